@@ -1,3 +1,4 @@
+import { type RecordName, recordKinds, records, type UniqueRecord } from './domain/records.ts';
 import { type OutcomeErrorCode, outcomeErrors } from './domain/verification.ts';
 
 /**
@@ -11,6 +12,27 @@ type Entry = readonly [status: number, title: string, meaning: string];
 const ofOutcomes = Object.fromEntries(
   Object.values(outcomeErrors).map(({ code, status, title, meaning }) => [code, [status, title, meaning]]),
 ) as unknown as Record<OutcomeErrorCode, Entry>;
+
+const articleOf = (noun: string) => (/^[aeiou]/i.test(noun) ? 'an' : 'a');
+const titleOf = (noun: string) => noun[0]!.toUpperCase() + noun.slice(1);
+const notFoundErrors = Object.fromEntries(
+  recordKinds.map(([kind, { noun, notFound }]) => [
+    `${kind}_not_found`,
+    [
+      404,
+      `${titleOf(noun)} not found`,
+      notFound ?? `The ${noun} is unknown, deleted, or belongs to another workspace.`,
+    ],
+  ]),
+) as unknown as Record<`${RecordName}_not_found`, Entry>;
+const alreadyExistsErrors = Object.fromEntries(
+  recordKinds
+    .filter(([, { unique }]) => unique !== undefined)
+    .map(([kind, { noun, unique }]) => [
+      `${kind}_already_exists`,
+      [409, `${titleOf(noun)} already exists`, `${titleOf(articleOf(noun))} ${noun} with this ${unique} exists.`],
+    ]),
+) as unknown as Record<`${UniqueRecord}_already_exists`, Entry>;
 
 const catalogue = {
   invalid_input: [
@@ -42,22 +64,7 @@ const catalogue = {
     'Too many records',
     'The workspace has reached the maximum number of records (keys, identities, namespaces, …), the setting RECORDS_MAX. `detail` gives the number.',
   ],
-  api_not_found: [404, 'API not found', 'The API is unknown, deleted, or belongs to another workspace.'],
-  key_not_found: [404, 'Key not found', 'The key is unknown, deleted, or belongs to another workspace.'],
-  identity_not_found: [404, 'Identity not found', 'The identity is unknown, deleted, or belongs to another workspace.'],
-  permission_not_found: [
-    404,
-    'Permission not found',
-    'The permission is unknown, deleted, or belongs to another workspace.',
-  ],
-  role_not_found: [404, 'Role not found', 'The role is unknown, deleted, or belongs to another workspace.'],
-  namespace_not_found: [
-    404,
-    'Namespace not found',
-    'The rate-limit namespace is unknown or belongs to another workspace.',
-  ],
-  override_not_found: [404, 'Override not found', 'No override exists for exactly this identifier.'],
-  root_key_not_found: [404, 'Root key not found', 'The root key is unknown, deleted, or belongs to another workspace.'],
+  ...notFoundErrors,
   route_not_found: [
     404,
     'Route not found',
@@ -68,9 +75,7 @@ const catalogue = {
     'Method not allowed',
     'The path does not accept this method. The Allow header lists the accepted ones.',
   ],
-  identity_already_exists: [409, 'Identity already exists', 'An identity with this externalId exists.'],
-  permission_already_exists: [409, 'Permission already exists', 'A permission with this slug exists.'],
-  role_already_exists: [409, 'Role already exists', 'A role with this name exists.'],
+  ...alreadyExistsErrors,
   precondition_failed: [
     412,
     'Precondition failed',
@@ -153,6 +158,30 @@ export class ApiError extends Error {
     this.#text ??= JSON.stringify(this.toBody());
     return this.#text;
   }
+}
+
+/** `name` is what the caller sent, unless that may be a secret. */
+export const notFound = (kind: RecordName, name?: string): ApiError => {
+  const { noun } = records[kind];
+  return new ApiError(
+    `${kind}_not_found`,
+    name === undefined ? `There is no such ${noun}.` : `There is no ${noun} ${JSON.stringify(name)}.`,
+  );
+};
+
+/** A record that may not exist. Throws if it does not. */
+export function existing<Found>(
+  found: Found | undefined | false,
+  kind: RecordName,
+  name?: string,
+): Exclude<Found, false | undefined> {
+  if (found === undefined || found === false) throw notFound(kind, name);
+  return found as Exclude<Found, false | undefined>;
+}
+
+export function alreadyExists(kind: UniqueRecord, name: string): ApiError {
+  const { noun } = records[kind];
+  return new ApiError(`${kind}_already_exists`, `There is ${articleOf(noun)} ${noun} ${JSON.stringify(name)}.`);
 }
 
 /** Created once: a flood of calls with a bad root key creates no errors. */

@@ -5,6 +5,7 @@ import type { Static, TSchema } from 'typebox';
 import type { Prepared } from './decide/kind.ts';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Action, Resource } from './domain/grants.ts';
+import type { RecordName } from './domain/records.ts';
 import type { Times } from './domain/time.ts';
 import type { ErrorCode } from './errors.ts';
 import type { Store } from './store.ts';
@@ -19,21 +20,10 @@ type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
 /**
- * The ids that determine the order of a list: their prefix, `stream` for the events of a stream, `row` for rows of
- * counts, `refusal` for rows of refusals.
+ * The ids that determine the order of a list: of a kind of record, `stream` for the events of a stream, `row` for rows
+ * of counts, `refusal` for rows of refusals.
  */
-export type ListedIds =
-  | 'api'
-  | 'key'
-  | 'id'
-  | 'perm'
-  | 'role'
-  | 'rlns'
-  | 'rlor'
-  | 'root'
-  | 'stream'
-  | 'row'
-  | 'refusal';
+export type ListedIds = RecordName | 'stream' | 'row' | 'refusal';
 
 export interface Context {
   store: Store;

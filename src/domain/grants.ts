@@ -1,61 +1,46 @@
 // The grants of root keys (docs/contract.md §5). A grant is `<resource>.<id>.<action>`, where `*` is any id. The grant
 // `*` alone grants everything. lua/include/grants.lua has the same checks for decisions in Redis.
 
-const rbacActions = [
-  'create_permission',
-  'read_permission',
-  'delete_permission',
-  'create_role',
-  'read_role',
-  'delete_role',
-  'add_permission_to_key',
-  'remove_permission_from_key',
-  'add_role_to_key',
-  'remove_role_from_key',
-  'add_permission_to_role',
-  'remove_permission_from_role',
-] as const;
+import { type RecordAction, type RecordResource, recordKinds } from './records.ts';
 
-/** All actions by resource. */
-export const actions = {
-  api: [
-    'read_api',
-    'create_api',
-    'delete_api',
-    'create_key',
-    'read_key',
-    'update_key',
-    'delete_key',
-    'verify_key',
-    'read_analytics',
+/** Actions that are not `<verb>_<kind of record>`. */
+const otherActions = {
+  api: ['verify_key', 'read_analytics'],
+  ratelimit: ['limit', 'read_analytics'],
+  rbac: [
+    'add_permission_to_key',
+    'remove_permission_from_key',
+    'add_role_to_key',
+    'remove_role_from_key',
+    'add_permission_to_role',
+    'remove_permission_from_role',
   ],
-  ratelimit: [
-    'limit',
-    'create_namespace',
-    'read_namespace',
-    'set_override',
-    'read_override',
-    'delete_override',
-    'read_analytics',
-  ],
-  rbac: rbacActions,
-  identity: ['create_identity', 'read_identity', 'update_identity', 'delete_identity'],
-  root_key: ['create_root_key', 'read_root_key', 'update_root_key', 'delete_root_key'],
   audit: ['read_audit'],
   workspace: ['read_settings', 'update_settings'],
   system: ['read_status'],
 } as const;
 
-export type Resource = keyof typeof actions;
-export type Action<R extends Resource = Resource> = (typeof actions)[R][number];
+type OtherActions = typeof otherActions;
+export type Resource = RecordResource | keyof OtherActions;
+export type Action<R extends Resource = Resource> =
+  | RecordAction<R>
+  | (R extends keyof OtherActions ? OtherActions[R][number] : never);
 
-/** Resources whose grants may name one id instead of `*`. */
-const scoped: readonly Resource[] = ['api', 'ratelimit', 'identity'];
+/** All actions by resource. */
+export const actions = {} as { readonly [R in Resource]: readonly Action<R>[] };
+const all: Record<string, string[]> = actions as never;
+for (const [name, { resource, actions: verbs }] of recordKinds)
+  all[resource] = [...(all[resource] ?? []), ...verbs.map((verb) => `${verb}_${name}`)];
+for (const [resource, others] of Object.entries(otherActions)) all[resource] = [...(all[resource] ?? []), ...others];
+
+/** Whether grants of a resource may name one id instead of `*`. */
+export const isScoped = (resource: Resource): boolean =>
+  recordKinds.some(([, kind]) => kind.resource === resource && kind.isScope);
 const aliases: Record<string, string> = { apis: 'api', ratelimits: 'ratelimit' };
 
 const patternOf = (resource: Resource): string => {
   const names = [resource, ...Object.keys(aliases).filter((alias) => aliases[alias] === resource)];
-  const id = scoped.includes(resource) ? '(?:\\*|[a-zA-Z0-9_]{3,255})' : '\\*';
+  const id = isScoped(resource) ? '(?:\\*|[a-zA-Z0-9_]{3,255})' : '\\*';
   return `(?:${names.join('|')})\\.${id}\\.(?:${actions[resource].join('|')})`;
 };
 

@@ -1,21 +1,19 @@
 // Reads cursors (src/domain/cursor.ts), which are opaque to callers and valid only for the list they came from.
 
+import { type RecordName, recordKinds } from '../domain/records.ts';
 import { ApiError } from '../errors.ts';
 import type { ListedIds } from '../operation.ts';
 
-const base58 = '[1-9A-HJ-NP-Za-km-z]';
-const idOf = (prefix: string) => new RegExp(`^${prefix}_${base58}{16}$`);
+const idForms = Object.fromEntries(
+  recordKinds.map(([kind, { prefix, idLength }]) => [
+    kind,
+    new RegExp(`^${prefix}_[1-9A-HJ-NP-Za-km-z]{${idLength}}$`),
+  ]),
+) as Record<RecordName, RegExp>;
 
-/** The exact format of the ids of each kind. A cursor with another id is rejected without a request to Redis. */
-const idForms: Record<ListedIds, RegExp> = {
-  api: idOf('api'),
-  key: new RegExp(`^key_${base58}{24}$`),
-  id: idOf('id'),
-  perm: idOf('perm'),
-  role: idOf('role'),
-  rlns: idOf('rlns'),
-  rlor: idOf('rlor'),
-  root: idOf('root'),
+/** The exact format of the ids of each list. A cursor with another id is rejected without a request to Redis. */
+const forms: Record<ListedIds, RegExp> = {
+  ...idForms,
   // Milliseconds and a number, as in stream ids of Redis, which rejects 0-0 and numbers of more than 64 bits.
   stream: /^[1-9]\d{0,14}-(?:0|[1-9]\d{0,14})$/,
   // The period in hours, then the place of a row: value, time and group (analytics/buckets.ts).
@@ -30,7 +28,7 @@ export function readCursor(list: string, ids: ListedIds, cursor: string | undefi
   const text = Buffer.from(cursor, 'base64url').toString('utf8');
   const [of, id, ...rest] = text.split(' ');
   const intact = Buffer.from(text).toString('base64url') === cursor;
-  if (!intact || of !== list || !id || !idForms[ids].test(id) || rest.length > 0) {
+  if (!intact || of !== list || !id || !forms[ids].test(id) || rest.length > 0) {
     const message = 'is not a cursor of this list';
     const fix = 'Use the cursor of the previous page unchanged.';
     throw new ApiError('invalid_input', `body.cursor ${message}.`, {

@@ -14,7 +14,7 @@ import type { Logger } from 'pino';
 import type { Prepared } from '../decide/kind.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { cursorAfter } from '../domain/cursor.ts';
-import type { Grants, Resource } from '../domain/grants.ts';
+import { type Grants, isScoped, type Resource } from '../domain/grants.ts';
 import { memberTexts, print } from '../domain/json.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
@@ -429,7 +429,7 @@ const idOf = (scope: Scope, resource: Resource): string => (typeof scope === 'ob
 
 /** Returns the missing grant, with alternatives if there are any; undefined if the caller has it. */
 function missingFor(grants: Grants, resource: Resource, id: string, action: string): string | undefined {
-  const scoped = resource === 'api' || resource === 'ratelimit' || resource === 'identity';
+  const scoped = isScoped(resource);
   if (grants.holds(resource, scoped ? id : '*', action)) return undefined;
   return scoped && id !== '*' ? `${resource}.*.${action} or ${resource}.${id}.${action}` : `${resource}.*.${action}`;
 }

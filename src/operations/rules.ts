@@ -101,17 +101,12 @@ export function metaText(
 }
 
 export const lacks = (grant: string) => new ApiError('insufficient_permissions', `The root key lacks ${grant}.`);
-export const keyNotFound = () => new ApiError('key_not_found', 'There is no such key.');
 /** Does not repeat a key that was sent as an id: after its prefix a key string has at least 22 characters. */
 export const apiNotFound = (apiId: string) =>
   new ApiError(
     'api_not_found',
     /^api_\w{1,16}$/.test(apiId) ? `There is no API "${apiId}".` : 'There is no such API. The id of an API is api_….',
   );
-export const roleNotFound = (name: string) =>
-  new ApiError('role_not_found', `There is no role ${JSON.stringify(name)}.`);
-export const permissionNotFound = (slug: string) =>
-  new ApiError('permission_not_found', `There is no permission ${JSON.stringify(slug)}.`);
 export const mayNotCreate = (slug: string) =>
   new ApiError(
     'insufficient_permissions',

@@ -261,6 +261,9 @@ export const Cursor = Type.String({
 export const PageSize = (standard: number) =>
   Int({ minimum: 1, maximum: 100, default: standard, description: 'Maximum number of items in the page.' });
 
+/** Of a list. */
+export const pageFields = { limit: Type.Optional(PageSize(100)), cursor: Type.Optional(Cursor) };
+
 export const Order = Type.Enum(['asc', 'desc'], {
   default: 'asc',
   description: 'Order of creation: `asc` is oldest first, `desc` newest first.',
@@ -274,11 +277,13 @@ export const Grant = Type.String({
 });
 
 export const Description = Type.String({ maxLength: 512, description: 'Description for people.' });
-export const Search = Type.String({
-  minLength: 1,
-  maxLength: 255,
-  description: 'Case-insensitive substring filter.',
-});
+/** Of a list that can be searched. */
+export const searchFields = {
+  ...pageFields,
+  search: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 255, description: 'Case-insensitive substring filter.' }),
+  ),
+};
 
 export const PermissionRef = Type.String({
   minLength: 1,

@@ -1,17 +1,12 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
-import { CreatedAt, Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
+import { CreatedAt, Fields, Order, searchFields } from '../schemas.ts';
 
 export const listApis = manages({
   name: 'apis.listApis',
   summary: 'List APIs in order of creation, optionally those whose id or name contains a string.',
-  input: Fields({
-    limit: Type.Optional(PageSize(100)),
-    cursor: Type.Optional(Cursor),
-    order: Type.Optional(Order),
-    search: Type.Optional(Search),
-  }),
+  input: Fields({ ...searchFields, order: Type.Optional(Order) }),
   output: Type.Array(
     Type.Object({
       id: Type.String({ description: 'Id of the API.' }),

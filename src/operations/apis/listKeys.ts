@@ -2,15 +2,14 @@ import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { KeyRecord } from '../keys/keyFields.ts';
 import { apiNotFound, invalid } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, PageSize, Plaintext } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Plaintext, pageFields } from '../schemas.ts';
 
 export const listKeys = manages({
   name: 'apis.listKeys',
   summary: 'List the keys of an API in order of creation, optionally those of one externalId.',
   input: Fields({
     apiId: ApiId,
-    limit: Type.Optional(PageSize(100)),
-    cursor: Type.Optional(Cursor),
+    ...pageFields,
     externalId: Type.Optional(ExternalId),
     decrypt: Type.Optional(Plaintext),
     revalidateKeysCache: Type.Optional(Type.Boolean({ description: 'Accepted and ignored: nothing is cached.' })),

@@ -3,7 +3,7 @@ import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
-import { Cursor, Fields, Int, Order, PageSize, RootKeyId } from '../schemas.ts';
+import { Fields, Int, Order, pageFields, RootKeyId } from '../schemas.ts';
 
 const Time = (description: string) => Type.Optional(Int({ minimum: 0, maximum: timeMax, description }));
 const Name = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 255, description }));
@@ -13,8 +13,7 @@ export const listEvents = manages({
   summary:
     'List the audit events of the workspace: each change, its time, who made it, and the values before and after.',
   input: Fields({
-    limit: Type.Optional(PageSize(100)),
-    cursor: Type.Optional(Cursor),
+    ...pageFields,
     order: Type.Optional(Order),
     resource: Type.Optional(
       Fields(

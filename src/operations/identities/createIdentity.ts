@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { ApiError } from '../../errors.ts';
+import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { checkNamesOnce, metaText } from '../rules.ts';
 import { ExternalId, Fields, Meta, Ratelimits } from '../schemas.ts';
@@ -21,8 +21,7 @@ export const createIdentity = manages({
     const { store, caller, actor } = context;
     const identity = { externalId, meta: metaText(meta, context, 'meta') ?? undefined, ratelimits };
     const [identityId] = await store.identities.create(caller.workspaceId, [identity], actor);
-    if (!identityId)
-      throw new ApiError('identity_already_exists', `There is an identity ${JSON.stringify(externalId)}.`);
+    if (!identityId) throw alreadyExists('identity', externalId);
     return { identityId };
   },
 });

@@ -1,6 +1,7 @@
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Empty, Fields, IdentityRef } from '../schemas.ts';
-import { identityNotFound, loadIdentity, scopeOfIdentity } from './identityByRef.ts';
+import { loadIdentity, scopeOfIdentity } from './identityByRef.ts';
 
 export const deleteIdentity = manages({
   name: 'identities.deleteIdentity',
@@ -14,7 +15,7 @@ export const deleteIdentity = manages({
   scope: scopeOfIdentity,
 
   async handle(_input, { store, caller, actor }, { id }) {
-    if (!(await store.identities.delete(caller.workspaceId, id, actor))) throw identityNotFound();
+    existing(await store.identities.delete(caller.workspaceId, id, actor), 'identity');
     return {};
   },
 });

@@ -1,8 +1,9 @@
 import Type from 'typebox';
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { checkNamesOnce, checkOneOfRatelimits, limitRefused, metaText } from '../rules.ts';
 import { Fields, Identity, IdentityRef, Meta, oneOfRatelimits, RatelimitChange, Ratelimits } from '../schemas.ts';
-import { identityNotFound, loadIdentity, scopeOfIdentity } from './identityByRef.ts';
+import { loadIdentity, scopeOfIdentity } from './identityByRef.ts';
 
 export const updateIdentity = manages({
   name: 'identities.updateIdentity',
@@ -31,8 +32,7 @@ export const updateIdentity = manages({
     const { store, caller, actor } = context;
     const text = meta && (metaText(meta, context, 'meta') ?? '');
     const changes = { identity: id, meta: text, ratelimits, ratelimit };
-    const result = await store.identities.update(caller.workspaceId, changes, actor);
-    if (!result) throw identityNotFound();
+    const result = existing(await store.identities.update(caller.workspaceId, changes, actor), 'identity');
     if (result.refused) throw limitRefused(result.refused, ratelimit!.name);
     return result.identity;
   },

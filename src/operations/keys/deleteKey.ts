@@ -1,6 +1,6 @@
 import Type from 'typebox';
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { keyNotFound } from '../rules.ts';
 import { Empty, Fields, KeyId } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 
@@ -23,7 +23,7 @@ export const deleteKey = manages({
   scope: scopeOfKey,
 
   async handle({ keyId, permanent = false }, { store, caller, actor }) {
-    if (!(await store.keys.delete(caller.workspaceId, { keyId, permanent }, actor))) throw keyNotFound();
+    existing(await store.keys.delete(caller.workspaceId, { keyId, permanent }, actor), 'key');
     return {};
   },
 });

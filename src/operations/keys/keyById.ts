@@ -1,8 +1,8 @@
 // Shared by the operations that take a `keyId`: loading the key, and the API that scoped grants must name.
 
+import { notFound } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
 import type { KeyRecord } from '../../records/records.ts';
-import { keyNotFound } from '../rules.ts';
 
 export interface FoundKey {
   key: KeyRecord;
@@ -11,7 +11,7 @@ export interface FoundKey {
 
 export async function loadKey({ keyId }: { keyId: string }, { store, caller }: ManageContext): Promise<FoundKey> {
   const found = await store.keys.find(caller.workspaceId, keyId);
-  if (!found) throw keyNotFound();
+  if (!found) throw notFound('key');
   return found;
 }
 

@@ -1,10 +1,11 @@
 // Shared by keys.addPermissions, removePermissions and setPermissions.
 
 import Type from 'typebox';
+import { notFound } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
 import { permissionsMax } from '../../records/keys.ts';
 import type { Permission as PermissionRecord } from '../../records/rbac.ts';
-import { checkSlugs, invalid, keyNotFound, mayNotCreate, permissionNotFound } from '../rules.ts';
+import { checkSlugs, invalid, mayNotCreate } from '../rules.ts';
 import { KeyId, Permission, Slug } from '../schemas.ts';
 
 export const input = (minItems: 0 | 1) => ({
@@ -30,11 +31,11 @@ export async function changePermissions(
   if (!('refused' in result)) return store.permissions.ofNumbers(caller.workspaceId, result.numbers);
   switch (result.refused) {
     case 'key_not_found':
-      throw keyNotFound();
+      throw notFound('key');
     case 'too_many':
       throw invalid('body.permissions', `would leave the key with more than ${permissionsMax} direct permissions`);
     case 'permission_not_found':
-      throw permissionNotFound(result.name);
+      throw notFound('permission', result.name);
     case 'create_permission':
       throw mayNotCreate(result.name);
   }

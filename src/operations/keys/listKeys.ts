@@ -7,7 +7,7 @@ import { apisMax } from '../../records/keySearch.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
 import { apiNotFound } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, Order, PageSize, RoleName, Slug } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Int, Order, pageFields, RoleName, Slug } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
 export const keyFilters = {
@@ -83,8 +83,7 @@ export const listKeys = manages({
   description: apiIdRequired,
   input: Fields({
     apiId: Type.Optional(ApiId),
-    limit: Type.Optional(PageSize(100)),
-    cursor: Type.Optional(Cursor),
+    ...pageFields,
     order: Type.Optional(Order),
     ...keyFilters,
   }),

@@ -1,9 +1,10 @@
 // What keys.createKey and keys.migrateKeys share: the fields of a new key for the store, and its errors.
 
 import type { ApiError } from '../../errors.ts';
+import { notFound } from '../../errors.ts';
 import type { NewKey } from '../../records/keys.ts';
 import type { Store } from '../../store.ts';
-import { apiNotFound, mayNotCreate, roleNotFound } from '../rules.ts';
+import { apiNotFound, mayNotCreate } from '../rules.ts';
 import type { NewKeyInput } from './keyFields.ts';
 
 /** An input without other fields than those of `Allowed`: they would have to be `never`. */
@@ -31,5 +32,5 @@ type Refusal = Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: 
 /** The error for keys that the store refused. */
 export function newKeyRefused(result: Refusal, apiId: string): ApiError {
   if (result.refused === 'api_not_found') return apiNotFound(apiId);
-  return result.refused === 'role_not_found' ? roleNotFound(result.name) : mayNotCreate(result.name);
+  return result.refused === 'role_not_found' ? notFound('role', result.name) : mayNotCreate(result.name);
 }

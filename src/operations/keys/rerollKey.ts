@@ -1,8 +1,8 @@
 import Type from 'typebox';
 import { createKeyString, digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { keyNotFound } from '../rules.ts';
 import { Fields, Int, KeyId } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 
@@ -29,8 +29,7 @@ export const rerollKey = manages({
   async handle({ keyId, expiration }, { store, caller, actor }, { key: old, byteLength }) {
     const { key, start } = createKeyString({ prefix: old.prefix, byteLength });
     const request = { keyId, digest: digestOf(key), start, expiresInMs: expiration };
-    const newKeyId = await store.keys.reroll(caller.workspaceId, request, actor);
-    if (!newKeyId) throw keyNotFound();
+    const newKeyId = existing(await store.keys.reroll(caller.workspaceId, request, actor), 'key');
     return { keyId: newKeyId, key };
   },
 });

@@ -1,6 +1,7 @@
 import Type from 'typebox';
+import { notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { invalid, keyNotFound } from '../rules.ts';
+import { invalid } from '../rules.ts';
 import { CreditsOrUnlimited, Fields, Int, KeyId, Nullable } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 
@@ -44,7 +45,7 @@ export const updateCredits = manages({
     const change = { keyId, operation: operation as 'set', value: value ?? undefined };
     const result = await store.keys.updateCredits(caller.workspaceId, change, actor);
     if (!('refused' in result)) return { remaining: result.remaining ?? null, refill: result.refill };
-    if (result.refused === 'key_not_found') throw keyNotFound();
+    if (result.refused === 'key_not_found') throw notFound('key');
     throw result.refused === 'unlimited'
       ? invalid('body.operation', `cannot ${operation} an unlimited key`, 'Set its credits to a number first.')
       : invalid('body.value', `increases the balance above ${Number.MAX_SAFE_INTEGER}`);

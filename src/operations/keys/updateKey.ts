@@ -1,16 +1,8 @@
 import Type from 'typebox';
+import { notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../records/keys.ts';
-import {
-  checkOneOfRatelimits,
-  checkSlugs,
-  invalid,
-  keyNotFound,
-  limitRefused,
-  mayNotCreate,
-  metaText,
-  roleNotFound,
-} from '../rules.ts';
+import { checkOneOfRatelimits, checkSlugs, invalid, limitRefused, mayNotCreate, metaText } from '../rules.ts';
 import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 import { changedKeyFields, checkKeyFields } from './keyFields.ts';
@@ -46,7 +38,7 @@ export const updateKey = manages({
       case undefined:
         return {};
       case 'key_not_found':
-        throw keyNotFound();
+        throw notFound('key');
       case 'new_limit':
       case 'too_many_limits':
         throw limitRefused(result.refused, unchanged.ratelimit!.name);
@@ -57,7 +49,7 @@ export const updateKey = manages({
           'Set remaining as well.',
         );
       case 'role_not_found':
-        throw roleNotFound(result.name);
+        throw notFound('role', result.name);
       case 'create_permission':
         throw mayNotCreate(result.name);
     }

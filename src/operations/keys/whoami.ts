@@ -1,6 +1,6 @@
 import { digestOf } from '../../domain/keyString.ts';
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { keyNotFound } from '../rules.ts';
 import { Fields, KeyString } from '../schemas.ts';
 import { type FoundKey, scopeOfKey } from './keyById.ts';
 import { KeyRecord } from './keyFields.ts';
@@ -13,9 +13,7 @@ export const whoami = manages({
   errors: ['key_not_found'],
   needs: { api: ['read_key'] },
   async load({ key }, { store, caller }): Promise<FoundKey> {
-    const found = await store.keys.findByDigest(caller.workspaceId, digestOf(key));
-    if (!found) throw keyNotFound();
-    return found;
+    return existing(await store.keys.findByDigest(caller.workspaceId, digestOf(key)), 'key');
   },
   scope: scopeOfKey,
   refuseAs: 'key_not_found',

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { ApiError } from '../../errors.ts';
+import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Description, Fields, NewSlug } from '../schemas.ts';
 
@@ -19,7 +19,7 @@ export const createPermission = manages({
   async handle(permission, { store, caller, actor }) {
     const permissionId = await store.permissions.create(caller.workspaceId, permission, actor);
     if (!permissionId) {
-      throw new ApiError('permission_already_exists', `There is a permission ${JSON.stringify(permission.slug)}.`);
+      throw alreadyExists('permission', permission.slug);
     }
     return { permissionId };
   },

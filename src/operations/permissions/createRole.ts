@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { ApiError } from '../../errors.ts';
+import { ApiError, alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { checkSlugs, mayNotCreate } from '../rules.ts';
 import { Description, Fields, NewRoleName, Slug } from '../schemas.ts';
@@ -32,8 +32,6 @@ export const createRole = manages({
     const role = { name, description, permissions };
     const result = await store.roles.create(caller.workspaceId, role, mayCreatePermissions, actor);
     if (!('refused' in result)) return result;
-    throw result.refused === 'exists'
-      ? new ApiError('role_already_exists', `There is a role ${JSON.stringify(name)}.`)
-      : mayNotCreate(result.name);
+    throw result.refused === 'exists' ? alreadyExists('role', name) : mayNotCreate(result.name);
   },
 });

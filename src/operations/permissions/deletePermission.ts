@@ -1,5 +1,5 @@
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { permissionNotFound } from '../rules.ts';
 import { Empty, Fields, PermissionRef } from '../schemas.ts';
 
 export const deletePermission = manages({
@@ -13,7 +13,7 @@ export const deletePermission = manages({
   scope: () => '*',
 
   async handle({ permission }, { store, caller, actor }) {
-    if (!(await store.permissions.delete(caller.workspaceId, permission, actor))) throw permissionNotFound(permission);
+    existing(await store.permissions.delete(caller.workspaceId, permission, actor), 'permission', permission);
     return {};
   },
 });

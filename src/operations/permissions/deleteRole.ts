@@ -1,5 +1,5 @@
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { roleNotFound } from '../rules.ts';
 import { Empty, Fields, RoleRef } from '../schemas.ts';
 
 export const deleteRole = manages({
@@ -12,7 +12,7 @@ export const deleteRole = manages({
   scope: () => '*',
 
   async handle({ role }, { store, caller, actor }) {
-    if (!(await store.roles.delete(caller.workspaceId, role, actor))) throw roleNotFound(role);
+    existing(await store.roles.delete(caller.workspaceId, role, actor), 'role', role);
     return {};
   },
 });

@@ -1,5 +1,5 @@
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { permissionNotFound } from '../rules.ts';
 import { Fields, Permission, PermissionRef } from '../schemas.ts';
 
 export const getPermission = manages({
@@ -12,8 +12,6 @@ export const getPermission = manages({
   scope: () => '*',
 
   async handle({ permission }, { store, caller }) {
-    const found = await store.permissions.find(caller.workspaceId, permission);
-    if (!found) throw permissionNotFound(permission);
-    return found;
+    return existing(await store.permissions.find(caller.workspaceId, permission), 'permission', permission);
   },
 });

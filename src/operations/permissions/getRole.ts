@@ -1,5 +1,5 @@
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { roleNotFound } from '../rules.ts';
 import { Fields, Role, RoleRef } from '../schemas.ts';
 
 export const getRole = manages({
@@ -13,8 +13,6 @@ export const getRole = manages({
   scope: () => '*',
 
   async handle({ role }, { store, caller }) {
-    const found = await store.roles.find(caller.workspaceId, role);
-    if (!found) throw roleNotFound(role);
-    return found;
+    return existing(await store.roles.find(caller.workspaceId, role), 'role', role);
   },
 });

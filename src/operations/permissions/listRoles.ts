@@ -1,15 +1,11 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Cursor, Fields, PageSize, Role, Search } from '../schemas.ts';
+import { Fields, Role, searchFields } from '../schemas.ts';
 
 export const listRoles = manages({
   name: 'permissions.listRoles',
   summary: 'List roles in order of creation, optionally those whose id, name or description contains a string.',
-  input: Fields({
-    limit: Type.Optional(PageSize(100)),
-    cursor: Type.Optional(Cursor),
-    search: Type.Optional(Search),
-  }),
+  input: Fields(searchFields),
   output: Type.Array(Role),
   needs: { rbac: ['read_role'] },
   readsMuch: true,

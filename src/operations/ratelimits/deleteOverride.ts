@@ -1,6 +1,7 @@
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Empty, Fields, Identifier, NamespaceRef } from '../schemas.ts';
-import { loadNamespace, overrideNotFound, scopeOfNamespace } from './namespaceByRef.ts';
+import { loadNamespace, scopeOfNamespace } from './namespaceByRef.ts';
 
 export const deleteOverride = manages({
   name: 'ratelimits.deleteOverride',
@@ -14,8 +15,7 @@ export const deleteOverride = manages({
   scope: scopeOfNamespace,
 
   async handle({ identifier }, { store, caller, actor }, namespace) {
-    if (!(await store.overrides.delete(caller.workspaceId, namespace.name, identifier, actor)))
-      throw overrideNotFound();
+    existing(await store.overrides.delete(caller.workspaceId, namespace.name, identifier, actor), 'override');
     return {};
   },
 });

@@ -1,6 +1,7 @@
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Fields, Identifier, NamespaceRef, Override } from '../schemas.ts';
-import { loadNamespace, overrideNotFound, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
+import { loadNamespace, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
 
 export const getOverride = manages({
   name: 'ratelimits.getOverride',
@@ -14,8 +15,7 @@ export const getOverride = manages({
   scope: scopeOfNamespace,
 
   async handle({ identifier }, { store, caller }, namespace) {
-    const override = await store.overrides.find(caller.workspaceId, namespace.name, identifier);
-    if (!override) throw overrideNotFound();
+    const override = existing(await store.overrides.find(caller.workspaceId, namespace.name, identifier), 'override');
     return showOverride(override, namespace);
   },
 });

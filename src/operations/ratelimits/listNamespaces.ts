@@ -1,18 +1,13 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
-import { CreatedAt, Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
+import { CreatedAt, Fields, Order, searchFields } from '../schemas.ts';
 
 export const listNamespaces = manages({
   name: 'ratelimits.listNamespaces',
   alias: 'ratelimit.listNamespaces',
   summary: 'List namespaces in order of creation, optionally those whose id or name contains a string.',
-  input: Fields({
-    limit: Type.Optional(PageSize(100)),
-    cursor: Type.Optional(Cursor),
-    order: Type.Optional(Order),
-    search: Type.Optional(Search),
-  }),
+  input: Fields({ ...searchFields, order: Type.Optional(Order) }),
   output: Type.Array(
     Type.Object({
       id: Type.String({ description: 'Id of the namespace (`rlns_…`).' }),
@@ -25,7 +20,7 @@ export const listNamespaces = manages({
   readsMuch: true,
   scope: () => '*',
   list: ({ order = 'asc' }) => `namespaces-${order}`,
-  listedIds: 'rlns',
+  listedIds: 'namespace',
 
   handle: ({ limit = 100, order = 'asc', search }, { store, caller, after }) =>
     store.namespaces.list(caller.workspaceId, { after, count: limit, order: order as OrderName, search }),

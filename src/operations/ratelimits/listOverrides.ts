@@ -1,8 +1,9 @@
 import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
+import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Cursor, Fields, NamespaceRef, Override, PageSize } from '../schemas.ts';
-import { loadNamespace, namespaceNotFound, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
+import { loadNamespace, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
 
 export const listOverrides = manages({
   name: 'ratelimits.listOverrides',
@@ -17,13 +18,16 @@ export const listOverrides = manages({
   scope: scopeOfNamespace,
   // A name may be longer than a cursor.
   list: ({ namespace }) => `overrides:${digestOf(namespace).toString('base64url')}`,
-  listedIds: 'rlor',
+  listedIds: 'override',
   // The SDK calls the alias and expects the bare list.
   wrapItems: 'overrides',
 
   async handle({ limit = 10 }, { store, caller, after }, namespace) {
-    const page = await store.overrides.list(caller.workspaceId, { namespace: namespace.name, after, count: limit });
-    if (!page) throw namespaceNotFound(namespace.name);
+    const page = existing(
+      await store.overrides.list(caller.workspaceId, { namespace: namespace.name, after, count: limit }),
+      'namespace',
+      namespace.name,
+    );
     return { items: page.items.map((override) => showOverride(override, namespace)), next: page.next };
   },
 });

@@ -1,10 +1,9 @@
 import Type from 'typebox';
-import { ApiError } from '../../errors.ts';
+import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
 import { invalid } from '../rules.ts';
 import { Duration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
-import { namespaceNotFound } from './namespaceByRef.ts';
 
 const wildcardsBound =
   `all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ${wildcardsMax.bytes} bytes in total, ` +
@@ -29,7 +28,7 @@ export const setOverride = manages({
   async load({ namespace }, { store, caller }) {
     const found = await store.overrides.findNamespace(caller.workspaceId, namespace);
     if (found) return found;
-    if (namespace.startsWith('rlns_')) throw namespaceNotFound(namespace);
+    if (namespace.startsWith('rlns_')) throw notFound('namespace', namespace);
     if (!caller.grants.holds('ratelimit', '*', 'create_namespace')) {
       throw new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
     }
@@ -49,7 +48,7 @@ export const setOverride = manages({
       throw invalid('body.identifier', message);
     }
     throw result.refused === 'namespace_not_found'
-      ? namespaceNotFound(namespace)
+      ? notFound('namespace', namespace)
       : invalid('body.identifier', `is one wildcard too many: ${wildcardsBound}`);
   },
 });

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { areTooLong, grantsBytesMax, parseGrant } from '../../domain/grants.ts';
-import { ApiError, rootKeyRefusals } from '../../errors.ts';
+import { ApiError, notFound, rootKeyRefusals } from '../../errors.ts';
 import type { RootKeyRefusal } from '../../records/rootKeys.ts';
 import { invalid } from '../rules.ts';
 import { Grant } from '../schemas.ts';
@@ -51,13 +51,15 @@ export function rootKeyRefused(result: RootKeyRefusal): ApiError {
         'The calling root key lacks a grant that the other root key has.',
       );
     case 'root_key_not_found':
-      return new ApiError('root_key_not_found', 'There is no such root key.');
+      return notFound('root_key');
     case 'last_root_key':
       return new ApiError(
         'precondition_failed',
         'This is the last enabled root key without expiry that has all grants. Create another one first.',
       );
-    default:
+    case 'unauthorized':
+    case 'root_key_disabled':
+    case 'root_key_expired':
       return rootKeyRefusals[result.refused];
   }
 }

@@ -1,11 +1,11 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { CreatedAt, Cursor, ExpiresAt, Fields, PageSize } from '../schemas.ts';
+import { CreatedAt, ExpiresAt, Fields, pageFields } from '../schemas.ts';
 
 export const listRootKeys = manages({
   name: 'rootKeys.listRootKeys',
   summary: 'List root keys in order of creation.',
-  input: Fields({ limit: Type.Optional(PageSize(100)), cursor: Type.Optional(Cursor) }),
+  input: Fields({ ...pageFields }),
   output: Type.Array(
     Type.Object({
       rootKeyId: Type.String({ description: 'Id of the root key.' }),
@@ -22,7 +22,7 @@ export const listRootKeys = manages({
   readsMuch: true,
   scope: () => '*',
   list: () => 'rootKeys',
-  listedIds: 'root',
+  listedIds: 'root_key',
 
   async handle({ limit = 100 }, { store, caller, after }) {
     const { rootKeys, more } = await store.rootKeys.list(caller.workspaceId, { after, count: limit });

@@ -1,0 +1,89 @@
+// The kinds of records of a workspace, each declared once. Grants, errors, cursors and the ids in tests follow.
+
+interface Kind {
+  /** In sentences. */
+  noun: string;
+  /** An id is `<prefix>_` and `idLength` characters of base58. */
+  prefix: string;
+  idLength: number;
+  /** The resource and the actions of grants: `create` of `api` is `create_api`. */
+  resource: string;
+  actions: readonly string[];
+  /** Grants of the resource may name an id of this kind instead of `*`. */
+  isScope?: true;
+  /** The field by which a second one is refused with `<kind>_already_exists`. */
+  unique?: string;
+  /** The meaning of `<kind>_not_found`, where the usual one is wrong. */
+  notFound?: string;
+}
+
+const manage = ['create', 'read', 'update', 'delete'] as const;
+
+export const records = {
+  api: {
+    noun: 'API',
+    prefix: 'api',
+    idLength: 16,
+    resource: 'api',
+    actions: ['read', 'create', 'delete'],
+    isScope: true,
+  },
+  key: { noun: 'key', prefix: 'key', idLength: 24, resource: 'api', actions: manage },
+  identity: {
+    noun: 'identity',
+    prefix: 'id',
+    idLength: 16,
+    resource: 'identity',
+    actions: manage,
+    isScope: true,
+    unique: 'externalId',
+  },
+  permission: {
+    noun: 'permission',
+    prefix: 'perm',
+    idLength: 16,
+    resource: 'rbac',
+    actions: ['create', 'read', 'delete'],
+    unique: 'slug',
+  },
+  role: {
+    noun: 'role',
+    prefix: 'role',
+    idLength: 16,
+    resource: 'rbac',
+    actions: ['create', 'read', 'delete'],
+    unique: 'name',
+  },
+  namespace: {
+    noun: 'namespace',
+    prefix: 'rlns',
+    idLength: 16,
+    resource: 'ratelimit',
+    actions: ['create', 'read'],
+    isScope: true,
+    notFound: 'The rate-limit namespace is unknown or belongs to another workspace.',
+  },
+  override: {
+    noun: 'override',
+    prefix: 'rlor',
+    idLength: 16,
+    resource: 'ratelimit',
+    actions: ['set', 'read', 'delete'],
+    notFound: 'No override exists for exactly this identifier.',
+  },
+  root_key: { noun: 'root key', prefix: 'root', idLength: 16, resource: 'root_key', actions: manage },
+} as const satisfies Record<string, Kind>;
+
+type Records = typeof records;
+export type RecordName = keyof Records;
+/** The kinds of which there cannot be two with the same name. */
+export type UniqueRecord = {
+  [Name in RecordName]: Records[Name] extends { unique: string } ? Name : never;
+}[RecordName];
+export type RecordResource = Records[RecordName]['resource'];
+/** The actions on all kinds of a resource. */
+export type RecordAction<R> = {
+  [Name in RecordName]: Records[Name]['resource'] extends R ? `${Records[Name]['actions'][number]}_${Name}` : never;
+}[RecordName];
+
+export const recordKinds = Object.entries(records) as [RecordName, Kind][];

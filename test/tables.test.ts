@@ -1,0 +1,84 @@
+// What every kind of record and every operation needs, in the tables and pages that name all of them. Nothing runs
+// here, so this file is the first of the quick check, and names what a new one lacks within seconds.
+
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { actions } from '../src/domain/grants.ts';
+import { recordKinds } from '../src/domain/records.ts';
+import { errorCatalogue } from '../src/errors.ts';
+import type { AnyOperation } from '../src/operation.ts';
+import { operations as registry } from '../src/operations/index.ts';
+import { assemble, scriptNames } from '../src/scripts/loader.ts';
+import { repositoryFiles } from './support/references.ts';
+
+const read = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
+const operations: readonly AnyOperation[] = registry;
+const named = (all: readonly AnyOperation[]) => all.map(({ name }) => name).sort();
+/** The operations that a text has in quotes. */
+const inText = (text: string) => operations.filter(({ name }) => text.includes(`'${name}'`));
+const contract = read('docs/contract.md');
+
+describe('kinds of records', () => {
+  test('their ids and grants are in the contract', () => {
+    const prefixes = /Prefixes: `([a-z ]+)`/.exec(contract)![1]!.split(' ');
+    expect(prefixes).toEqual(expect.arrayContaining(recordKinds.map(([, { prefix }]) => prefix)));
+    const documented = [...contract.matchAll(/^\| `(\w+)` \| [^|]+ \| ((?:`\w+` ?)+)\|$/gm)].map(
+      ([, resource, names]) => [resource, names!.match(/\w+/g)!.sort()],
+    );
+    expect(Object.fromEntries(documented)).toEqual(
+      Object.fromEntries(Object.entries(actions).map(([resource, all]) => [resource, [...all].sort()])),
+    );
+  });
+
+  test('their errors are in the contract', () => {
+    const codes = errorCatalogue.map(({ code, status }) => `| \`${code}\` | ${status} |`);
+    expect(codes.filter((row) => !contract.includes(row))).toEqual([]);
+  });
+
+  test('each counts for RECORDS_MAX: in a list of the workspace, or in a field', () => {
+    const lists = /function name_of\.record_lists[\s\S]*?\nend/.exec(read('lua/include/names.lua'))![0];
+    const fields = new Set(read('lua/include/records.lua').match(/'\w+_records'/g));
+    expect(lists.match(/workspace \.\. ':/g)!.length + fields.size).toBe(recordKinds.length);
+  });
+
+  test('events of the audit log name one of them, or the workspace', () => {
+    const types = scriptNames.flatMap((name) =>
+      [...assemble(name).source.matchAll(/^audit\(\s*workspace,\s*now,\s*actor,\s*'(\w+)'/gm)].map((match) => match[1]),
+    );
+    expect(new Set(types)).toEqual(
+      new Set([...recordKinds.map(([kind]) => kind), 'workspace'].filter((kind) => kind !== 'namespace')),
+    );
+  });
+});
+
+describe('operations', () => {
+  test('those that may refuse to change something do it in test/atomicity.test.ts', () => {
+    // test/operations/records.test.ts tests too_many_records for every operation that has it.
+    const changing = operations.filter(
+      ({ name, errors = [] }) =>
+        errors.some((code) => code !== 'too_many_records') && !/\.(get|list|whoami|explain)/.test(name),
+    );
+    const table = /^const refusals: [\s\S]*?\n};/m.exec(read('test/atomicity.test.ts'))![0];
+    expect(named(changing.filter((operation) => !inText(table).includes(operation)))).toEqual([]);
+  });
+
+  test('those that may create too much do it in test/operations/records.test.ts', () => {
+    const creating = operations.filter(({ errors }) => errors?.includes('too_many_records'));
+    expect(named(creating)).toEqual(
+      named(inText(read('test/operations/records.test.ts')).filter((each) => creating.includes(each))),
+    );
+  });
+
+  test('lists are in test/http/cursor.test.ts', () => {
+    const lists = operations.filter((operation) => 'list' in operation);
+    expect(named(inText(read('test/http/cursor.test.ts')))).toEqual(expect.arrayContaining(named(lists)));
+  });
+
+  test('each has a test of its own', () => {
+    const tests = repositoryFiles()
+      .filter((path) => path.startsWith('test/operations/'))
+      .map(read)
+      .join('\n');
+    expect(named(operations.filter((operation) => !inText(tests).includes(operation)))).toEqual([]);
+  });
+});
