@@ -47,14 +47,16 @@ export const scriptNames = readdirSync(root, { recursive: true, encoding: 'utf8'
 
 /** A function `table.name` is a field of a table that the include declares. */
 const declaration = /^(?:local )?(?:function ([\w.]+)|(?<=local )([\w, ]+?)(?: =|$))/;
+/** The names of the declaration that begins with this line, if one does. */
+const declaredBy = (line: string): string[] => declaration.exec(line)?.slice(1).join('').split(', ') ?? [];
 
 /** Consecutive lines of a file: a declaration of an include, or the lines up to the next declaration. */
 interface Part {
   /** `lua/include/window.lua` */
   file: string;
   lines: readonly string[];
-  /** `lua/include/window.lua:4` for each line. */
-  places: readonly string[];
+  /** The number of the first line; undefined for lines that this file adds. */
+  first: number | undefined;
   /** The names that the declaration makes. A script that uses none of them does not need the part. */
   declares: readonly string[];
   words: ReadonlySet<string>;
@@ -83,69 +85,54 @@ export const assemble = (name: string, read = readLua): Script => assembleFrom(n
 
 function assembleFrom(name: string, open: (path: string) => File): Script {
   const own = included([name], open);
-  const isChange = own.some(({ file }) => file === 'lua/include/audit.lua');
+  const includes = (path: string) => own.some(({ file }) => file === `lua/${path}.lua`);
+  const isChange = includes('include/audit');
   const isRead = own[0]!.lines[0]!.startsWith('#!lua flags=no-writes');
-  const parts = withoutUnused(isChange ? asChange(name, open) : isRead ? asRead(name, open) : own);
-  const lines = parts.flatMap(({ places }) => places);
+  const around = isChange ? aroundChange : isRead ? aroundRead : undefined;
+  const all = isChange ? included(['include/change', name], open) : own;
+  const parts = withoutUnused(around ? asFunction(name, all, around) : all);
+  const lines = parts.flatMap(({ file, first, lines }) =>
+    lines.map((_, index) => (first === undefined ? file : `${file}:${first + index}`)),
+  );
   if (parts[0]!.lines[0]!.startsWith('#!lua name='))
     return asLibrary({ name, source: withLiterals(inBlocks(parts), localised), lines, isChange, isRead });
   // A script that decides without changing anything has all rules, and so more than 200 names of its own.
-  const isDryRun = own.some(({ file }) => file === 'lua/include/dryRun.lua');
+  const isDryRun = includes('include/dryRun');
   const source = isDryRun ? withLiterals(inBlocks(parts), dryCalls) : parts.map(({ source }) => source).join('\n');
   return { name, source, lines, isChange, isRead };
 }
 
 const dryCalls = new Map([['redis.call', 'dry_call']]);
 
-/** A script of a change, with what follows every change. */
-const asChange = (name: string, open: (path: string) => File): Part[] =>
-  asFunction(
-    name,
-    included(['include/change', name], open),
-    [],
-    ['return { reply == nil and false or reply, leaseholders(KEYS[1]) }'],
-  );
+/** Lines before and after a script, whose result is `reply`. */
+type Around = Record<'before' | 'after', readonly string[]>;
 
-/**
- * A script that reads, with its time by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing
- * is paced.
- */
-const asRead = (name: string, open: (path: string) => File): Part[] =>
-  asFunction(
-    name,
-    included([name], open),
-    ["local started = redis.pcall('TIME')"],
-    [
-      "local ended = redis.pcall('TIME')",
-      'return { (ended[1] - started[1]) * 1000000 + ended[2] - started[2], reply == nil and false or reply }',
-    ],
-  );
+const changed = 'return { reply == nil and false or reply, leaseholders(KEYS[1]) }';
+const aroundChange: Around = { before: [], after: [changed] };
+/** The time of a read by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing is paced. */
+const aroundRead: Around = {
+  before: ["local started = redis.pcall('TIME')"],
+  after: [
+    "local ended = redis.pcall('TIME')",
+    'return { (ended[1] - started[1]) * 1000000 + ended[2] - started[2], reply == nil and false or reply }',
+  ],
+};
 
 /** A script as a function, because it may return in many places, and what is before and after it. */
-function asFunction(name: string, parts: readonly Part[], before: readonly string[], after: readonly string[]): Part[] {
-  const at = parts.findIndex(({ places }) => places[0] === `lua/${name}.lua:1`);
-  const { lines, places } = parts[at]!;
+function asFunction(name: string, parts: readonly Part[], { before, after }: Around): Part[] {
+  const at = parts.findIndex(({ file }) => file === `lua/${name}.lua`);
+  const { lines } = parts[at]!;
   // A line for Redis (`#!`) stays the first one.
   const head = lines[0]!.startsWith('#!') ? 1 : 0;
-  const own = (from: number, to?: number): Part => {
-    const some = lines.slice(from, to);
-    return { ...parts[at]!, lines: some, places: places.slice(from, to), source: some.join('\n') };
-  };
-  const file = 'src/scripts/loader.ts';
-  const line = (source: string): Part => {
-    const words = new Set(source.match(/\w+/g));
-    return { file, lines: [source], places: [file], declares: [], words, source };
-  };
+  const own = (from: number, to: number) => (from < to ? [partOf(name, lines.slice(from, to), from + 1)] : []);
+  const added = (line: string): Part => ({ ...partOf(name, [line]), file: 'src/scripts/loader.ts' });
   return [
-    ...(head > 0 ? [own(0, head)] : []),
+    ...own(0, head),
     ...parts.slice(0, at),
-    ...before.map(line),
-    line('local function run_script()'),
-    ...(lines.length > head ? [own(head)] : []),
+    ...[...before, 'local function run_script()'].map(added),
+    ...own(head, lines.length),
     ...parts.slice(at + 1),
-    line('end'),
-    line('local reply = run_script()'),
-    ...after.map(line),
+    ...['end', 'local reply = run_script()', ...after].map(added),
   ];
 }
 
@@ -153,13 +140,12 @@ function asFunction(name: string, parts: readonly Part[], before: readonly strin
 function fileReader(read: Read): (path: string) => File {
   const files = new Map<string, File>();
   return (path) => {
-    let file = files.get(path);
-    if (!file) {
-      const text = read(path);
-      checkStructures(text, `lua/${path}.lua`);
-      file = partsOf(text.split('\n'), path);
-      files.set(path, file);
-    }
+    const known = files.get(path);
+    if (known) return known;
+    const text = read(path);
+    checkStructures(text, `lua/${path}.lua`);
+    const file = partsOf(text.split('\n'), path);
+    files.set(path, file);
     return file;
   };
 }
@@ -190,18 +176,10 @@ function partsOf(lines: readonly string[], path: string): File {
   return found;
 }
 
-function partOf(path: string, lines: readonly string[], first: number, declares: readonly string[]): Part {
+function partOf(path: string, lines: readonly string[], first?: number, declares: readonly string[] = []): Part {
   const words = new Set<string>();
   const source = withLiterals(lines.join('\n'), new Map(), words);
-  const file = `lua/${path}.lua`;
-  const places = lines.map((_, index) => `${file}:${first + index}`);
-  return { file, lines, places, declares, words, source };
-}
-
-/** The names of the declaration that begins with this line, if one does. */
-function declaredBy(text: string): readonly string[] {
-  const [, name, names] = declaration.exec(text) ?? [];
-  return name ? [name] : (names?.split(', ') ?? []);
+  return { file: `lua/${path}.lua`, lines, first, declares, words, source };
 }
 
 /**
@@ -297,19 +275,9 @@ const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
  * it is loaded.
  */
 const localised = new Map(
-  [
-    'redis.call',
-    'struct.pack',
-    'struct.unpack',
-    'string.byte',
-    'string.sub',
-    'table.concat',
-    'math.floor',
-    'ipairs',
-    'pairs',
-    'tonumber',
-    'unpack',
-  ].map((name) => [name, `local_${name.replace('.', '_')}`]),
+  'redis.call struct.pack struct.unpack string.byte string.sub table.concat math.floor ipairs pairs tonumber unpack'
+    .split(' ')
+    .map((name) => [name, `local_${name.replace('.', '_')}`]),
 );
 
 /**
@@ -363,7 +331,9 @@ function checkStructures(text: string, file: string) {
     const found = names!.split(/\s*,\s*/).map((name) => name.replace(/^\w+\./, ''));
     // After the fields, struct.unpack returns the position after the structure.
     if (found.length === fields.length + 1 && /^(position|fields)$/.test(found.at(-1)!)) found.pop();
-    const fits = found.length === fields.length && found.every((name, place) => isNamed(name, fields[place]!));
+    // A variable has the name of its field, with a prefix such as `key_` in some files, or is `_`.
+    const isNamed = (name: string, place: number) => name === '_' || `_${name}`.endsWith(`_${fields[place]!}`);
+    const fits = found.length === fields.length && found.every(isNamed);
     if (!fits) fail(at, `${struct} is unpacked as ${found.join(', ')}; its fields are ${fields.join(', ')}`);
   }
   for (const { 0: text, 1: struct, index } of source.matchAll(packing)) {
@@ -378,13 +348,6 @@ function checkStructures(text: string, file: string) {
     }
   }
 }
-
-/**
- * Whether a variable may have a field's value: it has the field's name, with a prefix such as `key_` in some files, or
- * is `_`.
- */
-const isNamed = (variable: string, field: string): boolean =>
-  variable === '_' || variable === field || variable.endsWith(`_${field}`);
 
 /** The arguments of the call whose opening parenthesis is at `open`. */
 function argumentsOf(source: string, open: number): string[] {

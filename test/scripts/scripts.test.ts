@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
+import { luaLiterals } from '../../src/scripts/layout.ts';
 import { assemble, locate, scriptNames } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness } from '../support/harness.ts';
@@ -47,6 +48,11 @@ describe('assemble', () => {
     expect([lines[0], lines[all.indexOf('return a')]]).toEqual(['lua/script.lua:1', 'lua/script.lua:3']);
     expect(lines.length).toBe(all.length);
     expect(isRead).toBe(true);
+  });
+
+  test('a script that reads and includes nothing has literals, too', () => {
+    const { source } = assemble('script', from({ script: '#!lua flags=no-writes\nreturn NEVER' }));
+    expect(source).toContain(`\nreturn ${luaLiterals.get('NEVER')}\nend\n`);
   });
 
   test.each([
