@@ -83,6 +83,14 @@ describe('dependencies point one way', () => {
     }
   });
 
+  test('no folder has more than a fifth of the lines of src/', () => {
+    const lines = new Map<string, number>();
+    for (const path of [...sources, ...filesBelow('src', '.tsx')])
+      lines.set(partOf(path), (lines.get(partOf(path)) ?? 0) + read(path).split('\n').length);
+    const all = [...lines.values()].reduce((sum, count) => sum + count);
+    expect([...lines].filter(([, count]) => count > all / 5)).toEqual([]);
+  });
+
   test.each([
     [/^uws|uWebSockets|^@uwsjs/, /^src\/http\/uws\.ts$/],
     [/^ioredis/, /^src\/(redis|scripts)\//],
