@@ -62,6 +62,7 @@ describe.each([
   ['REDIS_URL', 'unix:/run/redis.sock?db=3', 'redisUrl', 'unix:/run/redis.sock?db=3'],
   ['REDIS_URL', 'redis+cluster://a:7000,b:7001', 'redisUrl', 'redis+cluster://a:7000,b:7001'],
   ['REDIS_URL', 'rediss+sentinel://u:p@a,b:26380/main', 'redisUrl', 'rediss+sentinel://u:p@a,b:26380/main'],
+  ['META_LIMIT_BYTES', '65536', 'metaBytesMax', 65_536],
   ['LOG_LEVEL', 'silent', 'logLevel', 'silent'],
   ['GATEWAY_ROOT_KEY', ' root_1pA5q5zuJi7UZPFd_abc\n', 'gatewayRootKey', 'root_1pA5q5zuJi7UZPFd_abc'],
 ] as const)('%s=%s', (variable, text, name, value) => {
@@ -76,6 +77,7 @@ test.each([
   ['METRICS_PORT', 'off'],
   ['METRICS_PORT', '65536'],
   ['REDIS_TIMEOUT_MS', '9'],
+  ['META_LIMIT_BYTES', '65537'],
   ['REDIS_URL', 'localhost:6379'],
   ['REDIS_URL', 'unix:run/redis.sock'],
   ['REDIS_URL', 'redis://'],

@@ -61,7 +61,7 @@ export const KeyString = Type.String({
 /** Metadata in a request. It is stored and returned as text, see domain/json.ts. */
 export const Meta = Type.Record(Type.String(), Type.Unknown(), {
   maxProperties: 100,
-  description: 'Any JSON object of at most 10 KB. Every verification returns it unchanged.',
+  description: 'Any JSON object of at most 10 KB (`META_LIMIT_BYTES`). Every verification returns it unchanged.',
 });
 /** Metadata in a response. */
 export const MetaText = Type.Unsafe<JsonText>({
