@@ -53,6 +53,17 @@ const tests: Record<string, () => Promise<unknown>> = {
     // One that Unkey does not have.
     expect(await asUnkey('/v2/nothing', {})).toMatchObject({ type: '/errors/route_not_found' });
   },
+  'Last part of `error.type`': async () => {
+    const query = await odd('keys.verifyKey', { key: 'k', permissions: 'a AND' });
+    expect(query).toMatchObject({ status: 400, code: 'permissions_query_syntax' });
+    const named = { namespace: 'none', identifier: 'ada' };
+    expect((await call('ratelimits.getOverride', named)).code).toBe('namespace_not_found');
+    await ok('ratelimits.setOverride', { ...named, namespace: 'some', identifier: 'b', limit: 1, duration: 5000 });
+    expect((await call('ratelimits.getOverride', { ...named, namespace: 'some' })).code).toBe('override_not_found');
+    expect((await send(verifyPath, { authorization: 'Bearer root_x', body: '{"key":"k"}' })).json.error.type).toBe(
+      '/errors/unauthorized',
+    );
+  },
   '`error.title`': async () => {
     const apiId = 'api_none';
     expect((await call('apis.getApi', { apiId })).error).toMatchObject({ title: 'API not found' });
@@ -61,12 +72,22 @@ const tests: Record<string, () => Promise<unknown>> = {
   '`errors[].location`': async () => {
     expect(fields(await odd('apis.createApi', {}))).toEqual(['body.name']);
   },
+  '`error.detail` of a body that breaks the schema': async () => {
+    expect((await odd('apis.createApi', {})).error).toMatchObject({ detail: expect.stringContaining('body.name') });
+  },
+  '`errors` of a rule beyond the schema, such as the syntax of a query': async () => {
+    expect(fields(await odd('keys.verifyKey', { key: 'k', permissions: 'a AND' }))).toEqual(['body.permissions']);
+  },
   '`errors` of an error without fields': async () => {
     expect((await call('keys.getKey', { keyId: 'key_none' })).error.errors).toEqual([]);
   },
   'No `Authorization`, or another scheme than Bearer': async () => {
     for (const authorization of ['', 'Basic abc', 'Bearer '])
       expect((await send(verifyPath, { authorization, body: '{"key":"k"}' })).status).toBe(401);
+  },
+  'Scheme `bearer` in lower case': async () => {
+    const authorization = `bearer ${h.rootKey}`;
+    expect((await send(verifyPath, { authorization, body: '{"key":"unknown"}' })).status).toBe(200);
   },
   'Content type that is not JSON': async () => {
     for (const contentType of ['', 'text/plain']) expect((await send(verifyPath, { contentType })).status).toBe(415);
@@ -86,6 +107,19 @@ const tests: Record<string, () => Promise<unknown>> = {
       'application/problem+json',
     );
   },
+  'Error of a body with `Accept: application/problem+json`': async () => {
+    const { status, contentType } = await send('/v2/apis.createApi', { accept: 'application/problem+json' });
+    expect([status, contentType]).toEqual([400, 'application/problem+json']);
+  },
+  'Wrong method': async () => {
+    expect((await send(verifyPath, { method: 'GET' })).json).toMatchObject({ error: { status: 405 } });
+  },
+  'Ids of requests': async () => {
+    expect((await call('apis.listApis', {})).requestId).toMatch(/^req_\w{16}$/);
+  },
+  'Order of members of a response': async () => {
+    expect((await send('/v2/apis.listApis')).body).toMatch(/^\{"meta":.*,"data":/);
+  },
   'Unknown path': async () => {
     expect((await send('/v2/keys.nothing')).json).toMatchObject({ error: { status: 404 } });
   },
@@ -98,9 +132,20 @@ const tests: Record<string, () => Promise<unknown>> = {
     expect(again.key).toMatch(/^sk_live_/);
     expect(Math.abs(again.key.length - key.length)).toBeLessThan(2);
   },
+  'End of a rerolled key': async () => {
+    const { keyId } = await createKey();
+    clock.advance(1234);
+    await ok('keys.rerollKey', { keyId, expiration: 60_001 });
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ expires: clock.now + 60_001 });
+  },
   'Record of a key': async () => {
     const { keyId, apiId } = await createKey({ prefix: 'sk', externalId: 'ada' });
     expect(await ok('keys.getKey', { keyId })).toMatchObject({ apiId, prefix: 'sk', externalId: 'ada' });
+  },
+  '`lastUsedAt`': async () => {
+    const { keyId, key } = await createKey();
+    await verify(key);
+    expect((await ok('keys.getKey', { keyId })).lastUsedAt).toBe(clock.now);
   },
   '`updatedAt`': async () => {
     const { keyId } = await createKey({ credits: { remaining: 5 } });
@@ -193,6 +238,14 @@ const tests: Record<string, () => Promise<unknown>> = {
     const permissions = Array.from({ length: 101 }, (_, index) => `p${index}`).join(' OR ');
     expect((await odd('keys.verifyKey', { key: 'k', permissions })).status).toBe(400);
   },
+  'Limit name of 129 to 255 characters in a verification': async () => {
+    expect((await odd('keys.verifyKey', { key: 'k', ratelimits: [{ name: 'n'.repeat(129) }] })).status).toBe(400);
+  },
+  '`identity.ratelimits` in a verification': async () => {
+    await ok('identities.createIdentity', { externalId: 'shadowed', ratelimits: [limited] });
+    const { key } = await createKey({ externalId: 'shadowed', ratelimits: [{ ...limited, limit: 9 }] });
+    expect(await verify(key)).toMatchObject({ identity: { ratelimits: [limited] } });
+  },
   'Malformed query for an unknown key': async () => {
     expect((await odd('keys.verifyKey', { key: 'unknown', permissions: '(' })).status).toBe(400);
   },
@@ -268,6 +321,19 @@ const tests: Record<string, () => Promise<unknown>> = {
   'Two limits of one name': async () => {
     await migrate({ ratelimits: [limited, limited] }, 400);
   },
+  'Limit without `autoApply`': async () => {
+    const { keyId } = await createKey({ ratelimits: [limited] });
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ ratelimits: [{ autoApply: false }] });
+  },
+  'Permission twice in a request': async () => {
+    const { keyId } = await createKey({ permissions: ['twice.read', 'twice.read'] });
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ permissions: ['twice.read'] });
+  },
+  '`createKey`, `listKeys` without the grant': async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'refused' });
+    for (const operation of ['keys.createKey', 'apis.listKeys'] as const)
+      expect((await odd(operation, { apiId }, ['api.*.verify_key'])).status).toBe(403);
+  },
   'Unknown permissions without the right to create them': async () => {
     const { apiId } = await ok('apis.createApi', { name: 'narrow' });
     const permissions = ['not.there'];
@@ -282,6 +348,11 @@ const tests: Record<string, () => Promise<unknown>> = {
     const { keyId } = await createKey();
     const credits = { refill: { interval: 'daily', amount: 5 } };
     expect((await odd('keys.updateKey', { keyId, credits })).status).toBe(400);
+  },
+  '`updateKey` with `ratelimits: null`': async () => {
+    const { keyId } = await createKey({ ratelimits: [limited] });
+    await ok('keys.updateKey', { keyId, ratelimits: null });
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('ratelimits');
   },
   '`updateCredits` that sets no value': async () => {
     const { keyId } = await createKey({ credits: { remaining: 1 } });
@@ -311,6 +382,19 @@ const tests: Record<string, () => Promise<unknown>> = {
   '`migrateKeys`: hash that is not base64 of 32 bytes': async () => {
     await migrate({ hash: digestOf('sk').toString('hex') }, 400);
   },
+  '`migrateKeys`: hash twice in a call': async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'doubled' });
+    const hash = hashOf('sk_doubled');
+    expect((await odd('keys.migrateKeys', { migrationId: 'm', apiId, keys: [{ hash }, { hash }] })).status).toBe(400);
+  },
+  '`migrateKeys`: `remaining: null`': async () => {
+    const { key } = await migrate({ credits: { remaining: null } });
+    expect(await verify(key)).not.toHaveProperty('credits');
+  },
+  '`migrateKeys`: more than 1000 keys': async () => {
+    const keys = Array.from({ length: 1001 }, (_, index) => ({ hash: hashOf(`sk_many_${index}`) }));
+    expect((await odd('keys.migrateKeys', { migrationId: 'm', apiId: 'api_none', keys })).status).toBe(400);
+  },
   '`externalId` with other characters than `a-zA-Z0-9_.-`': async () => {
     await migrate({ externalId: 'ada@example.com' }, 400);
   },
@@ -326,6 +410,18 @@ const tests: Record<string, () => Promise<unknown>> = {
     expect(pages[1]!.data).toEqual(pages[0]!.data);
     expect(pages[1]!.status).toBe(200);
   },
+  Cursor: async () => {
+    await Promise.all(['one', 'two'].map((name) => ok('apis.createApi', { name })));
+    const { data, pagination } = await call('apis.listApis', { limit: 1 });
+    expect(pagination.cursor).not.toBe(data[0]!.id);
+  },
+  '`apiId` of fewer than 8 characters': async () => {
+    expect((await call('apis.getApi', { apiId: 'api_1' })).status).toBe(404);
+  },
+  '`listKeys`: `externalId` with other characters': async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'other' });
+    expect((await odd('apis.listKeys', { apiId, externalId: 'ada@example.com' })).status).toBe(400);
+  },
   'Cursor of another list': async () => {
     await Promise.all(['one', 'two'].map((name) => ok('apis.createApi', { name })));
     const { pagination } = await call('apis.listApis', { limit: 1 });
@@ -336,6 +432,16 @@ const tests: Record<string, () => Promise<unknown>> = {
     expect(await ok('identities.getIdentity', { identity: 'empty' })).toMatchObject({ meta: {}, ratelimits: [] });
     const { roleId } = await ok('permissions.createRole', { name: 'empty' });
     expect(await ok('permissions.getRole', { role: roleId })).toMatchObject({ permissions: [] });
+  },
+  '`updateIdentity`: `meta` in the response': async () => {
+    await ok('identities.createIdentity', { externalId: 'kept', meta: { plan: 'pro' } });
+    expect(await ok('identities.updateIdentity', { identity: 'kept', ratelimits: [] })).toMatchObject({
+      meta: { plan: 'pro' },
+    });
+  },
+  'Empty `description`': async () => {
+    await ok('permissions.createPermission', { name: 'no text', slug: 'no.text', description: '' });
+    expect(await ok('permissions.getPermission', { permission: 'no.text' })).toMatchObject({ description: '' });
   },
   '`deleteIdentity`: `data`': async () => {
     await ok('identities.createIdentity', { externalId: 'gone' });
@@ -382,6 +488,34 @@ const tests: Record<string, () => Promise<unknown>> = {
       await ok('ratelimits.setOverride', { namespace: 'several', identifier, limit, duration: 5000 });
     const request = { namespace: 'several', identifier: 'ada', limit: 9, duration: 5000 };
     expect(await ok('ratelimits.limit', request)).toMatchObject({ limit: 2 });
+  },
+  'Wildcard `*` and a line break in an identifier': async () => {
+    await ok('ratelimits.setOverride', { namespace: 'lines', identifier: 'a*b', limit: 7, duration: 5000 });
+    const request = { namespace: 'lines', identifier: 'a\nb', limit: 9, duration: 5000 };
+    expect(await ok('ratelimits.limit', request)).toMatchObject({ limit: 7 });
+  },
+  'Record of an override': async () => {
+    await ok('ratelimits.setOverride', { namespace: 'record', identifier: 'ada', limit: 1, duration: 5000 });
+    expect(await ok('ratelimits.getOverride', { namespace: 'record', identifier: 'ada' })).toMatchObject({
+      namespace: 'record',
+      namespaceId: expect.any(String),
+      createdAt: clock.now,
+    });
+  },
+  '`getOverride` without the grant': async () => {
+    await ok('ratelimits.setOverride', { namespace: 'closed', identifier: 'ada', limit: 1, duration: 5000 });
+    const named = { namespace: 'closed', identifier: 'ada' };
+    expect((await odd('ratelimits.getOverride', named, ['api.*.verify_key'])).status).toBe(403);
+  },
+  'Paths below `ratelimits`, in the plural': async () => {
+    const body = JSON.stringify({ namespace: 'plural', identifier: 'ada', limit: 1, duration: 5000 });
+    for (const service of ['ratelimit', 'ratelimits'])
+      expect((await send(`/v2/${service}.limit`, { body })).status).toBe(200);
+  },
+  '`multiLimit`, a counter several times and refused: `remaining`': async () => {
+    const item = { namespace: 'repeated', identifier: 'ada', limit: 3, duration: 5000 };
+    const answer = await ok('ratelimits.multiLimit', [item, item, item, item]);
+    expect(answer.limits.map(({ remaining }) => remaining)).toEqual([3, 3, 3, 3]);
   },
   'Unknown namespace id in `limit`': async () => {
     const request = { namespace: 'rlns_1111111111111111', identifier: 'ada', limit: 9, duration: 5000 };
