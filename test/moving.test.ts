@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { digestOf } from '../src/domain/keyString.ts';
+import { asUnkey as withUnkeyType } from '../src/domain/unkeyErrors.ts';
 import { createPipeline } from '../src/http/pipeline.ts';
 import { operations } from '../src/operations/index.ts';
 import { migrateKeys } from '../src/operations/keys/migrateKeys.ts';
@@ -50,6 +51,11 @@ const tests: Record<string, () => Promise<unknown>> = {
     expect(await asUnkey(verifyPath, { key: 'k', permissions: 'a AND' })).toMatchObject({
       type: 'https://unkey.com/docs/errors/user/bad_request/permissions_query_syntax_error',
     });
+    // Those of an outage are one there.
+    for (const code of ['store_unavailable', 'store_full'])
+      expect(withUnkeyType(code, { type: '', title: '', status: 503 }).type).toBe(
+        'https://unkey.com/docs/errors/unkey/application/service_unavailable',
+      );
     // One that Unkey does not have.
     expect(await asUnkey('/v2/nothing', {})).toMatchObject({ type: '/errors/route_not_found' });
   },

@@ -118,7 +118,7 @@ function readLines(lines: readonly Line[], { bodyBytesMax, metaBytesMax }: Confi
 }
 
 function summaryOf(
-  { created, existed, unknownLength, wildcards }: Importer,
+  { created, existed, unknownLength, wildcards, wildcardsOfRoles }: Importer,
   rejected: RejectedLines,
   excess: number,
   { dryRun }: Import,
@@ -141,7 +141,9 @@ function summaryOf(
       ...rejected.printed,
     );
   }
-  lines.push(...wildcardLines(wildcards));
+  // A file without keys from elsewhere is from a Tollgate, where such permissions meant the same.
+  const ofRoles = unknownLength > 0 ? wildcardsOfRoles : new Map<string, number>();
+  lines.push(...wildcardLines(wildcards, ofRoles));
   if (unknownLength > 0) {
     lines.push(
       `Issued elsewhere: ${number(unknownLength)} of the keys. A hash does not reveal the length of the key string; ` +
@@ -154,6 +156,7 @@ function summaryOf(
     ...(excess > 0 && { missingRoom: excess }),
     ...(unknownLength > 0 && { unknownLength }),
     ...(wildcards.size > 0 && { wildcards: Object.fromEntries(wildcards) }),
+    ...(ofRoles.size > 0 && { wildcardsOfRoles: Object.fromEntries(ofRoles) }),
     refused: rejected.count,
     ...(rejected.count > 0 && { refusedFor: Object.fromEntries(rejected.reasons) }),
     ...(rejected.file && { refusedFile: rejected.file }),
@@ -161,11 +164,21 @@ function summaryOf(
   return { lines, json, failed: rejected.count > 0 || excess > 0 };
 }
 
+function noteWildcards(wildcards: Map<string, number>, permissions: readonly string[]) {
+  for (const slug of permissions) {
+    const isNoted = slug === '*' || slug.endsWith('.*');
+    if (isNoted && (wildcards.has(slug) || wildcards.size < wildcardsMax))
+      wildcards.set(slug, (wildcards.get(slug) ?? 0) + 1);
+  }
+}
+
 /** What an operator should know of permissions that another service may have read in another way. */
-function wildcardLines(wildcards: ReadonlyMap<string, number>): string[] {
-  const textOf = ([slug, keys]: [string, number]) => `${slug} (${keys.toLocaleString('en')} keys)`;
-  const wider = [...wildcards].filter(([slug]) => slug !== '*').map(textOf);
-  const alone = [...wildcards].filter(([slug]) => slug === '*').map(textOf);
+function wildcardLines(ofKeys: ReadonlyMap<string, number>, ofRoles: ReadonlyMap<string, number>): string[] {
+  const textsOf = (wildcards: ReadonlyMap<string, number>, what: string) =>
+    [...wildcards].map(([slug, count]) => ({ slug, text: `${slug} (${count.toLocaleString('en')} ${what})` }));
+  const all = [...textsOf(ofKeys, 'keys'), ...textsOf(ofRoles, 'roles')];
+  const wider = all.filter(({ slug }) => slug !== '*').map(({ text }) => text);
+  const alone = all.filter(({ slug }) => slug === '*').map(({ text }) => text);
   return [
     ...(wider.length > 0
       ? [
@@ -252,6 +265,8 @@ class Importer {
    * keys.
    */
   readonly wildcards = new Map<string, number>();
+  /** The same permissions of created roles, with the number of roles. Files of Tollgate have them, too. */
+  readonly wildcardsOfRoles = new Map<string, number>();
   readonly #store: Store;
   readonly #options: Import;
   /** In a dry run: names of roles and ids of APIs that earlier lines would have created. */
@@ -286,11 +301,7 @@ class Importer {
   #noteNew({ byteLength, permissions = [] }: RecordOf<'key'>['key']) {
     if (byteLength !== undefined) return;
     this.unknownLength++;
-    for (const slug of permissions) {
-      const isNoted = slug === '*' || slug.endsWith('.*');
-      if (isNoted && (this.wildcards.has(slug) || this.wildcards.size < wildcardsMax))
-        this.wildcards.set(slug, (this.wildcards.get(slug) ?? 0) + 1);
-    }
+    noteWildcards(this.wildcards, permissions);
   }
 
   #count(kind: Kind, isNew: boolean) {
@@ -311,6 +322,7 @@ class Importer {
       ? !(await this.#store.roles.find(workspace, role.name))
       : 'roleId' in (await this.#store.roles.create(workspace, role, true, actor));
     if (dryRun && isNew) this.#newRoles.add(role.name);
+    if (isNew) noteWildcards(this.wildcardsOfRoles, role.permissions);
     this.#count('role', isNew);
   }
 

@@ -23,6 +23,7 @@ const paths: Record<string, string> = {
   body_too_large: 'user/bad_request/request_body_too_large',
   internal: 'unkey/application/unexpected_error',
   store_unavailable: 'unkey/application/service_unavailable',
+  store_full: 'unkey/application/service_unavailable',
 };
 
 /** A title is that of the class of the status there. */

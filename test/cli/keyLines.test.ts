@@ -312,7 +312,7 @@ describe('a file from elsewhere', () => {
     const file = newFile();
     const lines = [
       { kind: 'permission', slug: long, name: 'long' },
-      { kind: 'role', name: 'r'.repeat(128), permissions: ['ab'] },
+      { kind: 'role', name: 'r'.repeat(128), permissions: ['ab', 'docs.*', '*', 'team.*'] },
       { hash: hash(), permissions: ['docs.*', '*', 'a'], roles: ['r'.repeat(128)] },
       { hash: hash(), permissions: ['docs.*', long] },
       { hash: hash(), permissions: ['docs.*'], byteLength: 16 },
@@ -331,8 +331,10 @@ describe('a file from elsewhere', () => {
       expect(out).toMatch(
         /Rejected: 3 lines\.\n {2}2 × permissions\[\] must NOT have more than 128 characters\n {2}1 × credits/,
       );
-      expect(out).toContain('Wildcards: docs.* (2 keys). In Tollgate such a permission covers all that begin like it.');
-      expect(out).toContain('A permission that is a lone star is literal, as in Unkey: * (1 keys).');
+      expect(out).toContain(
+        'Wildcards: docs.* (2 keys), docs.* (1 roles), team.* (1 roles). In Tollgate such a permission',
+      );
+      expect(out).toContain('A permission that is a lone star is literal, as in Unkey: * (1 keys), * (1 roles).');
     }
   });
 
