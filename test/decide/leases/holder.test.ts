@@ -100,6 +100,20 @@ test('a lease is found when the decisions of the next term are counted', () => {
   expect(leases.decide(leased)).toBeDefined();
 });
 
+test('a lease ends one term after it was asked for, however late its answer is, and decides until then only', () => {
+  // It decides too little to be renewed before.
+  leases = open(4);
+  const request = requestOf('one');
+  for (let time = 1; time <= 3; time++) expect(leases.ask(request)).toBeUndefined();
+  const ask = leases.ask(request)!;
+  now = termMs / 2;
+  leases.granted(ask, 0, termMs, decision);
+  now = termMs - 0.001;
+  expect(leases.decide(request)).toBeDefined();
+  now = termMs;
+  expect(leases.decide(request)).toBeUndefined();
+});
+
 test('the end of a process leaves the registry, also after requests that were hot', async () => {
   const request = requestOf('hot');
   const ask = leases.ask(request)!;

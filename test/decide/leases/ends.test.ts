@@ -1,0 +1,142 @@
+// When a lease ends: what it repeats is what Redis would decide at that time. The clocks of the server and of Redis are
+// the same, and the test sets them.
+
+import { describe, expect, test } from 'vitest';
+import { hourMs, type InputOf } from '../../support/harness.ts';
+import { heldServers, newName } from './heldServers.ts';
+
+const held = heldServers(1);
+const { first, clock, createKey } = held;
+const { ok, counts } = first;
+
+/** A limit of five in a second, by a key and by an identifier: whether a request passes, and the limit's `reset`. */
+const fives: Record<string, () => Promise<() => Promise<{ passed: boolean; reset: number }>>> = {
+  async 'a key'() {
+    const { key } = await createKey({ ratelimits: [{ name: 'five', limit: 5, duration: 1000, autoApply: true }] });
+    return async () => {
+      const { valid, ratelimits } = await ok('keys.verifyKey', { key });
+      return { passed: valid, reset: ratelimits![0]!.reset };
+    };
+  },
+  async 'an ad hoc limit'() {
+    const { key } = await createKey();
+    const ratelimits = [{ name: 'five', limit: 5, duration: 1000 }];
+    return async () => {
+      const { valid, ratelimits: results } = await ok('keys.verifyKey', { key, ratelimits });
+      return { passed: valid, reset: results![0]!.reset };
+    };
+  },
+  async 'an identity'() {
+    const externalId = newName();
+    const ratelimits = [{ name: 'five', limit: 5, duration: 1000, autoApply: true }];
+    await ok('identities.createIdentity', { externalId, ratelimits });
+    const { key } = await createKey({ externalId });
+    return async () => {
+      const { valid, ratelimits: results } = await ok('keys.verifyKey', { key });
+      return { passed: valid, reset: results![0]!.reset };
+    };
+  },
+  async 'an identifier'() {
+    const check = { namespace: 'ends', identifier: newName(), limit: 5, duration: 1000 };
+    return async () => {
+      const { success, reset } = await ok('ratelimits.limit', check);
+      return { passed: success, reset };
+    };
+  },
+};
+
+describe('a refusal by a limit', () => {
+  test.each(Object.entries(fives))('of %s is repeated until the limit has room, and no longer', async (_what, make) => {
+    const request = await make();
+    for (let times = 0; times < 5; times++) expect((await request()).passed).toBe(true);
+    // A lease would last longer than the refusal.
+    clock.advance(900);
+    const { reset } = await request();
+    expect(reset).toBe(clock.now + 100 + 1);
+    for (let times = 0; times < 5; times++) await request();
+    expect(counts.decided).toBeGreaterThan(0);
+    clock.set(reset - 1);
+    expect(await request()).toEqual({ passed: false, reset });
+    clock.set(reset);
+    expect((await request()).passed).toBe(true);
+  });
+});
+
+describe('on a server whose monotonic clock is 1 % slow', () => {
+  const slow = heldServers(1, {}, { speed: 0.991 });
+
+  test('a lease of a key ends before the key expires', async () => {
+    const expires = slow.clock.now + 250;
+    const { key } = await slow.createKey({ expires });
+    const verify = async () => (await slow.first.ok('keys.verifyKey', { key })).code;
+    await slow.untilGranted(slow.first, async () => (await verify()) === 'VALID');
+    slow.clock.set(expires - 10);
+    const before = slow.first.counts.decided;
+    expect(await verify()).toBe('VALID');
+    expect(slow.first.counts.decided).toBe(before + 1);
+    slow.clock.set(expires);
+    expect(await verify()).toBe('EXPIRED');
+  });
+});
+
+/** Counts by hour. */
+type Counts = Record<string, number>;
+
+describe('a decision is counted in its hour', () => {
+  const nearEnd = () => (Math.floor(clock.now / hourMs) + 1) * hourMs - 50;
+  const period = () => ({ start: clock.now - 2 * hourMs, end: clock.now + hourMs, granularity: 'hour' as const });
+
+  /** What is counted five times before the end of an hour, by leases too. */
+  const kinds: Record<string, () => Promise<{ request: () => Promise<unknown>; read: () => Promise<Counts> }>> = {
+    async 'a verification'() {
+      const { key, keyId, apiId } = await createKey({ credits: { remaining: 1000 } });
+      return {
+        request: () => ok('keys.verifyKey', { key }),
+        async read() {
+          const by = async (filter: InputOf<'analytics.getVerifications'>) =>
+            hoursOf(await ok('analytics.getVerifications', { ...period(), ...filter }));
+          const ofKey = await by({ keyId });
+          expect(await by({ apiId })).toEqual(ofKey);
+          return ofKey;
+        },
+      };
+    },
+    async 'a refusal of a verification'() {
+      const { key, keyId } = await createKey({ enabled: false });
+      return {
+        request: () => ok('keys.verifyKey', { key }),
+        read: async () => hoursOf(await ok('analytics.getVerifications', { ...period(), keyId })),
+      };
+    },
+    async 'a limit check'() {
+      const check = { namespace: newName(), identifier: 'one', limit: 1000, duration: hourMs };
+      return {
+        request: () => ok('ratelimits.limit', check),
+        read: async () =>
+          hoursOf(
+            (await ok('analytics.getRatelimits', { ...period(), namespace: check.namespace })).map((row) => ({
+              time: row.time,
+              count: row.passed,
+            })),
+          ),
+      };
+    },
+  };
+  const hoursOf = (rows: readonly { time?: number | undefined; count: number }[]): Counts => {
+    const hours: Counts = {};
+    for (const { time, count } of rows)
+      if (count > 0) hours[`${time! / hourMs}`] = (hours[`${time! / hourMs}`] ?? 0) + count;
+    return hours;
+  };
+
+  test.each(Object.entries(kinds))('%s, also if it is settled in the next one', async (_kind, make) => {
+    const { request, read } = await make();
+    clock.set(nearEnd());
+    const hour = Math.floor(clock.now / hourMs);
+    for (let times = 0; times < 5; times++) await request();
+    expect(counts.decided).toBeGreaterThan(0);
+    clock.advance(60);
+    await held.recallAll();
+    expect(await read()).toEqual({ [hour]: 5 });
+  });
+});

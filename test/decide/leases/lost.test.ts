@@ -1,0 +1,151 @@
+// Messages between a server with leases and Redis get lost, or arrive late: nothing is counted, charged or given back
+// twice. A proxy is between the server and Redis.
+
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { hourMs } from '../../support/harness.ts';
+import { openRedisProcess } from '../../support/processes.ts';
+import { heldServers, newName } from './heldServers.ts';
+
+let own: Awaited<ReturnType<typeof openRedisProcess>>;
+let server: Server;
+/** What the proxy does, and answers that it lost. */
+const proxy = {
+  /** It passes on no answer: it closes the connection instead. */
+  losesAnswers: false,
+  lost: 0,
+  /** Keeps requests to Redis, until `release`. */
+  delays: false,
+  clients: new Set<Socket>(),
+  delayed: [] as (() => void)[],
+  release() {
+    proxy.delays = false;
+    for (const send of proxy.delayed.splice(0)) send();
+  },
+};
+beforeAll(async () => {
+  own = await openRedisProcess();
+  server = createServer((client) => {
+    const redis = createConnection(own.url.replace(/^unix:/, ''));
+    proxy.clients.add(client);
+    for (const socket of [client, redis]) socket.on('error', () => {});
+    client.on('data', (bytes) => {
+      if (proxy.delays) proxy.delayed.push(() => void redis.write(bytes));
+      else redis.write(bytes);
+    });
+    redis.on('data', (bytes) => {
+      if (!proxy.losesAnswers) return void client.write(bytes);
+      proxy.lost++;
+      client.destroy();
+    });
+    // The connection to Redis stays: what was sent on it before may still arrive.
+    client.on('close', () => proxy.clients.delete(client));
+    redis.on('close', () => client.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+});
+afterAll(async () => {
+  server.close();
+  await own.close();
+});
+
+const portOf = ({ port }: { port: number }) => port;
+const held = heldServers(1, {}, { url: () => `redis://127.0.0.1:${portOf(server.address() as { port: number })}` });
+const { first, clock, createKey, untilGranted } = held;
+const { call, ok, counts } = first;
+
+const limit = { name: 'requests', limit: 1000, duration: hourMs, autoApply: true };
+const period = () => ({ start: clock.now - hourMs, end: clock.now + hourMs });
+
+/** Until everything is settled, on a connection that works. */
+const settled = () => vi.waitFor(() => first.recall(), { timeout: 10_000, interval: 10 });
+
+test('a settlement whose answer is lost is sent again, and counted once', async () => {
+  const { key, keyId, apiId } = await createKey({ credits: { remaining: 1000 }, ratelimits: [limit] });
+  const check = { namespace: newName(), identifier: 'one', limit: 1000, duration: hourMs };
+  for (let times = 0; times < 20; times++) {
+    expect((await ok('keys.verifyKey', { key })).valid).toBe(true);
+    expect((await ok('ratelimits.limit', check)).success).toBe(true);
+  }
+  expect(counts.granted.filter((units) => units > 0).length).toBeGreaterThan(1);
+  expect(counts.decided).toBeGreaterThan(10);
+
+  proxy.losesAnswers = true;
+  await first.recall().catch(() => {});
+  expect(proxy.lost).toBeGreaterThan(0);
+  proxy.losesAnswers = false;
+  await settled();
+
+  for (const by of [{ keyId }, { apiId }]) {
+    const rows = await ok('analytics.getVerifications', { ...period(), ...by });
+    expect(rows.map(({ outcome, count, spentCredits }) => ({ outcome, count, spentCredits }))).toEqual([
+      { outcome: 'VALID', count: 20, spentCredits: 20 },
+    ]);
+  }
+  expect(await ok('analytics.getRatelimits', { ...period(), namespace: check.namespace })).toMatchObject([
+    { passed: 20, blocked: 0 },
+  ]);
+  expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 980 });
+  const { ratelimits } = await ok('keys.verifyKey', {
+    key,
+    credits: { cost: 0 },
+    ratelimits: [{ name: 'requests', cost: 0 }],
+  });
+  expect(ratelimits).toMatchObject([{ remaining: 980 }]);
+  expect((await ok('ratelimits.limit', { ...check, cost: 0 })).remaining).toBe(980);
+});
+
+/** How to charge a unit of 1000, and how many are left. */
+const kinds = {
+  async 'a verification'() {
+    const { key } = await createKey({ ratelimits: [limit] });
+    return {
+      async request() {
+        const { status, data } = await call('keys.verifyKey', { key });
+        return status === 200 && data.valid;
+      },
+      async left() {
+        const { ratelimits } = await ok('keys.verifyKey', { key, ratelimits: [{ name: 'requests', cost: 0 }] });
+        return ratelimits![0]!.remaining;
+      },
+    };
+  },
+  async 'a limit check'() {
+    const check = { namespace: newName(), identifier: 'one', limit: 1000, duration: hourMs };
+    return {
+      async request() {
+        const { status, data } = await call('ratelimits.limit', check);
+        return status === 200 && data.success;
+      },
+      left: async () => (await ok('ratelimits.limit', { ...check, cost: 0 })).remaining,
+    };
+  },
+};
+
+test.each(Object.entries(kinds))(
+  '%s that asked for a lease and arrives after others is granted none',
+  async (_kind, make) => {
+    const { request, left } = await make();
+    let charged = 0;
+    // Until the next request asks for a lease: no lease is left, and it was decided often.
+    charged += await untilGranted(first, request);
+    await first.recall();
+    proxy.delays = true;
+    const asking = request();
+    await vi.waitFor(() => expect(proxy.delayed.length).toBeGreaterThan(0), { timeout: 10_000, interval: 1 });
+    const { delayed } = proxy;
+    const late = delayed.splice(0);
+    proxy.delays = false;
+    for (const client of proxy.clients) client.destroy();
+    expect(await asking).toBe(false);
+
+    await settled();
+    charged += await untilGranted(first, request);
+    await settled();
+    expect(await left()).toBe(1000 - charged);
+    for (const send of late) send();
+    // It is decided, and charged as such.
+    await vi.waitFor(async () => expect(await left()).toBeLessThan(1000 - charged), { timeout: 10_000, interval: 1 });
+    expect(await left()).toBe(1000 - charged - 1);
+  },
+);
