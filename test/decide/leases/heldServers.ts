@@ -11,13 +11,13 @@ export type HeldServers = ReturnType<typeof heldServers>;
 export type HeldServer = HeldServers['servers'][number];
 
 /**
- * Call it at the top level of a test file. All servers serve the workspace of the first one. The monotonic clock of the
- * servers has this `speed`.
+ * Call it at the top level of a test file. All servers serve the workspace of the first one. `url` is the Redis of a
+ * server; the monotonic clock of the servers has this `speed`.
  */
 export function heldServers(
   count: number,
   settings: Partial<StoreOptions> = {},
-  { url = testRedisUrl, speed = 1 } = {},
+  { url = testRedisUrl, speed = 1 }: { url?: (number: number) => string; speed?: number } = {},
 ) {
   const apps: ReturnType<typeof harness>[] = [];
   const now = () => apps[0]!.clock.now;
@@ -29,7 +29,7 @@ export function heldServers(
       decided: () => void counts.decided++,
       granted: (units: number) => void counts.granted.push(units),
     });
-    const app = harness(url, {
+    const app = harness(() => url(number), {
       leaseMs: 300,
       leaseCredits: true,
       leaseAfter: 2,
@@ -106,6 +106,7 @@ export function heldServers(
     get rootKey() {
       return apps[0]!.rootKey;
     },
+    createWorkspace: () => apps[0]!.createWorkspace(),
     createRootKey: (grants: string[]) => apps[0]!.createRootKey(grants),
     createKey: (input: Parameters<(typeof apps)[number]['createKey']>[0] = {}) => apps[0]!.createKey(input),
     untilGranted,

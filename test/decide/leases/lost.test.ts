@@ -1,56 +1,13 @@
 // Messages between a server with leases and Redis get lost, or arrive late: nothing is counted, charged or given back
 // twice. A proxy is between the server and Redis.
 
-import { createConnection, createServer, type Server, type Socket } from 'node:net';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { hourMs } from '../../support/harness.ts';
-import { openRedisProcess } from '../../support/processes.ts';
 import { heldServers, newName } from './heldServers.ts';
+import { redisProxy } from './proxy.ts';
 
-let own: Awaited<ReturnType<typeof openRedisProcess>>;
-let server: Server;
-/** What the proxy does, and answers that it lost. */
-const proxy = {
-  /** It passes on no answer: it closes the connection instead. */
-  losesAnswers: false,
-  lost: 0,
-  /** Keeps requests to Redis, until `release`. */
-  delays: false,
-  clients: new Set<Socket>(),
-  delayed: [] as (() => void)[],
-  release() {
-    proxy.delays = false;
-    for (const send of proxy.delayed.splice(0)) send();
-  },
-};
-beforeAll(async () => {
-  own = await openRedisProcess();
-  server = createServer((client) => {
-    const redis = createConnection(own.url.replace(/^unix:/, ''));
-    proxy.clients.add(client);
-    for (const socket of [client, redis]) socket.on('error', () => {});
-    client.on('data', (bytes) => {
-      if (proxy.delays) proxy.delayed.push(() => void redis.write(bytes));
-      else redis.write(bytes);
-    });
-    redis.on('data', (bytes) => {
-      if (!proxy.losesAnswers) return void client.write(bytes);
-      proxy.lost++;
-      client.destroy();
-    });
-    // The connection to Redis stays: what was sent on it before may still arrive.
-    client.on('close', () => proxy.clients.delete(client));
-    redis.on('close', () => client.destroy());
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-});
-afterAll(async () => {
-  server.close();
-  await own.close();
-});
-
-const portOf = ({ port }: { port: number }) => port;
-const held = heldServers(1, {}, { url: () => `redis://127.0.0.1:${portOf(server.address() as { port: number })}` });
+const proxy = redisProxy();
+const held = heldServers(1, {}, { url: proxy.url });
 const { first, clock, createKey, untilGranted } = held;
 const { call, ok, counts } = first;
 
@@ -133,10 +90,9 @@ test.each(Object.entries(kinds))(
     proxy.delays = true;
     const asking = request();
     await vi.waitFor(() => expect(proxy.delayed.length).toBeGreaterThan(0), { timeout: 10_000, interval: 1 });
-    const { delayed } = proxy;
-    const late = delayed.splice(0);
+    const late = proxy.delayed.splice(0);
     proxy.delays = false;
-    for (const client of proxy.clients) client.destroy();
+    proxy.disconnect();
     expect(await asking).toBe(false);
 
     await settled();

@@ -1,0 +1,72 @@
+// A proxy between a server and Redis, which loses and delays what they send.
+
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
+import { afterAll, beforeAll } from 'vitest';
+import { testRedisUrl } from '../../support/redisUrl.ts';
+
+/** The address and the database of the Redis of the tests. */
+function target() {
+  const { protocol, pathname, hostname, port, searchParams } = new URL(testRedisUrl());
+  return protocol === 'unix:'
+    ? { open: () => createConnection(pathname), database: searchParams.get('db')! }
+    : { open: () => createConnection(Number(port), hostname), database: pathname.slice(1) };
+}
+
+/** Call it at the top level of a test file. */
+export function redisProxy() {
+  let server: Server;
+  const clients = new Set<Socket>();
+  const all = new Set<Socket>();
+  const proxy = {
+    url: () => `redis://127.0.0.1:${(server.address() as { port: number }).port}/${target().database}`,
+    /** Passes on no answer: it closes the connection instead. */
+    losesAnswers: false,
+    /** Answers that were lost. */
+    lost: 0,
+    /** Loses the messages of channels. */
+    losesMessages: false,
+    /** Keeps requests to Redis, in `delayed`. */
+    delays: false,
+    delayed: [] as (() => void)[],
+    /** Sends what was delayed. */
+    release() {
+      proxy.delays = false;
+      for (const send of proxy.delayed.splice(0)) send();
+    },
+    /** Closes the connections of the server. What it sent before may still arrive. */
+    disconnect() {
+      for (const client of clients) client.destroy();
+    },
+  };
+
+  beforeAll(async () => {
+    server = createServer((client) => {
+      const redis = target().open();
+      let isSubscribed = false;
+      clients.add(client);
+      for (const socket of [client, redis]) {
+        all.add(socket);
+        socket.on('error', () => {});
+      }
+      client.on('data', (bytes) => {
+        isSubscribed ||= bytes.includes('subscribe');
+        if (proxy.delays) proxy.delayed.push(() => void redis.write(bytes));
+        else redis.write(bytes);
+      });
+      redis.on('data', (bytes) => {
+        if (proxy.losesMessages && isSubscribed && bytes.includes('message')) return;
+        if (!proxy.losesAnswers) return void client.write(bytes);
+        proxy.lost++;
+        client.destroy();
+      });
+      client.on('close', () => clients.delete(client));
+      redis.on('close', () => client.destroy());
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  });
+  afterAll(() => {
+    for (const socket of all) socket.destroy();
+    server.close();
+  });
+  return proxy;
+}
