@@ -4,6 +4,7 @@
 -- @include "decide/limitChecks/ratelimit"
 -- @include "decide/leased"
 -- @include "decide/verification/lease"
+-- @include "decide/verification/settle"
 -- @include "decide/verification/verify"
 
 -- By the kind of an item:
@@ -13,7 +14,7 @@
 --   lease(outcome, position, last, root, wanted, number)
 --                                        grants a lease of the decision that was just made; returns units and term
 --   awaited()                            marks the recalled leases of the decision that was just made as overdue
---   settle(number, count, outcome, used, age, subject)
+--   settle(number, count, outcome, used, used_at, subject)
 --                                        counts what a lease decided, and gives back what it did not use
 local decision_kinds = {
   [ITEM_VERIFY] = {

@@ -51,9 +51,10 @@ local function settle(position)
   if settlement > this_session.settled then
     this_session.settled = settlement
     for _ = 1, tallies do
-      local number, count, outcome, used, age, subject
-      number, count, outcome, used, age, subject, position = struct.unpack(TALLY, call_items, position)
-      kind_of_outcome(outcome).settle(number, count, outcome, used, age, subject)
+      local number, count, outcome, used, used_at, subject
+      number, count, outcome, used, used_at, subject, position = struct.unpack(TALLY, call_items, position)
+      -- The clock may have stepped back since.
+      kind_of_outcome(outcome).settle(number, count, outcome, used, math.min(used_at, call_now), subject)
     end
     add_work(8 * tallies)
   end

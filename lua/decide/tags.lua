@@ -22,17 +22,20 @@ local function counted_tags(tags, api8)
   return counted
 end
 
--- Counts `count` of an outcome of the key, and the credits that they spent, for each of these tags.
-local function count_tags(tags, external_id, outcome, spent, count)
+-- Counts `count` of an outcome of the key in an hour, and the credits that they spent, for each of these tags.
+local function count_tags(tags, external_id, outcome, spent, count, hour)
   if #tags == 0 then return end
-  local id24, api8 = key24(), key_api8
-  local names, record = name_of.tag_names(call_workspace, api8), name_of.tag_usage(call_workspace, api8, call_day)
-  local bounded_by = call_total_bounds[record]
-    or { tags = name_of.api_usage(call_workspace, api8, call_day), spent = {} }
+  local id24, api8, day = key24(), key_api8, call_day
+  local text = call_hour_of_day
+  if hour ~= call_hour then
+    day, text = day_of(hour), hour_of_day(hour)
+  end
+  local names, record = name_of.tag_names(call_workspace, api8), name_of.tag_usage(call_workspace, api8, day)
+  local bounded_by = call_total_bounds[record] or { tags = name_of.api_usage(call_workspace, api8, day), spent = {} }
   redis.call('SADD', names, unpack(tags))
   redis.call('PEXPIRE', names, int(call_settings.retention))
   -- TAG_FIELD up to the tag.
-  local head = call_hour_of_day .. outcome .. id24 .. struct.pack('>Bc0', #external_id, external_id)
+  local head = text .. outcome .. id24 .. struct.pack('>Bc0', #external_id, external_id)
   for _, tag in ipairs(tags) do
     local field = head .. tag
     add_total(record, field, count, bounded_by)

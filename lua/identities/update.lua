@@ -38,7 +38,7 @@ local meta_before = meta or nil
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
   name_limits(identity.limits, next_id)
-  keep_counters(workspace, identity.id16, counters, now)
+  keep_counters(workspace, identity.id16, record, counters, now)
 end
 identity.version = next_version()
 redis.call('HSET', record, 'state', pack_identity(identity))

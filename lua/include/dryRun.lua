@@ -11,7 +11,7 @@ local written = {}
 
 -- A verification that leases may turn into a VALID takes them back first. Here they are hidden from it.
 local function written_fields(record)
-  written[record] = written[record] or { leases = false }
+  written[record] = written[record] or { leased = false }
   return written[record]
 end
 

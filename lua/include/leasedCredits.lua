@@ -1,15 +1,48 @@
--- Leased credits of a key: a LEASE_OF_KEY each in field `leases` of its record (lua/decide/leased.lua).
+-- Credits of a key that leases charged (include/leases).
 
--- A balance that is set has nothing of what leases took from the old one. A lease gives back credits only while the
--- key's next refill is that of its entry. So this returns a function that sets the refills of the entries to one that
--- no key has. It reads, so it must run before the first write of a script.
-local function forgetting_leased_credits(record)
-  local stored, entries = redis.call('HGET', record, 'leases') or '', {}
-  for position = 1, #stored, LEASE_OF_KEY_LENGTH do
-    local session, number, at, overdue, units, _, limits = struct.unpack(LEASE_OF_KEY, stored, position)
-    entries[#entries + 1] = struct.pack(LEASE_OF_KEY, session, number, at, overdue, units, NEVER, limits)
-  end
+-- @include "include/leases"
+-- @include "include/names"
+
+-- A balance that is set has nothing of what leases took from the old one, and gets nothing back. This returns a
+-- function that says so in the leases of a key: those that charged the balance with the number `kept` (nil for none)
+-- have `number` from then on, all others have none. It reads, so it must run before the first write of a script.
+local function renumbering_leased_credits(record, kept, number)
+  local stored = redis.call('HGET', record, 'leased')
   return function()
-    if #entries > 0 then redis.call('HSET', record, 'leases', table.concat(entries)) end
+    if not stored then return end
+    local leases = lease_list.with_charged(stored, function(charged)
+      local balance = struct.unpack(LEASED_CREDITS, charged)
+      local changed = balance == kept and number or NEVER
+      return struct.pack(LEASED_CREDITS, changed) .. string.sub(charged, LEASED_CREDITS_LENGTH + 1)
+    end)
+    redis.call('HSET', record, 'leased', leases)
   end
+end
+
+-- The longest term that a session of the workspace has or ever had, in milliseconds.
+local function longest_term(workspace)
+  local entries, longest = redis.call('HGETALL', name_of.registry(workspace)), 0
+  for index = 2, #entries, 2 do
+    local term, _, _ = struct.unpack(REGISTERED, entries[index])
+    longest = math.max(longest, term)
+  end
+  return longest
+end
+
+-- Whether servers may return credits of the balance with this number. If so, no more leases of the key are granted for
+-- a while, in which the script that asks is run again.
+local function awaits_leased_credits(workspace, record, number, now)
+  local stored = redis.call('HGET', record, 'leased') or ''
+  local recent, _, _, others = lease_list.recent(stored, now)
+  local is_awaited, position = false, 1
+  while position <= #recent do
+    local charged, _
+    _, _, _, _, _, charged, position = struct.unpack(NOTED_LEASE, recent, position)
+    local balance = struct.unpack(LEASED_CREDITS, charged)
+    is_awaited = is_awaited or balance == number
+  end
+  if not is_awaited then return false end
+  local paused_until = lease_list.pause_until(now, longest_term(workspace))
+  lease_list.write(record, lease_list.with_pause(others .. recent, paused_until))
+  return true
 end

@@ -58,7 +58,7 @@ local KEPT_DURATION_MAX = 30 * DAY_MS
 -- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window. The window
 -- of a removed limit is stored in a record of its own until it expires, and a limit with its name and duration uses it
 -- again. Returns the new limits (name_limits gives ids to new ones), and for keep_counters {reused: members of counters
--- that are used again, kept: counters to store, as many as the owner may still create}.
+-- that are used again, kept: counters to store, as many as the owner may still create, is_cut: whether some are lost}.
 local function replace_limits(workspace, owner, old, wanted, now)
   local by_name, limits, reused, kept = {}, {}, {}, {}
   for _, l in ipairs(old) do
@@ -84,12 +84,13 @@ local function replace_limits(workspace, owner, old, wanted, now)
         { name_of.window_member(l.duration, l.name), l.window, math.min(l.duration, KEPT_DURATION_MAX), true }
     end
   end
+  local counters = { reused = reused, kept = kept, is_cut = false }
   if #kept > 0 then
     for last = #kept, math.max(0, counters_left(workspace, owner, now)) + 1, -1 do
-      kept[last] = nil
+      kept[last], counters.is_cut = nil, true
     end
   end
-  return limits, { reused = reused, kept = kept }
+  return limits, counters
 end
 
 local function name_limits(limits, next_id)
@@ -98,7 +99,10 @@ local function name_limits(limits, next_id)
   end
 end
 
-local function keep_counters(workspace, owner, counters, now)
+-- `record` is that of the owner.
+local function keep_counters(workspace, owner, record, counters, now)
+  -- A limit that is added again begins with an empty window, which gets nothing back from leases of the lost one.
+  if counters.is_cut then redis.call('HDEL', record, 'leased') end
   for _, member in ipairs(counters.reused) do
     redis.call('UNLINK', name_of.window_at(workspace, owner, member))
     redis.call('ZREM', name_of.window_list(workspace, owner), member)

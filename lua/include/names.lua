@@ -51,7 +51,7 @@ function name_of.audit_stream(workspace) return workspace .. ':audit' end
 function name_of.window_member(duration, name) return string.format('%.0f', duration) .. ':' .. name end
 function name_of.window_at(workspace, owner, member) return workspace .. ':w:' .. owner .. ':' .. member end
 function name_of.window_list(workspace, owner) return workspace .. ':wo:' .. owner end
-function name_of.window_leases(workspace, owner, member) return workspace .. ':wl:' .. owner .. ':' .. member end
+function name_of.window_leases(workspace, owner, member) return workspace .. ':lw:' .. owner .. ':' .. member end
 function name_of.api_usage(workspace, api8, day) return workspace .. ':ua:' .. api8 .. ':' .. day end
 function name_of.key_usage(workspace, key24) return workspace .. ':uk:' .. key24 end
 function name_of.key_days(workspace, key24) return workspace .. ':uh:' .. key24 end

@@ -46,8 +46,6 @@ if permanent then
 else
   state.deleted, state.usage = true, NO_USAGE
   redis.call('HSET', record, 'state', pack_state(state))
-  -- What servers return of their leases from now on is not given back to the key.
-  redis.call('HDEL', record, 'leases')
   redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
   redis.call('ZADD', name_of.purge_queue(workspace), int(now + retention_ms), digest)
 end

@@ -14,10 +14,10 @@
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/key"
--- @include "decide/leased"
 -- @include "decide/verification/verify"
 -- @include "include/fields"
 -- @include "include/keyIds"
+-- @include "include/leases"
 -- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/window"
@@ -67,23 +67,25 @@ local function held_in(query)
   return table.concat(slugs)
 end
 
+-- The decisions of the leases in a record that may not have ended: their number, and the leases' names.
+local function leased_in(record, except)
+  local recent = lease_list.recent(server.call('HGET', record, 'leased') or '', call_now)
+  local decisions, names, position = 0, {}, 1
+  while position <= #recent do
+    local session, number, units, _
+    session, number, _, _, units, _, position = struct.unpack(NOTED_LEASE, recent, position)
+    local name = session .. int(number)
+    names[name] = true
+    decisions = decisions + (except[name] and 0 or units)
+  end
+  return decisions, names
+end
+
 -- The decisions that servers have charged in advance: for the key, and for other keys of its identity.
 local function leased_decisions()
-  local function leases_in(record)
-    return noted_leases.recent(server.call('HGET', record, 'leases') or '', LEASE_OF_KEY_LENGTH)
-  end
-  local own = leases_in(key_name)
-  local all = key_identity and leases_in(name_of.identity_record(workspace, key_external_id)) or ''
-  local decisions, others = 0, 0
-  for position = 1, #own, LEASE_OF_KEY_LENGTH do
-    local _, _, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, own, position)
-    decisions = decisions + units
-  end
-  for position = 1, #all, LEASE_OF_KEY_LENGTH do
-    local of_session, number, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, all, position)
-    if not noted_leases.find(own, LEASE_OF_KEY_LENGTH, of_session, number) then others = others + units end
-  end
-  return decisions, others
+  local decisions, own = leased_in(key_name, {})
+  if not key_identity then return decisions, 0 end
+  return decisions, (leased_in(name_of.identity_record(workspace, key_external_id), own))
 end
 
 -- Why read_key found no key.

@@ -49,7 +49,7 @@ end
 local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
 local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
 local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')
-local credits = request.credits
+local credits, balance_number = request.credits, state.refill_due
 if credits == null or credits and credits.remaining == null then
   state.limited, state.balance = false, 0
   set_refill(state, nil, now)
@@ -86,7 +86,8 @@ if request.ratelimits then
   state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted, now)
 end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
-local forget_leased = forgetting_leased_credits(record)
+local sets_balance = credits == null or credits and credits.remaining ~= nil
+local renumber_leased = renumbering_leased_credits(record, not sets_balance and balance_number, state.refill_due)
 if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end
 if request.enabled ~= nil then state.enabled = request.enabled end
 local next_id, next_version, reserve = take_stamps(workspace, now, 3 + #wanted + #missing_slugs, true)
@@ -96,7 +97,7 @@ if has_only(request, ENDING) and was_usable and not is_usable(state) then write_
 reserve()
 if request.ratelimits then
   name_limits(state.limits, next_id)
-  keep_counters(workspace, state.id, counters, now)
+  keep_counters(workspace, state.id, record, counters, now)
 end
 if request.externalId then
   state.link = new_link or create_identity(workspace, request.externalId, next_id, next_version)
@@ -120,7 +121,7 @@ for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
 end
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
-if credits then forget_leased() end
+if credits then renumber_leased() end
 queue_refill(workspace, digest, state)
 local changes = state_changes(values, state_values(state))
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do

@@ -5,10 +5,12 @@
 -- ARGV[1]  key_id
 -- ARGV[2]  operation  set | increment | decrement
 -- ARGV[3]  value      credits; '' with set makes the key unlimited and removes its refill
--- ARGV[4]  actor      JSON, see include/audit
--- ARGV[5]  now_ms     '' for Redis's clock
+-- ARGV[4]  awaits     1 if the balance may wait for credits that servers hold, else 0
+-- ARGV[5]  actor      JSON, see include/audit
+-- ARGV[6]  now_ms     '' for Redis's clock
 -- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} |
---          {'too_large'}
+--          {'too_large'} | {'leased'} when servers may return credits, and nothing was changed: as any change, this
+--          takes back all leases of the workspace, so the caller runs it again
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -20,15 +22,18 @@
 -- @include "include/leasedCredits"
 -- @include "include/state"
 
-local workspace, key_id, operation, value, actor, now =
-  KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
+local workspace, key_id, operation, value, awaits = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
+local actor, now = ARGV[5], now_ms(ARGV[6])
 local SAFE_INTEGER = 9007199254740991
 
 local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 local values = state_values(state)
--- Whether the new balance does not depend on what leases have taken from the old one.
+if operation ~= 'set' and awaits and state.limited then
+  if awaits_leased_credits(workspace, record, state.refill_due, now) then return { 'leased' } end
+end
+-- A balance that is set, also to 0 by a decrement, gets nothing back from leases.
 local is_set = operation == 'set' or operation == 'decrement' and value > state.balance
 if operation == 'set' then
   state.limited, state.balance = value ~= nil, value or 0
@@ -43,7 +48,7 @@ else
   end
 end
 
-local forget_leased = forgetting_leased_credits(record)
+local forget_leased = renumbering_leased_credits(record)
 
 local _, next_version = take_stamps(workspace, now, 1)
 state.version = next_version()

@@ -8,9 +8,9 @@ import { storeError, tooManyRecords } from '../redis/connection.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import type { Scripts } from '../scripts/scripts.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
-import { Batch, type LeasePart, type SnapshotsOfBatch, type Waiting } from './batch.ts';
+import { Batch, type LeasePart, type SnapshotsOfBatch } from './batch.ts';
 import type { CallerRequest, Kind } from './kind.ts';
-import { type Ask, type LeasedRequest, type LeaseOptions, noText, type Tally } from './leases/leases.ts';
+import { type Ask, type LeasedRequest, type LeaseOptions, noText } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
 import { WorkspaceQueues } from './queues.ts';
 import { type Answer, type ItemError, readDone, readGranted, readReply } from './reply.ts';
@@ -142,9 +142,11 @@ export class Decider {
         kind.count(read);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
         const finish = (decision: Decision) => {
+          const amounts = leases.amountsOf(request.workspaceId);
+          if (amounts) kind.correct(decision, request, amounts);
           if (ask && grant) {
             const { units, term } = grant;
-            leases.granted(ask, units, term, kind.repeatable(decision, request, units > 0));
+            leases.granted(ask, units, term, (known) => kind.repeatable(decision, request, units > 0, known));
           }
           if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
           resolve(decision);
@@ -158,6 +160,7 @@ export class Decider {
         reject(error);
       };
       try {
+        leases.settleBefore(request);
         batch = this.#queues.join(rootKey.workspaceId, isAccepted);
         sent = kind.pack(batch, request, { resolve: answered, reject: fail }, lease);
       } catch (error) {
@@ -199,22 +202,17 @@ export class Decider {
     return { attempt, leases: await recall };
   }
 
-  #settle(workspaceId: string, settlement: number, tallies: readonly Tally[], leaves: boolean): Promise<void> {
-    return this.#done(workspaceId, (batch, waiting) => {
-      batch.leaves ||= leaves;
-      batch.addSettlement(settlement, tallies, waiting);
-    });
-  }
-
-  /** Sends an item of leases, and waits until it was done. */
-  #done(workspaceId: string, add: (batch: Batch, waiting: Waiting) => void): Promise<void> {
+  #settle(...[workspaceId, settlement, tallies, leaves, counted]: Parameters<LeaseOptions['settle']>): Promise<void> {
     return new Promise((resolve, reject) => {
       const answered = (answer: Answer) => {
         const error = readDone(answer);
-        if (error) reject(new Error(this.#options.scripts.locate('decide', error.detail)));
-        else resolve();
+        if (error) return reject(new Error(this.#options.scripts.locate('decide', error.detail)));
+        counted();
+        resolve();
       };
-      add(this.#queues.join(workspaceId, true), { resolve: answered, reject });
+      const batch = this.#queues.join(workspaceId, true);
+      batch.leaves ||= leaves;
+      batch.addSettlement(settlement, tallies, { resolve: answered, reject });
     });
   }
 

@@ -2,6 +2,7 @@
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
+import type { Amounts } from './leases/amounts.ts';
 import type { LeasedRequest, Repeatable } from './leases/leases.ts';
 import type { Answer, ItemError } from './reply.ts';
 import type { DecisionSource } from './tail/tail.ts';
@@ -29,8 +30,10 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
     answer: Answer,
     snapshots: SnapshotsOfBatch,
   ): Decision | Promise<Decision>;
+  /** Corrects what is left in a decision of Redis by what leases of this process hold. */
+  correct(decision: Decision, request: Request, amounts: Amounts): void;
   /** What a lease repeats after this decision; `hasUnits` if each repetition charges. */
-  repeatable(decision: Decision, request: Request, hasUnits: boolean): Repeatable<Decision>;
+  repeatable(decision: Decision, request: Request, hasUnits: boolean, amounts: Amounts): Repeatable<Decision>;
   /** How the units of a lease are named whose answer was lost. */
   unanswered(request: Request): Pick<Repeatable<Decision>, 'outcome' | 'subject'>;
   /** Counts a decision in the metrics. */

@@ -9,6 +9,7 @@ import { readUint } from '../scripts/struct.ts';
 import type { Batch, LeasePart, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
+import { type Amounts, type Charge, type DecidedAmount, leftOf } from './leases/amounts.ts';
 import { noText, type Repeatable } from './leases/leases.ts';
 import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
 import type { TailFilter } from './tail/stream.ts';
@@ -28,7 +29,7 @@ interface LimitResult {
   limit: number;
   remaining: number;
   resetAtMs: number;
-  overrideId: string | undefined;
+  override: { id: string; durationMs: number } | undefined;
 }
 
 interface Limited {
@@ -37,6 +38,9 @@ interface Limited {
   /** Time of the decision by Redis's clock, in Unix milliseconds. */
   atMs: number;
 }
+
+/** Bytes of the duration after the id of an override. */
+const durationBytes = limitCheck.fields.duration.bytes;
 
 interface LimitOptions {
   tail: Tail;
@@ -103,8 +107,13 @@ export class LimitChecks implements Kind<CheckRequest, Limited> {
     return decision;
   }
 
-  repeatable(decision: Limited, request: CheckRequest): Repeatable<Limited> {
-    return new RepeatedChecks(decision, request);
+  correct(decision: Limited, request: CheckRequest, amounts: Amounts) {
+    for (const [index, result] of decision.checks.entries())
+      result.remaining = amounts.corrected(amountOf(result, request.checks[index]!));
+  }
+
+  repeatable(decision: Limited, request: CheckRequest, _hasUnits: boolean, amounts: Amounts): Repeatable<Limited> {
+    return new RepeatedChecks(decision, request, amounts);
   }
 
   /** Units are granted with a pass only. */
@@ -170,13 +179,13 @@ function readLimited(answer: Answer): Limited | ItemError {
   for (let index = 0; index < count && at + limitedCheck.bytes < end; index++) {
     const overrideAt = at + limitedCheck.at.override;
     const overrideBytes = packed[overrideAt]!;
-    const override = packed.toString('latin1', overrideAt + 1, overrideAt + 1 + overrideBytes);
+    const override = overrideBytes > 0 ? readOverride(packed, overrideAt + 1, overrideBytes) : undefined;
     checks.push({
       passed: packed[at + limitedCheck.at.passed] === 1,
       limit: readUint(packed, at + limitedCheck.at.limit, 7),
       remaining: readUint(packed, at + limitedCheck.at.remaining, 7),
       resetAtMs: readUint(packed, at + limitedCheck.at.reset, 7),
-      overrideId: override === '' ? undefined : `rlor_${override}`,
+      override,
     });
     at = overrideAt + 1 + overrideBytes;
   }
@@ -184,28 +193,54 @@ function readLimited(answer: Answer): Limited | ItemError {
   return { passed: outcome === limitPassed, checks, atMs };
 }
 
+function readOverride(packed: Buffer, at: number, length: number): LimitResult['override'] {
+  const durationAt = at + length - durationBytes;
+  return {
+    id: `rlor_${packed.toString('latin1', at, durationAt)}`,
+    durationMs: readUint(packed, durationAt, durationBytes),
+  };
+}
+
+/** The window of a check, which has the duration of an override, or else of the request. */
+const amountOf = (
+  { limit, remaining, override }: LimitResult,
+  { namespace, identifier, durationMs, cost }: LimitCheck,
+): DecidedAmount => {
+  const duration = override?.durationMs ?? durationMs;
+  return { owner: `${namespace} ${identifier}`, name: '', duration, limit, left: remaining, units: cost };
+};
+
 class RepeatedChecks implements Repeatable<Limited> {
   readonly outcome: number;
   readonly subject: Buffer;
+  /** Of each check. */
+  readonly charges: readonly Charge[];
   readonly #first: Limited;
-  readonly #requested: readonly LimitCheck[];
 
-  constructor(first: Limited, { checks, packed }: CheckRequest) {
+  constructor(first: Limited, { checks, packed }: CheckRequest, amounts: Amounts) {
     this.#first = first;
-    this.#requested = checks;
     this.outcome = first.passed ? limitPassed : limitBlocked;
-    this.subject = packed;
+    const decided = first.checks.map((result, index) => amountOf(result, checks[index]!));
+    this.charges = decided.map((amount) => amounts.charge(amount));
+    const hasOverride = first.checks.some(({ override }) => override !== undefined);
+    this.subject = hasOverride
+      ? packChecks(checks.map((check, index) => ({ ...check, durationMs: decided[index]!.duration })))
+      : packed;
   }
 
-  again(times: number, elapsedMs: number): Limited {
+  get atMs(): number {
+    return this.#first.atMs;
+  }
+
+  again(elapsedMs: number): Limited {
     const { passed, checks } = this.#first;
     const atMs = this.#first.atMs + elapsedMs;
     const repeated = checks.map((check, index) => {
-      const { cost } = this.#requested[index]!;
+      const charge = this.charges[index]!;
       // A check whose cost exceeds its limit never passes; its reset is one duration from now.
-      const isLater = !check.passed && (check.limit === 0 || cost > check.limit);
-      const resetAtMs = isLater ? check.resetAtMs + elapsedMs : Math.max(check.resetAtMs, atMs);
-      return { ...check, remaining: passed ? check.remaining - times * cost : check.remaining, resetAtMs };
+      const isNever = !check.passed && (check.limit === 0 || charge.units > check.limit);
+      const resetAtMs = isNever ? check.resetAtMs + elapsedMs : Math.max(check.resetAtMs, atMs);
+      return { ...check, remaining: passed ? leftOf(charge) : check.remaining, resetAtMs };
     });
     return { passed, checks: repeated, atMs };
   }

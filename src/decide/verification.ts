@@ -18,6 +18,7 @@ import { readUint } from '../scripts/struct.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
+import { type Amounts, type Charge, type DecidedAmount, leftOf } from './leases/amounts.ts';
 import { type LeasedRequest, noText, type Repeatable } from './leases/leases.ts';
 import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
 import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
@@ -156,13 +157,28 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     return decision;
   }
 
-  repeatable(decision: Verified, verification: Verification, hasUnits: boolean): Repeatable<Verified> {
-    return new RepeatedVerification(decision, verification, hasUnits);
+  correct(decision: Verified, verification: Verification, amounts: Amounts) {
+    const externalId = decision.snapshot?.externalId;
+    const isKnown =
+      amounts.concerns(verification.about) || (externalId !== undefined && amounts.concerns(identityOwner(externalId)));
+    if (!isKnown) return;
+    const decided = amountsOf(decision, verification);
+    if (decision.credits !== undefined) decision.credits = amounts.corrected(decided.pop()!);
+    for (const [index, state] of decision.ratelimits.entries()) state.remaining = amounts.corrected(decided[index]!);
+  }
+
+  repeatable(
+    decision: Verified,
+    verification: Verification,
+    hasUnits: boolean,
+    amounts: Amounts,
+  ): Repeatable<Verified> {
+    return new RepeatedVerification(decision, verification, hasUnits, amounts);
   }
 
   /** Units are granted with VALID only. */
   unanswered(verification: Verification) {
-    return { outcome: numberOf('VALID'), subject: subjectOf(verification) };
+    return { outcome: numberOf('VALID'), subject: subjectOf(verification, verification.cost) };
   }
 
   count({ outcome }: Verified) {
@@ -262,52 +278,75 @@ export function readVerified(answer: Answer): Verified | ItemError {
 /** An outcome as in TALLY. */
 const numberOf = (outcome: Outcome): number => outcomes.indexOf(outcome) + 1;
 
-/** A TALLIED_KEY. Decisions are counted for the identity that the key had then. */
-function subjectOf({ about: digest, cost, text }: LeasedRequest, externalId = ''): Buffer {
-  const values = { digest, cost, externalId: Buffer.from(externalId), request: text };
+const noId24 = '\0'.repeat(talliedKey.fields.id24.bytes);
+
+/** A TALLIED_KEY. Decisions are counted for the key and the identity that it had then. */
+function subjectOf({ about: digest, text }: LeasedRequest, cost: number, snapshot?: SnapshotText): Buffer {
+  const id24 = snapshot ? keyIdOf(snapshot).slice('key_'.length) : noId24;
+  const values = { digest, cost, id24, externalId: Buffer.from(snapshot?.externalId ?? ''), request: text };
   const subject = Buffer.allocUnsafe(talliedKey.size(values));
   talliedKey.write(subject, 0, values);
   return subject;
 }
 
+/** The identity as an owner of amounts; no digest has this length. */
+const identityOwner = (externalId: string): string => `identity ${externalId}`;
+
+/** The amounts of a decision: of each of its limits, then the balance if the key has one. */
+function amountsOf({ snapshot, credits, ratelimits }: Verified, { about, cost, request }: Verification) {
+  const amounts = ratelimits.map(({ of, index, remaining }): DecidedAmount => {
+    if (of === 'request') {
+      const { name, cost: units, limit, duration } = request.ratelimits![index]!;
+      return { owner: about, name, duration: duration!, limit: limit!, left: remaining, units };
+    }
+    const isKey = of === 'key';
+    const { name, duration, limit } = (isKey ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;
+    const requested = request.ratelimits?.find((each) => each.name === name && each.limit === undefined);
+    const owner = isKey ? about : identityOwner(snapshot!.externalId!);
+    return { owner, name, duration, limit, left: remaining, units: requested?.cost ?? 1 };
+  });
+  if (credits !== undefined)
+    amounts.push({ owner: about, name: '', duration: 0, limit: 0, left: credits, units: cost });
+  return amounts;
+}
+
 class RepeatedVerification implements Repeatable<Verified> {
   readonly outcome: number;
   readonly subject: Buffer;
+  /** Of each limit of the answer, then of the balance if the key has one. Empty if nothing was checked. */
+  readonly charges: readonly Charge[];
   readonly #first: Verified;
-  /**
-   * What each repetition charges: credits, and units of each limit of the answer. Undefined for a lease without units.
-   */
-  readonly #charges: { credits: number; units: readonly number[] } | undefined;
+  readonly #hasUnits: boolean;
 
-  constructor(first: Verified, verification: Verification, hasUnits: boolean) {
+  constructor(first: Verified, verification: Verification, hasUnits: boolean, amounts: Amounts) {
     this.#first = first;
+    this.#hasUnits = hasUnits;
     // NOT_FOUND has no key to count for.
     this.outcome = first.outcome === 'NOT_FOUND' ? 0 : numberOf(first.outcome);
-    this.subject = subjectOf(verification, first.snapshot?.externalId);
-    if (hasUnits) this.#charges = { credits: verification.cost, units: costsOf(first, verification.request) };
+    this.subject = subjectOf(verification, first.credits === undefined ? 0 : verification.cost, first.snapshot);
+    this.charges = amountsOf(first, verification).map((amount) => amounts.charge(amount));
   }
 
-  again(times: number, elapsedMs: number): Verified {
+  get atMs(): number {
+    return this.#first.atMs;
+  }
+
+  again(elapsedMs: number): Verified {
     const first = this.#first;
+    const { charges } = this;
     const atMs = first.atMs + elapsedMs;
-    if (!this.#charges) return { ...first, atMs };
-    const { credits: cost, units } = this.#charges;
-    const credits = first.credits === undefined ? undefined : first.credits - times * cost;
-    const ratelimits = first.ratelimits.map((state, index) => ({
-      ...state,
-      remaining: state.remaining - times * units[index]!,
-    }));
+    if (charges.length === 0) return { ...first, atMs };
+    const credits = first.credits !== undefined && this.#hasUnits ? leftOf(charges.at(-1)!) : first.credits;
+    const ratelimits = first.ratelimits.map((state, index) => {
+      const charge = charges[index]!;
+      // A cost that exceeds its limit never fits; the reset is one duration from now. That of an empty window is now.
+      const isNever = state.exceeded && (charge.limit === 0 || charge.units > charge.limit);
+      const resetAtMs = isNever ? state.resetAtMs + elapsedMs : Math.max(state.resetAtMs, atMs);
+      return { ...state, remaining: this.#hasUnits ? leftOf(charge) : state.remaining, resetAtMs };
+    });
     return { ...first, atMs, credits, ratelimits };
   }
 }
-
-/** What a verification charges to each limit of its answer. */
-const costsOf = ({ ratelimits, snapshot }: Verified, { ratelimits: requested }: VerifyRequest): number[] =>
-  ratelimits.map(({ of, index }) => {
-    if (of === 'request') return requested![index]!.cost;
-    const { name } = (of === 'key' ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;
-    return requested?.find((limit) => limit.name === name && limit.limit === undefined)?.cost ?? 1;
-  });
 
 function takes({ verifications }: TailFilter, { outcome, snapshot }: Verified): boolean {
   if (!verifications) return false;

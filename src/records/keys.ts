@@ -216,7 +216,11 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       actor: Actor,
     ): Promise<Balance | { refused: 'key_not_found' | 'unlimited' | 'too_large' }> {
       const { keyId, operation, value } = change;
-      const reply = await run('keys/updateCredits', workspaceId, { keyId, operation, value: value ?? '', actor });
+      const given = { keyId, operation, value: value ?? '', actor };
+      let reply = await run('keys/updateCredits', workspaceId, { ...given, awaits: 1 });
+      // Servers have returned the credits of their leases now, and are granted no others for a while.
+      if (reply[0] === 'leased') reply = await run('keys/updateCredits', workspaceId, { ...given, awaits: 0 });
+      if (reply[0] === 'leased') throw new Error('keys/updateCredits waits for credits again.');
       if (reply[0] !== 'updated') return { refused: reply[0] };
       const balance = fromNamed<Pick<KeyReply, 'balance' | 'refillAmount' | 'refillDay'>>(reply[1]);
       const remaining = balance.balance === undefined ? undefined : Number(balance.balance);

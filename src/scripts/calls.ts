@@ -55,8 +55,8 @@ const signatures = {
   'keys/setRoles': takes('mode', 'request', 'actor', 'now').returns<OutcomeReply>(),
   'keys/started': takes('source', 'start', 'apis').returnsPacked<[ids: Buffer | null, total: number][]>(),
   'keys/update': takes('request', 'actor', 'now').returns<[outcome: string, name?: string]>(),
-  'keys/updateCredits': takes('keyId', 'operation', 'value', 'actor', 'now').returns<
-    ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large']
+  'keys/updateCredits': takes('keyId', 'operation', 'value', 'awaits', 'actor', 'now').returns<
+    ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
   >(),
   'leases/deactivate': takes('holders').returns<unknown>(),
   'namespaces/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),

@@ -60,8 +60,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (packed), and the fields that keyRecordFields of src/scripts/layout.ts describes',
-    fields: ['state', 'leases', ...Object.keys(keyRecordFields)],
+      'a key: state (packed), leases of its units (`leased`, packed), and the fields that keyRecordFields of src/scripts/layout.ts describes. Servers of earlier commits had leases in a field `leases`, which is ignored',
+    fields: ['state', 'leased', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time at which their record may be removed' },
@@ -97,7 +97,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     expires: 'a duration and a minute after the last charge',
   },
   {
-    name: ':wl:<owner>:<duration>:<name>',
+    name: ':lw:<owner>:<duration>:<name>',
     type: 'string',
     holds: 'leases of units of the window :w of this name, which is of a namespace (lua/decide/leased.lua)',
     expires: 'as :w, after the last lease',

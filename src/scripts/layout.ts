@@ -323,8 +323,11 @@ const leaseName = { session: bytes(sessionBytes), number: uint(6) };
  * The number of an entry that is no lease: until its time, no leases are granted beside those that are noted with it.
  */
 const leasePause = 0;
-/** The beginning of a lease of units, where these are noted. */
-const leaseHead = {
+/**
+ * A lease of units, as it is noted with each owner of windows or credits that it charged: in field `leased` of the
+ * record of a key and of an identity, and in the record of leases of a window of a namespace.
+ */
+const notedLease = struct({
   ...leaseName,
   /** Time of the charge by Redis's clock, Unix milliseconds; the end of a pause. */
   at: uint(6),
@@ -332,21 +335,29 @@ const leaseHead = {
   overdue: uint(1),
   /** Decisions that were charged. */
   units: uint(2),
-};
-/** In field `leases` of the record of a key, or of an identity whose limits it charged. */
-const leaseOfKey = struct({
-  ...leaseHead,
-  /** Of the state at that time: a balance that was refilled since gets nothing back. */
-  refillDue: uint(6),
-  /** Fingerprint of the limits at that time: limits that were changed since get nothing back. */
-  limits: bytes(8),
+  /** With a key LEASED_CREDITS and each LEASED_WINDOW, with an identity each LEASED_WINDOW, else LEASED_CHECK. */
+  charged: text(2),
 });
-/** In the record beside a window of a namespace that it charged. */
-const leaseOfWindow = struct({
-  ...leaseHead,
+/** The credits that a lease charged. */
+const leasedCredits = struct({
+  /**
+   * The number of the balance: when the key was to be refilled. A balance with another number was set since, and gets
+   * nothing back. `never` for no credits.
+   */
+  balance: uint(6),
+});
+/** A window of a key or an identity that a lease charged: the one of this name and duration. */
+const leasedWindow = struct({
+  duration: uint(7),
+  /** Units for each decision. */
+  cost: uint(7),
+  name: text(2),
+});
+/** The window of a namespace that a lease charged. */
+const leasedCheck = struct({
   /** End of the slice that was charged. */
   sliceEnd: uint(6),
-  /** Units of the window for each decision. */
+  /** Units for each decision. */
   cost: uint(7),
 });
 /** The name in the registry of the longest term that a session of the workspace has ever had, which is no session. */
@@ -407,16 +418,18 @@ export const tally = struct({
   outcome: uint(1),
   /** All decisions by the returned lease. */
   used: uint(2),
-  /** Milliseconds since the last one. */
-  age: uint(4),
+  /** Time of the last one by Redis's clock, Unix milliseconds. */
+  usedAt: uint(6),
   /** TALLIED_KEY. */
   subject: text(2),
 });
 /** The key that was verified. */
 export const talliedKey = struct({
   digest: bytes(32),
-  /** Credits of each decision. */
+  /** Credits of each decision; 0 if the key was unlimited. */
   cost: uint(7),
+  /** Its id without `key_`, by which it is counted after it was deleted; zeros if its answer was lost. */
+  id24: bytes(24),
   /** Of the identity that the key had then; '' for none. */
   externalId: text(1),
   /** As in VERIFY_ITEM. */
@@ -475,7 +488,7 @@ export const limitedCheck = struct({
   remaining: uint(7),
   /** Unix milliseconds. */
   reset: uint(7),
-  /** The id of the override without prefix; empty if there is none. */
+  /** The id of the override without prefix (16), and its duration (7); empty if there is none. */
   override: text(1),
 });
 /**
@@ -544,9 +557,10 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   VERIFY_ITEM: { of: verifyItem },
   LIMIT_CHECK: { of: limitCheck },
   LEASE_NAME: { of: struct(leaseName) },
-  LEASE_HEAD: { of: struct(leaseHead) },
-  LEASE_OF_KEY: { of: leaseOfKey },
-  LEASE_OF_WINDOW: { of: leaseOfWindow },
+  NOTED_LEASE: { of: notedLease },
+  LEASED_CREDITS: { of: leasedCredits },
+  LEASED_WINDOW: { of: leasedWindow },
+  LEASED_CHECK: { of: leasedCheck },
   REGISTERED: { of: registered },
   LEASE_ITEM: { of: leaseItem },
   SETTLE_ITEM: { of: settleItem },
@@ -636,6 +650,8 @@ function literalsOf(): Map<string, string> {
     NOTED_QUERY_MAX: notedQueryMax,
     LEASE_PAUSE: leasePause,
     NO_SESSION: zeros(sessionBytes),
+    NO_ID24: zeros(talliedKey.fields.id24.bytes),
+    OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
     SNAPSHOT_BEFORE: snapshotBefore,

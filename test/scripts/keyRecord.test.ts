@@ -47,7 +47,7 @@ describe('the successor of a rerolled key', () => {
     updated: 'it was not updated yet',
     migration: 'it was created here',
     successor: 'it has none yet',
-    leases: 'servers hold none of it',
+    leased: 'servers hold none of it',
   };
   const names = async (digest: Buffer) =>
     redis.hkeys(Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digest]));

@@ -45,7 +45,7 @@ test('every key in Redis after all operations is in keyspace.ts, and all of thos
   // `tg:setup` exists only while the first workspace is created, and two names only with leases
   // (test/decide/leases/leases.test.ts).
   const oldNames = keyspace.filter(({ isOld }) => isOld).map(({ name }) => name);
-  const leases = [':wl:<owner>:<duration>:<name>', ':leases'];
+  const leases = [':lw:<owner>:<duration>:<name>', ':leases'];
   expect(entryNames.filter((name) => !seen.has(name))).toEqual([setupKey, ...leases, ...oldNames]);
 });
 

@@ -5,19 +5,20 @@
 -- @include "decide/limitChecks/ratelimit"
 -- @include "decide/session"
 -- @include "decide/totals"
+-- @include "include/leases"
 -- @include "include/names"
 -- @include "include/overrides"
 -- @include "include/window"
 
 -- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has
--- too many, or grants are paused.
+-- too many leases, or grants are paused.
 local function charge_windows(units, number)
-  local leases = {}
+  local noted = {}
   for index = 1, #item_checks do
     local stored = noted_leases.of_window(item_checks[index])
-    local recent, paused_until, ended = noted_leases.recent(stored, LEASE_OF_WINDOW_LENGTH)
-    leases[index] = ended .. recent
-    if paused_until > 0 or #recent >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
+    local recent, count, paused_until, ended = lease_list.recent(stored, call_now)
+    noted[index] = ended .. recent
+    if paused_until > 0 or count >= LEASES_MAX then return false end
   end
   for index = 1, #item_checks do
     local check = item_checks[index]
@@ -25,19 +26,21 @@ local function charge_windows(units, number)
     local _, _, _, kept, suffix =
       window_charge(bytes, 1, #bytes, call_now, check.limit, check.duration, units * cost, true)
     bytes = string.sub(bytes, 1, kept) .. suffix
-    local entry = struct.pack(LEASE_OF_WINDOW, this_session.id, number, call_now, 0, units, window_newest(bytes), cost)
+    local charged = struct.pack(LEASED_CHECK, window_newest(bytes), cost)
+    local entry = struct.pack(NOTED_LEASE, this_session.id, number, call_now, 0, units, #charged, charged)
     redis.call('SET', check.counter.name, bytes, 'PX', window_ttl(check.duration))
-    noted_leases.write_of_window(check, leases[index] .. entry)
+    noted_leases.write_of_window(check, noted[index] .. entry)
   end
   return true
 end
 
 -- Grants a lease of the checks of the last item. Returns its units and its term, see GRANTED. Results hold until the
--- first units expire, or the slice ends in which units are charged. A check of cost 0 has no units: others would change
--- what it returns.
+-- first units expire, or the slice ends in which units are charged, and not beyond the hour, in which all decisions of
+-- a lease are counted. A check of cost 0 has no units: others would change what it returns.
 local function lease_checks(outcome, _, _, root, wanted, number)
   add_work(8 * #item_checks)
-  local ends, units, has_passed, seen = root.expires or NEVER, wanted, outcome == LIMIT_PASSED, {}
+  local ends = math.min(root.expires or NEVER, (call_hour + 1) * HOUR_MS)
+  local units, has_passed, seen = wanted, outcome == LIMIT_PASSED, {}
   for index = 1, #item_checks do
     local check = item_checks[index]
     local counter, limit, duration, cost = check.counter, check.limit, check.duration, check.cost
@@ -45,7 +48,7 @@ local function lease_checks(outcome, _, _, root, wanted, number)
     if seen[counter] then return 0, 0 end
     seen[counter] = true
     -- Units that are overdue may be returned after all.
-    local recent = not has_passed and noted_leases.recent(noted_leases.of_window(check), LEASE_OF_WINDOW_LENGTH) or ''
+    local recent = not has_passed and lease_list.recent(noted_leases.of_window(check), call_now) or ''
     if recent ~= '' then return 0, 0 end
     if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
     if has_passed then
@@ -60,12 +63,11 @@ local function lease_checks(outcome, _, _, root, wanted, number)
   return units, term
 end
 
--- Gives back what a lease of the session did not use of a window.
+-- Gives back what a lease of the session did not use of a window. Returns whether it was noted there.
 local function return_to_window(check, number, used)
-  local leases = noted_leases.of_window(check)
-  local at, others = noted_leases.find(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
-  if not at then return end
-  local _, _, _, _, units, slice_end, cost = struct.unpack(LEASE_OF_WINDOW, leases, at)
+  local at, units, charged, others = lease_list.find(noted_leases.of_window(check), this_session.id, number)
+  if not at then return false end
+  local slice_end, cost = struct.unpack(LEASED_CHECK, charged)
   local name =
     name_of.window_at(call_workspace, check.namespace.id16, name_of.window_member(check.duration, check.identifier))
   local bytes = units > used and redis.call('GET', name)
@@ -75,12 +77,13 @@ local function return_to_window(check, number, used)
     if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
   end
   noted_leases.write_of_window(check, others)
+  return true
 end
 
 -- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is
--- each LIMIT_CHECK.
-local function settle_checks(number, count, outcome, used, age, subject)
-  local hour, position = math.floor((call_now - age) / HOUR_MS), 1
+-- each LIMIT_CHECK, with the duration that it had: that of an override, or else of the request.
+local function settle_checks(number, count, outcome, used, used_at, subject)
+  local hour, position = math.floor(used_at / HOUR_MS), 1
   local day, field = day_of(hour), hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
   while position <= #subject do
     add_work(8)
@@ -91,10 +94,14 @@ local function settle_checks(number, count, outcome, used, age, subject)
       namespace = cache_namespace(namespace_name, find_namespace(call_workspace, namespace_name))
     end
     if namespace and number > 0 then
-      local override = override_for(call_workspace, namespace, identifier)
-      -- If an override has another duration since then, no lease is found: the old window is no longer read.
-      duration = override and override.duration or duration
-      return_to_window({ namespace = namespace, duration = duration, identifier = identifier }, number, used)
+      local check = { namespace = namespace, duration = duration, identifier = identifier }
+      local is_returned = return_to_window(check, number, used)
+      -- A session whose answer was lost does not know of an override.
+      local override = not is_returned and override_for(call_workspace, namespace, identifier)
+      if override then
+        check.duration = override.duration
+        return_to_window(check, number, used)
+      end
     end
     if namespace and count > 0 then
       local id16 = namespace.id16

@@ -110,7 +110,8 @@ local function read_counters(checks)
       local override = override_for(call_workspace, namespace, check.identifier)
       if namespace.wildcards then add_work(#namespace.wildcards * (is_parsed and 1 or 3)) end
       if override then
-        check.limit, check.duration, check.override = override.limit, override.duration, override.id16
+        check.limit, check.duration = override.limit, override.duration
+        check.override = override.id16 .. struct.pack(OVERRIDE_DURATION, override.duration)
       end
       check.counter = counter_of(counters, namespace, check, false)
     end
@@ -185,7 +186,7 @@ local function refused_checks_as_leased(checks, have_passed)
       end
     end
   end
-  return places and noted_leases.error_of(places, LEASE_OF_WINDOW_LENGTH, have_passed)
+  return places and noted_leases.error_of(places, have_passed)
 end
 
 -- Writes the counters if all checks passed; otherwise restores their values from before the checks.

@@ -1,4 +1,5 @@
--- The key of one verification, with its identity. Only read_key and key_written change these variables.
+-- The key of one verification, with its identity. Only read_key, read_tallied_key and key_written change
+-- these variables.
 
 -- @include "decide/apis"
 -- @include "decide/call"
@@ -83,4 +84,15 @@ local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
 -- A new state of the key without its link to a deleted identity.
 local function without_link(state)
   return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
+end
+
+-- Loads the key that a tally names: its digest, and its id (NO_ID24 if that is not known). Returns whether the key is
+-- live as for read_key, and whether its record is stored. Of another key with this digest, or none, only the id is
+-- loaded.
+local function read_tallied_key(digest, id24)
+  local is_live = read_key(digest, true)
+  local is_stored = is_live or redis.call('EXISTS', key_name) == 1
+  if is_stored and (id24 == NO_ID24 or id24 == key24()) then return is_live, true end
+  key_packed, key_api8 = string.sub(id24, 1, 16), string.sub(id24, 17)
+  return false, false
 end

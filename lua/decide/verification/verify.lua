@@ -136,7 +136,7 @@ local function verify(position, last, root_index)
   if new_identity then write_identity(new_identity) end
   if is_valid and charge_counters then write_charged_counters() end
   if is_new_hour then flush_former_counts() end
-  if tags then count_tags(tags, key_external_id, outcome, charged, 1) end
+  if tags then count_tags(tags, key_external_id, outcome, charged, 1, call_hour) end
   if snapshot then snapshot_sent(api, digest) end
   count_verification(api, outcome, charged)
   key_written(state, new_identity)

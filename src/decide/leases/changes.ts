@@ -39,13 +39,14 @@ export class Changes {
   /** Resolves when no process decides by what was before the change. `holders` are those of lua/include/change.lua. */
   async changed(workspaceId: string, holders: readonly string[]): Promise<void> {
     const { session, leases, recalls, deactivate, observe } = this.#options;
-    // The leases of this process end now; the units that they leave are settled later.
-    leases.recall(workspaceId).catch(() => {});
+    // The leases of this process end now. Like those of others, the units that they leave are returned before the
+    // change is answered, if Redis replies.
+    const own = leases.recall(workspaceId).catch(() => {});
     const registered = holders.map(holderOf);
     const others = registered.filter(({ id }) => id !== session && id !== longestTerm);
     const longestMs = registered.find(({ id }) => id === longestTerm)?.termMs ?? 0;
     const sinceConnected = this.#waitSinceConnected(longestMs);
-    if (others.length === 0 && sinceConnected <= 0) return;
+    if (others.length === 0 && sinceConnected <= 0) return own;
     const startedAt = performance.now();
     const waitMs = Math.max(...others.map(({ termMs }) => waitFor(termMs)), 0);
     const recalled =
@@ -58,6 +59,7 @@ export class Changes {
           );
     const remaining = sinceConnected - (performance.now() - startedAt);
     if (remaining > 0) await new Promise((resolve) => setTimeout(resolve, remaining));
+    await own;
     observe?.waited(performance.now() - startedAt);
     const silent = others.filter(({ id }) => recalled.has(id));
     if (silent.length > 0) {

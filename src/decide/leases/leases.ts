@@ -21,6 +21,7 @@
 
 import type { tally as tallyStruct } from '../../scripts/layout.ts';
 import type { Written } from '../../scripts/struct.ts';
+import { Amounts, type Charge } from './amounts.ts';
 
 export type Tally = Written<typeof tallyStruct.fields>;
 
@@ -33,8 +34,17 @@ export interface LeaseOptions {
   nowMs: () => number;
   /** Whether this process hears of recalls. */
   mayAsk: () => boolean;
-  /** Sends a settlement. It rejects when it is not known whether Redis counted it. */
-  settle: (workspaceId: string, settlement: number, tallies: readonly Tally[], leaves: boolean) => Promise<void>;
+  /**
+   * Sends a settlement. It rejects when it is not known whether Redis counted it. `counted` is called when Redis has,
+   * before later answers are processed.
+   */
+  settle: (
+    workspaceId: string,
+    settlement: number,
+    tallies: readonly Tally[],
+    leaves: boolean,
+    counted: () => void,
+  ) => Promise<void>;
   observe?: LeaseObserver | undefined;
 }
 
@@ -72,8 +82,12 @@ export interface Repeatable<Decision> {
   readonly outcome: number;
   /** As in TALLY. */
   readonly subject: Buffer;
-  /** The decision after `times` repetitions, `elapsedMs` after the first. */
-  again(times: number, elapsedMs: number): Decision;
+  /** Time of the first decision by Redis's clock, in Unix milliseconds. */
+  readonly atMs: number;
+  /** What each repetition charges; without units, what the decision depends on. */
+  readonly charges: readonly Charge[];
+  /** The decision, `elapsedMs` after the first; its charges are made. */
+  again(elapsedMs: number): Decision;
 }
 
 /** A lease that was asked for, until its answer. */
@@ -82,6 +96,15 @@ export interface Ask {
   number: number;
   /** Resolves when the answer was processed. */
   done: Promise<void>;
+}
+
+/** A tally that waits for its settlement. */
+interface PendingTally extends Tally {
+  /** What its request is about. */
+  about: string;
+  /** What the returned lease charged, and how many decisions it did not use. */
+  charges: readonly Charge[];
+  left: number;
 }
 
 interface PendingAsk extends Ask {
@@ -152,10 +175,13 @@ class Holder {
   /** These, the asks and the wishes are by the name of their request. */
   readonly leases: Map<string, Lease>;
   readonly asks = new Map<string, PendingAsk>();
+  readonly amounts = new Amounts();
   /** Tallies that wait for a settlement. */
-  tallies: Tally[] = [];
+  tallies: PendingTally[] = [];
+  /** The number of leases of units among them, by what their requests are about. */
+  readonly returning = new Map<string, number>();
   /** A settlement that is on its way, or that has to be sent again. */
-  sending: { settlement: number; tallies: Tally[] } | undefined;
+  sending: { settlement: number; tallies: PendingTally[] } | undefined;
   settling: Promise<void> | undefined;
   /** Requests whose last lease decided often: how many units to ask for next, and until when that holds. */
   readonly hot: Map<string, { wanted: number; until: number }>;
@@ -211,6 +237,8 @@ export class Leases {
   #heatSince = 0;
   #held = 0;
   #lastNumber = 0;
+  /** Returns of leases of units that wait for a settlement. */
+  #returning = 0;
   /**
    * The number of the last settlement. Redis counts each number of a session once, also after this process has left the
    * registry and is back.
@@ -230,7 +258,7 @@ export class Leases {
     const lease = holder?.leases.get(nameOf(request));
     if (!holder || !lease) return undefined;
     const now = this.#options.nowMs();
-    if (now >= lease.endsAt || (lease.number > 0 && lease.left === 0)) {
+    if (now >= lease.endsAt || (lease.number > 0 ? lease.left === 0 : isOutdated(lease))) {
       this.#end(holder, lease);
       return undefined;
     }
@@ -244,8 +272,24 @@ export class Leases {
     lease.count++;
     lease.usedAt = now;
     holder.usedAt = now;
-    const elapsedMs = Math.max(0, Math.floor(now - lease.grantedAt));
-    return lease.decision.again(lease.decided, elapsedMs) as Decision;
+    if (lease.number > 0) charge(lease.decision.charges);
+    const elapsedMs = Math.max(0, Math.round(now - lease.grantedAt));
+    return lease.decision.again(elapsedMs) as Decision;
+  }
+
+  /** What leases of this process charge in a workspace; undefined for nothing. */
+  amountsOf(workspaceId: string): Amounts | undefined {
+    const amounts = this.#holders.get(workspaceId)?.amounts;
+    return amounts?.isEmpty ? undefined : amounts;
+  }
+
+  /**
+   * Settles what ended leases leave before a request about the same is sent, so that Redis has it back when it decides.
+   */
+  settleBefore({ workspaceId, about }: LeasedRequest) {
+    if (this.#returning === 0) return;
+    const holder = this.#holders.get(workspaceId);
+    if (holder?.returning.has(about) && !holder.settling) this.#settle(holder).catch(() => {});
   }
 
   /** The lease to ask for with a request that is sent to Redis; undefined for none. */
@@ -283,11 +327,30 @@ export class Leases {
     return ask;
   }
 
-  /** Takes the answer to an ask: a lease of `units` (0 for one without) for `term` ms, or none (`term` 0). */
-  granted(ask: Ask, units: number, term: number, decision: Repeatable<unknown>) {
-    const { request, askedAt, isRecalled, number, wanted } = ask as PendingAsk;
+  /**
+   * Takes the answer to an ask: a lease of `units` (0 for one without) for `term` ms, or none (`term` 0). `repeatable`
+   * makes what it repeats.
+   */
+  granted(ask: Ask, units: number, term: number, repeatable: (amounts: Amounts) => Repeatable<unknown>) {
+    const { request, isRecalled } = ask as PendingAsk;
     const holder = this.#holderOf(request.workspaceId);
-    const lease = {
+    const isLeased = term > 0 && !isRecalled;
+    if (isLeased || units > 0) {
+      const lease = this.#leaseOf(ask as PendingAsk, units, term, repeatable(holder.amounts));
+      if (isLeased) this.#hold(holder, lease);
+      else this.#return(holder, lease);
+    } else if (term === 0) {
+      // An ask costs Redis more than a verification, so not every request that may have no lease asks.
+      this.#setHeat(slotOfRequest(request), refusedHeat);
+    }
+    holder.usedAt = this.#options.nowMs();
+    this.finished(ask);
+  }
+
+  #leaseOf(ask: PendingAsk, units: number, term: number, decision: Repeatable<unknown>): Lease {
+    const { request, askedAt, number, wanted } = ask;
+    for (const { amount, units: each } of decision.charges) amount.held += each * units;
+    return {
       request,
       number: units > 0 ? number : 0,
       wanted,
@@ -302,21 +365,15 @@ export class Leases {
       grantedAt: this.#options.nowMs(),
       decision,
     };
-    if (term > 0 && !isRecalled) {
-      const name = nameOf(request);
-      const renewed = holder.leases.get(name);
-      if (renewed) this.#end(holder, renewed);
-      holder.leases.set(name, lease);
-      this.#held++;
-      this.#options.observe?.granted(units);
-    } else if (units > 0) {
-      this.#return(holder, lease);
-    } else if (term === 0) {
-      // An ask costs Redis more than a verification, so not every request that may have no lease asks.
-      this.#setHeat(slotOfRequest(request), refusedHeat);
-    }
-    holder.usedAt = this.#options.nowMs();
-    this.finished(ask);
+  }
+
+  #hold(holder: Holder, lease: Lease) {
+    const name = nameOf(lease.request);
+    const renewed = holder.leases.get(name);
+    if (renewed) this.#end(holder, renewed);
+    holder.leases.set(name, lease);
+    this.#held++;
+    this.#options.observe?.granted(lease.units);
   }
 
   /**
@@ -325,7 +382,9 @@ export class Leases {
    */
   lost(ask: Ask, { outcome, subject }: Pick<Repeatable<unknown>, 'outcome' | 'subject'>) {
     const { request, number } = ask as PendingAsk;
-    this.#holderOf(request.workspaceId).tallies.push({ number, count: 0, outcome, used: 0, age: 0, subject });
+    const { about } = request;
+    const holder = this.#holderOf(request.workspaceId);
+    this.#tally(holder, { number, count: 0, outcome, used: 0, usedAt: 0, subject, about, charges: [], left: 0 });
     this.finished(ask);
   }
 
@@ -417,24 +476,24 @@ export class Leases {
   }
 
   #return(holder: Holder, lease: Lease) {
-    const tally = this.#tallyOf(lease, lease.number);
-    if (tally) holder.tallies.push(tally);
+    const tally = tallyOf(lease, lease.number);
+    if (tally) this.#tally(holder, tally);
     if (lease.number > 0) this.#options.observe?.returned(lease.left);
+    else for (const each of lease.decision.charges) holder.amounts.release(each);
     this.#tick();
   }
 
-  /**
-   * Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is
-   * nothing to settle.
-   */
-  #tallyOf(lease: Lease, number: number): Tally | undefined {
-    const { count, decided, usedAt, decision } = lease;
-    const isCounted = decision.outcome > 0 && count > 0;
-    if (!isCounted && number === 0) return undefined;
-    lease.count = 0;
-    const age = Math.min(Math.max(Math.round(this.#options.nowMs() - usedAt), 0), 2 ** 32 - 1);
-    const { outcome, subject } = decision;
-    return { number, count: isCounted ? count : 0, outcome, used: number > 0 ? decided : 0, age, subject };
+  #tally(holder: Holder, tally: PendingTally) {
+    holder.tallies.push(tally);
+    if (tally.number > 0) this.#countReturn(holder, tally, 1);
+  }
+
+  #countReturn(holder: Holder, { about }: PendingTally, change: 1 | -1) {
+    const { returning } = holder;
+    const count = (returning.get(about) ?? 0) + change;
+    if (count > 0) returning.set(about, count);
+    else returning.delete(about);
+    this.#returning += change;
   }
 
   /**
@@ -450,18 +509,23 @@ export class Leases {
     if (!holder.sending) {
       const tallies = holder.tallies.splice(0, countOfSettlement(holder.tallies));
       if (tallies.length === 0) return;
+      for (const tally of tallies) if (tally.number > 0) this.#countReturn(holder, tally, -1);
       holder.sending = { settlement: ++this.#lastSettlement, tallies };
     }
-    const { settlement, tallies } = holder.sending;
-    await this.#options.settle(holder.workspaceId, settlement, tallies, false);
-    holder.sending = undefined;
+    const { sending } = holder;
+    const counted = () => {
+      if (holder.sending === sending) settled(holder, sending.tallies);
+      holder.sending = undefined;
+    };
+    await this.#options.settle(holder.workspaceId, sending.settlement, sending.tallies, false, counted);
+    counted();
   }
 
   /** Tallies the leases that decided at least `tallyMin` times since the last settlement. */
   #tallyAll(holder: Holder) {
     for (const lease of holder.leases.values()) {
-      const tally = lease.count >= tallyMin && this.#tallyOf(lease, 0);
-      if (tally) holder.tallies.push(tally);
+      const tally = lease.count >= tallyMin && tallyOf(lease, 0);
+      if (tally) this.#tally(holder, tally);
     }
   }
 
@@ -477,7 +541,8 @@ export class Leases {
       return;
     }
     holder.isRegistered = false;
-    await this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], true).catch(() => {
+    const left = this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], true, () => {});
+    await left.catch(() => {
       holder.isRegistered = true;
     });
   }
@@ -506,6 +571,53 @@ export class Leases {
     }
     if (now - holder.usedAt > idleTerms * termMs) void this.#leave(holder);
   }
+}
+
+/** Whether something changed since on which the decision of a lease without units depends. */
+const isOutdated = ({ decision }: Lease): boolean =>
+  decision.charges.some(({ amount, version }) => amount.version !== version);
+
+/** Charges a decision by a lease of units. */
+function charge(charges: readonly Charge[]) {
+  for (const { amount, units } of charges) {
+    amount.used += units;
+    amount.held -= units;
+    amount.version++;
+  }
+}
+
+/** Redis has counted these tallies: the leases among them hold nothing more. */
+function settled({ amounts }: Holder, tallies: readonly PendingTally[]) {
+  for (const { charges, left } of tallies) {
+    for (const each of charges) {
+      each.amount.held -= each.units * left;
+      amounts.release(each);
+    }
+  }
+}
+
+/**
+ * Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is
+ * nothing to settle.
+ */
+function tallyOf(lease: Lease, number: number): PendingTally | undefined {
+  const { count, decided, grantedAt, decision, request } = lease;
+  const { outcome, subject, atMs, charges } = decision;
+  const isCounted = outcome > 0 && count > 0;
+  const isReturned = number > 0;
+  if (!isCounted && !isReturned) return undefined;
+  lease.count = 0;
+  return {
+    number,
+    count: isCounted ? count : 0,
+    outcome,
+    used: isReturned ? decided : 0,
+    usedAt: atMs + Math.max(0, Math.round(lease.usedAt - grantedAt)),
+    subject,
+    about: request.about,
+    charges: isReturned ? charges : [],
+    left: isReturned ? lease.left : 0,
+  };
 }
 
 const isNearlyUsed = ({ number, left, units }: Lease): boolean => number > 0 && left <= units * renewedPart;

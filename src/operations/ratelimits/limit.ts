@@ -40,8 +40,8 @@ export const limit = decides({
   prepare({ namespace, identifier, limit, duration, cost = 1 }, rootKey, store) {
     const check = { namespace, identifier, limit, durationMs: duration, cost };
     return new Printed(store.decide.limitChecks.prepare(rootKey, [check]), ({ passed, checks }) => {
-      const { remaining, resetAtMs, overrideId, limit: effective } = checks[0]!;
-      const override = overrideId === undefined ? '' : `,"overrideId":"${overrideId}"`;
+      const { remaining, resetAtMs, override: used, limit: effective } = checks[0]!;
+      const override = used ? `,"overrideId":"${used.id}"` : '';
       return `{"success":${passed},"limit":${effective},"remaining":${remaining},"reset":${resetAtMs}${override}}`;
     });
   },

@@ -30,9 +30,9 @@ export const multiLimit = decides({
   prepare(input, rootKey, store) {
     const checks = input.map(({ duration, cost = 1, ...check }) => ({ ...check, durationMs: duration, cost }));
     return new Printed(store.decide.limitChecks.prepare(rootKey, checks), (result) => {
-      const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, overrideId }, index) => {
+      const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, override }, index) => {
         const { namespace, identifier } = checks[index]!;
-        return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId };
+        return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId: override?.id };
       });
       return print({ passed: result.passed, limits });
     });

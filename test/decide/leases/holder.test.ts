@@ -43,11 +43,11 @@ function decideOften(request: LeasedRequest, times: number) {
   for (let time = 1; time <= times; time++) expect(leases.decide(request)).toBeDefined();
 }
 
-const decision = { outcome: 1, subject: Buffer.alloc(0), again: () => true };
+const decision = { outcome: 1, subject: Buffer.alloc(0), atMs: 0, charges: [], again: () => true };
 
 test('a quarter of a term settles the decisions of all keys, however many they are', async () => {
   const requests = Array.from({ length: 300 }, (_, index) => requestOf(`${index}`));
-  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, decision);
+  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, () => decision);
   for (let turn = 1; turn <= 4; turn++) {
     for (const request of requests) decideOften(request, 8);
     await vi.advanceTimersByTimeAsync(termMs / 4);
@@ -58,7 +58,7 @@ test('a quarter of a term settles the decisions of all keys, however many they a
 test('a settlement is bounded in bytes', async () => {
   const large = { ...decision, subject: Buffer.alloc(4000) };
   const requests = Array.from({ length: 10 }, (_, index) => requestOf(`${index}`));
-  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, large);
+  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, () => large);
   for (const request of requests) decideOften(request, 8);
   await vi.advanceTimersByTimeAsync(termMs / 4);
   expect(sent).toEqual([24, 24, 24, 8]);
@@ -66,7 +66,7 @@ test('a settlement is bounded in bytes', async () => {
 
 test('fewer decisions of a lease are settled once, when it has ended', async () => {
   const request = requestOf('one');
-  leases.granted(leases.ask(request)!, 0, termMs, decision);
+  leases.granted(leases.ask(request)!, 0, termMs, () => decision);
   decideOften(request, 7);
   now = termMs - 1;
   await vi.advanceTimersByTimeAsync(3 * termMs);
@@ -79,14 +79,14 @@ test('fewer decisions of a lease are settled once, when it has ended', async () 
 test('a request that was granted no lease does not ask with each of the next requests', () => {
   const request = requestOf('one');
   const ask = leases.ask(request)!;
-  leases.granted(ask, 0, 0, decision);
+  leases.granted(ask, 0, 0, () => decision);
   for (let time = 1; time <= 32; time++) expect(leases.ask(request)).toBeUndefined();
   expect(leases.ask(request)).toBeDefined();
 });
 
 test('in the next term it asks again', () => {
   const request = requestOf('one');
-  leases.granted(leases.ask(request)!, 0, 0, decision);
+  leases.granted(leases.ask(request)!, 0, 0, () => decision);
   now = termMs;
   expect(leases.ask(request)).toBeDefined();
 });
@@ -94,7 +94,7 @@ test('in the next term it asks again', () => {
 test('a lease is found when the decisions of the next term are counted', () => {
   const leased = requestOf('leased');
   now = termMs / 2;
-  leases.granted(leases.ask(leased)!, 0, termMs, decision);
+  leases.granted(leases.ask(leased)!, 0, termMs, () => decision);
   now = termMs;
   expect(leases.ask(requestOf('other'))).toBeDefined();
   expect(leases.decide(leased)).toBeDefined();
@@ -107,7 +107,7 @@ test('a lease ends one term after it was asked for, however late its answer is, 
   for (let time = 1; time <= 3; time++) expect(leases.ask(request)).toBeUndefined();
   const ask = leases.ask(request)!;
   now = termMs / 2;
-  leases.granted(ask, 0, termMs, decision);
+  leases.granted(ask, 0, termMs, () => decision);
   now = termMs - 0.001;
   expect(leases.decide(request)).toBeDefined();
   now = termMs;
@@ -117,7 +117,7 @@ test('a lease ends one term after it was asked for, however late its answer is, 
 test('the end of a process leaves the registry, also after requests that were hot', async () => {
   const request = requestOf('hot');
   const ask = leases.ask(request)!;
-  leases.granted(ask, 5, termMs, decision);
+  leases.granted(ask, 5, termMs, () => decision);
   expect(leases.decide(request)).toBeDefined();
   await leases.recall('ws', new Set([ask.number]));
   await leases.close();
@@ -148,9 +148,9 @@ test.each<[string, Partial<LeasedRequest>]>([
 ])('a lease is for the same request: not with another %s', (_what, difference) => {
   const request = requestOf('key', 'a');
   const other = { ...requestOf('key', 'a'), ...difference };
-  leases.granted(leases.ask(request)!, 0, termMs, { ...decision, again: () => 'first' });
+  leases.granted(leases.ask(request)!, 0, termMs, () => ({ ...decision, again: () => 'first' }));
   expect(leases.decide(requestOf('key', 'a'))).toBe('first');
   expect(leases.decide(other)).toBeUndefined();
-  leases.granted(leases.ask(other)!, 0, termMs, { ...decision, again: () => 'second' });
+  leases.granted(leases.ask(other)!, 0, termMs, () => ({ ...decision, again: () => 'second' }));
   expect([leases.decide(request), leases.decide(other)]).toEqual(['first', 'second']);
 });

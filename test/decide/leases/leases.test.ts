@@ -240,7 +240,7 @@ describe('current', () => {
       for (let times = 0; times < 5; times++) expect((await verify(server, { key })).code).toBe('NOT_FOUND');
     }
     const hash = digestOf(key).toString('base64');
-    await first.ok('keys.migrateKeys', { migrationId: 'leases', apiId, keys: [{ hash }] });
+    await first.ok('keys.migrateKeys', { migrationId: 'leased', apiId, keys: [{ hash }] });
     for (const server of servers) expect((await verify(server, { key })).code).toBe('VALID');
   });
 
@@ -258,13 +258,13 @@ test('notes of leases that cannot be read fail no decision', async () => {
   const { key, keyId } = await newKey({ credits: { remaining: 1000 } });
   const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
   const record = Buffer.concat([Buffer.from(`${workspaceKey(first.workspaceId)}:k:`), digestOf(key)]);
-  await redis.hset(record, 'leases', 'x');
+  await redis.hset(record, 'leased', 'x');
   for (let times = 1; times <= 20; times++) {
     expect(await verify(first, { key })).toMatchObject({ code: 'VALID', credits: 1000 - times });
   }
   expect(counts.decided).toBe(0);
   expect((await first.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 980 });
-  await redis.hdel(record, 'leases');
+  await redis.hdel(record, 'leased');
   await redis.quit();
 });
 
@@ -299,4 +299,34 @@ test('a session that is idle leaves the registry', async () => {
   await first.ok('apis.createApi', { name: 'free' });
   expect(performance.now() - startedAt).toBeLessThan(leaseMs);
   void key;
+});
+
+test('what servers of earlier commits noted of their leases changes nothing', async () => {
+  const limit = { ...perMinute(1000), duration: 3_600_000 };
+  const externalId = 'leased-before';
+  await first.ok('identities.createIdentity', { externalId, ratelimits: [{ ...limit, name: 'shared' }] });
+  const { key, keyId } = await newKey({ credits: { remaining: 1000 }, ratelimits: [limit], externalId });
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  const workspace = workspaceKey(first.workspaceId);
+  const record = Buffer.concat([Buffer.from(`${workspace}:k:`), digestOf(key)]);
+  // The session, number 1, a time, 10 units, a refill, and a fingerprint of the limits.
+  const entry = Buffer.concat([
+    Buffer.from('0123456789abcdef'),
+    Buffer.alloc(5),
+    Buffer.from([1]),
+    Buffer.alloc(23, 1),
+  ]);
+  for (const owner of [record, `${workspace}:i:${externalId}`]) await redis.hset(owner, 'leases', entry);
+  for (let times = 1; times <= 40; times++) {
+    const { code } = await verify(servers[times % 2]!, { key, ratelimits: [{ name: 'shared', cost: 1 }] });
+    expect(code).toBe('VALID');
+  }
+  await Promise.all(servers.map(({ store }) => store.decide.leasing.leases.recall()));
+  expect((await first.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 960 });
+  await first.ok('keys.deleteKey', { keyId });
+  await first.ok('keys.restoreKey', { keyId });
+  expect(await verify(first, { key })).toMatchObject({ code: 'VALID', credits: 959 });
+  await redis.hdel(record, 'leases');
+  await redis.hdel(`${workspace}:i:${externalId}`, 'leases');
+  await redis.quit();
 });

@@ -293,7 +293,7 @@ test('leases are noted under names of keyspace.ts, and settled', async () => {
   try {
     const of = check(10_000);
     for (let times = 0; times < 10; times++) await limit(first, of);
-    const names = async () => (await redis.keys('*:wl:*')).filter((name) => name.endsWith(of.identifier));
+    const names = async () => (await redis.keys('*:lw:*')).filter((name) => name.endsWith(of.identifier));
     expect(await names()).toHaveLength(1);
     expect((await survey(redis)).wrong).toEqual([]);
     await recallAll();

@@ -149,7 +149,7 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
            local counters
            limits, counters = replace_limits(KEYS[1], 'owner', limits, step.wanted, index)
            name_limits(limits, next_id)
-           keep_counters(KEYS[1], 'owner', counters, index)
+           keep_counters(KEYS[1], 'owner', KEYS[1] .. ':k:owner', counters, index)
            local row = {}
            for at, l in ipairs(limits) do
              row[at] = { l.id, l.name, int(l.limit), int(l.duration), l.autoApply, l.window }

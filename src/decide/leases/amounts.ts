@@ -1,0 +1,119 @@
+// What is used of the windows and balances that leases of this process charge, as this process knows it.
+//
+// Redis counts all units of a lease as used from its grant on. So each answer of Redis is corrected by what leases of
+// this process hold and have not used, and decisions by leases count on from there: one server alone returns
+// `remaining` and `credits` as Redis alone would. What other servers charge is known with the next answer of Redis.
+
+/** A window or balance. */
+class Amount {
+  /** The digest of a key, an identity, or a window of a namespace: what it belongs to. */
+  readonly owner: string;
+  /** Of a window; '' and 0 for a balance. */
+  readonly name: string;
+  readonly duration: number;
+  /** Units that count now; of a balance its negative. */
+  used = 0;
+  /** Units that were charged for leases of this process, and are neither used nor known to be returned. */
+  held = 0;
+  /** Leases, and returns that are not confirmed, that refer to it. */
+  uses = 0;
+  /** Increases with each change of `used`. */
+  version = 0;
+  /** The next one of the same owner. */
+  next: Amount | undefined;
+
+  constructor(owner: string, name: string, duration: number, next: Amount | undefined) {
+    this.owner = owner;
+    this.name = name;
+    this.duration = duration;
+    this.next = next;
+  }
+}
+
+/** An amount in a decision, and what the decision charges to it. */
+export interface DecidedAmount {
+  owner: string;
+  name: string;
+  duration: number;
+  /** 0 for a balance. */
+  limit: number;
+  /** What was left after the decision. */
+  left: number;
+  units: number;
+}
+
+/** An amount in the decision that a lease repeats. */
+export interface Charge {
+  readonly amount: Amount;
+  /** What each decision by a lease of units charges. */
+  readonly units: number;
+  readonly limit: number;
+  /** Of the amount at that time: the decision of a lease without units holds for it. */
+  readonly version: number;
+}
+
+/** What is left for decisions with this limit. */
+export const leftOf = ({ amount, limit }: Charge): number =>
+  amount.duration === 0 ? -amount.used : Math.max(0, limit - amount.used);
+
+/** The amounts of a workspace that leases of this process charge. */
+export class Amounts {
+  /** The last one of each owner. */
+  readonly #owners = new Map<string, Amount>();
+
+  get isEmpty(): boolean {
+    return this.#owners.size === 0;
+  }
+
+  /** Whether amounts of this owner are known. */
+  concerns(owner: string): boolean {
+    return this.#owners.has(owner);
+  }
+
+  /** What is left according to this process, after an answer of Redis; `left` is that of the answer. */
+  corrected({ owner, name, duration, limit, left }: Omit<DecidedAmount, 'units'>): number {
+    const amount = this.#find(owner, name, duration);
+    if (!amount) return left;
+    const isBalance = duration === 0;
+    let used = limit - left - amount.held;
+    // Nothing left: more than the limit may be used.
+    if (left === 0 && !isBalance) used = Math.max(used, amount.used);
+    if (used !== amount.used) {
+      amount.used = used;
+      amount.version++;
+    }
+    return isBalance ? -used : Math.max(0, limit - used);
+  }
+
+  /** A charge of a lease, until `release`. */
+  charge({ owner, name, duration, limit, left, units }: DecidedAmount): Charge {
+    let amount = this.#find(owner, name, duration);
+    if (!amount) {
+      amount = new Amount(owner, name, duration, this.#owners.get(owner));
+      amount.used = limit - left;
+      this.#owners.set(owner, amount);
+    }
+    amount.uses++;
+    return { amount, units, limit, version: amount.version };
+  }
+
+  release({ amount }: Charge) {
+    amount.uses--;
+    if (amount.uses > 0) return;
+    const { owner, next } = amount;
+    let before = this.#owners.get(owner);
+    if (before === amount) {
+      if (next) this.#owners.set(owner, next);
+      else this.#owners.delete(owner);
+      return;
+    }
+    while (before && before.next !== amount) before = before.next;
+    if (before) before.next = next;
+  }
+
+  #find(owner: string, name: string, duration: number): Amount | undefined {
+    let amount = this.#owners.get(owner);
+    while (amount && (amount.duration !== duration || amount.name !== name)) amount = amount.next;
+    return amount;
+  }
+}
