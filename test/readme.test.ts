@@ -34,6 +34,17 @@ test('docs/settings.md has the settings of src/config.ts', async () => {
   await expect(generated).toMatchFileSnapshot('../docs/settings.md');
 });
 
+test('docs/limits.md names the tests of each promise of leases', () => {
+  const [, table] = /^\| Promise \| File \| Tests \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/m.exec(read('docs/limits.md'))!;
+  const rows = table!.trim().split('\n');
+  expect(rows.length).toBeGreaterThan(10);
+  for (const row of rows) {
+    const [, , file, titles] = row.split('|').map((cell) => cell.trim());
+    const source = read(`test/${file!.replaceAll('`', '')}`);
+    for (const title of titles!.split('; ')) expect(source).toContain(title);
+  }
+});
+
 test('every service has a row in README', () => {
   const services = new Set(operations.map(({ name }) => name.split('.')[0]));
   for (const service of services) expect(readme).toContain(`| \`${service}\``);

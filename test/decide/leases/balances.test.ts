@@ -1,0 +1,131 @@
+// Credits that servers have leased: a balance is what was given to it, less what was spent, after every change but one
+// that sets it. The server that changes is another one, or a holder itself.
+
+import { describe, expect, test } from 'vitest';
+import { dayMs, type InputOf } from '../../support/harness.ts';
+import { heldServers } from './heldServers.ts';
+
+const held = heldServers(3);
+const [first, second, other] = held.servers as [typeof held.first, typeof held.first, typeof held.first];
+const { ok } = other;
+const { createKey, clock } = held;
+
+const refill = { interval: 'monthly', amount: 1000 } as const;
+
+/** Two servers verify 150 times each. They hold credits of the key then. */
+async function use(key: string) {
+  for (const server of [first, second]) {
+    const leases = server.counts.granted.length;
+    for (let time = 0; time < 150; time++) expect((await server.ok('keys.verifyKey', { key })).valid).toBe(true);
+    expect(server.counts.granted.slice(leases).some((units) => units > 0)).toBe(true);
+  }
+}
+
+/** The balance, when no server holds credits. */
+async function balanceOf(keyId: string) {
+  await held.recallAll();
+  return (await ok('keys.getKey', { keyId })).credits!.remaining;
+}
+
+describe.each([
+  ['another server', other],
+  ['a holder', first],
+])('changed by %s', (_by, changer) => {
+  const update = (keyId: string, changes: Omit<InputOf<'keys.updateKey'>, 'keyId'>) =>
+    changer.ok('keys.updateKey', { keyId, ...changes });
+
+  const keeping: [string, (keyId: string) => Promise<unknown>][] = [
+    [
+      'the amount of the refill',
+      (keyId) => update(keyId, { credits: { refill: { ...refill, amount: 2000 } } } as never),
+    ],
+    [
+      'the interval of the refill',
+      (keyId) => update(keyId, { credits: { refill: { interval: 'daily', amount: 10 } } } as never),
+    ],
+    ['no refill any more', (keyId) => update(keyId, { credits: { refill: null } } as never)],
+    [
+      'the refill, three times',
+      async (keyId) => {
+        for (const amount of [1, 2, 3]) await update(keyId, { credits: { refill: { ...refill, amount } } } as never);
+      },
+    ],
+    ['its name', (keyId) => update(keyId, { name: 'renamed' })],
+    [
+      'deleted and restored',
+      async (keyId) => {
+        await changer.ok('keys.deleteKey', { keyId });
+        await changer.ok('keys.restoreKey', { keyId });
+      },
+    ],
+  ];
+  test.each(keeping)('a change keeps the balance: %s', async (_what, change) => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000, refill } });
+    await use(key);
+    await change(keyId);
+    expect(await balanceOf(keyId)).toBe(2700);
+  });
+
+  test.each([0, 5, 50, 200, 400])('decrement leaves what it should: %i', async (keep) => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000 } });
+    await use(key);
+    const value = 2700 - keep;
+    expect(await changer.ok('keys.updateCredits', { keyId, operation: 'decrement', value })).toMatchObject({
+      remaining: keep,
+    });
+    expect(await balanceOf(keyId)).toBe(keep);
+  });
+
+  test('decrement by more than there is leaves 0, and nothing comes back', async () => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000 } });
+    await use(key);
+    const decrement = { keyId, operation: 'decrement', value: 2701 } as const;
+    expect(await changer.ok('keys.updateCredits', decrement)).toMatchObject({ remaining: 0 });
+    expect(await balanceOf(keyId)).toBe(0);
+  });
+
+  test('increment and decrement return the balance', async () => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000 } });
+    await use(key);
+    const increment = { keyId, operation: 'increment', value: 7 } as const;
+    expect(await changer.ok('keys.updateCredits', increment)).toMatchObject({ remaining: 2707 });
+    // After the recall no leases of the key are granted for a while.
+    clock.advance(5000);
+    await use(key);
+    const decrement = { keyId, operation: 'decrement', value: 7 } as const;
+    expect(await changer.ok('keys.updateCredits', decrement)).toMatchObject({ remaining: 2400 });
+    expect(await balanceOf(keyId)).toBe(2400);
+  });
+
+  const setting: [string, (keyId: string) => Promise<unknown>][] = [
+    ['set', (keyId) => changer.ok('keys.updateCredits', { keyId, operation: 'set', value: 500 })],
+    ['updateKey', (keyId) => update(keyId, { credits: { remaining: 500 } })],
+    [
+      'updateKey with a refill',
+      (keyId) => update(keyId, { credits: { remaining: 500, refill: { ...refill, amount: 3 } } }),
+    ],
+    [
+      'unlimited, and set',
+      async (keyId) => {
+        await update(keyId, { credits: null });
+        await update(keyId, { credits: { remaining: 500 } });
+      },
+    ],
+  ];
+  test.each(setting)('a balance that is set gets nothing back: %s', async (_how, set) => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000, refill } });
+    await use(key);
+    await set(keyId);
+    expect(await balanceOf(keyId)).toBe(500);
+  });
+});
+
+test('a refill that was applied gets nothing back, and a changed one is applied once', async () => {
+  const { key, keyId } = await createKey({ credits: { remaining: 3000, refill: { interval: 'daily', amount: 1000 } } });
+  await use(key);
+  await ok('keys.updateKey', { keyId, credits: { refill: { interval: 'daily', amount: 2000 } } } as never);
+  await use(key);
+  clock.advance(dayMs);
+  expect((await ok('keys.verifyKey', { key })).credits).toBe(1999);
+  expect(await balanceOf(keyId)).toBe(1999);
+});

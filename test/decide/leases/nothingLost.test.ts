@@ -1,0 +1,281 @@
+// Units and credits that a server has leased and not used come back, whatever is changed meanwhile: a limit of n admits
+// exactly n, and a balance lacks what was spent. The server that changes is another one, or the holder itself.
+
+import { describe, expect, test } from 'vitest';
+import { dayMs, hourMs, type InputOf } from '../../support/harness.ts';
+import { heldServers, newName } from './heldServers.ts';
+
+const held = heldServers(2);
+const [holder, other] = held.servers as [typeof held.first, typeof held.first];
+const { ok } = other;
+const { createKey } = held;
+type Server = typeof holder;
+type Ratelimit = NonNullable<InputOf<'keys.createKey'>['ratelimits']>[number];
+
+const requests = { name: 'requests', limit: 1000, duration: hourMs, autoApply: true };
+const further = { name: 'further', limit: 5000, duration: hourMs, autoApply: true };
+
+/** Verifies until this many passed. The holder has leases of units then, of which it has used a part. */
+async function use(server: Server, key: string, times: number, more: Partial<InputOf<'keys.verifyKey'>> = {}) {
+  const leases = server.counts.granted.length;
+  for (let time = 0; time < times; time++) {
+    expect((await server.ok('keys.verifyKey', { key, ...more })).valid).toBe(true);
+  }
+  expect(server.counts.granted.slice(leases).some((units) => units > 0)).toBe(true);
+}
+
+/** Verifies until one is refused. Returns how many passed. */
+async function fill(server: Server, key: string, more: Partial<InputOf<'keys.verifyKey'>> = {}) {
+  for (let passed = 0; ; passed++) {
+    const { valid, code } = await server.ok('keys.verifyKey', { key, ...more });
+    if (valid) continue;
+    expect(code).toBe('RATE_LIMITED');
+    return passed;
+  }
+}
+
+describe.each([
+  ['another server', other],
+  ['the holder', holder],
+])('changed by %s', (_by, changer) => {
+  const ofKey: [string, (keyId: string) => Promise<unknown>, number?, Ratelimit[]?][] = [
+    ['nothing', async () => {}],
+    ['its name', (keyId) => changer.ok('keys.updateKey', { keyId, name: 'renamed' })],
+    ['the same limits, written again', (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] })],
+    [
+      'its number, up',
+      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, limit: 1001 }] }),
+      1001,
+    ],
+    [
+      'its number, down',
+      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, limit: 400 }] }),
+      400,
+    ],
+    ['another limit is added', (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests, further] })],
+    [
+      'another limit is added before it',
+      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [further, requests] }),
+    ],
+    [
+      'another limit is removed',
+      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] }),
+      1000,
+      [further, requests],
+    ],
+    [
+      'its duration, there and back',
+      async (keyId) => {
+        await changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, duration: 2 * hourMs }] });
+        await changer.ok('keys.updateKey', { keyId, ratelimits: [requests] });
+      },
+    ],
+    [
+      'deleted and restored',
+      async (keyId) => {
+        await changer.ok('keys.deleteKey', { keyId });
+        await changer.ok('keys.restoreKey', { keyId });
+      },
+    ],
+    [
+      'disabled and enabled',
+      async (keyId) => {
+        await changer.ok('keys.updateKey', { keyId, enabled: false });
+        await changer.ok('keys.updateKey', { keyId, enabled: true });
+      },
+    ],
+    ['it gets credits', (keyId) => changer.ok('keys.updateKey', { keyId, credits: { remaining: 100_000 } })],
+    [
+      'it gets an identity',
+      async (keyId) => {
+        const externalId = newName();
+        await changer.ok('identities.createIdentity', { externalId, ratelimits: [further] });
+        await changer.ok('keys.updateKey', { keyId, externalId });
+      },
+    ],
+  ];
+  test.each(ofKey)(
+    'a limit of a key admits exactly its number: %s',
+    async (_what, change, admits = 1000, ratelimits = [requests]) => {
+      const { key, keyId } = await createKey({ ratelimits });
+      await use(holder, key, 300);
+      await change(keyId);
+      expect(300 + (await fill(other, key))).toBe(admits);
+    },
+  );
+
+  test('a limit of a key admits exactly its number, after five changes', async () => {
+    const { key, keyId } = await createKey({ ratelimits: [requests] });
+    for (let time = 1; time <= 5; time++) {
+      await use(holder, key, 100);
+      await changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, limit: 1000 + time }] });
+    }
+    expect(500 + (await fill(other, key))).toBe(1005);
+  });
+
+  /** The key in use and another one of its identity. */
+  interface Shared {
+    keyId: string;
+    apiId: string;
+    identity: string;
+  }
+  const ofIdentity: [string, (shared: Shared) => Promise<unknown>, number?][] = [
+    [
+      'its number',
+      ({ identity }) =>
+        changer.ok('identities.updateIdentity', { identity, ratelimits: [{ ...requests, limit: 1001 }] }),
+      1001,
+    ],
+    [
+      'another limit is added',
+      ({ identity }) => changer.ok('identities.updateIdentity', { identity, ratelimits: [requests, further] }),
+    ],
+    [
+      'its duration, there and back',
+      async ({ identity }) => {
+        await changer.ok('identities.updateIdentity', {
+          identity,
+          ratelimits: [{ ...requests, duration: 2 * hourMs }],
+        });
+        await changer.ok('identities.updateIdentity', { identity, ratelimits: [requests] });
+      },
+    ],
+    ['its meta', ({ identity }) => changer.ok('identities.updateIdentity', { identity, meta: { a: 1 } })],
+    ['the key in use is deleted', ({ keyId }) => changer.ok('keys.deleteKey', { keyId })],
+    ['the key in use is deleted for good', ({ keyId }) => changer.ok('keys.deleteKey', { keyId, permanent: true })],
+    ['the key in use is unlinked', ({ keyId }) => changer.ok('keys.updateKey', { keyId, externalId: null })],
+    [
+      'the key in use gets another identity',
+      async ({ keyId }) => {
+        const externalId = newName();
+        await changer.ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+        await changer.ok('keys.updateKey', { keyId, externalId });
+      },
+    ],
+    [
+      'the key in use is unlinked and linked again',
+      async ({ keyId, identity }) => {
+        await changer.ok('keys.updateKey', { keyId, externalId: null });
+        await changer.ok('keys.updateKey', { keyId, externalId: identity });
+      },
+    ],
+    ['the API of the key in use is deleted', ({ apiId }) => changer.ok('apis.deleteApi', { apiId })],
+    [
+      'the key in use gets a limit of its own',
+      ({ keyId }) => changer.ok('keys.updateKey', { keyId, ratelimits: [further] }),
+    ],
+    [
+      'the key in use gets a limit of that name',
+      ({ keyId }) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] }),
+    ],
+  ];
+  test.each(ofIdentity)(
+    'a limit of an identity admits exactly its number: %s',
+    async (_what, change, admits = 1000) => {
+      const identity = newName();
+      await ok('identities.createIdentity', { externalId: identity, ratelimits: [requests] });
+      const { key, keyId, apiId } = await createKey({ externalId: identity });
+      const second = await createKey({ externalId: identity });
+      await use(holder, key, 300);
+      await change({ keyId, apiId, identity });
+      expect(300 + (await fill(other, second.key))).toBe(admits);
+    },
+  );
+
+  test('a limit of an identity of a month, of which another limit is changed five times', async () => {
+    const identity = newName();
+    const month = { name: 'month', limit: 20_000, duration: 30 * dayMs, autoApply: true };
+    await ok('identities.createIdentity', { externalId: identity, ratelimits: [month, further] });
+    const { key } = await createKey({ externalId: identity });
+    for (let time = 1; time <= 5; time++) {
+      await use(holder, key, 400);
+      await changer.ok('identities.updateIdentity', {
+        identity,
+        ratelimits: [month, { ...further, limit: 50_000 + time }],
+      });
+    }
+    await held.recallAll();
+    const look = await ok('keys.verifyKey', {
+      key,
+      ratelimits: [
+        { name: 'month', cost: 0 },
+        { name: 'further', cost: 0 },
+      ],
+    });
+    expect(look.ratelimits!.map(({ name, remaining }) => [name, remaining])).toEqual([
+      ['month', 18_000],
+      ['further', 48_005],
+    ]);
+  });
+
+  const adHoc: [string, (keyId: string) => Promise<unknown>][] = [
+    ['a limit is added to the key', (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [further] })],
+    [
+      'a limit of its name and duration is added to the key, and removed',
+      async (keyId) => {
+        await changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, autoApply: false }] });
+        await changer.ok('keys.updateKey', { keyId, ratelimits: [] });
+      },
+    ],
+    [
+      'a limit of its name and duration is added to the key',
+      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, autoApply: false }] }),
+    ],
+  ];
+  test.each(adHoc)('an ad hoc limit admits exactly its number: %s', async (_what, change) => {
+    const { key, keyId } = await createKey();
+    const ratelimits = [{ name: 'requests', limit: 1000, duration: hourMs }];
+    await use(holder, key, 300, { ratelimits });
+    await change(keyId);
+    expect(300 + (await fill(other, key, { ratelimits }))).toBe(1000);
+  });
+
+  const check = () => ({ namespace: 'lost', identifier: newName(), limit: 1000, duration: hourMs });
+  type Check = ReturnType<typeof check>;
+  const ofCheck: [string, (of: Check) => Promise<unknown>, number?][] = [
+    ['an override of the same duration is set', (of) => changer.ok('ratelimits.setOverride', of)],
+    [
+      'an override of the same duration and another number is set',
+      (of) => changer.ok('ratelimits.setOverride', { ...of, limit: 1100 }),
+      1100,
+    ],
+    [
+      'an override of another duration is set and deleted',
+      async (of) => {
+        await changer.ok('ratelimits.setOverride', { ...of, duration: 2 * hourMs });
+        await changer.ok('ratelimits.deleteOverride', { namespace: of.namespace, identifier: of.identifier });
+      },
+    ],
+    [
+      'an override of another duration is set, used and deleted',
+      async (of) => {
+        await changer.ok('ratelimits.setOverride', { ...of, duration: 2 * hourMs });
+        for (let time = 0; time < 30; time++) await holder.ok('ratelimits.limit', of);
+        await changer.ok('ratelimits.deleteOverride', { namespace: of.namespace, identifier: of.identifier });
+      },
+    ],
+  ];
+  test.each(ofCheck)('a limit of an identifier admits exactly its number: %s', async (_what, change, admits = 1000) => {
+    const of = check();
+    const limit = async (server: Server) => (await server.ok('ratelimits.limit', of)).success;
+    for (let time = 0; time < 300; time++) expect(await limit(holder)).toBe(true);
+    expect(holder.counts.granted.some((units) => units > 0)).toBe(true);
+    await change(of);
+    let passed = 300;
+    while (await limit(other)) passed++;
+    expect(passed).toBe(admits);
+  });
+
+  test('an override of another duration, while it is deleted and set again, admits exactly its number', async () => {
+    const of = check();
+    const override = { ...of, limit: 500, duration: 2 * hourMs };
+    const { namespace, identifier } = of;
+    await ok('ratelimits.setOverride', override);
+    for (let time = 0; time < 200; time++) expect((await holder.ok('ratelimits.limit', of)).success).toBe(true);
+    await changer.ok('ratelimits.deleteOverride', { namespace, identifier });
+    await changer.ok('ratelimits.setOverride', override);
+    let passed = 200;
+    while ((await other.ok('ratelimits.limit', of)).success) passed++;
+    expect(passed).toBe(500);
+  });
+});
