@@ -8,8 +8,10 @@ import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
 import { redisNodes } from '../support/redisNodes.ts';
+import { unitMs } from '../support/unit.ts';
 
-const commandTimeoutMs = 400;
+/** Every limit of time here is a multiple of it. */
+const commandTimeoutMs = Math.ceil(400 * unitMs());
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let store: Store;
@@ -45,7 +47,9 @@ async function check(workspaceId = 'ws_1', of = store): Promise<{ code: string; 
 async function openBreaker() {
   redis.signal('SIGSTOP');
   expect((await check()).ms).toBeGreaterThan(commandTimeoutMs / 2);
-  await vi.waitFor(async () => expect((await check()).ms).toBeLessThan(commandTimeoutMs / 2), { timeout: 5_000 });
+  await vi.waitFor(async () => expect((await check()).ms).toBeLessThan(commandTimeoutMs / 2), {
+    timeout: 12 * commandTimeoutMs,
+  });
 }
 
 const callsOf = async (admin: Redis) => /cmdstat_fcall:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1] ?? '0';
@@ -60,17 +64,20 @@ test('a Redis that hangs delays requests by one and a half command timeouts; the
   const stoppedAt = performance.now();
   const early = await Promise.all(Array.from({ length: 20 }, () => check()));
   expect(new Set(early.map(({ code }) => code))).toEqual(new Set(['store_unavailable']));
-  await delay(commandTimeoutMs / 2 + 100 - Math.max(0, performance.now() - stoppedAt - commandTimeoutMs));
+  await delay((3 / 4) * commandTimeoutMs - Math.max(0, performance.now() - stoppedAt - commandTimeoutMs));
   const late: number[] = [];
   for (let request = 0; request < 50; request++) {
     const { code, ms } = await check(`ws_${request}`);
     expect(code).toBe('store_unavailable');
     late.push(ms);
   }
-  expect(Math.max(...late)).toBeLessThan(100);
+  expect(Math.max(...late)).toBeLessThan(commandTimeoutMs / 4);
 
   redis.signal('SIGCONT');
-  await vi.waitFor(async () => expect((await check()).code).toBe('unauthorized'), { timeout: 1_000, interval: 10 });
+  await vi.waitFor(async () => expect((await check()).code).toBe('unauthorized'), {
+    timeout: 3 * commandTimeoutMs,
+    interval: 10,
+  });
   // The first 20 were one batch. The 50 were not sent to Redis.
   expect(Number(await callsOf(admin)) - before).toBeLessThan(10);
   for (let request = 0; request < 50; request++) expect((await check()).code).toBe('unauthorized');
@@ -83,7 +90,7 @@ test('a Redis that hangs delays requests by one and a half command timeouts; the
 test('the first request after a hang is served, also if there were none meanwhile', async () => {
   await openBreaker();
   redis.signal('SIGCONT');
-  await vi.waitFor(() => expect(events.at(-1)).toMatch(/replies again/), { timeout: 1_000 });
+  await vi.waitFor(() => expect(events.at(-1)).toMatch(/replies again/), { timeout: 3 * commandTimeoutMs });
   expect((await check()).code).toBe('unauthorized');
 });
 
@@ -104,7 +111,10 @@ test('a Redis that is killed while it hangs is used again after its restart', as
   await redis.kill();
   expect((await check()).code).toBe('store_unavailable');
   await redis.start();
-  await vi.waitFor(async () => expect((await check()).code).toBe('unauthorized'), { timeout: 3_000, interval: 20 });
+  await vi.waitFor(async () => expect((await check()).code).toBe('unauthorized'), {
+    timeout: 8 * commandTimeoutMs,
+    interval: 20,
+  });
 });
 
 test('a store can be closed while the breaker is open, and then sends no probes', async () => {
@@ -154,7 +164,7 @@ describe('in a Cluster', () => {
       async () => {
         for (const { code } of await all(hanging)) expect(code).toBe('unauthorized');
       },
-      { timeout: 2_000, interval: 20 },
+      { timeout: 5 * commandTimeoutMs, interval: 20 },
     );
   });
 });

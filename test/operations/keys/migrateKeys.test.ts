@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../../src/domain/keyString.ts';
-import { dayMs, harness, type InputOf, testSettings } from '../../support/harness.ts';
+import { dayMs, harness, type InputOf, type OutputOf, testSettings } from '../../support/harness.ts';
+import { unitsOf } from '../../support/unit.ts';
 
 const tollgate = harness();
 const { call, ok, clock, createKey, createWorkspace, send } = tollgate;
@@ -79,9 +80,11 @@ describe('keys.migrateKeys: 200', () => {
       hash: newHash(),
       meta: { text: 'm'.repeat(900), index },
     }));
-    const started = performance.now();
-    const { migrated } = await ok('keys.migrateKeys', { migrationId: 'large', apiId, keys });
-    expect(performance.now() - started).toBeLessThan(2000);
+    let migrated: OutputOf<'keys.migrateKeys'>['migrated'] = [];
+    const units = await unitsOf(async () => {
+      ({ migrated } = await ok('keys.migrateKeys', { migrationId: 'large', apiId, keys }));
+    });
+    expect(units).toBeLessThan(2000);
     const { meta } = await ok('keys.getKey', { keyId: migrated[999]!.keyId });
     expect(meta).toEqual(keys[999]!.meta);
   });

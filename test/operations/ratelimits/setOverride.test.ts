@@ -6,6 +6,7 @@ import { workspaceKey } from '../../../src/redis/names.ts';
 import { harness, type InputOf } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
+import { unitsOf } from '../../support/unit.ts';
 
 const tollgate = harness();
 const { call, ok, clock, createRootKey, createWorkspace, send } = tollgate;
@@ -266,9 +267,10 @@ describe('ratelimits.setOverride: which override applies', () => {
   test('a wildcard that needs backtracking is matched quickly', async () => {
     const namespace = freshNamespace();
     await set(namespace, `${'a*'.repeat(255)}b`, 1);
-    const started = performance.now();
-    expect(await look(namespace, 'a'.repeat(512))).toMatchObject({ limit: 1000 });
-    expect(performance.now() - started).toBeLessThan(1000);
+    const units = await unitsOf(async () =>
+      expect(await look(namespace, 'a'.repeat(512))).toMatchObject({ limit: 1000 }),
+    );
+    expect(units).toBeLessThan(1000);
   });
 });
 
