@@ -5,9 +5,16 @@
 // step is admitted on top. A step back costs nothing.
 import {
   type Ask,
+  balanceOf,
   type Change,
+  type Charged,
+  type Decided,
   drift,
+  hourMs,
   type Key,
+  limitsOf,
+  linked,
+  type Owner,
   type RedisState,
   type Setting,
   type Settlement,
@@ -19,18 +26,22 @@ import type { Lease, Session, Verification } from './session.ts';
 interface Granted {
   session: string;
   key: number;
+  keyId: string;
   count: number;
-  cost: number;
+  charges: readonly Charged[];
+  hasCredits: boolean;
   write: number;
   at: number;
   segment: number;
-  limit: number;
+  /** Number of the balance of the key, by these checks. */
   era: number;
-  sliceEnd: number;
+  /** How often the link of the key was changed before. */
+  links: number;
   /** Granted to a connection that was lost before. */
   isBurnt: boolean;
   used: number;
-  returns: { write: number; count: number }[];
+  /** By owner. */
+  returns: Map<string, { write: number; count: number }[]>;
 }
 
 interface Admission {
@@ -42,7 +53,7 @@ interface Admission {
 }
 
 interface Changed {
-  key: number;
+  keys: readonly number[];
   /** The number of the script run is the version of the key from then on. */
   write: number;
   repliedAt: number;
@@ -87,20 +98,30 @@ export class Checks implements Witness {
   isFromDead = false;
   private faultAt = -1;
   private isRestarted = false;
-  private readonly keyFaultAt: number[];
+  /** When the slices of an owner's windows moved. */
+  private readonly ownerFaultAt = new Map<string, number>();
   private readonly grants = new Map<string, Granted>();
-  private readonly admissions: Admission[][];
+  /** By window. */
+  private readonly admissions = new Map<string, Admission[]>();
+  /** Units of each slice by window: what was charged, less what came back. */
+  private readonly slices = new Map<string, { owner: string; duration: number; units: Map<number, number> }>();
   private readonly changes = new Map<Change, Changed>();
   private readonly floors: Changed[] = [];
   private readonly balances: { era: number; credits: number }[];
   private readonly settled: { session: string; write: number; count: number }[] = [];
   private readonly decisions: number[] = [];
+  /** By what is counted, hour and outcome: by Redis, by sessions. */
+  private readonly usage = new Map<string, { byRedis: number; bySession: Map<string, number> }>();
+  /** How often the link of each key was changed, and when last. */
+  private readonly links: number[];
+  private readonly linkedAt: number[];
+  private changer = '';
   private readonly usageBySession = new Map<string, number>();
 
   constructor(world: Observed) {
     this.world = world;
-    this.keyFaultAt = world.redis.keys.map(() => -1);
-    this.admissions = world.redis.keys.map(() => []);
+    this.links = world.redis.keys.map(() => 0);
+    this.linkedAt = world.redis.keys.map(() => -1);
     this.balances = world.redis.keys.map(({ credits }) => ({ era: 0, credits: credits ?? 0 }));
   }
 
@@ -110,52 +131,115 @@ export class Checks implements Witness {
 
   // ---- What happens in Redis
 
-  charged({ key: index, request, session }: Ask, count: number, number: number | undefined) {
+  charged(
+    { key: index, session }: Ask,
+    count: number,
+    number: number | undefined,
+    charges: readonly Charged[],
+    hasCredits: boolean,
+  ) {
     const key = this.key(index);
-    const { cost, limit = key.limit?.limit ?? 0 } = key.requests[request]!;
-    this.balances[index]!.credits -= count;
-    const charge = { write: this.write, segment: this.segment, limit, cost };
-    if (number === undefined) return this.admit(index, charge);
+    if (hasCredits) this.balances[index]!.credits -= count;
+    for (const charge of charges) this.addToSlice(charge, count);
+    if (number === undefined) return this.admit(index, { write: this.write, segment: this.segment, charges });
+    const owners = [key.id, linked(this.world.redis, key)?.id].filter((id) => id !== undefined);
     this.grants.set(`${session}/${number}`, {
       session,
       key: index,
+      keyId: key.id,
       count,
-      ...charge,
+      charges,
+      hasCredits,
+      write: this.write,
+      segment: this.segment,
       at: this.world.now,
       era: this.balances[index]!.era,
-      sliceEnd: key.window.at(-1)?.end ?? 0,
+      links: this.links[index]!,
       isBurnt: this.isFromDead,
       used: 0,
-      returns: [],
+      returns: new Map(owners.map((id) => [id, []])),
     });
   }
 
-  returned(index: number, session: string, number: number, count: number) {
-    const grant = this.grants.get(`${session}/${number}`);
-    if (!grant) return broken('A lease is returned that was never granted', { session, number });
-    grant.returns.push({ write: this.write, count });
-    if (grant.era === this.balances[index]!.era) this.balances[index]!.credits += count;
-    if (grant.used + this.returnsOf(grant) > grant.count) broken('Units are spent and given back', { session, number });
+  private addToSlice({ owner, window, end, duration, cost }: Charged, count: number) {
+    let slices = this.slices.get(window);
+    if (!slices) {
+      slices = { owner, duration, units: new Map() };
+      this.slices.set(window, slices);
+    }
+    slices.units.set(end, (slices.units.get(end) ?? 0) + count * cost);
   }
 
-  private returnsOf({ returns }: Granted) {
-    return returns.reduce((sum, { write, count }) => sum + (this.isLost(write) ? 0 : count), 0);
+  returned(owner: string, session: string, number: number, count: number) {
+    const grant = this.grants.get(`${session}/${number}`);
+    if (!grant) return broken('A lease is returned that was never granted', { session, number });
+    grant.returns.get(owner)!.push({ write: this.write, count });
+    for (const charge of grant.charges) if (charge.owner === owner) this.addToSlice(charge, -count);
+    const balance = this.balances[grant.key]!;
+    if (owner === grant.keyId && grant.hasCredits && grant.era === balance.era) balance.credits += count;
+    this.checkUsed(grant);
+    this.checkWindows(owner);
+  }
+
+  private checkUsed(grant: Granted) {
+    for (const owner of grant.returns.keys()) {
+      if (grant.used + this.returnsOf(grant, owner) > grant.count) broken('Units are spent and given back', { grant });
+    }
+  }
+
+  private returnsOf({ returns }: Granted, owner: string) {
+    return (returns.get(owner) ?? []).reduce((sum, { write, count }) => sum + (this.isLost(write) ? 0 : count), 0);
+  }
+
+  /** Nothing lost: the units of each slice are what was charged and did not come back. */
+  private checkWindows(owner?: string) {
+    if (this.faultAt >= 0) return;
+    const { redisNow } = this.world;
+    for (const [window, { owner: id, duration, units }] of this.slices) {
+      const found = (owner === undefined || owner === id) && this.ownerOf(id);
+      if (!found) continue;
+      const stored = found.windows[window.slice(id.length + 1)] ?? [];
+      for (const [end, expected] of units) {
+        if (end + duration <= redisNow) {
+          units.delete(end);
+          continue;
+        }
+        const actual = stored.find((one) => one.end === end)?.units ?? 0;
+        if (actual !== expected)
+          broken('Units of a window are not what was charged less what came back', { window, end, actual, expected });
+      }
+    }
+  }
+
+  private ownerOf(id: string): Owner | undefined {
+    const { keys, identities } = this.world.redis;
+    return keys.find((key) => key.id === id && key.state !== 'gone') ?? identities.find((one) => one.id === id);
   }
 
   /**
-   * Never wrongly refused: no unit of the key is out, other than of a session that was killed, paused, slow or
-   * disconnected.
+   * Never wrongly refused: no units are out that would change it, other than of a session that was killed, paused, slow
+   * or disconnected.
    */
-  refused(index: number, by: string) {
-    const key = this.key(index);
+  refused(index: number, by: string, windows: readonly string[] | undefined) {
+    this.checkNothingOut(index, by, windows, 'Refused while units are out');
+  }
+
+  private checkNothingOut(index: number, by: string, windows: readonly string[] | undefined, promise: string) {
+    const { redisNow } = this.world;
     for (const [id, grant] of this.grants) {
-      if (grant.key !== index || grant.isBurnt || this.isLost(grant.write)) continue;
-      const out = grant.count - grant.used - this.returnsOf(grant);
-      const counts = key.limit && grant.sliceEnd + key.limit.duration > this.world.redisNow;
-      const charged = key.credits !== undefined && grant.era === this.balances[index]!.era;
-      const faults = [grant.session, by].map((session) => this.world.faultUntil(session));
-      const faultAt = Math.max(this.faultAt, this.keyFaultAt[index]!, ...faults);
-      if (out > 0 && (counts || charged) && faultAt < grant.at) broken('Refused while units are out', { id, out });
+      if (grant.isBurnt || this.isLost(grant.write)) continue;
+      for (const owner of grant.returns.keys()) {
+        const out = grant.count - grant.used - this.returnsOf(grant, owner);
+        if (out <= 0) continue;
+        const counts = windows
+          ? grant.charges.some(
+              (one) => one.owner === owner && windows.includes(one.window) && one.end + one.duration > redisNow,
+            )
+          : grant.key === index && owner === grant.keyId && grant.hasCredits && grant.era === this.balances[index]!.era;
+        const faults = [grant.session, by].map((session) => this.world.faultUntil(session));
+        const faultAt = Math.max(this.faultAt, this.ownerFaultAt.get(owner) ?? -1, ...faults);
+        if (counts && faultAt < grant.at) broken(promise, { id, owner, out });
+      }
     }
   }
 
@@ -164,18 +248,38 @@ export class Checks implements Witness {
     this.settled.push({ session: settlement.session, write: this.write, count });
   }
 
-  decidedByRedis() {
-    this.decisions.push(this.write);
+  decidedByRedis({ outcome, keyId, identity }: Decided, at: number) {
+    this.decisions.push(outcome === 'NOT_FOUND' ? -1 : this.write);
+    this.count(outcome, keyId, identity, at, undefined);
+  }
+
+  private count(outcome: string, key: string, identity: number | undefined, at: number, session: string | undefined) {
+    if (outcome === 'NOT_FOUND') return;
+    const hour = Math.floor(at / hourMs);
+    for (const name of [key, 'all', ...(identity === undefined ? [] : [`i${identity}`])]) {
+      const field = `${name} ${hour} ${outcome}`;
+      const counted = this.usage.get(field) ?? { byRedis: 0, bySession: new Map() };
+      this.usage.set(field, counted);
+      if (session === undefined) counted.byRedis++;
+      else counted.bySession.set(session, (counted.bySession.get(session) ?? 0) + 1);
+    }
   }
 
   balanceSet(index: number, added?: number) {
-    if (added !== undefined) this.balances[index]!.credits += added;
-    else this.balances[index] = { era: this.balances[index]!.era + 1, credits: this.key(index).credits! };
-    if (added === undefined) this.keyFaultAt[index] = this.world.now;
+    if (added === undefined) {
+      this.balances[index] = { era: this.balances[index]!.era + 1, credits: this.key(index).credits ?? 0 };
+      return;
+    }
+    this.balances[index]!.credits += added;
+    this.checkNothingOut(index, this.changer, undefined, 'A balance is changed while credits are out');
   }
 
-  windowAdapted(index: number) {
-    this.keyFaultAt[index] = this.world.now;
+  balanceClamped(index: number) {
+    this.checkNothingOut(index, this.changer, undefined, 'A balance is emptied while credits are out');
+  }
+
+  windowAdapted(owner: string) {
+    this.ownerFaultAt.set(owner, this.world.now);
   }
 
   /** Credits are never negative; what was granted is charged or left. */
@@ -183,8 +287,11 @@ export class Checks implements Witness {
     this.scripts = this.world.now === this.scriptAt ? this.scripts + 1 : 0;
     this.scriptAt = this.world.now;
     if (this.scripts > 500) broken('Redis is asked without end', { at: this.scriptAt });
-    for (const [index, { credits, window }] of this.world.redis.keys.entries()) {
-      if (window.some(({ units }) => units < 0)) broken('A window entry is negative', { index, window });
+    for (const { id, windows } of [...this.world.redis.keys, ...this.world.redis.identities]) {
+      for (const window of Object.values(windows))
+        if (window.some(({ units }) => units < 0)) broken('A window entry is negative', { id, window });
+    }
+    for (const [index, { credits }] of this.world.redis.keys.entries()) {
       if (credits === undefined) continue;
       if (credits < 0) broken('Credits are negative', { index, credits });
       const expected = this.balances[index]!.credits;
@@ -199,10 +306,12 @@ export class Checks implements Witness {
     const { key: index, begun, recalls } = verification;
     const waited = this.world.now - begun;
     const isPrompt = this.world.faultUntil(server) < begun && this.faultAt < begun;
-    const isLate = recalls > 1 || waited > this.world.setting.term * drift + messagesMs;
+    // A key that was linked to another identity meanwhile has other windows, whose units are recalled, too.
+    const most = this.linkedAt[index]! < begun ? 1 : 2;
+    const isLate = recalls > most || waited > most * this.world.setting.term * drift + messagesMs;
     if (isPrompt && isLate) broken('A verification waits longer', { index, waited, recalls });
     for (const change of this.floors) {
-      if (change.key === index && change.answeredAt + rounding < begun && version < change.write) {
+      if (change.keys.includes(index) && change.answeredAt + rounding < begun && version < change.write) {
         broken('A verification that began after a change was answered sees the old state', {
           version,
           change,
@@ -211,80 +320,109 @@ export class Checks implements Witness {
       }
     }
     if (!lease) return;
-    this.usageBySession.set(lease.session, (this.usageBySession.get(lease.session) ?? 0) + 1);
+    if (outcome !== 'NOT_FOUND')
+      this.usageBySession.set(lease.session, (this.usageBySession.get(lease.session) ?? 0) + 1);
+    this.count(outcome, lease.keyId, lease.identity, this.world.redisNow, lease.session);
     if (lease.count !== undefined) this.spend(verification, lease);
     else this.checkRefusal(verification, outcome, lease);
   }
 
   /** A lease ends, at `end` by Redis's clock, before what it relies on does. */
   accepted(lease: Lease, end: number) {
-    const { expires, refill, limit, credits, window } = this.key(lease.key);
-    if (this.faultAt >= 0) return;
+    const key = this.key(lease.key);
+    if (this.faultAt >= 0 || this.versionOf(key) !== lease.version || lease.outcome === 'NOT_FOUND') return;
+    const { expires, refill, credits } = key;
     const grant = this.grants.get(`${lease.session}/${lease.number}`);
     const isValid = lease.outcome === 'VALID';
+    const isCharged = isValid || lease.outcome === 'RATE_LIMITED' || lease.outcome === 'USAGE_EXCEEDED';
+    const charges = lease.count !== undefined ? grant!.charges : [];
+    const oldest = limitsOf(this.world.redis, key, key.requests[lease.request]!).map((one) => {
+      return (one.owner.windows[`${one.name}/${one.duration}`]?.[0]?.end ?? Infinity) + one.duration;
+    });
     const reliesOn = {
-      slice: limit && lease.count !== undefined ? grant!.sliceEnd : Infinity,
+      hour: (Math.floor(lease.at / hourMs) + 1) * hourMs,
+      slice: Math.min(...charges.map((one) => one.end)),
       expiry: (isValid && expires) || Infinity,
-      refill: ((isValid || lease.outcome === 'USAGE_EXCEEDED') && credits !== undefined && refill?.at) || Infinity,
-      units:
-        lease.outcome === 'RATE_LIMITED' ? Math.min(...window.map((entry) => entry.end)) + limit!.duration : Infinity,
+      refill: (isCharged && lease.outcome !== 'RATE_LIMITED' && credits !== undefined && refill?.at) || Infinity,
+      units: isCharged ? Math.min(...oldest) : Infinity,
     };
     if (end > Math.min(...Object.values(reliesOn)) + rounding)
       broken('A lease outlasts what it relies on', { lease, end, reliesOn });
+  }
+
+  private versionOf(key: Key) {
+    return Math.max(key.version, linked(this.world.redis, key)?.version ?? 0);
   }
 
   private spend({ key: index, request }: Verification, { session, number }: Lease) {
     const grant = this.grants.get(`${session}/${number}`);
     if (!grant) return broken('A lease is spent that was never granted', { session, number });
     grant.used++;
-    if (grant.used + this.returnsOf(grant) > grant.count) broken('Units are spent and given back', { session, number });
+    this.checkUsed(grant);
     const { cost } = this.key(index).requests[request]!;
-    this.admit(index, { ...grant, cost });
+    this.admit(index, { ...grant, charges: grant.charges.map((one) => ({ ...one, cost })) });
   }
 
   /**
    * Never over: in any interval of the duration at most the limit is admitted; at most the largest, where requests have
    * several.
    */
-  private admit(index: number, { write, segment, limit, cost }: Omit<Admission, 'at' | 'units'> & { cost: number }) {
-    const { limit: config, expires } = this.key(index);
+  private admit(index: number, { write, segment, charges }: Pick<Granted, 'write' | 'segment' | 'charges'>) {
+    const { expires } = this.key(index);
     const at = this.world.redisElapsed;
     if (segment !== this.segment || this.isLost(write)) return;
     if (expires !== undefined && this.world.redisNow >= expires) broken('Admitted after the expiry', { index });
-    if (!config) return;
-    const admitted = this.admissions[index]!;
-    admitted.push({ at, segment, write, units: cost, limit });
-    const inView = admitted.filter(
-      (one) => one.at > at - config.duration && one.segment === segment && !this.isLost(one.write),
-    );
-    const sum = inView.reduce((total, { units }) => total + units, 0);
-    const most = Math.max(...inView.map((one) => one.limit));
-    if (sum > most) broken('Admitted more than the limit', { index, sum, limit: most, from: inView[0]!.at, to: at });
-    if (admitted.length > inView.length + 50) this.admissions[index] = inView;
+    for (const { window, duration, limit, cost } of charges) {
+      const admitted = this.admissions.get(window) ?? [];
+      admitted.push({ at, segment, write, units: cost, limit });
+      const inView = admitted.filter(
+        (one) => one.at > at - duration && one.segment === segment && !this.isLost(one.write),
+      );
+      const sum = inView.reduce((total, { units }) => total + units, 0);
+      const most = Math.max(...inView.map((one) => one.limit));
+      if (sum > most) broken('Admitted more than the limit', { window, sum, limit: most, from: inView[0]!.at, to: at });
+      this.admissions.set(window, admitted.length > inView.length + 50 ? inView : admitted);
+    }
   }
 
   /** A refusal by a lease is what Redis would answer now. */
   private checkRefusal({ key: index, request }: Verification, outcome: string, lease: Lease) {
     const key = this.key(index);
-    if (key.version !== lease.version || this.faultAt >= 0) return;
+    if (this.versionOf(key) !== lease.version || this.faultAt >= 0) return;
     const now = this.world.redisNow;
     if (outcome === 'VALID' && key.expires !== undefined && now >= key.expires)
       broken('VALID after the expiry', { index });
     if (outcome === 'RATE_LIMITED') {
-      const { duration } = key.limit!;
-      const { cost, limit = key.limit!.limit } = key.requests[request]!;
-      const total = key.window.reduce((sum, { end, units }) => sum + (end + duration > now ? units : 0), 0);
-      if (total + cost <= limit) broken('Refused by a lease though units are free', { index, total, limit });
+      const { cost } = key.requests[request]!;
+      const limits = limitsOf(this.world.redis, key, key.requests[request]!);
+      const isFree = limits.every(({ owner, name, limit, duration }) => {
+        const window = owner.windows[`${name}/${duration}`] ?? [];
+        return cost + window.reduce((sum, { end, units }) => sum + (end + duration > now ? units : 0), 0) <= limit;
+      });
+      if (isFree) broken('Refused by a lease though units are free', { index });
     }
     if (outcome === 'USAGE_EXCEEDED' && (key.credits! > 0 || (key.refill && now >= key.refill.at))) {
       broken('Refused by a lease though credits are left', { index });
     }
   }
 
+  changing(by: string) {
+    this.changer = by;
+  }
+
   changed(change: Change) {
-    const { key } = change;
-    this.changes.set(change, { key, write: this.write, repliedAt: 0, answeredAt: 0 });
-    if (this.key(key).limit) this.keyFaultAt[key] = this.world.now;
+    const { key, mutation } = change;
+    const { keys } = this.world.redis;
+    const { identity } = keys[key]!;
+    const isOfIdentity = mutation.set === 'limit' && mutation.on === 'identity';
+    if (mutation.set === 'link' || mutation.set === 'gone') {
+      this.links[key]!++;
+      this.linkedAt[key] = this.world.now;
+    }
+    const affected = isOfIdentity
+      ? [...keys.keys()].filter((index) => identity !== undefined && keys[index]!.identity === identity)
+      : [key];
+    this.changes.set(change, { keys: affected, write: this.write, repliedAt: 0, answeredAt: 0 });
   }
 
   replied(change: Change) {
@@ -297,12 +435,13 @@ export class Checks implements Witness {
     change.answeredAt = this.world.now;
     const waited = change.answeredAt - change.repliedAt;
     const isPrompt = this.world.faultUntil(server) < change.repliedAt;
-    if (isPrompt && waited > this.world.setting.term * drift + rounding)
+    if (isPrompt && waited > this.world.setting.term * drift + messagesMs)
       broken('A change waits longer', { change, waited });
     if (this.isLost(change.write)) return;
     this.floors.push(change);
     // What the next verification would use.
-    const stale = this.world.leasesOf(change.key).find((lease) => lease.version < change.write);
+    const leases = change.keys.flatMap((key) => this.world.leasesOf(key));
+    const stale = leases.find((lease) => lease.version < change.write);
     if (stale) broken('A lease of the old state outlives the answer to a change', { change, stale });
   }
 
@@ -320,12 +459,12 @@ export class Checks implements Witness {
     this.isRestarted = true;
     for (const change of [...this.floors])
       if (this.isLost(change.write)) this.floors.splice(this.floors.indexOf(change), 1);
-    for (const [index, { credits, leases }] of this.world.redis.keys.entries()) {
+    for (const [index, key] of this.world.redis.keys.entries()) {
       const era = this.balances[index]!.era + 1;
-      this.balances[index] = { era, credits: credits ?? 0 };
-      for (const { session, number } of leases) {
+      this.balances[index] = { era, credits: key.credits ?? 0 };
+      for (const { session, number, balance } of key.leases) {
         const grant = this.grants.get(`${session}/${number}`);
-        if (grant) grant.era = era;
+        if (grant && key.credits !== undefined && balance === balanceOf(key)) grant.era = era;
       }
     }
   }
@@ -353,26 +492,46 @@ export class Checks implements Witness {
       if (kept > used || (live.has(session) && counted < used))
         broken('Usage is not what was answered', { session, kept, counted, used });
     }
-    const usage = this.world.redis.usage
-      .flatMap((counts) => Object.values(counts))
-      .reduce((sum, count) => sum + count, 0);
+    const usage = Object.entries(this.world.redis.usage)
+      .filter(([field]) => field.startsWith('all '))
+      .reduce((sum, [, count]) => sum + count, 0);
     const kept = this.settled.filter(({ write }) => !this.isLost(write)).reduce((sum, { count }) => sum + count, 0);
-    const byRedis = this.decisions.filter((write) => !this.isLost(write)).length;
+    const byRedis = this.decisions.filter((write) => write >= 0 && !this.isLost(write)).length;
     if (usage !== kept + byRedis) broken('Usage in Redis is not what was counted', { usage, kept, byRedis });
     for (const [session, entry] of this.world.redis.registry) {
       if (live.has(session)) broken('An idle session is in the registry', { session, entry });
     }
-    for (const { leases } of this.world.redis.keys) {
+    this.checkUsage(live);
+    this.checkWindows();
+    for (const { leases } of [...this.world.redis.keys, ...this.world.redis.identities]) {
       const left = leases.find(({ session }) => this.world.faultUntil(session) < 0);
       if (left && this.faultAt < 0) broken('Units of an idle session are out', left);
     }
     // Later than a recall waits for it, and after a step of the clock, too. After a restart of Redis it is not known
     // what was charged.
     for (const [id, grant] of this.grants) {
-      const isOver = !live.has(grant.session) || grant.isBurnt || this.isRestarted;
-      if (isOver || grant.era !== this.balances[grant.key]!.era) continue;
-      const left = grant.count - grant.used - this.returnsOf(grant);
-      if (left > 0) broken('Units of a live session are not given back', { id, left });
+      if (!live.has(grant.session) || grant.isBurnt || this.isRestarted) continue;
+      // A lost answer does not say which identity it charged.
+      const isLinkKnown = this.links[grant.key] === grant.links || this.world.faultUntil(grant.session) < grant.at;
+      for (const owner of grant.returns.keys()) {
+        const left = grant.count - grant.used - this.returnsOf(grant, owner);
+        if (left > 0 && this.ownerOf(owner) && (owner === grant.keyId || isLinkKnown))
+          broken('Units of a live session are not given back', { id, owner, left });
+      }
+    }
+  }
+
+  /** Decisions are counted for their key, its identity and the API, in their hour; those of killed sessions at most. */
+  private checkUsage(live: Set<string>) {
+    if (this.faultAt >= 0) return;
+    const { usage } = this.world.redis;
+    for (const field of new Set([...Object.keys(usage), ...this.usage.keys()])) {
+      const { byRedis, bySession } = this.usage.get(field) ?? { byRedis: 0, bySession: new Map<string, number>() };
+      const sum = (of: [string, number][]) => of.reduce((total, [, count]) => total + count, byRedis);
+      const most = sum([...bySession]);
+      const least = sum([...bySession].filter(([session]) => live.has(session)));
+      const counted = usage[field] ?? 0;
+      if (counted < least || counted > most) broken('Usage is not what was answered', { field, counted, least, most });
     }
   }
 

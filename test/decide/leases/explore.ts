@@ -1,10 +1,24 @@
 // Random scenarios for the model of leases, by themes.
 import fc from 'fast-check';
-import { type Rules, rules } from './model.ts';
+import { type Mutation, type Rules, rules } from './model.ts';
 import { lostDelay, type Scenario, type Step, startMs, World } from './world.ts';
 
 const server = fc.nat(2);
 const key = fc.nat(1);
+
+const mutationOf = (mutation: fc.Arbitrary<Mutation>) =>
+  fc.record({ do: fc.constant('change' as const), server, key, mutation });
+const limitOf = (on: 'key' | 'identity') =>
+  fc.record(
+    {
+      set: fc.constant('limit' as const),
+      on: fc.constant(on),
+      name: fc.constantFrom('a', 'a', 'b'),
+      limit: fc.constantFrom(100, 200, 50, 0),
+      duration: fc.constantFrom(640, 6_400),
+    },
+    { requiredKeys: ['set', 'on', 'name', 'limit'] },
+  );
 
 const step = {
   verify: fc.record({
@@ -23,9 +37,30 @@ const step = {
       fc.record({ set: fc.constant('enabled' as const), value: fc.boolean() }),
       fc.record({ set: fc.constant('credits' as const), value: fc.constantFrom(0, 1, 12) }),
       fc.record({ set: fc.constant('moreCredits' as const), value: fc.constant(5) }),
-      fc.record({ set: fc.constant('limit' as const), value: fc.constantFrom(100, 200) }),
+      limitOf('key'),
     ),
   }),
+  limits: mutationOf(fc.oneof(limitOf('key'), limitOf('identity'))),
+  links: mutationOf(
+    fc.oneof(
+      { weight: 2, arbitrary: fc.record({ set: fc.constant('link' as const), value: fc.constantFrom(0, 1, null) }) },
+      limitOf('identity'),
+    ),
+  ),
+  balance: mutationOf(
+    fc.oneof(
+      {
+        weight: 2,
+        arbitrary: fc.record({ set: fc.constant('refill' as const), amount: fc.constantFrom(8, 20, null) }),
+      },
+      fc.record({ set: fc.constant('credits' as const), value: fc.constantFrom(0, 12, 40, null) }),
+      {
+        weight: 2,
+        arbitrary: fc.record({ set: fc.constant('moreCredits' as const), value: fc.constantFrom(-50, -4, 5) }),
+      },
+    ),
+  ),
+  deletion: mutationOf(fc.record({ set: fc.constantFrom('deleted' as const, 'gone' as const), value: fc.boolean() })),
   wait: fc.record({ do: fc.constant('wait' as const), ms: fc.constantFrom(0, 1, 5, 20, 60, 99, 101, 300) }),
   until: fc.record({
     do: fc.constant('waitUntil' as const),
@@ -34,6 +69,7 @@ const step = {
       'sliceEnds' as const,
       'unitsFree' as const,
       'refill' as const,
+      'hourEnds' as const,
       'settled' as const,
     ),
   }),
@@ -51,22 +87,35 @@ const step = {
     do: fc.constant('stepClock' as const),
     ms: fc.constantFrom(-3_600_000, -60, -10, 60, 3_600_000),
   }),
+  back: fc.record({ do: fc.constant('stepClock' as const), ms: fc.constantFrom(-60, -20, -10) }),
 } satisfies Record<string, fc.Arbitrary<Step>>;
 
 const duration = fc.constantFrom(640, 6_400, 25_600);
-const limit = fc.record({ limit: fc.constantFrom(100, 200), duration });
+const limitNamed = (name: string) => fc.record({ name: fc.constant(name), limit: fc.constantFrom(100, 200), duration });
+const limits = fc.tuple(limitNamed('a'));
+const twoLimits = fc.tuple(limitNamed('a'), limitNamed('b'));
+const identity = fc.constant(0);
 const enabled = fc.constant(true);
 const requests = fc.constant([{ cost: 20 }]);
 /** Of a counter of a namespace. */
 const severalRequests = fc.constant([{ cost: 20 }, { cost: 7 }, { cost: 11, limit: 150 }]);
+/** One with a limit of its own. */
+const adhocRequests = fc.constant([
+  { cost: 10 },
+  { cost: 10, adhoc: { name: 'c', limit: 100, duration: 6_400 } },
+  { cost: 7, adhoc: { name: 'c', limit: 150, duration: 6_400 } },
+]);
 const refill = fc.record({ at: fc.constant(startMs + 600), every: fc.constant(500), amount: fc.constant(8) });
 const keyKinds = {
   unlimited: fc.record({ enabled, requests }),
-  limited: fc.record({ enabled, requests, limit }),
+  limited: fc.record({ enabled, requests, limits }),
+  linked: fc.record({ enabled, requests, identity }),
+  linkedToo: fc.record({ enabled, requests: adhocRequests, identity, limits: fc.tuple(limitNamed('b')) }),
+  several: fc.record({ enabled, requests: adhocRequests, limits: twoLimits, credits: fc.constantFrom(20, undefined) }),
   credits: fc.record({ enabled, requests, credits: fc.constantFrom(6, 20) }),
   refilled: fc.record({ enabled, requests, credits: fc.constant(8), refill }),
-  shared: fc.record({ enabled, requests: severalRequests, limit }),
-  both: fc.record({ enabled, requests, limit, credits: fc.constant(10) }),
+  shared: fc.record({ enabled, requests: severalRequests, limits }),
+  both: fc.record({ enabled, requests, limits, credits: fc.constant(10) }),
   expiring: fc.record({ enabled, requests, expires: fc.constant(startMs + 500) }),
 };
 
@@ -82,8 +131,33 @@ interface Theme {
 
 export const themes = {
   everything: {
-    keys: { unlimited: 1, limited: 1, shared: 1, credits: 1, refilled: 1, both: 1, expiring: 1 },
-    steps: { verify: 10, change: 4, wait: 6, until: 4, pause: 2, kill: 1, disconnect: 1, restart: 1, clock: 1 },
+    keys: {
+      unlimited: 1,
+      limited: 1,
+      linked: 1,
+      linkedToo: 1,
+      several: 1,
+      shared: 1,
+      credits: 1,
+      refilled: 1,
+      both: 1,
+      expiring: 1,
+    },
+    steps: {
+      verify: 12,
+      change: 2,
+      limits: 1,
+      links: 1,
+      balance: 1,
+      deletion: 1,
+      wait: 6,
+      until: 4,
+      pause: 2,
+      kill: 1,
+      disconnect: 1,
+      restart: 1,
+      clock: 1,
+    },
     delays: { prompt: 8, slow: 1, lost: 1 },
   },
   slices: { keyCount: 1, keys: { limited: 1 }, steps: { verify: 4, until: 4, wait: 1 }, delays: { prompt: 1 } },
@@ -91,6 +165,12 @@ export const themes = {
     keyCount: 1,
     keys: { limited: 3, both: 1 },
     steps: { verify: 6, until: 3, wait: 3, clock: 2 },
+    delays: { prompt: 1 },
+  },
+  stepsBack: {
+    keyCount: 1,
+    keys: { shared: 1 },
+    steps: { verify: 4, back: 2, wait: 2 },
     delays: { prompt: 1 },
   },
   balances: {
@@ -103,6 +183,40 @@ export const themes = {
     keys: { unlimited: 3, limited: 2 },
     steps: { verify: 4, change: 3, wait: 4, until: 1 },
     delays: { prompt: 4, slow: 1, lost: 2 },
+  },
+  limits: {
+    keys: { limited: 1, several: 2, linkedToo: 2 },
+    steps: { verify: 6, limits: 3, wait: 2, until: 1 },
+    delays: { prompt: 1 },
+  },
+  identities: {
+    keyCount: 2,
+    keys: { linked: 2, linkedToo: 1 },
+    steps: { verify: 6, links: 2, deletion: 1, wait: 2, until: 1 },
+    delays: { prompt: 1 },
+  },
+  lost: {
+    keyCount: 2,
+    keys: { linked: 2, linkedToo: 1 },
+    steps: { verify: 6, links: 1, deletion: 1, wait: 2, disconnect: 2 },
+    delays: { prompt: 1 },
+  },
+  refills: {
+    keyCount: 1,
+    keys: { credits: 1, refilled: 2, both: 1 },
+    steps: { verify: 6, balance: 3, wait: 2, until: 1, pause: 1 },
+    delays: { prompt: 1 },
+  },
+  deletions: {
+    keys: { both: 1, credits: 1, unlimited: 1, linked: 2 },
+    steps: { verify: 6, deletion: 3, wait: 2 },
+    delays: { prompt: 1 },
+  },
+  hours: {
+    keyCount: 1,
+    keys: { unlimited: 2, limited: 1, credits: 1 },
+    steps: { verify: 6, until: 3, wait: 3, disconnect: 1 },
+    delays: { prompt: 4, slow: 1 },
   },
   counters: {
     keyCount: 1,
@@ -122,7 +236,7 @@ export const themes = {
     delays: { prompt: 3, lost: 1 },
   },
   terms: {
-    keys: { limited: 1, expiring: 2, refilled: 1 },
+    keys: { limited: 1, expiring: 2, refilled: 1, both: 2 },
     steps: { verify: 4, until: 4, wait: 4 },
     delays: { prompt: 1 },
   },
@@ -148,6 +262,16 @@ function scenariosOf(theme: Theme): fc.Arbitrary<Scenario> {
         minLength: theme.keyCount ?? 1,
         maxLength: theme.keyCount ?? 2,
       }),
+      identities: fc.constantFrom(
+        [[{ name: 'a', limit: 200, duration: 25_600 }], []],
+        [
+          [
+            { name: 'a', limit: 100, duration: 6_400 },
+            { name: 'b', limit: 200, duration: 640 },
+          ],
+          [{ name: 'a', limit: 200, duration: 6_400 }],
+        ],
+      ),
       rates: fc.array(fc.constantFrom(1, 1.01), { minLength: 3, maxLength: 4 }),
       delays: fc.array(weighted(delay, theme.delays), { minLength: 1, maxLength: 12 }),
       steps: fc.array(weighted<Step>(step, theme.steps), { minLength: 1, maxLength: 30, size: 'max' }),

@@ -8,26 +8,34 @@
 //
 //   session   a lease ends `term` after the moment before its request was sent
 //   changer   waits 1.01 terms, from after its change was applied
-//   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice ends, units become free, a
-//             refill or an expiry
+//   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice or an hour ends, units expire,
+//             a refill or an expiry
 //
 // A request that would be refused while units are out waits for one recall, which takes 1.01 terms at most: meanwhile
-// Redis grants no more of these units. (The servers wait for half a term more, as a settlement may be on its way.)
+// Redis grants no more of these units. It waits for a second one only when another change gave it other windows. (The
+// servers wait for half a term more, as a settlement may be on its way.)
+//
+// A lease charges windows of its key and of the identity of the key, and the balance. It is noted with both, each with
+// the windows that it charged there: a window is found by its owner, name and duration, whatever limits the owner has
+// since. The balance has a number, that of its next refill. So units come back to where they were charged after any
+// change but one that resets that window or balance.
 //
 // What faults cost, and no more:
 //
 //   a killed or paused session   its units stay charged; a killed one's tallies are not counted: those of a quarter of
 //                                a term, and up to seven earlier decisions of each lease
-//   a lost connection            units that Redis grants to it afterwards stay charged
+//   a lost connection            units that Redis grants to it afterwards stay charged; those of an identity also when
+//                                the link of the key was changed before its session returns them
 //   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until
 //                                they end
 //   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
 //   Redis's clock steps back     window units that are out stay charged; credits come back
 //
-// A key stands for a counter of a namespace, too: then requests of several costs and limits share its window.
+// A key stands for a counter of a namespace, too: then requests of several costs and limits share its window, and a
+// changed duration stands for an override.
 //
-// Not in the model: identities, several limits of a key or of a request, servers whose terms differ, deletion of
-// registry entries with term 0, and of leases that have ended by Redis's clock when a record has no room for more.
+// Not in the model: tags, servers whose terms differ, deletion of identities and of registry entries with term 0, and
+// of leases that have ended by Redis's clock when a record has no room for more.
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
@@ -43,6 +51,9 @@ export const pauseTerms = 2;
  */
 export const idleTerms = 8;
 
+/** An hour of usage; short, so that many end in a run. */
+export const hourMs = 1_600;
+
 /** The rules of the protocol. A mutant switches one off. */
 export const rules = {
   /** A grant in flight when its session drops its leases is not used. */
@@ -55,8 +66,38 @@ export const rules = {
   removalKeepsNumbers: true,
   /** Nothing of an old balance is given back after the balance was set. */
   setClears: true,
-  /** A refill sets the balance, too. */
+  /** A refill sets the balance, too: credits come back only to the balance with the number that was charged. */
   refillClears: true,
+  /** A changed refill without a new balance gives the balance another number, and the leases that charged it. */
+  refillRenumbers: true,
+  /** Then no lease that charged an earlier balance gets this number. */
+  renumbersCurrent: true,
+  /** A balance is decremented when the credits that are out are back, so it becomes 0 only if the key has too few. */
+  decrementRecalls: true,
+  /** A decrement to 0 sets the balance. */
+  clampClears: true,
+  /** Units come back to the windows that were charged, by name and duration, whatever else was changed. */
+  windowsByName: true,
+  /** Also when the key no longer has this limit: its window is kept. */
+  keptWindows: true,
+  /** Units come back to the identity that was charged, whatever became of the key and its link. */
+  identityByName: true,
+  /** The return of an ask without an answer does not know the identity: it is that of the key. */
+  lostToLink: true,
+  /** What comes back to a key that was deleted is credited to its record, as it may be restored. */
+  deletedKeeps: true,
+  /** Decisions of a key that was deleted for good are counted. */
+  countsDeleted: true,
+  /** A tally names the id of its key: another key may have its digest since. */
+  tallyNamesKey: true,
+  /** A lease ends with the hour, so that its tallies are of one hour. */
+  endsWithHour: true,
+  /** A tally has the time of its decisions, not their age when it was made. */
+  usedAtOfDecision: true,
+  /** A lease of units or of a refusal ends when units expire in one of its windows. */
+  endsWithUnits: true,
+  /** Units come back to the slice in which they were charged. */
+  chargedSlice: true,
   /** No unit lease lasts longer than the slice in which its units were charged. */
   endsWithSlice: true,
   /** A term by Redis's clock is shortened by the drift. */
@@ -91,15 +132,15 @@ export const rules = {
   sameRequest: true,
   /** Units are given back at the cost at which they were charged. */
   chargedCost: true,
-  /** A recalled session returns the grants that are in flight. */
+  /** A recalled session returns the grants that are in flight, when they arrive. */
   returnInFlight: true,
   /** Units that are out are recalled before a request is refused. */
   recallUnits: true,
-  /** A recall of units is acknowledged when they are settled. */
+  /** A recall is acknowledged when all units are settled, those of grants in flight, too. */
   settleBeforeAck: true,
   /** While units are recalled, Redis grants no more of them: so a request waits for one recall at most. */
   pauseAfterRecall: true,
-  /** When a counter is adapted to a step back of the clock, its units that are out are not given back. */
+  /** Units that were out when the clock stepped back are not given back to a counter that was adapted to it. */
   stepClears: true,
 };
 export type Rules = typeof rules;
@@ -115,49 +156,76 @@ export interface Setting {
 
 // ---- Redis
 
-export type Outcome = 'VALID' | 'DISABLED' | 'EXPIRED' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
+export type Outcome = 'VALID' | 'DISABLED' | 'EXPIRED' | 'RATE_LIMITED' | 'USAGE_EXCEEDED' | 'NOT_FOUND';
 
 export interface Limit {
+  name: string;
   limit: number;
   duration: number;
 }
 
-/** Units of one key that a session may spend: in the key's record while they are out. */
+/** What a lease charges to a window with each decision. */
+export interface ChargedWindow {
+  name: string;
+  duration: number;
+  cost: number;
+}
+
+/** Units that a session may spend: in the record of their owner while they are out. */
 export interface UnitsOut {
   session: string;
   number: number;
+  /** By Redis's clock. */
+  at: number;
   /** Decisions charged in advance. */
   count: number;
-  /** Window units of each decision. */
-  cost: number;
   isOverdue: boolean;
-  /** End of the window entry that was charged. */
-  sliceEnd: number;
-  /** Undefined when its window gets nothing back. */
-  limit: Limit | undefined;
+  /** The number of the balance that was charged; `never` when it gets nothing back. */
+  balance: number;
+  windows: readonly ChargedWindow[];
+  /** Of all limits of the key and its identity. Only without `windowsByName`. */
+  fingerprint: string;
+}
+
+export interface WindowEntry {
+  /** End of the slice. */
+  end: number;
+  units: number;
+}
+
+/** A key or an identity. */
+export interface Owner {
+  /** Units are out and come back under this name. A key that is created again has another one. */
+  id: string;
+  limits: readonly Limit[];
+  /** By name and duration: of its limits, of those that it had, and of requests. */
+  windows: Record<string, WindowEntry[]>;
+  leases: UnitsOut[];
+  /** No units are granted before, by Redis's clock. */
+  pausedUntil: number;
+  version: number;
 }
 
 /** What a verification may ask for. */
 export interface Request {
-  /** Window units. */
+  /** Units of each window. */
   cost: number;
-  /** In the place of the key's limit. */
+  /** In the place of the number of each limit. */
   limit?: number;
+  /** One more limit. */
+  adhoc?: Limit;
 }
 
-export interface Key {
-  version: number;
+export interface Key extends Owner {
   enabled: boolean;
+  /** A key that was deleted for good is gone. */
+  state: 'stored' | 'deleted' | 'gone';
+  identity?: number | undefined;
   requests: readonly Request[];
-  limit?: Limit | undefined;
-  window: { end: number; units: number }[];
   /** Each verification spends one credit. */
   credits?: number | undefined;
   refill?: { at: number; every: number; amount: number } | undefined;
   expires?: number | undefined;
-  leases: UnitsOut[];
-  /** No units are granted before, by Redis's clock. */
-  pausedUntil: number;
 }
 
 /** An entry of the registry. Term 0: removed; the numbers stay. */
@@ -170,8 +238,15 @@ export interface Registered {
 
 export interface RedisState {
   keys: Key[];
+  identities: Owner[];
   registry: Map<string, Registered>;
-  usage: Record<string, number>[];
+  /** By what is counted (a key, an identity, all keys), hour and outcome. */
+  usage: Record<string, number>;
+}
+
+export interface Named {
+  session: string;
+  number: number;
 }
 
 export interface Ask {
@@ -183,7 +258,7 @@ export interface Ask {
   wanted: number;
   number: number;
   /** Entries that were recalled and waited for. */
-  recalled: { session: string; number: number }[];
+  recalled: readonly Named[];
 }
 
 export interface Grant {
@@ -193,39 +268,83 @@ export interface Grant {
   term: number;
 }
 
-export type Decision =
-  | { outcome: Outcome; version: number; grant: Grant | undefined }
-  | { outcome: 'RECALL'; from: { session: string; number: number }[] };
+/** What a decision says of a window or balance. */
+export interface Left {
+  /** The name of the window or balance, for what a session knows of it. */
+  of: string;
+  /** 0 for a balance. */
+  limit: number;
+  left: number;
+  /** What one decision charges. */
+  units: number;
+}
+
+export interface Decided {
+  outcome: Outcome;
+  version: number;
+  /** By Redis's clock. */
+  at: number;
+  keyId: string;
+  identity: number | undefined;
+  left: readonly Left[];
+  grant: Grant | undefined;
+}
+
+export type Decision = Decided | { outcome: 'RECALL'; from: Named[] };
 
 /** What was decided by a lease. */
 export interface Counted {
   key: number;
+  keyId: string;
+  identity: number | undefined;
   outcome: Outcome;
   lease: number;
   count: number;
+  /** Time of the last decision, by Redis's clock. */
+  usedAt: number;
+  /** Only without `usedAtOfDecision`. */
+  age: number;
   /** When the first was decided, and the last of `tallyMin`. */
   since: number;
   manySince?: number;
+}
+
+export interface Returned {
+  key: number;
+  /** Undefined, as the identity, when the grant is not known to the session. */
+  keyId: string | undefined;
+  identity: number | undefined;
+  number: number;
+  used: number;
 }
 
 export interface Settlement {
   kind: 'settle';
   session: string;
   number: number;
-  returns: { key: number; number: number; used: number }[];
+  returns: Returned[];
   tallies: Counted[];
 }
 
 export type Mutation =
   | { set: 'enabled'; value: boolean }
-  | { set: 'credits'; value: number }
+  /** Null for an unlimited key. */
+  | { set: 'credits'; value: number | null }
   | { set: 'moreCredits'; value: number }
-  | { set: 'limit'; value: number };
+  | { set: 'refill'; amount: number | null }
+  /** Of the key or its identity. Number 0 removes the limit; without a duration it stays. */
+  | { set: 'limit'; on: 'key' | 'identity'; name: string; limit: number; duration?: number }
+  | { set: 'link'; value: number | null }
+  | { set: 'deleted'; value: boolean }
+  /** Deleted for good; created again with the same digest. */
+  | { set: 'gone'; value: boolean };
 
 export interface Change {
   kind: 'change';
   key: number;
   mutation: Mutation;
+  /** Whether credits that are out were recalled. */
+  isAgain: boolean;
 }
 
 export interface Removal {
@@ -241,100 +360,214 @@ export interface Leave {
 
 export type Script = Ask | Settlement | Change | Removal | Leave;
 
+/** A charge of one decision, or of `count`, to a window. */
+export interface Charged {
+  owner: string;
+  window: string;
+  end: number;
+  duration: number;
+  limit: number;
+  cost: number;
+}
+
 /** What the checks must know about a script run; no part of the protocol. */
 export interface Witness {
-  charged(ask: Ask, count: number, number: number | undefined): void;
-  refused(key: number, session: string): void;
-  returned(key: number, session: string, number: number, count: number): void;
+  charged(ask: Ask, count: number, number: number | undefined, charges: readonly Charged[], hasCredits: boolean): void;
+  /** `windows` have too little room; undefined where the balance is too small. */
+  refused(key: number, session: string, windows: readonly string[] | undefined): void;
+  returned(owner: string, session: string, number: number, count: number): void;
   counted(settlement: Settlement): void;
   /** The balance was set, or `added` was added to it. */
   balanceSet(key: number, added?: number): void;
-  windowAdapted(key: number): void;
+  balanceClamped(key: number): void;
+  windowAdapted(owner: string): void;
 }
 
+const never = Infinity;
+const memberOf = ({ name, duration }: { name: string; duration: number }) => `${name}/${duration}`;
+export const windowIdOf = (owner: Owner, of: { name: string; duration: number }) => `${owner.id}/${memberOf(of)}`;
+
 /** The slice in which a charge at `now` counts (lua/include/window.lua). */
-const sliceOf = ({ limit, duration }: Limit) => (limit <= 64 ? 1 : Math.floor(duration / 64));
+const sliceOf = (limit: number, duration: number) => (limit <= 64 ? 1 : Math.floor(duration / 64));
+
+/** A limit of a request, and the units of its window that count. */
+interface Checked extends Limit {
+  owner: Owner;
+  cost: number;
+  total: number;
+}
+
+export function linked(state: RedisState, key: Key): Owner | undefined {
+  return key.identity === undefined ? undefined : state.identities[key.identity];
+}
+
+/** The limits of a request: a limit of the key comes before one of its identity with the same name. */
+export function limitsOf(state: RedisState, key: Key, { limit, adhoc }: Request): (Limit & { owner: Owner })[] {
+  const own = new Set(key.limits.map(({ name }) => name));
+  const shared = linked(state, key);
+  return [
+    ...key.limits.map((one) => ({ ...one, limit: limit ?? one.limit, owner: key as Owner })),
+    ...(shared?.limits ?? [])
+      .filter(({ name }) => !own.has(name))
+      .map((one) => ({ ...one, limit: limit ?? one.limit, owner: shared! })),
+    ...(adhoc ? [{ ...adhoc, owner: key as Owner }] : []),
+  ];
+}
 
 /**
  * Units that count at `now`. Drops the entries that no longer do, and adapts the others to a step back of the clock.
  */
-function windowTotal(key: Key, now: number, { rules }: Setting, witness: Witness, index: number): number {
-  const { duration } = key.limit!;
+function windowTotal(owner: Owner, of: Limit, now: number, { rules }: Setting, witness: Witness): number {
+  const { duration } = of;
+  const member = memberOf(of);
+  let window = owner.windows[member] ?? [];
   const latest = now + Math.floor(duration / 64);
-  if (key.window.some(({ end }) => end > latest)) {
-    const late = key.window.filter(({ end }) => end >= latest).reduce((sum, { units }) => sum + units, 0);
-    key.window = [...key.window.filter(({ end }) => end < latest), { end: latest, units: late }];
-    if (rules.stepClears) key.leases = key.leases.map((out) => ({ ...out, limit: undefined }));
-    witness.windowAdapted(index);
+  if (window.some(({ end }) => end > latest)) {
+    const late = window.filter(({ end }) => end >= latest).reduce((sum, { units }) => sum + units, 0);
+    window = [...window.filter(({ end }) => end < latest), { end: latest, units: late }];
+    if (rules.stepClears) owner.leases = owner.leases.map((out) => ({ ...out, windows: [] }));
+    witness.windowAdapted(owner.id);
   }
-  key.window = key.window.filter(({ end }) => end + duration > now);
-  return key.window.reduce((total, { units }) => total + units, 0);
+  if (window.length === 0 || window[0]!.end + duration <= now)
+    window = window.filter(({ end }) => end + duration > now);
+  owner.windows[member] = window;
+  return window.reduce((total, { units }) => total + units, 0);
 }
 
-const limitOf = (key: Key, request: Request): Limit => ({ ...key.limit!, limit: request.limit ?? key.limit!.limit });
-
-function chargeWindow(key: Key, request: Request, now: number, units: number): number {
-  const slice = sliceOf(limitOf(key, request));
+/** Charges `count` decisions; returns the end of the charged slice. */
+function chargeWindow({ owner, limit, duration, name, cost }: Checked, now: number, count: number): number {
+  const slice = sliceOf(limit, duration);
   const sliceEnd = now - (now % slice) + slice;
-  const newest = key.window.at(-1);
+  const window = owner.windows[memberOf({ name, duration })]!;
+  const newest = window.at(-1);
   if (newest && newest.end >= sliceEnd) {
-    newest.units += units;
+    newest.units += count * cost;
     return newest.end;
   }
-  key.window.push({ end: sliceEnd, units });
+  window.push({ end: sliceEnd, units: count * cost });
   return sliceEnd;
 }
 
-function refill(key: Key, now: number, { rules }: Setting, witness: Witness, index: number) {
+/** The number of the balance. */
+export const balanceOf = (key: Key) => (key.credits === undefined ? never : (key.refill?.at ?? 0));
+
+function refill(key: Key, now: number, witness: Witness, index: number) {
   if (!key.refill || now < key.refill.at || key.credits === undefined) return;
   key.credits = key.refill.amount;
   while (key.refill.at <= now) key.refill = { ...key.refill, at: key.refill.at + key.refill.every };
-  if (rules.refillClears) key.leases = [];
   witness.balanceSet(index);
 }
 
 /** Verifies a key, charges it, and grants a lease if one is wanted. */
 export function decide(state: RedisState, now: number, ask: Ask, setting: Setting, witness: Witness): Decision {
-  const { rules } = setting;
   const key = state.keys[ask.key]!;
   const request = key.requests[ask.request]!;
-  refill(key, now, setting, witness, ask.key);
-  const total = key.limit ? windowTotal(key, now, setting, witness, ask.key) : 0;
-  const outcome = outcomeOf(key, request, now, total);
-  // Whatever is decided, so that the next refusal does not wait for them again.
-  const isRecalled = (out: UnitsOut) => ask.recalled.some((one) => isSame(one, out));
-  if (rules.markRecalled) key.leases = key.leases.map((out) => (isRecalled(out) ? { ...out, isOverdue: true } : out));
-  if (!rules.lateReturn) key.leases = key.leases.filter(({ isOverdue }) => !isOverdue);
-  if (outcome === 'RATE_LIMITED' || outcome === 'USAGE_EXCEEDED') {
-    const awaited = key.leases.filter(({ isOverdue }) => !isOverdue);
-    if (awaited.length > 0 && rules.recallUnits) {
-      key.pausedUntil = now + pauseTerms * setting.term;
-      return { outcome: 'RECALL', from: awaited.map(({ session, number }) => ({ session, number })) };
-    }
-    witness.refused(ask.key, ask.session);
+  const owners: Owner[] = [key, linked(state, key)].filter((owner) => owner !== undefined);
+  let limits: Checked[] = [];
+  if (key.state === 'stored') {
+    refill(key, now, witness, ask.key);
+    limits = limitsOf(state, key, request).map((one) => {
+      return { ...one, cost: request.cost, total: windowTotal(one.owner, one, now, setting, witness) };
+    });
   }
-  if (outcome === 'VALID') charge(key, request, now, 1);
-  if (outcome === 'VALID') witness.charged(ask, 1, undefined);
-  const usage = state.usage[ask.key]!;
-  usage[outcome] = (usage[outcome] ?? 0) + 1;
-  const grant = ask.wanted > 0 ? grantOf(state, key, now, ask, outcome, setting, witness) : undefined;
-  return { outcome, version: key.version, grant };
+  const outcome = outcomeOf(key, now, limits);
+  const short = limits.filter(isShort);
+  const awaited = awaitedOf(owners, outcome, ask, now, setting);
+  if (awaited.length > 0) return { outcome: 'RECALL', from: awaited };
+  const windows = outcome === 'RATE_LIMITED' ? short.map((one) => windowIdOf(one.owner, one)) : undefined;
+  if (isRefusal(outcome)) witness.refused(ask.key, ask.session, windows);
+  if (outcome === 'VALID') witness.charged(ask, 1, undefined, charge(key, limits, now, 1), key.credits !== undefined);
+  if (outcome !== 'NOT_FOUND') count(state, key.id, key.identity, now, outcome, 1);
+  const left = leftOf(key, limits, outcome);
+  const grant = ask.wanted > 0 ? grantOf(state, key, now, ask, outcome, limits, setting, witness) : undefined;
+  const version = Math.max(...owners.map((owner) => owner.version));
+  return { outcome, version, at: now, keyId: key.id, identity: key.identity, left, grant };
 }
 
-const isSame = (one: { session: string; number: number }, other: { session: string; number: number }) =>
-  one.session === other.session && one.number === other.number;
+const isShort = ({ total, cost, limit }: Checked) => total + cost > limit;
+const isRefusal = (outcome: Outcome) => outcome === 'RATE_LIMITED' || outcome === 'USAGE_EXCEEDED';
+const isSame = (one: Named, other: Named) => one.session === other.session && one.number === other.number;
 
-function outcomeOf(key: Key, request: Request, now: number, total: number): Outcome {
+/** The entries that a refusal waits for. Marks those that were recalled. */
+function awaitedOf(owners: Owner[], outcome: Outcome, ask: Ask, now: number, { rules, term }: Setting): Named[] {
+  const awaited: Named[] = [];
+  for (const owner of owners) {
+    // Whatever is decided, so that the next refusal does not wait for them again.
+    const isRecalled = (out: UnitsOut) => ask.recalled.some((one) => isSame(one, out));
+    if (rules.markRecalled && ask.recalled.length > 0)
+      owner.leases = owner.leases.map((out) => (isRecalled(out) ? { ...out, isOverdue: true } : out));
+    if (!rules.lateReturn) owner.leases = owner.leases.filter(({ isOverdue }) => !isOverdue);
+    if (!isRefusal(outcome) || !rules.recallUnits) continue;
+    for (const out of owner.leases) {
+      if (!out.isOverdue && !awaited.some((one) => isSame(one, out)))
+        awaited.push({ session: out.session, number: out.number });
+    }
+  }
+  if (awaited.length > 0) for (const owner of owners) owner.pausedUntil = now + pauseTerms * term;
+  return awaited;
+}
+
+function outcomeOf(key: Key, now: number, limits: Checked[]): Outcome {
+  if (key.state !== 'stored') return 'NOT_FOUND';
   if (!key.enabled) return 'DISABLED';
   if (key.expires !== undefined && now >= key.expires) return 'EXPIRED';
-  if (key.limit && total + request.cost > limitOf(key, request).limit) return 'RATE_LIMITED';
+  if (limits.some(isShort)) return 'RATE_LIMITED';
   if (key.credits !== undefined && key.credits < 1) return 'USAGE_EXCEEDED';
   return 'VALID';
 }
 
-function charge(key: Key, request: Request, now: number, count: number): number {
-  if (key.credits !== undefined) key.credits -= count;
-  return key.limit ? chargeWindow(key, request, now, count * request.cost) : 0;
+function charge(key: Key, limits: Checked[], now: number, times: number): Charged[] {
+  if (key.credits !== undefined) key.credits -= times;
+  return limits.map((one) => {
+    const { owner, duration, limit, cost } = one;
+    return {
+      owner: owner.id,
+      window: windowIdOf(owner, one),
+      end: chargeWindow(one, now, times),
+      duration,
+      limit,
+      cost,
+    };
+  });
+}
+
+/** What the decision says is left after it. */
+function leftOf(key: Key, limits: Checked[], outcome: Outcome): Left[] {
+  const isCharged = outcome === 'VALID';
+  const left = limits.map((one) => {
+    const { owner, limit, total, cost } = one;
+    const after = total + (isCharged ? cost : 0);
+    return { of: windowIdOf(owner, one), limit, left: Math.max(0, limit - after), units: cost };
+  });
+  if (key.credits !== undefined) left.push({ of: `${key.id}/credits`, limit: 0, left: key.credits, units: 1 });
+  return left;
+}
+
+function count(state: RedisState, key: string, identity: number | undefined, at: number, outcome: Outcome, n: number) {
+  const hour = Math.floor(at / hourMs);
+  for (const name of [key, 'all', ...(identity === undefined ? [] : [state.identities[identity]!.id])]) {
+    const field = `${name} ${hour} ${outcome}`;
+    state.usage[field] = (state.usage[field] ?? 0) + n;
+  }
+}
+
+/** When a decision may be another one, if nothing is changed. */
+function endsOf(key: Key, now: number, outcome: Outcome, limits: Checked[], { rules }: Setting): number[] {
+  const ends: number[] = [];
+  if (outcome === 'NOT_FOUND') return ends;
+  if (rules.endsWithHour) ends.push((Math.floor(now / hourMs) + 1) * hourMs);
+  if (key.expires !== undefined && outcome !== 'EXPIRED' && outcome !== 'DISABLED') ends.push(key.expires);
+  const isCharged = outcome === 'VALID' || isRefusal(outcome);
+  if (key.refill && isCharged) ends.push(key.refill.at);
+  for (const one of limits) {
+    const window = one.owner.windows[memberOf(one)]!;
+    const isReason = outcome === 'RATE_LIMITED' && isShort(one);
+    if (isCharged && (rules.endsWithUnits || isReason) && window.length > 0) ends.push(window[0]!.end + one.duration);
+    if (outcome !== 'VALID' || !rules.endsWithSlice) continue;
+    const slice = sliceOf(one.limit, one.duration);
+    ends.push(now - (now % slice) + slice);
+  }
+  return ends;
 }
 
 /** The grant after an ordinary decision, at Redis's time `now`. Writes the registry. */
@@ -344,108 +577,212 @@ function grantOf(
   now: number,
   ask: Ask,
   outcome: Outcome,
+  limits: Checked[],
   setting: Setting,
   witness: Witness,
 ): Grant | undefined {
-  const { rules, term, reserve } = setting;
-  const request = key.requests[ask.request]!;
+  const { rules, term } = setting;
   const entry = state.registry.get(ask.session) ?? { term: 0, granted: 0, settled: 0, removedAt: 0 };
   const number = rules.ownNumbers ? ask.number : entry.granted + 1;
-  const ends: number[] = [];
-  let count: number | undefined;
-  const isShort = outcome === 'RATE_LIMITED' || outcome === 'USAGE_EXCEEDED';
-  if (isShort && key.leases.length > 0 && rules.overdueRefusals) return undefined;
-  if (key.expires !== undefined && outcome !== 'EXPIRED' && outcome !== 'DISABLED') ends.push(key.expires);
-  if (key.refill && (outcome === 'VALID' || outcome === 'USAGE_EXCEEDED')) ends.push(key.refill.at);
-  if (outcome === 'RATE_LIMITED') ends.push(Math.min(...key.window.map(({ end }) => end)) + key.limit!.duration);
-  if (outcome === 'VALID' && (key.limit || key.credits !== undefined)) {
+  const shared = linked(state, key);
+  const owners = shared ? [key, shared] : [key];
+  if (isRefusal(outcome) && owners.some(({ leases }) => leases.length > 0) && rules.overdueRefusals) return undefined;
+  let units: number | undefined;
+  if (outcome === 'VALID' && (limits.length > 0 || key.credits !== undefined)) {
     // Not for long after a step back of the clock.
-    const isPaused = now < key.pausedUntil && key.pausedUntil <= now + pauseTerms * term;
+    const isPaused = owners.some(({ pausedUntil }) => now < pausedUntil && pausedUntil <= now + pauseTerms * term);
     if (isPaused && rules.pauseAfterRecall) return undefined;
-    count = unitsOf(state, key, request, ask.wanted, reserve);
-    if (count === 0) return undefined;
-    if (key.limit && rules.endsWithSlice) {
-      const slice = sliceOf(limitOf(key, request));
-      ends.push(now - (now % slice) + slice);
-    }
+    units = unitsOf(state, key, limits, ask.wanted, setting);
+    if (units === 0) return undefined;
   }
   // Redis's time is whole milliseconds: up to one of them is over.
-  const left = Math.min(...ends) - now - (rules.millisecondOver ? 1 : 0);
+  const left = Math.min(...endsOf(key, now, outcome, limits, setting)) - now - (rules.millisecondOver ? 1 : 0);
   const shortened = Math.min(term, rules.driftOfTerm ? Math.floor(left / drift) : left);
   if (shortened <= 0) return undefined;
-  if (count !== undefined) {
-    const sliceEnd = charge(key, request, now, count);
-    const { cost } = request;
-    key.leases.push({ session: ask.session, number, count, cost, isOverdue: false, sliceEnd, limit: key.limit });
-    witness.charged(ask, count, number);
+  if (units !== undefined) {
+    const charges = charge(key, limits, now, units);
+    const fingerprint = rules.windowsByName ? '' : fingerprintOf(state, key);
+    for (const owner of owners) {
+      const windows = limits
+        .filter((one) => one.owner === owner)
+        .map(({ name, duration, cost }) => ({ name, duration, cost }));
+      const balance = owner === key ? balanceOf(key) : never;
+      owner.leases = [
+        ...owner.leases,
+        { session: ask.session, number, at: now, count: units, isOverdue: false, balance, windows, fingerprint },
+      ];
+    }
+    witness.charged(ask, units, number, charges, key.credits !== undefined);
   }
   state.registry.set(ask.session, { ...entry, term: rules.wholeTerm ? term : shortened, granted: number });
-  return { number, count, term: shortened };
+  return { number, count: units, term: shortened };
 }
 
+const fingerprintOf = (state: RedisState, key: Key) => JSON.stringify([key.limits, linked(state, key)?.limits]);
+
 /** The largest half, quarter, ... of `wanted` that leaves the reserve to every session. */
-function unitsOf(state: RedisState, key: Key, request: Request, wanted: number, reserve: number): number {
-  const limit = key.limit ? limitOf(key, request).limit : Infinity;
-  if (limit <= 64) return 0;
-  const sessions = new Set([...state.registry].filter(([, { term }]) => term > 0).map(([session]) => session)).size + 1;
-  const windowLeft = limit - key.window.reduce((sum, { units }) => sum + units, 0);
-  const decisionsLeft = Math.min(windowLeft / request.cost, key.credits ?? Infinity);
-  let count = wanted;
-  while (count > 0 && reserve * sessions * count > decisionsLeft) count = Math.floor(count / 2);
-  return count;
+function unitsOf(state: RedisState, key: Key, limits: Checked[], wanted: number, { reserve }: Setting): number {
+  if (limits.some(({ limit }) => limit <= 64)) return 0;
+  const sessions = [...state.registry.values()].filter(({ term }) => term > 0).length + 1;
+  // The decision itself is charged already.
+  const room = limits.map(({ limit, total, cost }) => (limit - total - cost) / cost);
+  const decisionsLeft = Math.min(...room, key.credits ?? Infinity);
+  let units = wanted;
+  while (units > 0 && reserve * sessions * units > decisionsLeft) units = Math.floor(units / 2);
+  return units;
 }
 
 /** Counts tallies and takes units back, once for each number of a session. */
-export function settle(state: RedisState, settlement: Settlement, setting: Setting, witness: Witness) {
+export function settle(state: RedisState, now: number, settlement: Settlement, setting: Setting, witness: Witness) {
   const { rules } = setting;
   const entry = state.registry.get(settlement.session) ?? { term: 0, granted: 0, settled: 0, removedAt: 0 };
   if (rules.countOnce && settlement.number <= entry.settled) return;
   state.registry.set(settlement.session, { ...entry, settled: settlement.number });
-  for (const { key, outcome, count } of settlement.tallies) {
-    const usage = state.usage[key]!;
-    usage[outcome] = (usage[outcome] ?? 0) + count;
-  }
-  for (const { key: index, number, used } of settlement.returns) {
+  for (const { key: index, keyId, identity, outcome, count: times, usedAt, age } of settlement.tallies) {
     const key = state.keys[index]!;
-    const out = key.leases.find((one) => isSame(one, { session: settlement.session, number }));
-    if (!out) continue;
-    key.leases = key.leases.filter((one) => one !== out);
-    giveBack(key, out, out.count - used, setting);
-    witness.returned(index, settlement.session, number, out.count - used);
+    if (!rules.countsDeleted && (key.id !== keyId || key.state === 'gone')) continue;
+    count(
+      state,
+      rules.tallyNamesKey ? keyId : key.id,
+      identity,
+      rules.usedAtOfDecision ? usedAt : now - age,
+      outcome,
+      times,
+    );
   }
+  for (const one of settlement.returns) takeBack(state, now, settlement.session, one, setting, witness);
   witness.counted(settlement);
 }
 
-/** Window units go back only to the entry in which they were charged. */
-function giveBack(key: Key, out: UnitsOut, count: number, { rules }: Setting) {
-  if (key.credits !== undefined) key.credits += count;
-  if (out.limit?.duration !== key.limit?.duration) return;
-  const entry = key.window.find(({ end }) => end === out.sliceEnd);
-  if (entry) entry.units -= count * (rules.chargedCost ? out.cost : key.requests[0]!.cost);
+/** Units of one lease come back to its owners. */
+function takeBack(state: RedisState, now: number, session: string, of: Returned, { rules }: Setting, witness: Witness) {
+  const key = state.keys[of.key]!;
+  const fingerprint = rules.windowsByName ? '' : fingerprintOf(state, key);
+  const isStored = key.state !== 'gone' && (of.keyId === undefined || of.keyId === key.id);
+  let identity = of.identity;
+  if (of.keyId === undefined && rules.lostToLink) identity = key.identity;
+  if (!rules.identityByName && (key.state !== 'stored' || !isStored || identity !== key.identity)) identity = undefined;
+  const owners: Owner[] = [];
+  if (isStored && (key.state === 'stored' || rules.deletedKeeps)) owners.push(key);
+  if (identity !== undefined) owners.push(state.identities[identity]!);
+  for (const owner of owners) {
+    const out = owner.leases.find((one) => isSame(one, { session, number: of.number }));
+    if (!out) continue;
+    owner.leases = owner.leases.filter((one) => one !== out);
+    const times = out.count - of.used;
+    // A balance that was set since has none of these credits.
+    const isOfBalance =
+      owner === key && key.credits !== undefined && (out.balance === balanceOf(key) || !rules.refillClears);
+    if (isOfBalance) key.credits! += times;
+    if (rules.windowsByName || out.fingerprint === fingerprint) giveBack(owner, out, now, times, rules);
+    witness.returned(owner.id, session, of.number, times);
+  }
 }
 
-/** Applies a change, which gives the key a new version; returns the registry. */
+/** Window units go back only to the slice in which they were charged. */
+function giveBack(owner: Owner, { at, windows }: UnitsOut, now: number, times: number, rules: Rules) {
+  // After the clock stepped back, windows have other slices.
+  if (at > now && rules.stepClears) return;
+  for (const one of windows) {
+    const slice = Math.floor(one.duration / 64);
+    const [earliest, latest] = rules.chargedSlice ? [at - (at % slice) + slice, at + slice] : [0, never];
+    if (!rules.keptWindows && !owner.limits.some((limit) => memberOf(limit) === memberOf(one))) continue;
+    const entry = owner.windows[memberOf(one)]?.findLast(({ end }) => end >= earliest && end <= latest);
+    if (entry) entry.units -= times * (rules.chargedCost ? one.cost : 20);
+  }
+}
+
+/** Applies a change, which gives the key or identity a new version. Returns the registry. */
 export function change(
   state: RedisState,
-  { key: index, mutation }: Change,
+  now: number,
+  { key: index, mutation, isAgain }: Change,
   version: number,
-  { rules }: Setting,
+  setting: Setting,
   witness: Witness,
-) {
+): { registry: Map<string, Registered>; isLeased: boolean } {
+  const { rules, term } = setting;
   const key = state.keys[index]!;
-  key.version = version;
-  if (mutation.set === 'enabled') key.enabled = mutation.value;
-  if (mutation.set === 'limit' && key.limit) key.limit = { ...key.limit, limit: mutation.value };
-  if (mutation.set === 'moreCredits' && key.credits !== undefined) {
-    key.credits += mutation.value;
-    witness.balanceSet(index, mutation.value);
+  const isStored = key.state === 'stored';
+  const registry = new Map([...state.registry].filter(([, entry]) => entry.term > 0));
+  const isOut = key.credits !== undefined && key.leases.some(({ balance }) => balance === balanceOf(key));
+  if (isStored && mutation.set === 'moreCredits' && isOut && !isAgain && rules.decrementRecalls) {
+    key.pausedUntil = now + pauseTerms * term;
+    return { registry, isLeased: true };
   }
-  if (mutation.set === 'credits' && key.credits !== undefined) {
-    key.credits = mutation.value;
-    if (rules.setClears) key.leases = [];
+  const owner = mutation.set === 'limit' && mutation.on === 'identity' ? linked(state, key) : key;
+  if (owner) owner.version = version;
+  if (owner && isStored) changeStored(state, owner, key, index, now, mutation, rules, witness);
+  if (mutation.set === 'deleted' && key.state !== 'gone') key.state = mutation.value ? 'deleted' : 'stored';
+  if (mutation.set === 'gone' && mutation.value !== (key.state === 'gone')) {
+    Object.assign(key, {
+      id: mutation.value ? key.id : `k${index}.${version}`,
+      state: mutation.value ? 'gone' : 'stored',
+    });
+    Object.assign(key, {
+      windows: {},
+      leases: [],
+      pausedUntil: 0,
+      identity: mutation.value ? undefined : key.identity,
+    });
     witness.balanceSet(index);
   }
-  return new Map([...state.registry].filter(([, { term }]) => term > 0));
+  return { registry, isLeased: false };
+}
+
+function changeStored(
+  state: RedisState,
+  owner: Owner,
+  key: Key,
+  index: number,
+  now: number,
+  mutation: Mutation,
+  rules: Rules,
+  witness: Witness,
+) {
+  refill(key, now, witness, index);
+  if (mutation.set === 'enabled') key.enabled = mutation.value;
+  if (mutation.set === 'link')
+    key.identity = mutation.value === null ? undefined : mutation.value % state.identities.length;
+  if (mutation.set === 'limit') setLimit(owner, mutation);
+  if (mutation.set === 'credits') {
+    key.credits = mutation.value ?? undefined;
+    if (mutation.value === null) key.refill = undefined;
+    if (rules.setClears) renumber(key, undefined);
+    witness.balanceSet(index);
+  }
+  if (key.credits === undefined) return;
+  if (mutation.set === 'refill') {
+    const before = rules.refillRenumbers ? balanceOf(key) : undefined;
+    key.refill = mutation.amount === null ? undefined : { at: now + 500, every: 500, amount: mutation.amount };
+    renumber(key, before, rules);
+  }
+  if (mutation.set === 'moreCredits') {
+    const { value } = mutation;
+    if (key.credits + value < 0) {
+      witness.balanceClamped(index);
+      key.credits = 0;
+      if (rules.clampClears) renumber(key, undefined);
+      witness.balanceSet(index);
+    } else {
+      key.credits += value;
+      witness.balanceSet(index, value);
+    }
+  }
+}
+
+/** Leases that charged the balance `before` have its number of now; all others give no credits back. */
+function renumber(key: Key, before: number | undefined, rules?: Rules) {
+  const isCurrent = ({ balance }: UnitsOut) => balance === before || (rules && !rules.renumbersCurrent);
+  key.leases = key.leases.map((out) => ({ ...out, balance: isCurrent(out) ? balanceOf(key) : never }));
+}
+
+/** The window of a limit that is removed is kept: one with its name and duration uses it again. */
+function setLimit(owner: Owner, { name, limit, duration }: Mutation & { set: 'limit' }) {
+  const before = owner.limits.find((one) => one.name === name);
+  const others = owner.limits.filter((one) => one.name !== name);
+  const set = { name, limit, duration: duration ?? before?.duration ?? 6_400 };
+  owner.limits = limit === 0 ? others : [...others, set];
 }
 
 /** Removes sessions that did not answer a recall. */

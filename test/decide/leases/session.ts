@@ -1,7 +1,21 @@
 // What a session does: it decides by its leases, asks Redis, settles, answers recalls, and makes changes. Its
 // environment (world.ts) gives it a monotonic clock, timers that run late while the process is paused, and a connection
 // that may be lost.
-import type { Ask, Change, Decision, Grant, Leave, Outcome, Removal, Script, Setting, Settlement } from './model.ts';
+import type {
+  Ask,
+  Change,
+  Decided,
+  Decision,
+  Grant,
+  Leave,
+  Named,
+  Outcome,
+  Removal,
+  Returned,
+  Script,
+  Setting,
+  Settlement,
+} from './model.ts';
 import { type Counted, drift, idleTerms, type Registered, settleEvery, tallyMin } from './model.ts';
 
 export interface Environment {
@@ -21,7 +35,7 @@ export interface Environment {
 }
 
 export type Message =
-  | { kind: 'recall'; id: string; replyTo: string /** One key's units, or everything for a change. */; key?: number }
+  | { kind: 'recall'; id: string; replyTo: string /** Units, or everything for a change. */; leases?: readonly Named[] }
   | { kind: 'ack'; id: string; session: string };
 
 export interface Verification {
@@ -36,11 +50,16 @@ export interface Verification {
 export interface Lease {
   session: string;
   key: number;
+  keyId: string;
+  identity: number | undefined;
   request: number;
   number: number;
   outcome: Outcome;
   version: number;
-  /** By the session's clock. */
+  /** When Redis decided, by its clock. */
+  at: number;
+  /** When its answer came, and when the lease ends, by the session's clock. */
+  answeredAt: number;
   ends: number;
   /** Undefined for a read lease. */
   count: number | undefined;
@@ -67,6 +86,7 @@ export class Session {
   private isRegistered = false;
   private busyAt = 0;
   private readonly afterSettlement: { number: number; run: () => void }[] = [];
+  private readonly afterAsks: { asks: Set<number>; run: () => void }[] = [];
   /** Verifications that wait for the recall of their key's units. */
   private readonly recalled = new Map<number, Verification[]>();
   private readonly waits = new Map<string, Waiting>();
@@ -108,15 +128,18 @@ export class Session {
     return this.env.setting.rules.sameRequest ? `${key}/${request}` : `${key}`;
   }
 
-  private tally({ key, outcome, number }: Lease) {
+  private tally({ key, keyId, identity, outcome, number, at, answeredAt }: Lease) {
     const now = this.env.clock();
     this.busyAt = now;
+    if (outcome === 'NOT_FOUND') return;
     let tally = this.tallies.find((one) => one.key === key && one.lease === number);
     if (!tally) {
-      tally = { key, outcome, lease: number, count: 0, since: now };
+      tally = { key, keyId, identity, outcome, lease: number, count: 0, usedAt: 0, age: 0, since: now };
       this.tallies.push(tally);
     }
     tally.count++;
+    tally.usedAt = at + Math.floor(now - answeredAt);
+    tally.age = now;
     if (tally.count === tallyMin) tally.manySince = now;
   }
 
@@ -132,13 +155,20 @@ export class Session {
     const onReply = (reply: unknown) => {
       this.asks.delete(number);
       const decision = reply as Decision;
-      if (decision.outcome === 'RECALL') return this.recallUnits(verification, decision.from, recalled.length > 0);
+      if (decision.outcome === 'RECALL') {
+        this.askEnded(number);
+        return this.recallUnits(verification, decision.from, recalled.length > 0);
+      }
       this.decidedByRedis(verification, decision, sentAt, asked.isDropped);
+      this.askEnded(number);
       if (recalled.length > 0) this.resume(key);
     };
     const onLost = () => {
       // Redis may have granted it, or may still do so.
-      if (this.asks.delete(number) && !asked.isDropped) this.returns.push({ key, number, used: 0 });
+      if (this.asks.delete(number)) {
+        this.returns.push({ key, keyId: undefined, identity: undefined, number, used: 0 });
+        this.askEnded(number);
+      }
       this.env.failed(verification);
       if (recalled.length > 0) this.resume(key);
     };
@@ -147,12 +177,25 @@ export class Session {
 
   private decidedByRedis(
     verification: Verification,
-    { outcome, version, grant }: Exclude<Decision, { outcome: 'RECALL' }>,
+    { outcome, version, at, keyId, identity, grant }: Decided,
     sentAt: number,
     isDropped: boolean,
   ) {
     const { key, request } = verification;
-    const lease = { session: this.id, key, request, outcome, version, ends: 0, used: 0 };
+    const answeredAt = this.env.clock();
+    const lease = {
+      session: this.id,
+      key,
+      keyId,
+      identity,
+      request,
+      outcome,
+      version,
+      at,
+      answeredAt,
+      ends: 0,
+      used: 0,
+    };
     if (grant) this.accept({ ...lease, ...grant }, grant, sentAt, isDropped);
     this.env.decided(verification, outcome, version, undefined);
   }
@@ -161,7 +204,7 @@ export class Session {
     const { rules } = this.env.setting;
     this.isRegistered = true;
     if (isDropped && rules.epoch) {
-      if (!rules.returnInFlight) this.giveUp(lease);
+      if (rules.returnInFlight) this.giveUp(lease);
       return;
     }
     this.retire(lease);
@@ -188,23 +231,37 @@ export class Session {
     if (lease) this.giveUp(lease);
   }
 
-  private giveUp({ key, number, count, used }: Lease) {
-    if (count !== undefined) this.returns.push({ key, number, used });
+  private giveUp({ key, keyId, identity, number, count, used }: Lease) {
+    if (count !== undefined) this.returns.push({ key, keyId, identity, number, used } satisfies Returned);
   }
 
-  /** Ends leases at once: those of a key, or all. */
-  private drop(key?: number) {
-    for (const lease of [...this.leases.values()]) if (key === undefined || lease.key === key) this.retire(lease);
-    for (const [number, asked] of this.asks) {
-      if (asked.isDropped || (key !== undefined && asked.key !== key)) continue;
-      asked.isDropped = true;
-      if (this.env.setting.rules.returnInFlight) this.returns.push({ key: asked.key, number, used: 0 });
+  /** Ends leases at once: these, or all. Those that are in flight are returned when they arrive. */
+  private drop(leases?: readonly Named[]) {
+    const isMeant = (number: number) =>
+      leases === undefined || leases.some((one) => one.session === this.id && one.number === number);
+    for (const lease of [...this.leases.values()]) if (isMeant(lease.number)) this.retire(lease);
+    for (const [number, asked] of this.asks) if (isMeant(number)) asked.isDropped = true;
+  }
+
+  /** Runs when everything that was dropped is settled. */
+  private whenReturned(run: () => void) {
+    const asks = new Set([...this.asks].filter(([, { isDropped }]) => isDropped).map(([number]) => number));
+    if (asks.size > 0 && this.env.setting.rules.settleBeforeAck) this.afterAsks.push({ asks, run });
+    else this.whenSettled(run);
+  }
+
+  private askEnded(number: number) {
+    for (const waiting of [...this.afterAsks]) {
+      if (!waiting.asks.delete(number) || waiting.asks.size > 0) continue;
+      this.afterAsks.splice(this.afterAsks.indexOf(waiting), 1);
+      this.whenSettled(waiting.run);
     }
   }
 
   private settle(isLater: (tally: Counted) => boolean = () => false) {
     const tallies = this.tallies.filter((tally) => !isLater(tally));
     if (this.settlement || !this.isConnected || this.returns.length + tallies.length === 0) return;
+    for (const tally of tallies) tally.age = this.env.clock() - tally.age;
     this.settlement = {
       kind: 'settle',
       session: this.id,
@@ -262,10 +319,10 @@ export class Session {
     this.isRegistered = true;
     if (!rules.dropFirst) {
       ack();
-      return this.env.after(20, () => this.drop(message.key));
+      return this.env.after(20, () => this.drop(message.leases));
     }
-    this.drop(message.key);
-    if (message.key !== undefined && rules.settleBeforeAck) this.whenSettled(ack);
+    this.drop(message.leases);
+    if (rules.settleBeforeAck) this.whenReturned(ack);
     else ack();
     this.settle();
   }
@@ -279,7 +336,12 @@ export class Session {
   /**
    * Recalls from other sessions and continues when all acknowledged, or after `ms`. `finish` gets those that did not.
    */
-  private recall(sessions: Iterable<string>, ms: number, key: number | undefined, finish: (late: Set<string>) => void) {
+  private recall(
+    sessions: Iterable<string>,
+    ms: number,
+    leases: readonly Named[] | undefined,
+    finish: (late: Set<string>) => void,
+  ) {
     const id = `${this.id}.${++this.waitNumber}`;
     const pending = new Set(sessions);
     const done = () => {
@@ -288,12 +350,12 @@ export class Session {
     this.waits.set(id, { pending, finish: done });
     for (const session of pending) {
       if (session === this.id) continue;
-      this.env.publish(session, { kind: 'recall', id, replyTo: this.id, ...(key !== undefined && { key }) });
+      this.env.publish(session, { kind: 'recall', id, replyTo: this.id, ...(leases && { leases }) });
     }
     if (pending.delete(this.id)) {
-      this.drop(key);
+      this.drop(leases);
       pending.add(this.id);
-      this.whenSettled(() => this.acknowledged(id, this.id));
+      this.whenReturned(() => this.acknowledged(id, this.id));
     }
     if (pending.size === 0) done();
     else this.env.after(ms, done);
@@ -311,7 +373,7 @@ export class Session {
     }
     this.recalled.set(verification.key, others ?? []);
     const sessions = new Set(from.map(({ session }) => session));
-    this.recall(sessions, this.env.setting.term * drift, verification.key, () => this.ask(verification, from));
+    this.recall(sessions, this.env.setting.term * drift, from, () => this.ask(verification, from));
   }
 
   private resume(key: number) {
@@ -325,23 +387,23 @@ export class Session {
   change(change: Change) {
     this.env.send(
       change,
-      (registry) => this.applied(change, registry as Map<string, Registered>),
+      (reply) => this.applied(change, reply as { registry: Map<string, Registered>; isLeased: boolean }),
       () => {},
     );
   }
 
-  private applied(change: Change, registry: Map<string, Registered>) {
+  private applied(change: Change, { registry, isLeased }: { registry: Map<string, Registered>; isLeased: boolean }) {
     const { term, rules } = this.env.setting;
-    this.drop();
-    this.settle();
     const factor = rules.driftOfChange ? drift : 1;
     const others = new Map([...registry].filter(([session]) => session !== this.id));
     const sinceConnect = this.env.clock() - this.connectedAt;
     const waitAfterConnect = rules.waitAfterConnect ? Math.max(0, term * factor - sinceConnect) : 0;
-    const answer = () => this.env.answered(change);
+    // Nothing was changed, as credits were out: they are back now.
+    const answer = () => (isLeased ? this.change({ ...change, isAgain: true }) : this.env.answered(change));
     const started = this.env.clock();
     const finish = (late: Set<string>) => {
-      const sessions = [...late].map((session) => ({ session, granted: others.get(session)!.granted }));
+      const silent = [...late].filter((session) => session !== this.id);
+      const sessions = silent.map((session) => ({ session, granted: others.get(session)!.granted }));
       if (sessions.length > 0)
         this.env.send(
           { kind: 'remove', sessions } satisfies Removal,
@@ -352,7 +414,9 @@ export class Session {
       if (left > 0) this.env.after(left, answer);
       else answer();
     };
-    const longest = Math.max(0, ...[...others.values()].map((entry) => entry.term));
-    this.recall(others.keys(), longest * factor, undefined, finish);
+    const longest = Math.max(0, ...[...registry.values()].map((entry) => entry.term));
+    // The leases of this session end now, and like those of others they are returned before the change is answered.
+    this.drop();
+    this.recall([...others.keys(), this.id], longest * factor, undefined, finish);
   }
 }

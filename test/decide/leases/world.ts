@@ -6,9 +6,12 @@ import {
   type Change,
   change,
   decide,
+  hourMs,
   type Key,
+  type Limit,
   leave,
   type Mutation,
+  type Owner,
   type RedisState,
   remove,
   type Script,
@@ -21,7 +24,7 @@ export type Step =
   | { do: 'verify'; server: number; key: number; request: number; times: number; wanted: number }
   | { do: 'change'; server: number; key: number; mutation: Mutation }
   | { do: 'wait'; ms: number }
-  | { do: 'waitUntil'; what: 'leaseEnds' | 'sliceEnds' | 'unitsFree' | 'refill' | 'settled' }
+  | { do: 'waitUntil'; what: 'leaseEnds' | 'sliceEnds' | 'unitsFree' | 'refill' | 'hourEnds' | 'settled' }
   | { do: 'pause' | 'resume' | 'kill'; server: number }
   | { do: 'disconnect'; server: number; arrivesAfter: number | undefined; reconnectsAfter: number }
   | { do: 'restartRedis'; lost: number }
@@ -30,7 +33,9 @@ export type Step =
 export interface Scenario {
   term: number;
   reserve: number;
-  keys: Omit<Key, 'version' | 'window' | 'leases' | 'pausedUntil'>[];
+  keys: (Omit<Key, 'state' | keyof Owner> & { limits?: readonly Limit[] })[];
+  /** Limits of each. */
+  identities: (readonly Limit[])[];
   /** Rate of Redis's clock, then of each server's. */
   rates: number[];
   /** One for each message, in turn. */
@@ -44,6 +49,10 @@ export const lostDelay = -1;
 const promptMs = 5;
 /** Redis's time at the start, divisible by all slices. */
 export const startMs = 6_400_000;
+
+const newOwner = (id: string, limits: readonly Limit[]): Owner => {
+  return { id, limits, version: 0, windows: {}, leases: [], pausedUntil: 0 };
+};
 
 interface Connection {
   isOpen: boolean;
@@ -144,6 +153,7 @@ export class World implements Observed {
   private readonly scenario: Scenario;
   private readonly isTraced: boolean;
   private readonly queue: { at: number; run: () => void }[] = [];
+  private readonly mayRestart: boolean;
   private readonly history: { write: number; state: RedisState }[] = [];
   private readonly all = new Map<string, Server>();
   private delays = 0;
@@ -156,11 +166,15 @@ export class World implements Observed {
   constructor(rules: Setting['rules'], scenario: Scenario, isTraced = false) {
     this.scenario = scenario;
     this.isTraced = isTraced;
+    this.mayRestart = scenario.steps.some((step) => step.do === 'restartRedis');
     this.setting = { rules, term: scenario.term, reserve: scenario.reserve };
     this.redis = {
-      keys: scenario.keys.map((key) => ({ ...key, version: 0, window: [], leases: [], pausedUntil: 0 })),
+      keys: scenario.keys.map((key, index) => {
+        return { ...key, ...newOwner(`k${index}`, key.limits ?? []), state: 'stored' };
+      }),
+      identities: scenario.identities.map((limits, index) => newOwner(`i${index}`, limits)),
       registry: new Map(),
-      usage: scenario.keys.map(() => ({})),
+      usage: {},
     };
     this.checks = new Checks(this);
     this.servers = scenario.rates.slice(1).map((rate) => this.start(rate));
@@ -309,9 +323,10 @@ export class World implements Observed {
 
   /** One script run in Redis. */
   private runScript(server: Server, script: Script): unknown {
-    this.history.push({ write: this.checks.write++, state: copyOf(this.redis) });
+    if (this.mayRestart) this.history.push({ write: this.checks.write, state: copyOf(this.redis) });
     if (this.history.length > 20) this.history.shift();
-    const reply = this.replyOf(script);
+    this.checks.write++;
+    const reply = this.replyOf(server, script);
     this.note(
       () =>
         `Redis ${JSON.stringify(script)} of ${server.id} -> ${JSON.stringify(reply instanceof Map ? [...reply] : reply)}`,
@@ -320,21 +335,22 @@ export class World implements Observed {
     return reply;
   }
 
-  private replyOf(script: Script): unknown {
+  private replyOf(server: Server, script: Script): unknown {
     const { redis, redisNow, setting, checks } = this;
     switch (script.kind) {
       case 'decide': {
         const decision = decide(redis, redisNow, script, setting, checks);
-        if (decision.outcome !== 'RECALL') checks.decidedByRedis();
+        if (decision.outcome !== 'RECALL') checks.decidedByRedis(decision, redisNow);
         return decision;
       }
       case 'settle':
         this.settlements++;
-        return settle(redis, script, setting, checks);
+        return settle(redis, redisNow, script, setting, checks);
       case 'change': {
-        const registry = change(redis, script, checks.write, setting, checks);
+        checks.changing(server.id);
+        const reply = change(redis, redisNow, script, checks.write, setting, checks);
         checks.changed(script);
-        return registry;
+        return reply;
       }
       case 'remove':
         return remove(redis, redisNow, script, setting);
@@ -392,7 +408,7 @@ export class World implements Observed {
   }
 
   private change(server: Server, key: number, mutation: Mutation) {
-    server.handle(() => server.session.change({ kind: 'change', key, mutation }));
+    server.handle(() => server.session.change({ kind: 'change', key, mutation, isAgain: false }));
   }
 
   /** Until Redis has run the next settlement, and its reply is on its way. */
@@ -417,9 +433,14 @@ export class World implements Observed {
       return Math.min(...ends.filter((left) => left > 0), this.setting.term) - 0.001;
     }
     if (what === 'refill') return ((key?.refill?.at ?? now) - now) / redisRate!;
-    if (!key?.limit) return 0;
-    const slice = Math.floor(key.limit.duration / 64);
-    const at = what === 'sliceEnds' ? now - (now % slice) + slice : (key.window[0]?.end ?? 0) + key.limit.duration;
+    if (what === 'hourEnds') return (hourMs - (now % hourMs)) / redisRate!;
+    const { identity } = key!;
+    const owner = key!.limits.length > 0 || identity === undefined ? key! : this.redis.identities[identity]!;
+    const [limit] = owner.limits;
+    if (!limit) return 0;
+    const slice = Math.floor(limit.duration / 64);
+    const oldest = owner.windows[`${limit.name}/${limit.duration}`]?.[0];
+    const at = what === 'sliceEnds' ? now - (now % slice) + slice : (oldest?.end ?? 0) + limit.duration;
     return (at - now) / redisRate!;
   }
 
@@ -469,13 +490,16 @@ export class World implements Observed {
 }
 
 function copyOf(state: RedisState): RedisState {
+  const copied = <T extends Owner>(owner: T): T => ({
+    ...owner,
+    windows: Object.fromEntries(
+      Object.entries(owner.windows).map(([member, window]) => [member, window.map((entry) => ({ ...entry }))]),
+    ),
+  });
   return {
-    keys: state.keys.map((key) => ({
-      ...key,
-      window: key.window.map((entry) => ({ ...entry })),
-      leases: [...key.leases],
-    })),
+    keys: state.keys.map(copied),
+    identities: state.identities.map(copied),
     registry: new Map(state.registry),
-    usage: state.usage.map((counts) => ({ ...counts })),
+    usage: { ...state.usage },
   };
 }
