@@ -296,7 +296,7 @@ describe('ratelimits.setOverride: 400', () => {
 
   test('for more wildcards than a namespace may have; exact overrides are still accepted, and a deletion makes room', async () => {
     const namespace = freshNamespace();
-    // In groups, as the limiter of changes refuses what has waited for a second, which on a busy machine is the last ones.
+    // In groups: the limiter of changes refuses what has waited for a second, as the last ones did on a busy machine.
     for (let first = 0; first < 256; first += 32)
       await Promise.all(Array.from({ length: 32 }, (_, index) => set(namespace, `${first + index}*`, 1)));
     const oneMore: InputOf<'ratelimits.setOverride'> = { namespace, identifier: 'x*', limit: 1, duration: minute };
