@@ -22,7 +22,8 @@ local function leased_charge(text, first, last, now, limit, duration, cost, may_
   local units = cost * lease_times
   local total, first_live, oldest, kept_until, suffix =
     window_charge(text, first, last, now, limit, duration, units, may_charge and units > 0)
-  if not total or total + units * this_session.left > limit then lease_exceeds = true end
+  -- A cost of 0 leaves a window empty: its reset would change with the first charge by another request.
+  if not first_live or total + units * this_session.left > limit then lease_exceeds = true end
   lease_slice_ends = math.min(lease_slice_ends, slice_end_at(now, limit, duration))
   if first_live then lease_units_expire = math.min(lease_units_expire, oldest + duration) end
   local number = charge_count + 1
