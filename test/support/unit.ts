@@ -4,7 +4,7 @@
 /** About ten milliseconds on an idle machine of two cores. */
 function work(): number {
   let sum = 0;
-  for (let number = 0; number < 9_000_000; number++) sum = (sum + number * 7) % 1_000_003;
+  for (let number = 0; number < 1_800_000; number++) sum = (sum + number * 7) % 1_000_003;
   return sum;
 }
 
