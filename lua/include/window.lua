@@ -153,22 +153,24 @@ local function window_newest(text)
   return base + steps * step
 end
 
--- Takes `units` out of the newest slice that ends between `earliest` and `latest`. Returns `kept_until` and `suffix` as
--- window_charge; nothing when there is no such slice.
+-- Takes `units` out of the oldest slice that ends between `earliest` and `latest`: later ones are of charges with a
+-- limit of at most 64 on the same window. Returns `kept_until` and `suffix` as window_charge; nothing when there is no
+-- such slice.
 local function window_return(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
-  local sum_at = last - 6
-  for position = sum_at - kind.bytes, first + WINDOW_HEAD_BYTES, -kind.bytes do
-    local steps, charged = struct.unpack(kind.entry, text, position)
-    if base + steps * step < earliest then return nil end
-    if base + steps * step <= latest then
-      local taken, sum = math.min(units, charged), struct.unpack('>I7', text, sum_at)
-      local entry = struct.pack(kind.entry, steps, charged - taken)
-      local suffix = entry .. string.sub(text, position + kind.bytes, sum_at - 1) .. struct.pack('>I7', sum - taken)
-      return position - 1, suffix
-    end
+  local sum_at, position = last - 6, nil
+  for at = sum_at - kind.bytes, first + WINDOW_HEAD_BYTES, -kind.bytes do
+    local slice_end = base + struct.unpack(kind.entry, text, at) * step
+    if slice_end < earliest then break end
+    if slice_end <= latest then position = at end
   end
+  if not position then return nil end
+  local steps, charged = struct.unpack(kind.entry, text, position)
+  local taken, sum = math.min(units, charged), struct.unpack('>I7', text, sum_at)
+  local entry = struct.pack(kind.entry, steps, charged - taken)
+  local suffix = entry .. string.sub(text, position + kind.bytes, sum_at - 1) .. struct.pack('>I7', sum - taken)
+  return position - 1, suffix
 end
 
 -- A counter in which entries that end more than a slice after `now` end at `now` plus a slice. Returns the same text

@@ -141,7 +141,9 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
     if is_stored then
       leases, balance, records = returned_to_key(number, used, cost)
     end
-    return_to_identity = returning_to_identity(external_id, number, used)
+    -- The tally of a lost answer names no identity: it is that of the key.
+    local charged_id = is_stored and id24 == NO_ID24 and key_external_id or external_id
+    return_to_identity = returning_to_identity(charged_id, number, used)
   end
 
   local is_first = false

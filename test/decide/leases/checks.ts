@@ -115,7 +115,7 @@ export class Checks implements Witness {
   /** How often the link of each key was changed, and when last. */
   private readonly links: number[];
   private readonly linkedAt: number[];
-  private changer = '';
+  private changer = { by: '', begun: 0 };
   private readonly usageBySession = new Map<string, number>();
 
   constructor(world: Observed) {
@@ -271,11 +271,17 @@ export class Checks implements Witness {
       return;
     }
     this.balances[index]!.credits += added;
-    this.checkNothingOut(index, this.changer, undefined, 'A balance is changed while credits are out');
+    this.checkNoCreditsOut(index, 'A balance is changed while credits are out');
   }
 
   balanceClamped(index: number) {
-    this.checkNothingOut(index, this.changer, undefined, 'A balance is emptied while credits are out');
+    this.checkNoCreditsOut(index, 'A balance is emptied while credits are out');
+  }
+
+  /** Other credits may be out when the server was paused for longer than a recall pauses grants. */
+  private checkNoCreditsOut(index: number, promise: string) {
+    const { by, begun } = this.changer;
+    if (this.world.faultUntil(by) < begun) this.checkNothingOut(index, by, undefined, promise);
   }
 
   windowAdapted(owner: string) {
@@ -365,14 +371,14 @@ export class Checks implements Witness {
 
   /**
    * Never over: in any interval of the duration at most the limit is admitted; at most the largest, where requests have
-   * several.
+   * several. All of it counts.
    */
   private admit(index: number, { write, segment, charges }: Pick<Granted, 'write' | 'segment' | 'charges'>) {
     const { expires } = this.key(index);
-    const at = this.world.redisElapsed;
+    const [at, now] = [this.world.redisElapsed, this.world.redisNow];
     if (segment !== this.segment || this.isLost(write)) return;
     if (expires !== undefined && this.world.redisNow >= expires) broken('Admitted after the expiry', { index });
-    for (const { window, duration, limit, cost } of charges) {
+    for (const { owner, window, duration, limit, cost } of charges) {
       const admitted = this.admissions.get(window) ?? [];
       admitted.push({ at, segment, write, units: cost, limit });
       const inView = admitted.filter(
@@ -380,6 +386,9 @@ export class Checks implements Witness {
       );
       const sum = inView.reduce((total, { units }) => total + units, 0);
       const most = Math.max(...inView.map((one) => one.limit));
+      const stored = this.ownerOf(owner)?.windows[window.slice(owner.length + 1)];
+      const counting = stored?.reduce((total, { end, units }) => total + (end + duration > now ? units : 0), 0) ?? sum;
+      if (counting < sum) broken('A window counts less than was admitted', { window, sum, counting });
       if (sum > most) broken('Admitted more than the limit', { window, sum, limit: most, from: inView[0]!.at, to: at });
       this.admissions.set(window, admitted.length > inView.length + 50 ? inView : admitted);
     }
@@ -406,8 +415,8 @@ export class Checks implements Witness {
     }
   }
 
-  changing(by: string) {
-    this.changer = by;
+  changing({ begun }: Change, by: string) {
+    this.changer = { by, begun };
   }
 
   changed(change: Change) {

@@ -87,7 +87,9 @@ const step = {
     do: fc.constant('stepClock' as const),
     ms: fc.constantFrom(-3_600_000, -60, -10, 60, 3_600_000),
   }),
-  back: fc.record({ do: fc.constant('stepClock' as const), ms: fc.constantFrom(-60, -20, -10) }),
+  back: fc.record({ do: fc.constant('stepClock' as const), ms: fc.constantFrom(-60, -20) }),
+  relive: fc.record({ do: fc.constant('wait' as const), ms: fc.constantFrom(1, 20, 60) }),
+  free: fc.constant({ do: 'waitUntil' as const, what: 'unitsFree' as const }),
 } satisfies Record<string, fc.Arbitrary<Step>>;
 
 const duration = fc.constantFrom(640, 6_400, 25_600);
@@ -105,6 +107,8 @@ const adhocRequests = fc.constant([
   { cost: 10, adhoc: { name: 'c', limit: 100, duration: 6_400 } },
   { cost: 7, adhoc: { name: 'c', limit: 150, duration: 6_400 } },
 ]);
+/** One with a limit that has slices of 1 ms, on the same window. */
+const smallRequests = fc.constant([{ cost: 3 }, { cost: 3, limit: 60 }]);
 const refill = fc.record({ at: fc.constant(startMs + 600), every: fc.constant(500), amount: fc.constant(8) });
 const keyKinds = {
   unlimited: fc.record({ enabled, requests }),
@@ -116,6 +120,7 @@ const keyKinds = {
   refilled: fc.record({ enabled, requests, credits: fc.constant(8), refill }),
   shared: fc.record({ enabled, requests: severalRequests, limits }),
   both: fc.record({ enabled, requests, limits, credits: fc.constant(10) }),
+  small: fc.record({ enabled, requests: smallRequests, limits }),
   expiring: fc.record({ enabled, requests, expires: fc.constant(startMs + 500) }),
 };
 
@@ -169,8 +174,8 @@ export const themes = {
   },
   stepsBack: {
     keyCount: 1,
-    keys: { shared: 1 },
-    steps: { verify: 4, back: 2, wait: 2 },
+    keys: { small: 1, shared: 1 },
+    steps: { verify: 4, back: 1, relive: 2, free: 1 },
     delays: { prompt: 1 },
   },
   balances: {
@@ -210,6 +215,12 @@ export const themes = {
   deletions: {
     keys: { both: 1, credits: 1, unlimited: 1, linked: 2 },
     steps: { verify: 6, deletion: 3, wait: 2 },
+    delays: { prompt: 1 },
+  },
+  smallSlices: {
+    keyCount: 1,
+    keys: { small: 1 },
+    steps: { verify: 4, wait: 3, until: 2 },
     delays: { prompt: 1 },
   },
   hours: {

@@ -105,3 +105,19 @@ test.each(Object.entries(kinds))(
     expect(await left()).toBe(1000 - charged - 1);
   },
 );
+
+test.each(['key', 'identity'])('units of a grant whose answer is lost come back to the %s', async (owner) => {
+  const externalId = newName();
+  if (owner === 'identity') await ok('identities.createIdentity', { externalId, ratelimits: [limit] });
+  const { key } = await createKey(owner === 'identity' ? { externalId } : { ratelimits: [limit] });
+  const charged = await untilGranted(first, async () => (await ok('keys.verifyKey', { key })).valid);
+  await first.recall();
+  proxy.losesAnswers = true;
+  expect((await call('keys.verifyKey', { key })).status).not.toBe(200);
+  proxy.losesAnswers = false;
+  await settled();
+  const look = () => ok('keys.verifyKey', { key, ratelimits: [{ name: 'requests', cost: 0 }] });
+  const { ratelimits } = await vi.waitFor(look, { timeout: 10_000, interval: 10 });
+  // The decision whose answer was lost was made.
+  expect(ratelimits![0]!.remaining).toBe(1000 - charged - 1);
+});

@@ -36,7 +36,7 @@ const mutants: { [Rule in keyof Rules]: [ThemeName, RegExp] } = {
   markRecalled: ['recalls', /without end|idle session/],
   lateReturn: ['recalls', /not given back/],
   overdueRefusals: ['balances', /credits are left/],
-  sameRequest: ['counters', /more than the limit|spent and given back|units are free|units are out/],
+  sameRequest: ['counters', /counts less|more than the limit|spent and given back|units are free|units are out/],
   chargedCost: ['counters', /Units of a window are not/],
   returnInFlight: ['recalls', /units are out|idle session/],
   recallUnits: ['recalls', /units are out/],
@@ -56,8 +56,9 @@ const mutants: { [Rule in keyof Rules]: [ThemeName, RegExp] } = {
   endsWithHour: ['hours', /outlasts|Usage/],
   usedAtOfDecision: ['hours', /Usage/],
   endsWithUnits: ['terms', /outlasts/],
+  oldestSlice: ['smallSlices', /Units of a window are not/],
   chargedSlice: ['slices', /Units of a window are not|entry is negative/],
-  stepClears: ['stepsBack', /entry is negative|more than the limit/],
+  stepClears: ['stepsBack', /counts less|more than the limit/],
 };
 
 // The seed is fixed, so that it is known that the runs are enough.

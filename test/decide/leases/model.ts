@@ -98,6 +98,11 @@ export const rules = {
   endsWithUnits: true,
   /** Units come back to the slice in which they were charged. */
   chargedSlice: true,
+  /**
+   * That is the oldest one that ends within a slice after the charge: a request with a limit of at most 64 may have
+   * charged the same window since, in a slice of a millisecond.
+   */
+  oldestSlice: true,
   /** No unit lease lasts longer than the slice in which its units were charged. */
   endsWithSlice: true,
   /** A term by Redis's clock is shortened by the drift. */
@@ -343,6 +348,7 @@ export interface Change {
   kind: 'change';
   key: number;
   mutation: Mutation;
+  begun: number;
   /** Whether credits that are out were recalled. */
   isAgain: boolean;
 }
@@ -687,8 +693,11 @@ function giveBack(owner: Owner, { at, windows }: UnitsOut, now: number, times: n
     const slice = Math.floor(one.duration / 64);
     const [earliest, latest] = rules.chargedSlice ? [at - (at % slice) + slice, at + slice] : [0, never];
     if (!rules.keptWindows && !owner.limits.some((limit) => memberOf(limit) === memberOf(one))) continue;
-    const entry = owner.windows[memberOf(one)]?.findLast(({ end }) => end >= earliest && end <= latest);
-    if (entry) entry.units -= times * (rules.chargedCost ? one.cost : 20);
+    const isCharged = ({ end }: WindowEntry) => end >= earliest && end <= latest;
+    const window = owner.windows[memberOf(one)] ?? [];
+    const entry = rules.oldestSlice ? window.find(isCharged) : window.findLast(isCharged);
+    // An older slice may have fewer units, but only after the clock stepped back.
+    if (entry) entry.units -= Math.min(entry.units, times * (rules.chargedCost ? one.cost : 20));
   }
 }
 

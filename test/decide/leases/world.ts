@@ -347,7 +347,7 @@ export class World implements Observed {
         this.settlements++;
         return settle(redis, redisNow, script, setting, checks);
       case 'change': {
-        checks.changing(server.id);
+        checks.changing(script, server.id);
         const reply = change(redis, redisNow, script, checks.write, setting, checks);
         checks.changed(script);
         return reply;
@@ -408,7 +408,8 @@ export class World implements Observed {
   }
 
   private change(server: Server, key: number, mutation: Mutation) {
-    server.handle(() => server.session.change({ kind: 'change', key, mutation, isAgain: false }));
+    const begun = this.now;
+    server.handle(() => server.session.change({ kind: 'change', key, mutation, begun, isAgain: false }));
   }
 
   /** Until Redis has run the next settlement, and its reply is on its way. */
