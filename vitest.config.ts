@@ -101,6 +101,7 @@ export default defineConfig({
     maxWorkers: faultsOnly ? 1 : availableParallelism() + 2,
     // A test that hangs is all they are for. A busy machine needs several times what an idle one does.
     testTimeout: 120_000,
+    expect: { poll: { timeout: 40_000 } },
     hookTimeout: 120_000,
   },
 });

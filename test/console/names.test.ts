@@ -63,7 +63,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await ok('rootKeys.createRootKey', { name: bidi, permissions: ['api.*.read_key'] });
     browser = await startChromium();
     page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(40_000);
     page.on('pageerror', (error) => complaints.push(error.message));
     await page.goto(`${server.url}/console`);
     await page.getByLabel('Root key').fill(rootKey);

@@ -41,7 +41,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     server = await serveStore(h.store);
     browser = await startChromium();
     page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(40_000);
     await page.goto(`${server.url}/console/system`);
     await page.getByLabel('Root key').fill(h.rootKey);
     await page.keyboard.press('Enter');

@@ -31,7 +31,7 @@ const slackMs = 2000;
 async function leased(servers: readonly LeaseServer[]): Promise<void> {
   const before = await decidedLocally(servers);
   const decides = async () => expect(await decidedLocally(servers)).toBeGreaterThan(before);
-  await vi.waitFor(decides, { timeout: 20_000, interval: 20 });
+  await vi.waitFor(decides, { timeout: 60_000, interval: 20 });
 }
 
 const timed = async (change: () => Promise<unknown>): Promise<number> => {
@@ -64,7 +64,7 @@ export async function killHolder(rig: LeaseRig) {
 
   const firstChangeMs = await timed(() => rig.ok('keys.updateKey', { keyId: credited.keyId, name: 'first' }));
   expect(firstChangeMs).toBeLessThan(waitMs() + slackMs);
-  await vi.waitFor(() => expect(outcomesAfter(load.shots, killedAt)).toContain('RATE_LIMITED'), { timeout: 20_000 });
+  await vi.waitFor(() => expect(outcomesAfter(load.shots, killedAt)).toContain('RATE_LIMITED'), { timeout: 60_000 });
   const refusedFrom = load.shots.find(({ code }) => code === 'RATE_LIMITED')!.answeredAt;
   await load.stop();
   const laterChangesMs = await fastestChange(rig.servers[0]!.client, credited.keyId);
@@ -284,7 +284,7 @@ export async function killChecker(rig: LeaseRig) {
   await load.answered(16, performance.now());
   await victim.stop('SIGKILL');
   const killedAt = performance.now();
-  await vi.waitFor(() => expect(outcomesAfter(load.shots, killedAt)).toContain('RATE_LIMITED'), { timeout: 20_000 });
+  await vi.waitFor(() => expect(outcomesAfter(load.shots, killedAt)).toContain('RATE_LIMITED'), { timeout: 60_000 });
   await load.stop();
   const refusedFrom = load.shots.find(({ code }) => code === 'RATE_LIMITED')!.answeredAt;
   expect(new Set(load.shots.filter(({ server }) => server !== victim).map(({ status }) => status))).toEqual(
