@@ -48,6 +48,8 @@ const server = createServer(async (request, response) => {
   if (status !== 200) return response.writeHead(status).end(body);
 
   const who = headers.get('x-tollgate-external-id') || headers.get('x-tollgate-key-id') || 'unchecked';
+  // Not that of the check, which is none in open mode.
+  response.setHeader('content-type', 'application/json');
   response.end(JSON.stringify({ hello: decodeURIComponent(who) }));
 });
 
