@@ -4,10 +4,18 @@ import { connect } from '../../../src/redis/connection.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { startFaults } from '../../support/keyspace.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
+import { observing } from '../../support/observer.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
-const tollgate = harness();
+/** Runs of the script that searches keys. */
+let searchRuns = 0;
+const observe = observing({
+  ran(script) {
+    if (script === 'keys/search') searchRuns++;
+  },
+});
+const tollgate = harness(undefined, { observe });
 const { call, clock, createWorkspace } = tollgate;
 const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
 const mayCreate = { mayCreatePermissions: true };
@@ -547,4 +555,17 @@ describe('keys.listKeys: refusals', () => {
     expect((await call('keys.listKeys', {}, grants)).status).toBe(403);
     expect((await call('keys.listKeys', { apiId }, grants)).status).toBe(200);
   });
+});
+
+test('a long text to search for reads less at a time, as Lua compares all of it at each of its first letters', async () => {
+  const { rootKey, create } = await withApis();
+  await create(...Array.from({ length: 60 }, () => ({ meta: { text: '0'.repeat(8_000) } })));
+  const runsOf = async (search: string) => {
+    const before = searchRuns;
+    expect(await call('keys.listKeys', { search }, rootKey)).toMatchObject({ status: 200, data: [] });
+    return searchRuns - before;
+  };
+  // No random id has a 0.
+  const short = await runsOf('01');
+  expect(await runsOf(`${'0'.repeat(254)}1`)).toBeGreaterThan(2 * short);
 });
