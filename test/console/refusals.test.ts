@@ -101,4 +101,30 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await shot('narrow');
     await page.setViewportSize({ width: 1280, height: 900 });
   });
+
+  test('of a period: the minute that is named is included', async () => {
+    await page.goto(`${server.url}/console/attention`);
+    await expect.poll(() => rows().count()).toBe(20);
+    const card = page.locator('section.card', { has: page.getByRole('heading', { name: 'Recent refusals' }) });
+    const [from, to] = [card.getByLabel('From, UTC'), card.getByLabel('To, UTC')];
+    const stormAt = period.slice(0, 16).replace(' ', 'T');
+    await from.fill(stormAt);
+    await to.fill(stormAt);
+    await card.getByRole('button', { name: 'Show more' }).waitFor();
+    // Those of Ada's key are of now.
+    await expect.poll(() => rows().filter({ hasText: "Ada's key" }).count()).toBe(0);
+    expect(await rows().count()).toBe(20);
+    await shot('period');
+    await from.fill(stormAt.replace(/:00$/, ':01'));
+    await to.fill('');
+    await expect.poll(() => rows().count()).toBe(2);
+    // The hour after the storm had none.
+    const later = new Date(Date.parse(`${stormAt}Z`) + hourMs).toISOString().slice(0, 16);
+    await from.fill(later);
+    await to.fill(later);
+    await card.getByText('Nothing was refused in this period').waitFor();
+    await from.fill('');
+    await to.fill('');
+    await expect.poll(() => rows().count()).toBe(20);
+  });
 });

@@ -1,10 +1,12 @@
 // Recent refusals, of one key or of all.
 
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { count, dateTime, duration } from '../format.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
-import { Badge, Card, Count, CustomerLink, Empty, Outcome } from './basic.tsx';
+import { Badge, Card, Count, CustomerLink, Empty, Field, Outcome } from './basic.tsx';
+import { timeOfInput } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
 import { type Column, CsvButton, List, usePages } from './table.tsx';
 
@@ -127,9 +129,30 @@ function Without({ hours }: { hours: readonly Hour[] }) {
   );
 }
 
+/** An end of the period; '' is none. */
+function TimeField({ label, value, set }: { label: string; value: string; set: (value: string) => void }) {
+  return (
+    <Field label={`${label}, UTC`}>
+      {(id) => <input id={id} type="datetime-local" value={value} onInput={(e) => set(e.currentTarget.value)} />}
+    </Field>
+  );
+}
+
+const minuteMs = 60_000;
+
 export function RecentRefusals({ keyId }: { keyId?: string }) {
   const title = 'Recent refusals';
-  const input = { ...(keyId && { keyId }), limit: 20 };
+  const [from, setFrom] = useState('');
+  const [to, setTo] = useState('');
+  const [start, last] = [timeOfInput(from), timeOfInput(to)];
+  // The minute that is named is included.
+  const end = last === undefined ? undefined : last + minuteMs;
+  const input = {
+    ...(keyId && { keyId }),
+    ...(start !== undefined && { start }),
+    ...(end !== undefined && { end }),
+    limit: 20,
+  };
   const paged = usePages<Refusals>('analytics.listRefusals', input, 30_000);
   const rows = paged.rows?.map((row, number) => ({ ...row, number }));
   const hours = hoursWithout(paged.pages);
@@ -138,9 +161,15 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
   const nothing =
     hours.length > 0
       ? 'Details of the refusals were left out'
-      : `Nothing was refused since ${dateTime(since ?? 0)} UTC`;
+      : start === undefined && end === undefined
+        ? `Nothing was refused since ${dateTime(since ?? 0)} UTC`
+        : 'Nothing was refused in this period';
   return (
     <Card title={title} actions={<CsvButton name="refusals" columns={columns} rows={rows ?? []} />}>
+      <div class="bar">
+        <TimeField label="From" value={from} set={setFrom} />
+        <TimeField label="To" value={to} set={setTo} />
+      </div>
       <List
         label={title}
         columns={displayed}
