@@ -22,9 +22,9 @@ local EACH_UNTIL = 4
 -- Limits: keys and outcomes that are counted in a minute; workspaces whose bytes are cached; bytes of a row's tags.
 local COUNTED_MAX, WORKSPACES_MAX, TAG_BYTES_MAX = 10000, 1000, 256
 
--- The counts of a minute, by outcome: refusals of a key until the next one that should have a row, all of the minute
--- when the last one should, and those without one because the share was used. By the name of the key's record. Kept as
--- long as the library.
+-- Counts of the current minute: outcome to the name of a key's record to a number. Redis keeps them with the library.
+-- `until_noted`: refusals until the next one that should have a row. `key_refusals`: how many there were when the last
+-- row was due. `unnoted`: those that got no row, because the share of the hour's bytes was used.
 local until_noted, key_refusals, unnoted = {}, {}, {}
 local counted_keys, minute_starts, minute_ends = 0, 0, 0
 -- By workspace: the hour of its last row, and the bytes of the rows of that hour. {hour} is its rows in this call.

@@ -19,6 +19,9 @@ export function unitMs(): number {
   return longest / 10;
 }
 
+/** A limit of time for what takes `ms` at most on an idle machine, in milliseconds of this one. */
+export const withinMs = (ms: number): number => ms * unitMs();
+
 /** The units that a task takes, by the longer of the units measured before and after it. */
 export async function unitsOf(task: () => Promise<unknown>): Promise<number> {
   const before = unitMs();

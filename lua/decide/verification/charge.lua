@@ -27,12 +27,11 @@ local charge_results = {}
 local charge_counters
 -- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
--- Each by the place of a limit (see VERIFIED_LIMIT): the new bytes at the end of its window, false if nothing is
--- charged;
+-- By the place of a limit (see VERIFIED_LIMIT): the new end of its window; false if nothing is charged.
 local charge_suffix = {}
--- the position of the last old byte before them;
+-- By place: where the bytes that the window keeps end. The new end follows them.
 local charge_kept_until = {}
--- and the position of the window's last old byte.
+-- By place: where the window ended before.
 local charge_window_end = {}
 
 -- Checks a limit that applies, and appends its result. `charge` is window_charge, or a function with its arguments.

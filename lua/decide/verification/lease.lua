@@ -122,8 +122,7 @@ end
 -- its units and its term, see GRANTED.
 local function lease_verification(outcome, position, last, root, wanted, number)
   local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
-  -- What verify wrote is read again only if the fields of the state have other positions, as the link of the key was
-  -- removed.
+  -- Verify removed the link of this key: the fields of the state have moved, so it is read again.
   if outcome ~= NOT_FOUND and key_external_id ~= key_linked_id then read_key(digest, true) end
   local request = fields <= last and request_of(string.sub(call_items, fields, last))
   local requested = request and request.limits

@@ -6,10 +6,11 @@
 
 /** A window or balance. */
 class Amount {
-  /** The digest of a key, an identity, or a window of a namespace: what it belongs to. */
+  /** Digest of the key or identity that has it, or of the window itself if that belongs to a namespace. */
   readonly owner: string;
-  /** Of a window; '' and 0 for a balance. */
+  /** Name of the window; '' for a balance. */
   readonly name: string;
+  /** Of the window, in milliseconds; 0 for a balance. */
   readonly duration: number;
   /** Units that count now; of a balance its negative. */
   used = 0;

@@ -39,8 +39,8 @@ export class Changes {
   /** Resolves when no process decides by what was before the change. `holders` are those of lua/include/change.lua. */
   async changed(workspaceId: string, holders: readonly string[]): Promise<void> {
     const { session, leases, recalls, deactivate, observe } = this.#options;
-    // The leases of this process end now. Like those of others, the units that they leave are returned before the
-    // change is answered, if Redis replies.
+    // The leases of this process end now, and what they leave is returned before the change is answered, if Redis
+    // replies.
     const own = leases.recall(workspaceId).catch(() => {});
     const registered = holders.map(holderOf);
     const others = registered.filter(({ id }) => id !== session && id !== longestTerm);

@@ -178,7 +178,7 @@ class Holder {
   readonly amounts = new Amounts();
   /** Tallies that wait for a settlement. */
   tallies: PendingTally[] = [];
-  /** The number of leases of units among them, by what their requests are about. */
+  /** What requests are about, to the number of tallies that give units back. */
   readonly returning = new Map<string, number>();
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: PendingTally[] } | undefined;

@@ -54,9 +54,14 @@ test.each(Object.entries(kinds))('%s', async (_kind, make) => {
   expect(await request(other, left)).toBe(false);
   expect(performance.now() - startedAt).toBeGreaterThan(leaseMs);
   // No other refusal waits for it, and none is leased.
-  const refusedAt = performance.now();
-  for (let times = 0; times < 5; times++) expect(await request(other, left)).toBe(false);
-  expect(performance.now() - refusedAt).toBeLessThan(5 * leaseMs);
+  const tookMs: number[] = [];
+  for (let times = 0; times < 5; times++) {
+    const refusedAt = performance.now();
+    expect(await request(other, left)).toBe(false);
+    tookMs.push(performance.now() - refusedAt);
+  }
+  // If they waited, all of them would. A busy machine delays some.
+  expect(Math.min(...tookMs)).toBeLessThan(leaseMs);
   expect(other.decided).toBe(0);
   holder.isLate = false;
   await holder.decider.leasing.leases.recall();
