@@ -179,6 +179,22 @@ export function describeAttacks(example: GatewayExample, context: Context) {
     expect(reached.filter(({ method, headers }) => method !== 'GET' || headers.upgrade !== undefined)).toEqual([]);
   });
 
+  testIf(example.http2 !== undefined)('HTTP/2: no spelling of a path passes by its permission', async () => {
+    const { key } = await newKey();
+    const passed: string[] = [];
+    for (const path of [...documents, ...twoWays, 'documents', '*', '']) {
+      // Some are refused by closing the connection.
+      const client = connectHttp2(`http://127.0.0.1:${context.http2Port()}`).on('error', () => {});
+      const stream = client.request({ ':path': path, authorization: `Bearer ${key}` }).on('error', () => {});
+      const answered = once(stream, 'response').catch(() => []);
+      const [headers] = await Promise.race([answered, once(stream, 'close').then(() => [])]);
+      if (headers?.[':status'] === 200 && !twoWays.includes(path)) passed.push(path);
+      client.destroy();
+    }
+    expect([passed, reached.map(({ url }) => url).filter(isDocuments)]).toEqual([[], []]);
+    expect(reached.every(({ headers }) => headers['x-tollgate-code'] === 'VALID')).toBe(true);
+  });
+
   describe.each(modes)('no client makes a check fail (open: %s)', (isOpen) => {
     test('with what is long, or many', async () => {
       const lines = (count: number, line: string) => Array.from({ length: count }, (_, index) => `X-${index}: ${line}`);
@@ -248,6 +264,25 @@ export function describeAttacks(example: GatewayExample, context: Context) {
       [200, 403, 200],
       ['/a', '/b'],
     ]);
+  });
+
+  test('what follows a refused upgrade in one packet is checked too', async () => {
+    const { key } = await newKey();
+    const upgrade =
+      'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+    const head = (path: string, by: string) =>
+      `GET ${path} HTTP/1.1\r\nHost: api.example\r\nAuthorization: Bearer ${by}\r\n`;
+    for (const by of ['made_up', key]) {
+      const client = new Connection(portOf(false));
+      onTestFinished(() => void client.socket.destroy());
+      client.socket.write(
+        `${head('/documents', by)}${upgrade}\r\n${head('/documents/next', by)}\r\n${head('/last', 'made_up')}\r\n`,
+      );
+      expect([401, 403]).toContain((await client.answer()).status);
+      // The gateway may close the connection, or answer the others.
+      await Promise.race([once(client.socket, 'close'), delay(300)]);
+    }
+    expect(reached).toEqual([]);
   });
 
   test('values that a gateway could take for its own variables are passed as they are', async () => {
