@@ -44,10 +44,10 @@
 local WORK_MAX = 2500
 
 local deciders = {
-  [ITEM_VERIFY] = verify,
-  [ITEM_LIMIT] = ratelimit,
-  [ITEM_LEASE] = lease,
-  [ITEM_SETTLE] = settle,
+  [KIND_VERIFY] = verify,
+  [KIND_LIMIT] = ratelimit,
+  [KIND_LEASE] = lease,
+  [KIND_SETTLE] = settle,
 }
 
 -- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their

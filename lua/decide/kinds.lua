@@ -17,21 +17,21 @@
 --   settle(number, count, outcome, used, used_at, subject)
 --                                        counts what a lease decided, and gives back what it did not use
 local decision_kinds = {
-  [ITEM_VERIFY] = {
+  [KIND_VERIFY] = {
     decide = verify,
     passed = VALID,
     lease = lease_verification,
-    awaited = function() noted_leases.refuse_key(true) end,
+    awaited = function() noted_leases.recall_of_key(true) end,
     settle = settle_verifications,
   },
-  [ITEM_LIMIT] = {
+  [KIND_LIMIT] = {
     decide = ratelimit,
     passed = LIMIT_PASSED,
     lease = lease_checks,
-    awaited = function() refused_checks_as_leased(item_checks, true) end,
+    awaited = function() recall_of_checks(item_checks, true) end,
     settle = settle_checks,
   },
 }
 
 -- The kind of a decision with this outcome: each kind has the outcomes from `passed` up to the next kind's.
-local function kind_of_outcome(outcome) return decision_kinds[outcome < LIMIT_PASSED and ITEM_VERIFY or ITEM_LIMIT] end
+local function kind_of_outcome(outcome) return decision_kinds[outcome < LIMIT_PASSED and KIND_VERIFY or KIND_LIMIT] end

@@ -18,8 +18,8 @@ local function grant_lease(kind, outcome, position, last, root, wanted, number)
   return units, term
 end
 
--- Decides an item within a lease item by its own kind, without the leases that were recalled, and grants a lease of the
--- decision.
+-- Decides an item within a lease item by its own kind, and grants a lease of the decision. What the leases that were
+-- recalled have not returned counts as spent.
 local function lease(position, last, root_index)
   local item_kind, wanted, number, recalled
   item_kind, wanted, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)

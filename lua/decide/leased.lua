@@ -42,10 +42,10 @@ local function longest_term()
   return held > 0 and held or ever > 0 and ever or TERM_MAX
 end
 
--- Marks leases that were recalled as overdue. Returns the item error of a request that units would change that may be
--- returned; nil when there are none, or when it `has_passed`. `places` are where leases are noted: {leases,
--- write(leases)}.
-function noted_leases.error_of(places, has_passed)
+-- Marks leases that were recalled as overdue. Returns the item error `leased`, which asks the server to recall the
+-- others and to send the request again; nil when there are none, or when the request `has_passed`. `places` are where
+-- leases are noted: {leases, write(leases)}.
+function noted_leases.recall_of(places, has_passed)
   local names, problem, pauses_until = {}, nil, nil
   for _, place in ipairs(places) do
     place.awaited, place.paused_until = await_leases(place.leases, names)
@@ -80,8 +80,8 @@ function noted_leases.forget_slices()
   end
 end
 
--- noted_leases.error_of of a verification: with the leases of its key and identity.
-function noted_leases.refuse_key(has_passed)
+-- The same for a verification: for the leases of its key and identity.
+function noted_leases.recall_of_key(has_passed)
   local of_key, of_identity = noted_leases.of_key(), noted_leases.of_identity()
   if of_key == '' and of_identity == '' then return nil end
   local function place_in(record, leases)
@@ -89,7 +89,7 @@ function noted_leases.refuse_key(has_passed)
   end
   local places = { place_in(key_name, of_key) }
   if key_identity then places[2] = place_in(identity_name(), of_identity) end
-  return noted_leases.error_of(places, has_passed)
+  return noted_leases.recall_of(places, has_passed)
 end
 
 -- The leases of the window of a check ({namespace, duration, identifier}); '' for none.

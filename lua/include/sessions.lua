@@ -1,4 +1,4 @@
--- The sessions in the registry of a workspace: at most some tens, see include/decide/session.
+-- The sessions in the registry of a workspace: at most some tens, see lua/decide/session.lua.
 
 -- @include "include/names"
 

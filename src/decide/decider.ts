@@ -133,7 +133,7 @@ export class Decider {
         const decided = grant ? grant.decision : answer;
         const read = kind.read(decided);
         if ('reason' in read) {
-          // A script that failed may have granted a lease.
+          // Without GRANTED it is not known whether a lease was granted.
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, kind.unanswered(request));
           if (read.reason !== 'leased') return reject(kind.errorOf(read, request) ?? this.#errorOf(read, rootKey));
           const again = this.#recall(request, read.detail, recalled);
@@ -183,8 +183,8 @@ export class Decider {
   }
 
   /**
-   * Recalls the leases of a `leased` refusal, after their longest term; resolves when they were returned, or have
-   * ended.
+   * Recalls the leases that a `leased` refusal names. Resolves when they were returned, or have ended. `detail` is that
+   * of ITEM_ERROR.
    */
   async #recall({ workspaceId, about }: LeasedRequest, detail: string, last?: Recalled): Promise<Recalled> {
     const attempt = (last?.attempt ?? 0) + 1;
@@ -226,7 +226,7 @@ export class Decider {
   async #sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
     const { scripts, now, observe } = this.#options;
     const { waiting } = batch;
-    const items = batch.packedFrom(first, batch.hasLeases ? this.leasing.headerOf(batch) : undefined);
+    const items = batch.packedFrom(first, batch.hasLeases ? this.leasing.sessionOf(batch) : undefined);
     const reply = (await scripts.runPacked('decide', workspaceId, [this.#settings + now(), items])) as
       | Buffer
       | [Buffer, number, number, ...Buffer[]];

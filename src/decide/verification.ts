@@ -76,6 +76,7 @@ class Verification implements Prepared<Verified>, CallerRequest {
   readonly rootKey: PresentedRootKey;
   readonly request: VerifyRequest;
   readonly workspaceId: string;
+  // Up to `name` see LeasedRequest.
   readonly rootDigest: string;
   readonly about: string;
   readonly cost: number;

@@ -1,7 +1,9 @@
 // The life of a request, in order. Each step passes or throws an ApiError.
 //
-//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ limiter ─▶ load ─▶ permission ─▶ handle ─▶ response ─▶
-//   log 404 405    401         415        413     400     401 403      503      404        403       4xx         200
+//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ limiter ─▶ load ─▶ permission ─▶ handle ─▶ response
+//   404 405    401         415        413     400     401 403      503      404        403       4xx         200
+//
+// After the response the call is logged: one that decides only if it failed.
 //
 // An operation that decides on the hot path leaves everything from `root key` on to its script.
 //

@@ -80,7 +80,7 @@ export const outcomesCounted = outcomes.length - 1;
 if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are counted');
 if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
 
-/** The kinds of items in a batch, numbered from 1. */
+/** The kinds of items in a batch, numbered from 1: `KIND_VERIFY` and so on in Lua. */
 export const itemKinds = ['verify', 'limit', 'lease', 'settle'] as const;
 /** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
@@ -492,8 +492,8 @@ export const limitedCheck = struct({
   override: text(1),
 });
 /**
- * `detail` has details of the reason, such as a missing permission or a message. Of `leased` these are the leases whose
- * units may be returned, each `session.number`, separated by commas.
+ * `detail` has details of the reason, such as a missing permission or a message. Of `leased`, separated by commas: the
+ * longest term in milliseconds, then the leases whose units may be returned, each `session.number`.
  */
 export const itemError = struct({ reason: uint(1), detail: text(2) });
 
@@ -609,7 +609,7 @@ function literalsOf(): Map<string, string> {
     for (const [field, at] of Object.entries(of.at)) literals.set(`${name}_${upper(field)}_AT`, String(at + 1));
   }
   for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
-  for (const [index, kind] of itemKinds.entries()) literals.set(`ITEM_${upper(kind)}`, String(index + 1));
+  for (const [index, kind] of itemKinds.entries()) literals.set(`KIND_${upper(kind)}`, String(index + 1));
   for (const [index, owner] of limitOwners.entries())
     literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
   const flagged = Object.entries(keyRecordFields).flatMap(([name, { flag }]) =>

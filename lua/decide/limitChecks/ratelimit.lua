@@ -168,9 +168,9 @@ local function check_counters(checks)
   return passed
 end
 
--- noted_leases.error_of of checks: with the leases of the windows of refused checks; of all, if the checks
+-- noted_leases.recall_of for checks: for the leases of the windows of refused checks; of all, if the checks
 -- `have_passed`.
-local function refused_checks_as_leased(checks, have_passed)
+local function recall_of_checks(checks, have_passed)
   local places
   for index = 1, #checks do
     local check = checks[index]
@@ -186,7 +186,7 @@ local function refused_checks_as_leased(checks, have_passed)
       end
     end
   end
-  return places and noted_leases.error_of(places, have_passed)
+  return places and noted_leases.recall_of(places, have_passed)
 end
 
 -- Writes the counters if all checks passed; otherwise restores their values from before the checks.
@@ -247,7 +247,7 @@ local function ratelimit(position, _, root_index)
   end
   local passed = check_counters(checks)
   if not passed then
-    problem = refused_checks_as_leased(checks, false)
+    problem = recall_of_checks(checks, false)
     if problem then return problem end
   end
   item_checks = checks

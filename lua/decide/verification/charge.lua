@@ -193,7 +193,7 @@ local function check_limits_and_balance(requested, is_affordable)
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead then return nil end
   -- Units that a server has leased may be returned: then a refusal would be wrong.
-  problem = noted_leases.refuse_key(false)
+  problem = noted_leases.recall_of_key(false)
   if problem then return nil, problem end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.

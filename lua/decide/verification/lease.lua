@@ -51,7 +51,7 @@ local function charged_windows(requested)
 end
 
 -- Charges the largest half, quarter, … of `wanted` more decisions that leaves enough for others, in memory. Returns
--- their number, 0 for none.
+-- their number, which are the units of the lease; 0 for none.
 local function charge_units(cost, requested, wanted, balance)
   local units = wanted
   while units > 0 do

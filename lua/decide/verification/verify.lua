@@ -103,7 +103,7 @@ local function verify(position, last, root_index)
   end
   local is_valid = outcome == VALID
 
-  -- Everything is read before the first write, so that a broken record charges nothing.
+  -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local snapshot, is_sent
   local dependencies = (key_identity or flags.permissions) and snapshot_dependencies() or ''
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then

@@ -32,11 +32,11 @@ export interface LeaseOptions {
   after: number;
   /** Milliseconds of a monotonic clock. */
   nowMs: () => number;
-  /** Whether this process hears of recalls. */
+  /** Whether this process hears of recalls, and has for a term. */
   mayAsk: () => boolean;
   /**
-   * Sends a settlement. It rejects when it is not known whether Redis counted it. `counted` is called when Redis has,
-   * before later answers are processed.
+   * Sends a settlement, with the next batch of the workspace (decider.ts). It rejects when it is not known whether
+   * Redis counted it. `counted` is called when Redis has, before later answers are processed.
    */
   settle: (
     workspaceId: string,
@@ -135,12 +135,13 @@ interface Lease {
 
 /**
  * Counters by a hash of a request, so that most requests look up nothing: in the last byte its heat, before it the
- * number of entries that the holders have of it. They are one number, because most requests read both. A hash of all of
- * the request: a lease is for the same request only, so a key in heavy use whose requests differ, by their tags for
- * example, is no reason to ask for one.
+ * number of leases and wishes (`WorkspaceLeases`) with this hash. They are one number, because most requests read both.
+ * A hash of all of the request: a lease is for the same request only, so a key in heavy use whose requests differ, by
+ * their tags for example, is no reason to ask for one.
  */
 const slots = 65_536;
-const entry = 256;
+/** A lease or a wish. */
+const oneEntry = 256;
 
 /**
  * A Map by the names of requests. It also counts its entries by slot, so that a request without a lease looks up
@@ -155,12 +156,12 @@ class Counted<Value> extends Map<string, Value> {
   }
 
   override set(name: string, value: Value): this {
-    if (!this.has(name)) this.#counters[slotOf(name)]! += entry;
+    if (!this.has(name)) this.#counters[slotOf(name)]! += oneEntry;
     return super.set(name, value);
   }
 
   override delete(name: string): boolean {
-    if (this.has(name)) this.#counters[slotOf(name)]! -= entry;
+    if (this.has(name)) this.#counters[slotOf(name)]! -= oneEntry;
     return super.delete(name);
   }
 
@@ -170,7 +171,7 @@ class Counted<Value> extends Map<string, Value> {
 }
 
 /** The leases of this process in a workspace. */
-class Holder {
+class WorkspaceLeases {
   readonly workspaceId: string;
   /** These, the asks and the wishes are by the name of their request. */
   readonly leases: Map<string, Lease>;
@@ -183,8 +184,8 @@ class Holder {
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: PendingTally[] } | undefined;
   settling: Promise<void> | undefined;
-  /** Requests whose last lease decided often: how many units to ask for next, and until when that holds. */
-  readonly hot: Map<string, { wanted: number; until: number }>;
+  /** Of requests whose last lease decided often: how many units to ask for next, and until when that holds. */
+  readonly wishes: Map<string, { wanted: number; until: number }>;
   /** The time of the last decision by a lease, or of the last grant. */
   usedAt = 0;
   isRegistered = false;
@@ -193,12 +194,12 @@ class Holder {
   constructor(workspaceId: string, counters: Uint32Array) {
     this.workspaceId = workspaceId;
     this.leases = new Counted(counters);
-    this.hot = new Counted(counters);
+    this.wishes = new Counted(counters);
   }
 
   get isEmpty(): boolean {
-    const { leases, asks, tallies, hot } = this;
-    return leases.size + asks.size + tallies.length + hot.size === 0 && !this.sending;
+    const { leases, asks, tallies, wishes } = this;
+    return leases.size + asks.size + tallies.length + wishes.size === 0 && !this.sending;
   }
 }
 
@@ -232,7 +233,7 @@ const renewedPart = 0.25;
 
 export class Leases {
   readonly #options: LeaseOptions;
-  readonly #holders = new Map<string, Holder>();
+  readonly #holders = new Map<string, WorkspaceLeases>();
   readonly #counters = new Uint32Array(slots);
   #heatSince = 0;
   #held = 0;
@@ -253,7 +254,8 @@ export class Leases {
 
   /** Decides a request by a lease; undefined when there is none. `Decision` is what its leases repeat. */
   decide<Decision>(request: LeasedRequest): Decision | undefined {
-    if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < entry) return undefined;
+    // Below `oneEntry` no lease has this hash.
+    if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < oneEntry) return undefined;
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder?.leases.get(nameOf(request));
     if (!holder || !lease) return undefined;
@@ -305,13 +307,13 @@ export class Leases {
     }
     if (request.text.length > textMax || request.about.length > textMax) return undefined;
     const now = this.#options.nowMs();
-    const known = counter < entry ? undefined : this.#holders.get(request.workspaceId);
+    const known = counter < oneEntry ? undefined : this.#holders.get(request.workspaceId);
     const decided = this.#decidedInTerm(slot, now);
     if (decided === 0 || (decided < after && !known)) return undefined;
     const name = nameOf(request);
     const renewed = known?.leases.get(name);
-    const hot = known?.hot.get(name);
-    if (decided < after && !hot && !renewed?.isRenewing) return undefined;
+    const wish = known?.wishes.get(name);
+    if (decided < after && !wish && !renewed?.isRenewing) return undefined;
     if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
     if (holder.asks.has(name)) return undefined;
@@ -320,7 +322,7 @@ export class Leases {
     const done = new Promise<void>((resolve) => (finish = resolve));
     // A number of a session is never used again, also not after a restart of Redis.
     const number = ++this.#lastNumber;
-    const wanted = (renewed && wantedNext(renewed)) ?? hot?.wanted ?? 2 * decided;
+    const wanted = (renewed && wantedNext(renewed)) ?? wish?.wanted ?? 2 * decided;
     const ask = { request, wanted, number, askedAt: now, isRecalled: false, done, finish };
     holder.asks.set(name, ask);
     this.#tick();
@@ -367,7 +369,7 @@ export class Leases {
     };
   }
 
-  #hold(holder: Holder, lease: Lease) {
+  #hold(holder: WorkspaceLeases, lease: Lease) {
     const name = nameOf(lease.request);
     const renewed = holder.leases.get(name);
     if (renewed) this.#end(holder, renewed);
@@ -406,7 +408,7 @@ export class Leases {
     await Promise.all(holders.map((holder) => this.#recall(holder, numbers)));
   }
 
-  async #recall(holder: Holder, numbers: ReadonlySet<number> | undefined): Promise<void> {
+  async #recall(holder: WorkspaceLeases, numbers: ReadonlySet<number> | undefined): Promise<void> {
     const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
     const leases = [...holder.leases.values()].filter(({ number }) => numbers?.has(number) ?? true);
     for (const ask of asks) ask.isRecalled = true;
@@ -429,7 +431,7 @@ export class Leases {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.recall().catch(() => {});
-    for (const { hot } of this.#holders.values()) hot.clear();
+    for (const { wishes } of this.#holders.values()) wishes.clear();
     await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
   }
 
@@ -437,10 +439,10 @@ export class Leases {
   #decidedInTerm(slot: number, now: number): number {
     const counters = this.#counters;
     if (now - this.#heatSince >= this.#options.termMs) {
-      for (let each = 0; each < slots; each++) counters[each]! -= counters[each]! % entry;
+      for (let each = 0; each < slots; each++) counters[each]! -= counters[each]! % oneEntry;
       this.#heatSince = now;
     }
-    const heat = counters[slot]! % entry;
+    const heat = counters[slot]! % oneEntry;
     if (heat > heatMax) {
       this.#setHeat(slot, heat - 1);
       return 0;
@@ -452,30 +454,30 @@ export class Leases {
 
   #setHeat(slot: number, heat: number) {
     const counter = this.#counters[slot]!;
-    this.#counters[slot] = counter - (counter % entry) + heat;
+    this.#counters[slot] = counter - (counter % oneEntry) + heat;
   }
 
-  #holderOf(workspaceId: string): Holder {
+  #holderOf(workspaceId: string): WorkspaceLeases {
     let holder = this.#holders.get(workspaceId);
     if (!holder) {
-      holder = new Holder(workspaceId, this.#counters);
+      holder = new WorkspaceLeases(workspaceId, this.#counters);
       this.#holders.set(workspaceId, holder);
     }
     return holder;
   }
 
   /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
-  #end(holder: Holder, lease: Lease) {
+  #end(holder: WorkspaceLeases, lease: Lease) {
     const name = nameOf(lease.request);
     holder.leases.delete(name);
     this.#held--;
     if (lease.decided >= this.#options.after) {
-      holder.hot.set(name, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
+      holder.wishes.set(name, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
     }
     this.#return(holder, lease);
   }
 
-  #return(holder: Holder, lease: Lease) {
+  #return(holder: WorkspaceLeases, lease: Lease) {
     const tally = tallyOf(lease, lease.number);
     if (tally) this.#tally(holder, tally);
     if (lease.number > 0) this.#options.observe?.returned(lease.left);
@@ -483,12 +485,12 @@ export class Leases {
     this.#tick();
   }
 
-  #tally(holder: Holder, tally: PendingTally) {
+  #tally(holder: WorkspaceLeases, tally: PendingTally) {
     holder.tallies.push(tally);
     if (tally.number > 0) this.#countReturn(holder, tally, 1);
   }
 
-  #countReturn(holder: Holder, { about }: PendingTally, change: 1 | -1) {
+  #countReturn(holder: WorkspaceLeases, { about }: PendingTally, change: 1 | -1) {
     const { returning } = holder;
     const count = (returning.get(about) ?? 0) + change;
     if (count > 0) returning.set(about, count);
@@ -500,12 +502,12 @@ export class Leases {
    * Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again
    * later.
    */
-  #settle(holder: Holder): Promise<void> {
+  #settle(holder: WorkspaceLeases): Promise<void> {
     holder.settling ??= this.#sendSettlement(holder).finally(() => (holder.settling = undefined));
     return holder.settling;
   }
 
-  async #sendSettlement(holder: Holder): Promise<void> {
+  async #sendSettlement(holder: WorkspaceLeases): Promise<void> {
     if (!holder.sending) {
       const tallies = holder.tallies.splice(0, countOfSettlement(holder.tallies));
       if (tallies.length === 0) return;
@@ -522,19 +524,19 @@ export class Leases {
   }
 
   /** Tallies the leases that decided at least `tallyMin` times since the last settlement. */
-  #tallyAll(holder: Holder) {
+  #tallyAll(holder: WorkspaceLeases) {
     for (const lease of holder.leases.values()) {
       const tally = lease.count >= tallyMin && tallyOf(lease, 0);
       if (tally) this.#tally(holder, tally);
     }
   }
 
-  async #settleAll(holder: Holder): Promise<void> {
+  async #settleAll(holder: WorkspaceLeases): Promise<void> {
     while (holder.settling || holder.sending || holder.tallies.length > 0) await this.#settle(holder);
   }
 
   /** Leaves the registry of a workspace, and forgets it. */
-  async #leave(holder: Holder): Promise<void> {
+  async #leave(holder: WorkspaceLeases): Promise<void> {
     if (!holder.isEmpty) return;
     if (!holder.isRegistered) {
       this.#holders.delete(holder.workspaceId);
@@ -557,11 +559,11 @@ export class Leases {
     }, this.#options.termMs / settlementsPerTerm).unref();
   }
 
-  #turn(holder: Holder) {
+  #turn(holder: WorkspaceLeases) {
     const { nowMs, termMs } = this.#options;
     const now = nowMs();
     for (const lease of holder.leases.values()) if (now >= lease.endsAt) this.#end(holder, lease);
-    for (const [name, { until }] of holder.hot) if (now >= until) holder.hot.delete(name);
+    for (const [name, { until }] of holder.wishes) if (now >= until) holder.wishes.delete(name);
     if (!holder.settling) {
       // Leases are not tallied before the last settlement was counted, so that their tallies are bounded by their
       // number.
@@ -587,7 +589,7 @@ function charge(charges: readonly Charge[]) {
 }
 
 /** Redis has counted these tallies: the leases among them hold nothing more. */
-function settled({ amounts }: Holder, tallies: readonly PendingTally[]) {
+function settled({ amounts }: WorkspaceLeases, tallies: readonly PendingTally[]) {
   for (const { charges, left } of tallies) {
     for (const each of charges) {
       each.amount.held -= each.units * left;

@@ -32,7 +32,7 @@ export class Leasing {
   readonly leases: Leases;
   readonly changes: Changes;
   readonly #recalls: Recalls;
-  readonly #headers: { stays: Buffer; leaves: Buffer };
+  readonly #sessions: { stays: Buffer; leaves: Buffer };
   #connectedAt = performance.now();
 
   constructor(options: LeasingOptions) {
@@ -76,7 +76,7 @@ export class Leasing {
       deactivate,
       observe,
     });
-    this.#headers = { stays: this.#header(leaseCredits, false), leaves: this.#header(leaseCredits, true) };
+    this.#sessions = { stays: this.#pack(leaseCredits, false), leaves: this.#pack(leaseCredits, true) };
   }
 
   /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
@@ -84,9 +84,9 @@ export class Leasing {
     this.#connectedAt = performance.now();
   }
 
-  /** The argument of a batch with leases. */
-  headerOf({ leaves }: { leaves: boolean }): Buffer {
-    return leaves ? this.#headers.leaves : this.#headers.stays;
+  /** LEASE_SESSION, which a batch with items of leases has after its items. */
+  sessionOf({ leaves }: { leaves: boolean }): Buffer {
+    return leaves ? this.#sessions.leaves : this.#sessions.stays;
   }
 
   /**
@@ -117,10 +117,10 @@ export class Leasing {
     this.#recalls.close();
   }
 
-  #header(credits: boolean, leaves: boolean): Buffer {
+  #pack(credits: boolean, leaves: boolean): Buffer {
     const values = { id: this.#session, term: this.#options.leaseMs, credits: credits ? 1 : 0, leaves: leaves ? 1 : 0 };
-    const header = Buffer.alloc(leaseSession.bytes);
-    leaseSession.write(header, 0, values);
-    return header;
+    const packed = Buffer.alloc(leaseSession.bytes);
+    leaseSession.write(packed, 0, values);
+    return packed;
   }
 }
