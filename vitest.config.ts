@@ -75,6 +75,7 @@ const withLongTests = [
   'test/http/docs.test.ts',
   'test/operations/analytics/getVerifications.test.ts',
   'test/process/log.test.ts',
+  'test/process/release.test.ts',
 ];
 const faults = [
   { extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts', ...withLongTests] } },

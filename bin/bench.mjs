@@ -13,6 +13,6 @@ if (isNamed) process.argv.splice(2, 1);
 // A running installation is measured from outside and needs no Redis here.
 const isAgainst = process.argv.some((argument) => /^--against(=|$)/.test(argument));
 
-prepare({ dev: true, needsRedis: () => !isAgainst });
+await prepare({ dev: true, needsRedis: () => !isAgainst });
 
 await import(`../bench/${isNamed ? first : isAgainst ? 'against' : 'compare'}.mjs`);

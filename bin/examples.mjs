@@ -2,5 +2,5 @@
 // to src/http/examples.json, for /openapi.json. Run it after a change of schemas or responses; npm test compares.
 import { prepare, runLocal } from './prepare.mjs';
 
-prepare({ dev: true });
+await prepare({ dev: true });
 process.exitCode = runLocal('vitest', ['run', 'test/http/examples.test.ts', '--update']);

@@ -6,7 +6,7 @@ import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fail, prepare, root, runLocal } from './prepare.mjs';
 
-prepare({ dev: true });
+await prepare({ dev: true });
 
 const page = join(root, 'docs', 'reliability.md');
 const [begin, end] = ['<!-- findings: written by npm run test:faults -->', '<!-- end of findings -->'];

@@ -1,11 +1,11 @@
-// npm run pin -- images: pins the images of the Dockerfile and of compose.yaml to what their tags name now. An image is
+// npm run pin -- images: pins the images of these files to what their tags name now. An image is
 // named by its tag, for people and for this program, and by the SHA-256 of its manifest, which decides what is pulled.
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from './prepare.mjs';
 
-export const filesWithImages = ['Dockerfile', 'compose.yaml'];
+export const filesWithImages = ['Dockerfile', 'compose.yaml', 'deploy/kubernetes/overlays/own-redis/statefulset.yaml'];
 
 /** `valkey/valkey:8.1@sha256:…`: name, tag, digest. A registry other than Docker's is not supported. */
 const pinned = /\b([a-z0-9]+(?:[/_-][a-z0-9]+)*):([\w.-]+)@(sha256:[0-9a-f]{64})\b/g;

@@ -8,18 +8,14 @@
 //    checked.
 //
 // npm run pin -- images: pins the images of the Dockerfile and of compose.yaml in their place (images.mjs).
-import { spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pinImages } from './images.mjs';
-import { fail, root } from './prepare.mjs';
+import { fail, refused, root } from './prepare.mjs';
+import { filesOf, sha256, statedIntegrity } from './registry.mjs';
 
 const lockFile = join(root, 'package-lock.json');
 const pinsFile = join(root, 'src', 'http', 'uwsPins.ts');
-const sha512 = (bytes) => `sha512-${createHash('sha512').update(bytes).digest('base64')}`;
-const refused = sha512('');
 
 const lock = JSON.parse(readFileSync(lockFile, 'utf8'));
 const nameOf = (path) => lock.packages[path].name ?? path.split('node_modules/').at(-1);
@@ -57,8 +53,7 @@ function complete() {
   for (const [path, entry] of Object.entries(lock.packages)) {
     if (path === '' || (entry.integrity && entry.integrity !== refused)) continue;
     const spec = `${nameOf(path)}@${entry.version}`;
-    const { stdout } = npm('view', spec, 'dist.integrity');
-    const [found] = /^sha512-\S+$/m.exec(stdout) ?? [];
+    const found = statedIntegrity(spec);
     if (!found && !entry.optional) fail(`the registry does not have ${spec}, which Tollgate needs.`);
     entry.integrity = found ?? refused;
     console.log(`${spec}: ${found ?? 'not in the registry, so it will not be installed'}`);
@@ -85,19 +80,9 @@ function writePins() {
 }
 
 function sha256OfBinary(spec, integrity) {
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-pin-'));
   try {
-    const [{ filename }] = JSON.parse(npm('pack', spec, '--json', '--pack-destination', dir).stdout);
-    const archive = join(dir, filename);
-    if (sha512(readFileSync(archive)) !== integrity) fail(`${spec} differs from its sha512 in package-lock.json.`);
-    const { status, stdout } = spawnSync('tar', ['-xzOf', archive, 'package/uws.node'], { maxBuffer: 2 ** 26 });
-    if (status !== 0) fail(`${spec} does not contain uws.node.`);
-    return createHash('sha256').update(stdout).digest('hex');
-  } finally {
-    rmSync(dir, { recursive: true });
+    return sha256(filesOf(spec, integrity, ['uws.node']).get('uws.node'));
+  } catch (error) {
+    fail(error.message);
   }
-}
-
-function npm(...args) {
-  return spawnSync('npm', [...args, '--loglevel=silent'], { cwd: root, encoding: 'utf8' });
 }

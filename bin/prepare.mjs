@@ -1,6 +1,7 @@
 // Prepares what Tollgate's code needs: checks the version of Node, installs the dependencies, builds, and finds a
 // Redis. It runs before anything is installed, so it uses only Node, and syntax that old versions can parse.
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +10,7 @@ export const root = fileURLToPath(new URL('..', import.meta.url));
 const inRoot = (...path) => join(root, ...path);
 const oldestNode = [20, 15];
 
-const log = (message) => console.error(`tollgate: ${message}`);
+export const log = (message) => console.error(`tollgate: ${message}`);
 
 export function fail(message) {
   log(message);
@@ -28,11 +29,15 @@ export function run(command, args, options = {}) {
 /** Runs a program of the dependencies. Not with npx, which would download a missing one. */
 export const runLocal = (name, args, options) => run(inRoot('node_modules', '.bin', name), args, options);
 
-/** Installs and builds what is missing: with `dev` also the development dependencies, and a Redis if one is needed. */
-export function prepare({ dev = false, needsRedis = () => true } = {}) {
+/**
+ * Installs and builds what is missing: with `dev` also the development dependencies, with `serves` the build of
+ * uWebSockets.js for this system, and a Redis if one is needed.
+ */
+export async function prepare({ dev = false, serves = true, needsRedis = () => true } = {}) {
   checkNode();
   install({ dev });
   build();
+  if (serves) await (await import('./builds.mjs')).takeBuilds();
   if (needsRedis() && !hasRedis()) installRedis();
 }
 
@@ -44,6 +49,9 @@ export function checkNode() {
   );
 }
 
+/** In package-lock.json, the SHA-512 of a package that the registry did not have: npm installs no such package. */
+export const refused = `sha512-${createHash('sha512').digest('base64')}`;
+
 /** Installs missing packages of package-lock.json. Installed development dependencies stay. */
 export function install({ dev = false } = {}) {
   const wanted = packagesIn(inRoot('package-lock.json'));
@@ -54,7 +62,8 @@ export function install({ dev = false } = {}) {
   const ours = `/@uwsjs/${process.platform}-${process.arch}-${process.versions.node.split('.')[0]}`;
   const isNeeded = (path, { dev, optional, devOptional }) =>
     optional || devOptional ? path.endsWith(ours) : !dev || withDev;
-  const isMissing = ([path, entry]) => isNeeded(path, entry) && installed[path]?.integrity !== entry.integrity;
+  const isMissing = ([path, entry]) =>
+    entry.integrity !== refused && isNeeded(path, entry) && installed[path]?.integrity !== entry.integrity;
   if (!Object.entries(wanted).some(isMissing)) return;
   // npm ci deletes node_modules first, from which a server may be running; npm install adds to it.
   const command = Object.keys(installed).length === 0 ? 'ci' : 'install';

@@ -10,6 +10,6 @@ if (argument === '--version') {
 if (argument !== undefined)
   fail(`npm start has no argument ${argument}, only --version. Settings are environment variables: docs/settings.md`);
 
-prepare({ needsRedis: () => !process.env.REDIS_URL && !process.env.REDIS_URL_FILE });
+await prepare({ needsRedis: () => !process.env.REDIS_URL && !process.env.REDIS_URL_FILE });
 
 await import('../dist/main.js');

@@ -9,7 +9,7 @@ import { hasRedis, prepare, root, runLocal } from './prepare.mjs';
 
 const dockerAnswers = () => spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
 
-prepare({ dev: true, needsRedis: () => !hasRedis() && !dockerAnswers() });
+await prepare({ dev: true, needsRedis: () => !hasRedis() && !dockerAnswers() });
 
 const dir = mkdtempSync(join(tmpdir(), 'tollgate-report-'));
 const report = join(dir, 'report.json');

@@ -2,6 +2,6 @@
 // npx tollgate: the command line. Installs and builds what is missing first. Commands check for a Redis themselves.
 import { prepare } from './prepare.mjs';
 
-prepare({ needsRedis: () => false });
+await prepare({ serves: ['start', 'serve'].includes(process.argv[2]), needsRedis: () => false });
 
 await import('../dist/cli/index.js');

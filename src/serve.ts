@@ -12,6 +12,7 @@ import { createPipeline } from './http/pipeline.ts';
 import { createMetricsHandler } from './http/probes.ts';
 import { RootKeyReader } from './http/rootKey.ts';
 import { listen, type Server } from './http/server.ts';
+import { usePinsOf } from './http/uws.ts';
 import { type Metrics, type Report, type Scrape, type SharedState, watchProcess } from './metrics.ts';
 import type { AnyOperation } from './operation.ts';
 import { operations } from './operations/index.ts';
@@ -47,6 +48,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
   const tls = tlsSettings(config);
+  usePinsOf(config.dataDir);
   let stopping = false;
   store.tail.watch();
   const callLog = new CallLog(log);

@@ -115,7 +115,7 @@ test('running.md: the operations of the table of tasks accept their bodies', () 
 
 test('running.md: the command line', async () => {
   const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate workspace create'));
-  const lines = block!.split('\n').filter((line) => line !== '' && line !== 'npx tollgate serve');
+  const lines = block!.split('\n').filter((line) => line !== '' && line !== 'npx tollgate start');
   expect(lines.length).toBeGreaterThan(7);
   const made = run(`npx tollgate root-key create --workspace ${workspaceId} --permission '*' --json`);
   const { rootKeyId } = JSON.parse(made) as { rootKeyId: string };

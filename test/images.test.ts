@@ -38,13 +38,19 @@ describe('images by digest', () => {
       expect([image, build ?? isPinned(image)]).not.toContain(false);
   });
 
-  test('the manifests name a digest, which the reader fills in', () => {
-    const folder = 'deploy/kubernetes';
-    const images = readdirSync(join(root, folder))
-      .flatMap((file) => parseAllDocuments(read(`${folder}/${file}`)))
-      .flatMap((document) => JSON.stringify(document.toJSON()).match(/"image":"[^"]+"/g) ?? []);
-    expect(images.length).toBeGreaterThan(0);
-    for (const image of images) expect(image).toMatch(/@sha256:(DIGEST|[0-9a-f]{64})"$/);
+  test('the manifests of Kubernetes name images that are pinned, and that of Tollgate in one place', () => {
+    const files = readdirSync(join(root, 'deploy/kubernetes'), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.yaml'))
+      .map((file) => `deploy/kubernetes/${file}`);
+    const images = files
+      .flatMap((file) => parseAllDocuments(read(file)))
+      .flatMap((document) =>
+        [...JSON.stringify(document.toJSON()).matchAll(/"image":"([^"]+)"/g)].map(([, name]) => name!),
+      );
+    const [{ name, newName, digest }] = parse(read('deploy/kubernetes/base/kustomization.yaml')).images;
+    expect(images.filter((image) => !isPinned(image))).toEqual([name]);
+    expect(digest).toMatch(/^sha256:[0-9a-f]{64}$/);
+    expect(files.filter((file) => read(file).includes(newName))).toEqual(['deploy/kubernetes/base/kustomization.yaml']);
   });
 
   test('these images are pinned', () => {
@@ -53,7 +59,9 @@ describe('images by digest', () => {
       'node:22-bookworm-slim',
       'debian:bookworm-slim',
       'valkey/valkey:8.1',
+      'valkey/valkey:8.1',
     ]);
+    expect(new Set(pinned.map(({ digest }) => digest)).size).toBe(3);
   });
 });
 

@@ -124,6 +124,14 @@ describe('the calls of npm', () => {
     );
   });
 
+  test('a build that the registry did not have is not asked for at every start', () => {
+    const ours: string = `node_modules/@uwsjs/${process.platform}-${process.arch}-${process.versions.node.split('.')[0]}`;
+    const refused = `sha512-${createHash('sha512').digest('base64')}`;
+    const packages = { ...lock, [ours]: { integrity: refused, optional: true } };
+    writeFileSync(join(dir, 'package-lock.json'), JSON.stringify({ packages }));
+    expect(asked({}, { 'node_modules/server': server })).toBe('');
+  });
+
   test('the build of uWebSockets.js for another Node is not the one for this', () => {
     const ours: string = `node_modules/@uwsjs/${process.platform}-${process.arch}-${process.versions.node.split('.')[0]}`;
     const build = { integrity: 'sha512-ours', optional: true };

@@ -1,11 +1,13 @@
 #!/bin/bash
 # Runs tollgate.service under a real systemd, in namespaces and on a copy-on-write view of this machine: its user, the start, a
-# command, a reload, a killed server and a stop. Needs root, systemd, Node and redis-server; takes half a minute.
+# command, a reload, a killed server and a stop. Needs root, systemd, Node and redis-server; takes half a minute. With the archive
+# of a release as its argument it installs that.
 set -euo pipefail
 
 if [ "${1:-}" != inside ]; then
+  export ARCHIVE=${1:+$(realpath "$1")}
   cd "$(dirname "$0")/../.."
-  node bin/tollgate.mjs --version > /dev/null # Builds.
+  [ -n "$ARCHIVE" ] || node bin/tollgate.mjs --version > /dev/null # Builds.
   work=$(mktemp -d)
   setsid unshare --mount --pid --fork --cgroup --kill-child --propagation private "$0" inside "$work" > "$work/log" 2>&1 &
   outer=$!
@@ -50,7 +52,11 @@ mount -t cgroup2 cgroup2 "$view/sys/fs/cgroup"
 
 # The steps of docs/running.md.
 mkdir -p "$view/opt/tollgate"
-cp -a bin deploy dist lua node_modules package.json src "$view/opt/tollgate/"
+if [ -n "$ARCHIVE" ]; then
+  tar -xzf "$ARCHIVE" --strip-components 1 -C "$view/opt/tollgate"
+else
+  cp -a bin deploy dist lua node_modules package.json src "$view/opt/tollgate/"
+fi
 install -D -m 644 deploy/systemd/tollgate.sysusers.conf "$view/etc/sysusers.d/tollgate.conf"
 install -D -m 644 deploy/systemd/tollgate.service "$view/etc/systemd/system/tollgate.service"
 install -m 755 deploy/systemd/tollgate "$view/usr/local/bin/tollgate"

@@ -50,7 +50,8 @@ function programOf(runner: Runner): Command {
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
     .exitOverride();
   program
-    .command('serve')
+    .command('start')
+    .alias('serve')
     .description('Run the server, as `npm start` does.')
     .action(async () => {
       await import('../main.ts');

@@ -31,13 +31,14 @@ const openFilesMin = 4096;
 const redisChecksMs = 4_000;
 
 export async function doctor(env: Terminal['env']): Promise<CommandResult> {
-  const findings = [nodeVersion(), await uwsBuild(), openFiles()];
   let config: Config | undefined;
+  const wrong: Finding[] = [];
   try {
     config = loadConfig(env);
   } catch (error) {
-    findings.push(fault('settings', oneLine(error), 'Correct them and run the command again. Redis was not checked.'));
+    wrong.push(fault('settings', oneLine(error), 'Correct them and run the command again. Redis was not checked.'));
   }
+  const findings = [nodeVersion(), await uwsBuild(config?.dataDir), openFiles(), ...wrong];
   if (config) findings.push(...(await checkStore(config)));
 
   const width = Math.max(...findings.map(({ check }) => check.length));
@@ -102,9 +103,10 @@ function nodeVersion(): Finding {
   return fault('node', process.versions.node, `Run Tollgate on Node ${oldest} or later: 20, 22, 24 or 26.`);
 }
 
-async function uwsBuild(): Promise<Finding> {
+async function uwsBuild(dataDir: string | undefined): Promise<Finding> {
   try {
-    const { uws } = await import('../http/uws.ts');
+    const { usePinsOf, uws } = await import('../http/uws.ts');
+    if (dataDir !== undefined) usePinsOf(dataDir);
     uws();
     return ok('uWebSockets.js', `matches its pinned hash and loads on ${process.platform} ${process.arch}`);
   } catch (error) {

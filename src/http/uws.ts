@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { pinFileOf, readPins } from './recordedPins.ts';
 import { uwsPins } from './uwsPins.ts';
 
 // The types of the newer release fit both: in what we use, they differ only in `listen` with host and options.
@@ -46,18 +47,34 @@ function findBuild(packageName: string, nodeMajor: number, from: string): Build 
   return { name: `${name}@${version}`, file, load: () => require(file) };
 }
 
-function check({ name, file }: Build, pins: typeof uwsPins) {
+/** Throws unless the file of a build has its pinned hash. A pin of the repository comes before a recorded one. */
+function check({ name, file }: Build, { pins, dataDir }: Pins) {
   const found = createHash('sha256').update(readFileSync(file)).digest('hex');
-  const pinned = pins[name];
+  const recorded = pins[name] === undefined && dataDir !== undefined ? readPins(dataDir)[name]?.sha256 : undefined;
+  const pinned = pins[name] ?? recorded;
   if (found === pinned) return;
+  const places = recorded ? pinFileOf(dataDir!) : 'src/http/uwsPins.ts';
+  const change = pinned
+    ? 'Delete node_modules and start again. If the file still differs, do not trust its source.'
+    : 'Start Tollgate with `npm start`, which pins the build that the npm registry states, or run `npm run pin`.';
   throw new Error(
-    `${file} is not loaded: its SHA-256 is ${found}, and src/http/uwsPins.ts has ${pinned ?? 'none'} for ${name}. ` +
-      'Delete node_modules and start again. If the file still differs, do not trust its source.',
+    `${file} is not loaded: its SHA-256 is ${found}, and ${places} has ${pinned ?? 'none'} for ${name}. ${change}`,
   );
 }
 
+interface Pins {
+  pins: Readonly<Record<string, string>>;
+  /** The directory of recorded pins. */
+  dataDir?: string;
+}
+
 /** Loads the build for this version of Node; `from` is the module whose packages are searched. */
-export function loadUws(nodeMajor: number, from: string = import.meta.url, pins = uwsPins): Uws {
+export function loadUws(
+  nodeMajor: number,
+  from: string = import.meta.url,
+  pins: Readonly<Record<string, string>> = uwsPins,
+  dataDir?: string,
+): Uws {
   const failures: string[] = [];
   for (const packageName of packagesFor(nodeMajor)) {
     const attempt = <T>(act: () => T): T | undefined => {
@@ -71,7 +88,7 @@ export function loadUws(nodeMajor: number, from: string = import.meta.url, pins 
     };
     const build = attempt(() => findBuild(packageName, nodeMajor, from));
     if (!build) continue;
-    check(build, pins);
+    check(build, { pins, dataDir });
     const uws = attempt(build.load);
     if (uws) return uws as Uws;
   }
@@ -87,15 +104,22 @@ function reason(nodeMajor: number, failures: readonly string[]): string {
     'It needs glibc (Alpine has none): 2.27 or later with Node 20 and 22, 2.38 or later (Debian 13, Ubuntu 24.04) with Node 24 ' +
     'and 26. On an older system use Node 22.\n' +
     'If a module cannot be found: the builds are optional dependencies, so run `npm ci` with the Node that will run Tollgate, and ' +
-    'without `--omit=optional`. If it is still missing, the repository pins no build for this system yet. `npm run pin` gets ' +
-    'it from the npm registry and pins it in your clone; SECURITY.md describes how to compare it with the release of its author.'
+    'without `--omit=optional`. If it is still missing, the repository pins no build for this system yet: `npm start` takes it ' +
+    'from the npm registry, and `npm run pin` pins it in your clone. SECURITY.md describes how to compare it with the release of ' +
+    'its author.'
   );
 }
 
 let loaded: Uws | undefined;
+let dataDirOfPins: string | undefined;
+
+/** Sets the data directory, in which builds that the repository does not pin have their pins. */
+export function usePinsOf(dataDir: string): void {
+  dataDirOfPins = dataDir;
+}
 
 /** uWebSockets.js, loaded when a server first needs it. */
 export function uws(): Uws {
-  loaded ??= loadUws(Number.parseInt(process.versions.node, 10));
+  loaded ??= loadUws(Number.parseInt(process.versions.node, 10), undefined, undefined, dataDirOfPins);
   return loaded;
 }

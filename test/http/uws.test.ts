@@ -15,6 +15,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { pinFileOf, writePins } from '../../src/http/recordedPins.ts';
 import { loadUws, packagesFor } from '../../src/http/uws.ts';
 import { uwsPins } from '../../src/http/uwsPins.ts';
 import { build as buildServer } from '../support/processes.ts';
@@ -135,6 +136,26 @@ test('a build of a version without a pin is not loaded', () => {
   const file = install('uws-node20-22', '1.2.3', 20, readFileSync(realBuild()));
   expect(() => loadUws(20, program, {})).toThrow(`${file} is not loaded`);
   expect(() => loadUws(20, program, {})).toThrow(`has none for @uwsjs/${system}-20@1.2.3`);
+});
+
+test('a recorded pin counts only where the repository has none', () => {
+  const file = install('uws-node20-22', '1.2.3', 20, readFileSync(realBuild()));
+  const name = `@uwsjs/${system}-20@1.2.3`;
+  const record = (bytes: Buffer) =>
+    writePins(dir, {
+      [name]: {
+        integrity: `sha512-${createHash('sha512').digest('base64')}`,
+        sha256: createHash('sha256').update(bytes).digest('hex'),
+      },
+    });
+  record(readFileSync(file));
+  expect(loadUws(20, program, {}, dir).App).toBeTypeOf('function');
+  expect(() => loadUws(20, program, { [name]: 'f'.repeat(64) }, dir)).toThrow(
+    `src/http/uwsPins.ts has ${'f'.repeat(64)}`,
+  );
+  record(Buffer.from('another'));
+  expect(() => loadUws(20, program, {}, dir)).toThrow(`${pinFileOf(dir)} has `);
+  expect(loadUws(20, program, pins, dir).App).toBeTypeOf('function');
 });
 
 test('Node 22 takes the newer release', () => {

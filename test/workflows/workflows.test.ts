@@ -1,0 +1,96 @@
+// The workflows of .github/, checked by SchemaStore's JSON schema of workflows, github-workflow.json, at commit
+// 3b6446ad8a077bac56f4a4796c0b7fd88927fc8e, unchanged, under the Apache License 2.0 (LICENSE).
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { Ajv } from 'ajv';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+
+const folder = '.github/workflows';
+const read = (file: string) => readFileSync(file, 'utf8');
+const schema = JSON.parse(read('test/workflows/github-workflow.schema.json'));
+// The schema has keywords and formats that only editors use.
+const isValid = new Ajv({ strict: false, allErrors: true, validateFormats: false }).compile(schema);
+const files = readdirSync(folder).sort();
+const problemsOf = (workflow: unknown) => (isValid(workflow) ? [] : isValid.errors);
+
+interface Step {
+  uses?: string;
+  run?: string;
+  with?: Record<string, unknown>;
+}
+interface Job {
+  uses?: string;
+  steps?: Step[];
+  permissions?: Record<string, string>;
+  'timeout-minutes'?: number;
+}
+const workflowOf = (file: string) =>
+  parse(read(`${folder}/${file}`), { strict: true, uniqueKeys: true }) as {
+    on: Record<string, unknown>;
+    permissions: Record<string, string>;
+    jobs: Record<string, Job>;
+  };
+const stepsOf = (file: string) => Object.values(workflowOf(file).jobs).flatMap(({ steps = [] }) => steps);
+
+test('there are two', () => {
+  expect(files).toEqual(['ci.yml', 'release.yml']);
+});
+
+describe.each(files)('%s', (file) => {
+  test('is valid against the schema of workflows', () => {
+    const workflow = workflowOf(file);
+    expect(problemsOf(workflow)).toEqual([]);
+    const [name, job] = Object.entries(workflow.jobs).find(([, { steps }]) => steps)!;
+    const misspelled = { ...job, 'timeout-minute': 5 };
+    expect(problemsOf({ ...workflow, jobs: { [name]: misspelled } })).not.toEqual([]);
+    expect(problemsOf({ ...workflow, on: { pushed: {} } })).not.toEqual([]);
+  });
+
+  test('names each action by the commit of a release', () => {
+    const lines = read(`${folder}/${file}`).match(/^.*\buses: .*$/gm)!;
+    for (const line of lines) expect(line).toMatch(/uses: (\.\/\S+|[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+)$/);
+    const names = new Map<string, Set<string>>();
+    for (const line of lines) {
+      const [, action, commit] = /uses: (\S+)@(\S+)/.exec(line) ?? [];
+      if (action) names.set(action, (names.get(action) ?? new Set()).add(commit!));
+    }
+    for (const [action, commits] of names) expect([action, commits.size]).toEqual([action, 1]);
+  });
+
+  test('may only read unless a job states more, ends in time, and no checkout keeps its token', () => {
+    const { permissions, jobs } = workflowOf(file);
+    expect(permissions).toEqual({ contents: 'read' });
+    for (const { uses, 'timeout-minutes': minutes } of Object.values(jobs))
+      if (!uses) expect(minutes).toBeGreaterThan(0);
+    for (const { uses, with: given } of stepsOf(file))
+      if (uses?.startsWith('actions/checkout@')) expect(given?.['persist-credentials']).toBe(false);
+  });
+
+  test('no command has an expression, which a branch or a tag could fill with commands', () => {
+    for (const { run } of stepsOf(file)) expect(run ?? '').not.toContain('${{');
+  });
+});
+
+test('the commands are those that run here', () => {
+  const commands = files.flatMap(stepsOf).flatMap(({ run }) => run ?? []);
+  expect(commands).toContainEqual(expect.stringContaining('bash .ci/run'));
+  expect(existsSync('.ci/run')).toBe(true);
+  const { scripts } = JSON.parse(read('package.json'));
+  const named = commands.flatMap((command) => [...command.matchAll(/npm run (\S+)/g)].map(([, name]) => name!));
+  expect(named).toEqual(['release']);
+  for (const name of named) expect(Object.keys(scripts)).toContain(name);
+});
+
+test('a tag of the form that npm run release makes starts a release, after the checks', () => {
+  const { on, jobs } = workflowOf('release.yml');
+  expect(on).toEqual({ push: { tags: ['v[0-9]+.[0-9]+.[0-9]+'] } });
+  expect(jobs.check!.uses).toBe(`./${folder}/ci.yml`);
+  expect(workflowOf('ci.yml').on).toHaveProperty('workflow_call');
+  const needs = Object.fromEntries(
+    Object.entries(jobs).map(([name, job]) => [name, (job as { needs?: string }).needs]),
+  );
+  expect(needs).toEqual({ check: undefined, archive: 'check', image: 'archive' });
+  const build = jobs.image!.steps!.find(({ uses }) => uses?.startsWith('docker/build-push-action@'))!;
+  expect(build.with).toMatchObject({ platforms: 'linux/amd64,linux/arm64', provenance: 'mode=max', sbom: true });
+});
