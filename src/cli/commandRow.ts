@@ -2,7 +2,7 @@
 
 import type { Answer, Call, Listen } from './client.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, numberOf, timeOf } from './table.ts';
+import { durationOf, endOf, numberOf, timeOf } from './table.ts';
 
 /** Arguments and options by name, as Commander parses them. */
 export type Given = Record<string, string | boolean | readonly string[] | undefined>;
@@ -71,7 +71,8 @@ export function periodOf({ last, from, to }: Given): { start?: number; end?: num
   if (last !== undefined && (from !== undefined || to !== undefined))
     throw new Error('--last is the time until now. Leave it out, or --from and --to.');
   if (text(last) !== undefined) return { start: Math.max(0, nowMs - durationOf(text(last)!)) };
-  const [start, end] = [from, to].map((time) => (text(time) === undefined ? undefined : timeOf(text(time)!, nowMs)));
+  const start = text(from) === undefined ? undefined : timeOf(text(from)!, nowMs);
+  const end = text(to) === undefined ? undefined : endOf(text(to)!, start, nowMs);
   if (start !== undefined && end !== undefined && start >= end) throw new Error('--from must be before --to.');
   return given({ start, end });
 }

@@ -63,6 +63,12 @@ export function timeOf(text: string, nowMs: number): number {
   return hasDate ? ms : ms - Math.ceil((ms - nowMs) / dayMs) * dayMs;
 }
 
+/** The end of a period, of which `startMs` is the start: without a date it is the first such time after that. */
+export function endOf(text: string, startMs: number | undefined, nowMs: number): number {
+  const ms = timeOf(text, nowMs);
+  return startMs !== undefined && clockTime.test(text) && ms <= startMs ? ms + dayMs : ms;
+}
+
 /** Unix milliseconds of an expiry: a date, a time with its zone, or a duration from `nowMs`. */
 export function expiryOf(text: string, nowMs: number): number {
   const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text);

@@ -1,7 +1,7 @@
 // Times and durations of the command line.
 
 import { expect, test } from 'vitest';
-import { ageText, durationOf, durationText, expiryOf, firstOf, timeOf } from '../../src/cli/table.ts';
+import { ageText, durationOf, durationText, endOf, expiryOf, firstOf, timeOf } from '../../src/cli/table.ts';
 
 const now = Date.parse('2026-11-22T22:30:00Z');
 
@@ -19,6 +19,20 @@ test.each([
   ['2026-11-16T14:03+01:00', '2026-11-16T13:03:00Z'],
 ])('%s is %s', (text, time) => {
   expect(timeOf(text, now)).toBe(Date.parse(time));
+});
+
+test('a period may end in the future, or on the day after its start', () => {
+  const [at, afterMidnight] = [Date.parse('2026-11-22T14:05:00Z'), Date.parse('2026-11-23T00:05:00Z')];
+  const periods = [
+    ['14:00', '14:10', at, '2026-11-22T14:00:00Z', '2026-11-22T14:10:00Z'],
+    ['14:00', '14:03', at, '2026-11-22T14:00:00Z', '2026-11-22T14:03:00Z'],
+    ['23:55', '00:10', afterMidnight, '2026-11-22T23:55:00Z', '2026-11-23T00:10:00Z'],
+    ['2026-11-22', '2026-11-21', at, '2026-11-22T00:00:00Z', '2026-11-21T00:00:00Z'],
+  ] as const;
+  for (const [from, to, nowMs, start, end] of periods) {
+    const startMs = timeOf(from, nowMs);
+    expect([startMs, endOf(to, startMs, nowMs)]).toEqual([Date.parse(start), Date.parse(end)]);
+  }
 });
 
 test.each(['', '14', '25:00', '2026-11', '2026-13-01', '2026-11-16T', 'T14:03', 'now', '1795385741189', '1969-12-31'])(
