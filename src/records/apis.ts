@@ -1,7 +1,7 @@
 // Typed functions for the scripts of lua/apis/.
 
 import type { Actor } from '../domain/caller.ts';
-import type { Reply } from '../scripts/calls.ts';
+import { type Reply, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type LookedPage, type Order, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
@@ -73,10 +73,9 @@ export function openApis({ run }: StoreContext) {
       workspaceId: string,
       { apiId, confirm = '' }: { apiId: string; confirm?: string | undefined },
       actor: Actor,
-    ): Promise<{ refused?: undefined } | { refused: 'api_not_found' } | { refused: 'protected'; name: string }> {
+    ) {
       const [outcome, name] = await run('apis/delete', workspaceId, { apiId, confirm, actor });
-      if (outcome === 'deleted') return {};
-      return outcome === 'protected' ? { refused: outcome, name: name! } : { refused: 'api_not_found' };
+      return outcome === 'deleted' ? undefined : refusal(outcome, name);
     },
   };
 }

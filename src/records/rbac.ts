@@ -4,6 +4,7 @@ import type { Actor } from '../domain/caller.ts';
 import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { permissionNumbersKey, workspaceKey } from '../redis/names.ts';
+import { refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type PageOf, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
@@ -171,11 +172,10 @@ export function openRbac({ redis, run }: StoreContext) {
       role: { name: string; description?: string | undefined; permissions: readonly string[] },
       mayCreatePermissions: boolean,
       actor: Actor,
-    ): Promise<{ roleId: string } | { refused: 'exists' } | { refused: 'create_permission'; name: string }> {
+    ) {
       const request = JSON.stringify({ ...role, mayCreatePermissions });
-      const [outcome, detail] = await run('roles/create', workspaceId, { request, actor });
-      if (outcome === 'created') return { roleId: detail };
-      return outcome === 'exists' ? { refused: outcome } : { refused: 'create_permission', name: detail };
+      const [outcome, detail = ''] = await run('roles/create', workspaceId, { request, actor });
+      return outcome === 'created' ? { roleId: detail } : refusal(outcome, detail);
     },
 
     async find(workspaceId: string, idOrName: string): Promise<Role | undefined> {
@@ -211,11 +211,10 @@ export function openRbac({ redis, run }: StoreContext) {
       workspaceId: string,
       request: { roleId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
       actor: Actor,
-    ): Promise<Permission[] | { refused: 'role_not_found' } | { refused: 'create_permission'; name: string }> {
+    ) {
       const given = { request: JSON.stringify(request), actor };
-      const [outcome, detail] = await run('roles/setPermissions', workspaceId, given);
-      if (outcome === 'set') return permissionsOf(workspaceId, detail);
-      return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: detail };
+      const [outcome, detail = ''] = await run('roles/setPermissions', workspaceId, given);
+      return outcome === 'set' ? permissionsOf(workspaceId, detail) : refusal(outcome, detail);
     },
 
     /** The roles in a list of numbers (`,3,17,`); see keyRolesBytesMax. */
