@@ -422,7 +422,7 @@ describe('bytes that cannot be decoded', () => {
   ])('a window whose %s does not fit is returned as hex, and the rest is decoded', async (field, offset, at, byte) => {
     let window: Buffer = Buffer.alloc(0);
     const { inspection } = await damaged((bytes) => {
-      const windowAt = limitAt + 39 + 33 + 'second'.length;
+      const windowAt = secondAt + limit.at.name + 'second'.length;
       bytes[windowAt + at] = byte;
       window = bytes.subarray(windowAt, windowAt + 22);
       return bytes;

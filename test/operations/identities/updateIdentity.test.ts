@@ -97,7 +97,7 @@ describe('identities.updateIdentity: limits of an identity are replaced by name'
     const { id } = (await get(identityId)).ratelimits[0]!;
     await ok('keys.verifyKey', { key });
     const hourly = { ...perMinute('requests', 5), duration: 3_600_000 };
-    expect((await update(identityId, { ratelimits: [hourly] })).ratelimits[0]).toEqual({ id, ...hourly });
+    expect((await update(identityId, { ratelimits: [hourly] })).ratelimits[0]).toEqual({ ...storedLimit(hourly), id });
     expect(await look(key, 'requests')).toEqual([5]);
     await ok('keys.verifyKey', { key });
     await ok('keys.verifyKey', { key: other });
