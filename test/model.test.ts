@@ -21,6 +21,7 @@ import {
   testSettings,
 } from './support/harness.ts';
 import { fieldExamples, inputExamples } from './support/keyExamples.ts';
+import { limitDefaults, limitOthers } from './support/limits.ts';
 import {
   type CheckInput,
   Id,
@@ -145,7 +146,10 @@ function withIds(expected: unknown, actual: unknown, world: World): unknown {
   if (Array.isArray(expected))
     return expected.map((item, index) => withIds(item, (actual as unknown[])?.[index], world));
   return Object.fromEntries(
-    Object.entries(expected).map(([key, member]) => [key, withIds(member, (actual as never)?.[key], world)]),
+    // Without members that are undefined: a difference would print all of them.
+    Object.entries(expected).flatMap(([key, member]) =>
+      member === undefined ? [] : [[key, withIds(member, (actual as never)?.[key], world)]],
+    ),
   );
 }
 
@@ -174,12 +178,13 @@ const mosts = fc.oneof(
 );
 const costs = one(undefined, undefined, undefined, 0, 1, 2, 3, 60);
 
-const ratelimit: fc.Arbitrary<LimitInput> = fc.record({
-  name: one(...limitNames),
-  limit: mosts,
-  duration: durations,
-  autoApply: maybe(one(true, true, false), 4),
-});
+const optionalValues = (Object.keys(limitDefaults) as (keyof typeof limitDefaults)[]).map(
+  (name) => [name, one(limitOthers[name], limitOthers[name], limitDefaults[name])] as const,
+);
+const ratelimit: fc.Arbitrary<LimitInput> = fc.record(
+  { name: one(...limitNames), limit: mosts, duration: durations, ...Object.fromEntries(optionalValues) },
+  { requiredKeys: ['name', 'limit', 'duration'] },
+);
 const ratelimits = fc.oneof(
   { weight: 9, arbitrary: fc.uniqueArray(ratelimit, { maxLength: 3, selector: ({ name }) => name }) },
   { weight: 1, arbitrary: fc.array(ratelimit, { maxLength: 3 }) },

@@ -69,11 +69,6 @@ describe('operations', () => {
     );
   });
 
-  test('lists are in test/http/cursor.test.ts', () => {
-    const lists = operations.filter((operation) => 'list' in operation);
-    expect(named(inText(read('test/http/cursor.test.ts')))).toEqual(expect.arrayContaining(named(lists)));
-  });
-
   test('each has a test of its own', () => {
     const tests = repositoryFiles()
       .filter((path) => path.startsWith('test/operations/'))

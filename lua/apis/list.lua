@@ -13,12 +13,12 @@
 -- @include "include/pages"
 
 local workspace, after, count, order = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local ids = members_after(name_of.api_list(workspace), after, order, count + 1)
-local replies = {}
-for index = 1, math.min(count, #ids) do
-  local api8 = string.sub(ids[index], 9)
+local function api_reply(_, _, id16)
+  local api8 = string.sub(id16, 9)
   local api = read_fields(name_of.api_record(workspace, api8), 'id', 'name', 'created')
   api.keyCount = redis.call('ZCARD', name_of.key_list(workspace, api8))
-  replies[index] = named(api)
+  return named(api)
 end
-return { replies, #ids > count and 1 or 0, redis.call('ZCARD', name_of.api_list(workspace)) }
+local page = page_of(workspace, name_of.api_list(workspace), after, order, count, api_reply)
+page[3] = redis.call('ZCARD', name_of.api_list(workspace))
+return page

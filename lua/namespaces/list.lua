@@ -15,15 +15,14 @@
 -- @include "include/pages"
 
 local workspace, after, count, order = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local ids = members_after(name_of.namespace_list(workspace), after, order, count + 1)
-local replies = {}
-for index = 1, math.min(count, #ids) do
-  local id16 = ids[index]
-  replies[index] = named({
+local function namespace_reply(_, _, id16)
+  return named({
     id = id16,
     name = redis.call('HGET', name_of.namespace_names(workspace), id16),
     created = int(time_in(id16)),
     overrideCount = redis.call('ZCARD', name_of.override_list(workspace, id16)),
   })
 end
-return { replies, #ids > count and 1 or 0, redis.call('HLEN', name_of.namespace_names(workspace)) }
+local page = page_of(workspace, name_of.namespace_list(workspace), after, order, count, namespace_reply)
+page[3] = redis.call('HLEN', name_of.namespace_names(workspace))
+return page

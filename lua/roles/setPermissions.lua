@@ -5,7 +5,7 @@
 -- ARGV[1]  request    JSON {roleId, permissions (slugs), mayCreatePermissions}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {'set', permission numbers as a list} | {'role_not_found'} | {'create_permission', slug}
+-- returns  {'set', permission numbers as a list} | {'role_not_found', roleId} | {'create_permission', slug}
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -18,7 +18,7 @@
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local number = role_number(workspace, request.roleId)
-if not number then return { 'role_not_found' } end
+if not number then return { 'role_not_found', request.roleId } end
 local role_id = redis.call('HGET', name_of.role_record(workspace, number), 'id')
 local numbers, missing = find_permissions(workspace, request.permissions)
 if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end

@@ -1,6 +1,7 @@
 // Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
-import { ApiError, type FieldError } from '../errors.ts';
+import type { RecordName } from '../domain/records.ts';
+import { ApiError, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
 import { ratelimitsMax, slugLengths } from './schemas.ts';
 
@@ -107,7 +108,19 @@ export const apiNotFound = (apiId: string) =>
     'api_not_found',
     /^api_\w{1,16}$/.test(apiId) ? `There is no API "${apiId}".` : 'There is no such API. The id of an API is api_….',
   );
-export const mayNotCreate = (slug: string) =>
+/** The error for a change that the store refused because of a record. */
+export function refusalError({
+  refused,
+  name,
+}: {
+  refused: `${RecordName}_not_found` | 'create_permission';
+  /** '' if the caller sent an id only. */
+  name: string;
+}): ApiError {
+  if (refused === 'create_permission') return mayNotCreate(name);
+  return notFound(refused.slice(0, -'_not_found'.length) as RecordName, name === '' ? undefined : name);
+}
+const mayNotCreate = (slug: string) =>
   new ApiError(
     'insufficient_permissions',
     `The permission ${JSON.stringify(slug)} does not exist, and the root key lacks rbac.*.create_permission to create it.`,

@@ -157,6 +157,8 @@ export const Ignored = <Schema extends TSchema>(schema: Schema) =>
 
 const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
 
+type LimitSchemas = Record<LimitValueName | 'id' | 'name', TSchema>;
+
 export const RatelimitRequest = Fields({
   id: Ignored(Type.String({ maxLength: 255 })),
   name: ratelimitName('Name of the limit, unique in its list.'),
@@ -165,7 +167,7 @@ export const RatelimitRequest = Fields({
   autoApply: Type.Optional(
     Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
   ),
-});
+} satisfies LimitSchemas);
 /** Of a key or an identity; LIMITS_MAX in lua/include/limits.lua. */
 export const ratelimitsMax = 50;
 export const Ratelimits = Type.Array(RatelimitRequest, {
@@ -193,7 +195,7 @@ export const RatelimitChange = Fields(
           'Check the limit in every verification, even if not named; as before by default, and false for a new limit.',
       }),
     ),
-  },
+  } satisfies LimitSchemas,
   { description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.' },
 );
 /** Of an operation that takes both. */
@@ -208,6 +210,11 @@ export const ratelimitFields = {
   duration: Type.Integer({ description: 'Duration in milliseconds.' }),
   autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
 } satisfies Record<LimitValueName | 'name', TSchema>;
+
+/** In a request that names a limit, and may repeat what was read of it. */
+export const ignoredLimitFields = {
+  autoApply: Ignored(ratelimitFields.autoApply),
+} satisfies Record<Exclude<LimitValueName, 'limit' | 'duration'>, TSchema>;
 
 export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
 

@@ -1,9 +1,9 @@
 // Typed functions for the scripts of lua/apis/.
 
 import type { Actor } from '../domain/caller.ts';
-import type { Reply } from '../scripts/calls.ts';
+import { type Reply, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { type LookedPage, type Order, searchPages } from './pages.ts';
+import { type Order, type SearchedPage, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
 
 export interface ApiRecord {
@@ -51,32 +51,18 @@ export function openApis({ run }: StoreContext) {
       return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
     },
 
-    /**
-     * A page in an order of creation, after the API with the id `after`; only those whose id or name contains `search`.
-     */
-    async list(
-      workspaceId: string,
-      page: { after?: string | undefined; count: number; order?: Order; search?: string | undefined },
-    ): Promise<LookedPage<ApiRecord>> {
-      let total = 0;
-      const found = await searchPages(page, async (after, count) => {
-        const given = { after: after?.slice('api_'.length) ?? '', count, order: page.order ?? 'asc' };
-        const [replies, more, all] = await run('apis/list', workspaceId, given);
-        total = all;
-        return { items: replies.map(readApi), more: more === 1 };
-      });
-      return { ...found, total };
-    },
+    /** Oldest first by default. */
+    list: (workspaceId: string, { order = 'asc', ...page }: SearchedPage & { order?: Order }) =>
+      searchPages(page, readApi, (given) => run('apis/list', workspaceId, { ...given, order })),
 
     /** `confirm` is the name of the API, which a protected one needs. */
     async delete(
       workspaceId: string,
       { apiId, confirm = '' }: { apiId: string; confirm?: string | undefined },
       actor: Actor,
-    ): Promise<{ refused?: undefined } | { refused: 'api_not_found' } | { refused: 'protected'; name: string }> {
+    ) {
       const [outcome, name] = await run('apis/delete', workspaceId, { apiId, confirm, actor });
-      if (outcome === 'deleted') return {};
-      return outcome === 'protected' ? { refused: outcome, name: name! } : { refused: 'api_not_found' };
+      return outcome === 'deleted' ? undefined : refusal(outcome, name);
     },
   };
 }

@@ -3,6 +3,7 @@
 import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
 import type { LimitChange, NewLimit } from '../domain/limit.ts';
+import { refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
@@ -55,11 +56,6 @@ export interface CreateKeys {
   dryRun?: boolean | undefined;
 }
 
-type Created =
-  | { created: (string | null)[] }
-  | { refused: 'api_not_found' }
-  | { refused: 'role_not_found' | 'create_permission' | 'key_id_taken'; name: string };
-
 /** A key with all fields that an import needs. Its permissions are its own, without those of its roles. */
 export interface ExportedKey extends KeyRecord {
   digest: Buffer;
@@ -80,11 +76,6 @@ export interface KeyChanges extends UpdatedValues {
   roles?: readonly string[] | undefined;
   permissions?: readonly string[] | undefined;
 }
-
-type Updated =
-  | { refused?: undefined }
-  | { refused: 'key_not_found' | 'refill_unlimited' | LimitRefusal }
-  | { refused: 'role_not_found' | 'create_permission'; name: string };
 
 interface Balance {
   /** Undefined is unlimited. */
@@ -178,7 +169,7 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
     },
 
     /** Creates all keys or none. A key whose digest exists is skipped: its id is null. */
-    async create(workspaceId: string, request: CreateKeys, actor: Actor): Promise<Created> {
+    async create(workspaceId: string, request: CreateKeys, actor: Actor) {
       const { keys, ...rest } = request;
       const digests = Buffer.concat(keys.map((key) => key.digest));
       const text = JSON.stringify({
@@ -190,23 +181,14 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
         })),
       });
       const [outcome, ...answer] = await run('keys/create', workspaceId, { request: text, digests, actor });
-      if (outcome === 'created') return { created: answer };
-      if (outcome === 'api_not_found') return { refused: outcome };
-      return { refused: outcome as 'role_not_found' | 'create_permission' | 'key_id_taken', name: answer[0]! };
+      if (outcome === 'created') return { created: answer as (string | null)[] };
+      return refusal(outcome, answer[0]);
     },
 
-    async update(
-      workspaceId: string,
-      keyId: string,
-      changes: KeyChanges,
-      mayCreatePermissions: boolean,
-      actor: Actor,
-    ): Promise<Updated> {
+    async update(workspaceId: string, keyId: string, changes: KeyChanges, mayCreatePermissions: boolean, actor: Actor) {
       const text = JSON.stringify({ ...changes, ...textsOf(changes), keyId, mayCreatePermissions, usageRetentionMs });
       const [outcome, name] = await run('keys/update', workspaceId, { request: text, actor });
-      if (outcome === 'updated') return {};
-      if (name === undefined) return { refused: outcome as 'key_not_found' | 'refill_unlimited' | LimitRefusal };
-      return { refused: outcome as 'role_not_found' | 'create_permission', name };
+      return outcome === 'updated' ? undefined : refusal(outcome, name);
     },
 
     /** Changes the balance. With an undefined `value` the key is unlimited. */
@@ -255,16 +237,10 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       mode: 'add' | 'remove' | 'set',
       request: { keyId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
       actor: Actor,
-    ): Promise<
-      | { numbers: string }
-      | { refused: 'key_not_found' | 'too_many' }
-      | { refused: 'create_permission' | 'permission_not_found'; name: string }
-    > {
+    ) {
       const text = JSON.stringify({ ...request, permissionsMax });
-      const [outcome, about] = await run('keys/setPermissions', workspaceId, { mode, request: text, actor });
-      if (outcome === 'set') return { numbers: about };
-      if (outcome === 'key_not_found' || outcome === 'too_many') return { refused: outcome };
-      return { refused: outcome as 'create_permission' | 'permission_not_found', name: about };
+      const [outcome, detail = ''] = await run('keys/setPermissions', workspaceId, { mode, request: text, actor });
+      return outcome === 'set' ? { numbers: detail } : refusal(outcome, detail);
     },
 
     /** Returns the roles of the key after the change, as a list of numbers (`,3,17,`). */
@@ -273,14 +249,10 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       mode: 'add' | 'remove' | 'set',
       request: { keyId: string; roles: readonly string[] },
       actor: Actor,
-    ): Promise<
-      { numbers: string } | { refused: 'key_not_found' | 'too_many' } | { refused: 'role_not_found'; name: string }
-    > {
+    ) {
       const text = JSON.stringify({ ...request, rolesMax });
-      const [outcome, about] = await run('keys/setRoles', workspaceId, { mode, request: text, actor });
-      if (outcome === 'set') return { numbers: about };
-      if (outcome === 'role_not_found') return { refused: outcome, name: about };
-      return { refused: outcome as 'key_not_found' | 'too_many' };
+      const [outcome, detail = ''] = await run('keys/setRoles', workspaceId, { mode, request: text, actor });
+      return outcome === 'set' ? { numbers: detail } : refusal(outcome, detail);
     },
 
     /** Returns the id of the successor; undefined when there is no such key. */

@@ -3,7 +3,7 @@
 import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { Namespace } from './overrides.ts';
-import { type LookedPage, type Order, searchPages } from './pages.ts';
+import { type Order, type SearchedPage, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
 
 interface ListedNamespace extends Namespace {
@@ -28,23 +28,7 @@ function readNamespace(reply: Reply): ListedNamespace {
 
 export function openNamespaces({ run }: StoreContext) {
   return {
-    /**
-     * A page in an order of creation, after the namespace with the id `after`; only those whose id or name contains
-     * `search`.
-     */
-    async list(
-      workspaceId: string,
-      page: { after?: string | undefined; count: number; order: Order; search?: string | undefined },
-    ): Promise<LookedPage<ListedNamespace>> {
-      let total = 0;
-      const read = async (after: string | undefined, count: number) => {
-        const given = { after: after?.slice('rlns_'.length) ?? '', count, order: page.order };
-        const [replies, more, all] = await run('namespaces/list', workspaceId, given);
-        total = all;
-        return { items: replies.map(readNamespace), more: more === 1 };
-      };
-      const found = await searchPages(page, read);
-      return { ...found, total };
-    },
+    list: (workspaceId: string, { order, ...page }: SearchedPage & { order: Order }) =>
+      searchPages(page, readNamespace, (given) => run('namespaces/list', workspaceId, { ...given, order })),
   };
 }

@@ -1,7 +1,7 @@
 // Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
-import type { Reply } from '../scripts/calls.ts';
+import { type Reply, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
@@ -69,10 +69,10 @@ export function openOverrides({ run }: StoreContext) {
       workspaceId: string,
       override: { namespace: string; identifier: string; limit: number; durationMs: number },
       actor: Actor,
-    ): Promise<{ overrideId: string } | { refused: 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' }> {
+    ) {
       const { namespace, identifier, limit, durationMs } = override;
       const literals = [...identifier].filter((character) => character !== '*').length;
-      const [outcome, id] = await run('overrides/set', workspaceId, {
+      const [outcome, detail = ''] = await run('overrides/set', workspaceId, {
         namespace,
         identifier,
         limit,
@@ -84,9 +84,7 @@ export function openOverrides({ run }: StoreContext) {
         workspaceMax: workspaceWildcardsMax,
         actor,
       });
-      return outcome === 'set'
-        ? { overrideId: `rlor_${id}` }
-        : { refused: outcome as 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' };
+      return outcome === 'set' ? { overrideId: `rlor_${detail}` } : refusal(outcome, detail);
     },
 
     /** The override for exactly this identifier. */

@@ -1,6 +1,8 @@
 // Pages of lists that can be searched. There is no text index: a search reads the list in steps until the page is full,
 // the list ends, or it has read `itemsMax` items. The caller continues with the cursor.
 
+import type { Reply } from '../scripts/calls.ts';
+
 export interface PageOf<Item> {
   items: Item[];
   /** The id after which the next page begins; undefined at the end of the list. */
@@ -28,29 +30,40 @@ interface Searchable {
   description?: string | null;
 }
 
+export interface SearchedPage {
+  after?: string | undefined;
+  count: number;
+  search?: string | undefined;
+}
+
+/**
+ * A page in order of creation, after the record with the id `after`; only matches of `search` if that is given. `read`
+ * runs a script that returns `page_of` (lua/include/pages.lua), and for a page that reports how far it has looked also
+ * the number of all records.
+ */
 export async function searchPages<Item extends Searchable>(
-  { after, count, search }: { after?: string | undefined; count: number; search?: string | undefined },
-  read: (after: string | undefined, count: number) => Promise<{ items: Item[]; more: boolean }>,
-): Promise<PageOf<Item> & { looked: number }> {
-  if (search === undefined) {
-    const { items, more } = await read(after, count);
-    return { items, next: more ? items.at(-1)?.id : undefined, looked: items.length };
-  }
-  const wanted = search.toLowerCase();
-  const found: Item[] = [];
-  let last = after;
-  let looked = 0;
+  { after, count, search }: SearchedPage,
+  itemOf: (reply: Reply) => Item,
+  read: (given: { after: string; count: number }) => Promise<[replies: Reply[], more: 0 | 1, all?: number]>,
+): Promise<PageOf<Item> & Partial<LookedPage<Item>>> {
+  const wanted = search?.toLowerCase();
+  const items: Item[] = [];
+  let [last, looked] = [after, 0];
+  let total: number | undefined;
+  const ending = (next: string | undefined) => ({ items, next, ...(total !== undefined && { looked, total }) });
   while (looked < itemsMax) {
-    const { items, more } = await read(last, stepMax);
-    for (const [index, item] of items.entries()) {
+    const step = wanted === undefined ? count : stepMax;
+    const [replies, more, all] = await read({ after: last?.slice(last.indexOf('_') + 1) ?? '', count: step });
+    total = all;
+    for (const [index, reply] of replies.entries()) {
+      const item = itemOf(reply);
       last = item.id;
       looked++;
       const texts = [item.id, item.name, item.slug ?? '', item.description ?? ''];
-      if (texts.some((text) => text.toLowerCase().includes(wanted))) found.push(item);
-      if (found.length === count)
-        return { items: found, next: more || index < items.length - 1 ? last : undefined, looked };
+      if (wanted === undefined || texts.some((text) => text.toLowerCase().includes(wanted))) items.push(item);
+      if (items.length === count) return ending(more === 1 || index < replies.length - 1 ? last : undefined);
     }
-    if (!more) return { items: found, next: undefined, looked };
+    if (more === 0) return ending(undefined);
   }
-  return { items: found, next: last, looked };
+  return ending(last);
 }

@@ -4,8 +4,9 @@ import type { Actor } from '../domain/caller.ts';
 import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { permissionNumbersKey, workspaceKey } from '../redis/names.ts';
+import { refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { type PageOf, searchPages } from './pages.ts';
+import { type PageOf, type SearchedPage, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
 
 export interface Permission {
@@ -142,20 +143,12 @@ export function openRbac({ redis, run }: StoreContext) {
       return permission && permissionOf(permission);
     },
 
-    /**
-     * A page in order of creation, after the permission with the id `after`; only matches of `search` if that is given.
-     */
-    async list(
-      workspaceId: string,
-      page: { after?: string | undefined; count: number; search?: string | undefined },
-    ): Promise<PageOf<Permission>> {
-      const { items, next } = await searchPages(page, async (after, count) => {
-        const given = { after: after?.slice('perm_'.length) ?? '', count };
-        const [replies, more] = await run('permissions/list', workspaceId, given);
-        return { items: replies.map((reply) => permissionOf(fromNamed(reply))), more: more === 1 };
-      });
-      return { items, next };
-    },
+    list: (workspaceId: string, page: SearchedPage): Promise<PageOf<Permission>> =>
+      searchPages(
+        page,
+        (reply) => permissionOf(fromNamed(reply)),
+        (given) => run('permissions/list', workspaceId, given),
+      ),
 
     /** False when there is no such permission. */
     delete: async (workspaceId: string, idOrSlug: string, actor: Actor): Promise<boolean> =>
@@ -171,11 +164,10 @@ export function openRbac({ redis, run }: StoreContext) {
       role: { name: string; description?: string | undefined; permissions: readonly string[] },
       mayCreatePermissions: boolean,
       actor: Actor,
-    ): Promise<{ roleId: string } | { refused: 'exists' } | { refused: 'create_permission'; name: string }> {
+    ) {
       const request = JSON.stringify({ ...role, mayCreatePermissions });
-      const [outcome, detail] = await run('roles/create', workspaceId, { request, actor });
-      if (outcome === 'created') return { roleId: detail };
-      return outcome === 'exists' ? { refused: outcome } : { refused: 'create_permission', name: detail };
+      const [outcome, detail = ''] = await run('roles/create', workspaceId, { request, actor });
+      return outcome === 'created' ? { roleId: detail } : refusal(outcome, detail);
     },
 
     async find(workspaceId: string, idOrName: string): Promise<Role | undefined> {
@@ -183,16 +175,8 @@ export function openRbac({ redis, run }: StoreContext) {
       return (await rolesWithin(workspaceId, replies, keyRolesBytesMax))[0];
     },
 
-    /** A page in order of creation, after the role with the id `after`; only matches of `search` if that is given. */
-    async list(
-      workspaceId: string,
-      page: { after?: string | undefined; count: number; search?: string | undefined },
-    ): Promise<PageOf<Role>> {
-      const found = await searchPages(page, async (after, count) => {
-        const given = { after: after?.slice('role_'.length) ?? '', count };
-        const [replies, more] = await run('roles/list', workspaceId, given);
-        return { items: replies.map(fromNamed<RoleReply>), more: more === 1 };
-      });
+    async list(workspaceId: string, page: SearchedPage): Promise<PageOf<Role>> {
+      const found = await searchPages(page, fromNamed<RoleReply>, (given) => run('roles/list', workspaceId, given));
       // The page ends early where roles have many permissions, because each role is returned with all of its
       // permissions.
       let [count, permissionCount] = [0, 0];
@@ -211,11 +195,10 @@ export function openRbac({ redis, run }: StoreContext) {
       workspaceId: string,
       request: { roleId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
       actor: Actor,
-    ): Promise<Permission[] | { refused: 'role_not_found' } | { refused: 'create_permission'; name: string }> {
+    ) {
       const given = { request: JSON.stringify(request), actor };
-      const [outcome, detail] = await run('roles/setPermissions', workspaceId, given);
-      if (outcome === 'set') return permissionsOf(workspaceId, detail);
-      return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: detail };
+      const [outcome, detail = ''] = await run('roles/setPermissions', workspaceId, given);
+      return outcome === 'set' ? permissionsOf(workspaceId, detail) : refusal(outcome, detail);
     },
 
     /** The roles in a list of numbers (`,3,17,`); see keyRolesBytesMax. */

@@ -9,13 +9,21 @@ import type { Argument, Scripts } from './scripts.ts';
 export type Reply = string | number | null | Reply[];
 /** A page: named replies (lua/include/fields.lua), and 1 if there are more. */
 type PageReply = [replies: Reply[], more: 0 | 1];
-/** The outcome, and its detail. */
-type OutcomeReply = [outcome: string, detail: string];
+
+/** Why a change was not made, and the name of what it is about; '' for none. */
+interface Refused<Refusals extends string> {
+  refused: Refusals;
+  name: string;
+}
+
+export const refusal = <Refusal extends string>(refused: Refusal, name = ''): Refused<Refusal> => ({ refused, name });
 
 interface Signature<Names extends readonly string[], Returned> {
   names: Names;
   /** Strings in the reply are Buffers, because it has packed bytes. */
   isPacked: boolean;
+  /** The outcomes that the header names. */
+  outcomes?: readonly string[];
   /** Never set: it has the type of the reply. */
   returned?: Returned;
 }
@@ -24,6 +32,15 @@ interface Signature<Names extends readonly string[], Returned> {
 const takes = <const Names extends readonly string[]>(...names: Names) => ({
   returns: <Returned>(): Signature<Names, Returned> => ({ names, isPacked: false }),
   returnsPacked: <Returned>(): Signature<Names, Returned> => ({ names, isPacked: true }),
+  /** Returns `done` and details, or one of the refusals and the name of what it is about. */
+  decides: <const Done extends string, const Refusals extends readonly string[]>(
+    done: Done,
+    ...refusals: Refusals
+  ): Signature<Names, [outcome: Done | Refusals[number], ...details: string[]]> => ({
+    names,
+    isPacked: false,
+    outcomes: [done, ...refusals],
+  }),
 });
 
 const signatures = {
@@ -32,7 +49,7 @@ const signatures = {
   'analytics/totals': takes('kind', 'ids', 'days', 'identifier').returns<(number | string | string[])[]>(),
   'analytics/used': takes('api8', 'kind', 'number', 'first', 'count').returns<string>(),
   'apis/create': takes('name', 'keptId', 'createdMs', 'actor', 'now').returns<string | null>(),
-  'apis/delete': takes('apiId', 'confirm', 'actor', 'now').returns<[outcome: string, name?: string]>(),
+  'apis/delete': takes('apiId', 'confirm', 'actor', 'now').decides('deleted', 'api_not_found', 'protected'),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'apis/read': takes('apiId').returns<Reply>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
@@ -40,21 +57,49 @@ const signatures = {
   'identities/list': takes('after', 'count', 'search', 'wanted').returns<[unknown[], string, 0 | 1]>(),
   'identities/read': takes('identity').returns<Reply>(),
   'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
-  'keys/create': takes('request', 'digests', 'actor', 'now').returns<[string, ...(string | null)[]]>(),
-  'keys/delete': takes('keyId', 'permanent', 'retentionMs', 'usageRetentionMs', 'actor', 'now').returns<[string]>(),
+  'keys/create': takes('request', 'digests', 'actor', 'now').decides(
+    'created',
+    'api_not_found',
+    'role_not_found',
+    'create_permission',
+    'key_id_taken',
+  ),
+  'keys/delete': takes('keyId', 'permanent', 'retentionMs', 'usageRetentionMs', 'actor', 'now').decides(
+    'deleted',
+    'key_not_found',
+  ),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'after', 'count', 'now').returnsPacked<[[Buffer, unknown][], Buffer] | null>(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
   'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
   'keys/next': takes('source', 'externalId', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/read': takes('keyId', 'digest', 'deleted', 'now').returns<unknown>(),
-  'keys/reroll': takes('keyId', 'digest', 'start', 'expiresIn', 'actor', 'now').returns<OutcomeReply>(),
-  'keys/restore': takes('keyId', 'actor', 'now').returns<[string]>(),
+  'keys/reroll': takes('keyId', 'digest', 'start', 'expiresIn', 'actor', 'now').decides('created', 'key_not_found'),
+  'keys/restore': takes('keyId', 'actor', 'now').decides('restored', 'key_not_found'),
   'keys/search': takes('keys', 'keyBytes', 'filters', 'now').returns<[number, ...[0 | 1, ...unknown[]][]]>(),
-  'keys/setPermissions': takes('mode', 'request', 'actor', 'now').returns<OutcomeReply>(),
-  'keys/setRoles': takes('mode', 'request', 'actor', 'now').returns<OutcomeReply>(),
+  'keys/setPermissions': takes('mode', 'request', 'actor', 'now').decides(
+    'set',
+    'key_not_found',
+    'create_permission',
+    'permission_not_found',
+    'too_many',
+  ),
+  'keys/setRoles': takes('mode', 'request', 'actor', 'now').decides(
+    'set',
+    'key_not_found',
+    'role_not_found',
+    'too_many',
+  ),
   'keys/started': takes('source', 'start', 'apis').returnsPacked<[ids: Buffer | null, total: number][]>(),
-  'keys/update': takes('request', 'actor', 'now').returns<[outcome: string, name?: string]>(),
+  'keys/update': takes('request', 'actor', 'now').decides(
+    'updated',
+    'key_not_found',
+    'role_not_found',
+    'create_permission',
+    'refill_unlimited',
+    'new_limit',
+    'too_many_limits',
+  ),
   'keys/updateCredits': takes('keyId', 'operation', 'value', 'awaits', 'actor', 'now').returns<
     ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
   >(),
@@ -75,16 +120,16 @@ const signatures = {
     'workspaceMax',
     'actor',
     'now',
-  ).returns<OutcomeReply>(),
+  ).decides('set', 'namespace_not_found', 'too_many', 'too_many_in_workspace'),
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
   'permissions/list': takes('after', 'count').returns<PageReply>(),
   'permissions/read': takes('idOrSlug', 'numbers').returns<Reply[]>(),
-  'roles/create': takes('request', 'actor', 'now').returns<OutcomeReply>(),
+  'roles/create': takes('request', 'actor', 'now').decides('created', 'exists', 'create_permission'),
   'roles/delete': takes('idOrName', 'actor', 'now').returns<0 | 1>(),
   'roles/list': takes('after', 'count').returns<PageReply>(),
   'roles/read': takes('idOrName', 'numbers').returns<Reply[]>(),
-  'roles/setPermissions': takes('request', 'actor', 'now').returns<OutcomeReply>(),
+  'roles/setPermissions': takes('request', 'actor', 'now').decides('set', 'role_not_found', 'create_permission'),
   'rootKeys/authenticate': takes('digest', 'now').returns<
     ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants: string, id: string, lasts: string]
   >(),
@@ -148,17 +193,29 @@ export function openCalls(scripts: Scripts, { now, actorText }: CallOptions): Ru
 }
 
 /**
- * Throws if the header of a script names other arguments than its signature. The arguments of a library are in its
- * code.
+ * Throws if the header of a script names other arguments or outcomes than its signature, or the script returns another
+ * outcome. The arguments of a library are in its code.
  */
 function checkSignatures() {
   for (const script of allScripts().values()) {
     if (script.library !== undefined) continue;
-    const named = (signatures as Record<string, Signature<readonly string[], unknown>>)[script.name]?.names.join(', ');
+    const signature = (signatures as Record<string, Signature<readonly string[], unknown>>)[script.name];
+    const named = signature?.names.join(', ');
     const documented = argumentsIn(script).join(', ');
-    if (named === documented) continue;
-    throw new Error(`lua/${script.name}.lua takes ${documented || 'nothing'}; src/scripts/calls.ts has ${named}`);
+    if (named !== documented)
+      throw new Error(`lua/${script.name}.lua takes ${documented || 'nothing'}; src/scripts/calls.ts has ${named}`);
+    if (signature?.outcomes) checkOutcomes(script, signature.outcomes);
   }
+}
+
+function checkOutcomes({ name, source }: Script, outcomes: readonly string[]) {
+  const [header = ''] = /^-- returns.*(?:\n--.*)*/m.exec(source) ?? [];
+  const documented = [...header.matchAll(/\{'(\w+)'/g)].map((match) => match[1]!);
+  const returned = [...source.matchAll(/return \{ '(\w+)'/g)].map((match) => match[1]!);
+  const found = [...new Set([...documented, ...returned])].sort().join(', ');
+  const declared = [...outcomes].sort().join(', ');
+  if (found !== declared || documented.length !== outcomes.length)
+    throw new Error(`lua/${name}.lua returns ${found}; src/scripts/calls.ts has ${declared}`);
 }
 
 const camel = (name: string) =>

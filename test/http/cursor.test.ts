@@ -1,45 +1,51 @@
 // Invalid cursors are refused with 400: those of another list, and those with other content than an id.
 
 import { beforeAll, expect, test } from 'vitest';
+import { type RecordName, records } from '../../src/domain/records.ts';
+import type { ListedIds } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
+import { exampleOf, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { random, seed } from '../support/random.ts';
 
 const tollgate = harness();
-const { ok, send, createKey } = tollgate;
+const { call, send } = tollgate;
 
 const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 const encoded = (text: string) => Buffer.from(text).toString('base64url');
 
-/** For every list: an input, and the length of its ids after their prefix, or the kind of ids without one. */
-const lists: {
+interface List {
   operation: OperationName;
   input: object;
   prefix: string;
+  /** Of the ids after their prefix, or the kind of ids without one. */
   length: number | 'stream' | 'row' | 'refusal';
-}[] = [];
+}
+/** Of every operation that is a list: its example, and inputs of other lists. */
+let lists: List[];
 beforeAll(async () => {
-  const { apiId } = await createKey({ externalId: 'ada' });
-  await ok('ratelimits.setOverride', { namespace: 'email', identifier: 'ada', limit: 1, duration: 1000 });
-  lists.push(
-    { operation: 'apis.listKeys', input: { apiId }, prefix: 'key_', length: 24 },
-    { operation: 'apis.listKeys', input: { apiId, externalId: 'ada' }, prefix: 'key_', length: 24 },
-    { operation: 'apis.listApis', input: {}, prefix: 'api_', length: 16 },
-    { operation: 'apis.listApis', input: { order: 'desc', search: 'a' }, prefix: 'api_', length: 16 },
-    { operation: 'ratelimits.listNamespaces', input: {}, prefix: 'rlns_', length: 16 },
-    { operation: 'keys.listKeys', input: {}, prefix: 'key_', length: 24 },
-    { operation: 'keys.listKeys', input: { apiId, order: 'desc', search: 'a' }, prefix: 'key_', length: 24 },
-    { operation: 'identities.listIdentities', input: {}, prefix: 'id_', length: 16 },
-    { operation: 'identities.listIdentities', input: { search: 'a' }, prefix: 'id_', length: 16 },
-    { operation: 'permissions.listPermissions', input: {}, prefix: 'perm_', length: 16 },
-    { operation: 'permissions.listRoles', input: {}, prefix: 'role_', length: 16 },
-    { operation: 'ratelimits.listOverrides', input: { namespace: 'email' }, prefix: 'rlor_', length: 16 },
-    { operation: 'rootKeys.listRootKeys', input: {}, prefix: 'root_', length: 16 },
-    { operation: 'audit.listEvents', input: { order: 'asc' }, prefix: '', length: 'stream' },
-    { operation: 'audit.listEvents', input: { order: 'desc' }, prefix: '', length: 'stream' },
-    { operation: 'analytics.getVerifications', input: { granularity: 'total' }, prefix: '', length: 'row' },
-    { operation: 'analytics.listRefusals', input: { apiId, limit: 1 }, prefix: '', length: 'refusal' },
-  );
+  const things = await makeThings(call, tollgate.rootKey);
+  const others: { [Name in OperationName]?: object[] } = {
+    'apis.listKeys': [{ apiId: things.apiId }],
+    'keys.listKeys': [{}, { apiId: things.apiId, order: 'desc', search: 'a' }],
+    'audit.listEvents': [{ order: 'desc' }],
+    'analytics.getVerifications': [{ granularity: 'total' }],
+  };
+  lists = operations.flatMap((each) => {
+    const operation: OperationName = each.name;
+    const listedIds: ListedIds | undefined = 'listedIds' in each ? each.listedIds : undefined;
+    if (!listedIds) return [];
+    const kind = records[listedIds as RecordName] as { prefix: string; idLength: number } | undefined;
+    const { prefix, length } = kind
+      ? { prefix: `${kind.prefix}_`, length: kind.idLength }
+      : { prefix: '', length: listedIds as 'stream' | 'row' | 'refusal' };
+    return [exampleOf(operation).input(things), ...(others[operation] ?? [])].map((input) => ({
+      operation,
+      input,
+      prefix,
+      length,
+    }));
+  });
 });
 
 const statusOf = async (operation: OperationName, input: object, cursor: string) =>
@@ -77,7 +83,7 @@ test('a cursor with an id in another format is 400; one with an unknown id is ac
       '99999999999999999999999-1',
       '1-99999999999999999999999',
       ...(isStream ? [] : streams),
-      ...['key_', 'id_', 'perm_', 'role_', 'rlor_', 'rlns_', 'root_', 'api_', 'x_', ''].flatMap((prefix) =>
+      ...[...Object.values(records).map(({ prefix }) => `${prefix}_`), 'x_', ''].flatMap((prefix) =>
         Array.from({ length: 30 }, (_, length) => length)
           .filter((length) => prefix !== list.prefix || length !== list.length)
           .map((length) => prefix + '1'.repeat(length)),

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { type Called, harness, type InputOf } from '../support/harness.ts';
+import { storedLimit } from '../support/limits.ts';
 
 const app = harness();
 const { call, ok, createKey } = app;
@@ -72,7 +73,7 @@ describe.each(Object.keys(owners))('of %s', (kind) => {
     const before = await owner.limits();
     expect(await owner.change(ratelimit)).toMatchObject({ status: 200 });
     const after = await owner.limits();
-    expect(after).toEqual(expected.map((limit) => ({ id: expect.stringMatching(/^rl_/), ...limit })));
+    expect(after).toEqual(expected.map(storedLimit));
     const idOf = (limits: Limits, name: string) => (limits.find((one) => one.name === name) as { id?: string })?.id;
     for (const { name } of before) if (idOf(after, name)) expect(idOf(after, name)).toBe(idOf(before, name));
   });

@@ -5,8 +5,9 @@ import { digestOf } from '../../src/domain/keyString.ts';
 import type { Inspection } from '../../src/records/inspection.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
-import { keyFixed, keyLive, usage } from '../../src/scripts/layout.ts';
+import { keyFixed, keyLive, limit, usage } from '../../src/scripts/layout.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
+import { limitDefaults } from '../support/limits.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { keyLogOf } from '../support/usage.ts';
 
@@ -50,6 +51,7 @@ test('a new key has its state, no counts and an empty window', async () => {
       limits: [
         {
           id: expect.stringMatching(/^rl_\w{16}$/),
+          ...limitDefaults,
           ...minute,
           window: { bytes: 0, counted: 0, remaining: 10, slices: [] },
         },
@@ -374,12 +376,13 @@ describe('bytes that cannot be decoded', () => {
   const linkAt = keyFixed.bytes;
   const liveAndUsage = keyLive.bytes + usage.bytes;
   const limitAt = linkAt + 2 + 16 + 'damage'.length + 1;
+  const secondAt = limitAt + limit.at.name + 'minute'.length;
   test.each([
     ['link', linkAt, linkAt + 1, 3],
     ['link', linkAt, linkAt, 255],
-    ['limits[0].autoApply', limitAt + 14, limitAt + 14, 2],
-    ['limits[0].name', limitAt + 33, limitAt + 15, 255],
-    ['limits[1].autoApply', limitAt + 39 + 14, limitAt + 39 + 14, 2],
+    ['limits[0].autoApply', limitAt + limit.at.autoApply, limitAt + limit.at.autoApply, 2],
+    ['limits[0].name', limitAt + limit.at.name, limitAt + limit.at.nameBytes, 255],
+    ['limits[1].autoApply', secondAt + limit.at.autoApply, secondAt + limit.at.autoApply, 2],
   ])('%s that does not fit is named', async (field, offset, at, byte) => {
     const { inspection, state } = await damaged((bytes) => {
       bytes[at] = byte;
@@ -419,7 +422,7 @@ describe('bytes that cannot be decoded', () => {
   ])('a window whose %s does not fit is returned as hex, and the rest is decoded', async (field, offset, at, byte) => {
     let window: Buffer = Buffer.alloc(0);
     const { inspection } = await damaged((bytes) => {
-      const windowAt = limitAt + 39 + 33 + 'second'.length;
+      const windowAt = secondAt + limit.at.name + 'second'.length;
       bytes[windowAt + at] = byte;
       window = bytes.subarray(windowAt, windowAt + 22);
       return bytes;

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { setupKey } from '../../src/redis/names.ts';
 import { keyspace } from '../../src/scripts/keyspace.ts';
+import { makeThings } from '../support/examples.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
 import { entryNames, survey } from '../support/keyspace.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -51,7 +52,7 @@ test('every key in Redis after all operations is in keyspace.ts, and all of thos
 
 async function aBitOfEverything() {
   const theirs = await createWorkspace();
-  await call('apis.createApi', { name: 'theirs' }, theirs.rootKey);
+  await makeThings(call, theirs.rootKey);
 
   await ok('permissions.createPermission', { name: 'Read', slug: 'documents.read', description: 'to read' });
   const { roleId } = await ok('permissions.createRole', { name: 'reader', permissions: ['documents.read'] });

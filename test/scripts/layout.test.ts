@@ -15,7 +15,8 @@ const snippet = snippets();
 /** Stored records, created by the functions that store them. The key is the example of layout.ts. */
 const make = `
   local window = new_window({ 1763596805257 }, { 3 }, 1)
-  local limits = { { limit = 10, duration = 60000, autoApply = 1, id = 'LimitId123456789', name = 'minute', window = window } }
+  local limits = { limit_of({ name = 'minute', limit = 10, duration = 60000, autoApply = true }) }
+  limits[1].id, limits[1].window = 'LimitId123456789', window
   local version = struct.pack(VERSION, 1763596800000, 7)
   local hour_counts = { 489900 }
   for outcome = 1, OUTCOMES_COUNTED do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
@@ -48,7 +49,7 @@ const days = packDays({ rewrites: 1, week: 2916 }, [
 
 const stored = async () => {
   const [key, identity, hour, override, id] = (await snippet.run(
-    ['state', 'window', 'usage', 'ids'],
+    ['state', 'limits', 'window', 'usage', 'ids'],
     make,
     'tg:{none}',
     [],

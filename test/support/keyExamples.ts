@@ -6,6 +6,7 @@ import { expect } from 'vitest';
 import type { Outcome } from '../../src/domain/verification.ts';
 import type { newKeyFields } from '../../src/operations/keys/keyFields.ts';
 import type { InputOf, OutputOf } from './harness.ts';
+import { storedLimit } from './limits.ts';
 
 export type NewKeyInput = Omit<InputOf<'keys.migrateKeys'>['keys'][number], 'hash'>;
 type KeyChanges = Omit<InputOf<'keys.updateKey'>, 'keyId'>;
@@ -28,7 +29,6 @@ type Value<Name extends FieldName> = NonNullable<NewKeyInput[Name]>;
 
 const hourMs = 3_600_000;
 const limit = { name: 'requests', limit: 5, duration: hourMs };
-const withId = (each: object) => ({ id: expect.stringMatching(/^rl_/), autoApply: false, ...each });
 
 export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
   name: { values: ['Ada', 'Café 😀'], removed: null, invalid: [[''], ['x'.repeat(256)], [1]] },
@@ -53,7 +53,7 @@ export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
   },
   ratelimits: {
     values: [[limit], [{ ...limit, name: 'tokens', autoApply: true }]],
-    record: (limits) => ({ ratelimits: limits.map(withId) }),
+    record: (limits) => ({ ratelimits: limits.map(storedLimit) }),
     removed: null,
     invalid: [
       [[{ ...limit, duration: 999 }], '[0].duration'],

@@ -4,6 +4,7 @@
 
 import type { ErrorCode } from '../../src/errors.ts';
 import { Counter } from './counter.ts';
+import { limitDefaults } from './limits.ts';
 
 export class Refusal extends Error {
   readonly code: ErrorCode;
@@ -46,15 +47,8 @@ class Owner {
   }
 }
 
-export interface LimitInput {
-  name: string;
-  limit: number;
-  duration: number;
-  autoApply?: boolean | undefined;
-}
-interface Limit extends Required<LimitInput> {
-  id: Id;
-}
+export type LimitInput = { name: string; limit: number; duration: number } & Partial<typeof limitDefaults>;
+type Limit = Required<LimitInput> & { id: Id };
 export interface RefillInput {
   interval: 'daily' | 'monthly';
   amount: number;
@@ -320,9 +314,9 @@ export class Model {
   }
 
   #limitsFrom(wanted: readonly LimitInput[], had: readonly Limit[]): Limit[] {
-    return wanted.map(({ name, limit, duration, autoApply = false }) => {
-      const id = had.find((before) => before.name === name)?.id ?? new Id('rl');
-      return { id, name, limit, duration, autoApply };
+    return wanted.map((given) => {
+      const id = had.find(({ name }) => name === given.name)?.id ?? new Id('rl');
+      return { ...limitDefaults, ...given, id };
     });
   }
 
@@ -628,7 +622,7 @@ export class Model {
     for (const { name, cost = 1, limit, duration } of items) {
       const found = merged.find((one) => one.limit.name === name);
       if (limit !== undefined && duration !== undefined) {
-        selected.push({ id: '', limit: { name, limit, duration, autoApply: false }, owner: key, cost });
+        selected.push({ id: '', limit: { ...limitDefaults, name, limit, duration }, owner: key, cost });
       } else if (found) selected.push({ id: found.limit.id, ...found, cost });
       else refuse('precondition_failed');
     }

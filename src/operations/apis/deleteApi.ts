@@ -23,8 +23,8 @@ export const deleteApi = manages({
 
   async handle({ apiId, confirm }, { store, caller, actor }) {
     const result = await store.apis.delete(caller.workspaceId, { apiId, confirm }, actor);
-    if (result.refused === 'api_not_found') throw apiNotFound(apiId);
-    if (result.refused === 'protected') {
+    if (result?.refused === 'api_not_found') throw apiNotFound(apiId);
+    if (result?.refused === 'protected') {
       throw new ApiError(
         'precondition_failed',
         `The workspace protects its APIs, and this one has keys. To delete it, set confirm to its name, ${JSON.stringify(result.name)}.`,

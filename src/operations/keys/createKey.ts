@@ -3,7 +3,7 @@ import { createKeyString, defaultByteLength, digestOf } from '../../domain/keySt
 import { manages } from '../../operation.ts';
 import { checkSlugs, invalid, metaText } from '../rules.ts';
 import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
-import { checkKeyFields, newKeyFields } from './keyFields.ts';
+import { checkKeyFields, keyFieldErrors, newKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
 
 export const createKey = manages({
@@ -34,7 +34,7 @@ export const createKey = manages({
     keyId: Type.String({ description: 'Id of the new key.' }),
     key: Type.String({ description: 'The key string. It is not stored.' }),
   }),
-  errors: ['api_not_found', 'role_not_found', 'too_many_records'],
+  errors: ['api_not_found', ...keyFieldErrors],
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
   check(input, context) {

@@ -91,6 +91,9 @@ export const KeyRecord = Type.Object(
   { description: 'A key, without its string.' },
 );
 
+/** Of what the fields name. */
+export const keyFieldErrors = ['role_not_found', 'too_many_records'] as const;
+
 const New = Fields(newKeyFields);
 const Changed = Fields(changedKeyFields);
 export type NewKeyInput = Static<typeof New>;

@@ -1,11 +1,10 @@
 // Shared by keys.addPermissions, removePermissions and setPermissions.
 
 import Type from 'typebox';
-import { notFound } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
 import { permissionsMax } from '../../records/keys.ts';
 import type { Permission as PermissionRecord } from '../../records/rbac.ts';
-import { checkSlugs, invalid, mayNotCreate } from '../rules.ts';
+import { checkSlugs, invalid, refusalError } from '../rules.ts';
 import { KeyId, Permission, Slug } from '../schemas.ts';
 
 export const input = (minItems: 0 | 1) => ({
@@ -29,14 +28,8 @@ export async function changePermissions(
   const request = { keyId, permissions, mayCreatePermissions };
   const result = await store.keys.setPermissions(caller.workspaceId, mode, request, actor);
   if (!('refused' in result)) return store.permissions.ofNumbers(caller.workspaceId, result.numbers);
-  switch (result.refused) {
-    case 'key_not_found':
-      throw notFound('key');
-    case 'too_many':
-      throw invalid('body.permissions', `would leave the key with more than ${permissionsMax} direct permissions`);
-    case 'permission_not_found':
-      throw notFound('permission', result.name);
-    case 'create_permission':
-      throw mayNotCreate(result.name);
-  }
+  const { refused, name } = result;
+  throw refused === 'too_many'
+    ? invalid('body.permissions', `would leave the key with more than ${permissionsMax} direct permissions`)
+    : refusalError({ refused, name });
 }

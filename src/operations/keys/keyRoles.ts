@@ -1,11 +1,10 @@
 // Shared by keys.addRoles, removeRoles and setRoles.
 
 import Type from 'typebox';
-import { notFound } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
 import { rolesMax } from '../../records/keys.ts';
 import type { RoleOfKey } from '../../records/rbac.ts';
-import { invalid } from '../rules.ts';
+import { invalid, refusalError } from '../rules.ts';
 import { KeyId, Role, RoleName } from '../schemas.ts';
 
 export const input = (minItems: 0 | 1) => ({
@@ -29,8 +28,8 @@ export async function changeRoles(
 ): Promise<RoleOfKey[]> {
   const result = await store.keys.setRoles(caller.workspaceId, mode, { keyId, roles }, actor);
   if (!('refused' in result)) return store.roles.ofNumbers(caller.workspaceId, result.numbers);
-  if (result.refused === 'role_not_found') throw notFound('role', result.name);
-  throw result.refused === 'key_not_found'
-    ? notFound('key')
-    : invalid('body.roles', `would leave the key with more than ${rolesMax} roles`);
+  const { refused, name } = result;
+  throw refused === 'too_many'
+    ? invalid('body.roles', `would leave the key with more than ${rolesMax} roles`)
+    : refusalError({ refused, name });
 }

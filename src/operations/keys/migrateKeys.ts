@@ -3,7 +3,7 @@ import { manages } from '../../operation.ts';
 import type { NewKey } from '../../records/keys.ts';
 import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
-import { checkKeyFields, newKeyFields } from './keyFields.ts';
+import { checkKeyFields, keyFieldErrors, newKeyFields } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
 
 /**
@@ -79,7 +79,7 @@ export const migrateKeys = manages({
     ),
     failed: Type.Array(Type.String(), { description: 'Hashes that already exist in the workspace.' }),
   }),
-  errors: ['api_not_found', 'role_not_found', 'too_many_records'],
+  errors: ['api_not_found', ...keyFieldErrors],
   needs: { api: ['create_key'] },
   bodyBytesMax: 10 * 1024 * 1024,
   scope: ({ apiId }) => apiId,

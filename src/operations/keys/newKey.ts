@@ -1,10 +1,9 @@
 // What keys.createKey and keys.migrateKeys share: the fields of a new key for the store, and its errors.
 
 import type { ApiError } from '../../errors.ts';
-import { notFound } from '../../errors.ts';
 import type { NewKey } from '../../records/keys.ts';
 import type { Store } from '../../store.ts';
-import { apiNotFound, mayNotCreate } from '../rules.ts';
+import { apiNotFound, refusalError } from '../rules.ts';
 import type { NewKeyInput } from './keyFields.ts';
 
 /** An input without other fields than those of `Allowed`: they would have to be `never`. */
@@ -31,6 +30,9 @@ type Refusal = Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: 
 
 /** The error for keys that the store refused. */
 export function newKeyRefused(result: Refusal, apiId: string): ApiError {
-  if (result.refused === 'api_not_found') return apiNotFound(apiId);
-  return result.refused === 'role_not_found' ? notFound('role', result.name) : mayNotCreate(result.name);
+  const { refused, name } = result;
+  if (refused === 'api_not_found') return apiNotFound(apiId);
+  // Only an import brings ids.
+  if (refused === 'key_id_taken') throw new Error('A new key was refused for its id.');
+  return refusalError({ refused, name });
 }

@@ -1,18 +1,17 @@
 import Type from 'typebox';
-import { notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../records/keys.ts';
-import { checkOneOfRatelimits, checkSlugs, invalid, limitRefused, mayNotCreate, metaText } from '../rules.ts';
+import { checkOneOfRatelimits, checkSlugs, invalid, limitRefused, metaText, refusalError } from '../rules.ts';
 import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
-import { changedKeyFields, checkKeyFields } from './keyFields.ts';
+import { changedKeyFields, checkKeyFields, keyFieldErrors } from './keyFields.ts';
 
 export const updateKey = manages({
   name: 'keys.updateKey',
   summary: 'Update a key. Omitted fields are unchanged; null removes a value.',
   input: Fields({ keyId: KeyId, ...changedKeyFields, ratelimit: Type.Optional(RatelimitChange) }, oneOfRatelimits),
   output: Empty,
-  errors: ['key_not_found', 'role_not_found', 'too_many_records'],
+  errors: ['key_not_found', ...keyFieldErrors],
   needs: { api: ['update_key'] },
   check({ keyId: _keyId, ...fields }, context) {
     checkOneOfRatelimits(fields);
@@ -34,24 +33,20 @@ export const updateKey = manages({
     };
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const result = await store.keys.update(caller.workspaceId, keyId, changes, mayCreatePermissions, actor);
-    switch (result.refused) {
-      case undefined:
-        return {};
-      case 'key_not_found':
-        throw notFound('key');
+    if (!result) return {};
+    const { refused, name } = result;
+    switch (refused) {
       case 'new_limit':
       case 'too_many_limits':
-        throw limitRefused(result.refused, unchanged.ratelimit!.name);
+        throw limitRefused(refused, unchanged.ratelimit!.name);
       case 'refill_unlimited':
         throw invalid(
           'body.credits.refill',
           'needs a balance: an unlimited key has nothing to refill',
           'Set remaining as well.',
         );
-      case 'role_not_found':
-        throw notFound('role', result.name);
-      case 'create_permission':
-        throw mayNotCreate(result.name);
+      default:
+        throw refusalError({ refused, name });
     }
   },
 });

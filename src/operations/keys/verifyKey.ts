@@ -18,6 +18,7 @@ import {
   Identity,
   Ignored,
   Int,
+  ignoredLimitFields,
   KeyString,
   Meta,
   Tag,
@@ -47,7 +48,7 @@ const NamedLimit = Fields(
     ),
     duration: Type.Optional(CounterDuration),
     id: Ignored(Type.String({ maxLength: 255 })),
-    autoApply: Ignored(Type.Boolean()),
+    ...ignoredLimitFields,
   },
   { documented: { dependentRequired: { limit: ['duration'], duration: ['limit'] } } },
 );

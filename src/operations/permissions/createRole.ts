@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { ApiError, alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, mayNotCreate } from '../rules.ts';
+import { checkSlugs, refusalError } from '../rules.ts';
 import { Description, Fields, NewRoleName, Slug } from '../schemas.ts';
 
 export const createRole = manages({
@@ -31,7 +31,8 @@ export const createRole = manages({
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const role = { name, description, permissions };
     const result = await store.roles.create(caller.workspaceId, role, mayCreatePermissions, actor);
-    if (!('refused' in result)) return result;
-    throw result.refused === 'exists' ? alreadyExists('role', name) : mayNotCreate(result.name);
+    if ('roleId' in result) return result;
+    const { refused } = result;
+    throw refused === 'exists' ? alreadyExists('role', name) : refusalError({ ...result, refused });
   },
 });

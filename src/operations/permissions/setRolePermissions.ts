@@ -1,7 +1,6 @@
 import Type from 'typebox';
-import { notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, mayNotCreate } from '../rules.ts';
+import { checkSlugs, refusalError } from '../rules.ts';
 import { Fields, Permission, RoleRef, Slug } from '../schemas.ts';
 
 export const setRolePermissions = manages({
@@ -29,6 +28,6 @@ export const setRolePermissions = manages({
       actor,
     );
     if (Array.isArray(result)) return result;
-    throw result.refused === 'role_not_found' ? notFound('role', roleId) : mayNotCreate(result.name);
+    throw refusalError(result);
   },
 });

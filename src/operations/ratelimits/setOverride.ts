@@ -42,7 +42,7 @@ export const setOverride = manages({
       { namespace, identifier, limit, durationMs: duration },
       actor,
     );
-    if (!('refused' in result)) return result;
+    if ('overrideId' in result) return result;
     if (result.refused === 'too_many_in_workspace') {
       const message = `is one wildcard too many: the namespaces of a workspace have at most ${workspaceWildcardsMax} in total`;
       throw invalid('body.identifier', message);

@@ -3,7 +3,8 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { keyFlags, usage } from '../../../src/scripts/layout.ts';
+import { type LimitValueName, limitValues } from '../../../src/domain/limit.ts';
+import { keyFlags, limit, usage } from '../../../src/scripts/layout.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
@@ -22,13 +23,20 @@ const safeInteger = fc.oneof(
 );
 const time = fc.oneof(fc.integer({ min: 0, max: 4_102_444_800_000 }), fc.constantFrom(0, 4_102_444_800_000));
 
+/** The values of a limit, each of which fits its bytes. */
+const values = Object.fromEntries(
+  Object.entries(limitValues).map(([name, kind]) => [
+    name,
+    kind === 'boolean'
+      ? fc.constantFrom(0, 1)
+      : safeInteger.map((number) => number % 256 ** limit.fields[name as LimitValueName].bytes),
+  ]),
+);
 const limits = fc.array(
   fc.record({
     id: bytes(16, 16),
     name: bytes(3, 512),
-    limit: safeInteger,
-    duration: safeInteger,
-    autoApply: fc.constantFrom(0, 1),
+    ...values,
     window: bytes(0, 2048),
   }),
   { maxLength: 50, size: 'medium' },

@@ -520,12 +520,13 @@ describe('in the state of keys and identities', () => {
   /** Gives an identity the limits `shared` and `each` in the store, without the API. */
   const shareLimits = (externalId: string, shared: number, each: number) =>
     lua.run(
-      ['clock', 'names', 'state'],
+      ['clock', 'limits', 'names', 'state'],
       `local record = name_of.identity_record(KEYS[1], ARGV[1])
        local identity = read_identity(redis.call('HGET', record, 'state'))
        local function limit(name, most, applied)
-         return { limit = tonumber(most), duration = tonumber(ARGV[4]), autoApply = applied, id = name .. string.rep('1', 16 - #name),
-           name = name, window = '' }
+         local limit = limit_of({ name = name, limit = tonumber(most), duration = tonumber(ARGV[4]), autoApply = applied })
+         limit.id, limit.window = name .. string.rep('1', 16 - #name), ''
+         return limit
        end
        identity.limits = { limit('shared', ARGV[2], 0), limit('each', ARGV[3], 1) }
        return redis.call('HSET', record, 'state', pack_identity(identity))`,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
+import { storedLimit } from '../../support/limits.ts';
 
 const { call, ok, send, createKey, createWorkspace } = harness();
 
@@ -22,10 +23,7 @@ describe('identities.createIdentity: 200', () => {
       id: identityId,
       externalId: 'user_1',
       meta: given.meta,
-      ratelimits: [
-        { id: expect.stringMatching(/^rl_/), ...given.ratelimits[0] },
-        { id: expect.stringMatching(/^rl_/), ...given.ratelimits[1], autoApply: false },
-      ],
+      ratelimits: given.ratelimits.map(storedLimit),
     });
   });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
+import { storedLimit } from '../../support/limits.ts';
 
 const { call, ok, createKey, createWorkspace } = harness();
 
@@ -9,7 +10,7 @@ test('identities.getIdentity: returns it by its id and by its externalId', async
   const ratelimits = [{ name: 'requests', limit: 5, duration: 1000, autoApply: true }];
   const given = { externalId: 'alice', meta: { plan: 'pro' }, ratelimits };
   const { identityId } = await ok('identities.createIdentity', given);
-  const expected = { ...given, id: identityId, ratelimits: [{ id: expect.any(String), ...ratelimits[0] }] };
+  const expected = { ...given, id: identityId, ratelimits: ratelimits.map(storedLimit) };
   for (const identity of [identityId, 'alice']) {
     expect(await ok('identities.getIdentity', { identity })).toEqual(expected);
   }

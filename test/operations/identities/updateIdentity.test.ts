@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { harness, type InputOf } from '../../support/harness.ts';
+import { storedLimit } from '../../support/limits.ts';
 
 const app = harness();
 const { call, ok, createKey, clock } = app;
@@ -35,7 +36,7 @@ describe('identities.updateIdentity: 200', () => {
       id: identity.identityId,
       externalId: identity.externalId,
       meta: { plan: 'pro' },
-      ratelimits: [{ id: expect.stringMatching(/^rl_/), ...perMinute('requests', 5) }],
+      ratelimits: [storedLimit(perMinute('requests', 5))],
     });
     expect(await get(identity.identityId)).toEqual(data);
   });
@@ -73,10 +74,7 @@ describe('identities.updateIdentity: limits of an identity are replaced by name'
     for (const used of [key, other, key])
       expect(await ok('keys.verifyKey', { key: used })).toMatchObject({ valid: true });
     const after = await update(identityId, { ratelimits: [perMinute('kept', 4), perMinute('new', 4)] });
-    expect(after.ratelimits).toEqual([
-      { ...before.ratelimits[1], limit: 4 },
-      { id: expect.any(String), ...perMinute('new', 4) },
-    ]);
+    expect(after.ratelimits).toEqual([{ ...before.ratelimits[1], limit: 4 }, storedLimit(perMinute('new', 4))]);
     expect(new Set([...before.ratelimits, after.ratelimits[1]!].map(({ id }) => id)).size).toBe(3);
     expect(await look(other, 'kept', 'new')).toEqual([1, 4]);
   });
@@ -99,7 +97,7 @@ describe('identities.updateIdentity: limits of an identity are replaced by name'
     const { id } = (await get(identityId)).ratelimits[0]!;
     await ok('keys.verifyKey', { key });
     const hourly = { ...perMinute('requests', 5), duration: 3_600_000 };
-    expect((await update(identityId, { ratelimits: [hourly] })).ratelimits[0]).toEqual({ id, ...hourly });
+    expect((await update(identityId, { ratelimits: [hourly] })).ratelimits[0]).toEqual({ ...storedLimit(hourly), id });
     expect(await look(key, 'requests')).toEqual([5]);
     await ok('keys.verifyKey', { key });
     await ok('keys.verifyKey', { key: other });

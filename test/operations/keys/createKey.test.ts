@@ -3,6 +3,7 @@ import { base58 } from '@scure/base';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { connect } from '../../../src/redis/connection.ts';
 import { harness, hourMs } from '../../support/harness.ts';
+import { storedLimit } from '../../support/limits.ts';
 import { namesLike, testRedisUrl } from '../../support/redis.ts';
 
 const app = harness();
@@ -51,7 +52,7 @@ describe('keys.createKey: 200: the record', () => {
       permissions: ['documents.read', 'documents.write'],
       credits: { remaining: 10, refill: { interval: 'monthly', amount: 20, refillDay: 7 } },
       identity: { id: expect.stringMatching(/^id_/), externalId: 'user_1', meta: {}, ratelimits: [] },
-      ratelimits: [{ id: expect.stringMatching(/^rl_/), name: 'requests', limit: 5, duration: 1000, autoApply: true }],
+      ratelimits: [storedLimit({ name: 'requests', limit: 5, duration: 1000, autoApply: true })],
     });
   });
 

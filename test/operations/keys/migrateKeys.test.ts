@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../../src/domain/keyString.ts';
 import { dayMs, harness, type InputOf, type OutputOf, testSettings } from '../../support/harness.ts';
+import { storedLimit } from '../../support/limits.ts';
 import { unitsOf } from '../../support/unit.ts';
 
 const tollgate = harness();
@@ -115,9 +116,7 @@ describe('keys.migrateKeys: 200', () => {
       meta: { plan: 'pro' },
       expires,
       credits: { remaining: 2, refill: { interval: 'monthly', amount: 5, refillDay: 31 } },
-      ratelimits: [
-        { id: expect.stringMatching(/^rl_/), name: 'requests', limit: 2, duration: 60_000, autoApply: true },
-      ],
+      ratelimits: [storedLimit({ name: 'requests', limit: 2, duration: 60_000, autoApply: true })],
       roles: ['migrated'],
       permissions: ['migrate.new', 'migrate.role'],
     });

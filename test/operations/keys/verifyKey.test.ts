@@ -3,6 +3,7 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, outcomes } from '../../../src/domain/verification.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { combined, earlyRefusals, outcomeExamples, repairOf } from '../../support/keyExamples.ts';
+import { limitDefaults, storedLimit } from '../../support/limits.ts';
 
 const app = harness();
 /** A second server on the same Redis: its own connection and cache. */
@@ -66,8 +67,7 @@ describe('keys.verifyKey: the response', () => {
       identity: { id: expect.stringMatching(/^id_/), externalId: 'alice', meta: {}, ratelimits: [] },
       ratelimits: [
         {
-          id: expect.stringMatching(/^rl_/),
-          ...perMinute('requests', 5, true),
+          ...storedLimit(perMinute('requests', 5, true)),
           exceeded: false,
           remaining: 4,
           reset: expect.any(Number),
@@ -548,7 +548,7 @@ describe('keys.verifyKey: ad hoc limits', () => {
     const key = await newKey();
     await verify(key, { ratelimits: [adHoc] });
     expect((await verify(key, { ratelimits: [{ ...adHoc, cost: 2 }] })).ratelimits).toEqual([
-      { id: '', ...adHoc, autoApply: false, exceeded: false, remaining: 0, reset: expect.any(Number) },
+      { ...limitDefaults, id: '', ...adHoc, exceeded: false, remaining: 0, reset: expect.any(Number) },
     ]);
     expect(await verify(key, { ratelimits: [adHoc] })).toMatchObject({ code: 'RATE_LIMITED' });
   });
