@@ -5,6 +5,7 @@ local name_of = {}
 function name_of.key_record(workspace, digest) return workspace .. ':k:' .. digest end
 function name_of.key_list(workspace, api8) return workspace .. ':keys:' .. api8 end
 function name_of.deleted_keys(workspace, api8) return workspace .. ':kd:' .. api8 end
+function name_of.expiries(workspace, api8) return workspace .. ':ke:' .. api8 end
 function name_of.api_record(workspace, api8) return workspace .. ':api:' .. api8 end
 function name_of.api_list(workspace) return workspace .. ':apis' end
 function name_of.dead_apis(workspace) return workspace .. ':dead' end

@@ -46,6 +46,12 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds: 'deleted keys of an API in order, until their record is removed: as in :keys',
   },
   {
+    name: ':ke:<api8>',
+    type: 'zset',
+    holds:
+      'the index of keys by expiry: keys of an API that have an expiry and are not deleted, by their expiry: the first 16 of the key id (packed)',
+  },
+  {
     name: ':sb:<api8>',
     type: 'zset',
     holds: 'bounds of the leaves of the index of starts, in order: bytes of an entry (lua/include/starts.lua)',
