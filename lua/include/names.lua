@@ -48,6 +48,8 @@ end
 function name_of.registry(workspace) return workspace .. ':leases' end
 -- Never exists, see absentKey in src/redis/names.ts.
 function name_of.absent(workspace) return workspace .. ':-' end
+-- The place of a migration of the stored data.
+function name_of.migration(workspace) return workspace .. ':data' end
 function name_of.audit_stream(workspace) return workspace .. ':audit' end
 function name_of.window_member(duration, name) return string.format('%.0f', duration) .. ':' .. name end
 function name_of.window_at(workspace, owner, member) return workspace .. ':w:' .. owner .. ':' .. member end

@@ -35,6 +35,11 @@ const signatures = {
   'apis/delete': takes('apiId', 'confirm', 'actor', 'now').returns<[outcome: string, name?: string]>(),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'apis/read': takes('apiId').returns<Reply>(),
+  'data/beat': takes('server', 'versions', 'lifeMs', 'count', 'now').returns<[isRegistered: 0 | 1, ...string[]]>(),
+  'data/claim': takes('holder', 'release', 'target', 'termMs', 'done', 'total', 'now').returns<
+    [outcome: 'held' | 'busy' | 'migrated', fence: number]
+  >(),
+  'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
   'identities/list': takes('after', 'count', 'search', 'wanted').returns<[unknown[], string, 0 | 1]>(),
@@ -59,6 +64,9 @@ const signatures = {
     ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
   >(),
   'leases/deactivate': takes('holders').returns<unknown>(),
+  'migrations/to5': takes('fence', 'target', 'count').returns<
+    [outcome: 'more' | 'done' | 'fenced', done: number, micros: number]
+  >(),
   'namespaces/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'namespaces/read': takes('nameOrId').returns<Reply>(),
   'overrides/delete': takes('namespace', 'identifier', 'actor', 'now').returns<0 | 1>(),

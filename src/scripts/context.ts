@@ -4,6 +4,7 @@ import type { RedisClient } from '../redis/connection.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import type { Probed } from '../redis/writeProbe.ts';
 import type { Run } from './calls.ts';
+import type { DataVersion } from './dataVersion.ts';
 
 export interface StoreContext {
   redis: RedisClient;
@@ -14,6 +15,8 @@ export interface StoreContext {
   probe(): Promise<Probed[]>;
   /** Unix milliseconds by Redis's clock, or the time of a test. */
   currentMs(): Promise<number>;
+  /** Of the stored data, as of the last seconds. */
+  dataVersion: DataVersion;
   keyRetentionMs: number;
   usageRetentionMs: number;
   /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */

@@ -26,6 +26,13 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds:
       'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`)',
   },
+  {
+    name: ':data',
+    type: 'hash',
+    holds:
+      'the place of the migration of the stored data, if data of an earlier version was migrated (lua/include/migration.lua)',
+    fields: ['version', 'fence', 'target', 'at', 'done'],
+  },
   { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
   { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },
   {

@@ -2,7 +2,7 @@
 
 import { Cluster } from 'ioredis';
 import type { RedisClient } from '../../src/redis/connection.ts';
-import { dataVersionKey, probeKey, setupKey, sweptKey, workspacesKey } from '../../src/redis/names.ts';
+import { dataKey, formKey, probeKey, serversKey, setupKey, sweptKey, workspacesKey } from '../../src/redis/names.ts';
 import { type KeyspaceEntry, keyspace } from '../../src/scripts/keyspace.ts';
 
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
@@ -33,7 +33,9 @@ const patternOf = ({ name }: KeyspaceEntry): RegExp =>
 
 const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
   { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
-  { name: dataVersionKey, type: 'string', holds: '', pattern: new RegExp(`^${dataVersionKey}$`) },
+  { name: dataKey, type: 'hash', holds: '', pattern: new RegExp(`^${dataKey}$`) },
+  { name: formKey, type: 'string', holds: '', pattern: new RegExp(`^${formKey}$`), isOld: true },
+  { name: serversKey, type: 'hash', holds: '', pattern: new RegExp(`^${serversKey}$`) },
   { name: sweptKey, type: 'string', holds: '', pattern: new RegExp(`^${sweptKey}$`) },
   { name: probeKey, type: 'string', holds: '', pattern: new RegExp(`^${probeKey}(:\\{\\d+\\})?$`) },
   { name: setupKey, type: 'string', holds: '', expires: 'in seconds', pattern: new RegExp(`^${setupKey}$`) },
