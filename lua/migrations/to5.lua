@@ -5,7 +5,7 @@
 -- derives  the place of the migration, the list of APIs, API records, lists of keys and deleted keys, key records, the
 --          index by expiry, the list of identities, identity records
 -- ARGV[1]  fence      number of the holder of the lock
--- ARGV[2]  target     5
+-- ARGV[2]  run        number of the migration
 -- ARGV[3]  count      limit of the records
 -- returns  {outcome `more`, `done` or `fenced`, migrated records so far, microseconds that it took}
 
@@ -15,7 +15,7 @@
 -- @include "include/migration"
 -- @include "include/names"
 
-local workspace, fence, target, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local workspace, fence, run, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local started = redis.call('TIME')
 
 local function reply(outcome, done)
@@ -23,7 +23,7 @@ local function reply(outcome, done)
   return { outcome, done or 0, (ended[1] - started[1]) * 1000000 + ended[2] - started[2] }
 end
 
-local status, at, done = open_migration(workspace, fence, target)
+local status, at, done = open_migration(workspace, fence, run)
 if status ~= 'open' then return reply(status, done) end
 -- A workspace in the list without a record: creating it failed midway.
 if redis.call('EXISTS', workspace) == 0 then return reply('done', 0) end
@@ -81,13 +81,13 @@ local function migrate_identities(limit)
     redis.call('HDEL', name_of.identity_record(workspace, string.sub(member, API_ID_BYTES + 1)), 'leases')
   end
   after = members[#members] or after
-  if #members < limit then list = 'end' end
+  if #members < limit then list = MIGRATED end
   return #members
 end
 
 -- An API without keys is work, too.
 local left = count
-while left > 0 and list ~= 'end' do
+while left > 0 and list ~= MIGRATED do
   if list == 'n' then
     list, left = next_api(), left - 1
   else
@@ -97,12 +97,7 @@ while left > 0 and list ~= 'end' do
   end
 end
 
-local is_done = list == 'end'
-store_migration(
-  workspace,
-  fence,
-  target,
-  not is_done and list .. (api == '' and string.rep(' ', API_ID_BYTES) or api) .. after,
-  done
-)
+local is_done = list == MIGRATED
+local place = list .. (api == '' and string.rep(' ', API_ID_BYTES) or api) .. after
+store_migration(workspace, fence, run, is_done and MIGRATED or place, done)
 return reply(is_done and 'done' or 'more', done)

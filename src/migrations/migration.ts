@@ -192,6 +192,10 @@ class StepRun {
   readonly #done = new Map<string, number>();
   #total = 0;
   #fence = 0;
+  /** Number of the migration: places of one that was given up are not used. */
+  #number = 0;
+  /** No server of an earlier version ran, after none could start any more. */
+  #isChecked = false;
   #renewedAt = Number.NEGATIVE_INFINITY;
   #count = records.first;
   /** Milliseconds of pause that are due. */
@@ -212,9 +216,12 @@ class StepRun {
     try {
       // Now no server of an earlier release can start. One that started before is found by its connection.
       await orStoreError(redis.set(formKey, String(this.#step.to)));
-      if (await isBlocked()) {
-        await this.#giveUp();
-        return 'blocked';
+      if (!this.#isChecked) {
+        if (await isBlocked()) {
+          await this.#giveUp();
+          return 'blocked';
+        }
+        await orStoreError(redis.hset(dataKey, 'checked', String(this.#number)));
       }
       await this.#migrateAll();
       await delay(settleMs);
@@ -245,11 +252,11 @@ class StepRun {
   }
 
   async #migrateWorkspace(workspaceId: string) {
-    const { script, to } = this.#step;
+    const { script } = this.#step;
     for (;;) {
       await this.#renew();
       const startedAt = performance.now();
-      const given = { fence: this.#fence, target: to, count: this.#count };
+      const given = { fence: this.#fence, run: this.#number, count: this.#count };
       const [outcome, done, micros] = await this.#options.run(script, workspaceId, given);
       if (outcome === 'fenced') throw new LockLost();
       this.#done.set(workspaceId, done);
@@ -284,7 +291,7 @@ class StepRun {
   async #claim(): Promise<'held' | Outcome> {
     const { run, heartbeat, supported } = this.#options;
     const done = Math.min(this.#sum(), this.#total);
-    const [outcome, fence] = await run('data/claim', dataKey, {
+    const [outcome, fence, number, isChecked] = await run('data/claim', dataKey, {
       holder: heartbeat.id,
       release: supported.release,
       target: this.#step.to,
@@ -296,6 +303,8 @@ class StepRun {
     if (outcome === 'held' && this.#fence !== 0 && fence !== this.#fence) throw new LockLost();
     if (outcome === 'held') {
       this.#fence = fence;
+      this.#number = number;
+      this.#isChecked = isChecked === 1;
       this.#renewedAt = performance.now();
       this.#run.onProgress?.({ to: this.#step.to, done, total: this.#total });
     }

@@ -37,7 +37,7 @@ const signatures = {
   'apis/read': takes('apiId').returns<Reply>(),
   'data/beat': takes('server', 'versions', 'lifeMs', 'count', 'now').returns<[isRegistered: 0 | 1, ...string[]]>(),
   'data/claim': takes('holder', 'release', 'target', 'termMs', 'done', 'total', 'now').returns<
-    [outcome: 'held' | 'busy' | 'migrated', fence: number]
+    [outcome: 'held' | 'busy' | 'migrated', fence: number, run: number, isChecked: 0 | 1]
   >(),
   'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
@@ -64,7 +64,7 @@ const signatures = {
     ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
   >(),
   'leases/deactivate': takes('holders').returns<unknown>(),
-  'migrations/to5': takes('fence', 'target', 'count').returns<
+  'migrations/to5': takes('fence', 'run', 'count').returns<
     [outcome: 'more' | 'done' | 'fenced', done: number, micros: number]
   >(),
   'namespaces/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),

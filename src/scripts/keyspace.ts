@@ -31,7 +31,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'hash',
     holds:
       'the place of the migration of the stored data, if data of an earlier version was migrated (lua/include/migration.lua)',
-    fields: ['version', 'fence', 'target', 'at', 'done'],
+    fields: ['run', 'fence', 'at', 'done'],
   },
   { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
   { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },

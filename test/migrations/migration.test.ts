@@ -64,7 +64,8 @@ async function indexOf(of: string): Promise<string[]> {
 
 const claim = (holder: string, termMs = 10_000) =>
   run('data/claim', dataKey, { holder, release: version, target: 5, termMs, done: 0, total: 9 });
-const step = (fence: number, count: number) => run('migrations/to5', workspaceId, { fence, target: 5, count });
+const step = (fence: number, count: number, number = 1) =>
+  run('migrations/to5', workspaceId, { fence, run: number, count });
 const stepToEnd = async (fence: number) => {
   while ((await step(fence, 50))[0] === 'more');
 };
@@ -170,12 +171,12 @@ describe('the lock', () => {
   beforeEach(() => redis.hset(dataKey, 'version', '4'));
 
   test('has one holder, and a larger number for each', async () => {
-    expect(await claim('a')).toEqual(['held', 1]);
-    expect(await claim('b')).toEqual(['busy', 1]);
-    expect(await claim('a')).toEqual(['held', 1]);
+    expect(await claim('a')).toEqual(['held', 1, 1, 0]);
+    expect(await claim('b')).toEqual(['busy', 1, 1, 0]);
+    expect(await claim('a')).toEqual(['held', 1, 1, 0]);
     await claim('a', 1);
-    await expect.poll(() => claim('b')).toEqual(['held', 2]);
-    expect(await claim('a')).toEqual(['busy', 2]);
+    await expect.poll(() => claim('b')).toEqual(['held', 2, 1, 0]);
+    expect(await claim('a')).toEqual(['busy', 2, 1, 0]);
   });
 
   test('a holder that lost it can neither go on nor end the migration', async () => {
@@ -201,8 +202,33 @@ describe('the lock', () => {
     const dones: number[] = [];
     expect(await store.migrations.migrate({ onProgress: ({ done }) => void dones.push(done) })).toBe('migrated');
     const place = await redis.hgetall(`${workspaceKey(workspaceId)}:data`);
-    expect(place).toEqual({ version: '5', fence: '2', done: expect.any(String) });
+    expect(place).toEqual({ run: '1', at: 'end', fence: '2', done: expect.any(String) });
     expect(await indexOf(workspaceId)).toHaveLength(await expiring());
+  });
+
+  test('a migration that was given up begins anew, as servers of version 4 may have run', async () => {
+    const [, fence, number] = await claim('a');
+    expect((await step(fence, 100, number))[0]).toBe('more');
+    await run('data/finish', dataKey, { fence, outcome: 'cancelled', release: version });
+    const store = await open();
+    // As such a server: it does not keep the index.
+    const apis = await redis.zrange(`${workspaceKey(workspaceId)}:apis`, '0', '-1');
+    await redis.del(...apis.map((api) => `${workspaceKey(workspaceId)}:ke:${api.slice(-8)}`));
+    expect(await store.migrations.migrate()).toBe('migrated');
+    expect(await indexOf(workspaceId)).toHaveLength(await expiring());
+  });
+
+  test('a migration that was interrupted goes on beside connections without a name, but not before it was checked', async () => {
+    const earlier = new Redis({ path: new URL(url).pathname, db: Number(new URL(url).searchParams.get('db') ?? 0) });
+    toClose.push(() => earlier.disconnect());
+    await earlier.get('any');
+    const [, , number] = await claim('killed', 1);
+    const store = await open();
+    expect(await store.migrations.migrate()).toBe('blocked');
+    const [, , next] = await claim('killed', 1);
+    expect(next).toBeGreaterThan(number);
+    await redis.hset(dataKey, 'checked', String(next));
+    await expect.poll(() => store.migrations.migrate()).toBe('migrated');
   });
 
   test('another process that has it is not disturbed', async () => {
@@ -270,7 +296,7 @@ describe('steps', () => {
   });
 
   test('a workspace without a record, and one that is empty, are done at once', async () => {
-    expect((await run('migrations/to5', 'ws_1111111111111111', { fence: 1, target: 5, count: 9 }))[0]).toBe('done');
+    expect((await run('migrations/to5', 'ws_1111111111111111', { fence: 1, run: 1, count: 9 }))[0]).toBe('done');
     expect(await redis.exists(`${workspaceKey('ws_1111111111111111')}:data`)).toBe(0);
   });
 });

@@ -128,6 +128,6 @@ test('a server migrates by itself, is ready meanwhile, and says how far it is', 
     .toEqual({ from: 4, to: 5, done: 5, total: 10, startedAt: 1 });
   await expect.poll(ready, { interval: 300 }).toMatchObject({ status: 200, dataVersion: 5 });
   expect((await ready()).migration).toBeUndefined();
-  await server.prints(/"Migrated the stored data\./);
+  await expect.poll(() => server.printed()).toContain('Migrated the stored data.');
   client.disconnect();
 });
