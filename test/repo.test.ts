@@ -14,7 +14,7 @@ import { assemble, isInclude, scriptNames } from '../src/scripts/loader.ts';
 import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
 
 /** The rooms of the store: what runs scripts. */
-const rooms = ['redis', 'scripts', 'decide', 'usage', 'records'];
+const rooms = ['redis', 'scripts', 'decide', 'usage', 'records', 'migrations'];
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -52,7 +52,8 @@ describe('dependencies point one way', () => {
     decide: ['scripts', 'redis', 'domain', 'errors'],
     usage: ['scripts', 'redis', 'domain', 'errors'],
     records: ['decide', 'usage', 'scripts', 'redis', 'domain', 'errors'],
-    store: ['records', 'decide', 'usage', 'scripts', 'redis', 'domain', 'errors'],
+    migrations: ['scripts', 'redis', 'domain', 'errors'],
+    store: ['records', 'migrations', 'decide', 'usage', 'scripts', 'redis', 'domain', 'errors', 'version'],
     input: ['domain', 'errors'],
     operation: ['store', 'decide', 'domain', 'errors'],
     operations: ['operation', 'store', 'records', 'usage', 'decide', 'domain', 'errors', 'version'],
