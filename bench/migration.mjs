@@ -70,9 +70,7 @@ async function measure() {
       `${number(longest)} ms (those below 1 ms are 0), ${rate} verifications a second, LEASE_MS=0.`,
   ].join('\n\n');
   const kept = !options.quick && stored >= 1_000_000;
-  const reached = kept
-    ? { migrationSeconds: seconds, migrationScript: longest, migrationP99: p99[1] / p99[0] }
-    : {};
+  const reached = kept ? { migrationSeconds: seconds, migrationScript: longest, migrationP99: p99[1] / p99[0] } : {};
   report(
     { bench: 'migration', title: 'Migration of stored data', markdown, reached, raw: { seconds, longest, p50, p99 } },
     { json: options.json, kept },

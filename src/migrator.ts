@@ -1,5 +1,5 @@
-// The background task that migrates the stored data when all servers support the next version. Any number of servers may
-// run it; one at a time migrates.
+// The background task that migrates the stored data when all servers support the next version. Any number of servers
+// may run it; one at a time migrates.
 
 import type { Logger } from 'pino';
 import { blockersAsText, type Progress } from './migrations/migration.ts';

@@ -62,6 +62,7 @@ describe('dependencies point one way', () => {
     channel: [],
     version: [],
     config: ['domain'],
+    migrator: ['migrations', 'store'],
     console: ['domain', 'operations'],
   };
   const wiring = ['main', 'serve', 'worker', 'workers', 'cli'];
@@ -252,7 +253,9 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('neither scans nor walks all keys', () => {
-    expect(body.filter((line) => /'(H|S|Z)?SCAN'|'KEYS'|'HGETALL'|'SMEMBERS'/i.test(line))).toEqual([]);
+    // The register of server processes is bounded.
+    const walks = name === 'data/beat' ? /'(H|S|Z)?SCAN'|'KEYS'/i : /'(H|S|Z)?SCAN'|'KEYS'|'HGETALL'|'SMEMBERS'/i;
+    expect(body.filter((line) => walks.test(line))).toEqual([]);
   });
 });
 

@@ -1,5 +1,5 @@
--- Migrate some records of a workspace from data version 4 to 5: put keys that expire into the index by expiry, and remove
--- the field `leases` of keys and identities, which no server has read since version 4 was new.
+-- Migrate some records of a workspace from data version 4 to 5: put keys that expire into the index by expiry, and
+-- remove the field `leases` of keys and identities, which no server reads.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the place of the migration, the list of APIs, API records, lists of keys and deleted keys, key records, the
@@ -9,7 +9,6 @@
 -- ARGV[3]  count      limit of the records
 -- returns  {outcome `more`, `done` or `fenced`, migrated records so far, microseconds that it took}
 
--- @include "include/clock"
 -- @include "include/expiries"
 -- @include "include/ids"
 -- @include "include/migration"

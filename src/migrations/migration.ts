@@ -1,5 +1,5 @@
-// Migrates the data to the version of this release, step by step (version n to n + 1), while servers use it. A step is a
-// script that migrates some records of a workspace and stores its place. One process at a time runs it, under a lock
+// Migrates the data to the version of this release, step by step (version n to n + 1), while servers use it. A step is
+// a script that migrates some records of a workspace and stores its place. One process at a time runs it, under a lock
 // whose number the script checks. If that process is killed, another one continues from the stored places.
 
 import { setTimeout as delay } from 'node:timers/promises';
@@ -18,7 +18,7 @@ interface Step {
   does: string;
 }
 
-export const steps: readonly Step[] = [
+const steps: readonly Step[] = [
   { to: 5, script: 'migrations/to5', does: 'indexes keys by expiry, and removes a field that nothing reads' },
 ];
 
@@ -54,7 +54,7 @@ export interface Progress {
 }
 
 /** What prevents a migration. */
-export interface Blockers {
+interface Blockers {
   /** Registered servers that do not support the next version. */
   registered: string[];
   /** Connections that may be those of servers that do not register; undefined if Redis does not list connections. */
@@ -62,9 +62,9 @@ export interface Blockers {
 }
 
 /** `blocked`: a server does not support the next version. `busy`: another process has the lock. */
-export type Outcome = 'migrated' | 'blocked' | 'busy' | 'stopped';
+type Outcome = 'migrated' | 'blocked' | 'busy' | 'stopped';
 
-export interface MigrateOptions {
+interface MigrateOptions {
   /** Migrates also if Redis does not list connections. */
   byHand?: boolean;
   /** An operator states that the connections without a name are not those of servers of an earlier release. */

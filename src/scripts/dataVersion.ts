@@ -1,13 +1,13 @@
 // The version of the data in Redis. It increases whenever something is stored differently. A server reads and writes
-// the versions from `oldestDataVersion` to `dataVersion`, and refuses all others: it would read only a part of the data,
-// find some keys and not others, and write data of its own version.
+// the versions from `oldestDataVersion` to `dataVersion`, and refuses all others: it would read only a part of the
+// data, find some keys and not others, and write data of its own version.
 
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { apisKey, dataKey, formKey, keysKey, workspaceKey, workspacesKey } from '../redis/names.ts';
 import { dataVersion, oldestDataVersion } from './layout.ts';
 
 /** Exit code of a server that cannot use the data: starting it again does not help (EX_CONFIG of sysexits.h). */
-export const unsupportedDataExitCode = 78;
+const unsupportedDataExitCode = 78;
 
 /** A migration that is running, or that a process began and another one will continue. */
 export interface RunningMigration {
