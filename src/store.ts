@@ -31,6 +31,7 @@ import { openCalls } from './scripts/calls.ts';
 import type { StoreContext } from './scripts/context.ts';
 import { checkDataVersion } from './scripts/dataVersion.ts';
 import { type Durable, openDurable } from './scripts/durable.ts';
+import { dataVersion as storedVersion } from './scripts/layout.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts/scripts.ts';
 import { openAnalytics } from './usage/analytics.ts';
 import { openRefusals } from './usage/refusals.ts';
@@ -63,6 +64,8 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   inFlightMax: number;
   /** A change returns after Redis wrote it to its disk. */
   durable: boolean;
+  /** The version of the data in a test. */
+  dataVersion?: { readonly current: number } | undefined;
   /** The time of a test; without it Redis's clock decides. */
   nowMs?: (() => number | undefined) | undefined;
   onEvent?: ((message: string) => void) | undefined;
@@ -190,6 +193,7 @@ function contextOf(
   durable: Durable | undefined,
   {
     nowMs,
+    dataVersion = { current: storedVersion },
     auditEventsMax,
     recordsMax,
     keyRetentionMs,
@@ -202,6 +206,7 @@ function contextOf(
   const now = () => nowMs?.() ?? '';
   return {
     redis,
+    dataVersion,
     async currentMs(): Promise<number> {
       const fixed = now();
       if (fixed !== '') return fixed;

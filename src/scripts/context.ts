@@ -7,6 +7,8 @@ import type { Run } from './calls.ts';
 
 export interface StoreContext {
   redis: RedisClient;
+  /** The version of the data in Redis. It increases while the server runs, when the data is migrated. */
+  dataVersion: { readonly current: number };
   run: Run;
   /** Runs a change that is not a script; see durable.ts. */
   change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;

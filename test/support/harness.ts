@@ -122,6 +122,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     state.store = await openStore({
       ...testSettings,
       ...leaseSettings,
+      // With the indexes of keys by expiry.
+      dataVersion: { current: 5 },
       url: url(),
       nowMs: () => clock.now,
       // Advances only with `clock`, as Redis's clock does. Otherwise a decision would be counted before the time of its

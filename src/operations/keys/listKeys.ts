@@ -100,7 +100,7 @@ export const listKeys = manages({
   readsMuch: true,
   scope: ({ apiId }) => apiId ?? '*',
   list: ({ limit: _limit, cursor: _cursor, ...query }) => listOfKeys(query),
-  listedIds: 'key',
+  listedIds: ({ expiresBefore, deleted }) => (expiresBefore === undefined || deleted ? 'key' : 'expiring_key'),
 
   async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {
     const { workspaceId } = caller;

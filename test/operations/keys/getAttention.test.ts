@@ -91,7 +91,7 @@ describe('keys.getAttention', () => {
     const { apiId } = (await call('apis.createApi', { name: 'large' }, rootKey)).data;
     const meta = { text: 'x'.repeat(9000) };
     await call('identities.createIdentity', { externalId: 'ada', meta }, rootKey);
-    for (let index = 0; index < 100; index++) {
+    for (let index = 0; index < 150; index++) {
       const key = { apiId, meta, externalId: 'ada', expires: clock.now + dayMs, credits: { remaining: 1 } };
       expect((await call('keys.createKey', key, rootKey)).status).toBe(200);
     }
