@@ -208,7 +208,7 @@ describe('filters', () => {
           (!externalId || key.externalId === externalId) &&
           (enabled === undefined || key.enabled === enabled) &&
           (!creditsBelow || (key.credits?.remaining ?? Number.POSITIVE_INFINITY) < creditsBelow) &&
-          (!permission || key.permissions?.some((slug) => slug === permission)),
+          (!permission || (key.permissions as readonly string[] | undefined)?.includes(permission)),
       );
       if (order === 'desc') expected.reverse();
       expect(idsOf(await all(query)), JSON.stringify(query)).toEqual(idsOf(expected));

@@ -61,6 +61,10 @@ describe('keys.getAttention', () => {
         const given = { ...(apiId && { apiId }), limit };
         const { data } = await call('keys.getAttention', { ...given, ...filters }, rootKey);
         expect(Object.keys(data).sort()).toEqual(Object.keys(filters).sort());
+        const expiries = data.expiresBefore!.keys.map(({ expires }) => expires!);
+        expect(expiries).toEqual(expiries.toSorted((one, other) => one - other));
+        const ids = data.creditsBelow!.keys.map(({ keyId }) => keyId);
+        expect(ids).toEqual(ids.toSorted());
         for (const [name, value] of Object.entries(filters)) {
           const part = data[name as keyof Filters]!;
           const alone = await call('keys.listKeys', { ...given, [name]: value }, rootKey);
