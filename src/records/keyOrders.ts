@@ -4,7 +4,6 @@
 
 import { packId, unpackId } from '../domain/keyString.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { never } from '../scripts/layout.ts';
 import type { Order } from './pages.ts';
 
 /**
@@ -148,7 +147,8 @@ export async function expiringAmong(
     const expiries = await run('keys/expiriesOf', workspaceId, { keys: Buffer.from(some.join(''), 'latin1') });
     for (const [index, place] of some.entries()) {
       const expires = expiries.readUIntBE(index * expiresBytes, expiresBytes);
-      if (expires === never || expires >= expiresBefore) continue;
+      // NEVER is later than any time.
+      if (expires >= expiresBefore) continue;
       found.push(textOf(expiries.subarray(index * expiresBytes, (index + 1) * expiresBytes)) + place);
     }
   }

@@ -221,7 +221,7 @@ describe('filters', () => {
     const keys = Array.from({ length: 20_400 }, (_, at) => ({
       start: at % 10_200 === 5 ? 'other' : 'same_',
       externalId: at % 10_200 < 3 ? 'bob' : 'ada',
-      enabled: at % 10_200 !== 10_100,
+      enabled: at % 10_200 !== 10_100 && at % 10_200 !== 5,
       expires: now + 1_000_000 - at,
     }));
     const ids = [...(await load(apis[0]!, keys.slice(0, 10_200))), ...(await load(apis[1]!, keys.slice(10_200)))];
@@ -242,6 +242,9 @@ describe('filters', () => {
       ids[10_205],
       ids[5],
     ]);
+    // The first three keys of the API, which expire last, are not those of this identity.
+    const last = await list({ ...query, apiId: apis[0]!, order: 'desc', limit: 2 });
+    expect(idsOf(last.data)).toEqual(ids.slice(3, 5));
     // A request examines 20,000 keys, and the next one continues.
     const none = await list({ externalId: 'ada', search: 'no such text', expiresBefore: timeMax });
     expect(none).toMatchObject({ data: [], pagination: { looked: 20_000, total: 20_400, hasMore: true } });
