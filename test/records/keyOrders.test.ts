@@ -11,7 +11,7 @@ import { brokenCursors, readPages } from '../support/lists.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
-const dataVersion = { current: 5 };
+const dataVersion = { current: 5, migration: undefined };
 beforeEach(() => {
   dataVersion.current = 5;
 });
@@ -268,6 +268,17 @@ describe('filters', () => {
     await of('keys.restoreKey', { keyId: ids[0]! });
     expect(idsOf(await all({ expiresBefore: timeMax }))).toEqual([ids[3], ids[0]]);
   });
+});
+
+test('looked and total are of the keys that a start or an identity finds', async () => {
+  const { create, list } = await withApis(1);
+  await create([1, 5, 9, undefined].map((expires) => ({ prefix: 'pay', externalId: 'ada', expires })));
+  await create([{ expires: 3 }]);
+  for (const filter of [{ start: 'pay_' }, { externalId: 'ada' }, { start: 'pay', externalId: 'ada' }]) {
+    const { data, pagination } = await list({ ...filter, expiresBefore: 9, limit: 1 });
+    expect(data.map(({ expires }) => expires)).toEqual([1]);
+    expect(pagination).toMatchObject({ hasMore: true, looked: 1, total: 2 });
+  }
 });
 
 describe('an index that is out of date', () => {
