@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- The next keys of several APIs that expire before a time, by the index of keys by expiry: the first to expire first, or
--- last. A key may be gone or have another expiry if the index is out of date, so the caller compares its state.
+-- The next keys of several APIs that expire before a time, by the index of keys by expiry: the first to expire first,
+-- or last. A key may be gone or have another expiry if the index is out of date, so the caller compares its state.
 --
 -- KEYS[1]  workspace       `tg:{ws_…}`
 -- derives  the index of keys by expiry

@@ -12,7 +12,9 @@ import type { Order } from './pages.ts';
  */
 export type Place = string;
 
-/** A key to examine. Its bytes are characters of strings, because a string of 32 characters costs less than a Buffer. */
+/**
+ * A key to examine. Its bytes are characters of strings, because a string of 32 characters costs less than a Buffer.
+ */
 export interface Candidate {
   place: Place;
   /** Undefined for a key from an index, whose record must still be read. */
@@ -20,7 +22,7 @@ export interface Candidate {
 }
 
 /** The list of an API's keys in an order. */
-export interface Source {
+interface Source {
   api8: string;
   /** The place of the last key that was read, '' for none. */
   end: Place;
@@ -47,7 +49,7 @@ export interface ListFilter {
   deleted?: boolean | undefined;
 }
 
-export interface Listing {
+interface Listing {
   by: KeyOrder;
   /** By expiry, `asc` has the first key to expire first. */
   order: Order;

@@ -1,8 +1,8 @@
 // Lists the keys of one API or of all APIs of a workspace with filters: those that expire before a time in order of
-// expiry, all others in order of creation (keyOrders.ts). There is an index of starts, which finds keys unless very many
-// match. All other filters need a list in that order: a request examines a bounded number of keys in steps, between which
-// Redis serves others, and reports how far it has looked. Several filters can be applied to the same keys, each of which
-// is then read once.
+// expiry, all others in order of creation (keyOrders.ts). There is an index of starts, which finds keys unless very
+// many match. All other filters need a list in that order: a request examines a bounded number of keys in steps,
+// between which Redis serves others, and reports how far it has looked. Several filters can be applied to the same
+// keys, each of which is then read once.
 
 import { orStoreError } from '../redis/connection.ts';
 import { apisKey, workspaceKey } from '../redis/names.ts';
@@ -253,7 +253,7 @@ async function findAmong(
   return { items: search.items, next: isAtEnd ? undefined : by.idOf(keys[looked - 1]!.place), looked, total };
 }
 
-/** The keys that the index of starts has for a start, and how many keys the APIs have; undefined if there are too many. */
+/** The keys that the index has for a start, and how many keys the APIs have; undefined if there are too many. */
 async function readStarted(
   { run }: StoreContext,
   workspaceId: string,
