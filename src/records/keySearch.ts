@@ -287,7 +287,8 @@ async function readIdentity(
   apis: readonly string[],
   filter: KeyFilter,
 ): Promise<Few | undefined> {
-  const sources = apis.map((api8) => sourceOf(api8, undefined, 'asc', stepMax));
+  const chunk = chunkOf(stepMax, apis);
+  const sources = apis.map((api8) => sourceOf(api8, undefined, 'asc', chunk));
   const places: Place[] = [];
   while (!areRead(sources)) {
     await readAhead(context, workspaceId, sources, { by: byCreation, order: 'asc', filters: [filter] });
@@ -309,9 +310,9 @@ async function findMany(
 ): Promise<Found[]> {
   const { by, filters, order, count, readMax, after } = query;
   const isFiltered = filters.some((filter) => isSelective(filter, by));
-  const chunk = Math.ceil((isFiltered ? stepMax : Math.min(count + 1, stepMax)) / Math.max(1, apis.length));
+  const chunk = chunkOf(isFiltered ? stepMax : Math.min(count + 1, stepMax), apis);
   const afterPlace = after === undefined ? undefined : placeOf(after);
-  const sources = apis.map((api8) => sourceOf(api8, afterPlace, order, Math.max(4, chunk)));
+  const sources = apis.map((api8) => sourceOf(api8, afterPlace, order, chunk));
   // By expiry the start is compared when the key is examined.
   const readsStarts = by === byCreation && filters[0]!.start !== undefined;
   const max = readsStarts ? lookedMaxByStart : readMax;
@@ -358,6 +359,10 @@ async function findMany(
     return { items: search.items, ...end, total };
   });
 }
+
+/** How many keys to read first of each API, to have about this many of all. */
+const chunkOf = (count: number, apis: readonly string[]): number =>
+  Math.max(4, Math.ceil(count / Math.max(1, apis.length)));
 
 /** Whether a filter leaves out keys of the list. */
 const isSelective = (filter: KeyFilter, by: KeyOrder): boolean =>
