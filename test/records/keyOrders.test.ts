@@ -58,8 +58,8 @@ async function withApis(count: number) {
   /** Keys as an import creates them. */
   async function load(apiId: string, keys: readonly Partial<NewKey>[]): Promise<string[]> {
     const ids: string[] = [];
-    for (let at = 0; at < keys.length; at += 1000) {
-      const some = keys.slice(at, at + 1000).map((key) => ({ digest: randomBytes(32), start: '', ...key }));
+    for (let at = 0; at < keys.length; at += 250) {
+      const some = keys.slice(at, at + 250).map((key) => ({ digest: randomBytes(32), start: '', ...key }));
       const request = { apiId, keys: some, mayCreatePermissions: true };
       const created = await tollgate.store.keys.create(workspaceId, request, actor);
       if (!('created' in created)) throw new Error(created.refused);
