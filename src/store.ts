@@ -68,6 +68,8 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   inFlightMax: number;
   /** A change returns after Redis wrote it to its disk. */
   durable: boolean;
+  /** The version of the data in a test. */
+  dataVersion?: DataVersion | undefined;
   /** The time of a test; without it Redis's clock decides. */
   nowMs?: (() => number | undefined) | undefined;
   onEvent?: ((message: string) => void) | undefined;
@@ -101,7 +103,7 @@ export async function openStore(storeOptions: StoreOptions) {
     await durable?.close();
     closeAll(error);
   });
-  const context = contextOf({ redis, run, durable, dataVersion: heartbeat }, options);
+  const context = contextOf({ redis, run, durable, dataVersion: options.dataVersion ?? heartbeat }, options);
   const accepted = new AcceptedRootKeys();
   const tail = new Tail(redis);
   const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));

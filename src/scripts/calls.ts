@@ -47,6 +47,8 @@ const signatures = {
   'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
   'keys/create': takes('request', 'digests', 'actor', 'now').returns<[string, ...(string | null)[]]>(),
   'keys/delete': takes('keyId', 'permanent', 'retentionMs', 'usageRetentionMs', 'actor', 'now').returns<[string]>(),
+  'keys/expiriesOf': takes('keys').returnsPacked<Buffer>(),
+  'keys/expiring': takes('expiresBefore', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'after', 'count', 'now').returnsPacked<[[Buffer, unknown][], Buffer] | null>(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),

@@ -8,6 +8,8 @@ import type { DataVersion } from './dataVersion.ts';
 
 export interface StoreContext {
   redis: RedisClient;
+  /** The version of the data in Redis. It increases while the server runs, when the data is migrated. */
+  dataVersion: DataVersion;
   run: Run;
   /** Runs a change that is not a script; see durable.ts. */
   change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;
@@ -15,8 +17,6 @@ export interface StoreContext {
   probe(): Promise<Probed[]>;
   /** Unix milliseconds by Redis's clock, or the time of a test. */
   currentMs(): Promise<number>;
-  /** Of the stored data, as of the last seconds. */
-  dataVersion: DataVersion;
   keyRetentionMs: number;
   usageRetentionMs: number;
   /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */
