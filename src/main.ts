@@ -16,7 +16,9 @@ import { ApiError } from './errors.ts';
 import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, textOf } from './metrics.ts';
+import { startMigrator } from './migrator.ts';
 import { startEmbedded } from './redis/embedded.ts';
+import { exitCodeOf } from './scripts/dataVersion.ts';
 import { openReports, reloadCertificates, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { openStore, type Store } from './store.ts';
 import { startSweeper } from './sweeper.ts';
@@ -57,7 +59,8 @@ async function start() {
   const url = embedded?.url ?? config.redisUrl;
   const metrics = new Metrics();
   const { observe } = metrics;
-  const store = await openStore({ ...storeSettings(config), url, onEvent: (message) => log.warn(message), observe });
+  const onEvent = (message: string) => log.warn(message);
+  const store = await openStore({ ...storeSettings(config), url, onEvent, onUnsupported, observe });
   closers.unshift(() => store.close());
 
   const onSwept = () => {
@@ -67,6 +70,8 @@ async function start() {
   const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log, onSwept });
   metrics.sweeps();
   closers.unshift(() => sweeper.stop());
+  const migrator = startMigrator(store, { log });
+  closers.unshift(() => migrator.stop());
 
   const { host, port, workers: count } = config;
   let served: Server | undefined;
@@ -156,7 +161,7 @@ let deadline: NodeJS.Timeout;
 function startDeadline() {
   deadline = setTimeout(() => {
     console.error(`tollgate: could not stop within ${stopWaitMs} ms`);
-    process.exit(1);
+    process.exit(process.exitCode || 1);
   }, stopWaitMs).unref();
 }
 
@@ -189,8 +194,16 @@ function onHangUp() {
 
 process.on('SIGINT', onSignal).on('SIGTERM', onSignal).on('SIGHUP', onHangUp);
 
-const started = start().catch((error) => {
+/** Ends the program, without draining: it cannot serve. */
+function fail(error: Error) {
   console.error(`tollgate: ${messageOf(error)}`);
-  process.exitCode = 1;
+  process.exitCode = exitCodeOf(error);
   onSignal('SIGINT');
-});
+}
+
+/** Another release migrated the data while this server was paused, or an operator restored a newer backup. */
+function onUnsupported(error: Error) {
+  if (!isStopping) fail(error);
+}
+
+const started = start().catch(fail);

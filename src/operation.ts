@@ -20,10 +20,10 @@ type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
 /**
- * The ids that determine the order of a list: of a kind of record, `stream` for the events of a stream, `row` for rows
- * of counts, `refusal` for rows of refusals.
+ * The ids that determine the order of a list: of a kind of record, `expiring_key` for keys in order of expiry, `stream`
+ * for the events of a stream, `row` for rows of counts, `refusal` for rows of refusals.
  */
-export type ListedIds = RecordName | 'stream' | 'row' | 'refusal';
+export type ListedIds = RecordName | 'expiring_key' | 'stream' | 'row' | 'refusal';
 
 export interface Context {
   store: Store;
@@ -107,8 +107,8 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
    * Returns the name of the list, in one word. A cursor is valid only for the list it came from.
    */
   list?(input: Static<Input>): string;
-  /** The ids in the cursors of the list. */
-  listedIds?: ListedIds;
+  /** The ids in the cursors of the list, which may depend on the input. */
+  listedIds?: ListedIds | ((input: Static<Input>) => ListedIds);
   /** The longest body in bytes, where that is more than others have. */
   bodyBytesMax?: number;
   /** May read very much, so that few run at once per workspace. */

@@ -6,6 +6,8 @@ import { Leasing, type LeasingSettings } from './decide/leases/leasing.ts';
 import { slugsOf } from './decide/slugs.ts';
 import { Tail } from './decide/tail/tail.ts';
 import type { Actor } from './domain/caller.ts';
+import { Heartbeat } from './migrations/heartbeat.ts';
+import { Migrations } from './migrations/migration.ts';
 import { openApis } from './records/apis.ts';
 import { openAudit } from './records/audit.ts';
 import { openExplain } from './records/explain.ts';
@@ -22,18 +24,21 @@ import { openWorkspaces } from './records/workspaces.ts';
 import { atMostOnceIn } from './redis/atMostOnce.ts';
 import { Breaker } from './redis/breaker.ts';
 import { connect, notReady, orStoreError, type RedisClient, trustFor } from './redis/connection.ts';
-import { workspaceKey } from './redis/names.ts';
+import { scriptKey } from './redis/names.ts';
 import type { StoreObserver } from './redis/observer.ts';
 import { foundOf, refusalOf } from './redis/refusedWrites.ts';
 import type { Trust, TrustOptions } from './redis/trust.ts';
 import { probeError, probeWrites } from './redis/writeProbe.ts';
-import { openCalls } from './scripts/calls.ts';
+import { openCalls, type Run } from './scripts/calls.ts';
 import type { StoreContext } from './scripts/context.ts';
-import { checkDataVersion } from './scripts/dataVersion.ts';
+import { type DataVersion, readData, type StoredData, supportedBy } from './scripts/dataVersion.ts';
 import { type Durable, openDurable } from './scripts/durable.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts/scripts.ts';
 import { openAnalytics } from './usage/analytics.ts';
 import { openRefusals } from './usage/refusals.ts';
+import { version } from './version.ts';
+
+const supported = supportedBy(version);
 
 /** How long the results of checks are used again, so that frequent health checks cost Redis little. */
 const checkedMs = { replies: 100, writes: 1000 };
@@ -63,9 +68,13 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   inFlightMax: number;
   /** A change returns after Redis wrote it to its disk. */
   durable: boolean;
+  /** The version of the data in a test. */
+  dataVersion?: DataVersion | undefined;
   /** The time of a test; without it Redis's clock decides. */
   nowMs?: (() => number | undefined) | undefined;
   onEvent?: ((message: string) => void) | undefined;
+  /** Called when the data has a version that this release does not support: the process cannot serve any more. */
+  onUnsupported?: ((error: Error) => void) | undefined;
   observe?: StoreObserver | undefined;
 }
 
@@ -76,12 +85,25 @@ export async function openStore(storeOptions: StoreOptions) {
   // Changes run after `leasing` is set.
   const changed: Changed = (workspaceId, holders) => leasing.changes.changed(workspaceId, holders);
   const reconnected = () => leasing.reconnected();
-  const { scripts, durable } = await loadAll(redis, options, { changed, reconnected }).catch((error) => {
+  const closeAll = (error: Error) => {
     // The caller has no connection to close, and an open one would keep the process alive.
     redis.disconnect();
     throw loadError(error);
+  };
+  // Nothing but the heartbeat itself runs a script before it is set.
+  const fresh = () => heartbeat.fresh();
+  const loaded = await loadAll(redis, options, { changed, reconnected, fresh }).catch(closeAll);
+  const { scripts, durable } = loaded;
+  const run = runOf(durable?.scripts ?? scripts, options);
+  const { onUnsupported } = options;
+  // By Redis's clock, also in tests: the processes of one Redis must agree.
+  const runByClock = runOf(scripts, { ...options, nowMs: undefined });
+  const heartbeat = new Heartbeat(loaded.data, { redis, run: runByClock, supported, onUnsupported });
+  await heartbeat.start().catch(async (error) => {
+    await durable?.close();
+    closeAll(error);
   });
-  const context = contextOf(redis, scripts, durable, options);
+  const context = contextOf({ redis, run, durable, dataVersion: options.dataVersion ?? heartbeat }, options);
   const accepted = new AcceptedRootKeys();
   const tail = new Tail(redis);
   const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
@@ -100,6 +122,8 @@ export async function openStore(storeOptions: StoreOptions) {
   });
   const { leasing } = decide;
   /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
+  const workspaces = openWorkspaces(context, () => rootKeys);
+  const { ids: workspaceIds } = workspaces;
   const replies = atMostOnceIn(checkedMs.replies, () =>
     scripts.load().catch((cause) => Promise.reject(notReady(cause, options.commandTimeoutMs))),
   );
@@ -117,11 +141,14 @@ export async function openStore(storeOptions: StoreOptions) {
     keys: openKeys(context),
     keySearch: openKeySearch(context),
     rootKeys,
-    workspaces: openWorkspaces(context, () => rootKeys),
+    workspaces,
     refusals: openRefusals(context, analytics),
     status: openStatus(context),
     sweep: openSweep(context),
     tail,
+    migrations: new Migrations({ redis, run: runByClock, heartbeat, workspaceIds, supported }),
+    /** The version of the stored data, and its migration while one runs. */
+    dataVersion: heartbeat as DataVersion,
 
     currentMs: context.currentMs,
     replies,
@@ -142,6 +169,7 @@ export async function openStore(storeOptions: StoreOptions) {
     async close(): Promise<void> {
       await leasing.close();
       await tail.close();
+      await heartbeat.close();
       // QUIT waits for the replies to earlier commands; on a lost connection there are none to wait for.
       await redis.quit().catch(() => redis.disconnect());
       await durable?.close();
@@ -169,8 +197,8 @@ function loadError(error: Error): Error {
 async function loadAll(
   redis: RedisClient,
   options: StoreOptions & { trust: Trust | undefined },
-  on: { changed: Changed; reconnected: () => void },
-): Promise<{ scripts: Scripts; durable?: Durable }> {
+  on: { changed: Changed; reconnected: () => void; fresh: () => Promise<void> | undefined },
+): Promise<{ data: StoredData; scripts: Scripts; durable?: Durable }> {
   const { url, commandTimeoutMs, observe } = options;
   const breaker = new Breaker({
     // In a Cluster any command on a workspace's key finds the node that has it.
@@ -179,40 +207,48 @@ async function loadAll(
     isClosed: () => redis.status === 'end',
     onEvent: options.onEvent,
   });
-  await checkDataVersion(redis);
-  const scripts = await loadScripts(redis, workspaceKey, { changed: on.changed, observe, breaker });
-  return options.durable ? { scripts, durable: await openDurable(url, options, scripts, on) } : { scripts };
+  const data = await readData(redis, supported);
+  const scripts = await loadScripts(redis, scriptKey, { changed: on.changed, fresh: on.fresh, observe, breaker });
+  return options.durable ? { data, scripts, durable: await openDurable(url, options, scripts, on) } : { data, scripts };
 }
 
+const nowOf =
+  ({ nowMs }: StoreOptions) =>
+  (): number | '' =>
+    nowMs?.() ?? '';
+
+const runOf = (scripts: Scripts, options: StoreOptions): Run =>
+  openCalls(scripts, {
+    now: nowOf(options),
+    actorText: (actor) =>
+      JSON.stringify({
+        ...actor,
+        auditEventsMax: options.auditEventsMax,
+        recordsMax: isUnlimited(actor) ? 0 : options.recordsMax,
+      }),
+  });
+
 function contextOf(
-  redis: RedisClient,
-  scripts: Scripts,
-  durable: Durable | undefined,
   {
-    nowMs,
-    auditEventsMax,
-    recordsMax,
-    keyRetentionMs,
-    usageRetentionMs,
-    usageHourlyDays,
-    refusalHours,
-    observe,
-  }: StoreOptions,
+    redis,
+    run,
+    durable,
+    dataVersion,
+  }: Pick<StoreContext, 'redis' | 'run' | 'dataVersion'> & { durable?: Durable | undefined },
+  options: StoreOptions,
 ): StoreContext {
-  const now = () => nowMs?.() ?? '';
+  const { keyRetentionMs, usageRetentionMs, usageHourlyDays, refusalHours, observe } = options;
+  const now = nowOf(options);
   return {
     redis,
+    run,
+    dataVersion,
     async currentMs(): Promise<number> {
       const fixed = now();
       if (fixed !== '') return fixed;
       const [seconds, micros] = await orStoreError(redis.time());
       return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
     },
-    run: openCalls(durable?.scripts ?? scripts, {
-      now,
-      actorText: (actor) =>
-        JSON.stringify({ ...actor, auditEventsMax, recordsMax: isUnlimited(actor) ? 0 : recordsMax }),
-    }),
     change: durable?.change ?? ((command) => orStoreError(command(redis))),
     probe: atMostOnceIn(checkedMs.writes, () => probeWrites(redis)),
     keyRetentionMs,

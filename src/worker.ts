@@ -8,6 +8,7 @@ import { loadConfig, storeSettings } from './config.ts';
 import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, type Scrape } from './metrics.ts';
+import { exitCodeOf } from './scripts/dataVersion.ts';
 import { openReports, reloadCertificates, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store.ts';
 import { forwardWarnings } from './warnings.ts';
@@ -21,7 +22,7 @@ const scrapeWaitMs = 5_000;
 /** Prints the message only, as the first process does. */
 function fail(error: Error): never {
   console.error(`tollgate: ${error.message}`);
-  process.exit(1);
+  process.exit(exitCodeOf(error));
 }
 
 const metrics = new Metrics();
@@ -29,6 +30,7 @@ const store = await openStore({
   ...storeSettings(config),
   url: config.redisUrl,
   onEvent: (message) => log.warn(message),
+  // The first process finds the same, reports it and ends all workers.
   observe: metrics.observe,
 }).catch(fail);
 let server: Server | undefined;

@@ -9,6 +9,8 @@ import { errorCatalogue } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { operations as registry } from '../src/operations/index.ts';
 import { assemble, scriptNames } from '../src/scripts/loader.ts';
+import { reads } from './support/everyRead.ts';
+import { exampleOf } from './support/examples.ts';
 import { repositoryFiles } from './support/references.ts';
 
 const read = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
@@ -52,6 +54,14 @@ describe('kinds of records', () => {
 });
 
 describe('operations', () => {
+  test('those that only read are called by test/support/everyRead.ts', () => {
+    // A stream has no response to compare.
+    const reading = operations.filter(
+      (operation) => operation.kind === 'manages' && !operation.streams && exampleOf(operation.name).changes === null,
+    );
+    expect(Object.keys(reads).sort()).toEqual(named(reading));
+  });
+
   test('those that may refuse to change something do it in test/atomicity.test.ts', () => {
     // test/operations/records.test.ts tests too_many_records for every operation that has it.
     const changing = operations.filter(

@@ -2,7 +2,7 @@
 -- the records of the keys in steps.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  API record and list, key list, the list of dead APIs, the audit stream
+-- derives  API record and list, key list, the index by expiry, the list of dead APIs, the audit stream
 -- ARGV[1]  api_id
 -- ARGV[2]  confirm    the name of the API, if the workspace protects APIs with keys; '' for none
 -- ARGV[3]  actor      JSON, see include/audit
@@ -11,6 +11,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/names"
 
@@ -25,5 +26,6 @@ end
 redis.call('UNLINK', name_of.api_record(workspace, api8))
 redis.call('ZREM', name_of.api_list(workspace), string.sub(api_id, 5))
 redis.call('RPUSH', name_of.dead_apis(workspace), api8)
+remove_expiries(workspace, api8)
 audit(workspace, now, actor, 'api', api_id, { { 'name', api.name }, { 'keyCount', key_count } })
 return { 'deleted' }

@@ -3,6 +3,7 @@
 -- @include "include/calendar"
 -- @include "include/clock"
 -- @include "include/counters"
+-- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
@@ -108,6 +109,7 @@ end
 local function unlist_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
   redis.call('ZREM', name_of.key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
+  unindex_expiry(workspace, state.id)
   redis.call('ZREM', name_of.refill_queue(workspace), digest)
   unindex()
   erase_counters(workspace, state.id, counters)

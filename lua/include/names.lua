@@ -5,6 +5,7 @@ local name_of = {}
 function name_of.key_record(workspace, digest) return workspace .. ':k:' .. digest end
 function name_of.key_list(workspace, api8) return workspace .. ':keys:' .. api8 end
 function name_of.deleted_keys(workspace, api8) return workspace .. ':kd:' .. api8 end
+function name_of.expiries(workspace, api8) return workspace .. ':ke:' .. api8 end
 function name_of.api_record(workspace, api8) return workspace .. ':api:' .. api8 end
 function name_of.api_list(workspace) return workspace .. ':apis' end
 function name_of.dead_apis(workspace) return workspace .. ':dead' end
@@ -47,6 +48,8 @@ end
 function name_of.registry(workspace) return workspace .. ':leases' end
 -- Never exists, see absentKey in src/redis/names.ts.
 function name_of.absent(workspace) return workspace .. ':-' end
+-- The place of a migration of the stored data.
+function name_of.migration(workspace) return workspace .. ':data' end
 function name_of.audit_stream(workspace) return workspace .. ':audit' end
 function name_of.window_member(duration, name) return string.format('%.0f', duration) .. ':' .. name end
 function name_of.window_at(workspace, owner, member) return workspace .. ':w:' .. owner .. ':' .. member end

@@ -2,8 +2,8 @@
 -- Keys whose digest exists are skipped.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  API, key, identity, permission and role records and their lists, the index of starts, the refill queue, the
---          audit stream
+-- derives  API, key, identity, permission and role records and their lists, the indexes of starts and by expiry, the
+--          refill queue, the audit stream
 -- ARGV[1]  request    JSON of CreateKeys (src/records/keys.ts). Its keys have no digest, `bytes` instead of byteLength,
 --                     and the values of keyRecordFields as text
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
@@ -15,6 +15,7 @@
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
@@ -121,6 +122,7 @@ for index, key in ipairs(request.keys) do
     set_fields(name_of.key_record(workspace, key.digest), fields)
     redis.call('ZADD', name_of.key_list(workspace, api8), 0, key.member)
     index_under_identity(workspace, link, state.id)
+    if state.expires < NEVER then index_expiry_of(workspace, state) end
     if state.refilled then queue_refill(workspace, key.digest, state) end
     answer[index + 1], created, last = 'key_' .. state.id, created + 1, state
   end

@@ -2,8 +2,8 @@
 -- can be restored and the same secret cannot be imported again; then the sweeper removes it.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
--- derives  key and API records, lists of keys and deleted keys, the index of starts, identity's key list, refill and
---          purge queues, usage history, the audit stream
+-- derives  key and API records, lists of keys and deleted keys, the indexes of starts and by expiry, identity's key
+--          list, refill and purge queues, usage history, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  permanent     0 | 1
 -- ARGV[3]  retention_ms  how long a deleted key's record is kept

@@ -1,7 +1,8 @@
 -- Create a successor of a key, with a new secret. The old key gets the id of the successor and an expiry.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
--- derives  key and API records, key lists, the index of starts, the refill queue, the audit stream
+-- derives  key and API records, key lists, the indexes of starts and by expiry, the refill queue, the audit
+--          stream
 -- ARGV[1]  key_id      the old key
 -- ARGV[2]  digest      SHA-256 of the new key string
 -- ARGV[3]  start       of the new key string
@@ -12,6 +13,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
@@ -50,6 +52,7 @@ set_fields(name_of.key_record(workspace, new_digest), fields)
 redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 index_starts()
 index_under_identity(workspace, new.link, new.id)
+if new.expires < NEVER then index_expiry_of(workspace, new) end
 add_records(workspace, 'key_records', 1)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 
@@ -57,6 +60,7 @@ local expires = old.expires
 old.expires = math.min(old.expires, now + expires_in, TIME_MAX)
 old.version = next_version()
 redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now), 'successor', 'key_' .. new.id)
+index_expiry_of(workspace, old)
 audit(workspace, now, actor, 'key', key_id, {
   { 'successor', nil, 'key_' .. new.id },
   { 'expires', expires < NEVER and expires or nil, old.expires },

@@ -2,8 +2,8 @@
 -- limits and balance, a refill that was due since, its identity if that exists, and its usage.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key and API records, lists of keys and deleted keys, identity's record and key list, refill and purge
---          queues, lists of former keys, the audit stream
+-- derives  key and API records, lists of keys and deleted keys, the index by expiry, identity's record and key
+--          list, refill and purge queues, lists of former keys, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
@@ -11,6 +11,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
@@ -42,6 +43,7 @@ if identity then
   index_under_identity(workspace, state.link, state.id)
   remove_former(name_of.former_members(workspace, external_id), state.id)
 end
+if state.expires < NEVER then index_expiry_of(workspace, state) end
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', key_id, {
   { 'name', nil, fields.name or nil },

@@ -3,10 +3,11 @@
 -- early when the keys have large metadata or many permissions or limits, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key, API and identity records, permissions, roles, the purge queue
--- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API,
---                     if it is returned only when its string begins with `start`
--- ARGV[2]  key_bytes  the length of each: 32 or 20
+-- derives  lists of keys and deleted keys, key, API and identity records, permissions, roles, the purge queue
+-- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API
+--                     (20); or before these its expiry (26). A key that has another expiry is not returned, and in the
+--                     last two forms one whose string does not begin with `start`
+-- ARGV[2]  key_bytes  the length of each
 -- ARGV[3]  filters    JSON [KeyFilter (src/records/keySearch.ts) with `wanted`, a limit of keys…]; `search` in lower
 --                     case; `deleted` and `start` are those of the first filter
 -- ARGV[4]  now_ms     '' for Redis's clock
@@ -17,6 +18,7 @@
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
+-- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/reply"
@@ -26,6 +28,8 @@
 local workspace, given, key_bytes, filters, now =
   KEYS[1], ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3]), now_ms(ARGV[4])
 local is_deleted, start = filters[1].deleted == true, filters[1].start
+local DIGEST_BYTES, EXPIRES_BYTES = 32, 6
+local has_expiry = key_bytes == EXPIRES_BYTES + PACKED_ID_BYTES + 8
 -- What the script may read: a key counts as one, and each 500 bytes of metadata or lists as another. With a long text
 -- to search for, fewer bytes do: Lua compares all of it wherever its first letter is.
 local WORK_MAX = 1000
@@ -94,6 +98,9 @@ local function checks_of(filter)
   local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
   local role = filter.role and redis.call('HGET', name_of.role_numbers(workspace), filter.role)
   if filter.permission and not permission or filter.role and not role then return nil end
+  -- Keys by their expiry are those of all identities.
+  local link = has_expiry and filter.externalId and find_identity_link(workspace, filter.externalId)
+  if has_expiry and filter.externalId and not link then return nil end
   permission, role = permission and listed(permission), role and listed(role)
   needs(filter.unusedSince, 'created')
   needs(filter.rerolledInUse ~= nil, 'successor')
@@ -111,6 +118,7 @@ local function checks_of(filter)
     is_deleted and filter.externalId,
     function(packed) return external_id_of(read_state(packed).link) == filter.externalId end
   )
+  add(link, function(packed) return struct.unpack('>I2c0', packed, KEY_LINK_AT) == link end)
   add(filter.expiresBefore, function(packed) return expires_of(packed) < filter.expiresBefore end)
   -- Ids begin with their time, and sort by it.
   local first_id = filter.unusedSince and base58_8(filter.unusedSince)
@@ -174,12 +182,12 @@ local function passes(checks, packed, values)
   return true
 end
 
--- The searches that a key matches; nil for none.
-local function matching(record)
+-- The searches that a key with this expiry (nil: with any) matches; nil for none.
+local function matching(record, expires)
   if not reads then return searches end
   local values = read(record)
   local packed, found = values[1], nil
-  if not packed then return nil end
+  if not packed or expires and expires_of(packed) ~= expires then return nil end
   for index = 1, names_count do
     local value = values[index]
     if value then work = work + #value / BYTES_OF_WORK end
@@ -194,13 +202,18 @@ local function matching(record)
   return found
 end
 
--- The digest of a key, or nil if it is not in the list or begins with another text.
-local function digest_at(index)
+-- The digest of a key, or nil if it is not in the list or begins with another text; and its expiry if that is given.
+local function key_at(index)
   local key = string.sub(given, index * key_bytes + 1, (index + 1) * key_bytes)
-  if key_bytes == 32 then return key end
+  if key_bytes == DIGEST_BYTES then return key end
+  local expires
+  if has_expiry then
+    expires, key = struct.unpack(KEY_EXPIRES, key), string.sub(key, EXPIRES_BYTES + 1)
+  end
   local list_of_api = is_deleted and name_of.deleted_keys or name_of.key_list
-  local list = list_of_api(workspace, string.sub(key, PACKED_ID_BYTES + 1))
-  return digest_with_start(workspace, list, string.sub(key, 1, PACKED_ID_BYTES), start)
+  local list, id = list_of_api(workspace, string.sub(key, PACKED_ID_BYTES + 1)), string.sub(key, 1, PACKED_ID_BYTES)
+  if start then return digest_with_start(workspace, list, id, start), expires end
+  return digest_after(list, id), expires
 end
 
 local examined, parts, count, is_full = 0, 0, #given / key_bytes, false
@@ -221,9 +234,9 @@ end
 local record_prefix = name_of.key_record(workspace, '')
 if #searches == 0 then examined = count end
 while examined < count and not is_full and parts < REPLY_PARTS_MAX and work < WORK_MAX do
-  local digest = digest_at(examined)
+  local digest, expires = key_at(examined)
   examined, work = examined + 1, work + 1
-  local found = digest and matching(record_prefix .. digest)
+  local found = digest and matching(record_prefix .. digest, expires)
   if found then add_to(found, digest) end
 end
 return { examined, unpack(replies) }

@@ -1,8 +1,8 @@
 -- Change a key. Fields that are not in the request stay. If the change is refused, no field changes.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key, API, identity, permission and role records and their lists, window counters, the refill queue, usage
---          history, the audit stream
+-- derives  key, API, identity, permission and role records and their lists, window counters, the index by expiry,
+--          the refill queue, usage history, the audit stream
 -- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with
 --                     the values of keyRecordFields as text
 -- ARGV[2]  actor      JSON, see include/audit
@@ -13,6 +13,7 @@
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/full"
 -- @include "include/identities"
@@ -121,6 +122,7 @@ for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
 end
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
+if request.expires then index_expiry_of(workspace, state) end
 if credits then renumber_leased() end
 queue_refill(workspace, digest, state)
 local changes = state_changes(values, state_values(state))

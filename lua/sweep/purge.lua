@@ -2,13 +2,14 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key records, refill queue,
---          identities' key lists, the index of starts
+--          identities' key lists, the indexes of starts and by expiry
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
 -- @include "include/counters"
+-- @include "include/expiries"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/names"
@@ -66,6 +67,8 @@ if api8 and removed < count then
     local is_done = remove_starts(workspace, api8, count)
     if is_done then
       redis.call('LPOP', name_of.dead_apis(workspace))
+      -- If a server of data version 4 deleted the API, its index is still there.
+      remove_expiries(workspace, api8)
       redis.call(
         'UNLINK',
         name_of.former_keys(workspace, api8),

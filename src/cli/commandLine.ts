@@ -4,6 +4,7 @@
 
 import { Command, CommanderError } from 'commander';
 import { escapeInvisible } from '../domain/visible.ts';
+import { exitCodeOf } from '../scripts/dataVersion.ts';
 import { version } from '../version.ts';
 import type { Client } from './client.ts';
 import { type CommandRow, type FollowRow, type Given, withOptions } from './commandRow.ts';
@@ -30,7 +31,7 @@ export async function runCommandLine(args: readonly string[], terminal: Terminal
     if (error instanceof CommanderError) return error.exitCode;
     const lines = messageOf(error as Error).split('\n');
     terminal.stderr.write(`tollgate: ${lines.map(escapeInvisible).join('\n')}\n`);
-    return 1;
+    return exitCodeOf(error);
   }
 }
 
@@ -61,6 +62,7 @@ function programOf(runner: Runner): Command {
   addExport(program, runner);
   addImport(program, runner);
   addInspect(program, runner);
+  addMigrate(program, runner);
   addDoctor(program, runner);
   return program;
 }
@@ -193,6 +195,23 @@ function addInspect(program: Command, runner: Runner) {
     .action(async (key, options) => {
       const { inspect } = await import('./inspect.ts');
       await runner.runIn(options, (store, workspace) => inspect(store, runner.terminal, key, { workspace }));
+    });
+}
+
+function addMigrate(program: Command, runner: Runner) {
+  program
+    .command('migrate')
+    .description(
+      'Migrate the stored data to the version of this release, as servers do by themselves when all support it.',
+    )
+    .option('--dry-run', 'print what would be done and how long it takes, and change nothing')
+    .option('--wait', 'wait for servers that prevent it, and for the end if another process migrates')
+    .option('--force', 'migrate although connections to Redis may be those of servers before 1.0.0')
+    .option(...local)
+    .option(...json)
+    .action(async (options) => {
+      const { migrate } = await import('./migrateCommand.ts');
+      await runner.run(options, (store) => migrate(store, runner.terminal, options), bulkTimeoutMs);
     });
 }
 

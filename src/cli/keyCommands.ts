@@ -187,7 +187,10 @@ const keyRows: CommandRow[] = [
       ['--disabled', 'only disabled ones'],
       ['--deleted', 'deleted ones that can be restored'],
       ['--unused <duration>', 'not used for this long, such as 90d'],
-      ['--expiring <duration>', 'expired, or expiring within this time, such as 30d'],
+      [
+        '--expiring <duration>',
+        'expired, or expiring within this time, such as 30d; the first to expire first, with --newest last',
+      ],
       ['--credits-below <n>', 'with a balance below this'],
       ['--rotated', 'rotated, and still used'],
       ['--permission <slug>', 'with this permission, also through a role'],

@@ -12,9 +12,14 @@ export interface Progress {
 }
 
 /** `total` is undefined if it is not known. */
-export function startProgress(stderr: Terminal['stderr'], task: string, total: number | undefined): Progress {
+export function startProgress(
+  stderr: Terminal['stderr'],
+  task: string,
+  total: number | undefined,
+  unit = 'lines',
+): Progress {
   const { isTTY } = stderr;
-  const counted = '{lines} lines, {duration_formatted}';
+  const counted = `{lines} ${unit}, {duration_formatted}`;
   const portion = isTTY ? ' {bar} {percentage} %, {eta_formatted} to go,' : ': {percentage} %,';
   const bar = new SingleBar({
     stream: stderr,

@@ -14,6 +14,8 @@ const idForms = Object.fromEntries(
 /** The exact format of the ids of each list. A cursor with another id is rejected without a request to Redis. */
 const forms: Record<ListedIds, RegExp> = {
   ...idForms,
+  // The expiry in milliseconds, then the id. Without it, the list began before the data was migrated to version 5.
+  expiring_key: /^(?:(?:0|[1-9]\d{0,12})_)?key_[1-9A-HJ-NP-Za-km-z]{24}$/,
   // Milliseconds and a number, as in stream ids of Redis, which rejects 0-0 and numbers of more than 64 bits.
   stream: /^[1-9]\d{0,14}-(?:0|[1-9]\d{0,14})$/,
   // The period in hours, then the place of a row: value, time and group (analytics/buckets.ts).

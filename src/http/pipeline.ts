@@ -285,7 +285,9 @@ class Pipeline {
     operation.check?.(value as never, context);
     const list = operation.list?.(value as never);
     const { cursor } = value as { cursor?: string };
-    const after = list === undefined ? undefined : readCursor(list, operation.listedIds!, cursor);
+    const { listedIds } = operation;
+    const ids = typeof listedIds === 'function' ? listedIds(value as never) : listedIds!;
+    const after = list === undefined ? undefined : readCursor(list, ids, cursor);
     return { call, value, context, list, after };
   }
 

@@ -7,7 +7,7 @@ import { errorResponse } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
 
 export interface ProbesOptions {
-  store: Pick<Store, 'ready'>;
+  store: Pick<Store, 'ready' | 'dataVersion'>;
   /** The server is shutting down. It still handles requests, but should get no more. */
   isStopping: () => boolean;
   /** The text for Prometheus; undefined if this port does not serve it. */
@@ -32,7 +32,10 @@ export function createProbes({ store, isStopping, scrape }: ProbesOptions): Read
       async (request) => {
         if (isStopping()) throw new ApiError('shutting_down', 'The server is shutting down.');
         await store.ready();
-        return healthy(request, { ready: true, redis: 'answers', scripts: 'loaded', writes: 'accepted' });
+        const checked = { ready: true, redis: 'answers', scripts: 'loaded', writes: 'accepted' };
+        // Servers serve while the data is migrated.
+        const { current, migration } = store.dataVersion;
+        return healthy(request, { ...checked, dataVersion: current, ...(migration && { migration }) });
       },
     ],
   ]);

@@ -7,7 +7,6 @@ import { factsOfAll, isReached, type LostNode, type RedisFacts } from '../redis/
 import { gaugesOf, maxMemoryOf, type RedisGauges } from '../redis/gauges.ts';
 import { sweptKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { dataVersion } from '../scripts/layout.ts';
 import { fromNamed } from './records.ts';
 
 /** How long facts about Redis are used again, by the requests of all workspaces. */
@@ -46,7 +45,7 @@ interface RedisStatus {
   checks: Finding[];
 }
 
-export function openStatus({ redis, run, change, currentMs, probe }: StoreContext) {
+export function openStatus({ redis, run, change, currentMs, probe, dataVersion }: StoreContext) {
   // Of this machine, without Date.now: tests replace that of Redis only.
   const machineMs = () => performance.timeOrigin + performance.now();
   const facts = atMostOnceIn(factsMs, () => orStoreError(factsOfAll(redis, machineMs, probe)));
@@ -58,7 +57,10 @@ export function openStatus({ redis, run, change, currentMs, probe }: StoreContex
   let sweptAt = Number.NEGATIVE_INFINITY;
 
   return {
-    dataVersion,
+    /** Version of the stored data. */
+    get dataVersion() {
+      return dataVersion.current;
+    },
 
     /** Of Redis, for metrics. Of a Cluster those of its worst master. */
     gauges: async (): Promise<RedisGauges> => gaugesOf((await facts()).filter(isReached)),

@@ -5,6 +5,7 @@ import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { type Account, type Address, parseRedisUrl } from '../domain/redisUrl.ts';
 import { ApiError } from '../errors.ts';
+import { connectionName } from './names.ts';
 import type { StoreObserver } from './observer.ts';
 import { refusalOf, writesRefused } from './refusedWrites.ts';
 import { Trust, type TrustOptions } from './trust.ts';
@@ -39,6 +40,8 @@ export async function connect(url: string, connectOptions: ConnectOptions): Prom
   const trust = connectOptions.trust ?? trustFor(url, connectOptions);
   const options: Options = {
     lazyConnect: true,
+    // A Redis whose account may not use CLIENT SETNAME refuses it, and nothing else depends on it.
+    connectionName,
     commandTimeout: commandTimeoutMs,
     connectTimeout: Math.max(commandTimeoutMs, 1000),
     enableOfflineQueue: false,

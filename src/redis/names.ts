@@ -7,19 +7,30 @@
 /** The name of a workspace's own record, and the prefix of all its names. */
 export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}}`;
 
+/** The key of a script: a workspace by its id, or a record outside of workspaces by its name. */
+export const scriptKey = (id: string): string => (id.startsWith('ws_') ? workspaceKey(id) : id);
+
 /**
  * The name of a key that never exists. In a Cluster a script gets it besides the workspace: while a slot moves, its
  * keys are on two nodes, and a node refuses a command with several keys if it does not have all of them. With the
  * workspace alone, a node would run the script on a part of the keys.
  */
-export const absentKey = (workspace: string): string => `${workspace}:-`;
+export const absentKey = (workspace: string): string =>
+  workspace.includes('{') ? `${workspace}:-` : `{${workspace}}:-`;
+
+/** The name of all connections to Redis (CLIENT LIST). Those of servers that read version 4 only have none. */
+export const connectionName = 'tollgate';
 
 /** Every workspace id, by time of creation. Zset. The only names outside of a workspace: */
 export const workspacesKey = 'tg:workspaces';
 /** A lock, for some seconds, of the server that creates the first workspace. String, expires. */
 export const setupKey = 'tg:setup';
-/** The version of all data, see dataVersion.ts. String. */
-export const dataVersionKey = 'tg:form';
+/** The version of all data, and the progress of its migration, see dataVersion.ts. Hash. */
+export const dataKey = 'tg:data';
+/** The version of all data, for servers that read version 4 only: they refuse to start with another one. String. */
+export const formKey = 'tg:form';
+/** The server processes that use the data, see migrations/heartbeat.ts. Hash of the process to its versions. */
+export const serversKey = 'tg:servers';
 
 /** The time of the last complete sweep, written every ten seconds (sweeper.ts). String. */
 export const sweptKey = 'tg:swept';
@@ -46,6 +57,8 @@ export const channelPattern = 'tg:*';
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;
 export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;
+export const identitiesKey = (workspace: string): string => `${workspace}:identities`;
+export const deletedKeysKey = (workspace: string, apiId: string): string => `${workspace}:kd:${apiId.slice(-8)}`;
 export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
 export const permissionNumbersKey = (workspace: string): string => `${workspace}:pn`;
 export const permissionSlugsKey = (workspace: string): string => `${workspace}:ps`;

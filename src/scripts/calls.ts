@@ -52,6 +52,11 @@ const signatures = {
   'apis/delete': takes('apiId', 'confirm', 'actor', 'now').decides('deleted', 'api_not_found', 'protected'),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'apis/read': takes('apiId').returns<Reply>(),
+  'data/beat': takes('server', 'versions', 'lifeMs', 'count', 'now').returns<[isRegistered: 0 | 1, ...string[]]>(),
+  'data/claim': takes('holder', 'release', 'target', 'termMs', 'done', 'total', 'now').returns<
+    [outcome: 'held' | 'busy' | 'migrated', fence: number, run: number, isChecked: 0 | 1]
+  >(),
+  'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
   'identities/list': takes('after', 'count', 'search', 'wanted').returns<[unknown[], string, 0 | 1]>(),
@@ -68,6 +73,8 @@ const signatures = {
     'deleted',
     'key_not_found',
   ),
+  'keys/expiriesOf': takes('keys').returnsPacked<Buffer>(),
+  'keys/expiring': takes('expiresBefore', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'after', 'count', 'now').returnsPacked<[[Buffer, unknown][], Buffer] | null>(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
@@ -104,6 +111,9 @@ const signatures = {
     ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
   >(),
   'leases/deactivate': takes('holders').returns<unknown>(),
+  'migrations/to5': takes('fence', 'run', 'count').returns<
+    [outcome: 'more' | 'done' | 'fenced', done: number, micros: number]
+  >(),
   'namespaces/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'namespaces/read': takes('nameOrId').returns<Reply>(),
   'overrides/delete': takes('namespace', 'identifier', 'actor', 'now').returns<0 | 1>(),

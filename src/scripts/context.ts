@@ -4,9 +4,12 @@ import type { RedisClient } from '../redis/connection.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import type { Probed } from '../redis/writeProbe.ts';
 import type { Run } from './calls.ts';
+import type { DataVersion } from './dataVersion.ts';
 
 export interface StoreContext {
   redis: RedisClient;
+  /** The version of the data in Redis. It increases while the server runs, when the data is migrated. */
+  dataVersion: DataVersion;
   run: Run;
   /** Runs a change that is not a script; see durable.ts. */
   change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;

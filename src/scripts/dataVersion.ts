@@ -1,22 +1,106 @@
-// The version of the data in Redis. A server refuses to start with data of another version: it would read only a part
-// of it, find some keys and not others, and write data of its own version.
+// The version of the data in Redis. It increases whenever something is stored differently. A server reads and writes
+// the versions from `oldestDataVersion` to `dataVersion`, and refuses all others: it would read only a part of the
+// data, find some keys and not others, and write data of its own version.
 
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
-import { apisKey, dataVersionKey, keysKey, workspaceKey, workspacesKey } from '../redis/names.ts';
-import { dataVersion } from './layout.ts';
+import { apisKey, dataKey, formKey, keysKey, workspaceKey, workspacesKey } from '../redis/names.ts';
+import { dataVersion, oldestDataVersion } from './layout.ts';
 
-/** Rejects when the data has another version. Writes the version if Redis has none. */
-export async function checkDataVersion(redis: RedisClient, reads = String(dataVersion)): Promise<void> {
-  const written = await orStoreError(redis.get(dataVersionKey));
-  const found = written ?? (await unwrittenVersion(redis)) ?? reads;
-  if (found !== reads) {
-    throw new Error(
-      `The data in Redis has version ${found}, and this Tollgate reads version ${reads}. Export it with the version that wrote it, ` +
-        'and import it into an empty Redis: docs/running.md#upgrades.',
-    );
-  }
-  // A full Redis or a replica may refuse it: then the next start writes it.
-  if (written === null) await redis.set(dataVersionKey, reads, 'NX').catch(() => {});
+/** Exit code of a server that cannot use the data: starting it again does not help (EX_CONFIG of sysexits.h). */
+const unsupportedDataExitCode = 78;
+
+/** A migration that is running, or that a process began and another one will continue. */
+export interface RunningMigration {
+  from: number;
+  to: number;
+  /** Migrated records, and all as far as known. */
+  done: number;
+  total: number;
+  /** Unix milliseconds by Redis's clock. */
+  startedAt: number;
+}
+
+export interface StoredData {
+  version: number;
+  migration: RunningMigration | undefined;
+}
+
+/** The data version of a store, as it was read last. */
+export interface DataVersion {
+  readonly current: number;
+  readonly migration: RunningMigration | undefined;
+}
+
+/** What a program supports. */
+export interface Supported {
+  oldest: number;
+  newest: number;
+  /** Version of Tollgate. */
+  release: string;
+}
+
+export const supportedBy = (release: string): Supported => ({
+  oldest: oldestDataVersion,
+  newest: dataVersion,
+  release,
+});
+
+const unsupported = (message: string) => Object.assign(new Error(message), { exitCode: unsupportedDataExitCode });
+
+/** The exit code of a program that an error ends. */
+export const exitCodeOf = (error: unknown): number => (error as { exitCode?: number }).exitCode ?? 1;
+
+export const isUnsupported = (error: unknown): boolean => exitCodeOf(error) === unsupportedDataExitCode;
+
+const fields = ['version', 'release', 'target', 'by', 'done', 'total', 'started'] as const;
+
+/**
+ * Reads the version of the data. Rejects with the exit code 78 if it is not supported. Writes the version if Redis has
+ * none, as an empty one.
+ */
+export async function readData(redis: RedisClient, supported: Supported): Promise<StoredData> {
+  const [[version, release, target, by, ...numbers], form] = await Promise.all([
+    orStoreError(redis.hmget(dataKey, ...fields)),
+    orStoreError(redis.get(formKey)),
+  ]);
+  const stored = version ?? form ?? (await unwrittenVersion(redis));
+  const found = Number(stored ?? supported.newest);
+  const largest = Math.max(found, Number(target ?? 0));
+  if (largest > supported.newest) throw tooNew(largest, (target ? by : release) ?? undefined, supported);
+  if (!(found >= supported.oldest)) throw tooOld(String(stored), supported);
+  if (version === null || version === undefined || form === null)
+    await write(redis, found, stored ? '' : supported.release);
+  const [done, total, startedAt] = numbers.map(Number) as [number, number, number];
+  return {
+    version: found,
+    migration: target ? { from: found, to: Number(target), done, total, startedAt } : undefined,
+  };
+}
+
+const versionsOf = ({ oldest, newest }: Supported) =>
+  oldest === newest ? `version ${newest}` : `versions ${oldest} to ${newest}`;
+
+const tooOld = (found: string, supported: Supported) =>
+  unsupported(
+    `The data in Redis has version ${found}, and Tollgate ${supported.release} reads ${versionsOf(supported)}. Export it with ` +
+      'the version that wrote it, and import it into an empty Redis: docs/running.md#upgrades.',
+  );
+
+function tooNew(found: number, release: string | undefined, supported: Supported) {
+  const needed = release ? `Tollgate ${release}` : 'the release that wrote it';
+  return unsupported(
+    `The data in Redis has version ${found}, and Tollgate ${supported.release} reads ${versionsOf(supported)}. Run ` +
+      `${needed} or a later one: docs/running.md#upgrades.`,
+  );
+}
+
+/** A full Redis or a replica may refuse it: then the next start writes it. */
+async function write(redis: RedisClient, version: number, release: string) {
+  await Promise.all([
+    redis.hsetnx(dataKey, 'version', String(version)),
+    release && redis.hsetnx(dataKey, 'release', release),
+    redis.set(formKey, String(version), 'NX'),
+  ]).catch(() => {});
 }
 
 /** Rank of the last workspace that is examined, and of the last API of each. */

@@ -4,7 +4,7 @@
 
 import { ApiError } from '../errors.ts';
 import { type ConnectOptions, connect, orStoreError, type RedisClient } from '../redis/connection.ts';
-import { workspaceKey } from '../redis/names.ts';
+import { scriptKey } from '../redis/names.ts';
 import { allScripts } from './loader.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 
@@ -25,7 +25,11 @@ export async function openDurable(
   url: string,
   options: ConnectOptions,
   scripts: Scripts,
-  { changed, reconnected }: { changed: Changed; reconnected: () => void },
+  {
+    changed,
+    reconnected,
+    fresh,
+  }: { changed: Changed; reconnected: () => void; fresh: () => Promise<void> | undefined },
 ): Promise<Durable> {
   if (/^rediss?\+cluster:/.test(url)) {
     throw new Error('TOLLGATE_DURABLE=1 is not supported on a Redis Cluster: use one Redis, or Sentinel.');
@@ -71,7 +75,7 @@ export async function openDurable(
 
   try {
     await check(redis, isOnDisk);
-    const changing = await loadScripts(redis, workspaceKey, { changed });
+    const changing = await loadScripts(redis, scriptKey, { changed, fresh });
     const changes = changingScripts();
     return {
       scripts: {

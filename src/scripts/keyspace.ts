@@ -26,6 +26,13 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds:
       'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`)',
   },
+  {
+    name: ':data',
+    type: 'hash',
+    holds:
+      'the place of the migration of the stored data, if data of an earlier version was migrated (lua/include/migration.lua)',
+    fields: ['run', 'fence', 'at', 'done'],
+  },
   { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
   { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },
   {
@@ -44,6 +51,12 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':kd:<api8>',
     type: 'zset',
     holds: 'deleted keys of an API in order, until their record is removed: as in :keys',
+  },
+  {
+    name: ':ke:<api8>',
+    type: 'zset',
+    holds:
+      'the index of keys by expiry: keys of an API that have an expiry and are not deleted, by their expiry: the first 16 of the key id (packed)',
   },
   {
     name: ':sb:<api8>',

@@ -65,8 +65,10 @@ import {
   uint,
 } from './struct.ts';
 
-/** The version of all data in Redis. Data of another version is refused at the start, see dataVersion.ts. */
-export const dataVersion = 4;
+/** The version of all data in Redis that this release migrates to, see dataVersion.ts. */
+export const dataVersion = 5;
+/** The oldest version that this release reads and writes. Older data is refused at the start. */
+export const oldestDataVersion = 4;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;

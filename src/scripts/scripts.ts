@@ -33,12 +33,17 @@ interface ScriptsOptions {
   changed?: Changed | undefined;
   observe?: StoreObserver | undefined;
   breaker?: Breaker | undefined;
+  /** A promise to wait for before a script; see src/migrations/heartbeat.ts. */
+  fresh?: (() => Promise<void> | undefined) | undefined;
 }
+
+/** The scripts about the version of the data itself. */
+const beforeStart = 'data/';
 
 export async function loadScripts(
   redis: RedisClient,
   workspaceKey: (workspaceId: string) => string,
-  { changed, observe, breaker }: ScriptsOptions = {},
+  { changed, observe, breaker, fresh }: ScriptsOptions = {},
 ): Promise<Scripts> {
   const scripts = allScripts();
   const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
@@ -83,6 +88,7 @@ export async function loadScripts(
   }
 
   async function callScript(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
+    if (!name.startsWith(beforeStart)) await fresh?.();
     const script = scripts.get(name)!;
     const workspace = workspaceKey(workspaceId);
     const all = redis.isCluster ? ['2', workspace, absentKey(workspace), ...args] : ['1', workspace, ...args];

@@ -190,6 +190,8 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
     '100 keys': () => ({ limit: listed, order: 'desc' }),
     '100 keys of an externalId': ({ externalId }) => ({ externalId, limit: listed }),
     'a search that finds nothing': () => ({ search: 'no such text', permission: slugs[0]! }),
+    'keys that expire': () => ({ expiresBefore: 4e12, limit: listed }),
+    'keys that expire, with a search that finds nothing': () => ({ expiresBefore: 4e12, search: 'no such text' }),
     'a start of 64 characters': () => ({ start: 's'.repeat(64) }),
     'a start of many keys': ({ key }) => ({ start: key.slice(0, 1), limit: listed }),
   },

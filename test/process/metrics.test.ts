@@ -165,7 +165,8 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
   // ioredis sends a script's text the first time on a connection, and then its digest. decide.lua is a function.
   const runs = [...(await admin.info('commandstats')).matchAll(/cmdstat_(?:eval|evalsha|fcall):calls=(\d+)/g)];
   const scriptRuns = runs.reduce((sum, [, count]) => sum + Number(count), 0);
-  expect(of('redis_duration_seconds_count')).toBe(scriptRuns);
+  // The server registered once before RESETSTAT.
+  expect(of('redis_duration_seconds_count') - 1).toBe(scriptRuns);
   admin.disconnect();
   expect(of('request_duration_seconds_sum', { operation: 'keys.verifyKey' })).toBeGreaterThan(
     of('redis_duration_seconds_sum', { script: 'decide' }) / 31,

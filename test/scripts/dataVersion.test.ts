@@ -2,83 +2,97 @@
 
 import { afterAll, afterEach, expect, test } from 'vitest';
 import { connect } from '../../src/redis/connection.ts';
-import { dataVersionKey, keysKey, workspaceKey } from '../../src/redis/names.ts';
-import { checkDataVersion } from '../../src/scripts/dataVersion.ts';
-import { dataVersion } from '../../src/scripts/layout.ts';
+import { apisKey, dataKey, formKey, keysKey, workspaceKey, workspacesKey } from '../../src/redis/names.ts';
+import { exitCodeOf, readData } from '../../src/scripts/dataVersion.ts';
+import { dataVersion, oldestDataVersion } from '../../src/scripts/layout.ts';
 import { openStore } from '../../src/store.ts';
-import { harness } from '../support/harness.ts';
+import { version } from '../../src/version.ts';
+import { testSettings } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
-const h = harness();
-const settings = {
-  url: testRedisUrl(),
-  commandTimeoutMs: 5000,
-  durable: false,
-  keyRetentionMs: 1,
-  usageRetentionMs: 1,
-  usageHourlyDays: 1,
-  refusalHours: 1,
-  refusalBytesMax: 65_536,
-  auditEventsMax: 1,
-  tagsMax: 1,
-  tagBytesMax: 1,
-  identifiersMax: 1,
-  recordsMax: 0,
-  inFlightMax: 1,
-  leaseMs: 0,
-  leaseCredits: false,
-};
+const settings = { ...testSettings, url: testRedisUrl() };
 const open = async () => (await openStore(settings)).close();
 const redis = await connect(settings.url, settings);
-afterEach(() => redis.del(dataVersionKey));
+afterEach(() => redis.del(dataKey, formKey));
 afterAll(() => redis.disconnect());
 
-test('data of an older version without a version number is recognised by its lists of keys', async () => {
+const supported = { oldest: 4, newest: 5, release: '1.0.0' };
+/** The message of a refusal, which has the exit code 78. */
+const refusal = async (reads = supported): Promise<string> => {
+  const error = (await readData(redis, reads).catch((error) => error)) as Error;
+  expect(exitCodeOf(error)).toBe(78);
+  return error.message;
+};
+
+test('data of versions 1 and 2 without a version number is recognised by its lists of keys, and refused', async () => {
   await redis.flushdb();
-  const { workspaceId } = await h.store.workspaces.create('old');
-  const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
-  const apiId = await h.store.apis.create(workspaceId, 'old', actor);
-  const list = keysKey(workspaceKey(workspaceId), apiId);
-
-  await redis.zadd(list, '0', Buffer.alloc(48, 'a'));
-  await expect(open()).rejects.toThrow(/version 1, .* reads version \d.*docs\/running\.md/);
-  expect(await redis.get(dataVersionKey)).toBeNull();
-
-  await redis.del(list);
-  await redis.zadd(list, '0', Buffer.alloc(44, 'a'));
-  await checkDataVersion(redis, '2');
-  expect(await redis.get(dataVersionKey)).toBe('2');
-});
-
-test('a later version reads data without a number as the version it was written by', async () => {
-  const reads = '3';
-  await redis.flushdb();
-  const { workspaceId } = await h.store.workspaces.create('old');
+  const workspaceId = 'ws_1111111111111111';
+  await redis.zadd(workspacesKey, 1, workspaceId);
   // Without a key the lists do not tell versions 1 and 2 apart. The server then assumes 2.
-  await expect(checkDataVersion(redis, reads)).rejects.toThrow(/version 2, .* reads version 3/);
-
-  const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
-  const list = keysKey(workspaceKey(workspaceId), await h.store.apis.create(workspaceId, 'old', actor));
-  for (const [bytes, form] of [
-    [48, '1'],
-    [44, '2'],
+  expect(await refusal()).toMatch(/version 2, and Tollgate 1.0.0 reads versions 4 to 5\. .*docs\/running\.md/);
+  const apiId = 'api_1111111111111111';
+  await redis.zadd(apisKey(workspaceKey(workspaceId)), 0, apiId.slice(4));
+  const list = keysKey(workspaceKey(workspaceId), apiId);
+  for (const [bytes, found] of [
+    [48, 'version 1,'],
+    [44, 'version 2,'],
   ] as const) {
     await redis.del(list);
     await redis.zadd(list, '0', Buffer.alloc(bytes, 'a'));
-    await expect(checkDataVersion(redis, reads)).rejects.toThrow(`version ${form}, and this Tollgate reads version 3`);
+    expect(await refusal()).toContain(found);
   }
-  expect(await redis.get(dataVersionKey)).toBeNull();
-
-  await redis.flushdb();
-  await checkDataVersion(redis, reads);
-  expect(await redis.get(dataVersionKey)).toBe('3');
 });
 
-test('a stored number is used, and an empty Redis gets the current one', async () => {
+test.each(['1', '2', '3'])('data that states version %s is refused, with the way out', async (form) => {
+  await redis.set(formKey, form);
+  expect(await refusal()).toContain(`version ${form}, and Tollgate 1.0.0 reads versions 4 to 5. Export it`);
+});
+
+test('data of version 4 is read as it is, and its version is stored in both records', async () => {
+  await redis.set(formKey, '4');
+  expect(await readData(redis, supported)).toEqual({ version: 4, migration: undefined });
+  expect(await redis.hgetall(dataKey)).toEqual({ version: '4' });
+});
+
+test('an empty Redis gets the current version, with the release that wrote it', async () => {
   await redis.flushdb();
   await open();
-  expect(await redis.get(dataVersionKey)).toBe(String(dataVersion));
+  expect(await redis.get(formKey)).toBe(String(dataVersion));
+  expect(await redis.hgetall(dataKey)).toEqual({ version: String(dataVersion), release: version });
   await open();
-  await redis.set(dataVersionKey, String(dataVersion + 1));
-  await expect(open()).rejects.toThrow(`has version ${dataVersion + 1}`);
+});
+
+test('newer data is refused in one sentence that names the release', async () => {
+  await redis.hset(dataKey, { version: '6', release: '1.2.0' });
+  expect(await refusal()).toBe(
+    'The data in Redis has version 6, and Tollgate 1.0.0 reads versions 4 to 5. Run Tollgate 1.2.0 or a later one: ' +
+      'docs/running.md#upgrades.',
+  );
+  await redis.hdel(dataKey, 'release');
+  expect(await refusal()).toContain('Run the release that wrote it or a later one');
+  await redis.del(dataKey);
+  await redis.set(formKey, '6');
+  expect(await refusal()).toContain('has version 6');
+  await expect(open()).rejects.toThrow('has version 6');
+});
+
+test('data that is being migrated to a newer version is refused, too', async () => {
+  await redis.hset(dataKey, {
+    version: '5',
+    release: '1.0.0',
+    target: '6',
+    by: '1.2.0',
+    done: 1,
+    total: 9,
+    started: 7,
+  });
+  expect(await refusal()).toContain('Run Tollgate 1.2.0 or a later one');
+  expect(await readData(redis, { ...supported, newest: 6 })).toEqual({
+    version: 5,
+    migration: { from: 5, to: 6, done: 1, total: 9, startedAt: 7 },
+  });
+});
+
+test('what this release supports begins with version 4, for ever', () => {
+  expect(oldestDataVersion).toBe(4);
 });

@@ -2,8 +2,9 @@
 
 import { Cluster } from 'ioredis';
 import type { RedisClient } from '../../src/redis/connection.ts';
-import { dataVersionKey, probeKey, setupKey, sweptKey, workspacesKey } from '../../src/redis/names.ts';
+import { dataKey, formKey, probeKey, serversKey, setupKey, sweptKey, workspacesKey } from '../../src/redis/names.ts';
 import { type KeyspaceEntry, keyspace } from '../../src/scripts/keyspace.ts';
+import { keyFixed, never } from '../../src/scripts/layout.ts';
 
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
 const parts: Record<string, string> = {
@@ -33,7 +34,9 @@ const patternOf = ({ name }: KeyspaceEntry): RegExp =>
 
 const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
   { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
-  { name: dataVersionKey, type: 'string', holds: '', pattern: new RegExp(`^${dataVersionKey}$`) },
+  { name: dataKey, type: 'hash', holds: '', pattern: new RegExp(`^${dataKey}$`) },
+  { name: formKey, type: 'string', holds: '', pattern: new RegExp(`^${formKey}$`), isOld: true },
+  { name: serversKey, type: 'hash', holds: '', pattern: new RegExp(`^${serversKey}$`) },
   { name: sweptKey, type: 'string', holds: '', pattern: new RegExp(`^${sweptKey}$`) },
   { name: probeKey, type: 'string', holds: '', pattern: new RegExp(`^${probeKey}(:\\{\\d+\\})?$`) },
   { name: setupKey, type: 'string', holds: '', expires: 'in seconds', pattern: new RegExp(`^${setupKey}$`) },
@@ -88,7 +91,7 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
       if (ttl === -1 ? !mayStay : !entry.expires) says(`expires in ${ttl} ms: should ${entry.expires ?? 'never'}`);
     }),
   );
-  wrong.push(...(await startFaults(redis)));
+  wrong.push(...(await startFaults(redis)), ...(await expiryFaults(redis)));
   return { seen, wrong };
 }
 
@@ -120,6 +123,32 @@ export async function startFaults(redis: RedisClient, workspaceId = ''): Promise
     const has = indexed.map((entry) => entry.toString('latin1')).sort();
     if (JSON.stringify(has) !== JSON.stringify(expected.sort()))
       wrong.push(`the index of starts of ${api8} has ${has.length} entries: expected ${expected.length}`);
+  }
+  return wrong;
+}
+
+/**
+ * Compares the index of keys by expiry with the states of all keys, of one workspace while others are changed: members
+ * and their scores, and that APIs that do not exist have none.
+ */
+export async function expiryFaults(redis: RedisClient, workspaceId = ''): Promise<string[]> {
+  const names = (await namesIn(redis)).map((name) => name.toString('latin1'));
+  const wrong: string[] = [];
+  for (const name of names.filter((name) => name.includes(workspaceId))) {
+    const [, workspace, kind, api8] = /^(tg:\{ws_\w{16}\}):(api|ke):(\w{8})$/.exec(name) ?? [];
+    if (kind === 'ke' && !names.includes(`${workspace}:api:${api8}`)) wrong.push(`${name} is of no API`);
+    if (kind !== 'api') continue;
+    const expected: [id: string, expires: number][] = [];
+    for (const member of await redis.zrangeBuffer(`${workspace}:keys:${api8}`, '0', '-1')) {
+      const record = Buffer.concat([Buffer.from(`${workspace}:k:`), member.subarray(12)]);
+      const state = (await redis.hgetBuffer(record, 'state'))!;
+      const expires = state.readUIntBE(keyFixed.at.expires, 6);
+      if (expires !== never) expected.push([member.toString('hex', 0, 12), expires]);
+    }
+    const stored = await redis.zrangeBuffer(`${workspace}:ke:${api8}`, '0', '-1', 'WITHSCORES');
+    const indexed = stored.flatMap((id, at) => (at % 2 === 0 ? [[id.toString('hex'), Number(stored[at + 1])]] : []));
+    const [has, wants] = [indexed, expected].map((list) => JSON.stringify(list.sort()));
+    if (has !== wants) wrong.push(`the index by expiry of ${api8} is ${has}: expected ${wants}`);
   }
   return wrong;
 }

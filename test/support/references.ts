@@ -13,7 +13,8 @@ const skipped = ['.git', '.issues', 'data', 'dist', 'node_modules'];
 
 export const repositoryFiles = (folder = '.'): string[] =>
   readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
-    if (skipped.includes(entry.name)) return [];
+    // The data directory is in the root only.
+    if (skipped.includes(entry.name) && (entry.name !== 'data' || folder === '.')) return [];
     const path = posix.join(folder, entry.name);
     return entry.isDirectory() ? repositoryFiles(path) : [path];
   });

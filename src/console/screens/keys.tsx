@@ -129,7 +129,9 @@ export function Keys() {
   const isFiltered = Object.keys(filter).length > 0;
   // A search reads many keys.
   const everyMs = isFiltered ? 60_000 : 10_000;
-  const pages = usePages<Key>('keys.listKeys', { ...filter, order: 'desc', limit: pageSize }, everyMs);
+  // The newest first, or the first to expire.
+  const order = state === 'expiring' ? 'asc' : 'desc';
+  const pages = usePages<Key>('keys.listKeys', { ...filter, order, limit: pageSize }, everyMs);
   if (!may('api', 'read_key')) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));

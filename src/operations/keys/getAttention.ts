@@ -21,12 +21,18 @@ const partFields = {
   looked: Type.Integer({ description: 'Keys that were examined.' }),
   total: Type.Integer({ description: 'Keys of the API, or of all APIs.' }),
 };
-const partOf = (description: string) => Type.Object(partFields, { description });
+const expiringFields = {
+  ...partFields,
+  keys: Type.Array(KeyRecord, { description: 'Keys that match, the first to expire first.' }),
+  hasMore: Type.Boolean({ description: 'True if more keys expire before this time.' }),
+  total: Type.Integer({ description: 'Keys that expire before this time.' }),
+};
+const partOf = (description: string, fields = partFields) => Type.Object(fields, { description });
 
 export const getAttention = manages({
   name: 'keys.getAttention',
   summary:
-    'Find keys that expire, are short of credits, are unused, or are still used after a reroll: a list for each, in one pass.',
+    'Find keys that expire, are short of credits, are unused, or are still used after a reroll: a list for each.',
   description: apiIdRequired,
   input: Fields(
     {
@@ -38,7 +44,7 @@ export const getAttention = manages({
   ),
   output: Type.Object(
     {
-      expiresBefore: Type.Optional(partOf('Keys that expire before this time.')),
+      expiresBefore: Type.Optional(partOf('Keys that expire before this time.', expiringFields)),
       creditsBelow: Type.Optional(partOf('Keys with fewer credits.')),
       unusedSince: Type.Optional(partOf('Keys that were not used since.')),
       rerolledInUse: Type.Optional(partOf('Rerolled keys that are still used.')),

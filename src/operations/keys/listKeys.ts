@@ -7,7 +7,7 @@ import { apisMax } from '../../records/keySearch.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
 import { apiNotFound } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Int, Order, pageFields, RoleName, Slug } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Int, pageFields, RoleName, Slug } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
 export const keyFilters = {
@@ -29,7 +29,11 @@ export const keyFilters = {
   ),
   enabled: Type.Optional(Type.Boolean({ description: 'Enabled keys, or disabled ones.' })),
   expiresBefore: Type.Optional(
-    Int({ minimum: 0, maximum: timeMax, description: 'Keys that expire before this time in Unix milliseconds.' }),
+    Int({
+      minimum: 0,
+      maximum: timeMax,
+      description: 'Keys that expire before this time in Unix milliseconds, in order of expiry.',
+    }),
   ),
   unusedSince: Type.Optional(
     Int({
@@ -80,11 +84,17 @@ export const tooManyApis = (): ApiError =>
 export const listKeys = manages({
   name: 'keys.listKeys',
   summary: 'List the keys of one API or of all APIs in order of creation, with filters that all must match.',
-  description: apiIdRequired,
+  description: `With \`expiresBefore\`, keys are in order of expiry instead, unless they are deleted, and \`total\` is the number of keys that expire before that time. ${apiIdRequired}`,
   input: Fields({
     apiId: Type.Optional(ApiId),
     ...pageFields,
-    order: Type.Optional(Order),
+    order: Type.Optional(
+      Type.Enum(['asc', 'desc'], {
+        default: 'asc',
+        description:
+          'Order of creation: `asc` is oldest first, `desc` newest first. With `expiresBefore`: `asc` is the first to expire first, `desc` the last.',
+      }),
+    ),
     ...keyFilters,
   }),
   output: Type.Array(
@@ -100,7 +110,7 @@ export const listKeys = manages({
   readsMuch: true,
   scope: ({ apiId }) => apiId ?? '*',
   list: ({ limit: _limit, cursor: _cursor, ...query }) => listOfKeys(query),
-  listedIds: 'key',
+  listedIds: ({ expiresBefore, deleted }) => (expiresBefore === undefined || deleted ? 'key' : 'expiring_key'),
 
   async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {
     const { workspaceId } = caller;

@@ -61,6 +61,10 @@ describe('keys.getAttention', () => {
         const given = { ...(apiId && { apiId }), limit };
         const { data } = await call('keys.getAttention', { ...given, ...filters }, rootKey);
         expect(Object.keys(data).sort()).toEqual(Object.keys(filters).sort());
+        const expiries = data.expiresBefore!.keys.map(({ expires }) => expires!);
+        expect(expiries).toEqual(expiries.toSorted((one, other) => one - other));
+        const ids = data.creditsBelow!.keys.map(({ keyId }) => keyId);
+        expect(ids).toEqual(ids.toSorted());
         for (const [name, value] of Object.entries(filters)) {
           const part = data[name as keyof Filters]!;
           const alone = await call('keys.listKeys', { ...given, [name]: value }, rootKey);
@@ -91,7 +95,7 @@ describe('keys.getAttention', () => {
     const { apiId } = (await call('apis.createApi', { name: 'large' }, rootKey)).data;
     const meta = { text: 'x'.repeat(9000) };
     await call('identities.createIdentity', { externalId: 'ada', meta }, rootKey);
-    for (let index = 0; index < 100; index++) {
+    for (let index = 0; index < 150; index++) {
       const key = { apiId, meta, externalId: 'ada', expires: clock.now + dayMs, credits: { remaining: 1 } };
       expect((await call('keys.createKey', key, rootKey)).status).toBe(200);
     }

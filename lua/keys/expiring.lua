@@ -1,0 +1,76 @@
+#!lua flags=no-writes
+-- The next keys of several APIs that expire before a time, by the index of keys by expiry: the first to expire first,
+-- or last. A key may be gone or have another expiry if the index is out of date, so the caller compares its state.
+--
+-- KEYS[1]  workspace       `tg:{ws_…}`
+-- derives  the index of keys by expiry
+-- ARGV[1]  expires_before  Unix milliseconds
+-- ARGV[2]  order           asc | desc
+-- ARGV[3]  count           limit of the keys to read of each API
+-- ARGV[4]  sources         JSON [[api8, the last key that was read: its expiry and its id (without `key_`) or '',
+--                          whether to begin with that key]…]
+-- returns  {for each API {the keys, of each the expiry (KEY_EXPIRES) and the packed id; how many; the last of these or
+--          ''; how many keys of the API expire before that time}}
+
+-- @include "include/ids"
+-- @include "include/names"
+
+local workspace, expires_before, order, count, sources =
+  KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), cjson.decode(ARGV[4])
+
+-- Whether a packed id sorts before another. Lua's `<` for strings depends on the locale of Redis.
+local function is_before(one, other)
+  local time, number = struct.unpack(PACKED_ID, one)
+  local other_time, other_number = struct.unpack(PACKED_ID, other)
+  return time < other_time or time == other_time and number < other_number
+end
+
+-- The number of keys in the index before a key, and whether the index has that key with this expiry. Very many keys may
+-- expire at the same time, so it searches among these by halves.
+local function rank_of(index, expires, id)
+  local rank, ended = redis.call('ZCOUNT', index, '-inf', '(' .. expires), redis.call('ZCOUNT', index, '-inf', expires)
+  local beyond = ended
+  while rank < beyond do
+    local middle = math.floor((rank + beyond) / 2)
+    if is_before(redis.call('ZRANGE', index, middle, middle)[1], id) then
+      rank = middle + 1
+    else
+      beyond = middle
+    end
+  end
+  return rank, rank < ended and redis.call('ZRANGE', index, rank, rank)[1] == id
+end
+
+-- The first and last rank of the next keys, of which the index has `total`.
+local function ranks_of(index, total, last_expires, last_id, from_last)
+  local rank, is_there
+  if last_id ~= '' then
+    rank, is_there = rank_of(index, last_expires, pack_id(last_id))
+  end
+  if order == 'asc' then
+    local first = rank and rank + (is_there and not from_last and 1 or 0) or 0
+    return first, math.min(first + count, total) - 1
+  end
+  local last = math.min(rank and rank - (is_there and from_last and 0 or 1) or total - 1, total - 1)
+  return math.max(0, last - count + 1), last
+end
+
+local function entries_of(index, first, last)
+  if last < first then return {} end
+  local entries, members = {}, redis.call('ZRANGE', index, first, last, 'WITHSCORES')
+  for at = 1, #members, 2 do
+    local position = (at + 1) / 2
+    if order == 'desc' then position = #members / 2 + 1 - position end
+    entries[position] = struct.pack(KEY_EXPIRES, tonumber(members[at + 1])) .. members[at]
+  end
+  return entries
+end
+
+local replies = {}
+for number, api in ipairs(sources) do
+  local index = name_of.expiries(workspace, api[1])
+  local total = redis.call('ZCOUNT', index, '-inf', '(' .. expires_before)
+  local entries = entries_of(index, ranks_of(index, total, api[2], api[3], api[4]))
+  replies[number] = { table.concat(entries), #entries, entries[#entries] or '', total }
+end
+return replies

@@ -1,0 +1,137 @@
+// Stored data of every released data version, with the responses of every read operation to it: this release responds
+// the same before and after it migrates the data.
+
+import { readdirSync } from 'node:fs';
+import { pino } from 'pino';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { operations } from '../../src/operations/index.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { workspaceKey } from '../../src/redis/names.ts';
+import { keyspace } from '../../src/scripts/keyspace.ts';
+import { dataVersion, oldestDataVersion } from '../../src/scripts/layout.ts';
+import { openStore, type Store } from '../../src/store.ts';
+import { type Fixture, loadFixture, makeFixture, readFixture } from '../fixtures/data/make.ts';
+import { earlierRelease, version4Commit } from '../support/earlierRelease.ts';
+import { type Call, everyRead, type Read } from '../support/everyRead.ts';
+import { jsonOf, requestTo, testSettings } from '../support/harness.ts';
+import { namesIn, survey } from '../support/keyspace.ts';
+import { endAll } from '../support/processes.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+const url = testRedisUrl();
+let redis: RedisClient;
+beforeAll(async () => {
+  redis = await connect(url, { commandTimeoutMs: 5000 });
+  return () => redis.disconnect();
+});
+afterEach(endAll);
+
+test.runIf(process.env.UPDATE_FIXTURES)('makes the data of version 4', { timeout: 600_000 }, async () => {
+  const folder = earlierRelease(version4Commit);
+  await makeFixture(version4Commit, folder!, 4, url);
+});
+
+/** Differences by design: from version 5 on, keys that expire are listed in order of expiry. */
+const byDesign = {
+  unordered: (name: string, input: object) => name === 'keys.listKeys' && 'expiresBefore' in input,
+  omit: { 'keys.getAttention': ['expiresBefore'] },
+};
+
+async function answersOf(store: Store, { nowMs: _, workspaces }: Fixture): Promise<Read[][]> {
+  const respond = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+  const all: Read[][] = [];
+  for (const { rootKey, options } of workspaces) {
+    const call: Call = async (name, input) => {
+      const request = requestTo(`/v2/${name}`, rootKey, { body: JSON.stringify(input) });
+      const response = await respond(request);
+      return { status: response.status, ...jsonOf(response, request.requestId) };
+    };
+    all.push(await everyRead(call, { ...options, ...byDesign }));
+  }
+  return all;
+}
+
+const versions = Array.from({ length: dataVersion - oldestDataVersion }, (_, index) => oldestDataVersion + index);
+
+test('each earlier data version has a fixture', () => {
+  const folders = readdirSync(new URL('../fixtures/data/', import.meta.url)).filter((name) => /^v\d+$/.test(name));
+  expect(folders.sort()).toEqual(versions.map((version) => `v${version}`));
+});
+
+describe.each(versions)('data version %i', (version) => {
+  let fixture: Fixture;
+  beforeAll(() => {
+    fixture = readFixture(version);
+  });
+
+  test('has a record of every kind', async () => {
+    await loadFixture(redis, fixture);
+    const { seen } = await survey(redis);
+    const later = [':data', ':ke:<api8>'];
+    const missing = keyspace.filter(({ name, isOld }) => !isOld && !seen.has(name) && !later.includes(name));
+    expect(missing.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('is read the same before and after its migration', async () => {
+    await loadFixture(redis, fixture);
+    const store = await openStore({ ...testSettings, url, nowMs: () => fixture.nowMs });
+    const expected = fixture.answers.map(comparable);
+    try {
+      expect(store.dataVersion.current).toBe(version);
+      expect(await answersOf(store, fixture)).toEqual(expected);
+      expect(await store.migrations.migrate({ force: true })).toBe('migrated');
+      expect(store.dataVersion.current).toBe(dataVersion);
+      expect(await answersOf(store, fixture)).toEqual(expected);
+      // Among them the fields of keys, of which `leases` is none.
+      const { wrong } = await survey(redis);
+      expect(wrong).toEqual([]);
+      expect(await identitiesWith('leases')).toEqual([]);
+      const expiring = fixture.answers.map(expiringKeys);
+      expect(await Promise.all(fixture.workspaces.map(({ workspaceId }) => indexed(workspaceId)))).toEqual(expiring);
+      expect(expiring.every((keys) => keys.length > 5)).toBe(true);
+    } finally {
+      await store.close();
+    }
+  });
+});
+
+const workspaceNames = async (workspaceId: string, part: string) =>
+  (await namesIn(redis)).filter((name) => name.toString('latin1').startsWith(`${workspaceKey(workspaceId)}:${part}:`));
+
+/** The number of keys in the index of an API by expiry, and the times. */
+async function indexed(workspaceId: string): Promise<string[]> {
+  const entries: string[] = [];
+  for (const name of await workspaceNames(workspaceId, 'ke')) {
+    const flat = await redis.zrangeBuffer(name, '0', '-1', 'WITHSCORES');
+    const api8 = name.toString('latin1').slice(-8);
+    for (let at = 0; at < flat.length; at += 2) entries.push(`${api8} ${flat[at + 1]}`);
+  }
+  return entries.sort();
+}
+
+/** The same of the keys that listKeys returns. */
+function expiringKeys(answers: readonly Read[]): string[] {
+  const lists = answers.filter(({ name, input }) => name === 'keys.listKeys' && JSON.stringify(input) === '{}');
+  const keys = lists.flatMap(({ data }) => data as { keyId: string; expires?: number }[]);
+  return keys.flatMap(({ keyId, expires }) => (expires === undefined ? [] : [`${keyId.slice(-8)} ${expires}`])).sort();
+}
+
+async function identitiesWith(field: string): Promise<string[]> {
+  const names = (await namesIn(redis)).filter((name) => /^tg:\{\w+\}:i:/.test(name.toString('latin1')));
+  const has = await Promise.all(names.map((name) => redis.hexists(name, field)));
+  return names.filter((_, index) => has[index] === 1).map(String);
+}
+
+/** The stored responses without the differences by design. */
+function comparable(answers: readonly Read[]): Read[] {
+  return answers.map((read) => {
+    if (read.name === 'keys.getAttention' && read.data) {
+      const { expiresBefore: _, ...data } = read.data as object & { expiresBefore: unknown };
+      return { ...read, data };
+    }
+    if (!byDesign.unordered(read.name, read.input) || !Array.isArray(read.data)) return read;
+    const text = (item: unknown) => JSON.stringify(item);
+    return { ...read, data: [...read.data].sort((a, b) => (text(a) < text(b) ? -1 : 1)) };
+  });
+}

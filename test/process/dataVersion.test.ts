@@ -1,0 +1,133 @@
+// Servers and the command line on stored data of other versions: refusals with their own exit code, the migration of
+// data of version 4, and what a server that was paused does.
+
+import { afterEach, beforeAll, expect, test } from 'vitest';
+import { connect } from '../../src/redis/connection.ts';
+import { dataKey, formKey } from '../../src/redis/names.ts';
+import { version } from '../../src/version.ts';
+import { loadFixture, readFixture } from '../fixtures/data/make.ts';
+import {
+  build,
+  cliFile,
+  endAll,
+  run,
+  runServer,
+  serverEnv,
+  startRedis,
+  startTollgate,
+  temporaryDir,
+} from '../support/processes.ts';
+
+beforeAll(build, 120_000);
+afterEach(endAll);
+
+const newer = { version: '6', release: '9.9.9' };
+const sentence = `The data in Redis has version 6, and Tollgate ${version} reads versions 4 to 5. Run Tollgate 9.9.9 or a later one: docs/running.md#upgrades.`;
+
+async function redisWith(fill?: (redis: Awaited<ReturnType<typeof connect>>) => Promise<unknown>) {
+  const { url } = await startRedis(temporaryDir());
+  const client = await connect(url, { commandTimeoutMs: 5000 });
+  await fill?.(client);
+  return { url, client, env: { REDIS_URL: url } };
+}
+
+const cli = async (url: string, ...args: string[]) => {
+  const program = run(process.execPath, [cliFile, ...args], { env: serverEnv({ REDIS_URL: url }) });
+  return { code: await program.ended, out: program.out, err: program.err };
+};
+
+test.each([1, 2])('with %i workers, newer data ends the start with one sentence and exit code 78', async (workers) => {
+  const { env, client } = await redisWith((redis) => redis.hset(dataKey, newer));
+  const server = runServer({ ...env, WORKERS: `${workers}` });
+  expect(await server.ended).toBe(78);
+  expect(server.err).toBe(`tollgate: ${sentence}\n`);
+  expect(server.out).not.toContain('listens');
+  client.disconnect();
+});
+
+test('so do commands, and data of version 3', async () => {
+  const { url, client } = await redisWith((redis) => redis.hset(dataKey, newer));
+  expect(await cli(url, 'workspace', 'list')).toEqual({ code: 78, out: '', err: `tollgate: ${sentence}\n` });
+  await client.del(dataKey);
+  await client.set(formKey, '3');
+  const refused = await cli(url, 'migrate');
+  expect([refused.code, refused.err]).toEqual([78, expect.stringContaining('version 3')]);
+  client.disconnect();
+});
+
+test.each([1, 2])('with %i workers, a server that was paused meanwhile ends with exit code 78', async (workers) => {
+  const { env, client } = await redisWith();
+  const server = await startTollgate({ ...env, WORKERS: `${workers}` });
+  process.kill(server.child.pid!, 'SIGSTOP');
+  await client.hset(dataKey, newer);
+  process.kill(server.child.pid!, 'SIGCONT');
+  expect(await server.ended).toBe(78);
+  expect(server.err).toContain(sentence);
+  client.disconnect();
+});
+
+test('the command line describes the migration, does it, and has nothing to do then', async () => {
+  const fixture = readFixture(4);
+  const { url, client } = await redisWith((redis) => loadFixture(redis, fixture));
+  const names = await client.dbsize();
+  const described = await cli(url, 'migrate', '--dry-run');
+  expect(described).toEqual({
+    code: 0,
+    err: '',
+    out: expect.stringMatching(
+      /^The stored data has version 4\. This release migrates it to version 5:\n {2}4 to 5: .*\n\d+ records in 3 workspaces: about 3 s\. .*\n$/,
+    ),
+  });
+  // Only the version itself is written, as by each start.
+  expect(await client.hgetall(dataKey)).toEqual({ version: '4' });
+  expect(await client.dbsize()).toBe(names + 1);
+  const json = JSON.parse((await cli(url, 'migrate', '--dry-run', '--json')).out);
+  expect(json).toMatchObject({ version: 4, newest: 5, workspaces: 3, blockers: { registered: [], unnamed: [] } });
+
+  expect((await cli(url, 'migrate')).out).toMatch(/^The stored data has version 5, after \d+ s\.\n$/);
+  expect(await client.hget(dataKey, 'version')).toBe('5');
+  expect((await cli(url, 'migrate')).out).toBe('The stored data has version 5, the newest of this release.\n');
+  client.disconnect();
+});
+
+test('a server of version 4 that may run is named, and --force goes on', async () => {
+  const fixture = readFixture(4);
+  const { url, client } = await redisWith((redis) => loadFixture(redis, fixture));
+  await client.client('SETNAME', '');
+  await client.get('any');
+  const refused = await cli(url, 'migrate');
+  expect([refused.code, refused.out]).toEqual([1, expect.stringMatching(/Connections without a name.*\n.*--force/s)]);
+  expect(await client.hget(dataKey, 'version')).toBe('4');
+  expect((await cli(url, 'migrate', '--force')).code).toBe(0);
+  client.disconnect();
+});
+
+test('a server migrates by itself, is ready meanwhile, and says how far it is', async () => {
+  const fixture = readFixture(4);
+  const { env, client } = await redisWith((redis) => loadFixture(redis, fixture));
+  const server = await startTollgate({ ...env, LOG_LEVEL: 'info' });
+  const ready = async () => {
+    const response = await fetch(`${server.url}/health/ready`);
+    return { status: response.status, ...((await response.json()) as { data: { migration?: object } }).data };
+  };
+  expect(await ready()).toMatchObject({ status: 200, dataVersion: 4 });
+  // As of another process that migrates.
+  const until = Date.now() + 9_000;
+  await client.hset(dataKey, {
+    target: 5,
+    holder: 'another',
+    until,
+    started: 1,
+    done: 5,
+    total: 10,
+    fence: 1,
+    by: version,
+  });
+  await expect
+    .poll(async () => (await ready()).migration)
+    .toEqual({ from: 4, to: 5, done: 5, total: 10, startedAt: 1 });
+  await expect.poll(ready, { interval: 300 }).toMatchObject({ status: 200, dataVersion: 5 });
+  expect((await ready()).migration).toBeUndefined();
+  await expect.poll(() => server.printed()).toContain('Migrated the stored data.');
+  client.disconnect();
+});
