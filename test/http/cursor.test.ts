@@ -33,18 +33,16 @@ beforeAll(async () => {
   };
   lists = operations.flatMap((each) => {
     const operation: OperationName = each.name;
-    const listedIds: ListedIds | undefined = 'listedIds' in each ? each.listedIds : undefined;
-    if (!listedIds) return [];
-    const kind = records[listedIds as RecordName] as { prefix: string; idLength: number } | undefined;
-    const { prefix, length } = kind
-      ? { prefix: `${kind.prefix}_`, length: kind.idLength }
-      : { prefix: '', length: listedIds as 'stream' | 'row' | 'refusal' };
-    return [exampleOf(operation).input(things), ...(others[operation] ?? [])].map((input) => ({
-      operation,
-      input,
-      prefix,
-      length,
-    }));
+    const declared = 'listedIds' in each ? each.listedIds : undefined;
+    if (!declared) return [];
+    return [exampleOf(operation).input(things), ...(others[operation] ?? [])].map((input) => {
+      const listedIds: ListedIds = typeof declared === 'function' ? declared(input as never) : declared;
+      const kind = records[listedIds as RecordName] as { prefix: string; idLength: number } | undefined;
+      const { prefix, length } = kind
+        ? { prefix: `${kind.prefix}_`, length: kind.idLength }
+        : { prefix: '', length: listedIds as 'stream' | 'row' | 'refusal' };
+      return { operation, input, prefix, length };
+    });
   });
 });
 
