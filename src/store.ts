@@ -20,6 +20,7 @@ import { openRbac } from './records/rbac.ts';
 import { cliActor, openRootKeys } from './records/rootKeys.ts';
 import { openStatus } from './records/status.ts';
 import { openSweep } from './records/sweep.ts';
+import { openWindows } from './records/windows.ts';
 import { openWorkspaces } from './records/workspaces.ts';
 import { atMostOnceIn } from './redis/atMostOnce.ts';
 import { Breaker } from './redis/breaker.ts';
@@ -35,6 +36,8 @@ import { type DataVersion, readData, type StoredData, supportedBy } from './scri
 import { type Durable, openDurable } from './scripts/durable.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts/scripts.ts';
 import { openAnalytics } from './usage/analytics.ts';
+import { openUsageExport } from './usage/exported.ts';
+import { openUsageImport } from './usage/imported.ts';
 import { openRefusals } from './usage/refusals.ts';
 import { version } from './version.ts';
 
@@ -146,6 +149,9 @@ export async function openStore(storeOptions: StoreOptions) {
     status: openStatus(context),
     sweep: openSweep(context),
     tail,
+    windows: openWindows(context),
+    usageExport: openUsageExport(context),
+    usageImport: openUsageImport(context),
     migrations: new Migrations({ redis, run: runByClock, heartbeat, workspaceIds, supported }),
     /** The version of the stored data, and its migration while one runs. */
     dataVersion: heartbeat as DataVersion,
@@ -237,7 +243,7 @@ function contextOf(
   }: Pick<StoreContext, 'redis' | 'run' | 'dataVersion'> & { durable?: Durable | undefined },
   options: StoreOptions,
 ): StoreContext {
-  const { keyRetentionMs, usageRetentionMs, usageHourlyDays, refusalHours, observe } = options;
+  const { auditEventsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, refusalHours, observe } = options;
   const now = nowOf(options);
   return {
     redis,
@@ -251,6 +257,7 @@ function contextOf(
     },
     change: durable?.change ?? ((command) => orStoreError(command(redis))),
     probe: atMostOnceIn(checkedMs.writes, () => probeWrites(redis)),
+    auditEventsMax,
     keyRetentionMs,
     usageRetentionMs,
     usageHourlyDays,

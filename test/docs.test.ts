@@ -123,7 +123,7 @@ test('running.md: the command line', async () => {
   const { key, keyId } = await call('keys.createKey', { apiId });
   writeFileSync(join(folder.path, 'key.txt'), `${key}\n`);
   // Moved away first, because an export does not overwrite a file.
-  run('rm -f keys.jsonl');
+  run('rm -f all.jsonl');
   for (const line of lines) {
     const command = line.replace('root_…', rootKeyId).replace('key_…', keyId!);
     run(command.replace('ws_…', workspaceId));

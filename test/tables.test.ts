@@ -47,9 +47,7 @@ describe('kinds of records', () => {
     const types = scriptNames.flatMap((name) =>
       [...assemble(name).source.matchAll(/^audit\(\s*workspace,\s*now,\s*actor,\s*'(\w+)'/gm)].map((match) => match[1]),
     );
-    expect(new Set(types)).toEqual(
-      new Set([...recordKinds.map(([kind]) => kind), 'workspace'].filter((kind) => kind !== 'namespace')),
-    );
+    expect(new Set(types)).toEqual(new Set([...recordKinds.map(([kind]) => kind), 'workspace']));
   });
 });
 

@@ -2,14 +2,16 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list, the audit stream
--- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits}], with distinct externalIds; meta may be absent
+-- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, keptId (of an export, without `id_`)}], with
+--                     distinct externalIds; meta and keptId may be absent
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {for each identity its id, or false when its externalId exists}
+-- returns  {for each identity its id, or false when its externalId or its id exists}
 
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/exported"
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
@@ -23,6 +25,7 @@ local stamps, created, answer = 0, 0, {}
 for index, identity in ipairs(request) do
   identity.record = name_of.identity_record(workspace, identity.externalId)
   identity.exists = redis.call('EXISTS', identity.record) == 1
+    or identity.keptId and external_id_for(workspace, 'id_' .. identity.keptId) ~= nil
   answer[index] = false
   if not identity.exists then
     stamps, created = stamps + 3 + #identity.ratelimits, created + 1
@@ -34,8 +37,9 @@ require_room(workspace, actor, created)
 local next_id, next_version = take_stamps(workspace, now, stamps)
 for index, identity in ipairs(request) do
   if not identity.exists then
-    local id16 = string.sub(create_identity(workspace, identity.externalId, next_id, next_version), 1, 16)
-    local limits = new_limits(identity.ratelimits, next_id)
+    local function id_of_identity() return identity.keptId or next_id() end
+    local id16 = string.sub(create_identity(workspace, identity.externalId, id_of_identity, next_version), 1, 16)
+    local limits = restore_limits(new_limits(identity.ratelimits, next_id), identity.ratelimits)
     local state = pack_identity({ id16 = id16, version = next_version(), limits = limits })
     set_fields(identity.record, { state = state, meta = identity.meta })
     answer[index] = 'id_' .. id16

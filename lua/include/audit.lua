@@ -36,10 +36,11 @@ local function changes_text(changes)
 end
 
 -- Writes the event of a management change, in the script that makes the change. `actor` is JSON {rootKeyId, operation,
--- requestId, address, auditEventsMax, recordsMax}. `changes` are those of changes_text; they never have a secret. Redis
--- removes the oldest events beyond auditEventsMax; with `~` it may keep a few more.
+-- requestId, address, isQuiet (no event is written), auditEventsMax, recordsMax}. `changes` are those of changes_text;
+-- they never have a secret. Redis removes the oldest events beyond auditEventsMax; with `~` it may keep a few more.
 local function audit(workspace, now, actor, resource_type, resource_id, changes)
   local caller = cjson.decode(actor)
+  if caller.isQuiet then return end
   -- stylua: ignore
   local fields = {
     'time', int(now), 'rootKeyId', caller.rootKeyId, 'operation', caller.operation,

@@ -57,7 +57,8 @@ local WINDOW_KINDS = {
     units_max = 2 ^ 53,
   },
 }
-local WINDOW_HEAD, WINDOW_HEAD_BYTES = '>BI6I6', 13
+local WINDOW_HEAD = '>BI6I6'
+local WINDOW_HEAD_BYTES = 13
 -- Times in responses are at most the largest safe integer of JSON, also after the longest duration.
 local WINDOW_LATEST = 2 ^ 53 - 1
 

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API, key, identity, permission and role records and their lists, the indexes of starts and by expiry, the
---          refill queue, the audit stream
+--          refill and purge queues, the audit stream
 -- ARGV[1]  request    JSON of CreateKeys (src/records/keys.ts). Its keys have no digest, `bytes` instead of byteLength,
 --                     and the values of keyRecordFields as text
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
@@ -16,6 +16,7 @@
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/expiries"
+-- @include "include/exported"
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
@@ -39,7 +40,13 @@ local stamps, records, all_slugs, slug_seen, links = 0, 0, {}, {}, {}
 for index, key in ipairs(request.keys) do
   key.digest = string.sub(digests, index * 32 - 31, index * 32)
   key.exists = redis.call('EXISTS', name_of.key_record(workspace, key.digest)) == 1
-  if key.keptId and not key.exists and digest_of(workspace, key.keptId) then return { 'key_id_taken', key.keptId } end
+  if
+    key.keptId
+    and not key.exists
+    and (digest_of(workspace, key.keptId) or key.restorableUntil and deleted_digest_of(workspace, key.keptId))
+  then
+    return { 'key_id_taken', key.keptId }
+  end
   local missing
   key.role_numbers, missing = find_roles(workspace, key.roles or {})
   if missing then return { 'role_not_found', missing } end
@@ -88,7 +95,7 @@ for index, key in ipairs(request.keys) do
   if key.exists then
     answer[index + 1] = false
   else
-    local link = ''
+    local link = key.formerLink or ''
     if key.externalId then
       links[key.externalId] = links[key.externalId] or create_identity(workspace, key.externalId, next_id, next_version)
       link = links[key.externalId]
@@ -104,9 +111,11 @@ for index, key in ipairs(request.keys) do
       last_used = key.lastUsed or 0,
       usage = NO_USAGE,
       link = link,
+      deleted = key.restorableUntil ~= nil,
     }
     set_refill(state, key.refill, now)
-    state.limits = new_limits(key.ratelimits or {}, next_id)
+    if key.refillDue and state.refilled then state.refill_due = key.refillDue end
+    state.limits = restore_limits(new_limits(key.ratelimits or {}, next_id), key.ratelimits or {})
 
     local fields = {
       start = key.start,
@@ -120,10 +129,15 @@ for index, key in ipairs(request.keys) do
     end
     fields.state = pack_state(state)
     set_fields(name_of.key_record(workspace, key.digest), fields)
-    redis.call('ZADD', name_of.key_list(workspace, api8), 0, key.member)
-    index_under_identity(workspace, link, state.id)
-    if state.expires < NEVER then index_expiry_of(workspace, state) end
-    if state.refilled then queue_refill(workspace, key.digest, state) end
+    if state.deleted then
+      redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, key.member)
+      redis.call('ZADD', name_of.purge_queue(workspace), int(key.restorableUntil), key.digest)
+    else
+      redis.call('ZADD', name_of.key_list(workspace, api8), 0, key.member)
+      if not key.formerLink then index_under_identity(workspace, link, state.id) end
+      if state.expires < NEVER then index_expiry_of(workspace, state) end
+      if state.refilled then queue_refill(workspace, key.digest, state) end
+    end
     answer[index + 1], created, last = 'key_' .. state.id, created + 1, state
   end
 end

@@ -1,36 +1,49 @@
 #!lua flags=no-writes
--- A page of an API's keys in order of creation, with all fields that an import needs. The page ends early if the keys
--- have many permissions or limits, or large metadata, so that Redis is not blocked.
+-- A page of an API's keys, or of its deleted keys, in order of creation, with all fields that an import needs. The page
+-- ends early if the keys have many permissions or limits, or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key list, key, API and identity records, permissions, roles
+-- derives  lists of keys and deleted keys, key, API and identity records, permissions, roles, the purge queue
 -- ARGV[1]  api_id
--- ARGV[2]  after      the last key id of the page before (without `key_`), or ''
--- ARGV[3]  count      limit of the page
--- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only}…}, the last key id that was read
---          (without `key_`) if there are more, or ''}, or false when there is no such API
+-- ARGV[2]  deleted    0 | 1
+-- ARGV[3]  after      the last key id of the page before (without `key_`), or ''
+-- ARGV[4]  count      limit of the page
+-- ARGV[5]  now_ms     '' for Redis's clock
+-- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only, and refillDue, formerLink (to an
+--          identity that was deleted: id16, externalId), restorableUntil; used_units of include/exported}…}, the last
+--          key id that was read (without `key_`) if there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"
+-- @include "include/exported"
 -- @include "include/fields"
--- @include "include/keyIds"
+-- @include "include/ids"
 -- @include "include/keyRecords"
+-- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/reply"
 
-local workspace, api_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms(ARGV[4])
+local workspace, api_id, is_deleted, after, count, now =
+  KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
 if not live_api(workspace, api_id) then return false end
 
-local ids, digests = keys_after(workspace, string.sub(api_id, -8), after, count + 1)
+local api8 = string.sub(api_id, -8)
+local list = is_deleted and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
+-- After the id a member has 32 bytes, none of them above 255.
+local from = after == '' and '-' or '(' .. (pack_id(after) or '') .. string.rep('\255', 33)
+local members = redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local keys, examined, parts = {}, 0, 0
-while examined < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
+while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
   examined = examined + 1
-  local digest = digests[examined]
-  local record, state = load_key(workspace, digest, now)
+  local digest = string.sub(members[examined], PACKED_ID_BYTES + 1)
+  local record, state = load_key(workspace, digest, now, is_deleted)
   if record then
     local key, key_parts = key_reply(workspace, record, state, api_id)
     key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')
-    keys[#keys + 1], parts = { digest, named(key) }, parts + key_parts
+    key.refillDue = state.refilled and int(state.refill_due)
+    key.formerLink = state.link ~= '' and not key.identity and state.link
+    key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
+    keys[#keys + 1], parts = { digest, named(key), used_units(state.limits, now) }, parts + key_parts
   end
 end
-return { keys, #ids > examined and ids[examined] or '' }
+local last = #members > examined and string.sub(members[examined], 1, PACKED_ID_BYTES)
+return { keys, last and unpack_id(last) or '' }

@@ -11,9 +11,12 @@
 -- ARGV[7]  searching_max
 -- ARGV[8]  bytes_max
 -- ARGV[9]  workspace_max limit of the wildcards of a workspace
--- ARGV[10] actor        JSON, see include/audit
--- ARGV[11] now_ms       '' for Redis's clock
--- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'}
+-- ARGV[10] kept_id      the id of an override of an export, without `rlor_`: then an existing one is not changed; or ''
+-- ARGV[11] created_ms   its time of creation, Unix milliseconds; '' for now
+-- ARGV[12] actor        JSON, see include/audit
+-- ARGV[13] now_ms       '' for Redis's clock
+-- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'} |
+--          {'exists'}, only with a kept id
 
 -- @include "include/audit"
 -- @include "include/clock"
@@ -25,11 +28,17 @@
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local literals, stars_max, searching_max, bytes_max =
   tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local workspace_max, actor, now = tonumber(ARGV[9]), ARGV[10], now_ms(ARGV[11])
+local workspace_max, kept_id, created, actor, now =
+  tonumber(ARGV[9]), ARGV[10], tonumber(ARGV[11]), ARGV[12], now_ms(ARGV[13])
 
 local namespace = find_namespace(workspace, name)
 if not namespace and string.sub(name, 1, 5) == 'rlns_' then return { 'namespace_not_found' } end
 local before = namespace and read_override(workspace, namespace, identifier)
+if kept_id ~= '' and namespace then
+  local list = name_of.override_list(workspace, namespace.id16)
+  local next_member = redis.call('ZRANGE', list, '[' .. kept_id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if before or next_member and string.sub(next_member, 1, 16) == kept_id then return { 'exists' } end
+end
 local is_wild = string.find(identifier, '*', 1, true) ~= nil
 local all, wild = 0, 0
 if namespace then
@@ -51,8 +60,8 @@ require_room(workspace, actor, (before and 0 or 1) + (namespace and 0 or 1))
 
 local next_id = take_stamps(workspace, now, 2)
 namespace = namespace or create_namespace(workspace, name, next_id())
-local id16 = before and before.id16 or next_id()
-local packed = struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now)
+local id16 = before and before.id16 or kept_id ~= '' and kept_id or next_id()
+local packed = struct.pack(OVERRIDE, id16, limit, duration, before and before.created or created or now)
 redis.call('HSET', name_of.overrides(workspace, namespace.id16), identifier, packed)
 redis.call('ZADD', name_of.override_list(workspace, namespace.id16), 0, id16 .. identifier)
 if is_wild then

@@ -2,10 +2,11 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  permissions and their list, the audit stream
--- ARGV[1]  request    JSON {slug, name, description}; description may be absent
+-- ARGV[1]  request    JSON {slug, name, description, keptId (of an export, without `perm_`)}; the last two may be
+--                     absent
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  the permission's id, or false when the slug exists
+-- returns  the permission's id, or false when the slug or the id exists
 
 -- @include "include/audit"
 -- @include "include/clock"
@@ -16,9 +17,9 @@
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 if redis.call('HEXISTS', name_of.permission_numbers(workspace), request.slug) == 1 then return false end
+if request.keptId and permission_number(workspace, 'perm_' .. request.keptId) then return false end
 require_room(workspace, actor, 1)
-local next_id = take_stamps(workspace, now, 1)
-local id16 = next_id()
+local id16 = request.keptId or take_stamps(workspace, now, 1)()
 create_permission(workspace, request.slug, request.name, request.description, id16)
 audit(workspace, now, actor, 'permission', 'perm_' .. id16, {
   { 'slug', nil, request.slug },

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  roles, permissions and their lists, the audit stream
--- ARGV[1]  request    JSON {name, description, permissions (slugs), mayCreatePermissions}; description may be absent
+-- ARGV[1]  request    JSON {name, description, permissions (slugs), mayCreatePermissions, keptId (of an export, without
+--                     `role_`)}; description and keptId may be absent
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'created', role id} | {'exists'} | {'create_permission', slug}
@@ -18,12 +19,13 @@
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 if redis.call('HEXISTS', name_of.role_numbers(workspace), request.name) == 1 then return { 'exists' } end
+if request.keptId and role_number(workspace, 'role_' .. request.keptId) then return { 'exists' } end
 local numbers, missing = find_permissions(workspace, request.permissions)
 if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
 require_room(workspace, actor, 1 + #missing)
 
 local next_id = take_stamps(workspace, now, 1 + #missing)
-local id16 = next_id()
+local id16 = request.keptId or next_id()
 create_permissions(workspace, missing, numbers, next_id)
 local number = redis.call('HINCRBY', workspace, 'roles', 1)
 redis.call('HSET', name_of.role_numbers(workspace), request.name, number)

@@ -143,20 +143,19 @@ async function textOf(stdin: Terminal['stdin']): Promise<string> {
 function addExport(program: Command, runner: Runner) {
   program
     .command('export')
-    .description('Write keys and everything they depend on as JSON lines to a new file or standard output.')
+    .description('Write everything that is stored as JSON lines to a new file or standard output.')
     .argument('[file]', 'output file; - is standard output', '-')
-    .option(...workspaceOption)
-    .option('--api <id>', 'only the keys of this API (api_…)')
-    .option('--resume', 'continue after the last key of the file')
+    .option('--workspace <id>', 'only this workspace (ws_…)')
+    .option('--api <id>', 'only the keys of this API (api_…) and what they depend on')
+    .option('--without <parts>', 'leave out root-keys, usage or audit, separated by commas')
+    .option('--resume', 'continue an export that was interrupted')
     .option(...local)
     .option(...json)
     .action(async (file, options) => {
       const { exportKeys } = await import('./exportKeys.ts');
-      await runner.runIn(
-        options,
-        (store, workspace) => exportKeys(store, runner.terminal, file, { ...options, workspace }),
-        bulkTimeoutMs,
-      );
+      await runner.run(options, (store) => exportKeys(store, runner.terminal, file, options), {
+        timeoutMs: bulkTimeoutMs,
+      });
     });
 }
 
@@ -165,18 +164,20 @@ function addImport(program: Command, runner: Runner) {
     .command('import')
     .description('Create the records of an export. Existing ones are skipped, so an import can be repeated.')
     .argument('<file>', 'file of JSON lines; - is standard input')
-    .option(...workspaceOption)
+    .option('--workspace <id>', 'import into this workspace (ws_…) instead of creating those of the file')
     .option('--api <id>', 'import all keys into this API (api_…), ignoring the API in their lines')
+    .option('--without <parts>', 'leave out root-keys, usage or audit, separated by commas')
+    .option('--with <parts>', 'import root-keys into a workspace that exists, too')
     .option('--dry-run', 'check every line and change nothing')
     .option(...local)
     .option(...json)
     .action(async (file, options) => {
       const { importKeys } = await import('./importKeys.ts');
-      await runner.runIn(
+      await runner.run(
         options,
-        (store, workspace, config) =>
-          importKeys({ store, config, terminal: runner.terminal }, file, { ...options, workspace }),
-        bulkTimeoutMs,
+        (store, config) => importKeys({ store, config, terminal: runner.terminal }, file, options),
+        // A whole installation is imported before the first start of its server.
+        { timeoutMs: bulkTimeoutMs, createsData: options.workspace === undefined },
       );
     });
 }
@@ -211,7 +212,9 @@ function addMigrate(program: Command, runner: Runner) {
     .option(...json)
     .action(async (options) => {
       const { migrate } = await import('./migrateCommand.ts');
-      await runner.run(options, (store) => migrate(store, runner.terminal, options), bulkTimeoutMs);
+      await runner.run(options, (store) => migrate(store, runner.terminal, options), {
+        timeoutMs: bulkTimeoutMs,
+      });
     });
 }
 

@@ -1,51 +1,59 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { type FileHandle, open, truncate } from 'node:fs/promises';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { ApiRecord } from '../records/apis.ts';
-import type { PageOf } from '../records/pages.ts';
 import type { Store } from '../store.ts';
-import { apiLine, identityLine, type Kind, keyLine, kinds, permissionLine, roleLine } from './keyLines.ts';
+import { version } from '../version.ts';
+import { done, ofWorkspaceOnly, pagesOf, type SectionName, sections } from './exportSections.ts';
+import { type Counts, fileFormat, formatCounts, type Kind, kinds, kindsOfParts, newCounts } from './lineKinds.ts';
 import { type Progress, startProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
+import { endLine, headerLine, type Position, positionLine, workspaceLine } from './workspaceLines.ts';
 import { requireWorkspace } from './workspaces.ts';
 
 interface Export {
-  workspace: string;
-  /** Export this API and its keys only. Permissions, roles and identities are always exported. */
+  /** Export this workspace only. */
+  workspace?: string;
+  /** Export this API and its keys only, with all permissions, roles and identities. */
   api?: string;
-  /** Continue after the last key of the file. */
+  /** What is left out: `root-keys`, `usage`, `audit`. */
+  without?: string;
+  /** Continue after the last place of the file. */
   resume?: true;
 }
 
-/** A page of this many keys blocks Redis for a few milliseconds. */
-const keysPerPage = 200;
-/** The last line is searched in this part of the file; lines are far shorter. */
+/** The last place is searched in parts of the file of this size. A page is shorter. */
 const tailBytes = 4 * 1024 * 1024;
 
 /**
- * Exports the keys of a workspace and everything they depend on to a file or, for `-`, to standard output. Pages are
- * read as fast as the output accepts them, so memory stays bounded. A page is consistent, the whole export is not.
+ * Exports everything that is stored, or a workspace of it, to a file or, for `-`, to standard output. Pages are read as
+ * fast as the output accepts them, so memory stays bounded. A page is consistent, the whole export is not.
  */
 export async function exportKeys(
   store: Store,
   { stdout, stderr }: Terminal,
   file: string,
-  { workspace, api, resume }: Export,
+  { workspace, api, without, resume }: Export,
 ): Promise<CommandResult> {
-  await requireWorkspace(store, workspace);
-  const apis = (await allApis(store, workspace)).filter(({ id }) => api === undefined || id === api);
-  if (api !== undefined && apis.length === 0) throw new Error(`There is no API ${api} in ${workspace}.`);
+  const omitted = kindsOfParts('--without', without);
+  const workspaces = await workspacesToExport(store, workspace, api);
   const toStdout = file === '-';
   if (toStdout && resume) throw new Error('--resume needs the file to continue.');
 
-  const counts = Object.fromEntries(kinds.map((kind) => [kind, 0])) as Record<Kind, number>;
-  const total = apis.reduce((sum, { keyCount }) => sum + keyCount, 0);
   const output = toStdout ? undefined : await openOutput(file, resume === true);
+  if (output?.isComplete) {
+    await output.handle.close();
+    return { lines: [`${file} is complete.`], json: { complete: true } };
+  }
+  const counts = { ...newCounts(), ...output?.position?.counts };
+  const total = workspaces.flatMap(({ apis }) => apis).reduce((sum, { keyCount }) => sum + keyCount, 0);
   const progress = startProgress(stderr, 'export', total);
   try {
-    const lines = allLines(store, { workspace, apis, after: output?.lastKeyId, counts, progress });
+    const given = { api, omitted, without: without?.split(',').filter(Boolean), position: output?.position };
+    const lines = allLines(store, workspaces, { ...given, counts, progress });
     const to: Writable = output?.handle.createWriteStream() ?? stdout;
     await pipeline(lines, to, { end: !toStdout });
   } finally {
@@ -54,128 +62,187 @@ export async function exportKeys(
   return { lines: [`Exported ${formatCounts(counts)}.`], json: counts, toStderr: toStdout };
 }
 
-interface Lines {
-  workspace: string;
+interface InExport {
+  workspaceId: string;
+  /** Those that are exported. */
   apis: readonly ApiRecord[];
-  /** The last key that the file already contains. */
-  after: string | undefined;
-  counts: Record<Kind, number>;
+}
+
+async function workspacesToExport(
+  store: Store,
+  workspace: string | undefined,
+  api: string | undefined,
+): Promise<InExport[]> {
+  if (workspace !== undefined) await requireWorkspace(store, workspace);
+  const ids = workspace === undefined ? await store.workspaces.ids() : [workspace];
+  if (ids.length === 0) throw new Error('There is no workspace to export.');
+  const found: InExport[] = [];
+  for (const workspaceId of ids) {
+    const apis = (await allApis(store, workspaceId)).filter(({ id }) => api === undefined || id === api);
+    if (api === undefined || apis.length > 0) found.push({ workspaceId, apis });
+  }
+  if (found.length === 0)
+    throw new Error(`There is no API ${api}${workspace === undefined ? '' : ` in ${workspace}`}.`);
+  return found;
+}
+
+interface Lines {
+  api: string | undefined;
+  omitted: ReadonlySet<Kind>;
+  without: string[] | undefined;
+  /** Where the export continues. */
+  position: Position | undefined;
+  counts: Counts;
   progress: Progress;
 }
 
 /** Yields the text of the export page by page. */
-async function* allLines(store: Store, { workspace, apis, after, counts, progress }: Lines): AsyncGenerator<string> {
-  let lines = 0;
-  let passedKeys = 0;
-  function page<Item>(kind: Kind, items: readonly Item[], lineOf: (item: Item) => string): string {
-    counts[kind] += items.length;
-    lines += items.length;
-    progress.update(passedKeys + counts.key, lines);
-    return items.map(lineOf).join('');
+async function* allLines(
+  store: Store,
+  workspaces: readonly InExport[],
+  { api, omitted, without, position, counts, progress }: Lines,
+): AsyncGenerator<string> {
+  const names = (Object.keys(sections) as SectionName[]).filter(
+    (name) => api === undefined || !ofWorkspaceOnly.includes(name),
+  );
+  if (!position) yield await header(store, workspaces, { api, without });
+  const first = position ? workspaces.findIndex(({ workspaceId }) => workspaceId === position.workspaceId) : 0;
+  if (first < 0) throw new Error(`There is no workspace ${position?.workspaceId}, in which the file ends.`);
+  let place = position;
+  for (const { workspaceId, apis } of workspaces.slice(first)) {
+    if (!place) {
+      yield await settingsLine(store, workspaceId);
+      counts.workspace++;
+    }
+    const begun = place ? names.indexOf(place.section as SectionName) : 0;
+    if (begun < 0) throw new Error('The file was begun with other options. Use the same ones, or name a new file.');
+    for (const section of names.slice(begun)) {
+      const exported = { store, workspaceId, apis, omits: (kind: Kind) => omitted.has(kind) };
+      const from = place?.after;
+      place = undefined;
+      if (from === done) continue;
+      for await (const { lines, after } of sections[section](exported, from)) {
+        for (const [kind] of lines) counts[kind]++;
+        progress.update(counts.key, sumOf(counts));
+        const next = positionLine({ workspaceId, section, after, counts: present(counts) });
+        yield lines.map(([, text]) => text).join('') + next;
+      }
+    }
   }
-
-  if (after === undefined) {
-    for await (const items of pagesOf((next) => store.permissions.list(workspace, { after: next, count: 500 })))
-      yield page('permission', items, permissionLine);
-    // Small pages, as a role may have a thousand permissions.
-    for await (const items of pagesOf((next) => store.roles.list(workspace, { after: next, count: 20 })))
-      yield page('role', items, roleLine);
-    for await (const items of pagesOf((next) => store.identities.list(workspace, { after: next, count: keysPerPage })))
-      yield page('identity', items, identityLine);
-  }
-
-  // APIs, and the keys of each, are in order of their ids, so the last key determines where to continue.
-  const first = after === undefined ? 0 : apis.findIndex(({ id }) => id.slice(-8) === after.slice(-8));
-  if (first < 0) throw new Error(`${after}, the last key of the file, belongs to none of the exported APIs.`);
-  passedKeys = apis.slice(0, first).reduce((sum, { keyCount }) => sum + keyCount, 0);
-  for (const [index, api] of apis.slice(first).entries()) {
-    const begun = index === 0 ? after : undefined;
-    if (begun === undefined) yield page('api', [api], apiLine);
-    const read = async (next: string | undefined) =>
-      // Undefined if the API was deleted meanwhile.
-      (await store.keys.export(workspace, { apiId: api.id, after: next, count: keysPerPage })) ?? emptyPage;
-    for await (const items of pagesOf(read, begun)) yield page('key', items, keyLine);
-  }
+  yield endLine({ counts: present(counts) });
 }
 
-const emptyPage = { items: [], next: undefined };
+const sumOf = (counts: Counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
+const present = (counts: Counts): Partial<Counts> =>
+  Object.fromEntries(kinds.filter((kind) => counts[kind] > 0).map((kind) => [kind, counts[kind]]));
 
-async function* pagesOf<Item>(
-  read: (next: string | undefined) => Promise<PageOf<Item>>,
-  after?: string | undefined,
-): AsyncGenerator<Item[]> {
-  let next = after;
-  do {
-    const found = await read(next);
-    yield found.items;
-    next = found.next;
-  } while (next !== undefined);
+async function header(
+  store: Store,
+  workspaces: readonly InExport[],
+  { api, without }: { api: string | undefined; without: string[] | undefined },
+): Promise<string> {
+  return headerLine({
+    format: fileFormat,
+    release: version,
+    exportId: randomBytes(12).toString('base64url'),
+    exportedAt: await store.currentMs(),
+    workspaces: workspaces.map(({ workspaceId }) => workspaceId),
+    ...(api !== undefined && { api }),
+    ...(without && { without }),
+  });
+}
+
+async function settingsLine(store: Store, workspaceId: string): Promise<string> {
+  const { name, createdAt, protectApis } = await store.workspaces.settings(workspaceId);
+  const sequence = await store.workspaces.sequenceOf(workspaceId);
+  return workspaceLine({ workspaceId, name, createdAt, protectApis, sequence });
 }
 
 async function allApis(store: Store, workspace: string): Promise<ApiRecord[]> {
   const all: ApiRecord[] = [];
-  for await (const apis of pagesOf((after) => store.apis.list(workspace, { after, count: 500 }))) all.push(...apis);
+  for await (const { items } of pagesOf((after) => store.apis.list(workspace, { after, count: 500 })))
+    all.push(...items);
   return all;
 }
 
 interface Output {
   handle: FileHandle;
-  lastKeyId?: string | undefined;
+  position?: Position | undefined;
+  isComplete?: boolean;
 }
 
-/** Opens a new file that only its owner can read, or an existing one to continue after its last complete line. */
+/** Opens a new file that only its owner can read, or an existing one to continue after its last place. */
 async function openOutput(file: string, resume: boolean): Promise<Output> {
   if (!resume || !existsSync(file)) {
     const handle = await open(file, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error;
-      throw new Error(`${file} exists. Use --resume to continue after its last key, or name a new file.`);
+      throw new Error(`${file} exists. Use --resume to continue an export that was interrupted, or name a new file.`);
     });
     return { handle };
   }
-  const { lastLine, end } = await lastWholeLine(file);
-  const { kind, keyId } = readExported(lastLine);
-  if (!kinds.includes(kind as Kind)) throw new Error(`${file} does not end with a line of an export. Remove it.`);
-  // If no key was written yet, the export starts over.
-  await truncate(file, keyId === undefined ? 0 : end);
-  return { handle: await open(file, 'a'), lastKeyId: keyId };
+  const { kind } = await firstLine(file);
+  if (kind !== undefined && kind !== 'header')
+    throw new Error(`${file} is no export of this version. Remove it, or name a new file.`);
+  const { position, end, isComplete } = await lastPlace(file);
+  // If no page was written yet, the export starts over.
+  if (!isComplete) await truncate(file, position === undefined ? 0 : end);
+  return { handle: await open(file, 'a'), position, isComplete };
 }
 
-/** Returns the last line that ends with a line feed, and the offset after it. What follows is an incomplete line. */
-async function lastWholeLine(file: string): Promise<{ lastLine: string; end: number }> {
+/** The first line; without a kind if there is no complete one. */
+async function firstLine(file: string): Promise<{ kind?: string }> {
   const handle = await open(file, 'r');
   try {
     const { size } = await handle.stat();
-    const from = Math.max(0, size - tailBytes);
-    const tail = Buffer.alloc(size - from);
-    await handle.read(tail, 0, tail.length, from);
-    const end = tail.lastIndexOf('\n');
-    const start = end <= 0 ? 0 : tail.lastIndexOf('\n', end - 1) + 1;
-    return { lastLine: tail.toString('utf8', start, Math.max(end, 0)), end: from + end + 1 };
+    const head = Buffer.alloc(Math.min(size, tailBytes));
+    await handle.read(head, 0, head.length, 0);
+    const end = head.indexOf('\n');
+    return end < 0 && head.toString('latin1', 0, 16) === '{"kind":"header"'.slice(0, head.length)
+      ? {}
+      : { kind: 'another', ...readLine(head.toString('utf8', 0, Math.max(end, 0))) };
   } finally {
     await handle.close();
   }
 }
 
-function readExported(text: string): { kind?: string; keyId?: string } {
+const positionStart = '{"kind":"position",';
+
+/** Returns the last place of the file where an export can continue, and the offset after its line. */
+async function lastPlace(file: string): Promise<{ position?: Position; end: number; isComplete: boolean }> {
+  const handle = await open(file, 'r');
   try {
-    return JSON.parse(text) as { kind?: string; keyId?: string };
-  } catch {
-    return {};
+    const { size } = await handle.stat();
+    for (let to = size; to > 0; ) {
+      const from = Math.max(0, to - tailBytes);
+      const part = Buffer.alloc(to - from);
+      await handle.read(part, 0, part.length, from);
+      if (to === size && readLine(lastLineOf(part)).kind === 'end') return { end: size, isComplete: true };
+      for (
+        let at = part.lastIndexOf(positionStart);
+        at >= 0;
+        at = at === 0 ? -1 : part.lastIndexOf(positionStart, at - 1)
+      ) {
+        const end = part.indexOf('\n', at);
+        const { kind, ...position } = end < 0 ? {} : readLine(part.toString('utf8', at, end));
+        if (kind === 'position') return { position: position as Position, end: from + end + 1, isComplete: false };
+      }
+      if (from === 0) break;
+      // With the beginning of this part, as a line may be in both.
+      to = from + Math.min(65_536, part.length - 1);
+    }
+    return { end: 0, isComplete: false };
+  } finally {
+    await handle.close();
   }
 }
 
-const names: Record<Kind, [one: string, many: string]> = {
-  permission: ['permission', 'permissions'],
-  role: ['role', 'roles'],
-  api: ['API', 'APIs'],
-  identity: ['identity', 'identities'],
-  key: ['key', 'keys'],
-};
+const lastLineOf = (part: Buffer): string =>
+  part.at(-1) === 10 ? part.toString('utf8', part.lastIndexOf(10, part.length - 2) + 1, part.length - 1) : '';
 
-/** Formats counts as `1,000 keys, 1 API, 2 identities`. Keys come first, even if there are none. */
-export function formatCounts(counts: Record<Kind, number>): string {
-  const named = [...kinds].reverse().filter((kind) => kind === 'key' || counts[kind] > 0);
-  return named
-    .map((kind) => `${counts[kind].toLocaleString('en')} ${names[kind][counts[kind] === 1 ? 0 : 1]}`)
-    .join(', ');
+function readLine(text: string): { kind?: string } {
+  try {
+    return (JSON.parse(text) ?? {}) as { kind?: string };
+  } catch {
+    return {};
+  }
 }

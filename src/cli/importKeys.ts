@@ -5,20 +5,24 @@ import { finished } from 'node:stream/promises';
 import type { Config } from '../config.ts';
 import { print } from '../domain/json.ts';
 import { ApiError } from '../errors.ts';
-import type { CreateKeys } from '../records/keys.ts';
-import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
-import { formatCounts } from './exportKeys.ts';
-import { type Kind, kinds, knownFields, type LineRecord, readLine } from './keyLines.ts';
+import { type Entry, Importer, type Line, type Rejection } from './importer.ts';
+import { knownFields, readLine } from './keyLines.ts';
+import { formatCounts, kinds, kindsOfParts } from './lineKinds.ts';
 import { startProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
 
 interface Import {
-  workspace: string;
+  /** The workspace of all records. Without it, the workspaces of the file are created in an empty Redis. */
+  workspace?: string;
   /** The API of all keys; replaces that of their lines. */
   api?: string;
+  /** What is left out: `root-keys`, `usage`, `audit`. */
+  without?: string;
+  /** What is imported into a workspace that exists, too: `root-keys`. */
+  with?: string;
   /** Check every line, but change nothing. */
   dryRun?: true;
 }
@@ -28,28 +32,8 @@ const linesPerStep = 250;
 const bytesPerStep = 1024 * 1024;
 /** At most this many rejections are printed. The file has all of them. */
 const printedRejections = 10;
-/** At most this many different reasons for rejections are counted, and different wildcards. */
+/** At most this many different reasons for rejections are counted. */
 const reasonsMax = 100;
-const wildcardsMax = 100;
-
-const actor = { ...cliActor, operation: 'cli.import' };
-
-interface Line {
-  number: number;
-  /** Undefined if the line is too long. */
-  bytes: Buffer | undefined;
-}
-
-type RecordOf<K extends Kind> = Extract<LineRecord, { kind: K }>;
-/** A record and its line. */
-type Entry<K extends Kind = Kind> = RecordOf<K> & { line: Line };
-
-interface Rejection {
-  line: Line;
-  errors: { field: string; message: string }[];
-}
-
-const newCounts = () => Object.fromEntries(kinds.map((kind) => [kind, 0])) as Record<Kind, number>;
 
 /**
  * Creates the records of a file (`-` is standard input) with the store functions that the operations use. Existing
@@ -62,19 +46,25 @@ export async function importKeys(
 ): Promise<CommandResult> {
   const { stdin, stdout, stderr } = terminal;
   const { workspace, api, dryRun } = options;
-  await requireWorkspace(store, workspace);
-  if (api !== undefined && !(await store.apis.find(workspace, api)))
-    throw new Error(`There is no API ${api} in ${workspace}.`);
+  if (workspace !== undefined) await requireWorkspace(store, workspace);
   const fromStdin = file === '-';
   if (!fromStdin) checkReadable(file);
 
   const rejected = new RejectedLines(stdout, fromStdin ? undefined : rejectedFileOf(file));
-  const importer = new Importer(store, options);
+  const importer = new Importer(store, {
+    ...options,
+    dryRun: dryRun === true,
+    recordsMax: config.recordsMax,
+    omitted: kindsOfParts('--without', options.without),
+    added: kindsOfParts('--with', options.with),
+  });
+  await importer.open();
   const progress = startProgress(stderr, dryRun ? 'check' : 'import', fromStdin ? undefined : statSync(file).size);
   const input = fromStdin ? stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
   let doneLines = 0;
   let creating = Promise.resolve();
   async function createRecords({ lines, end }: Step, { entries, rejections }: ReturnType<typeof readLines>) {
+    importer.unread += rejections.length;
     rejections.push(...(await importer.create(entries)));
     await rejected.write(rejections);
     doneLines = lines.at(-1)?.number ?? doneLines;
@@ -90,6 +80,7 @@ export async function importKeys(
       creating.catch(() => {});
     }
     await creating;
+    await importer.end();
   } catch (error) {
     progress.stop();
     const place = `The import stopped after line ${doneLines}: ${causeOf(error)}`;
@@ -99,8 +90,7 @@ export async function importKeys(
   }
   progress.stop();
 
-  const excess = dryRun ? await recordsAboveMax(store, config, workspace, importer.created) : 0;
-  return { ...summaryOf(importer, rejected, excess, options, config), toStderr: fromStdin };
+  return { ...summaryOf(importer, rejected, options, config), toStderr: fromStdin };
 }
 
 function readLines(lines: readonly Line[], { bodyBytesMax, metaBytesMax }: Config, apiId: string | undefined) {
@@ -118,15 +108,16 @@ function readLines(lines: readonly Line[], { bodyBytesMax, metaBytesMax }: Confi
 }
 
 function summaryOf(
-  { created, existed, unknownLength, wildcards, wildcardsOfRoles }: Importer,
+  importer: Importer,
   rejected: RejectedLines,
-  excess: number,
   { dryRun }: Import,
   { recordsMax }: Config,
 ): CommandResult {
+  const { created, existed, unknownLength, wildcards, wildcardsOfRoles, excess, fault } = importer;
   const number = (count: number) => count.toLocaleString('en');
   const lines = [`${dryRun ? 'Would import' : 'Imported'} ${formatCounts(created)}.`];
   if (kinds.some((kind) => existed[kind] > 0)) lines.push(`Already existed: ${formatCounts(existed)}.`);
+  lines.push(...importer.notes(), ...(fault === undefined ? [] : [fault]));
   if (excess > 0) {
     lines.push(
       `${number(excess)} of these exceed the maximum of ${number(recordsMax)} records per workspace (RECORDS_MAX).`,
@@ -160,16 +151,10 @@ function summaryOf(
     refused: rejected.count,
     ...(rejected.count > 0 && { refusedFor: Object.fromEntries(rejected.reasons) }),
     ...(rejected.file && { refusedFile: rejected.file }),
+    ...importer.details(),
+    ...(fault !== undefined && { fault }),
   };
-  return { lines, json, failed: rejected.count > 0 || excess > 0 };
-}
-
-function noteWildcards(wildcards: Map<string, number>, permissions: readonly string[]) {
-  for (const slug of permissions) {
-    const isNoted = slug === '*' || slug.endsWith('.*');
-    if (isNoted && (wildcards.has(slug) || wildcards.size < wildcardsMax))
-      wildcards.set(slug, (wildcards.get(slug) ?? 0) + 1);
-  }
+  return { lines, json, failed: rejected.count > 0 || excess > 0 || fault !== undefined };
 }
 
 /** What an operator should know of permissions that another service may have read in another way. */
@@ -188,13 +173,6 @@ function wildcardLines(ofKeys: ReadonlyMap<string, number>, ofRoles: ReadonlyMap
       : []),
     ...(alone.length > 0 ? [`A permission that is a lone star is literal, as in Unkey: ${alone.join(', ')}.`] : []),
   ];
-}
-
-/** Returns by how many records a dry run would exceed the maximum of the workspace. */
-async function recordsAboveMax(store: Store, { recordsMax }: Config, workspace: string, created: Record<Kind, number>) {
-  if (recordsMax === 0) return 0;
-  const wanted = Object.values(created).reduce((sum, count) => sum + count, await store.sweep.count(workspace));
-  return Math.max(0, wanted - recordsMax);
 }
 
 /** Fails before anything is created. */
@@ -253,189 +231,6 @@ async function* steps(input: AsyncIterable<Buffer>, lineBytesMax: number): Async
   if (partialBytes > 0) endLine();
   yield { lines, end };
 }
-
-/** Creates the records of a step, kind by kind, and returns those that were rejected. */
-class Importer {
-  readonly created = newCounts();
-  readonly existed = newCounts();
-  /** Created keys that another system issued. */
-  unknownLength = 0;
-  /**
-   * Their permissions that mean more here, and those that mean the same but look as if they did not: with the number of
-   * keys.
-   */
-  readonly wildcards = new Map<string, number>();
-  /** The same permissions of created roles, with the number of roles. Files of Tollgate have them, too. */
-  readonly wildcardsOfRoles = new Map<string, number>();
-  readonly #store: Store;
-  readonly #options: Import;
-  /** In a dry run: names of roles and ids of APIs that earlier lines would have created. */
-  readonly #newRoles = new Set<string>();
-  readonly #newApis = new Set<string>();
-
-  constructor(store: Store, options: Import) {
-    this.#store = store;
-    this.#options = options;
-  }
-
-  async create(entries: readonly Entry[]): Promise<Rejection[]> {
-    const ofKind = <K extends Kind>(kind: K) => entries.filter((entry): entry is Entry<K> => entry.kind === kind);
-    const rejections: Rejection[] = [];
-    await Promise.all(ofKind('permission').map((entry) => this.#createPermission(entry)));
-    await Promise.all(ofKind('role').map((entry) => this.#createRole(entry)));
-    // With --api, the APIs of the file are not created.
-    if (this.#options.api === undefined) {
-      for (const entry of ofKind('api')) rejections.push(...(await this.#createApi(entry)));
-    }
-    await this.#createIdentities(ofKind('identity'));
-    const byApi = new Map<string, Entry<'key'>[]>();
-    for (const entry of ofKind('key')) {
-      const others = byApi.get(entry.apiId);
-      if (others) others.push(entry);
-      else byApi.set(entry.apiId, [entry]);
-    }
-    for (const [apiId, keys] of byApi) rejections.push(...(await this.#createKeys(apiId, keys)));
-    return rejections;
-  }
-
-  #noteNew({ byteLength, permissions = [] }: RecordOf<'key'>['key']) {
-    if (byteLength !== undefined) return;
-    this.unknownLength++;
-    noteWildcards(this.wildcards, permissions);
-  }
-
-  #count(kind: Kind, isNew: boolean) {
-    (isNew ? this.created : this.existed)[kind]++;
-  }
-
-  async #createPermission({ permission }: Entry<'permission'>) {
-    const { workspace, dryRun } = this.#options;
-    const isNew = dryRun
-      ? !(await this.#store.permissions.find(workspace, permission.slug))
-      : (await this.#store.permissions.create(workspace, permission, actor)) !== undefined;
-    this.#count('permission', isNew);
-  }
-
-  async #createRole({ role }: Entry<'role'>) {
-    const { workspace, dryRun } = this.#options;
-    const isNew = dryRun
-      ? !(await this.#store.roles.find(workspace, role.name))
-      : 'roleId' in (await this.#store.roles.create(workspace, role, true, actor));
-    if (dryRun && isNew) this.#newRoles.add(role.name);
-    if (isNew) noteWildcards(this.wildcardsOfRoles, role.permissions);
-    this.#count('role', isNew);
-  }
-
-  async #createApi({ api, line }: Entry<'api'>): Promise<Rejection[]> {
-    const { workspace, dryRun } = this.#options;
-    const isThere = (await this.#store.apis.find(workspace, api.apiId)) !== undefined;
-    if (dryRun && !isThere) this.#newApis.add(api.apiId);
-    if (!isThere && !dryRun && !(await this.#store.apis.createAgain(workspace, api, actor)))
-      return [rejection(line, 'apiId', 'belonged to a deleted API whose keys are still being removed')];
-    this.#count('api', !isThere);
-    return [];
-  }
-
-  async #createIdentities(entries: readonly Entry<'identity'>[]) {
-    const { workspace, dryRun } = this.#options;
-    const identities = [...new Map(entries.map(({ identity }) => [identity.externalId, identity])).values()];
-    if (identities.length === 0) return;
-    const created = dryRun
-      ? await Promise.all(
-          identities.map(async ({ externalId }) =>
-            (await this.#store.identities.find(workspace, externalId)) ? null : externalId,
-          ),
-        )
-      : await this.#store.identities.create(workspace, identities, actor);
-    for (const id of created) this.#count('identity', id !== null);
-    this.existed.identity += entries.length - identities.length;
-  }
-
-  async #createKeys(apiId: string, entries: readonly Entry<'key'>[]): Promise<Rejection[]> {
-    const { workspace, dryRun } = this.#options;
-    const { distinct, rejections } = this.#withoutRepeated(entries);
-    if (dryRun && this.#newApis.has(apiId)) {
-      this.created.key += distinct.length;
-      for (const { key } of distinct) this.#noteNew(key);
-      return rejections;
-    }
-
-    // A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is
-    // tried again.
-    let left = distinct;
-    while (left.length > 0) {
-      const request: CreateKeys = {
-        apiId,
-        keys: left.map(({ key }) => this.#withoutNewRoles(key)),
-        mayCreatePermissions: true,
-        dryRun,
-      };
-      const result = await this.#store.keys.create(workspace, request, actor);
-      if ('created' in result) {
-        for (const [index, keyId] of result.created.entries()) {
-          this.#count('key', keyId !== null);
-          if (keyId !== null) this.#noteNew(left[index]!.key);
-        }
-        break;
-      }
-      const [isRejected, field, message] = reasonOf(result);
-      rejections.push(...left.filter(({ key }) => isRejected(key)).map(({ line }) => rejection(line, field, message)));
-      left = left.filter(({ key }) => !isRejected(key));
-    }
-    return rejections;
-  }
-
-  /** Counts repeated digests as existing keys, and rejects repeated ids. */
-  #withoutRepeated(entries: readonly Entry<'key'>[]) {
-    const rejections: Rejection[] = [];
-    const byDigest = new Map<string, Entry<'key'>>();
-    const keptIds = new Set<string>();
-    for (const entry of entries) {
-      const { digest, keptId } = entry.key;
-      const name = digest.toString('latin1');
-      if (byDigest.has(name)) this.#count('key', false);
-      else if (keptId !== undefined && keptIds.has(keptId)) rejections.push(rejection(entry.line, 'keyId', idTaken));
-      else {
-        byDigest.set(name, entry);
-        if (keptId !== undefined) keptIds.add(keptId);
-      }
-    }
-    return { distinct: [...byDigest.values()], rejections };
-  }
-
-  /** In a dry run, the store does not know roles that the import would have created by now. */
-  #withoutNewRoles(key: RecordOf<'key'>['key']) {
-    if (this.#newRoles.size === 0) return key;
-    return { ...key, roles: key.roles?.filter((role) => !this.#newRoles.has(role)) };
-  }
-}
-
-type Reason = [isRejected: (key: RecordOf<'key'>['key']) => boolean, field: string, message: string];
-
-const idTaken = 'is the id of another key';
-
-function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>): Reason {
-  switch (result.refused) {
-    case 'api_not_found':
-      return [() => true, 'apiId', 'There is no such API. Import its line first, or pass another API with --api.'];
-    case 'role_not_found':
-      return [
-        (key) => key.roles?.includes(result.name) === true,
-        'roles',
-        `There is no role ${JSON.stringify(result.name)}.`,
-      ];
-    case 'key_id_taken':
-      return [(key) => key.keptId === result.name, 'keyId', idTaken];
-    case 'create_permission':
-      return [
-        (key) => key.permissions?.includes(result.name) === true,
-        'permissions',
-        `There is no permission ${JSON.stringify(result.name)}.`,
-      ];
-  }
-}
-
-const rejection = (line: Line, field: string, message: string): Rejection => ({ line, errors: [{ field, message }] });
 
 const tooLong = (lineBytesMax: number) =>
   new ApiError('body_too_large', `The line is longer than ${lineBytesMax} bytes (BODY_LIMIT_BYTES).`);

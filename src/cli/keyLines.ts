@@ -1,8 +1,9 @@
-// The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. A line has the fields of the
-// operation that creates such a record, and in addition its id and dates.
+// The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. Those of keys and what keys
+// refer to are here. They have the fields of the operation that creates such a record, and in addition ids and dates.
 
 import Type, { type Static, type TSchema } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
+import type { ExportedLimit, UsedSlices } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
 import { parseBody } from '../input/body.ts';
 import { compileInputLater } from '../input/validate.ts';
@@ -14,65 +15,99 @@ import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrate
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
 import { checkNamesOnce, invalid, metaText } from '../operations/rules.ts';
-import { Fields, RoleName, Slug } from '../operations/schemas.ts';
+import { ExternalId, Fields, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
 import type { ApiRecord } from '../records/apis.ts';
-import type { NewIdentity } from '../records/identities.ts';
+import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
 import type { ExportedKey, NewKey } from '../records/keys.ts';
 import type { Permission, Role } from '../records/rbac.ts';
-import type { Identity, KeyRecord } from '../records/records.ts';
+import type { KeyRecord } from '../records/records.ts';
+import { type Kind, kinds, type Marker, markers } from './lineKinds.ts';
+import { checkUsed, LineApiId, LineKeyId, readUsageLine, type UsageRecord, Used, usageSchemas } from './usageLines.ts';
+import {
+  type MarkerRecord,
+  markerSchemas,
+  readMarkerLine,
+  readWorkspaceLine,
+  type WorkspaceRecord,
+  workspaceSchemas,
+} from './workspaceLines.ts';
 
-/** In order of dependence, which is the order of an export, and of creation during an import. */
-export const kinds = ['permission', 'role', 'api', 'identity', 'key'] as const;
-export type Kind = (typeof kinds)[number];
-
-const Time = Type.Optional(Type.Integer({ minimum: 0, maximum: timeMax }));
+const RequiredTime = Type.Integer({ minimum: 0, maximum: timeMax });
+const Time = Type.Optional(RequiredTime);
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
-const ExportedKeyId = Type.String({ pattern: `^key_${base58}{24}$` });
-const ExportedApiId = Type.String({ pattern: `^api_${base58}{16}$` });
+const keptId = (prefix: string) => Type.Optional(Type.String({ pattern: `^${prefix}_${base58}{16}$` }));
+
+const Limits = Type.Optional(
+  Type.Array(Fields({ ...RatelimitRequest.properties, used: Type.Optional(Used) }), { maxItems: ratelimitsMax }),
+);
 
 /** Allows a prefix and four characters, but not a key string that was put there by mistake. */
 const startMax = 24;
 const isStart = (start: unknown) => typeof start === 'string' && start.length <= startMax;
 
-const ApiLine = Fields({ apiId: ExportedApiId, ...createApi.input.properties, createdAt: Time });
+const ApiLine = Fields({ apiId: LineApiId, ...createApi.input.properties, createdAt: Time });
 
 const KeyLine = Fields({
-  apiId: Type.Optional(ExportedApiId),
-  keyId: Type.Optional(ExportedKeyId),
+  apiId: Type.Optional(LineApiId),
+  keyId: Type.Optional(LineKeyId),
   ...IssuedKey.properties,
+  ratelimits: Limits,
   start: Type.Optional(Type.String({ maxLength: startMax })),
   prefix: createKey.input.properties.prefix,
   byteLength: createKey.input.properties.byteLength,
   createdAt: Time,
   updatedAt: Time,
   lastUsedAt: Time,
-  successor: Type.Optional(ExportedKeyId),
+  successor: Type.Optional(LineKeyId),
+  refillAt: Time,
+  formerIdentity: Type.Optional(
+    Fields({ identityId: Type.String({ pattern: `^id_${base58}{16}$` }), externalId: ExternalId }),
+  ),
+});
+const DeletedKeyLine = Fields({
+  ...KeyLine.properties,
+  apiId: LineApiId,
+  keyId: LineKeyId,
+  restorableUntil: RequiredTime,
 });
 
 // An import takes the slugs and names that other services have.
-const PermissionLine = Fields({ ...createPermission.input.properties, slug: Slug });
-const RoleLine = Fields({ ...createRole.input.properties, name: RoleName });
+const PermissionLine = Fields({ ...createPermission.input.properties, slug: Slug, permissionId: keptId('perm') });
+const RoleLine = Fields({ ...createRole.input.properties, name: RoleName, roleId: keptId('role') });
+const IdentityLine = Fields({ ...createIdentity.input.properties, ratelimits: Limits, identityId: keptId('id') });
 
 const schemas = {
   permission: PermissionLine,
   role: RoleLine,
   api: ApiLine,
-  identity: createIdentity.input,
+  identity: IdentityLine,
   key: KeyLine,
-} as const satisfies Record<Kind, TSchema>;
+  deletedKey: DeletedKeyLine,
+  ...usageSchemas,
+  ...workspaceSchemas,
+  ...markerSchemas,
+} as const satisfies Record<Kind | Marker, TSchema>;
 
-const checks = Object.fromEntries(kinds.map((kind) => [kind, compileInputLater(schemas[kind])])) as Record<
-  Kind,
+const all = [...kinds, ...markers] as const;
+const checks = Object.fromEntries(all.map((kind) => [kind, compileInputLater(schemas[kind])])) as Record<
+  Kind | Marker,
   (input: unknown) => void
 >;
 
 /** The record that a line describes, as the store expects it. */
 export type LineRecord =
-  | { kind: 'permission'; permission: Static<typeof createPermission.input> }
-  | { kind: 'role'; role: Static<typeof createRole.input> & { permissions: string[] } }
+  | { kind: 'permission'; permission: Static<typeof createPermission.input> & { keptId?: string | undefined } }
+  | {
+      kind: 'role';
+      role: Static<typeof createRole.input> & { permissions: string[]; keptId?: string | undefined };
+    }
   | { kind: 'api'; api: Static<typeof ApiLine> }
   | { kind: 'identity'; identity: NewIdentity }
-  | { kind: 'key'; apiId: string; key: NewKey };
+  | { kind: 'key'; apiId: string; key: NewKey }
+  | { kind: 'deletedKey'; apiId: string; key: NewKey }
+  | UsageRecord
+  | WorkspaceRecord
+  | MarkerRecord;
 
 interface ReadOptions {
   metaBytesMax: number;
@@ -85,43 +120,66 @@ export function readLine(bytes: Buffer, { metaBytesMax, apiId }: ReadOptions): L
   const { text, value } = parseBody(bytes);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('body', 'must be an object');
   const { kind = 'key', ...fields } = value as Record<string, unknown>;
-  if (!kinds.includes(kind as Kind)) throw invalid('body.kind', `must be one of ${kinds.join(', ')}`);
+  if (!all.includes(kind as Kind)) throw invalid('body.kind', `must be one of ${kinds.join(', ')}`);
   checks[kind as Kind](fields);
+  if (markers.includes(kind as Marker)) return readMarkerLine(kind as Marker, fields);
+  if (Object.hasOwn(usageSchemas, kind as string)) return readUsageLine(kind as UsageRecord['kind'], fields);
+  if (Object.hasOwn(workspaceSchemas, kind as string))
+    return readWorkspaceLine(kind as WorkspaceRecord['kind'], fields);
 
   const context: Pick<Context, 'text' | 'limits'> = {
     limits: { metaBytesMax },
     text: (...path) => memberText(text, path),
   };
-  switch (kind as Kind) {
-    case 'permission':
-      return { kind: 'permission', permission: fields as Static<typeof createPermission.input> };
+  return readKeyKind(kind as KeyKind, fields, apiId, context);
+}
+
+type KeyKind = 'permission' | 'role' | 'api' | 'identity' | 'key' | 'deletedKey';
+type LineContext = Pick<Context, 'text' | 'limits'>;
+
+function readKeyKind(kind: KeyKind, fields: unknown, apiId: string | undefined, context: LineContext): LineRecord {
+  switch (kind) {
+    case 'permission': {
+      const { permissionId, ...permission } = fields as Static<typeof PermissionLine>;
+      return { kind, permission: { ...permission, keptId: permissionId?.slice('perm_'.length) } };
+    }
     case 'role': {
-      const role = fields as Static<typeof createRole.input>;
-      return { kind: 'role', role: { ...role, permissions: role.permissions ?? [] } };
+      const { roleId, ...role } = fields as Static<typeof RoleLine>;
+      const { permissions = [] } = role;
+      return { kind, role: { ...role, permissions, keptId: roleId?.slice('role_'.length) } };
     }
     case 'api':
-      return { kind: 'api', api: fields as Static<typeof ApiLine> };
+      return { kind, api: fields as Static<typeof ApiLine> };
     case 'identity': {
-      const { externalId, meta, ratelimits = [] } = fields as Static<typeof createIdentity.input>;
+      const { externalId, meta, ratelimits = [], identityId } = fields as Static<typeof IdentityLine>;
       checkNamesOnce(ratelimits);
-      return {
-        kind: 'identity',
-        identity: { externalId, meta: metaText(meta, context, 'meta') ?? undefined, ratelimits },
+      const identity = {
+        externalId,
+        meta: metaText(meta, context, 'meta') ?? undefined,
+        ratelimits: limitsOfLine(ratelimits),
+        keptId: identityId?.slice('id_'.length),
       };
+      return { kind, identity };
     }
     case 'key':
-      return readKeyLine(fields as Static<typeof KeyLine>, apiId, context);
+    case 'deletedKey': {
+      const { restorableUntil, ...line } = fields as Static<typeof KeyLine> & { restorableUntil?: number };
+      const read = readKeyLine(line, apiId, context);
+      return { kind, apiId: read.apiId, key: { ...read.key, restorableUntil } };
+    }
   }
 }
 
 function readKeyLine(
   line: Static<typeof KeyLine>,
   intoApi: string | undefined,
-  context: Pick<Context, 'text' | 'limits'>,
-): LineRecord {
+  context: LineContext,
+): { apiId: string; key: NewKey } {
   const { apiId: ownApi, keyId, start = '', prefix, byteLength, ...others } = line;
-  const { createdAt, updatedAt, lastUsedAt, successor, ...issued } = others;
-  checkIssuedKey(issued, 'body');
+  const { createdAt, updatedAt, lastUsedAt, successor, refillAt, formerIdentity, ratelimits, ...issued } = others;
+  checkIssuedKey({ ...issued, ratelimits }, 'body');
+  if (formerIdentity !== undefined && issued.externalId !== undefined)
+    throw invalid('body.formerIdentity', 'is of a key without an identity');
   const apiId = intoApi ?? ownApi;
   if (apiId === undefined)
     throw invalid('body.apiId', 'is required', 'Add it, or pass the API of all keys with --api.');
@@ -132,6 +190,7 @@ function readKeyLine(
   const keepsIds = keyId?.slice(-8) === apiId.slice(-8);
   const key: NewKey = {
     ...issuedKey(issued, metaText(issued.meta, context, 'meta')),
+    ratelimits: ratelimits && limitsOfLine(ratelimits, keepsIds),
     start,
     prefix,
     byteLength,
@@ -140,8 +199,23 @@ function readKeyLine(
     created: createdAt,
     updated: updatedAt,
     lastUsed: lastUsedAt,
+    refillDue: refillAt,
+    formerLink: formerIdentity && formerIdentity.identityId.slice('id_'.length) + formerIdentity.externalId,
   };
-  return { kind: 'key', apiId, key };
+  return { apiId, key };
+}
+
+const limitId = new RegExp(`^rl_${base58}{16}$`);
+
+/** A limit keeps its id if its owner does. Ids of another form are those of another service. */
+function limitsOfLine(
+  limits: NonNullable<Static<typeof Limits>>,
+  keepsIds = true,
+): (Omit<(typeof limits)[number], 'id' | 'used'> & ExportedLimit)[] {
+  return limits.map(({ id, used, ...limit }, index) => {
+    if (used) checkUsed(used, `body.ratelimits[${index}].used`);
+    return { ...limit, keptId: keepsIds && id && limitId.test(id) ? id.slice('rl_'.length) : undefined, used };
+  });
 }
 
 /**
@@ -151,7 +225,7 @@ function readKeyLine(
 export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined {
   try {
     const { text, value } = parseBody(bytes);
-    const { kind = 'key', start } = value as { kind?: Kind; start?: string };
+    const { kind = 'key', start } = value as { kind?: Kind | Marker; start?: string };
     const isKnown = (name: string) =>
       name === 'kind' || (Object.hasOwn(schemas[kind].properties, name) && !(name === 'start' && !isStart(start)));
     const names = Object.keys(value as object).filter(isKnown);
@@ -161,35 +235,42 @@ export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined
   }
 }
 
-const printLine = (kind: Kind, fields: object): string => `${print({ kind, ...fields })}\n`;
+const printLine = (kind: KeyKind, fields: object): string => `${print({ kind, ...fields })}\n`;
 
-export const permissionLine = ({ slug, name, description }: Permission) =>
-  printLine('permission', { slug, name, description });
+export const permissionLine = ({ id, slug, name, description }: Permission) =>
+  printLine('permission', { permissionId: id, slug, name, description });
 
-export const roleLine = ({ name, description, permissions }: Role) =>
-  printLine('role', { name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
+export const roleLine = ({ id, name, description, permissions }: Role) =>
+  printLine('role', { roleId: id, name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
 
 export const apiLine = ({ id, name, createdAt }: ApiRecord) => printLine('api', { apiId: id, name, createdAt });
 
-export const identityLine = ({ externalId, meta, ratelimits }: Identity) =>
-  printLine('identity', { externalId, meta: withoutEmpty(meta), ratelimits: limitsOf(ratelimits) });
+export const identityLine = ({ id, externalId, meta, ratelimits, used }: ExportedIdentity) =>
+  printLine('identity', {
+    identityId: id,
+    externalId,
+    meta: withoutEmpty(meta),
+    ratelimits: limitsOf(ratelimits, used),
+  });
 
-export function keyLine({ digest, identity: _shared, meta, ratelimits, start, ...key }: ExportedKey): string {
-  const { apiId, keyId, ...rest } = key;
-  return printLine('key', {
+/** Also of a deleted key, which has `restorableUntil`. */
+export function keyLine({ digest, identity: _shared, meta, ratelimits, start, used, ...key }: ExportedKey): string {
+  const { apiId, keyId, refillDue, formerLink, ...rest } = key;
+  return printLine(key.restorableUntil === undefined ? 'key' : 'deletedKey', {
     apiId,
     keyId,
     hash: digest.toString('base64'),
     start: start === '' ? undefined : start,
     ...rest,
+    refillAt: refillDue,
+    formerIdentity: formerLink && { identityId: `id_${formerLink.slice(0, 16)}`, externalId: formerLink.slice(16) },
     meta: withoutEmpty(meta),
-    ratelimits: limitsOf(ratelimits ?? []),
+    ratelimits: limitsOf(ratelimits ?? [], used),
   });
 }
 
-/** Imported limits get new ids and empty windows. */
-const limitsOf = (ratelimits: NonNullable<KeyRecord['ratelimits']>) =>
-  notEmpty(ratelimits.map(({ id: _id, ...limit }) => limit));
+const limitsOf = (ratelimits: NonNullable<KeyRecord['ratelimits']>, used: ReadonlyMap<number, UsedSlices>) =>
+  notEmpty(ratelimits.map((limit, index) => ({ ...limit, used: used.get(index) })));
 
 const notEmpty = <Item>(items: Item[]) => (items.length === 0 ? undefined : items);
 const withoutEmpty = (meta: JsonText | undefined) => (meta?.text === '{}' ? undefined : meta);

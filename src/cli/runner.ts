@@ -21,6 +21,13 @@ interface InWorkspace extends Options {
   workspace?: string;
 }
 
+interface RunOptions {
+  /** At least this long Redis may take to reply. */
+  timeoutMs?: number;
+  /** The command may create the data directory. */
+  createsData?: boolean;
+}
+
 /** Ends the process through `exit`, which also ends a Redis that was started for the command. */
 const onSignal = (_name: string, number: number) => process.exit(128 + number);
 
@@ -36,13 +43,14 @@ export class Runner {
   async run(
     { json, local }: Options,
     command: (store: Store, config: Config) => Promise<CommandResult | undefined>,
-    timeoutMs = 0,
+    { timeoutMs = 0, createsData = false }: RunOptions = {},
   ): Promise<void> {
     process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
     try {
       this.requireLocal({ local });
       const config = loadConfig(this.terminal.env);
-      await withStore(config, timeoutMs, async (store) => this.print(await command(store, config), json === true));
+      const given = { timeoutMs, createsData };
+      await withStore(config, given, async (store) => this.print(await command(store, config), json === true));
     } finally {
       process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
     }
@@ -63,11 +71,10 @@ export class Runner {
   runIn(
     options: InWorkspace,
     command: (store: Store, workspace: string, config: Config) => Promise<CommandResult | undefined>,
-    timeoutMs = 0,
   ): Promise<void> {
     const inWorkspace = async (store: Store, config: Config) =>
       command(store, await workspaceOf(store, options.workspace), config);
-    return this.run(options, inWorkspace, timeoutMs);
+    return this.run(options, inWorkspace);
   }
 
   /**
@@ -111,9 +118,13 @@ export class Runner {
 }
 
 /** Opens the store of the server: that of REDIS_URL, or the embedded one, which is started if no server runs. */
-async function withStore(config: Config, timeoutMs: number, use: (store: Store) => Promise<void>) {
+async function withStore(
+  config: Config,
+  { timeoutMs, createsData }: Required<RunOptions>,
+  use: (store: Store) => Promise<void>,
+) {
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
-  if (!runningUrl && !hasData(config.dataDir)) throw new Error(noData(config.dataDir));
+  if (!runningUrl && !createsData && !hasData(config.dataDir)) throw new Error(noData(config.dataDir));
   const embedded = runningUrl ? undefined : await startForCommand(config);
   try {
     const settings = storeSettings(config);

@@ -16,6 +16,8 @@ export interface Actor {
   requestId: string;
   /** Of the caller on the network; '' if it is unknown. */
   address?: string;
+  /** No event is written, as those of the exported workspace are imported. One for all records follows. */
+  isQuiet?: true;
 }
 
 /** A root key that a caller sent. It may not exist in that workspace. */

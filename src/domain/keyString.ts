@@ -102,6 +102,9 @@ function number8At(text: string, first: number): number {
   return number;
 }
 
+/** The time in the first eight characters of an id without prefix; NaN if one of them is not base58. */
+export const timeOfId = (id: string): number => number8At(id, 0);
+
 type IdPrefix = 'req' | 'ws';
 
 /**

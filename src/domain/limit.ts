@@ -20,6 +20,16 @@ export interface Ratelimit extends LimitValues {
 /** As requests have it. */
 export type NewLimit = { name: string } & Pick<LimitValues, RequiredValue> & Partial<Omit<LimitValues, RequiredValue>>;
 
+/** The units that a window has counted: the end of each slice, in Unix milliseconds and ascending, and its units. */
+export type UsedSlices = [end: number, units: number][];
+
+/** As an export has it. */
+export interface ExportedLimit {
+  /** Without `rl_`. */
+  keptId?: string | undefined;
+  used?: UsedSlices | undefined;
+}
+
 /** One limit by its name. A null `limit` removes it; absent members are as before. */
 export type LimitChange = { name: string; limit: number | null } & {
   [Name in Exclude<LimitValueName, 'limit'>]?: LimitValues[Name] | undefined;

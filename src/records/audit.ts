@@ -3,7 +3,7 @@
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { auditKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import type { LookedPage, Order } from './pages.ts';
+import type { LookedPage, Order, PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
 import { cliActor } from './rootKeys.ts';
 
@@ -46,7 +46,7 @@ const stepMax = 500;
 /** Limit of the events that one request examines. */
 const lookedMax = 10_000;
 
-export function openAudit({ redis, run }: StoreContext) {
+export function openAudit({ redis, run, auditEventsMax }: StoreContext) {
   /** At most as many as a page has events. */
   async function nameRootKeys(workspaceId: string, events: readonly AuditEvent[]): Promise<AuditEvent[]> {
     const ids = [...new Set(events.map(({ rootKeyId }) => rootKeyId))].filter((id) => id !== cliActor.rootKeyId);
@@ -60,6 +60,24 @@ export function openAudit({ redis, run }: StoreContext) {
   }
 
   return {
+    /** A page of events as they are stored, oldest first, after the one with the id `after`. */
+    async export(
+      workspaceId: string,
+      { after, count }: { after?: string | undefined; count: number },
+    ): Promise<PageOf<StoredEvent>> {
+      const entries = await read(redis, auditKey(workspaceKey(workspaceId)), { order: 'asc', after, count }, count + 1);
+      const items = entries.slice(0, count).map(([id, fields]) => ({ id, fields: fromNamed<EventFields>(fields) }));
+      return { items, next: entries.length > count ? items.at(-1)?.id : undefined };
+    },
+
+    /** Appends events of an export, in order of their ids. Returns how many are later than all stored ones. */
+    import: (workspaceId: string, events: readonly StoredEvent[], isDryRun: boolean): Promise<number> =>
+      run('audit/import', workspaceId, {
+        events: JSON.stringify(events.map(({ id, fields }) => [id, Object.entries(fields).flat()])),
+        eventsMax: auditEventsMax,
+        dryRun: isDryRun ? 1 : 0,
+      }),
+
     /** A page of events that match, oldest or newest first. */
     async list(workspaceId: string, query: EventQuery): Promise<LookedPage<AuditEvent>> {
       const stream = auditKey(workspaceKey(workspaceId));
@@ -111,6 +129,13 @@ function matches(event: AuditEvent, { rootKeyId, operation, resource }: EventQue
     (resource?.type === undefined || event.resource.type === resource.type) &&
     (resource?.id === undefined || event.resource.id === resource.id)
   );
+}
+
+/** An event of an export. */
+export interface StoredEvent {
+  /** `<ms>-<number>` */
+  id: string;
+  fields: EventFields;
 }
 
 /** The fields of an event in the stream. */

@@ -1,11 +1,11 @@
 // Typed functions for the scripts of lua/identities/.
 
 import type { Actor } from '../domain/caller.ts';
-import type { LimitChange, NewLimit } from '../domain/limit.ts';
+import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type LimitRefusal, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
-import { type Identity, readIdentity } from './records.ts';
+import { type Identity, readIdentity, readUsedUnits } from './records.ts';
 
 /** A search reads this many identities per step, and this many steps; then the page ends with a cursor. */
 const stepMax = 1000;
@@ -15,14 +15,24 @@ export interface NewIdentity {
   externalId: string;
   /** JSON text. */
   meta?: string | undefined;
-  ratelimits: readonly NewLimit[];
+  ratelimits: readonly (NewLimit & ExportedLimit)[];
+  /** Of an export, without `id_`. */
+  keptId?: string | undefined;
+}
+
+/** With the units of long windows, by the place of their limit. */
+export interface ExportedIdentity extends Identity {
+  used: ReadonlyMap<number, UsedSlices>;
 }
 
 export function openIdentities({ run, usageRetentionMs }: StoreContext) {
   const readOptional = (reply: unknown): Identity | undefined => (reply ? readIdentity(reply) : undefined);
 
   return {
-    /** Returns for each identity its id, or null when its externalId exists. The externalIds must be distinct. */
+    /**
+     * Returns for each identity its id, or null when its externalId or kept id exists. The externalIds must be
+     * distinct.
+     */
     create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor): Promise<(string | null)[]> =>
       run('identities/create', workspaceId, { request: JSON.stringify(identities), actor }),
 
@@ -51,6 +61,17 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
         if (found.length === page.count || metaLength > pageMetaMax) break;
       }
       return { items: found, next: `id_${after}` };
+    },
+
+    /** A page in order of creation with everything that an import needs. It ends early where identities are large. */
+    async export(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number },
+    ): Promise<PageOf<ExportedIdentity>> {
+      const given = { after: page.after?.slice('id_'.length) ?? '', count: page.count };
+      const [replies, last] = await run('identities/export', workspaceId, given);
+      const items = replies.map(([reply, used]) => ({ ...readIdentity(reply), used: readUsedUnits(used) }));
+      return { items, next: last === '' ? undefined : `id_${last}` };
     },
 
     /** Absent fields are unchanged; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */

@@ -2,14 +2,14 @@
 
 import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
-import type { LimitChange, NewLimit } from '../domain/limit.ts';
-import { refusal } from '../scripts/calls.ts';
+import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
+import { refusal, type UsedUnits } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
 import type { PageOf } from './pages.ts';
-import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readRefill } from './records.ts';
+import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readRefill, readUsedUnits } from './records.ts';
 
 /** Limits of the permissions and roles of a key. */
 export const permissionsMax = 1000;
@@ -33,7 +33,7 @@ export interface NewKey extends GivenValues {
   /** Undefined is unlimited. */
   remaining?: number | undefined;
   refill?: Refill | undefined;
-  ratelimits?: readonly NewLimit[] | undefined;
+  ratelimits?: readonly (NewLimit & ExportedLimit)[] | undefined;
   roles?: readonly string[] | undefined;
   permissions?: readonly string[] | undefined;
   /** The id of an imported key. It ends with the last 8 characters of the API's id. */
@@ -42,6 +42,12 @@ export interface NewKey extends GivenValues {
   created?: number | undefined;
   updated?: number | undefined;
   lastUsed?: number | undefined;
+  /** Of an export, Unix milliseconds: when the next refill is due. */
+  refillDue?: number | undefined;
+  /** The link to an identity that was deleted: 16 characters of its id, then its externalId. Without `externalId`. */
+  formerLink?: string | undefined;
+  /** Of a deleted key: when its record may be removed, Unix milliseconds. */
+  restorableUntil?: number | undefined;
 }
 
 export interface CreateKeys {
@@ -60,6 +66,10 @@ export interface CreateKeys {
 export interface ExportedKey extends KeyRecord {
   digest: Buffer;
   byteLength: number | undefined;
+  refillDue?: number | undefined;
+  formerLink?: string | undefined;
+  /** The units of long windows, by the place of their limit. */
+  used: ReadonlyMap<number, UsedSlices>;
 }
 
 /** Why a limit was not changed: a new one has no duration, or there would be too many. */
@@ -150,20 +160,32 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       return { items, next: `key_${after}` };
     },
 
-    /** A page of keys in order of creation, after the key with the id `after`; undefined when there is no such API. */
+    /**
+     * A page of keys, or of deleted keys, in order of creation, after the key with the id `after`; undefined when there
+     * is no such API.
+     */
     async export(
       workspaceId: string,
-      page: { apiId: string; after?: string | undefined; count: number },
+      page: { apiId: string; deleted?: boolean; after?: string | undefined; count: number },
     ): Promise<PageOf<ExportedKey> | undefined> {
-      const { apiId, count } = page;
+      const { apiId, deleted, count } = page;
       const after = page.after?.slice('key_'.length) ?? '';
       // Digests are bytes, so the reply must not be read as text.
-      const reply = await run('keys/export', workspaceId, { apiId, after, count });
+      const reply = await run('keys/export', workspaceId, { apiId, deleted: deleted ? 1 : 0, after, count });
       if (!reply) return undefined;
       const items: ExportedKey[] = [];
-      for (const [digest, keyReply] of reply[0]) {
-        const { record, byteLength } = await readReply(redis, workspaceId, asText(keyReply));
-        items.push({ ...record, digest, byteLength });
+      for (const [digest, keyReply, used] of reply[0]) {
+        const text = asText(keyReply);
+        const { record, byteLength } = await readReply(redis, workspaceId, text);
+        const { refillDue, formerLink } = fromNamed<{ refillDue?: string; formerLink?: string }>(text);
+        items.push({
+          ...record,
+          digest,
+          byteLength,
+          ...(refillDue !== undefined && { refillDue: Number(refillDue) }),
+          ...(formerLink !== undefined && { formerLink }),
+          used: readUsedUnits(asText(used) as UsedUnits[]),
+        });
       }
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },

@@ -67,10 +67,18 @@ export function openOverrides({ run }: StoreContext) {
     /** Creates or changes an override, and creates its namespace if there is none. */
     async set(
       workspaceId: string,
-      override: { namespace: string; identifier: string; limit: number; durationMs: number },
+      override: {
+        namespace: string;
+        identifier: string;
+        limit: number;
+        durationMs: number;
+        /** Of an export, without `rlor_`. An existing override is then not changed. */
+        keptId?: string;
+        createdMs?: number | undefined;
+      },
       actor: Actor,
     ) {
-      const { namespace, identifier, limit, durationMs } = override;
+      const { namespace, identifier, limit, durationMs, keptId = '', createdMs = '' } = override;
       const literals = [...identifier].filter((character) => character !== '*').length;
       const [outcome, detail = ''] = await run('overrides/set', workspaceId, {
         namespace,
@@ -82,6 +90,8 @@ export function openOverrides({ run }: StoreContext) {
         searchingMax: wildcardsMax.searching,
         bytesMax: wildcardsMax.bytes,
         workspaceMax: workspaceWildcardsMax,
+        keptId,
+        createdMs,
         actor,
       });
       return outcome === 'set' ? { overrideId: `rlor_${detail}` } : refusal(outcome, detail);

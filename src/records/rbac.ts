@@ -121,10 +121,10 @@ export function openRbac({ redis, run }: StoreContext) {
   }
 
   const permissions = {
-    /** Returns the id of the new permission; undefined when the slug exists. */
+    /** Returns the id of the new permission; undefined when the slug or the kept id (without `perm_`) exists. */
     async create(
       workspaceId: string,
-      permission: { slug: string; name: string; description?: string | undefined },
+      permission: { slug: string; name: string; description?: string | undefined; keptId?: string | undefined },
       actor: Actor,
     ) {
       return (
@@ -161,7 +161,13 @@ export function openRbac({ redis, run }: StoreContext) {
   const roles = {
     async create(
       workspaceId: string,
-      role: { name: string; description?: string | undefined; permissions: readonly string[] },
+      role: {
+        name: string;
+        description?: string | undefined;
+        permissions: readonly string[];
+        /** Of an export, without `role_`. */
+        keptId?: string | undefined;
+      },
       mayCreatePermissions: boolean,
       actor: Actor,
     ) {

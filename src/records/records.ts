@@ -1,8 +1,8 @@
 // Reads replies of scripts into the shapes of docs/contract.md §4.
 
 import { JsonText } from '../domain/json.ts';
-import { type LimitValueName, type Ratelimit, ratelimitOf } from '../domain/limit.ts';
-import type { Reply } from '../scripts/calls.ts';
+import { type LimitValueName, type Ratelimit, ratelimitOf, type UsedSlices } from '../domain/limit.ts';
+import type { Reply, UsedUnits } from '../scripts/calls.ts';
 import type { keyRecordFields } from '../scripts/layout.ts';
 import { type DisplayedValues, valuesOf } from './keyValues.ts';
 
@@ -57,6 +57,15 @@ export function fromNamed<Fields>(reply: unknown): Fields {
   for (let at = 0; at < flat.length; at += 2) fields[flat[at] as string] = flat[at + 1]!;
   return fields as Fields;
 }
+
+/** By the index of the limit, from 0. */
+export const readUsedUnits = (replies: readonly UsedUnits[]): Map<number, UsedSlices> =>
+  new Map(
+    replies.map(([index, ends, units]) => [
+      Number(index) - 1,
+      ends.map((end, at): [number, number] => [Number(end), Number(units[at])]),
+    ]),
+  );
 
 /** As limit_reply of lua/include/reply.lua returns it. */
 export type LimitReply = Record<LimitValueName | 'id' | 'name', string>;

@@ -5,7 +5,8 @@ import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
 import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { fromNamed } from './records.ts';
+import type { PageOf } from './pages.ts';
+import { asText, fromNamed } from './records.ts';
 
 interface NewRootKey {
   digest: Buffer;
@@ -25,6 +26,10 @@ export interface RootKeyRecord {
   expires?: number;
   createdAt: number;
   lastUsedAt?: number;
+}
+
+export interface ExportedRootKey extends RootKeyRecord {
+  digest: Buffer;
 }
 
 interface RootKeyChanges {
@@ -123,6 +128,8 @@ export function openRootKeys(
       return { rootKeys: replies.map(readRootKey), more: more === 1 };
     },
 
+    ...openExport(run),
+
     async update(
       workspaceId: string,
       rootKeyId: string,
@@ -145,6 +152,41 @@ export function openRootKeys(
       if (reply[0] !== 'deleted') return refusalOf(reply);
       await changed(workspaceId);
       return {};
+    },
+  };
+}
+
+/** Root keys as exports and imports have them. */
+function openExport(run: StoreContext['run']) {
+  return {
+    /** A page in order of creation with digests, after the root key with the id `after`. */
+    async export(
+      workspaceId: string,
+      { after, count }: { after?: string | undefined; count: number },
+    ): Promise<PageOf<ExportedRootKey>> {
+      const given = { after: after?.slice('root_'.length) ?? '', count };
+      const [replies, more] = await run('rootKeys/export', workspaceId, given);
+      const items = replies.map(([digest, reply]) => ({ ...readRootKey(asText(reply) as Reply), digest }));
+      return { items, next: more === 1 ? items.at(-1)?.rootKeyId : undefined };
+    },
+
+    /** Creates root keys of an export; existing ones are unchanged. Their ids and digests must be distinct. */
+    async import(workspaceId: string, rootKeys: readonly ExportedRootKey[], isDryRun: boolean, actor: Actor) {
+      const request = {
+        dryRun: isDryRun,
+        rootKeys: rootKeys.map(({ rootKeyId, name, start, permissions, enabled, expires, createdAt, lastUsedAt }) => ({
+          id: rootKeyId.slice('root_'.length),
+          name,
+          start,
+          grants: grantsText(permissions),
+          enabled,
+          expires,
+          created: createdAt,
+          used: lastUsedAt,
+        })),
+      };
+      const digests = Buffer.concat(rootKeys.map(({ digest }) => digest));
+      return run('rootKeys/import', workspaceId, { request: JSON.stringify(request), digests, actor });
     },
   };
 }

@@ -24,6 +24,13 @@ export interface Workspace {
 /** Workspaces that one step reads. */
 const stepMax = 500;
 
+interface ImportedWorkspace extends Workspace, Settings {
+  /** Where ids continue. */
+  sequence: number;
+  /** The id of the export. */
+  importId: string;
+}
+
 export function openWorkspaces(
   { redis, run, change, currentMs }: StoreContext,
   rootKeys: () => ReturnType<typeof openRootKeys>,
@@ -65,6 +72,8 @@ export function openWorkspaces(
 
   return {
     create,
+
+    ...openImport({ redis, run, change }),
     nameOf: async (workspaceId: string): Promise<string> =>
       (await orStoreError(redis.hget(workspaceKey(workspaceId), 'name'))) ?? '',
     exists,
@@ -104,5 +113,40 @@ export function openWorkspaces(
       );
       return { workspaceId, rootKey: key };
     },
+  };
+}
+
+function openImport({ redis, run, change }: Pick<StoreContext, 'redis' | 'run' | 'change'>) {
+  return {
+    /**
+     * Creates the workspace of an export with its id. `continued`: an import of this export has created it, and has not
+     * ended. Until it ends, imports of the same export may write what is for new workspaces only.
+     */
+    async import(workspace: ImportedWorkspace, isDryRun: boolean): Promise<'created' | 'continued' | 'exists'> {
+      const { workspaceId, createdAt, ...rest } = workspace;
+      const request = JSON.stringify({ ...rest, created: createdAt, dryRun: isDryRun });
+      const outcome = await run('workspaces/import', workspaceId, { request });
+      if (!isDryRun && outcome !== 'exists')
+        await change((redis) => redis.zadd(workspacesKey, 'NX', `${createdAt}`, workspaceId));
+      return outcome;
+    },
+
+    /** Ends an import, and writes an event with the counts of its records. */
+    async endImport(
+      workspaceId: string,
+      counts: readonly [field: string, count: number][],
+      actor: Actor,
+    ): Promise<void> {
+      await run('workspaces/imported', workspaceId, { counts: JSON.stringify(counts), actor });
+    },
+
+    /** Lets new ids follow those of this time. */
+    async advance(workspaceId: string, lastMs: number): Promise<void> {
+      await run('workspaces/advance', workspaceId, { lastMs });
+    },
+
+    /** Where ids of a workspace continue. */
+    sequenceOf: async (workspaceId: string): Promise<number> =>
+      Number(await orStoreError(redis.hget(workspaceKey(workspaceId), 'sequence'))),
   };
 }

@@ -70,8 +70,21 @@ export const formerMembersKey = (workspace: string, externalId: string): string 
 export const refusalRowsKey = (workspace: string, hour: number): string => `${workspace}:rh:${hour}`;
 /** Refusals of a day as earlier versions wrote them. Nothing writes it now. */
 export const refusalsOfDayKey = (workspace: string, day: number): string => `${workspace}:rf:${day}`;
+export const apiUsageKey = (workspace: string, api8: string, day: number): string => `${workspace}:ua:${api8}:${day}`;
+export const namespaceUsageKey = (workspace: string, id16: string, day: number): string =>
+  `${workspace}:ul:${id16}:${day}`;
+export const formerKeysKey = (workspace: string, api8: string): string => `${workspace}:uz:${api8}`;
 export const tagUsageKey = (workspace: string, apiId: string, day: string): string =>
   `${workspace}:ut:${apiId.slice(-8)}:${day}`;
 
+/** The names of windows with records of their own: a pattern for SCAN, and what a name says. */
+export const windowNames = (workspace: string) => ({
+  // The braces of a name are no special characters in a pattern.
+  pattern: `${workspace}:w:*`,
+  parse(name: string): { owner: string; duration: number; name: string } {
+    const [owner = '', duration = '', ...rest] = name.slice(`${workspace}:w:`.length).split(':');
+    return { owner, duration: Number(duration), name: rest.join(':') };
+  },
+});
 export const identifierUsageKey = (workspace: string, id16: string, day: string): string =>
   `${workspace}:ud:${id16}:${day}`;

@@ -17,6 +17,8 @@ interface Refused<Refusals extends string> {
 }
 
 export const refusal = <Refusal extends string>(refused: Refusal, name = ''): Refused<Refusal> => ({ refused, name });
+/** The units of a window: index of its limit, from 1; ends of slices; units of each (lua/include/exported.lua). */
+export type UsedUnits = [index: number, ends: string[], units: string[]];
 
 interface Signature<Names extends readonly string[], Returned> {
   names: Names;
@@ -52,6 +54,7 @@ const signatures = {
   'apis/delete': takes('apiId', 'confirm', 'actor', 'now').decides('deleted', 'api_not_found', 'protected'),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'apis/read': takes('apiId').returns<Reply>(),
+  'audit/import': takes('events', 'eventsMax', 'dryRun').returns<number>(),
   'data/beat': takes('server', 'versions', 'lifeMs', 'count', 'now').returns<[isRegistered: 0 | 1, ...string[]]>(),
   'data/claim': takes('holder', 'release', 'target', 'termMs', 'done', 'total', 'now').returns<
     [outcome: 'held' | 'busy' | 'migrated', fence: number, run: number, isChecked: 0 | 1]
@@ -59,6 +62,7 @@ const signatures = {
   'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
+  'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], string]>(),
   'identities/list': takes('after', 'count', 'search', 'wanted').returns<[unknown[], string, 0 | 1]>(),
   'identities/read': takes('identity').returns<Reply>(),
   'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
@@ -76,7 +80,9 @@ const signatures = {
   'keys/expiriesOf': takes('keys').returnsPacked<Buffer>(),
   'keys/expiring': takes('expiresBefore', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
-  'keys/export': takes('apiId', 'after', 'count', 'now').returnsPacked<[[Buffer, unknown][], Buffer] | null>(),
+  'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
+    [[Buffer, unknown, unknown][], Buffer] | null
+  >(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
   'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
   'keys/next': takes('source', 'externalId', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
@@ -114,6 +120,7 @@ const signatures = {
   'migrations/to5': takes('fence', 'run', 'count').returns<
     [outcome: 'more' | 'done' | 'fenced', done: number, micros: number]
   >(),
+  'namespaces/create': takes('id16', 'name', 'actor', 'now').returns<0 | 1>(),
   'namespaces/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'namespaces/read': takes('nameOrId').returns<Reply>(),
   'overrides/delete': takes('namespace', 'identifier', 'actor', 'now').returns<0 | 1>(),
@@ -128,9 +135,11 @@ const signatures = {
     'searchingMax',
     'bytesMax',
     'workspaceMax',
+    'keptId',
+    'createdMs',
     'actor',
     'now',
-  ).decides('set', 'namespace_not_found', 'too_many', 'too_many_in_workspace'),
+  ).decides('set', 'namespace_not_found', 'too_many', 'too_many_in_workspace', 'exists'),
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
   'permissions/list': takes('after', 'count').returns<PageReply>(),
@@ -144,6 +153,8 @@ const signatures = {
     ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants: string, id: string, lasts: string]
   >(),
   'rootKeys/create': takes('digest', 'request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
+  'rootKeys/export': takes('after', 'count').returnsPacked<[[Buffer, unknown][], 0 | 1]>(),
+  'rootKeys/import': takes('request', 'digests', 'actor', 'now').returns<('created' | 'exists' | 'id_taken')[]>(),
   'rootKeys/delete': takes('rootKeyId', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
   'rootKeys/list': takes('after', 'count').returns<PageReply>(),
   'rootKeys/names': takes('...ids').returns<string[]>(),
@@ -155,7 +166,18 @@ const signatures = {
   'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),
   'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'now', '...keys').returns<0 | 1>(),
   'sweep/rollup': takes('count', 'bytesMax', 'now').returnsPacked<unknown[]>(),
+  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1)[]>(),
+  'usage/part': takes('kind', 'id', 'day', 'part', 'importId', 'names', 'keptMs', 'dryRun', 'now', '...counts').returns<
+    0 | 1
+  >(),
+  'usage/refusals': takes('hour', 'offset', 'rows', 'keptMs', 'dryRun').returns<0 | 1>(),
+  'usage/total': takes('kind', 'id', 'day', 'importId', 'keptMs', 'dryRun', '...counts').returns<0 | 1>(),
+  'windows/export': takes('windows', 'now').returns<UsedUnits[]>(),
+  'windows/import': takes('windows', 'dryRun', 'now').returns<(0 | 1)[]>(),
+  'workspaces/advance': takes('lastMs').returns<unknown>(),
   'workspaces/create': takes('name', 'sequence', 'now').returns<string>(),
+  'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists'>(),
+  'workspaces/imported': takes('counts', 'actor', 'now').returns<unknown>(),
   'workspaces/status': takes('now').returns<Reply>(),
   'workspaces/update': takes('request', 'actor', 'now').returns<unknown>(),
 } as const;

@@ -17,6 +17,7 @@ export interface StoreContext {
   probe(): Promise<Probed[]>;
   /** Unix milliseconds by Redis's clock, or the time of a test. */
   currentMs(): Promise<number>;
+  auditEventsMax: number;
   keyRetentionMs: number;
   usageRetentionMs: number;
   /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */

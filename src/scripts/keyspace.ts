@@ -24,7 +24,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: '',
     type: 'hash',
     holds:
-      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`)',
+      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`), import (during its import, the id of the export)',
   },
   {
     name: ':data',
@@ -147,7 +147,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':ua:<api8>:<day>',
     type: 'hash',
     holds:
-      'usage of an API: hour and outcome to count, `s` before it for credits spent; tags: bytes of the counts by tag',
+      'usage of an API: hour and outcome to count, `s` before it for credits spent; tags: bytes of the counts by tag; import: id of an export and number of the last part of the counts by tag that was imported',
     expires: 'after the usage retention',
   },
   {
@@ -224,7 +224,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':ul:<id16>:<day>',
     type: 'hash',
-    holds: 'usage of a namespace: hour and p (passed) or b (blocked) to count',
+    holds:
+      'usage of a namespace: hour and p (passed) or b (blocked) to count; import: as in :ua, of the counts by identifier',
     expires: 'after the usage retention',
   },
   { name: ':ud:<id16>:<day>', type: 'hash', holds: 'the same by identifier', expires: 'after the usage retention' },

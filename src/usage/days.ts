@@ -18,7 +18,7 @@ import { readUint } from '../scripts/struct.ts';
 /** Counts by the index of their outcome in `outcomes`, then the credits spent. */
 export type Counts = number[];
 const spentAt = outcomesCounted;
-const noCounts = (): Counts => new Array<number>(outcomesCounted + 1).fill(0);
+export const noCounts = (): Counts => new Array<number>(outcomesCounted + 1).fill(0);
 
 /**
  * The hours of a log, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted`
@@ -59,7 +59,7 @@ export function readCurrentHour(current: Buffer) {
 }
 
 /** A day of a key and an externalId. */
-interface KeyDay {
+export interface KeyDay {
   day: number;
   externalId: string;
   sums: Counts;
@@ -352,6 +352,18 @@ export function rollUp(
     else if (!packer.copy(stored.days, day)) packer.add(day.read());
   }
   return { days: packer.end(), taken };
+}
+
+/** Everything that is stored of a key (lua/analytics/keys.lua), as days in order. */
+export function allDays({ days, log, current }: { days: Buffer; log: Buffer; current: Buffer }): KeyDay[] {
+  const { changed } = takeLog(log, Number.POSITIVE_INFINITY);
+  if (current.length > 0) {
+    const { hour, counted, spent, externalId } = readCurrentHour(current);
+    const sums = [...counted, spent];
+    changed.push({ day: Math.floor(hour / 24), externalId, sums, hours: new Map([[hour % 24, [...sums]]]) });
+  }
+  const stored = [...readDays(days), ...changed];
+  return merged(stored, { hoursFrom: 0, from: 0 }).sort((a, b) => a.day - b.day);
 }
 
 /** The hours of a log before a day, as days, and the bytes that they take. */

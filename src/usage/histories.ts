@@ -150,7 +150,7 @@ class KeySums {
 }
 
 /** The values of each key in a reply of lua/analytics/keys.lua: days, log, current hour. */
-const partsOfKey = 3;
+export const partsOfKey = 3;
 
 /** A part of the keys, which is read in steps. */
 interface Lane {
@@ -164,7 +164,7 @@ interface Lane {
  * What is stored of the usage of keys, in steps: a reply, and the index of its first key. One step runs and one waits
  * at Redis while a third is added up: with one, Redis and the server would wait for each other.
  */
-async function* usageOf(
+export async function* usageOf(
   { run }: StoreContext,
   workspaceId: string,
   keys: readonly string[],

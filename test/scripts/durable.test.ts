@@ -16,13 +16,14 @@ afterEach(endAll);
 const durable = (redisUrl: string) =>
   startTollgate({ REDIS_URL: redisUrl, TOLLGATE_DURABLE: '1', LOG_LEVEL: 'info', REDIS_TIMEOUT_MS: '1000' });
 
-test('every writing script waits for the disk, except verification, background work and the creation of a workspace', () => {
+test('every writing script waits for the disk, except verification, background work, imports and the creation of a workspace', () => {
   const writes = /redis[._]p?call\(\s*'(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
   // The server waits for the workspace together with the entry in the list of all workspaces, which is written after
-  // it.
+  // it. Usage, events and windows of an import are followed by the event of its end, which waits for all of them.
   expect(others).toEqual([
+    'audit/import',
     'data/beat',
     'data/claim',
     'data/finish',
@@ -35,7 +36,13 @@ test('every writing script waits for the disk, except verification, background w
     'sweep/requeue',
     'sweep/rollCounts',
     'sweep/rolled',
+    'usage/keys',
+    'usage/part',
+    'usage/total',
+    'windows/import',
+    'workspaces/advance',
     'workspaces/create',
+    'workspaces/import',
   ]);
 });
 

@@ -108,7 +108,12 @@ async function lineOf(workspaceId: string, ofApi: string, keyId: string): Promis
   const { items } = (await app.store.keys.export(workspaceId, { apiId: ofApi, count: 1000 }))!;
   return keyLine(items.find((item) => item.keyId === keyId)!);
 }
-const withoutIds = (line: string) => ({ ...JSON.parse(line), apiId: '', keyId: '' });
+const withoutIds = (line: string) => {
+  const { ratelimits, ...key } = JSON.parse(line);
+  // In another API the key and its limits get new ids.
+  const limits = ratelimits?.map((limit: object) => ({ ...limit, id: '' }));
+  return { ...key, apiId: '', keyId: '', ratelimits: limits };
+};
 
 const printed = (value: unknown) => JSON.stringify(value).slice(0, 40);
 

@@ -1,0 +1,35 @@
+-- What an export has of limits besides their values: ids, and the units that long windows have counted.
+
+-- @include "include/clock"
+-- @include "include/window"
+
+-- The units that count in the windows of limits that last a day or longer: {index of the limit, from 1; end of each
+-- slice; its units}. Shorter windows are not exported: they are soon empty.
+local function used_units(limits, now)
+  local used = {}
+  for index, l in ipairs(limits) do
+    local window = l.duration >= DAY_MS and l.window ~= '' and read_window(l.window)
+    local ends, units = {}, {}
+    for entry, slice_end in ipairs(window and window.ends or {}) do
+      if slice_end + l.duration > now then
+        ends[#ends + 1], units[#units + 1] = int(slice_end), int(window.units[entry])
+      end
+    end
+    if #ends > 0 then used[#used + 1] = { index, ends, units } end
+  end
+  return used
+end
+
+-- Gives new limits the ids and windows that an export has of them: `keptId` and `used`, [[end of a slice, units]…].
+local function restore_limits(limits, wanted)
+  for index, l in ipairs(limits) do
+    local given = wanted[index]
+    l.id = given.keptId or l.id
+    local ends, units = {}, {}
+    for entry, slice in ipairs(given.used or {}) do
+      ends[entry], units[entry] = slice[1], slice[2]
+    end
+    if #ends > 0 then l.window = new_window(ends, units, l.limit <= 64 and 1 or (l.duration - l.duration % 64) / 64) end
+  end
+  return limits
+end

@@ -1,0 +1,57 @@
+-- Create root keys of an export with their ids, from the command line only. Existing ones are skipped.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  root key records and list, the set of admin root keys, the audit stream
+-- ARGV[1]  request    JSON {rootKeys: [{id (without `root_`), name, start, grants (text, see include/grants), enabled,
+--                     expires, created, used}], dryRun}, with distinct ids; name, expires and used may be absent
+-- ARGV[2]  digests    SHA-256 of each root key string, 32 bytes each, distinct
+-- ARGV[3]  actor      JSON, see include/audit
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  {for each root key 'created' | 'exists' | 'id_taken'}
+
+-- @include "include/audit"
+-- @include "include/changes"
+-- @include "include/clock"
+-- @include "include/fields"
+-- @include "include/grants"
+-- @include "include/names"
+-- @include "include/records"
+-- @include "include/rootKeys"
+
+local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
+local outcomes, created = {}, 0
+for index, root_key in ipairs(request.rootKeys) do
+  root_key.digest = string.sub(digests, index * 32 - 31, index * 32)
+  if redis.call('EXISTS', name_of.root_key_record(workspace, root_key.digest)) == 1 then
+    outcomes[index] = 'exists'
+  elseif root_digest_of(workspace, 'root_' .. root_key.id) then
+    outcomes[index] = 'id_taken'
+  else
+    outcomes[index], created = 'created', created + 1
+  end
+end
+if request.dryRun then return outcomes end
+require_room(workspace, actor, created)
+for index, root_key in ipairs(request.rootKeys) do
+  if outcomes[index] == 'created' then
+    set_fields(name_of.root_key_record(workspace, root_key.digest), {
+      id = 'root_' .. root_key.id,
+      start = root_key.start,
+      name = root_key.name,
+      grants = root_key.grants,
+      enabled = root_key.enabled and '1' or '0',
+      expires = root_key.expires and int(root_key.expires),
+      created = int(root_key.created),
+      used = root_key.used and int(root_key.used),
+    })
+    redis.call('ZADD', name_of.root_key_list(workspace), 0, root_key.id .. root_key.digest)
+    local is_admin = root_key.enabled and not root_key.expires and has_grant(root_key.grants, '*')
+    record_admin(workspace, root_key.digest, is_admin)
+    audit(workspace, now, actor, 'root_key', 'root_' .. root_key.id, {
+      { 'name', nil, root_key.name },
+      { 'permissions', nil, grants_list(root_key.grants) },
+      { 'expires', nil, root_key.expires },
+    })
+  end
+end
+return outcomes

@@ -1,0 +1,46 @@
+-- Store windows of an export that have records of their own. Existing ones are left as they are.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  windows, lists of the counters of keys and identities
+-- ARGV[1]  windows    JSON [{owner (id16 of a namespace or an identity, or 24 characters of a key), isNamespace,
+--                     duration, name, used: [[end of a slice, units]…]}…]
+-- ARGV[2]  dry_run    0 | 1
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {for each window 1, or 0 when it exists, or its owner has too many}
+
+-- @include "include/clock"
+-- @include "include/counters"
+-- @include "include/exported"
+-- @include "include/names"
+-- @include "include/window"
+
+local workspace, windows, dry_run, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2] == '1', now_ms(ARGV[3])
+-- Longest time that a window is kept: that of a removed limit, see include/limits.
+local DURATION_MAX = 30 * DAY_MS
+local stored, left = {}, {}
+for index, window in ipairs(windows) do
+  local owner = window.owner
+  window.member = name_of.window_member(window.duration, window.name)
+  window.is_new = redis.call('EXISTS', name_of.window_at(workspace, owner, window.member)) == 0
+  if window.is_new and not window.isNamespace then
+    left[owner] = (left[owner] or counters_left(workspace, owner, now)) - 1
+    window.is_new = left[owner] >= 0
+  end
+  stored[index] = window.is_new and 1 or 0
+end
+if dry_run then return stored end
+for _, window in ipairs(windows) do
+  if window.is_new then
+    -- A step that the slices do not have is 1 ms, see new_window.
+    local limit = { id = '', limit = 65, duration = window.duration, window = '' }
+    local duration = math.min(window.duration, DURATION_MAX)
+    local packed = restore_limits({ limit }, { window })[1].window
+    if window.isNamespace then
+      local name = name_of.window_at(workspace, window.owner, window.member)
+      redis.call('SET', name, packed, 'PX', window_ttl(duration))
+    else
+      write_counters(workspace, window.owner, { { window.member, packed, duration, true } }, now)
+    end
+  end
+end
+return stored

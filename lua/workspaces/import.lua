@@ -1,0 +1,20 @@
+-- Create the workspace of an export with its id, or continue an import of the same export that was interrupted. Until
+-- the import ends (workspaces/imported) the workspace has a mark: only then the import may write what nobody should be
+-- able to add to a workspace that exists, such as root keys and audit events.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- ARGV[1]  request    JSON {name, created, protectApis, sequence, importId, dryRun}
+-- returns  'created' | 'continued' | 'exists'
+
+-- @include "include/clock"
+
+local workspace, request = KEYS[1], cjson.decode(ARGV[1])
+local mark = redis.call('HGET', workspace, 'import')
+if mark == request.importId then return 'continued' end
+if redis.call('EXISTS', workspace) == 1 then return 'exists' end
+if not request.dryRun then
+  redis.call('HSET', workspace, 'name', request.name, 'created', int(request.created), 'import', request.importId)
+  redis.call('HSET', workspace, 'sequence', int(request.sequence), 'key_records', 1, 'override_records', 1)
+  if request.protectApis then redis.call('HSET', workspace, 'protectApis', '1') end
+end
+return 'created'

@@ -1,0 +1,20 @@
+-- End an import: remove the mark of the workspace, and write one event for all records.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  the audit stream
+-- ARGV[1]  counts     JSON [[field of the event, number of records]…]
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  1
+
+-- @include "include/audit"
+-- @include "include/clock"
+
+local workspace, counts, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+local changes = {}
+for index, count in ipairs(counts) do
+  changes[index] = { count[1], nil, count[2] }
+end
+redis.call('HDEL', workspace, 'import')
+audit(workspace, now, actor, 'workspace', string.match(workspace, '{(.+)}'), changes)
+return 1

@@ -1,0 +1,297 @@
+// The sections of the export of a workspace, in the order of their creation during an import. Each yields pages, and
+// with each page the place where the next one begins, so that an export can be resumed.
+
+import type { ApiRecord } from '../records/apis.ts';
+import type { PageOf } from '../records/pages.ts';
+import type { Store } from '../store.ts';
+import { apiLine, identityLine, keyLine, permissionLine, roleLine } from './keyLines.ts';
+import type { Kind } from './lineKinds.ts';
+import {
+  apiUsageLine,
+  identifierUsageLines,
+  keyUsageLines,
+  namespaceUsageLine,
+  refusalsLine,
+  tagUsageLines,
+} from './usageLines.ts';
+import { auditEventLine, namespaceLine, overrideLine, rootKeyLine, windowLine } from './workspaceLines.ts';
+
+interface Exported {
+  store: Store;
+  workspaceId: string;
+  apis: readonly ApiRecord[];
+  /** Whether the lines of a kind are left out. */
+  omits: (kind: Kind) => boolean;
+}
+
+interface SectionPage {
+  lines: readonly [kind: Kind, text: string][];
+  /** Where the section continues after this page. */
+  after: string;
+}
+
+type Section = (exported: Exported, after: string | undefined) => AsyncGenerator<SectionPage>;
+
+/** A page of this many keys blocks Redis for a few milliseconds. */
+const keysPerPage = 100;
+/** Totals and parts of counts that are written between two places where the export can be resumed. */
+const linesPerPage = 100;
+
+export async function* pagesOf<Item>(
+  read: (next: string | undefined) => Promise<PageOf<Item>>,
+  after?: string | undefined,
+): AsyncGenerator<{ items: Item[]; next: string | undefined }> {
+  let next = after;
+  do {
+    const found = await read(next);
+    yield found;
+    next = found.next;
+  } while (next !== undefined);
+}
+
+/** A list whose pages continue after an id. */
+const listed = <Item>(
+  kind: Kind,
+  lineOf: (item: Item) => string,
+  read: (exported: Exported, after: string | undefined) => Promise<PageOf<Item>>,
+): Section =>
+  async function* pages(exported, after) {
+    if (exported.omits(kind)) return;
+    for await (const { items, next } of pagesOf((at) => read(exported, at), after)) {
+      if (next !== undefined || items.length > 0)
+        yield { lines: items.map((item): [Kind, string] => [kind, lineOf(item)]), after: next ?? done };
+    }
+  };
+
+/** The place after the last page of a section. */
+export const done = 'done';
+
+/** A section of each API. A place is the id of the API, a space, and the place in its section. */
+const ofApis = (
+  section: (exported: Exported, api: ApiRecord, after: string | undefined) => AsyncGenerator<SectionPage>,
+) =>
+  async function* pages(exported: Exported, after: string | undefined): AsyncGenerator<SectionPage> {
+    const [apiId = '', inner] = after?.split(' ') ?? [];
+    for (const api of exported.apis) {
+      // APIs are in order of their ids. The one where the export was interrupted may have been deleted.
+      if (api.id < apiId || (api.id === apiId && inner === done)) continue;
+      for await (const page of section(exported, api, api.id === apiId ? inner : undefined))
+        yield { ...page, after: `${api.id} ${page.after}` };
+    }
+  };
+
+const permissions = listed('permission', permissionLine, ({ store, workspaceId }, after) =>
+  store.permissions.list(workspaceId, { after, count: 500 }),
+);
+// Small pages, as a role may have a thousand permissions.
+const roles = listed('role', roleLine, ({ store, workspaceId }, after) =>
+  store.roles.list(workspaceId, { after, count: 20 }),
+);
+const identities = listed('identity', identityLine, ({ store, workspaceId }, after) =>
+  store.identities.export(workspaceId, { after, count: keysPerPage }),
+);
+const namespaces = listed('namespace', namespaceLine, ({ store, workspaceId }, after) =>
+  store.namespaces.list(workspaceId, { after, count: 500, order: 'asc' }),
+);
+const audit = listed('auditEvent', auditEventLine, ({ store, workspaceId }, after) =>
+  store.audit.export(workspaceId, { after, count: 500 }),
+);
+const rootKeys = listed('rootKey', rootKeyLine, ({ store, workspaceId }, after) =>
+  store.rootKeys.export(workspaceId, { after, count: 100 }),
+);
+
+async function* apis({ apis: all }: Exported, after: string | undefined): AsyncGenerator<SectionPage> {
+  if (after === done || all.length === 0) return;
+  yield { lines: all.map((api): [Kind, string] => ['api', apiLine(api)]), after: done };
+}
+
+/** A section of each namespace, as `ofApis`. */
+const ofNamespaces = (
+  section: (
+    exported: Exported,
+    namespace: { id: string; name: string },
+    after: string | undefined,
+  ) => AsyncGenerator<SectionPage>,
+): Section =>
+  async function* pages(exported, after) {
+    const { store, workspaceId } = exported;
+    const [namespaceId, inner] = after?.split(' ') ?? [];
+    // Beginning before the namespace in which the export was interrupted: with it.
+    if (namespaceId !== undefined && inner !== done) {
+      const namespace = await store.overrides.findNamespace(workspaceId, namespaceId);
+      if (namespace) yield* prefixed(namespaceId, section(exported, namespace, inner));
+    }
+    const read = (at: string | undefined) =>
+      store.namespaces.list(workspaceId, { after: at, count: 100, order: 'asc' as const });
+    for await (const { items } of pagesOf(read, namespaceId))
+      for (const namespace of items) yield* prefixed(namespace.id, section(exported, namespace, undefined));
+  };
+
+async function* prefixed(id: string, pages: AsyncGenerator<SectionPage>): AsyncGenerator<SectionPage> {
+  for await (const page of pages) yield { ...page, after: `${id} ${page.after}` };
+}
+
+const overrides = ofNamespaces(async function* pages({ store, workspaceId }, { name }, after) {
+  if (after === done) return;
+  const read = async (at: string | undefined) =>
+    (await store.overrides.list(workspaceId, { namespace: name, after: at, count: 500 })) ?? emptyPage;
+  for await (const { items, next } of pagesOf(read, after)) {
+    const lines = items.map((override): [Kind, string] => ['override', overrideLine(name, override)]);
+    if (lines.length > 0) yield { lines, after: next ?? done };
+  }
+});
+
+/** Windows with records of their own. Their owners are found by the length of their ids. */
+async function* windows({ store, workspaceId }: Exported, from: string | undefined): AsyncGenerator<SectionPage> {
+  for await (const { windows: found, after } of store.windows.export(workspaceId, from)) {
+    const lines: [Kind, string][] = [];
+    for (const { owner, ...window } of found) {
+      const prefixes = owner.length === 24 ? 'key' : (await isNamespace(store, workspaceId, owner)) ? 'rlns' : 'id';
+      lines.push(['window', windowLine({ owner: `${prefixes}_${owner}`, ...window })]);
+    }
+    yield { lines, after };
+  }
+}
+
+const isNamespace = async (store: Store, workspaceId: string, id16: string) =>
+  (await store.overrides.findNamespace(workspaceId, `rlns_${id16}`)) !== undefined;
+
+/** The totals of the days of an API or namespace with the counts of each day. A place is the last day. */
+async function* totals(
+  { store, workspaceId }: Exported,
+  { of, id, after }: { of: 'api' | 'namespace'; id: string; after: string | undefined },
+  linesOf: (total: { day: number; counts: Record<string, number> }) => Promise<[Kind, string][]>,
+): AsyncGenerator<SectionPage> {
+  const { first, last } = await store.usageExport.days();
+  const from = after === undefined ? first : Math.max(first, Number(after) + 1);
+  let lines: [Kind, string][] = [];
+  let at = after ?? done;
+  for await (const total of store.usageExport.totals(workspaceId, of, id, { first: from, last })) {
+    lines.push(...(await linesOf(total)));
+    at = String(total.day);
+    if (lines.length < linesPerPage) continue;
+    yield { lines, after: at };
+    lines = [];
+  }
+  if (lines.length > 0) yield { lines, after: at };
+}
+
+const apiUsage = ofApis(async function* pages(exported, { id }, after) {
+  const { store, workspaceId, omits } = exported;
+  if (omits('apiUsage') || after === done) return;
+  const api8 = id.slice(-8);
+  yield* totals(exported, { of: 'api', id: api8, after }, async (total) => {
+    const tags = 'tags' in total.counts ? await store.usageExport.tags(workspaceId, api8, total.day) : [];
+    return [
+      ['apiUsage', apiUsageLine(id, total)],
+      ...tagUsageLines(id, total.day, tags).map((line): [Kind, string] => ['tagUsage', line]),
+    ];
+  });
+});
+
+const namespaceUsage = ofNamespaces(async function* pages(exported, { id }, after) {
+  const { store, workspaceId, omits } = exported;
+  if (omits('namespaceUsage') || after === done) return;
+  const id16 = id.slice('rlns_'.length);
+  yield* totals(exported, { of: 'namespace', id: id16, after }, async (total) => {
+    const counts = await store.usageExport.identifiers(workspaceId, id16, total.day);
+    return [
+      ['namespaceUsage', namespaceUsageLine(id, total)],
+      ...identifierUsageLines(id, total.day, counts).map((line): [Kind, string] => ['identifierUsage', line]),
+    ];
+  });
+});
+
+async function* refusals(
+  { store, workspaceId, omits }: Exported,
+  after: string | undefined,
+): AsyncGenerator<SectionPage> {
+  if (omits('refusals')) return;
+  const [lastHour, lastOffset] = after === undefined ? [-1, -1] : after.split(':').map(Number);
+  for await (const { hour, offset, rows } of store.usageExport.refusals(workspaceId)) {
+    if (hour < lastHour! || (hour === lastHour && offset <= lastOffset!)) continue;
+    yield { lines: [['refusals', refusalsLine(hour, offset, rows)]], after: `${hour}:${offset}` };
+  }
+}
+
+/** The usage of deleted keys. A place is the rank of the next one in their list. */
+const formerKeys = ofApis(async function* pages({ store, workspaceId, omits }, { id }, after) {
+  if (omits('keyUsage') || after === done) return;
+  for (let at = Number(after ?? 0); ; at += keysPerPage) {
+    const keys = await store.usageExport.formerKeys(workspaceId, id.slice(-8), at, keysPerPage);
+    if (keys.length === 0) return;
+    const usage = await store.usageExport.keys(
+      workspaceId,
+      keys.map(({ keyId }) => keyId),
+    );
+    const lines = keys.flatMap(({ keyId, deletedHour }) =>
+      keyUsageLines(id, { keyId, deletedHour, days: usage.get(keyId) ?? [] }).map((line): [Kind, string] => [
+        'keyUsage',
+        line,
+      ]),
+    );
+    yield { lines, after: String(at + keysPerPage) };
+  }
+});
+
+/** The keys of an API, each after its usage. */
+const keys = ofApis(async function* pages({ store, workspaceId, omits }, { id }, after) {
+  if (after === done) return;
+  const read = async (at: string | undefined) =>
+    // Undefined if the API was deleted meanwhile.
+    (await store.keys.export(workspaceId, { apiId: id, after: at, count: keysPerPage })) ?? emptyPage;
+  for await (const { items, next } of pagesOf(read, after)) {
+    const ids = items.map(({ keyId }) => keyId);
+    const usage = omits('keyUsage') ? undefined : await store.usageExport.keys(workspaceId, ids);
+    const lines: [Kind, string][] = items.flatMap((key) => {
+      const days = usage?.get(key.keyId);
+      const { keyId, externalId } = key;
+      const before = days ? keyUsageLines(id, { keyId, externalId, days }) : [];
+      return [...before.map((line): [Kind, string] => ['keyUsage', line]), ['key', keyLine(key)] as [Kind, string]];
+    });
+    if (lines.length > 0) yield { lines, after: next ?? done };
+  }
+});
+
+const deletedKeys = ofApis(async function* pages({ store, workspaceId }, { id }, after) {
+  if (after === done) return;
+  const read = async (at: string | undefined) =>
+    (await store.keys.export(workspaceId, { apiId: id, deleted: true, after: at, count: keysPerPage })) ?? emptyPage;
+  for await (const { items, next } of pagesOf(read, after)) {
+    if (items.length > 0)
+      yield { lines: items.map((key): [Kind, string] => ['deletedKey', keyLine(key)]), after: next ?? done };
+  }
+});
+
+const emptyPage = { items: [], next: undefined };
+
+/** In the order of the file. */
+export const sections = {
+  audit,
+  permissions,
+  roles,
+  apis,
+  identities,
+  namespaces,
+  overrides,
+  windows,
+  apiUsage,
+  namespaceUsage,
+  refusals,
+  formerKeys,
+  keys,
+  deletedKeys,
+  rootKeys,
+} as const satisfies Record<string, Section>;
+export type SectionName = keyof typeof sections;
+
+/** Sections that belong to a whole workspace: an export of one API is without them. */
+export const ofWorkspaceOnly: readonly SectionName[] = [
+  'audit',
+  'namespaces',
+  'overrides',
+  'windows',
+  'namespaceUsage',
+  'refusals',
+  'rootKeys',
+];

@@ -1,0 +1,280 @@
+// Lines of usage: totals by day, counts by tag and identifier, the usage of keys, and recent refusals.
+
+import Type, { type Static, type TSchema } from 'typebox';
+import { print } from '../domain/json.ts';
+import type { UsedSlices } from '../domain/limit.ts';
+import { timeMax } from '../domain/time.ts';
+import { invalid } from '../operations/rules.ts';
+import { ExternalId, Fields, Identifier, Int, Tag } from '../operations/schemas.ts';
+import { outcomesCounted } from '../scripts/layout.ts';
+import { type KeyDay, noCounts } from '../usage/days.ts';
+import type { DayTotals, IdentifierCount, TagCount } from '../usage/exported.ts';
+import { countsStep, faultOfRows, type KeyUsage } from '../usage/imported.ts';
+
+const base58 = '[1-9A-HJ-NP-Za-km-z]';
+export const LineKeyId = Type.String({ pattern: `^key_${base58}{24}$` });
+export const LineApiId = Type.String({ pattern: `^api_${base58}{16}$` });
+export const LineNamespaceId = Type.String({ pattern: `^rlns_${base58}{16}$` });
+
+/** A window has 65 slices; one that was charged with limits of both kinds may have more. */
+const slicesMax = 200;
+/** Of the slices of a window: ends, ascending, and units. */
+export const Used = Type.Unsafe<UsedSlices>({
+  type: 'array',
+  minItems: 1,
+  maxItems: slicesMax,
+  items: {
+    type: 'array',
+    items: [Int({ minimum: 0, maximum: timeMax }), Int({ minimum: 1, maximum: 2 ** 46 })],
+    minItems: 2,
+    additionalItems: false,
+  },
+});
+
+export function checkUsed(used: UsedSlices, location: string) {
+  for (const [at, [end]] of used.entries())
+    if (at > 0 && end <= used[at - 1]![0]) throw invalid(location, 'must ascend');
+}
+
+/** Since 1970. The names of days have five digits, and a day of a key two bytes. */
+const Day = Int({ minimum: 10_000, maximum: 65_535 });
+const Count = Int({ minimum: 0 });
+const Part = Int({ minimum: 1, maximum: 1_000_000 });
+const Owner = Type.Union([Type.Literal(''), ExternalId]);
+const hour = '(?:[01]\\d|2[0-3])';
+const outcome = `[1-${outcomesCounted}]`;
+
+/** An object of counts whose names match. */
+const counts = (pattern: string) =>
+  Type.Unsafe<Record<string, number>>({
+    type: 'object',
+    patternProperties: { [`^${pattern}$`]: Count },
+    additionalProperties: false,
+  });
+const tuple = <Item>(...items: TSchema[]) =>
+  Type.Unsafe<Item>({ type: 'array', items, minItems: items.length, additionalItems: false });
+
+type TagTuple = [
+  keyId: string,
+  externalId: string,
+  tag: string,
+  hourOfDay: string,
+  outcome: number,
+  count: number,
+  spent: number,
+];
+const HourOfDay = Type.String({ pattern: `^(?:${hour}|--)$` });
+const TagTuple = tuple<TagTuple>(
+  LineKeyId,
+  Owner,
+  Tag,
+  HourOfDay,
+  Int({ minimum: 1, maximum: outcomesCounted }),
+  Int({ minimum: 1 }),
+  Count,
+);
+type IdentifierTuple = [field: string, identifier: string, count: number];
+const IdentifierTuple = tuple<IdentifierTuple>(
+  Type.String({ pattern: `^(?:${hour}|--)[pb]$` }),
+  Identifier,
+  Int({ minimum: 1 }),
+);
+
+/** Counts by outcome and then the credits spent, without the zeros at the end. */
+const OutcomeCounts = Type.Array(Count, { minItems: 1, maxItems: outcomesCounted + 1 });
+type DayTuple = [day: number, externalId: string, counts: number[] | Record<string, number[]>];
+const DayTuple = tuple<DayTuple>(
+  Day,
+  Owner,
+  Type.Unsafe<DayTuple[2]>({
+    anyOf: [
+      OutcomeCounts,
+      {
+        type: 'object',
+        patternProperties: { [`^${hour}$`]: OutcomeCounts },
+        additionalProperties: false,
+        minProperties: 1,
+      },
+    ],
+  }),
+);
+
+const ofDay = { day: Day };
+export const usageSchemas = {
+  apiUsage: Fields({
+    apiId: LineApiId,
+    ...ofDay,
+    counts: counts(`(?:s?${hour}${outcome}|tags)`),
+  }),
+  tagUsage: Fields({
+    apiId: LineApiId,
+    ...ofDay,
+    part: Part,
+    counts: Type.Array(TagTuple, { minItems: 1, maxItems: countsStep }),
+  }),
+  namespaceUsage: Fields({ namespaceId: LineNamespaceId, ...ofDay, counts: counts(`${hour}[pb]`) }),
+  identifierUsage: Fields({
+    namespaceId: LineNamespaceId,
+    ...ofDay,
+    part: Part,
+    counts: Type.Array(IdentifierTuple, { minItems: 1, maxItems: countsStep }),
+  }),
+  keyUsage: Fields({
+    apiId: LineApiId,
+    keyId: LineKeyId,
+    part: Type.Optional(Int({ minimum: 1, maximum: 60_000 })),
+    externalId: Type.Optional(ExternalId),
+    deletedHour: Type.Optional(Int({ minimum: 240_000, maximum: 999_999 })),
+    days: Type.Array(DayTuple, { maxItems: 100_000 }),
+  }),
+  refusals: Fields({
+    hour: Int({ minimum: 240_000, maximum: 999_999 }),
+    offset: Int({ minimum: 0, maximum: 512 * 1024 * 1024 }),
+    rows: Type.String({ minLength: 4, maxLength: 524_288, pattern: '^[A-Za-z0-9+/]+=*$' }),
+  }),
+} as const;
+
+type Line<Name extends keyof typeof usageSchemas> = Static<(typeof usageSchemas)[Name]>;
+interface PartOfDay {
+  day: number;
+  part: number;
+}
+
+export type UsageRecord =
+  | { kind: 'apiUsage'; apiId: string; usage: DayTotals }
+  | { kind: 'tagUsage'; apiId: string; of: PartOfDay; counts: TagCount[] }
+  | { kind: 'namespaceUsage'; namespaceId: string; usage: DayTotals }
+  | { kind: 'identifierUsage'; namespaceId: string; of: PartOfDay; counts: IdentifierCount[] }
+  | { kind: 'keyUsage'; apiId: string; usage: KeyUsage }
+  | { kind: 'refusals'; hour: number; offset: number; rows: Buffer };
+
+/** `fields` were checked against the schema of their kind. */
+export function readUsageLine(kind: keyof typeof usageSchemas, fields: unknown): UsageRecord {
+  switch (kind) {
+    case 'apiUsage': {
+      const { apiId, ...usage } = fields as Line<'apiUsage'>;
+      return { kind, apiId, usage };
+    }
+    case 'tagUsage': {
+      const { apiId, day, part, counts } = fields as Line<'tagUsage'>;
+      return { kind, apiId, of: { day, part }, counts: counts.map((each) => tagCountOf(each, apiId)) };
+    }
+    case 'namespaceUsage': {
+      const { namespaceId, ...usage } = fields as Line<'namespaceUsage'>;
+      return { kind, namespaceId, usage };
+    }
+    case 'identifierUsage': {
+      const { namespaceId, day, part, counts } = fields as Line<'identifierUsage'>;
+      const items = counts.map(([field, identifier, count]) => ({ field, identifier, count }));
+      return { kind, namespaceId, of: { day, part }, counts: items };
+    }
+    case 'keyUsage':
+      return { kind, ...readKeyUsage(fields as Line<'keyUsage'>) };
+    case 'refusals': {
+      const { hour, offset, rows: text } = fields as Line<'refusals'>;
+      const rows = Buffer.from(text, 'base64');
+      const fault = faultOfRows(rows, hour);
+      if (fault !== undefined) throw invalid('body.rows', `is not valid: ${fault}`);
+      return { kind, hour, offset, rows };
+    }
+  }
+}
+
+function tagCountOf([keyId, externalId, tag, hourOfDay, outcome, count, spent]: TagTuple, apiId: string): TagCount {
+  if (keyId.slice(-8) !== apiId.slice(-8)) throw invalid('body.counts', 'names a key of another API');
+  return { keyId, externalId, tag, hourOfDay, outcome, count, spent };
+}
+
+function readKeyUsage({ apiId, keyId, part = 1, externalId, deletedHour, days }: Line<'keyUsage'>) {
+  if (keyId.slice(-8) !== apiId.slice(-8))
+    throw invalid('body.keyId', 'does not end with the last 8 characters of apiId');
+  const read = days.map(keyDayOf).sort((a, b) => a.day - b.day);
+  return { apiId, usage: { keyId, days: read, part, externalId, deletedHour } };
+}
+
+function keyDayOf([day, externalId, given]: DayTuple): KeyDay {
+  if (Array.isArray(given)) return { day, externalId, sums: widened(given), hours: undefined };
+  const hours = new Map(Object.entries(given).map(([hour, counted]) => [Number(hour), widened(counted)]));
+  const sums = noCounts();
+  for (const counted of hours.values()) for (const [index, count] of counted.entries()) sums[index]! += count;
+  if (sums.some((sum) => sum > Number.MAX_SAFE_INTEGER)) throw invalid('body.days', 'has counts that are too large');
+  return { day, externalId, sums, hours };
+}
+
+const widened = (given: readonly number[]): number[] => noCounts().map((zero, index) => given[index] ?? zero);
+
+/** Bytes of the JSON of a part. A line has less than a megabyte. */
+const partBytesMax = 262_144;
+
+/** The texts of items, in parts. */
+function partsOf(texts: Iterable<string>): string[][] {
+  const all: string[][] = [];
+  let bytes = 0;
+  for (const text of texts) {
+    const last = all.at(-1);
+    if (!last || bytes > partBytesMax || last.length === countsStep) {
+      all.push([text]);
+      bytes = text.length;
+    } else {
+      last.push(text);
+      bytes += text.length;
+    }
+  }
+  return all;
+}
+
+export const apiUsageLine = (apiId: string, { day, counts }: DayTotals) =>
+  `${print({ kind: 'apiUsage', apiId, day, counts })}\n`;
+
+export const namespaceUsageLine = (namespaceId: string, { day, counts }: DayTotals) =>
+  `${print({ kind: 'namespaceUsage', namespaceId, day, counts })}\n`;
+
+const headOf = (fields: object) => JSON.stringify(fields).slice(0, -1);
+
+export function tagUsageLines(apiId: string, day: number, counts: readonly TagCount[]): string[] {
+  const texts = counts.map(({ keyId, externalId, tag, hourOfDay, outcome, count, spent }) =>
+    JSON.stringify([keyId, externalId, tag, hourOfDay, outcome, count, spent]),
+  );
+  return partsOf(texts).map(
+    (some, index) => `${headOf({ kind: 'tagUsage', apiId, day, part: index + 1 })},"counts":[${some.join(',')}]}\n`,
+  );
+}
+
+export function identifierUsageLines(namespaceId: string, day: number, counts: readonly IdentifierCount[]): string[] {
+  const texts = counts.map(({ field, identifier, count }) => JSON.stringify([field, identifier, count]));
+  return partsOf(texts).map(
+    (some, index) =>
+      `${headOf({ kind: 'identifierUsage', namespaceId, day, part: index + 1 })},"counts":[${some.join(',')}]}\n`,
+  );
+}
+
+/** A line, or several for very long usage. */
+export function keyUsageLines(
+  apiId: string,
+  { keyId, days, externalId, deletedHour }: Omit<KeyUsage, 'part'>,
+): string[] {
+  const texts = partsOf(days.map((day) => JSON.stringify(dayTupleOf(day))));
+  if (texts.length === 0 && deletedHour !== undefined) texts.push([]);
+  return texts.map((some, index) => {
+    const part = index === 0 ? undefined : index + 1;
+    return `${headOf({ kind: 'keyUsage', apiId, keyId, part, externalId, deletedHour })},"days":[${some.join(',')}]}\n`;
+  });
+}
+
+function dayTupleOf({ day, externalId, sums, hours }: KeyDay): DayTuple {
+  if (!hours) return [day, externalId, shortened(sums)];
+  const byHour = [...hours].map(([hour, counted]) => [String(hour).padStart(2, '0'), shortened(counted)]);
+  return [day, externalId, Object.fromEntries(byHour)];
+}
+
+const shortened = (counted: readonly number[]) =>
+  counted.slice(
+    0,
+    Math.max(
+      0,
+      counted.findLastIndex((count) => count > 0),
+    ) + 1,
+  );
+
+export const refusalsLine = (hour: number, offset: number, rows: Buffer) =>
+  `${print({ kind: 'refusals', hour, offset, rows: rows.toString('base64') })}\n`;

@@ -1,0 +1,683 @@
+// A complete export, and its import into an empty Redis: every read operation responds as before. The two have a Redis
+// each. The command line uses Redis's clock, so the records are made in the past and read now.
+
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { createId } from '../../src/domain/keyString.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { operations } from '../../src/operations/index.ts';
+import { type EmbeddedRedis, startEmbedded } from '../../src/redis/embedded.ts';
+import { openStore, type Store } from '../../src/store.ts';
+import { runCli, spawnCli } from '../support/cli.ts';
+import { type Call, everyRead, type Read } from '../support/everyRead.ts';
+import { makeThings, type Things } from '../support/examples.ts';
+import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../support/harness.ts';
+import { build } from '../support/processes.ts';
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 240_000 });
+
+let dir: string;
+let source: EmbeddedRedis;
+let count = 0;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  source = await startEmbedded({ dataDir: join(dir, 'source') });
+  build();
+});
+afterAll(async () => {
+  await source.stop();
+  rmSync(dir, { recursive: true });
+});
+
+const tollgate = harness(() => source.url);
+const { clock, ok } = tollgate;
+/** The end of the test, on Redis's clock. */
+const now = Date.now();
+const period = { start: now - 60 * dayMs, end: now + hourMs };
+
+const newFile = () => join(dir, `export${++count}.jsonl`);
+type Line = Record<string, unknown> & { kind: string };
+const linesOf = (text: string): Line[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+const textOf = (lines: readonly object[]) => lines.map((line) => `${JSON.stringify(line)}\n`).join('');
+
+/** An empty Redis for a test. */
+const opened: (() => Promise<void>)[] = [];
+async function emptyRedis(): Promise<EmbeddedRedis> {
+  const redis = await startEmbedded({ dataDir: join(dir, `target${++count}`) });
+  opened.push(() => redis.stop());
+  return redis;
+}
+afterEach(async () => {
+  for (const close of opened.splice(0).reverse()) await close();
+});
+
+/** A server on this Redis with the clock of the test. */
+async function serverOn(url: string) {
+  const store = await openStore({ ...testSettings, url, nowMs: () => clock.now });
+  opened.push(() => store.close());
+  const answer = createPipeline(operations, { store, log: logOfCauses(new Map()), metaBytesMax: 10_240 });
+  const callAs =
+    (rootKey: string): Call =>
+    async (name, input) => {
+      const requestId = createId('req', clock.now);
+      const request = requestTo(`/v2/${name}`, rootKey, { requestId, body: JSON.stringify(input) });
+      const response = await answer(request);
+      return { status: response.status, ...jsonOf(response, requestId) };
+    };
+  return { store, callAs };
+}
+
+const cli = (args: readonly string[], url: string, input?: string | Buffer) => runCli(args, { REDIS_URL: url }, input);
+
+async function exportTo(file: string, ...options: string[]) {
+  const { code, out, err } = await cli(['export', file, ...options], source.url);
+  expect({ code, out }, err).toMatchObject({ code: 0, out: expect.stringMatching(/^Exported /) });
+  return readFileSync(file, 'utf8');
+}
+
+interface Summary {
+  created: Record<string, number>;
+  existed: Record<string, number>;
+  refused: number;
+  [other: string]: unknown;
+}
+
+async function importInto(url: string, text: string | Buffer, ...options: string[]): Promise<Summary> {
+  const { code, out, err } = await cli(['import', '-', '--json', ...options], url, text);
+  expect({ code, out }, err).toEqual({ code: 0, out: '' });
+  return JSON.parse(err.trimEnd().split('\n').at(-1)!);
+}
+
+/** Everything that a server responds with, apart from the events of imports. */
+async function readAll(call: Call, options: { keys: string[]; alsoKeys: string[]; alsoIdentities: string[] }) {
+  // The import adds one event to each workspace.
+  const reads = await everyRead(call, { ...options, period, omit: { 'system.getStatus': ['auditEvents'] } });
+  return reads.map((read) =>
+    read.name === 'audit.listEvents'
+      ? { ...read, data: (read.data as { operation: string }[]).filter(({ operation }) => operation !== 'cli.import') }
+      : read,
+  );
+}
+
+/** Compares one by one: a whole difference would be megabytes. */
+function expectSame(after: readonly Read[], before: readonly Read[]) {
+  for (const [index, read] of before.entries())
+    expect.soft(after[index], `${read.name} ${JSON.stringify(read.input)}`).toEqual(read);
+  expect(after.length).toBe(before.length);
+}
+
+const sweep = async (store: Store, workspaceId: string) => {
+  while (await store.sweep.refill(workspaceId));
+  while (await store.sweep.purge(workspaceId));
+  while (await store.sweep.rollUp(workspaceId));
+};
+
+const identifiers = ['one', 'two', 'né:2p'];
+/** What is left in windows of ten days. */
+let left: { remaining: number }[];
+const check = { namespace: 'daily', limit: 5, duration: 10 * dayMs, cost: 0 };
+
+/** What every test compares. */
+let things: Things[];
+let dailyKey: string;
+let other: { workspaceId: string; rootKey: string };
+let before: Read[];
+let otherBefore: Read[];
+let options: { keys: string[]; alsoKeys: string[]; alsoIdentities: string[] };
+let exported: string;
+
+beforeAll(async () => {
+  things = [];
+  clock.now = now - 20 * dayMs;
+  await ok('workspace.updateSettings', { protectApis: true });
+  const { apiId } = await ok('apis.createApi', { name: 'daily' });
+  const limits = [{ name: 'monthly', limit: 1000, duration: 28 * dayMs, autoApply: true }];
+  await ok('identities.createIdentity', { externalId: 'owner', ratelimits: limits });
+  ({ key: dailyKey } = await ok('keys.createKey', {
+    apiId,
+    prefix: 'daily',
+    externalId: 'owner',
+    ratelimits: [{ ...limits[0]!, name: 'own monthly', limit: 40 }],
+    credits: { remaining: 500, refill: { interval: 'monthly', amount: 100, refillDay: 31 } },
+  }));
+  const erased = await ok('keys.createKey', { apiId, externalId: 'gone' });
+  for (let day = 20; day > 0; day--) {
+    clock.now = now - day * dayMs;
+    for (const tags of [['path=/a', 'né'], ['path=/b']]) await ok('keys.verifyKey', { key: dailyKey, tags });
+    await ok('keys.verifyKey', { key: erased.key, tags: ['erased'] });
+    for (const identifier of identifiers)
+      await ok('ratelimits.limit', { namespace: 'daily', identifier, limit: 5, duration: 10 * dayMs });
+    if (day % 5 === 0) things.push(await makeThings(tollgate.call, tollgate.rootKey));
+    if (day === 12) await ok('identities.deleteIdentity', { identity: 'gone' });
+    await sweep(tollgate.store, tollgate.workspaceId);
+  }
+  await ok('keys.deleteKey', { keyId: erased.keyId, permanent: true });
+  await ok('rootKeys.createRootKey', { permissions: ['api.*.verify_key'], name: 'gateway', expires: now + dayMs });
+  const { rootKeyId } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_key'] });
+  await ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
+  clock.now = now - 5 * hourMs;
+  await ok('keys.verifyKey', { key: dailyKey });
+  await ok('keys.updateKey', { keyId: things[0]!.keyId, enabled: false });
+  await ok('keys.verifyKey', { key: things[0]!.key, tags: ['refused'] });
+  other = await tollgate.createWorkspace();
+  await makeThings(tollgate.call, other.rootKey);
+  clock.now = now;
+  left = [];
+  for (const identifier of identifiers) left.push(await ok('ratelimits.limit', { ...check, identifier }));
+  options = {
+    keys: [dailyKey, ...things.map(({ key }) => key)],
+    alsoKeys: [erased.keyId, ...things.map(({ deletedKeyId }) => deletedKeyId)],
+    alsoIdentities: ['gone'],
+  };
+  before = await readAll(tollgate.call as Call, options);
+  otherBefore = await readAll(
+    (name, input) => tollgate.call(name as never, input as never, other.rootKey) as ReturnType<Call>,
+    { keys: [], alsoKeys: [], alsoIdentities: [] },
+  );
+  exported = await exportTo(newFile());
+});
+
+const sumsOf = (counts: Record<string, number>) => Object.values(counts).reduce((sum, each) => sum + each, 0);
+const verify = (call: Call, key: string) => call('keys.verifyKey', { key });
+const nothingMore = { keys: [], alsoKeys: [], alsoIdentities: [] };
+
+describe('into an empty Redis', () => {
+  test('every read operation responds as before, in all workspaces, and a second import changes nothing', async () => {
+    const redis = await emptyRedis();
+    const dry = await importInto(redis.url, exported, '--dry-run');
+    const first = await importInto(redis.url, exported);
+    expect(dry.created).toEqual(first.created);
+    const { callAs } = await serverOn(redis.url);
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+    expectSame(await readAll(callAs(other.rootKey), nothingMore), otherBefore);
+    // One event for each workspace.
+    const { data } = await callAs(tollgate.rootKey)('audit.listEvents', { operation: 'cli.import' });
+    expect(data).toMatchObject([{ resource: { type: 'workspace', id: tollgate.workspaceId } }]);
+
+    const second = await importInto(redis.url, exported);
+    expect(sumsOf(second.created)).toBe(0);
+    expect(sumsOf(second.existed) + Number(second.auditEventsNotImported)).toBe(sumsOf(first.created));
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+    // The other way round: an export of the copy has the same records.
+    const file = newFile();
+    expect((await cli(['export', file], redis.url)).code).toBe(0);
+    expect(recordsIn(readFileSync(file, 'utf8'))).toEqual(recordsIn(exported));
+  });
+
+  test('the server goes on with the data: keys, root keys, credits, usage, refills and deleted keys', async () => {
+    const redis = await emptyRedis();
+    // A refill of this key came due after the export.
+    const dueId = things[3]!.keyId;
+    const credits = { remaining: 1, refill: { interval: 'daily', amount: 9 } };
+    const due = linesOf(exported).map((line) =>
+      line.kind === 'key' && line.keyId === dueId ? { ...line, credits, refillAt: now - 1000 } : line,
+    );
+    await importInto(redis.url, textOf(due));
+    const { store, callAs } = await serverOn(redis.url);
+    const call = callAs(tollgate.rootKey);
+    expect((await call('keys.getKey', { keyId: dueId })).data.credits.remaining).toBe(9);
+    // The units of windows of weeks are carried: 40 a month, of which 20 days used 2 each, and one more.
+    expect((await verify(call, dailyKey)).data).toMatchObject({ valid: false, code: 'RATE_LIMITED' });
+    const leftThere = [];
+    for (const identifier of identifiers)
+      leftThere.push((await call('ratelimits.limit', { ...check, identifier })).data);
+    expect(leftThere).toEqual(left);
+    expect(left.every(({ remaining }) => remaining < 5)).toBe(true);
+    expect((await call('ratelimits.limit', { ...check, identifier: 'other' })).data).toMatchObject({ remaining: 5 });
+    const { data: key } = await call('keys.getKey', { keyId: things[1]!.keyId });
+    expect((await verify(call, things[1]!.key)).data).toMatchObject({
+      valid: true,
+      credits: key.credits.remaining - 1,
+    });
+    const countsOf = async (where: Call) =>
+      (await where('analytics.getVerifications', { ...period, granularity: 'total', keyId: things[1]!.keyId })).data;
+    const [had, ...others] = await countsOf(tollgate.call as Call);
+    expect(await countsOf(call)).toEqual([
+      { ...had, count: had.count + 1, spentCredits: had.spentCredits + 1 },
+      ...others,
+    ]);
+
+    const deleted = things[2]!.deletedKeyId;
+    expect((await call('keys.restoreKey', { keyId: deleted })).status).toBe(200);
+    expect((await call('keys.getKey', { keyId: deleted })).data).toMatchObject({ externalId: things[2]!.name });
+
+    // New ids follow those of the file, also with a clock that is behind.
+    const { data: created } = await call('apis.createApi', { name: 'new' });
+    const { data: apis } = await call('apis.listApis', {});
+    expect(apis.at(-1).id).toBe(created.apiId);
+
+    const top = { ...period, of: 'keys', by: 'count', limit: 100 };
+    const idsOf = (data: unknown) => [...JSON.stringify(data).matchAll(/"keyId":"(\w+)"/g)].map(([, id]) => id).sort();
+    const ranked = idsOf(((await tollgate.call('analytics.getTop', top as never)) as { data: unknown }).data);
+    expect(ranked.length).toBeGreaterThan(8);
+
+    // Days later the sweeper refills, rolls up and changes no count.
+    const before = await countsOf(call);
+    const begun = clock.now;
+    clock.now += 9 * dayMs;
+    try {
+      await sweep(store, tollgate.workspaceId);
+      expect(await countsOf(call)).toEqual(before);
+      expect((await call('keys.getKey', { keyId: things[1]!.keyId })).data.credits.remaining).toBe(9);
+      expect(idsOf((await call('analytics.getTop', top)).data)).toEqual(ranked);
+    } finally {
+      clock.now = begun;
+    }
+  });
+
+  test('an import that is killed again and again is finished by the same command', async () => {
+    const redis = await emptyRedis();
+    const lines = exported.trimEnd().split('\n');
+    for (const part of [0.1, 0.5, 0.9]) {
+      const child = spawnCli(['import', '-'], { REDIS_URL: redis.url });
+      child.stdin.on('error', () => {});
+      const sent = lines.slice(0, Math.floor(part * lines.length));
+      // More than a step, and a line that is not complete.
+      const filler =
+        '\n'.repeat(3) +
+        `{"kind":"position","workspaceId":"${tollgate.workspaceId}","section":"x","after":"","counts":{}}\n`.repeat(
+          250,
+        );
+      child.stdin.write(`${sent.join('\n')}\n${filler}{"kind":`);
+      const { store } = await serverOn(redis.url);
+      const wanted = linesOf(sent.join('\n')).filter(({ kind }) => kind === 'apiUsage').length;
+      await vi.waitFor(
+        async () => {
+          const ids = await store.workspaces.ids();
+          expect(ids.length).toBeGreaterThan(0);
+          let days = 0;
+          const since = { first: Math.floor(now / dayMs) - 60, last: Math.floor(now / dayMs) };
+          const api8 = String(apiIdOf(lines)).slice(-8);
+          for await (const _ of store.usageExport.totals(tollgate.workspaceId, 'api', api8, since)) days++;
+          if (wanted > 0) expect(days).toBeGreaterThan(0);
+        },
+        { timeout: 30_000, interval: 50 },
+      );
+      child.kill('SIGKILL');
+      await once(child, 'close');
+    }
+    await importInto(redis.url, exported);
+    const { callAs } = await serverOn(redis.url);
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+    expectSame(await readAll(callAs(other.rootKey), nothingMore), otherBefore);
+  });
+
+  test('counts by tag in many parts are stored once, also after the sweeper has moved some', async () => {
+    const redis = await emptyRedis();
+    const records = linesOf(exported);
+    const usage = records.find(({ kind }) => kind === 'tagUsage')!;
+    const place = records.indexOf(usage);
+    const [first] = usage.counts as unknown[][];
+    const partsOf = (number: number) => ({ ...usage, part: number, counts: [first!.with(2, `tag ${number}`)] });
+    const three = [partsOf(1), partsOf(2), partsOf(3)];
+    const file = records.toSpliced(place, 1, ...three);
+    const end = {
+      ...file.at(-1)!,
+      counts: {
+        ...(file.at(-1)!.counts as object),
+        tagUsage: records.filter(({ kind }) => kind === 'tagUsage').length + 2,
+      },
+    };
+    const text = textOf(file.with(-1, end));
+    // The import ends after the second part. Its end is missing.
+    const cut = textOf(file.slice(0, place + 2));
+    expect((await cli(['import', '-'], redis.url, cut)).code).toBe(1);
+    const { store } = await serverOn(redis.url);
+    await sweep(store, tollgate.workspaceId);
+    expect((await importInto(redis.url, text)).created.tagUsage).toBe(
+      (end.counts as unknown as Record<string, number>).tagUsage! - 2,
+    );
+    const stored = await store.usageExport.tags(tollgate.workspaceId, String(usage.apiId).slice(-8), Number(usage.day));
+    const ofTags = stored.filter(({ tag }) => tag.startsWith('tag '));
+    expect(ofTags.map(({ tag, count }) => [tag, count]).sort()).toEqual(
+      [1, 2, 3].map((number) => [`tag ${number}`, first![5]]),
+    );
+  });
+
+  test('one of another installation is refused', async () => {
+    const redis = await emptyRedis();
+    const { store } = await serverOn(redis.url);
+    const { workspaceId } = await store.workspaces.create('first');
+    const { code, err } = await cli(['import', '-'], redis.url, exported);
+    expect(code).toBe(1);
+    expect(err).toContain(`This Redis is not empty: it has the workspace ${workspaceId}, which is not in the file.`);
+    expect(err).toContain('Import before the first start of the server');
+    expect(await store.workspaces.ids()).toEqual([workspaceId]);
+  });
+
+  test('a data directory is created', async () => {
+    const dataDir = join(dir, 'new');
+    const { code, err } = await runCli(['import', '-'], { TOLLGATE_DATA_DIR: dataDir }, exported);
+    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 6 keys') });
+    const list = await runCli(['workspace', 'list'], { TOLLGATE_DATA_DIR: dataDir });
+    expect(list.out).toContain(tollgate.workspaceId);
+  });
+});
+
+const apiIdOf = (lines: readonly string[]) => linesOf(lines.join('\n')).find(({ kind }) => kind === 'apiUsage')!.apiId;
+/** The records of an export, without what differs by nature: the event of the import. */
+const recordsIn = (text: string) =>
+  linesOf(text)
+    .filter(({ kind, operation }) => !['header', 'position', 'end'].includes(kind) && operation !== 'cli.import')
+    .map((line) => (line.kind === 'workspace' ? { ...line, sequence: 0 } : line))
+    // Windows are in no order.
+    .sort((a, b) => (a.kind === 'window' && b.kind === 'window' ? (String(a.name) < String(b.name) ? -1 : 1) : 0));
+
+describe('into a workspace that exists', () => {
+  const own = () =>
+    textOf(
+      linesOf(exported)
+        .filter((line, index, all) => {
+          const next = all.findLastIndex(({ kind }) => kind === 'workspace');
+          return index < next && line.kind !== 'position';
+        })
+        .map((line) => (line.kind === 'header' ? { ...line, workspaces: [tollgate.workspaceId] } : line)),
+    );
+  const complete = () => {
+    const lines = linesOf(own());
+    const counts: Record<string, number> = {};
+    for (const { kind } of lines.slice(1)) counts[kind] = (counts[kind] ?? 0) + 1;
+    return textOf([...lines, { kind: 'end', counts }]);
+  };
+
+  test('no root key and no audit event is imported, unless the operator asks for it', async () => {
+    const redis = await emptyRedis();
+    const { store, callAs } = await serverOn(redis.url);
+    await store.workspaces.import(
+      {
+        workspaceId: tollgate.workspaceId,
+        name: 'mine',
+        createdAt: 1,
+        protectApis: false,
+        sequence: 1,
+        importId: 'another',
+      },
+      false,
+    );
+    await store.workspaces.endImport(tollgate.workspaceId, [], {
+      rootKeyId: 'cli',
+      operation: 'cli.import',
+      requestId: '',
+    });
+    const text = complete();
+    const dry = await importInto(redis.url, text, '--dry-run');
+    const summary = await importInto(redis.url, text);
+    expect(summary.created.rootKey).toBe(0);
+    expect(summary.rootKeysNotImported).toBeGreaterThan(3);
+    expect(dry.rootKeysNotImported).toBe(summary.rootKeysNotImported);
+    expect(summary.created.auditEvent).toBe(0);
+    expect((await callAs(tollgate.rootKey)('apis.listApis', {}).catch((error) => error)).status).toBe(401);
+    expect((await store.rootKeys.list(tollgate.workspaceId, { count: 10 })).rootKeys).toEqual([]);
+    const { items } = await store.audit.list(tollgate.workspaceId, { order: 'asc', count: 1000 });
+    expect(new Set(items.map(({ operation }) => operation))).toEqual(new Set(['cli.import']));
+    expect((await store.workspaces.settings(tollgate.workspaceId)).name).toBe('mine');
+
+    const printed = await cli(['import', '-'], redis.url, text);
+    expect(printed.err).toContain('root keys, because the workspace existed before.');
+    const asked = await importInto(redis.url, text, '--with', 'root-keys');
+    expect(asked).toMatchObject({ created: { rootKey: summary.rootKeysNotImported }, adminRootKeys: 1 });
+    expect((await callAs(tollgate.rootKey)('apis.listApis', {})).status).toBe(200);
+  });
+
+  test('of another id: records keep their ids, and root keys are of no use', async () => {
+    const redis = await emptyRedis();
+    const { store } = await serverOn(redis.url);
+    const { workspaceId } = await store.workspaces.create('other');
+    const text = complete();
+    const summary = await importInto(redis.url, text, '--workspace', workspaceId, '--with', 'root-keys');
+    expect(summary).toMatchObject({ created: { key: 5, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
+    expect(summary.rootKeysOfOtherWorkspace).toBeGreaterThan(3);
+    const { items } = await store.apis.list(workspaceId, { count: 10 });
+    expect(items.map(({ id }) => id)).toEqual(
+      linesOf(text)
+        .filter(({ kind }) => kind === 'api')
+        .map(({ apiId }) => apiId),
+    );
+    const file = newFile();
+    await cli(['export', file, '--workspace', workspaceId, '--without', 'audit'], redis.url);
+    const comparable = (all: Line[]) =>
+      all.filter(({ kind }) => !['workspace', 'auditEvent', 'rootKey'].includes(kind));
+    expect(comparable(recordsIn(readFileSync(file, 'utf8')))).toEqual(comparable(recordsIn(text)));
+    const refused = await cli(['import', '-', '--workspace', workspaceId], redis.url, exported);
+    expect(refused.err).toContain('The file has 2 workspaces. Import it without --workspace.');
+  });
+
+  test('existing records and counts stay as they are', async () => {
+    const redis = await emptyRedis();
+    await importInto(redis.url, exported);
+    const { callAs } = await serverOn(redis.url);
+    const call = callAs(tollgate.rootKey);
+    const { name, keyId, roleId, identityId } = things[1]!;
+    await call('keys.updateKey', { keyId, name: 'changed' });
+    await call('identities.updateIdentity', { identity: identityId, meta: { changed: true } });
+    await call('ratelimits.setOverride', { namespace: name, identifier: name, limit: 77, duration: 5000 });
+    await verify(call, things[1]!.key);
+    const changed = await readAll(call, options);
+    await importInto(redis.url, exported, '--with', 'root-keys');
+    expectSame(await readAll(call, options), changed);
+    expect((await call('permissions.getRole', { role: roleId })).status).toBe(200);
+  });
+});
+
+describe('a part', () => {
+  test('--without leaves parts out of the file, and of an import', async () => {
+    const parts = ['--without', 'root-keys,usage,audit'];
+    const kindsOf = (text: string) => new Set(linesOf(text).map(({ kind }) => kind));
+    const file = await exportTo(newFile(), ...parts);
+    expect([...kindsOf(file)].filter((kind) => /usage|refusals|rootKey|audit/i.test(kind))).toEqual([]);
+    const redis = await emptyRedis();
+    const { created } = await importInto(redis.url, exported, ...parts);
+    expect(
+      Object.entries(created).filter(([kind, count]) => count > 0 && /usage|refusals|rootKey|audit/i.test(kind)),
+    ).toEqual([]);
+    expect(created).toMatchObject({ key: 6, workspace: 2 });
+    const { code, err } = await cli(['export', '-', '--without', 'everything'], source.url);
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('--without takes root-keys, usage, audit') });
+  });
+
+  test('--api has the keys and the usage of an API, and no root keys and events', async () => {
+    const text = await exportTo(newFile(), '--workspace', tollgate.workspaceId, '--api', things[0]!.apiId);
+    const found = linesOf(text);
+    const kindsFound = new Set(found.map(({ kind }) => kind));
+    for (const kind of ['key', 'deletedKey', 'keyUsage', 'apiUsage', 'tagUsage', 'identity', 'role'])
+      expect(kindsFound).toContain(kind);
+    for (const kind of ['rootKey', 'auditEvent', 'namespace', 'override', 'refusals'])
+      expect(kindsFound).not.toContain(kind);
+    expect(new Set(found.flatMap(({ apiId }) => apiId ?? []))).toEqual(new Set([things[0]!.apiId]));
+  });
+
+  test('--resume continues after any place of the file, also within a line', async () => {
+    const bytes = Buffer.from(exported);
+    const withoutId = (text: string) => text.replace(/"exportId":"[^"]+"|"exportedAt":\d+/g, '');
+    for (const part of [0.001, 0.03, 0.2, 0.4, 0.6, 0.8, 0.97, 0.9999]) {
+      const file = newFile();
+      writeFileSync(file, bytes.subarray(0, Math.floor(part * bytes.length)));
+      const { code, err } = await cli(['export', file, '--resume'], source.url);
+      expect({ code, err }).toMatchObject({ code: 0 });
+      expect(withoutId(readFileSync(file, 'utf8')) === withoutId(exported), `cut at ${part}`).toBe(true);
+    }
+    const file = newFile();
+    writeFileSync(file, exported);
+    expect((await cli(['export', file, '--resume'], source.url)).out).toBe(`${file} is complete.\n`);
+    expect(readFileSync(file, 'utf8')).toBe(exported);
+  });
+});
+
+describe('a file that is not what an export writes', () => {
+  test('a cut or damaged file is noticed, and finished by the whole one', async () => {
+    const redis = await emptyRedis();
+    const lines = exported.trimEnd().split('\n');
+    const cut = await cli(['import', '-'], redis.url, `${lines.slice(0, -30).join('\n')}\n`);
+    expect(cut).toMatchObject({ code: 1, err: expect.stringContaining('The file ends early: it has no end line.') });
+    const damaged = lines.filter((line) => !line.includes('"kind":"deletedKey"'));
+    const missing = await cli(['import', '-', '--json'], redis.url, `${damaged.join('\n')}\n`);
+    expect(missing).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('The file is damaged: its end line counts'),
+    });
+    await importInto(redis.url, exported);
+    const { callAs } = await serverOn(redis.url);
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+  });
+
+  test('a newer format is refused in one sentence, and an older one is imported', async () => {
+    const redis = await emptyRedis();
+    const [first, ...rest] = linesOf(exported);
+    const newer = textOf([{ ...first!, format: 3, release: '9.1.0' }, ...rest]);
+    const refused = await cli(['import', '-'], redis.url, newer);
+    expect(refused.code).toBe(1);
+    expect(refused.err).toContain('The file has format 3 and was written by Tollgate 9.1.0; this Tollgate (');
+    const { store } = await serverOn(redis.url);
+    expect(await store.workspaces.ids()).toEqual([]);
+
+    // As the first version wrote it: no header, ids only of APIs and keys.
+    const { workspaceId } = await store.workspaces.create('old');
+    const [apiId, keyId] = [`api_${'2'.repeat(16)}`, `key_${'2'.repeat(24)}`];
+    const old = [
+      { kind: 'permission', slug: 'docs.read', name: 'Read' },
+      { kind: 'role', name: 'reader', permissions: ['docs.read'] },
+      {
+        kind: 'identity',
+        externalId: 'ada',
+        ratelimits: [{ name: 'tokens', limit: 5, duration: 60_000, autoApply: true }],
+      },
+      { kind: 'api', apiId, name: 'payments', createdAt: 1_700_000_000_000 },
+      {
+        kind: 'key',
+        apiId,
+        keyId,
+        hash: Buffer.alloc(32, 1).toString('base64'),
+        byteLength: 16,
+        enabled: true,
+        createdAt: 1_700_000_000_000,
+        externalId: 'ada',
+        roles: ['reader'],
+        credits: { remaining: 5 },
+      },
+    ];
+    const summary = await importInto(redis.url, textOf(old), '--workspace', workspaceId);
+    expect(summary.created).toMatchObject({ permission: 1, role: 1, identity: 1, api: 1, key: 1 });
+    expect(await store.keys.find(workspaceId, keyId)).toMatchObject({ key: { externalId: 'ada', roles: ['reader'] } });
+  });
+
+  test('a file with secrets of other parties is for its owner only, and has digests, no key strings', async () => {
+    const file = newFile();
+    const text = await exportTo(file);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    for (const secret of [tollgate.rootKey, other.rootKey, dailyKey, ...things.map(({ key }) => key)])
+      expect(text).not.toContain(secret.slice(-20));
+  });
+});
+
+describe('hostile lines', () => {
+  const hostile = [
+    -1,
+    2 ** 60,
+    1e308,
+    1.5,
+    '9'.repeat(5000),
+    '',
+    null,
+    true,
+    [],
+    {},
+    [[]],
+    '../..',
+    'ws_1',
+    '\u0000',
+    'tg:{x}',
+  ];
+
+  test('every field of every kind is checked: no value ends the import or is stored', async () => {
+    const redis = await emptyRedis();
+    await importInto(redis.url, exported);
+    const { callAs } = await serverOn(redis.url);
+    const call = callAs(tollgate.rootKey);
+    const ofKinds = new Map(
+      linesOf(exported)
+        .filter(({ kind }) => !['header', 'end', 'position'].includes(kind))
+        .map((line) => [line.kind, line]),
+    );
+    expect(ofKinds.size).toBe(18);
+    // A workspace line is the beginning of another workspace.
+    const inOrder = [...ofKinds.values()].sort(
+      (a, b) => Number(a.kind === 'workspace') - Number(b.kind === 'workspace'),
+    );
+    const lines = inOrder.flatMap((line) =>
+      Object.keys(line)
+        .filter((field) => field !== 'kind')
+        .flatMap((field) => hostile.map((value) => ({ ...line, [field]: value }))),
+    );
+    const [header] = linesOf(exported);
+    const settings = linesOf(exported).find(({ kind }) => kind === 'workspace')!;
+    const { code, out, err } = await cli(
+      ['import', '-', '--json', '--with', 'root-keys'],
+      redis.url,
+      textOf([header!, settings, ...lines]),
+    );
+    expect(code).toBe(1);
+    const summary = JSON.parse(err.trimEnd().split('\n').at(-1)!) as Summary;
+    expect(summary.refused).toBeGreaterThan(lines.length * 0.6);
+    expect(out).not.toContain('Infinity');
+    // The server reads all of it: 5xx would throw.
+    await readAll(call, options);
+    const survived = await readAll(callAs(other.rootKey), nothingMore);
+    expectSame(survived, otherBefore);
+  });
+
+  test('times in the future, grants that do not exist, ids of other workspaces and long lines', async () => {
+    const redis = await emptyRedis();
+    const all = linesOf(exported);
+    const of = (kind: string) => all.find((line) => line.kind === kind)!;
+    const bad: [string, object][] = [
+      ['eventId', { ...of('auditEvent'), eventId: `${now + 40 * dayMs}-0` }],
+      ['changes', { ...of('auditEvent'), changes: '{"field":1}' }],
+      ['permissions[0]', { ...of('rootKey'), permissions: ['api.*.become_admin'] }],
+      ['hash', { ...of('rootKey'), hash: 'AAAA' }],
+      ['day', { ...of('apiUsage'), day: 60_000 }],
+      ['apiId', { ...of('apiUsage'), apiId: `api_${'3'.repeat(16)}` }],
+      ['counts', { ...of('tagUsage'), counts: [[`key_${'3'.repeat(24)}`, '', 'tag', '--', 1, 1, 0]] }],
+      ['keyId', { ...of('keyUsage'), keyId: `key_${'3'.repeat(24)}` }],
+      ['rows', { ...of('refusals'), rows: Buffer.alloc(300, 7).toString('base64') }],
+      ['namespaceId', { ...of('namespaceUsage'), namespaceId: `rlns_${'3'.repeat(16)}` }],
+      ['workspaceId', { ...of('workspace'), workspaceId: `ws_${'3'.repeat(16)}` }],
+      [
+        'ratelimits[0].used',
+        {
+          ...of('key'),
+          keyId: undefined,
+          hash: Buffer.alloc(32, 9).toString('base64'),
+          ratelimits: [
+            {
+              name: 'used',
+              limit: 5,
+              duration: dayMs,
+              used: [
+                [now, 1],
+                [now, 1],
+              ],
+            },
+          ],
+        },
+      ],
+      ['', { kind: 'key', name: 'x'.repeat(10 * 1024 * 1024) }],
+    ];
+    const text = textOf([...all.slice(0, -1), ...bad.map(([, line]) => line)]);
+    const { code, out } = await cli(['import', '-'], redis.url, text);
+    expect(code).toBe(1);
+    expect(linesOf(out).map((line) => (line.errors as unknown as { field: string }[])[0]!.field)).toEqual(
+      bad.map(([field]) => field),
+    );
+    await importInto(redis.url, exported);
+    const { callAs } = await serverOn(redis.url);
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+  });
+});
