@@ -64,6 +64,9 @@ const goals = [
   { key: 'expiringScript', figure: 'Longest script of these, ms', most: 30 },
   { key: 'consoleScreen', figure: 'Console: longest p95 from a click to the first data of a screen, ms', most: 300 },
   { key: 'consoleLive', figure: 'Verifications/s with Live in ten tabs / without tabs', least: 0.99 },
+  { key: 'migrationSeconds', figure: 'Migration of 1,000,000 keys, s', most: 60 },
+  { key: 'migrationScript', figure: 'Its longest script, ms', most: 30 },
+  { key: 'migrationP99', figure: 'p99 of verifications during it / before', most: 2 },
   { key: 'memoryGrowth', figure: 'Server memory after 10 million requests / after 1 million', most: 1.1 },
   {
     key: 'workersCost',
@@ -169,6 +172,7 @@ const order = [
   'memory',
   'usage',
   'expiring',
+  'migration',
   'console',
   'console-live',
   'endurance',

@@ -26,8 +26,8 @@ const steps: readonly Step[] = [
 const lockMs = { term: 10_000, renew: 1_000 };
 /** What a script should take, and the pause after it, in times of that. Verifications run in the pause. */
 const scriptMicros = 1_000;
-const pauseTimes = 3;
-const records = { first: 32, min: 8, max: 1_000 };
+const pauseTimes = 1.5;
+const records = { first: 32, min: 8, max: 500 };
 /**
  * After the last record, the places are read again: a Redis that was killed, or a replica that took over, may have lost
  * what it confirmed in the last second.
