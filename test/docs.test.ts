@@ -130,6 +130,15 @@ test('running.md: the command line', async () => {
   }
 });
 
+test('running.md: upgrades', () => {
+  const lines = blocksOf('docs/running.md')
+    .filter((text) => text.includes('npx tollgate migrate'))
+    .flatMap((text) => text.split('\n'))
+    .filter((line) => line !== '');
+  expect(lines).toHaveLength(3);
+  for (const line of lines) expect(run(line)).toContain('The stored data has version 5, the newest of this release.');
+});
+
 test('running.md: the command line from everywhere', () => {
   const [block] = blocksOf('docs/running.md').filter((text) => text.includes('ln -sf'));
   const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
@@ -153,9 +162,13 @@ test('running.md: HTTPS', async () => {
 test('every command of a page is run by a test, except those for Kubernetes', () => {
   const runWhole = ['backup.md', 'gateways.md', 'limits.md', 'moving.md'];
   const isRun = (text: string) =>
-    ['TLS_CERT_FILE', 'npx tollgate workspace create', 'npx tollgate api create', 'ln -sf'].some((part) =>
-      text.includes(part),
-    );
+    [
+      'TLS_CERT_FILE',
+      'npx tollgate migrate',
+      'npx tollgate workspace create',
+      'npx tollgate api create',
+      'ln -sf',
+    ].some((part) => text.includes(part));
   for (const page of readdirSync('docs').filter((name) => name.endsWith('.md') && !runWhole.includes(name))) {
     const left = blocksOf(`docs/${page}`).filter((text) => !isRun(text));
     for (const text of left) expect(text, page).toMatch(/^(kubectl (.|\\\n)*\n)+$/);
