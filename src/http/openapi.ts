@@ -91,6 +91,7 @@ const object = (properties: Json, optional: readonly string[] = [], description?
 });
 const string: Json = { type: 'string' };
 const text = (description: string): Json => ({ ...string, description });
+const count = (description: string): Json => ({ type: 'integer', description });
 const constant = (value: unknown, description: string): Json => ({ const: value, description });
 /** `data` of a response. A reference has the description of its schema. */
 const resultOf = (schema: Json): Json =>
@@ -444,12 +445,27 @@ const health = {
     get: withoutRootKey(
       'health.ready',
       'Readiness: Redis replies in time, has the scripts and accepts writes, and the server is not shutting down. Needs no root key.',
-      object({
-        ready: constant(true, 'True: the server accepts requests.'),
-        redis: constant('answers', 'Redis replies in time.'),
-        scripts: constant('loaded', 'Redis has the scripts.'),
-        writes: constant('accepted', 'Redis accepts writes.'),
-      }),
+      object(
+        {
+          ready: constant(true, 'True: the server accepts requests.'),
+          redis: constant('answers', 'Redis replies in time.'),
+          scripts: constant('loaded', 'Redis has the scripts.'),
+          writes: constant('accepted', 'Redis accepts writes.'),
+          dataVersion: count('The version of the stored data.'),
+          migration: object(
+            {
+              from: count('The version that the data had.'),
+              to: count('The version that it is migrated to.'),
+              done: count('Records that were migrated.'),
+              total: count('Records, as far as known.'),
+              startedAt: count('When the migration began, Unix milliseconds.'),
+            },
+            [],
+            'The migration of the stored data, while one runs. Servers serve meanwhile.',
+          ),
+        },
+        ['migration'],
+      ),
       ['store_unavailable', 'store_full', 'shutting_down'],
     ),
   },

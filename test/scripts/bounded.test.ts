@@ -1,6 +1,7 @@
 // Anything that can grow without a bound is removed and read in bounded steps: no single command or script does all of
 // it.
 
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
@@ -8,6 +9,7 @@ import {
   apisKey,
   formerMembersKey,
   namespaceNamesKey,
+  serversKey,
   tagUsageKey,
   workspaceKey,
   workspacesKey,
@@ -110,15 +112,22 @@ test('a namespace that several checks of one call use for the first time is crea
   expect(await redis.hvals(namespaceNamesKey(workspaceKey(workspaceId)))).toEqual(['new']);
 });
 
-/** The number of calls of each command while `act` ran. */
+/** The number of calls of each command while `act` ran, also in scripts; without those of the heartbeat of servers. */
 async function commandsDuring(act: () => Promise<unknown>): Promise<Record<string, number>> {
-  await redis.config('RESETSTAT');
-  await act();
   const commands: Record<string, number> = {};
-  const stats = await redis.info('commandstats');
-  for (const [, name, calls] of stats.matchAll(/cmdstat_([^:]+):calls=(\d+)/g)) {
-    commands[name!] = Number(calls);
-  }
+  const monitor = await redis.monitor();
+  const end = `end of ${randomUUID()}`;
+  const ended = new Promise<void>((resolve) => {
+    monitor.on('monitor', (_time: string, [command, name]: string[]) => {
+      if (name === end) resolve();
+      const lower = command!.toLowerCase();
+      if (name !== serversKey) commands[lower] = (commands[lower] ?? 0) + 1;
+    });
+  });
+  await act();
+  await redis.exists(end);
+  await ended;
+  monitor.disconnect();
   return commands;
 }
 
