@@ -23,8 +23,12 @@ test('every writing script waits for the disk, except verification, background w
   // The server waits for the workspace together with the entry in the list of all workspaces, which is written after
   // it.
   expect(others).toEqual([
+    'data/beat',
+    'data/claim',
+    'data/finish',
     'decide',
     'leases/deactivate',
+    'migrations/to5',
     'rootKeys/authenticate',
     'sweep/purge',
     'sweep/refill',
