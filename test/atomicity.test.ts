@@ -11,7 +11,7 @@ import type { ErrorCode } from '../src/errors.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
 import { wildcardsMax } from '../src/records/overrides.ts';
 import { connect, type RedisClient } from '../src/redis/connection.ts';
-import { echoChannel, recallChannel } from '../src/redis/names.ts';
+import { dataKey, echoChannel, formKey, recallChannel } from '../src/redis/names.ts';
 import { assemble, scriptNames } from '../src/scripts/loader.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
 import { endAllLeases, harness, type InputOf } from './support/harness.ts';
@@ -46,6 +46,8 @@ function withPrelude(path: string, text: string): string {
   const [shebang, rest] = /^#!.*\n/.test(traced)
     ? [traced.split('\n', 1)[0], traced.replace(/^.*\n/, '')]
     : ['', traced];
+  // A server registers at any time, which is no part of a call.
+  if (name.startsWith('data/')) return `${shebang}\nlocal traced_call = redis.call\n${rest}`.trimStart();
   const isLibrary = shebang!.includes('name=');
   const registered = rest!.replace(
     /redis\.register_function\((.+), (\w+)\)/,
@@ -96,7 +98,9 @@ function isUnawaited(name: string, args: readonly unknown[]): boolean {
   const [first, , workspace] = args.map(String);
   const isEcho = name === 'publish' && first!.startsWith(echoChannel(''));
   const hearsRecalls = name === 'subscribe' && args.includes(recallChannel);
-  if (unawaited.has(name) || isEcho || hearsRecalls) return true;
+  // The heartbeat of a server registers, and reads the version of the data.
+  const isHeartbeat = nameOf.get(first!) === 'data/beat' || args.includes(dataKey) || args.includes(formKey);
+  if (unawaited.has(name) || isEcho || hearsRecalls || isHeartbeat) return true;
   // With TEST_LEASE_MS, a settlement of an earlier call: of another workspace, or while this call decides nothing.
   if (!workspace?.startsWith('tg:{')) return false;
   return !workspace.includes(sent.workspaceId) || (nameOf.get(first!) === 'decide' && !sent.decides);
