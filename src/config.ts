@@ -133,6 +133,7 @@ const table = {
   bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'Maximum size of a request body. A larger one is rejected with 413.'),
   metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 65_536), 'Maximum size of the `meta` of a key or an identity, as JSON; at most 65536. Every verification returns it: [its cost](moving.md#from-unkey).'),
   errorTypes: setting('ERROR_TYPES', 'tollgate', oneOf('tollgate', 'unkey'), '`unkey` gives errors of `/v2` the `type` and `title` that Unkey has for them, for programs that compare these; see [moving.md](moving.md#from-unkey).'),
+  migrate: setting('MIGRATE', 'auto', oneOf('auto', 'manual'), '`manual` leaves stored data as it is until `tollgate migrate` runs, so that the release before can be started again. Set it on all servers of a Redis; see [Upgrades](running.md#upgrades).'),
   keyRetentionDays: setting('KEY_RETENTION_DAYS', '30', wholeNumber(0, 3_650), 'Time before a deleted key is purged. Until then its record is kept with all fields, and `keys.restoreKey` restores it.'),
   clientAddressHeader: setting('CLIENT_ADDRESS_HEADER', '', headerNameOrNone, 'Header with the address of the caller for audit events, such as `X-Forwarded-For`; the last address in it counts. Set it only behind a proxy that sets or appends to this header. If empty, the address of the connection.'),
   auditEventsMax: setting('AUDIT_EVENTS_MAX', '100000', wholeNumber(0, 100_000_000), 'Audit events kept per workspace. The oldest are removed first.'),

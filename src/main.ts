@@ -70,8 +70,12 @@ async function start() {
   const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log, onSwept });
   metrics.sweeps();
   closers.unshift(() => sweeper.stop());
-  const migrator = startMigrator(store, { log });
-  closers.unshift(() => migrator.stop());
+  if (config.migrate === 'auto') {
+    const migrator = startMigrator(store, { log });
+    closers.unshift(() => migrator.stop());
+  } else if (store.migrations.isDue) {
+    log.warn('MIGRATE is manual: the stored data stays as it is until `tollgate migrate` runs.');
+  }
 
   const { host, port, workers: count } = config;
   let served: Server | undefined;

@@ -29,6 +29,7 @@ test('an empty environment gives the defaults', () => {
     bodyBytesMax: 1_048_576,
     metaBytesMax: 10_240,
     errorTypes: 'tollgate',
+    migrate: 'auto',
     keyRetentionDays: 30,
     clientAddressHeader: '',
     auditEventsMax: 100_000,

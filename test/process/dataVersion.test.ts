@@ -1,6 +1,7 @@
 // Servers and the command line on stored data of other versions: refusals with their own exit code, the migration of
 // data of version 4, and what a server that was paused does.
 
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { connect } from '../../src/redis/connection.ts';
 import { dataKey, formKey } from '../../src/redis/names.ts';
@@ -129,5 +130,22 @@ test('a server migrates by itself, is ready meanwhile, and says how far it is', 
   await expect.poll(ready, { interval: 300 }).toMatchObject({ status: 200, dataVersion: 5 });
   expect((await ready()).migration).toBeUndefined();
   await expect.poll(() => server.printed()).toContain('Migrated the stored data.');
+  client.disconnect();
+});
+
+test('with MIGRATE=manual the data stays as it is until the command migrates it', async () => {
+  const fixture = readFixture(4);
+  const { url, env, client } = await redisWith((redis) => loadFixture(redis, fixture));
+  const server = await startTollgate({ ...env, MIGRATE: 'manual', LOG_LEVEL: 'info' });
+  const versionOf = async () => {
+    const response = await fetch(`${server.url}/health/ready`);
+    return ((await response.json()) as { data: { dataVersion: number } }).data.dataVersion;
+  };
+  await expect.poll(() => server.printed()).toContain('MIGRATE is manual');
+  // A server that migrates by itself looks twice, every five seconds.
+  await delay(12_000);
+  expect(await versionOf()).toBe(4);
+  expect((await cli(url, 'migrate')).code).toBe(0);
+  await expect.poll(versionOf, { timeout: 10_000 }).toBe(5);
   client.disconnect();
 });
