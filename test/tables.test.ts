@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { actions } from '../src/domain/grants.ts';
+import { limitValues } from '../src/domain/limit.ts';
 import { recordKinds } from '../src/domain/records.ts';
 import { errorCatalogue } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
@@ -48,6 +49,17 @@ describe('kinds of records', () => {
       [...assemble(name).source.matchAll(/^audit\(\s*workspace,\s*now,\s*actor,\s*'(\w+)'/gm)].map((match) => match[1]),
     );
     expect(new Set(types)).toEqual(new Set([...recordKinds.map(([kind]) => kind), 'workspace']));
+  });
+});
+
+describe('fields of a limit', () => {
+  test('are in the objects of the contract, and in the quick start', () => {
+    const rows = ['RatelimitRequest', 'Ratelimit'].map((name) => contract.split(`\n| ${name} |`)[1]!.split('\n')[0]!);
+    const printed = /"ratelimits":\[(\{"id":"rl_[^}]*\})/.exec(read('README.md'))![1]!;
+    for (const field of Object.keys(limitValues)) {
+      for (const row of rows) expect(row).toMatch(new RegExp(`\\b${field}\\b`));
+      expect(printed).toContain(`"${field}":`);
+    }
   });
 });
 
