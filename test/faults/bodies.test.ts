@@ -61,9 +61,9 @@ async function unitMs(): Promise<number> {
  * The minimum of several runs: code that runs for the first time is slow, any turn may contain a full garbage
  * collection, and on a busy machine the main thread does the work of the threads that should help it.
  */
-async function costOf(path: string, body: string, rootKey = tollgate.rootKey): Promise<Cost> {
+async function costOf(path: string, body: string, rootKey = tollgate.rootKey, heldMax = heldMsMax): Promise<Cost> {
   let least = await costOnce(path, body, rootKey);
-  for (let run = 0; run < 20 && (least.heldMs > heldMsMax || least.heapMb > heapMbMax); run++) {
+  for (let run = 0; run < 20 && (least.heldMs > heldMax || least.heapMb > heapMbMax); run++) {
     const again = await costOnce(path, body, rootKey);
     least = {
       status: least.status,
@@ -116,9 +116,10 @@ test('no body of 1 MB, valid or not, with or without a root key, blocks the even
       illegal.push({ what: `${operation.name} ${what}`, ...cost });
       expect([400, 404], `${operation.name} ${what}`).toContain(cost.status);
     }
-    const unknown = await costOf(operation.name, longValues['items {}']!(bodyBytesMax), 'nobody');
+    const ofUnknown = heldMsMax / 2;
+    const unknown = await costOf(operation.name, longValues['items {}']!(bodyBytesMax), 'nobody', ofUnknown);
     expect(unknown.status).toBe(401);
-    expect(unknown.heldMs).toBeLessThan(heldMsMax / 2);
+    expect(unknown.heldMs).toBeLessThanOrEqual(ofUnknown);
   }
   const { apiId } = await tollgate.ok('apis.createApi', { name: 'long' });
   for (const [what, body] of Object.entries(longImports(apiId, bodyBytesMax))) {
