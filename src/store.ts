@@ -124,9 +124,9 @@ export async function openStore(storeOptions: StoreOptions) {
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
   });
   const { leasing } = decide;
-  /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
   const workspaces = openWorkspaces(context, () => rootKeys);
   const { ids: workspaceIds } = workspaces;
+  /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
   const replies = atMostOnceIn(checkedMs.replies, () =>
     scripts.load().catch((cause) => Promise.reject(notReady(cause, options.commandTimeoutMs))),
   );

@@ -3,7 +3,7 @@
 
 import type { UsedSlices } from '../domain/limit.ts';
 import { dayMs } from '../domain/time.ts';
-import { orStoreError, type RedisClient } from '../redis/connection.ts';
+import { mastersOf, orStoreError } from '../redis/connection.ts';
 import { windowNames, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { readUsedUnits } from './records.ts';
@@ -32,7 +32,7 @@ export function openWindows({ redis, run }: StoreContext) {
       workspaceId: string,
       after: string | undefined,
     ): AsyncGenerator<{ windows: ExportedWindow[]; after: string }> {
-      const nodes = redis.isCluster ? (redis as unknown as ClusterNodes).nodes('master') : [redis];
+      const nodes = mastersOf(redis);
       const [firstNode = 0, firstCursor = 0] = after?.split(':').map(Number) ?? [];
       const { pattern, parse } = windowNames(workspaceKey(workspaceId));
       for (const [index, node] of nodes.entries()) {
@@ -72,8 +72,4 @@ export function openWindows({ redis, run }: StoreContext) {
       return stored;
     },
   };
-}
-
-interface ClusterNodes {
-  nodes(role: 'master'): RedisClient[];
 }

@@ -112,6 +112,12 @@ function untilConnected(redis: Redis): Promise<void> {
   return Promise.race([redis.connect(), failed]);
 }
 
+/** The Redis servers that store the data: of a Cluster all masters. */
+export function mastersOf(redis: RedisClient): RedisClient[] {
+  const client: unknown = redis;
+  return client instanceof Cluster ? client.nodes('master') : [redis];
+}
+
 /** Resolves when Redis has replied: of a Cluster any master, as others may be lost. */
 async function pingAny(redis: Redis | Cluster): Promise<void> {
   if (!(redis instanceof Cluster)) await ping(redis);

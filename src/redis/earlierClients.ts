@@ -1,36 +1,39 @@
 // Finds servers of earlier releases, which do not register (src/migrations/heartbeat.ts): their connections have no
 // name.
 
-import { Cluster } from 'ioredis';
-import type { RedisClient } from './connection.ts';
+import { mastersOf, type RedisClient } from './connection.ts';
 
 /**
- * The commands after which a connection of such a server may be idle. Monitoring and a person at the prompt use others,
- * such as INFO; an application that shares the database may use these.
+ * The last commands of connections of such a server, except those that monitoring and a person at the prompt use, such
+ * as INFO. An application that shares the database may use these, too.
  */
 const used = new Set(
-  'eval evalsha fcall function|list function|load get hget hgetall hmget publish script|exists script|load set subscribe waitaof xrange xrevrange zadd zrange'.split(
-    ' ',
-  ),
+  (
+    'eval evalsha exists fcall function|list function|load get getrange hdel hget hgetall hlen hmget hscan hset llen ' +
+    'lrange pexpire publish script|exists script|load set subscribe time unsubscribe waitaof xlen xrange xrevrange zadd ' +
+    'zcard zrange zscan zscore'
+  ).split(' '),
 );
 
-const fieldsOf = (line: string) =>
-  new Map([...line.matchAll(/(\S+?)=(\S*)/g)].map((match) => [match[1]!, match[2]!] as const));
+/** A field of a line of CLIENT LIST. A list may have many thousands of lines, so each is searched and not parsed. */
+function fieldOf(line: string, name: string): string | undefined {
+  const at = line.indexOf(` ${name}=`);
+  return at < 0 ? undefined : line.slice(at + name.length + 2).split(' ', 1)[0];
+}
 
 /**
  * The addresses of connections to our database that may be those of servers of earlier releases; undefined if Redis
  * does not list its connections to this account.
  */
 export async function earlierClients(redis: RedisClient): Promise<string[] | undefined> {
-  const client: unknown = redis;
-  const nodes = client instanceof Cluster ? client.nodes('master') : [redis];
-  const database = client instanceof Cluster ? '0' : String(redis.options.db ?? 0);
+  const database = redis.isCluster ? '0' : String(redis.options.db ?? 0);
   try {
-    const lists = await Promise.all(nodes.map((node) => node.client('LIST') as Promise<string>));
+    const lists = await Promise.all(mastersOf(redis).map((node) => node.client('LIST') as Promise<string>));
     return lists
-      .flatMap((list) => list.trim().split('\n').map(fieldsOf))
-      .filter((of) => of.get('name') === '' && of.get('db') === database && used.has(of.get('cmd')!))
-      .map((of) => of.get('addr')!);
+      .flatMap((list) => list.trim().split('\n'))
+      .filter((line) => fieldOf(line, 'name') === '')
+      .filter((line) => fieldOf(line, 'db') === database && used.has(fieldOf(line, 'cmd')!))
+      .map((line) => fieldOf(line, 'addr')!);
   } catch (error) {
     // Any other error is one of the connection.
     if ((error as Error).name === 'ReplyError') return undefined;

@@ -1,7 +1,7 @@
 // Reads facts about a Redis for `tollgate doctor` and system.getStatus.
 
 import { Cluster } from 'ioredis';
-import { type ConnectOptions, connect, type RedisClient } from './connection.ts';
+import { type ConnectOptions, connect, mastersOf, type RedisClient } from './connection.ts';
 import { echoChannel } from './names.ts';
 import type { Refusal } from './refusedWrites.ts';
 import { type Probed, probeWrites } from './writeProbe.ts';
@@ -71,9 +71,8 @@ export async function factsOfAll(
   if (!((redis as unknown) instanceof Cluster)) {
     return [{ ...(await factsOf(redis, nowMs)), refusal: probed[0]?.refusal }];
   }
-  const nodes = (redis as unknown as Cluster).nodes('master');
   const read = await Promise.all(
-    nodes.map(async (redis) => {
+    mastersOf(redis).map(async (redis) => {
       const node = `${redis.options.host}:${redis.options.port}`;
       try {
         if (redis.status === 'wait') await redis.connect();

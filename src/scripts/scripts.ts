@@ -4,10 +4,10 @@
 // any other script Redis stores the compiled text only (SCRIPT LOAD, EVALSHA) and creates the functions with every
 // call.
 
-import { Cluster, Command, type Redis } from 'ioredis';
+import { Command } from 'ioredis';
 import { ApiError } from '../errors.ts';
 import type { Breaker } from '../redis/breaker.ts';
-import { type RedisClient, storeError } from '../redis/connection.ts';
+import { mastersOf, type RedisClient, storeError } from '../redis/connection.ts';
 import { absentKey } from '../redis/names.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import { allScripts, libraryPrefix, locate, type Script } from './loader.ts';
@@ -40,17 +40,11 @@ interface ScriptsOptions {
 /** The scripts about the version of the data itself. */
 const beforeStart = 'data/';
 
-export async function loadScripts(
-  redis: RedisClient,
-  workspaceKey: (workspaceId: string) => string,
-  { changed, observe, breaker, fresh }: ScriptsOptions = {},
-): Promise<Scripts> {
-  const scripts = allScripts();
-  const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
+/** Loads all scripts. Returns those that are no libraries by their digest. */
+async function loadAll(redis: RedisClient, scripts: Iterable<Script>): Promise<Map<string, Script>> {
   const digests = new Map<string, Script>();
-  const pace = new ReadPace();
   // A script that does not compile stops the server here, not a request later.
-  for (const script of scripts.values()) {
+  for (const script of scripts) {
     const digest = await (script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source)).catch(
       (cause: Error) => {
         // Without the cause, whose message contains the whole script.
@@ -61,6 +55,18 @@ export async function loadScripts(
     digests.set(digest as string, script);
     redis.defineCommand(script.name, { lua: script.source });
   }
+  return digests;
+}
+
+export async function loadScripts(
+  redis: RedisClient,
+  workspaceKey: (workspaceId: string) => string,
+  { changed, observe, breaker, fresh }: ScriptsOptions = {},
+): Promise<Scripts> {
+  const scripts = allScripts();
+  const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
+  const pace = new ReadPace();
+  const digests = await loadAll(redis, scripts.values());
   await removeOldLibraries(redis, libraries);
 
   async function load() {
@@ -88,7 +94,9 @@ export async function loadScripts(
   }
 
   async function callScript(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
-    if (!name.startsWith(beforeStart)) await fresh?.();
+    // Awaited only when it has something to wait for, as every batch passes here.
+    const checked = name.startsWith(beforeStart) ? undefined : fresh?.();
+    if (checked) await checked;
     const script = scripts.get(name)!;
     const workspace = workspaceKey(workspaceId);
     const all = redis.isCluster ? ['2', workspace, absentKey(workspace), ...args] : ['1', workspace, ...args];
@@ -160,17 +168,11 @@ class LibraryCall extends Command {
   }
 }
 
-/** The Redis servers that store libraries: of a Cluster all masters. */
-function serversOf(redis: RedisClient): Redis[] {
-  const client: unknown = redis;
-  return client instanceof Cluster ? client.nodes('master') : [redis];
-}
-
 /**
  * Loads a library where it is missing. A full Redis and a replica refuse FUNCTION LOAD even if they have the library.
  */
 async function loadLibrary(redis: RedisClient, { library, source }: Script): Promise<void> {
-  const loaded = serversOf(redis).map(async (server) => {
+  const loaded = mastersOf(redis).map(async (server) => {
     const found = (await server.function('LIST', 'LIBRARYNAME', library!)) as unknown[];
     if (found.length > 0) return;
     await server.function('LOAD', source).catch((cause: Error) => {
@@ -186,7 +188,7 @@ async function loadLibrary(redis: RedisClient, { library, source }: Script): Pro
 
 /** Removes the libraries of other versions. A server of such a version loads its library again with its next call. */
 async function removeOldLibraries(redis: RedisClient, libraries: readonly Script[]): Promise<void> {
-  for (const server of serversOf(redis)) {
+  for (const server of mastersOf(redis)) {
     const reply = (await server.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
     for (const [, name] of reply) {
       if (libraries.some(({ library }) => library === name)) continue;
