@@ -1,6 +1,7 @@
 -- Take the lock of the migration of all data, or keep it, and store how far the migration is. The lock ends by itself.
 -- Each holder has a larger number than those before, and the scripts of the migration refuse a smaller one than they
--- have seen. A migration that was given up begins anew: servers of the earlier version may have changed the data.
+-- have seen. A migration that was given up starts with the first record again: servers of the earlier version may have
+-- changed the data.
 --
 -- KEYS[1]  data      `tg:data`
 -- ARGV[1]  holder    id of the process
