@@ -159,8 +159,8 @@ export class Importer {
     const number = (count: number) => count.toLocaleString('en');
     if (this.#admins > 0)
       lines.push(
-        `${number(this.#admins)} of the root keys may do everything in their workspace. Whoever has the strings of ` +
-          'these root keys has it: import only files that you trust, or leave root keys out with --without root-keys.',
+        `${number(this.#admins)} of the root keys may do everything in their workspace, and so may whoever has ` +
+          'their strings: import only files that you trust, or leave root keys out with --without root-keys.',
       );
     if (rootKey > 0)
       lines.push(
