@@ -130,7 +130,8 @@ const tests: Record<string, () => Promise<unknown>> = {
     expect((await send('/v2/keys.nothing')).json).toMatchObject({ error: { status: 404 } });
   },
   'Key string of 16 bytes': async () => {
-    expect((await createKey({ byteLength: 16 })).key).toHaveLength(28);
+    // Base58 has no padding, so the length differs with the random number: one key in 35 has 27.
+    expect((await createKey({ byteLength: 16 })).key).toMatch(/^[1-9A-HJ-NP-Za-km-z]{27,28}$/);
   },
   'Key string of a rerolled key': async () => {
     const { keyId, key } = await createKey({ prefix: 'sk_live', byteLength: 24 });
