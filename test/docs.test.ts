@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { compileInput } from '../src/input/validate.ts';
 import { operations } from '../src/operations/index.ts';
+import { dataVersion } from '../src/scripts/layout.ts';
 import { makeCertificates } from './support/certificates.ts';
 import { runCli } from './support/cli.ts';
 import { blocksOf, openFolder, withNpm } from './support/folder.ts';
@@ -136,7 +137,7 @@ test('running.md: upgrades', () => {
     .flatMap((text) => text.split('\n'))
     .filter((line) => line !== '');
   expect(lines).toHaveLength(3);
-  for (const line of lines) expect(run(line)).toContain('The stored data has version 5, the newest of this release.');
+  for (const line of lines) expect(run(line)).toContain(`has version ${dataVersion}, the newest of this release.`);
 });
 
 test('running.md: the command line from everywhere', () => {

@@ -94,7 +94,7 @@ local function exceeded_limit(requested)
         return limit[1], limit[3], limit[4], limit[2], remaining
       end
       local limits = place > PLACES_OF_IDENTITY and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
-        or read_limits(key_packed, key_limits_at, KEY_TAIL_LENGTH)
+        or read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
       local limit = limits[place > PLACES_OF_IDENTITY and place - PLACES_OF_IDENTITY or place]
       return limit.name, limit.limit, limit.duration, requested_cost(requested, limit.name), remaining
     end

@@ -121,6 +121,23 @@ local function with_window(packed, limits_at, tail_bytes, name, duration, change
   return packed, false
 end
 
+-- Sets the fields of KEY_EXTENSION of a state that begins with these flags.
+local function read_extension(packed, into)
+  local restricted, forbidden, holds_due = 0, 0, NEVER
+  if into.extended then
+    restricted, forbidden, holds_due =
+      struct.unpack(KEY_EXTENSION, packed, #packed - KEY_TAIL_LENGTH - KEY_EXTENSION_LENGTH + 1)
+  end
+  into.restricted, into.forbidden, into.holds_due = restricted == 1, forbidden, holds_due
+end
+
+-- The packed extension of a state; '' for a plain key, which has none.
+local function pack_extension(s)
+  local forbidden, holds_due = s.forbidden or 0, s.holds_due or NEVER
+  if not s.restricted and forbidden == 0 and holds_due == NEVER then return '' end
+  return struct.pack(KEY_EXTENSION, s.restricted and 1 or 0, forbidden, holds_due)
+end
+
 -- The state of a key as a table, for the scripts that manage keys. A verification reads only the parts that it needs.
 local function read_state(packed)
   local s = {}
@@ -130,7 +147,8 @@ local function read_state(packed)
   read_flags(flags, s)
   s.link, limits_at = struct.unpack('>I2c0', packed, KEY_LINK_AT)
   local usage_at = #packed - USAGE_LENGTH + 1
-  s.limits = read_limits(packed, limits_at, KEY_LIVE_LENGTH + USAGE_LENGTH)
+  read_extension(packed, s)
+  s.limits = read_limits(packed, limits_at, KEY_TAIL_LENGTH + (s.extended and KEY_EXTENSION_LENGTH or 0))
   s.balance, s.refill_due, s.last_used = struct.unpack(KEY_LIVE, packed, usage_at - KEY_LIVE_LENGTH)
   s.usage = string.sub(packed, usage_at)
   return s
@@ -140,14 +158,18 @@ end
 local function state_fault(packed)
   if #packed < KEY_FIXED_LENGTH then return 'fixed', 1 end
   if #packed < KEY_FIXED_LENGTH + LINK_BYTES_LENGTH then return 'link', KEY_LINK_AT end
-  local link_bytes, last = struct.unpack('>I2', packed, KEY_LINK_AT), #packed - USAGE_LENGTH - KEY_LIVE_LENGTH
+  local link_bytes, last = struct.unpack('>I2', packed, KEY_LINK_AT), #packed - KEY_TAIL_LENGTH
+  local flags = {}
+  read_flags(string.byte(packed, KEY_FIXED_FLAGS_AT), flags)
+  if flags.extended then last = last - KEY_EXTENSION_LENGTH end
   local limits_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes
   if limits_at > last or link_bytes > 0 and link_bytes < LINK_EXTERNAL_ID_AT then return 'link', KEY_LINK_AT end
   return limits_fault(packed, limits_at, last)
 end
 
 local function pack_state(s)
-  local flags = 0
+  local flags, extension = 0, pack_extension(s)
+  s.extended = extension ~= ''
   for name, bit in pairs(FLAGS) do
     if s[name] then flags = flags + bit end
   end
@@ -155,6 +177,7 @@ local function pack_state(s)
   return struct.pack(KEY_FIXED, id16, s.version, api8, flags, s.expires, s.refill_amount, s.refill_day)
     .. struct.pack('>I2c0', #s.link, s.link)
     .. pack_limits(s.limits)
+    .. extension
     .. struct.pack(KEY_LIVE, s.balance, s.refill_due, s.last_used)
     .. s.usage
 end

@@ -14,7 +14,7 @@ import {
   verifiedLimit,
   verifyItem,
 } from '../scripts/layout.ts';
-import { readUint } from '../scripts/struct.ts';
+import { readInt, readUint } from '../scripts/struct.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
@@ -259,7 +259,7 @@ export function readVerified(answer: Answer): Verified | ItemError {
   const count = end - at < verified.bytes ? 0 : packed[at + verified.at.limits]!;
   if (end - at !== verified.bytes + verifiedLimit.bytes * count) throw unreadable();
   const hasBalance = packed[at + verified.at.hasBalance] === 1;
-  const credits = hasBalance ? readUint(packed, at + verified.at.balance, 7) : undefined;
+  const credits = hasBalance ? readInt(packed, at + verified.at.balance) : undefined;
   // An array of this length: `push` makes room for 17.
   const ratelimits = new Array<LimitState>(count);
   for (let number = 0; number < count; number++) {

@@ -14,12 +14,14 @@ import type { Heartbeat } from './heartbeat.ts';
 /** A step from a version to the next one. */
 interface Step {
   to: number;
-  script: 'migrations/to5';
+  /** Without one, no stored record changes: servers that support the version write new forms once all of them do. */
+  script?: 'migrations/to5';
   does: string;
 }
 
 const steps: readonly Step[] = [
   { to: 5, script: 'migrations/to5', does: 'indexes keys by expiry, and removes a field that nothing reads' },
+  { to: 6, does: 'allows holds, and other records that earlier releases cannot read' },
 ];
 
 /** How long the lock lasts without being renewed, and how often it is. */
@@ -120,7 +122,7 @@ export class Migrations {
     const older = (await heartbeat.beat()).filter(({ newest }) => newest < to);
     return {
       registered: older.map(({ release, newest }) => `A server of Tollgate ${release} reads versions up to ${newest}.`),
-      unnamed: to > firstRegistered ? [] : await orStoreError(earlierClients(redis)),
+      unnamed: heartbeat.current >= firstRegistered ? [] : await orStoreError(earlierClients(redis)),
     };
   }
 
@@ -134,7 +136,7 @@ export class Migrations {
       newest: supported.newest,
       steps: due.map(({ to, does }) => `${to - 1} to ${to}: ${does}`),
       workspaces: ids.length,
-      records: due.length === 0 ? 0 : await countRecords(this.#options.redis, ids),
+      records: due.some(({ script }) => script) ? await countRecords(this.#options.redis, ids) : 0,
       blockers: due.length === 0 ? { registered: [], unnamed: [] } : await this.blockers(),
     };
   }
@@ -157,7 +159,7 @@ export class Migrations {
   }
 }
 
-/** Servers that read this version and later ones register. */
+/** Servers that read this version and later ones register: no others run once the data has it. */
 const firstRegistered = 5;
 
 /** Keys with deleted ones, and identities, of these workspaces. */
@@ -210,7 +212,7 @@ class StepRun {
   async run(isBlocked: () => Promise<boolean>): Promise<Outcome> {
     const { redis, workspaceIds } = this.#options;
     // Not after the lock, as it is not renewed meanwhile.
-    this.#total = await countRecords(redis, await workspaceIds());
+    this.#total = this.#step.script ? await countRecords(redis, await workspaceIds()) : 0;
     const claimed = await this.#claim();
     if (claimed !== 'held') return claimed;
     try {
@@ -223,10 +225,12 @@ class StepRun {
         }
         await orStoreError(redis.hset(dataKey, 'checked', String(this.#number)));
       }
-      await this.#migrateAll();
-      await delay(settleMs);
-      this.#renewedAt = Number.NEGATIVE_INFINITY;
-      await this.#migrateAll();
+      if (this.#step.script) {
+        await this.#migrateAll(this.#step.script);
+        await delay(settleMs);
+        this.#renewedAt = Number.NEGATIVE_INFINITY;
+        await this.#migrateAll(this.#step.script);
+      }
       if ((await this.#finish('migrated')) === 0) return 'busy';
       return 'migrated';
     } catch (error) {
@@ -237,7 +241,7 @@ class StepRun {
     }
   }
 
-  async #migrateAll() {
+  async #migrateAll(script: NonNullable<Step['script']>) {
     const { workspaceIds } = this.#options;
     const visited = new Set<string>();
     for (;;) {
@@ -245,14 +249,13 @@ class StepRun {
       const ids = (await workspaceIds()).filter((id) => !visited.has(id));
       if (ids.length === 0) return;
       for (const id of ids) {
-        await this.#migrateWorkspace(id);
+        await this.#migrateWorkspace(script, id);
         visited.add(id);
       }
     }
   }
 
-  async #migrateWorkspace(workspaceId: string) {
-    const { script } = this.#step;
+  async #migrateWorkspace(script: NonNullable<Step['script']>, workspaceId: string) {
     for (;;) {
       await this.#renew();
       const startedAt = performance.now();

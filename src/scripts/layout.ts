@@ -52,6 +52,7 @@ import {
   counts,
   type Field,
   type Fields,
+  int,
   list,
   luaFields,
   luaNames,
@@ -66,15 +67,18 @@ import {
 } from './struct.ts';
 
 /** The version of all data in Redis that this release migrates to, see dataVersion.ts. */
-export const dataVersion = 5;
+export const dataVersion = 6;
 /** The oldest version that this release reads and writes. Older data is refused at the start. */
 export const oldestDataVersion = 4;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
 
-/** Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. */
-export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'deleted'] as const;
+/**
+ * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an
+ * `extended` key has KEY_EXTENSION.
+ */
+export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'deleted', 'extended'] as const;
 
 /** The number of outcomes that usage counts: all except NOT_FOUND, which has no key. */
 export const outcomesCounted = outcomes.length - 1;
@@ -208,8 +212,22 @@ export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBy
 /** The length of a limit's window, after all windows. */
 const windowBytes = struct({ bytes: uint(2) });
 
+/**
+ * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
+ * it, so it costs what it did before.
+ */
+export const keyExtension = struct({
+  /** 1 if only some addresses may use it: field `ips` of its record. */
+  restricted: uint(1),
+  /** FORBIDDEN verifications of the hour in KEY_TAIL. */
+  forbidden: uint(4),
+  /** When the first of its holds ends or is forgotten (field `holds` of its record), Unix milliseconds; `never`. */
+  holdsDue: uint(6),
+});
+
 export const keyLive = struct({
-  balance: uint(7),
+  /** Negative since data version 6: the debt of a hold that was settled for more than the key had. */
+  balance: int(7),
   /** Unix milliseconds; 0 without a refill. */
   refillDue: uint(6),
   /** Unix milliseconds; 0 if it was never used. */
@@ -466,7 +484,7 @@ export const batchHead = struct({
 });
 export const answerBytes = uint(2);
 /** The answer to a verification. For NOT_FOUND it is the outcome alone. */
-export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: uint(7), limits: uint(1) });
+export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: int(7), limits: uint(1) });
 export const verifiedLimit = struct({
   /** See placesOfOwner. */
   place: uint(1),
@@ -541,6 +559,7 @@ const snapshotWithIdentity = struct({
 const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[] }> = {
   KEY_FIXED: { of: keyFixed },
   KEY_DECIDES: { of: keyDecides },
+  KEY_EXTENSION: { of: keyExtension },
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
   USAGE: { of: usage },

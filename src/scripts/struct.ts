@@ -5,13 +5,15 @@
 //   in Lua         literals that the loader (loader.ts) puts in the place of names in capitals, see `literalsOf` in
 //                  layout.ts
 //
-// All numbers are unsigned and big-endian.
+// All numbers are big-endian, and unsigned except those of `int`.
 
 type UintBytes = 1 | 2 | 4 | 6 | 7;
 
 /** A field of a structure. */
 export type Field =
   | { kind: 'uint'; bytes: UintBytes }
+  /** A number that may be negative: two's complement. Its absolute value is a safe integer. */
+  | { kind: 'int'; bytes: 7 }
   /** A fixed number of bytes; in TypeScript a string with one character a byte. */
   | { kind: 'bytes'; bytes: number }
   /** Its length, then UTF-8. Written from a Buffer. */
@@ -34,6 +36,7 @@ export type Field =
 export type Fields = Readonly<Record<string, Field>>;
 
 export const uint = <const Bytes extends UintBytes>(bytes: Bytes) => ({ kind: 'uint', bytes }) as const;
+export const int = (bytes: 7) => ({ kind: 'int', bytes }) as const;
 export const bytes = (count: number) => ({ kind: 'bytes', bytes: count }) as const;
 export const text = (lengthBytes: 1 | 2 | 4) => ({ kind: 'text', lengthBytes }) as const;
 export const ascii = (lengthBytes: 4) => ({ kind: 'ascii', lengthBytes }) as const;
@@ -45,14 +48,18 @@ export const counts = (length: number, each: UintBytes) => ({ kind: 'counts', by
 export const opaque = <Of extends Fields>(of: Struct<Of>) => ({ kind: 'opaque', of }) as const;
 export const rest = { kind: 'rest' } as const;
 
-type ReadValue<F> = F extends { kind: 'uint' }
+type ReadValue<F> = F extends { kind: 'uint' | 'int' }
   ? number
   : F extends { kind: 'optional' }
     ? string | undefined
     : F extends { kind: 'list'; of: Struct<infer Of> }
       ? Values<Of>[]
       : string;
-type WrittenValue<F> = F extends { kind: 'uint' } ? number : F extends { kind: 'text' | 'rest' } ? Buffer : string;
+type WrittenValue<F> = F extends { kind: 'uint' | 'int' }
+  ? number
+  : F extends { kind: 'text' | 'rest' }
+    ? Buffer
+    : string;
 
 /** What `read` returns. */
 export type Values<Of extends Fields> = { -readonly [Name in keyof Of]: ReadValue<Of[Name]> };
@@ -95,7 +102,7 @@ export function struct<const Of extends Fields>(fields: Of): Struct<Of> {
 
 /** Bytes of a field; undefined for one of variable length. */
 function fixedBytes(field: Field): number | undefined {
-  if (field.kind === 'uint' || field.kind === 'bytes') return field.bytes;
+  if (field.kind === 'uint' || field.kind === 'int' || field.kind === 'bytes') return field.bytes;
   if (field.kind === 'counts') return field.bytes * field.length;
   if (field.kind !== 'opaque') return undefined;
   const all = Object.values(field.of.fields).map(fixedBytes);
@@ -116,6 +123,8 @@ function readExpression(field: Field, lists: unknown[]): string {
   switch (field.kind) {
     case 'uint':
       return `reader.uint(${field.bytes})`;
+    case 'int':
+      return `reader.int()`;
     case 'bytes':
       return `reader.latin1(${field.bytes})`;
     case 'counts':
@@ -182,6 +191,16 @@ function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes)
   }
 }
 
+/** Reads an `int` of 7 bytes. */
+export function readInt(buffer: Buffer, at: number): number {
+  const high = readUint(buffer, at, 1);
+  // The bytes of a negative number are those of 2^56 plus it, which is no safe integer.
+  if (high < 128) return readUint(buffer, at, 7);
+  let value = high - 256;
+  for (let index = at + 1; index < at + 7; index++) value = 256 * value + buffer[index]!;
+  return value;
+}
+
 /** Twice as fast as readUIntBE. */
 export function readUint(buffer: Buffer, at: number, length: UintBytes): number {
   if (at + length > buffer.length) throw new RangeError('A field ends after its structure.');
@@ -214,6 +233,12 @@ export class Reader {
     const at = this.#at;
     this.#at += length;
     return readUint(this.#packed, at, length);
+  }
+
+  int(): number {
+    const at = this.#at;
+    this.#at += 7;
+    return readInt(this.#packed, at);
   }
 
   latin1(length: number): string {
@@ -260,6 +285,8 @@ function luaField(field: Field, merged: boolean): string {
   switch (field.kind) {
     case 'uint':
       return field.bytes === 1 ? 'B' : `I${field.bytes}`;
+    case 'int':
+      return `i${field.bytes}`;
     case 'bytes':
       return `c${field.bytes}`;
     case 'counts':

@@ -158,12 +158,13 @@ describe('who may start', () => {
     toClose.push(() => migrator.stop());
     await expect.poll(() => lines.length).toBeGreaterThan(0);
     await redis.hdel(serversKey, 'older');
-    await expect.poll(() => store.dataVersion.current).toBe(5);
+    await expect.poll(() => store.dataVersion.current).toBe(dataVersion);
     await migrator.stop();
     expect(lines.filter(({ blockers }) => blockers)).toHaveLength(1);
-    expect(lines.at(-1)).toMatchObject({ msg: 'Migrated the stored data.', from: 4, to: 5 });
-    expect(await redis.hgetall(dataKey)).toEqual({ version: '5', release: version, fence: '1' });
-    expect(await redis.get(formKey)).toBe('5');
+    expect(lines.at(-1)).toMatchObject({ msg: 'Migrated the stored data.', from: 4, to: dataVersion });
+    const steps = `${dataVersion - 4}`;
+    expect(await redis.hgetall(dataKey)).toEqual({ version: `${dataVersion}`, release: version, fence: steps });
+    expect(await redis.get(formKey)).toBe(`${dataVersion}`);
   });
 });
 
@@ -240,7 +241,8 @@ describe('the lock', () => {
     expect(stored).toMatchObject({ version: '4', target: '5', run: '1', checked: '1' });
     expect(stored.holder).toBeUndefined();
     expect(await (await open()).migrations.migrate()).toBe('migrated');
-    expect(await redis.hget(dataKey, 'fence')).toBe('2');
+    // One more than steps.
+    expect(await redis.hget(dataKey, 'fence')).toBe(`${dataVersion - 3}`);
     expect(await indexOf(workspaceId)).toHaveLength(await expiring());
   });
 
@@ -364,8 +366,9 @@ describe('a server that was paused', () => {
   test('refuses requests of a store', async () => {
     let unsupported: Error | undefined;
     const store = await open({ onUnsupported: (error) => (unsupported = error) });
-    await redis.hset(dataKey, { version: '6', release: '1.2.0' });
-    await expect.poll(() => unsupported?.message, { timeout: 10_000 }).toContain('version 6');
+    const next = dataVersion + 1;
+    await redis.hset(dataKey, { version: `${next}`, release: '9.0.0' });
+    await expect.poll(() => unsupported?.message, { timeout: 10_000 }).toContain(`version ${next}`);
     await expect(store.apis.create(workspaceId, 'new', cliActor)).rejects.toMatchObject({ code: 'store_unavailable' });
     await redis.hset(dataKey, { version: '4' });
   });

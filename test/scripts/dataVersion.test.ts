@@ -71,9 +71,9 @@ test('newer data is refused in one sentence that names the release', async () =>
   await redis.hdel(dataKey, 'release');
   expect(await refusal()).toContain('Run the release that wrote it or a later one');
   await redis.del(dataKey);
-  await redis.set(formKey, '6');
-  expect(await refusal()).toContain('has version 6');
-  await expect(open()).rejects.toThrow('has version 6');
+  await redis.set(formKey, `${dataVersion + 1}`);
+  expect(await refusal()).toContain(`has version ${dataVersion + 1}`);
+  await expect(open()).rejects.toThrow(`has version ${dataVersion + 1}`);
 });
 
 test('data that is being migrated to a newer version is refused, too', async () => {

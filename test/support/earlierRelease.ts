@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { atEnd } from './processes.ts';
 
-/** The last commit whose servers read data version 4 only. */
-export const version4Commit = '28bf63b';
+/** By data version: the last commit whose servers do not read the next one. */
+export const lastCommits: Readonly<Record<number, string>> = { 4: '28bf63b', 5: 'ec3e59b' };
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const program = fileURLToPath(new URL('./earlierServer.mjs', import.meta.url));

@@ -26,6 +26,8 @@ local function flags_of(number)
   local flags = {}
   read_flags(number, flags)
   flags.permissions = flags.direct or flags.roles
+  -- Bytes after the limits.
+  flags.tail_bytes = KEY_TAIL_LENGTH + (flags.extended and KEY_EXTENSION_LENGTH or 0)
   flag_sets[number] = flags
   return flags
 end

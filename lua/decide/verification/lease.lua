@@ -34,7 +34,7 @@ end
 -- What leased_charge charged to windows of the key, and of its identity: each LEASED_WINDOW.
 local function charged_windows(requested)
   local of_key, of_identity = {}, {}
-  local key_limits = read_limits(key_packed, key_limits_at, KEY_TAIL_LENGTH)
+  local key_limits = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
   local identity_limits = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
   for index = 1, charge_count do
     local place, windows, name = charge_results[4 * index - 3], of_key, nil

@@ -63,7 +63,8 @@ local function returned_to_key(number, used, cost)
   -- Another number: the balance was set since, and has none of these credits.
   if key_flags.limited and credits_charged == refill_due and times > 0 then balance = balance + times * cost end
   local windows = string.sub(charged, LEASED_CREDITS_LENGTH + 1)
-  local packed, records = return_to_windows(key_packed, key_limits_at, KEY_TAIL_LENGTH, key24(), windows, at, times)
+  local packed, records =
+    return_to_windows(key_packed, key_limits_at, key_flags.tail_bytes, key24(), windows, at, times)
   key_written(packed)
   return others, balance, records
 end

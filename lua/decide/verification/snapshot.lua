@@ -71,7 +71,7 @@ local function pack_snapshot(dependencies)
     key_packed, key_api.id, key_flags.enabled and 1 or 0, key_expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '',
     #slugs, slugs, #number_lists, number_lists, roles,
-    configured_limits(key_packed, key_limits_at, KEY_TAIL_LENGTH),
+    configured_limits(key_packed, key_limits_at, key_flags.tail_bytes),
     key_identity, #external_id, external_id,
     identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
 end

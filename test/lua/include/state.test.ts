@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type LimitValueName, limitValues } from '../../../src/domain/limit.ts';
-import { keyFlags, limit, usage } from '../../../src/scripts/layout.ts';
+import { keyFlags, limit, never, usage } from '../../../src/scripts/layout.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
@@ -44,9 +44,13 @@ const limits = fc.array(
 const states = fc.record({
   id: bytes(24, 24),
   version: bytes(8, 8),
-  ...Object.fromEntries(keyFlags.map((flag) => [flag, fc.boolean()])),
+  // `extended` follows from the fields of the extension.
+  ...Object.fromEntries(keyFlags.filter((flag) => flag !== 'extended').map((flag) => [flag, fc.boolean()])),
+  restricted: fc.boolean(),
+  forbidden: fc.integer({ min: 0, max: 3 }),
+  holds_due: fc.oneof(time, fc.constant(never)),
   expires: time,
-  balance: safeInteger,
+  balance: fc.oneof(safeInteger, fc.integer({ min: -Number.MAX_SAFE_INTEGER, max: -1 })),
   refill_amount: safeInteger,
   refill_day: fc.integer({ min: 0, max: 31 }),
   refill_due: time,
@@ -96,7 +100,7 @@ test('a key state is read as it was packed', async () => {
         'tg:{none}',
         [JSON.stringify(asText(state))],
       )) as [string, number];
-      const { limits, ...rest } = JSON.parse(read) as { limits: unknown };
+      const { limits, extended: _, ...rest } = JSON.parse(read) as { limits: unknown; extended: unknown };
       // cjson prints an empty list as an empty object.
       expect({ ...rest, limits: state.limits.length === 0 ? [] : limits }).toEqual(asText(state));
       expect(again).toBe(1);
