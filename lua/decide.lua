@@ -37,6 +37,7 @@
 -- @include "decide/refusals"
 -- @include "decide/session"
 -- @include "decide/totals"
+-- @include "decide/verification/hold"
 -- @include "decide/verification/verify"
 
 -- After this much work a call leaves the remaining items to the next call, so that a batch of expensive items does not
@@ -48,6 +49,8 @@ local deciders = {
   [KIND_LIMIT] = ratelimit,
   [KIND_LEASE] = lease,
   [KIND_SETTLE] = settle,
+  [KIND_HOLD] = decide_hold,
+  [KIND_HOLD_CHANGE] = change_hold,
 }
 
 -- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their

@@ -65,6 +65,11 @@ const catalogue = {
     'The workspace has reached the maximum number of records (keys, identities, namespaces, …), the setting RECORDS_MAX. `detail` gives the number.',
   ],
   ...notFoundErrors,
+  hold_not_found: [
+    404,
+    'Hold not found',
+    'The hold is unknown, was forgotten after its end, or its key is deleted or belongs to another workspace.',
+  ],
   route_not_found: [
     404,
     'Route not found',
@@ -76,6 +81,11 @@ const catalogue = {
     'The path does not accept this method. The Allow header lists the accepted ones.',
   ],
   ...alreadyExistsErrors,
+  conflict: [
+    409,
+    'Conflict',
+    'A hold was settled or made with other amounts before, or has ended. `detail` says which.',
+  ],
   precondition_failed: [
     412,
     'Precondition failed',

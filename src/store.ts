@@ -11,9 +11,10 @@ import { Migrations } from './migrations/migration.ts';
 import { openApis } from './records/apis.ts';
 import { openAudit } from './records/audit.ts';
 import { openExplain } from './records/explain.ts';
+import { openHolds } from './records/holds.ts';
 import { openIdentities } from './records/identities.ts';
 import { openKeySearch } from './records/keySearch.ts';
-import { openKeys } from './records/keys.ts';
+import { digestOf, openKeys } from './records/keys.ts';
 import { openNamespaces } from './records/namespaces.ts';
 import { openOverrides } from './records/overrides.ts';
 import { openRbac } from './records/rbac.ts';
@@ -120,6 +121,7 @@ export async function openStore(storeOptions: StoreOptions) {
     scripts,
     accepted,
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
+    digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
   });
@@ -138,6 +140,7 @@ export async function openStore(storeOptions: StoreOptions) {
     apis: openApis(context),
     audit: openAudit(context),
     explain: openExplain(context),
+    holds: openHolds(context),
     identities: openIdentities(context),
     namespaces: openNamespaces(context),
     overrides: openOverrides(context),

@@ -54,8 +54,8 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
   /** Returns the first failure. It affects neither the other steps nor other workspaces. */
   async function sweepWorkspace(workspaceId: string, isCounting: boolean): Promise<Failure | undefined> {
     let failure: Failure | undefined;
-    const { refill, purge, rollUp, count } = store.sweep;
-    for (const step of [refill, purge, rollUp, ...(isCounting ? [count] : [])]) {
+    const { holds, refill, purge, rollUp, count } = store.sweep;
+    for (const step of [holds, refill, purge, rollUp, ...(isCounting ? [count] : [])]) {
       const until = step === rollUp ? performance.now() + rollUpMs : Number.POSITIVE_INFINITY;
       try {
         while (!stopped && (await step(workspaceId)) === true && performance.now() < until) {

@@ -27,8 +27,10 @@ local call_state = { rbac_version = false, is_filled = false, held = false }
 -- The work done so far, in units of about a microsecond.
 local call_work
 
-local function day_of(hour) return string.format('%d', hour / 24) end
-local function hour_of_day(hour) return string.format('%02d', hour % 24) end
+-- Texts of an hour since 1970.
+local call_hours = {}
+function call_hours.day(hour) return string.format('%d', hour / 24) end
+function call_hours.hour_of_day(hour) return string.format('%02d', hour % 24) end
 
 local function read_settings(text)
   local retention, tags, tag_bytes, identifiers, records, refusal_hours, refusal_bytes, time =
@@ -60,7 +62,7 @@ local function begin_call(workspace, settings, items)
   call_now = now
   local hour = math.floor(now / HOUR_MS)
   if hour ~= call_hour then
-    call_hour, call_day, call_hour_of_day = hour, day_of(hour), hour_of_day(hour)
+    call_hour, call_day, call_hour_of_day = hour, call_hours.day(hour), call_hours.hour_of_day(hour)
   end
   for index = 1, roots do
     call_roots[index] = nil

@@ -3,6 +3,7 @@
 -- @include "decide/limitChecks/lease"
 -- @include "decide/limitChecks/ratelimit"
 -- @include "decide/leased"
+-- @include "decide/verification/hold"
 -- @include "decide/verification/lease"
 -- @include "decide/verification/settle"
 -- @include "decide/verification/verify"
@@ -24,6 +25,8 @@ local decision_kinds = {
     awaited = function() noted_leases.recall_of_key(true) end,
     settle = settle_verifications,
   },
+  -- Not leased: only a refusal that leases may change is sent again, within a lease item.
+  [KIND_HOLD] = { decide = decide_hold, passed = VALID, awaited = function() noted_leases.recall_of_key(true) end },
   [KIND_LIMIT] = {
     decide = ratelimit,
     passed = LIMIT_PASSED,

@@ -10,6 +10,7 @@
 -- @include "include/clock"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
+-- @include "decide/verification/counts"
 -- @include "decide/verification/key"
 -- @include "include/names"
 -- @include "include/state"
@@ -74,14 +75,6 @@ local function refusals_of_row(outcome, is_first, left)
   return has_row and count
 end
 
--- The cost in a request of the limit of this name, which is not an ad hoc limit.
-local function requested_cost(requested, name)
-  for _, wanted in ipairs(requested or {}) do
-    if wanted[1] == name and not wanted[3] then return wanted[2] end
-  end
-  return 1
-end
-
 -- The first limit that is exceeded, of the results of the last check: its name, limit and duration, the cost of the
 -- verification and the units that are left. '', 0, 0, 0, 0 for none.
 local function exceeded_limit(requested)
@@ -96,7 +89,7 @@ local function exceeded_limit(requested)
       local limits = place > PLACES_OF_IDENTITY and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
         or read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
       local limit = limits[place > PLACES_OF_IDENTITY and place - PLACES_OF_IDENTITY or place]
-      return limit.name, limit.limit, limit.duration, requested_cost(requested, limit.name), remaining
+      return limit.name, limit.limit, limit.duration, key_counts.requested_cost(requested, limit.name), remaining
     end
   end
   return '', 0, 0, 0, 0

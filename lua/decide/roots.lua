@@ -10,10 +10,10 @@ local function abilities_of(grants)
   local abilities = memo[grants]
   if not abilities then
     abilities = {
-      verifies_all = holds(grants, 'api', '*', 'verify_key'),
-      limits_all = holds(grants, 'ratelimit', '*', 'limit'),
-      verifies_any = holds_any(grants, 'verify_key'),
-      limits_any = holds_any(grants, 'limit'),
+      verifies_all = root_grants.holds(grants, 'api', '*', 'verify_key'),
+      limits_all = root_grants.holds(grants, 'ratelimit', '*', 'limit'),
+      verifies_any = root_grants.holds_any(grants, 'verify_key'),
+      limits_any = root_grants.holds_any(grants, 'limit'),
     }
     memoize(grants, abilities)
   end
@@ -26,7 +26,7 @@ local uses, uses_known = {}, 0
 
 local function note_use(record)
   local used = tonumber((redis.call('HGET', record, 'used')))
-  if is_use_due(used, call_now) then
+  if root_grants.is_use_due(used, call_now) then
     used = call_now
     redis.call('HSET', record, 'used', used)
   end
@@ -42,7 +42,7 @@ end
 -- Tables of earlier calls, to be used again.
 local root_tables = {}
 
--- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of status_of_root_key,
+-- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of root_grants.status,
 -- grants, expires, abilities, may_verify: whether it is accepted and may verify keys of any API, allowed: results of
 -- `allows` by id, nil for none}.
 local function read_root(index)
@@ -50,8 +50,8 @@ local function read_root(index)
   local record = name_of.root_key_record(call_workspace, string.sub(call_items, digest_end - 31, digest_end))
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires')
   local grants, expires = stored[1] or '', stored[3] and tonumber(stored[3]) or nil
-  local status = status_of_root_key(stored[1], stored[2], expires, call_now)
-  if status == 'ok' and is_use_due(uses[record], call_now) then note_use(record) end
+  local status = root_grants.status(stored[1], stored[2], expires, call_now)
+  if status == 'ok' and root_grants.is_use_due(uses[record], call_now) then note_use(record) end
   local abilities = memo[grants] or abilities_of(grants)
   add_work(#grants / 400)
   local root = root_tables[index]
@@ -78,7 +78,7 @@ local function allows(root, resource, id, action)
   root.allowed = root.allowed or {}
   local allowed = root.allowed[id]
   if allowed == nil then
-    allowed = has_grant(root.grants, resource .. '.' .. id .. '.' .. action)
+    allowed = root_grants.has(root.grants, resource .. '.' .. id .. '.' .. action)
     add_work(#root.grants / 4000)
     root.allowed[id] = allowed
   end

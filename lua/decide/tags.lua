@@ -28,7 +28,7 @@ local function count_tags(tags, external_id, outcome, spent, count, hour)
   local id24, api8, day = key24(), key_api8, call_day
   local text = call_hour_of_day
   if hour ~= call_hour then
-    day, text = day_of(hour), hour_of_day(hour)
+    day, text = call_hours.day(hour), call_hours.hour_of_day(hour)
   end
   local names, record = name_of.tag_names(call_workspace, api8), name_of.tag_usage(call_workspace, api8, day)
   local bounded_by = call_total_bounds[record] or { tags = name_of.api_usage(call_workspace, api8, day), spent = {} }

@@ -45,6 +45,9 @@ function name_of.record_lists(workspace)
   },
     workspace .. ':nsid'
 end
+-- Open holds by key: digest, by the time at which the key has to be looked at.
+function name_of.hold_queue(workspace) return workspace .. ':holds' end
+function name_of.settled_holds(workspace, key24, hour) return workspace .. ':hs:' .. key24 .. ':' .. hour end
 function name_of.registry(workspace) return workspace .. ':leases' end
 -- Never exists, see absentKey in src/redis/names.ts.
 function name_of.absent(workspace) return workspace .. ':-' end

@@ -123,19 +123,19 @@ end
 
 -- Sets the fields of KEY_EXTENSION of a state that begins with these flags.
 local function read_extension(packed, into)
-  local restricted, forbidden, holds_due = 0, 0, NEVER
+  local restricted, forbidden, holds_due, balances = 0, 0, NEVER, 0
   if into.extended then
-    restricted, forbidden, holds_due =
+    restricted, forbidden, holds_due, balances =
       struct.unpack(KEY_EXTENSION, packed, #packed - KEY_TAIL_LENGTH - KEY_EXTENSION_LENGTH + 1)
   end
-  into.restricted, into.forbidden, into.holds_due = restricted == 1, forbidden, holds_due
+  into.restricted, into.forbidden, into.holds_due, into.balances = restricted == 1, forbidden, holds_due, balances
 end
 
 -- The packed extension of a state; '' for a plain key, which has none.
 local function pack_extension(s)
   local forbidden, holds_due = s.forbidden or 0, s.holds_due or NEVER
   if not s.restricted and forbidden == 0 and holds_due == NEVER then return '' end
-  return struct.pack(KEY_EXTENSION, s.restricted and 1 or 0, forbidden, holds_due)
+  return struct.pack(KEY_EXTENSION, s.restricted and 1 or 0, forbidden, holds_due, s.balances or 0)
 end
 
 -- The state of a key as a table, for the scripts that manage keys. A verification reads only the parts that it needs.
@@ -182,9 +182,15 @@ local function pack_state(s)
     .. s.usage
 end
 
+-- The balance of a state is set, or refilled: what is held of the former one does not come back to it.
+local function renumber_balance(s)
+  if s.extended then s.balances = (s.balances + 1) % 65536 end
+end
+
 -- Applies a refill that is due: the balance is set to the amount, even if it is higher. Returns whether one was due.
 local function apply_refill(s, now)
   if not s.refilled or now < s.refill_due then return false end
+  renumber_balance(s)
   s.balance, s.refill_due = s.refill_amount, refill_after(now, s.refill_day)
   return true
 end

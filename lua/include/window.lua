@@ -4,7 +4,7 @@
 -- Entries are only added at the end.
 --
 -- The clock may step. A step forward is time that has passed. After a step back, an entry that ends more than a slice
--- from now was charged while the clock was ahead. `repaired_window` sets its end to now plus a slice, once, and that is
+-- from now was charged while the clock was ahead. `window_log.repaired` sets its end to now plus a slice, once, and that is
 -- stored. So it counts for one duration from the step on: the step neither admits units early nor blocks them for
 -- longer.
 --
@@ -17,6 +17,9 @@
 --
 -- A charge usually changes only the end of a counter. So a counter is read within a packed value, from byte `first` to
 -- `last`. A charge returns how many of these bytes stay, and the new bytes after them.
+
+-- What is asked of a window besides a charge.
+local window_log = {}
 
 -- Formats by kind: `entry`; `newest`, the newest entry and the sum; `head`, everything up to the oldest entry.
 local WINDOW_KINDS = {
@@ -84,14 +87,14 @@ local function new_window(ends, units, step)
 end
 
 -- The end of the slice at `now`, as window_charge has it too, without a call.
-local function slice_end_at(now, limit, duration)
+function window_log.slice_end(now, limit, duration)
   local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
   return now - now % slice + slice
 end
 
 -- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit
 -- and `may_charge`. Returns nothing when the counter was charged while the clock was ahead: then the caller stores the
--- result of repaired_window and calls again. Otherwise returns
+-- result of window_log.repaired and calls again. Otherwise returns
 --   total       units that count, without `cost`
 --   first_live  position of the first entry that counts, nil when none does
 --   oldest      end of the oldest slice that counts; `now - duration` when none does, so that it expires now
@@ -147,7 +150,7 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
 end
 
 -- The end of the newest slice of a counter that is not empty.
-local function window_newest(text)
+function window_log.newest(text)
   local kind = WINDOW_KINDS[string.byte(text)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text)
   local steps = struct.unpack(kind.newest, text, #text - kind.newest_bytes + 1)
@@ -157,7 +160,7 @@ end
 -- Takes `units` out of the oldest slice that ends between `earliest` and `latest`: later ones are of charges with a
 -- limit of at most 64 on the same window. Returns `kept_until` and `suffix` as window_charge; nothing when there is no
 -- such slice.
-local function window_return(text, first, last, earliest, latest, units)
+function window_log.returned(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
   local sum_at, position = last - 6, nil
@@ -176,7 +179,7 @@ end
 
 -- A counter in which entries that end more than a slice after `now` end at `now` plus a slice. Returns the same text
 -- when there are none; '' is an empty counter.
-local function repaired_window(text, now, duration)
+function window_log.repaired(text, now, duration)
   if text == '' then return text end
   local kind = WINDOW_KINDS[string.byte(text)]
   local newest_at = #text - kind.newest_bytes + 1
@@ -216,7 +219,7 @@ local function read_window(text)
 end
 
 -- The time at which the oldest entry expires; `now` when nothing counts (see `oldest` of window_charge).
-local function window_reset(oldest, duration)
+function window_log.reset(oldest, duration)
   local reset = oldest + duration
   return reset < WINDOW_LATEST and reset or WINDOW_LATEST
 end
@@ -238,4 +241,4 @@ end
 
 -- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry
 -- counts. It frees memory and never decides.
-local function window_ttl(duration) return math.ceil(duration + duration / 64) + 60000 end
+function window_log.ttl(duration) return math.ceil(duration + duration / 64) + 60000 end

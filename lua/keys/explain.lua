@@ -13,6 +13,7 @@
 -- @include "include/clock"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
+-- @include "decide/verification/counts"
 -- @include "decide/verification/key"
 -- @include "decide/verification/verify"
 -- @include "include/fields"
@@ -98,7 +99,7 @@ end
 local function figures_of(digest)
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
-    balance, refill_due = refilled_balance(digest, balance, refill_due)
+    balance, refill_due = key_counts.refilled(digest, balance, refill_due)
   end
   local decisions, others = leased_decisions()
   return {

@@ -50,7 +50,7 @@ local function window_reply(bytes, limit, duration)
   local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)
   local is_ahead = not counted
   if is_ahead then
-    local settled = repaired_window(bytes, now, duration)
+    local settled = window_log.repaired(bytes, now, duration)
     counted, _, oldest = window_charge(settled, 1, #settled, now, limit, duration, 0, false)
   end
   return named({
@@ -63,7 +63,7 @@ local function window_reply(bytes, limit, duration)
     sum = window.sum,
     counted = counted,
     remaining = limit and math.max(0, limit - counted),
-    reset = counted > 0 and window_reset(oldest, duration),
+    reset = counted > 0 and window_log.reset(oldest, duration),
     ahead = is_ahead and 1,
   })
 end

@@ -24,7 +24,6 @@
 
 local workspace, key_id, operation, value, awaits = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local actor, now = ARGV[5], now_ms(ARGV[6])
-local SAFE_INTEGER = 9007199254740991
 
 local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)

@@ -39,7 +39,7 @@ set_fields(name_of.root_key_record(workspace, digest), {
   created = int(now),
 })
 redis.call('ZADD', name_of.root_key_list(workspace), 0, id16 .. digest)
-record_admin(workspace, digest, has_grant(request.grants, '*') and not request.expires)
+record_admin(workspace, digest, root_grants.has(request.grants, '*') and not request.expires)
 audit(workspace, now, actor, 'root_key', 'root_' .. id16, {
   { 'name', nil, request.name },
   { 'permissions', nil, grants_list(request.grants) },

@@ -45,7 +45,7 @@ for index, root_key in ipairs(request.rootKeys) do
       used = root_key.used and int(root_key.used),
     })
     redis.call('ZADD', name_of.root_key_list(workspace), 0, root_key.id .. root_key.digest)
-    local is_admin = root_key.enabled and not root_key.expires and has_grant(root_key.grants, '*')
+    local is_admin = root_key.enabled and not root_key.expires and root_grants.has(root_key.grants, '*')
     record_admin(workspace, root_key.digest, is_admin)
     audit(workspace, now, actor, 'root_key', 'root_' .. root_key.id, {
       { 'name', nil, root_key.name },

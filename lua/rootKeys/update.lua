@@ -44,7 +44,7 @@ if ends > caller.ends then
   local widens = request.grants and lacking_grant(grant_set(stored[1]), grants)
   if ends > ended or widens or enabled and not was_enabled then return { 'outlives', int(caller.ends) } end
 end
-local is_admin = has_grant(grants, '*') and enabled and ends == math.huge
+local is_admin = root_grants.has(grants, '*') and enabled and ends == math.huge
 if not keeps_an_admin(workspace, digest, is_admin) then return { 'last_root_key' } end
 
 local was_usable, is_usable = was_enabled and now < ended, enabled and now < ends

@@ -37,7 +37,7 @@ for _, window in ipairs(windows) do
     local packed = restore_limits({ limit }, { window })[1].window
     if window.isNamespace then
       local name = name_of.window_at(workspace, window.owner, window.member)
-      redis.call('SET', name, packed, 'PX', window_ttl(duration))
+      redis.call('SET', name, packed, 'PX', window_log.ttl(duration))
     else
       write_counters(workspace, window.owner, { { window.member, packed, duration, true } }, now)
     end

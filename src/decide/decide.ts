@@ -1,15 +1,22 @@
 // The hot path, put together: a decider, and the kinds of decisions that it makes.
 
 import { Decider, type DeciderOptions } from './decider.ts';
+import { Holds } from './holds.ts';
 import { LimitChecks } from './limitChecks.ts';
 import { type VerificationOptions, Verifications } from './verification.ts';
 
-export type DecideOptions = DeciderOptions & VerificationOptions;
+export type DecideOptions = DeciderOptions &
+  VerificationOptions & {
+    /** The digest of a key by its id without `key_`. */
+    digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>;
+  };
 
 export function openDecide(options: DecideOptions) {
   const decider = new Decider(options);
+  const verifications = new Verifications(decider, options);
   return {
-    verifications: new Verifications(decider, options),
+    verifications,
+    holds: new Holds(decider, verifications, options.digestOf),
     limitChecks: new LimitChecks(decider, options),
     leasing: decider.leasing,
 

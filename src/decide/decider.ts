@@ -109,14 +109,15 @@ export class Decider {
     request: Request,
   ): Decision | Promise<Decision> {
     const decision = this.leasing.leases.decide<Decision>(request);
-    if (!decision) return this.#decideAtRedis(kind, request);
+    if (!decision) return this.decideAtRedis(kind, request);
     this.#options.observe?.decided();
     kind.count(decision);
     if (this.#tail.isOpen) kind.offer(decision, request, 'lease', 0);
     return decision;
   }
 
-  #decideAtRedis<Request extends CallerRequest, Decision extends object, Sent>(
+  /** Decides a request at Redis. */
+  decideAtRedis<Request extends CallerRequest, Decision extends object, Sent>(
     kind: Kind<Request, Decision, Sent>,
     request: Request,
     recalled?: Recalled,
@@ -124,7 +125,7 @@ export class Decider {
     const { rootKey } = request;
     const { leases } = this.leasing;
     const isAccepted = this.#options.accepted.has(rootKey);
-    const { ask, lease } = this.#leaseOf(request, isAccepted, recalled);
+    const { ask, lease } = this.#leaseOf(request, isAccepted && kind.isLeased, recalled);
     return new Promise((resolve, reject) => {
       let batch: Batch;
       let sent: Sent;
@@ -137,7 +138,7 @@ export class Decider {
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, kind.unanswered(request));
           if (read.reason !== 'leased') return reject(kind.errorOf(read, request) ?? this.#errorOf(read, rootKey));
           const again = this.#recall(request, read.detail, recalled);
-          return resolve(again.then((recalled) => this.#decideAtRedis(kind, request, recalled)));
+          return resolve(again.then((recalled) => this.decideAtRedis(kind, request, recalled)));
         }
         kind.count(read);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
@@ -174,11 +175,11 @@ export class Decider {
   /** What a request asks of leases. After a recall it asks for none, which would be recalled by the next request. */
   #leaseOf(
     leased: LeasedRequest,
-    isAccepted: boolean,
+    mayAsk: boolean,
     recalled: Recalled | undefined,
   ): { ask: Ask | undefined; lease: LeasePart | undefined } {
     if (recalled) return { ask: undefined, lease: { wanted: 0, number: 0, recalled: Buffer.from(recalled.leases) } };
-    const ask = isAccepted ? this.leasing.leases.ask(leased) : undefined;
+    const ask = mayAsk ? this.leasing.leases.ask(leased) : undefined;
     return { ask, lease: ask && { wanted: ask.wanted, number: ask.number, recalled: noText } };
   }
 

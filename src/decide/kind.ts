@@ -19,6 +19,8 @@ export interface CallerRequest extends LeasedRequest {
 
 /** `Sent` is what a kind keeps of a request while it is at Redis. */
 export interface Kind<Request extends CallerRequest, Decision extends object, Sent = undefined> {
+  /** Whether leases may repeat its decisions. */
+  readonly isLeased: boolean;
   /** Adds the item of a request to a batch. */
   pack(batch: Batch, request: Request, waiting: Waiting, lease: LeasePart | undefined): Sent;
   read(answer: Answer): Decision | ItemError;

@@ -78,6 +78,7 @@ class CheckRequest implements Prepared<Limited>, CallerRequest {
 }
 
 export class LimitChecks implements Kind<CheckRequest, Limited> {
+  readonly isLeased = true;
   readonly decider: Decider;
   readonly #options: LimitOptions;
 

@@ -72,7 +72,7 @@ const countersMax = 1000;
  * A verification of one key. It is one object instead of closures, because those of a thousand keys do not fit in the
  * cache of a processor.
  */
-class Verification implements Prepared<Verified>, CallerRequest {
+export class Verification implements Prepared<Verified>, CallerRequest {
   readonly rootKey: PresentedRootKey;
   readonly request: VerifyRequest;
   readonly workspaceId: string;
@@ -106,6 +106,7 @@ class Verification implements Prepared<Verified>, CallerRequest {
 }
 
 export class Verifications implements Kind<Verification, Verified, CachedSnapshot | undefined> {
+  readonly isLeased = true;
   readonly decider: Decider;
   readonly #options: VerificationOptions;
   readonly #snapshots = new SnapshotCache();
@@ -121,13 +122,19 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
   }
 
   pack(batch: Batch, verification: Verification, waiting: Waiting, lease: LeasePart | undefined) {
-    const { rootKey, about: digest, cost, text, weight } = verification;
-    const cached = this.#cachedOf(verification);
-    const values = { digest, cost, cached: cached?.version ?? noVersion, request: text };
+    const { rootKey, weight } = verification;
+    const { cached, values } = this.itemOf(verification);
     const work = weight + (cached?.extraWeight ?? 0);
     const at = batch.beginDecision('verify', rootKey.digest, verifyItem.size(values), work, waiting, lease);
     verifyItem.write(batch.items, at, values);
     return cached;
+  }
+
+  /** The fields of the item of a verification, and the cached snapshot of its key. */
+  itemOf(verification: Verification) {
+    const { about: digest, cost, text } = verification;
+    const cached = this.#cachedOf(verification);
+    return { cached, values: { digest, cost, cached: cached?.version ?? noVersion, request: text } };
   }
 
   read(answer: Answer): Verified | ItemError {

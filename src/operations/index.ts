@@ -21,16 +21,20 @@ import { addRoles } from './keys/addRoles.ts';
 import { createKey } from './keys/createKey.ts';
 import { deleteKey } from './keys/deleteKey.ts';
 import { explainKey } from './keys/explainKey.ts';
+import { extendHold } from './keys/extendHold.ts';
 import { getAttention } from './keys/getAttention.ts';
 import { getKey } from './keys/getKey.ts';
+import { listHolds } from './keys/listHolds.ts';
 import { listKeys as listAllKeys } from './keys/listKeys.ts';
 import { migrateKeys } from './keys/migrateKeys.ts';
+import { releaseHold } from './keys/releaseHold.ts';
 import { removePermissions } from './keys/removePermissions.ts';
 import { removeRoles } from './keys/removeRoles.ts';
 import { rerollKey } from './keys/rerollKey.ts';
 import { restoreKey } from './keys/restoreKey.ts';
 import { setPermissions } from './keys/setPermissions.ts';
 import { setRoles } from './keys/setRoles.ts';
+import { settleHold } from './keys/settleHold.ts';
 import { updateCredits } from './keys/updateCredits.ts';
 import { updateKey } from './keys/updateKey.ts';
 import { verifyKey } from './keys/verifyKey.ts';
@@ -68,6 +72,10 @@ export const operations = [
   deleteApi,
   createKey,
   verifyKey,
+  settleHold,
+  extendHold,
+  releaseHold,
+  listHolds,
   explainKey,
   getKey,
   listAllKeys,

@@ -1,8 +1,10 @@
 // Typed functions for the scripts of lua/keys/.
 
 import type { Actor } from '../domain/caller.ts';
-import { defaultByteLength } from '../domain/keyString.ts';
+import { defaultByteLength, packId } from '../domain/keyString.ts';
 import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
+import { orStoreError, type RedisClient } from '../redis/connection.ts';
+import { keysKey, workspaceKey } from '../redis/names.ts';
 import { refusal, type UsedUnits } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
@@ -91,6 +93,15 @@ interface Balance {
   /** Undefined is unlimited. */
   remaining: number | undefined;
   refill: Refill | undefined;
+}
+
+/** The digest of a key by its id without `key_`, as one character a byte. A read of one list, so no script. */
+export async function digestOf(redis: RedisClient, workspaceId: string, id24: string): Promise<string | undefined> {
+  const id = packId(id24.slice(0, 16));
+  const list = keysKey(workspaceKey(workspaceId), id24);
+  const range = [Buffer.concat([Buffer.from('['), id]), '+', 'BYLEX', 'LIMIT', '0', '1'] as const;
+  const [member] = (await orStoreError(redis.callBuffer('ZRANGE', list, ...range))) as Buffer[];
+  return member?.subarray(0, id.length).equals(id) ? member.toString('latin1', id.length) : undefined;
 }
 
 export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: StoreContext) {

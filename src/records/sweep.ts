@@ -8,7 +8,7 @@ import { openRollUp } from '../usage/rollup.ts';
 const stepMax = 200;
 
 export function openSweep(context: StoreContext) {
-  const { run, observe } = context;
+  const { run, usageRetentionMs, observe } = context;
   /** Returns whether there may be more to do. */
   const step =
     (queue: 'refill' | 'purge') =>
@@ -23,8 +23,14 @@ export function openSweep(context: StoreContext) {
     observe?.records(records);
     return records;
   }
+  /** As the other steps, of expired holds. */
+  async function holds(workspaceId: string): Promise<boolean> {
+    const [count] = await run('sweep/holds', workspaceId, { count: stepMax, usageRetentionMs });
+    return count >= stepMax;
+  }
   return {
     count,
+    holds,
     refill: step('refill'),
     purge: step('purge'),
     rollUp: openRollUp(context),

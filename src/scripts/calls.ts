@@ -60,6 +60,7 @@ const signatures = {
     [outcome: 'held' | 'busy' | 'migrated', fence: number, run: number, isChecked: 0 | 1]
   >(),
   'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
+  'holds/list': takes('keyId', 'after', 'count', 'now').returns<[holds: Reply[], more: 0 | 1, total: number] | null>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
   'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], string]>(),
@@ -160,6 +161,7 @@ const signatures = {
   'rootKeys/names': takes('...ids').returns<string[]>(),
   'rootKeys/update': takes('request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
   'sweep/count': takes().returns<number>(),
+  'sweep/holds': takes('count', 'usageRetentionMs', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/purge': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),

@@ -87,7 +87,7 @@ if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are count
 if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
 
 /** The kinds of items in a batch, numbered from 1: `KIND_VERIFY` and so on in Lua. */
-export const itemKinds = ['verify', 'limit', 'lease', 'settle'] as const;
+export const itemKinds = ['verify', 'limit', 'lease', 'settle', 'hold', 'holdChange'] as const;
 /** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
 /**
@@ -112,9 +112,19 @@ export const itemErrors = [
   'too_many_records',
   'leased',
   'failed',
+  'hold_not_found',
+  'hold_ended',
+  'hold_differs',
+  'hold_limit_not_found',
+  'too_many_holds',
 ] as const;
 /** The answer to an item that settles leases. */
 export const leaseDone = 12;
+/** The answer to an item that changes a hold. */
+export const holdChanged = 13;
+/** What a hold item asks for at the expiry, and what an item does with a hold: their numbers from 0. */
+export const holdExpiries = ['release', 'charge'] as const;
+export const holdActions = ['settle', 'release', 'extend'] as const;
 /** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
 export const snapshotBefore = 128;
 /** Added to the length of an answer: its snapshot follows the answers. */
@@ -223,6 +233,8 @@ export const keyExtension = struct({
   forbidden: uint(4),
   /** When the first of its holds ends or is forgotten (field `holds` of its record), Unix milliseconds; `never`. */
   holdsDue: uint(6),
+  /** The number of its balance, which grows when that is set or refilled: what was held before is no part of it. */
+  balances: uint(2),
 });
 
 export const keyLive = struct({
@@ -335,6 +347,57 @@ export const notedQueryMax = 256;
 /** An override of a namespace. */
 const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
 
+/** The holds of a key (lua/include/holds.lua), since data version 6. */
+const holdsHead = struct({
+  /** The number of the next hold. */
+  next: uint(6),
+  /** Open holds, and all: with those that were released and may still be settled. */
+  open: uint(2),
+  count: uint(2),
+  /** Buckets that they are in. */
+  buckets: uint(2),
+});
+const holdHead = {
+  /** That follow this field. */
+  bytes: uint(2),
+  /** 0: given back at its expiry, 1: charged then, 2: was given back. */
+  state: uint(1),
+  /** Time of the verification, Unix milliseconds. */
+  at: uint(6),
+  /** Milliseconds from then to its expiry; of one that was given back, to when it is forgotten. */
+  ttl: uint(4),
+};
+/** A hold. Its windows follow, each HELD_WINDOW, then JSON {externalId, tags, shape} or nothing. */
+const hold = struct({
+  ...holdHead,
+  /** Credits. */
+  cost: uint(7),
+  /** The number of the balance that was charged. */
+  balance: uint(2),
+  /** The end of its id: `.` and its number, or `_` and the id that the caller gave. */
+  suffix: text(1),
+  windows: uint(1),
+});
+/** What a hold charged to a window. */
+const heldWindow = struct({
+  /** 1: of the identity. 2: the window had slices of a millisecond. */
+  bits: uint(1),
+  duration: uint(7),
+  cost: uint(7),
+  name: text(2),
+});
+/** A settlement, so that it can be repeated. Its windows follow, each SETTLED_WINDOW. */
+const settledHold = struct({
+  bytes: uint(2),
+  late: uint(1),
+  cost: uint(7),
+  hasBalance: uint(1),
+  balance: int(7),
+  suffix: text(1),
+  windows: uint(1),
+});
+export const settledWindow = struct({ cost: uint(7), name: text(2) });
+
 const sessionBytes = 16;
 
 /** The name of a lease of units: the session that has it, and its number there. */
@@ -412,6 +475,25 @@ export const verifyItem = struct({
   cached: opaque(snapshotVersion),
   /** Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
   request: rest,
+});
+/** The beginning of a hold item; VERIFY_ITEM follows. */
+export const holdItem = struct({
+  ttl: uint(4),
+  onExpiry: uint(1),
+  /** The id that the caller gave; '' for none. */
+  id: text(1),
+});
+/** Changes a hold. The limits follow, each SETTLED_WINDOW with its actual units. */
+export const holdChangeItem = struct({
+  action: uint(1),
+  ttl: uint(4),
+  hasCredits: uint(1),
+  credits: uint(7),
+  /** The key, as far as the server knows it; zeros for nothing. */
+  digest: bytes(32),
+  id24: bytes(24),
+  suffix: text(1),
+  limits: uint(1),
 });
 /** The beginning of a lease item; VERIFY_ITEM or a limit item follows. */
 export const leaseItem = struct({
@@ -492,6 +574,18 @@ export const verifiedLimit = struct({
   remaining: uint(7),
   /** Unix milliseconds. */
   reset: uint(7),
+});
+/** The end of the answer to a hold item that is VALID, after the suffix of the hold. */
+export const held = struct({ expires: uint(6), suffixBytes: uint(1) });
+/** The answer to an item that changes a hold; the windows follow, each SETTLED_WINDOW. */
+export const changedHold = struct({
+  outcome: uint(1),
+  late: uint(1),
+  expires: uint(6),
+  hasBalance: uint(1),
+  balance: int(7),
+  digest: bytes(32),
+  windows: uint(1),
 });
 /** The beginning of the answer to a lease item; the answer to the decision follows. */
 export const granted = struct({
@@ -588,6 +682,17 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   TALLY: { of: tally },
   TALLIED_KEY: { of: talliedKey },
   LEASE_SESSION: { of: leaseSession },
+  HOLDS_HEAD: { of: holdsHead },
+  HOLD_BYTES: { of: struct({ bytes: holdHead.bytes }) },
+  HOLD_DUE: { of: struct(holdHead) },
+  HOLD: { of: hold },
+  HELD_WINDOW: { of: heldWindow },
+  SETTLED_HOLD: { of: settledHold },
+  SETTLED_WINDOW: { of: settledWindow },
+  HOLD_ITEM: { of: holdItem },
+  HOLD_CHANGE_ITEM: { of: holdChangeItem },
+  CHANGED_HOLD: { of: changedHold },
+  HELD: { of: held },
   GRANTED: { of: granted },
   BATCH_HEAD: { of: batchHead },
   VERIFIED: { of: verified },
@@ -640,6 +745,7 @@ function literalsOf(): Map<string, string> {
     HOUR_MS: hourMs,
     DAY_MS: dayMs,
     TIME_MAX: timeMax,
+    SAFE_INTEGER: Number.MAX_SAFE_INTEGER,
     NEVER: never,
     OUTCOMES_COUNTED: outcomesCounted,
     KEY_EXPIRES: `'>${luaFields({ expires: keyFixed.fields.expires })}'`,
@@ -666,11 +772,13 @@ function literalsOf(): Map<string, string> {
     LIMIT_BLOCKED: limitBlocked,
     WHOLE_DAY: `'${wholeDay}'`,
     LEASE_DONE: leaseDone,
+    HOLD_CHANGED: holdChanged,
     LONGEST_TERM: `'${longestTerm}'`,
     // Limit of the bytes of the query in a row of refusals.
     NOTED_QUERY_MAX: notedQueryMax,
     LEASE_PAUSE: leasePause,
     NO_SESSION: zeros(sessionBytes),
+    EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
     NO_ID24: zeros(talliedKey.fields.id24.bytes),
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.

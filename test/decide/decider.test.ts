@@ -62,6 +62,7 @@ async function open(options: Partial<DecideOptions> = {}) {
     openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
     scripts: await loadScripts(redis, workspaceKey, { observe }),
     slugsOf: async () => [],
+    digestOf: async () => undefined,
     accepted: new AcceptedRootKeys(),
     ...testSettings,
     now: () => app.clock.now,

@@ -116,6 +116,10 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
       permissions: times(50, () => `w${++made % 100}.`).join(' OR '),
     }),
   },
+  'keys.settleHold': {},
+  'keys.extendHold': {},
+  'keys.releaseHold': {},
+  'keys.listHolds': {},
   'keys.explainKey': {
     'a query of 100 slugs, 50 limits of its own': ({ keyId }) => ({
       keyId,

@@ -221,6 +221,7 @@ export async function openWorld(rig: Rig) {
       accepted: new AcceptedRootKeys(),
       scripts: measuring,
       slugsOf: async () => [],
+      digestOf: async () => undefined,
       commandTimeoutMs: 60_000,
       now: () => clock.now,
     });

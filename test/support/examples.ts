@@ -62,7 +62,24 @@ export async function makeThings(call: Call, rootKey: string) {
   await ok('keys.verifyKey', { key: deleted.key });
   await ok('keys.deleteKey', { keyId: deleted.keyId });
   const deletedKeyId = deleted.keyId;
-  return { name, apiId, identityId, permissionId, roleId, keyId, key, deletedKeyId, rootKeyId, namespaceId };
+  const held = await ok('keys.createKey', { apiId, name, credits: { remaining: 100 }, ratelimits: limits });
+  // Earlier releases have no holds.
+  const { data } = await call('keys.verifyKey', { key: held.key, credits: { cost: 5 }, hold: { ttl: hour } }, rootKey);
+  const holdId = data?.hold?.id ?? '';
+  return {
+    heldKeyId: held.keyId,
+    holdId,
+    name,
+    apiId,
+    identityId,
+    permissionId,
+    roleId,
+    keyId,
+    key,
+    deletedKeyId,
+    rootKeyId,
+    namespaceId,
+  };
 }
 
 export const hash = (): string => randomBytes(32).toString('base64');
@@ -92,12 +109,14 @@ export const makers = [
   'apis.createApi',
   'permissions.createRole',
   'keys.createKey',
+  'keys.verifyKey',
   'rootKeys.createRootKey',
 ] as const satisfies OperationName[];
 
 export type Made = OutputOf<'apis.createApi'> &
   OutputOf<'permissions.createRole'> &
   Pick<OutputOf<'keys.createKey'>, 'keyId' | 'key'> &
+  Pick<OutputOf<'keys.verifyKey'>, 'hold'> &
   Pick<OutputOf<'rootKeys.createRootKey'>, 'rootKeyId'> & {
     /** The SHA-256 of another system's key, in base64. */
     newHash: string;
@@ -275,6 +294,39 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       credits: { cost: 5 },
       ratelimits: [{ name: 'tokens', cost: 350 }],
       tags: ['path=/v1/answers'],
+      hold: { ttl: minute },
+    }),
+  },
+  'keys.listHolds': {
+    input: ({ heldKeyId }) => ({ keyId: heldKeyId }),
+    needs: ['api.read_key'],
+    elsewhere: 'key_not_found',
+    changes: null,
+    documented: ({ keyId }) => ({ keyId }),
+  },
+  'keys.extendHold': {
+    input: ({ holdId }) => ({ holdId, ttl: 2 * hour }),
+    needs: ['api.verify_key'],
+    elsewhere: 'hold_not_found',
+    changes: null,
+    documented: ({ hold }) => ({ holdId: hold!.id, ttl: 2 * minute }),
+  },
+  'keys.releaseHold': {
+    input: ({ holdId }) => ({ holdId }),
+    needs: ['api.verify_key'],
+    elsewhere: 'hold_not_found',
+    changes: null,
+    documented: ({ hold }) => ({ holdId: hold!.id }),
+  },
+  'keys.settleHold': {
+    input: ({ holdId }) => ({ holdId, credits: { cost: 3 }, ratelimits: [{ name: 'requests', cost: 1 }] }),
+    needs: ['api.verify_key'],
+    elsewhere: 'hold_not_found',
+    changes: null,
+    documented: ({ hold }) => ({
+      holdId: hold!.id,
+      credits: { cost: 3 },
+      ratelimits: [{ name: 'tokens', cost: 212 }],
     }),
   },
   'keys.explainKey': {

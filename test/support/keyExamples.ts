@@ -95,6 +95,14 @@ export const inputExamples: { [Name in keyof Required<VerifyInput>]: InputExampl
     ],
   },
   tags: { values: [['eu', 'us']], invalid: [[[''], '[0]'], [Array.from({ length: 21 }, String)]] },
+  hold: {
+    values: [{ ttl: 60_000 }],
+    invalid: [
+      [{ ttl: 999 }, '.ttl'],
+      [{ ttl: 60_000, id: 'a b' }, '.id'],
+      [{ ttl: 60_000, onExpiry: 'x' }, '.onExpiry'],
+    ],
+  },
   migrationId: { values: ['m1'], invalid: [['x'.repeat(257)]] },
 };
 

@@ -26,9 +26,9 @@ local function charge_windows(units, number)
     local _, _, _, kept, suffix =
       window_charge(bytes, 1, #bytes, call_now, check.limit, check.duration, units * cost, true)
     bytes = string.sub(bytes, 1, kept) .. suffix
-    local charged = struct.pack(LEASED_CHECK, window_newest(bytes), cost)
+    local charged = struct.pack(LEASED_CHECK, window_log.newest(bytes), cost)
     local entry = struct.pack(NOTED_LEASE, this_session.id, number, call_now, 0, units, #charged, charged)
-    redis.call('SET', check.counter.name, bytes, 'PX', window_ttl(check.duration))
+    redis.call('SET', check.counter.name, bytes, 'PX', window_log.ttl(check.duration))
     noted_leases.write_of_window(check, noted[index] .. entry)
   end
   return true
@@ -53,7 +53,7 @@ local function lease_checks(outcome, _, _, root, wanted, number)
     if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
     if has_passed then
       if cost == 0 then return 0, 0 end
-      ends = math.min(ends, slice_end_at(call_now, limit, duration))
+      ends = math.min(ends, window_log.slice_end(call_now, limit, duration))
       units = math.min(units, math.floor((limit - counter.total) / (this_session.left * cost)))
     end
   end
@@ -73,8 +73,10 @@ local function return_to_window(check, number, used)
   local bytes = units > used and redis.call('GET', name)
   if bytes then
     -- A slice that no longer counts gets nothing back.
-    local kept, suffix = window_return(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
-    if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
+    local kept, suffix = window_log.returned(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
+    if suffix then
+      redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_log.ttl(check.duration))
+    end
   end
   noted_leases.write_of_window(check, others)
   return true
@@ -84,7 +86,7 @@ end
 -- each LIMIT_CHECK, with the duration that it had: that of an override, or else of the request.
 local function settle_checks(number, count, outcome, used, used_at, subject)
   local hour, position = math.floor(used_at / HOUR_MS), 1
-  local day, field = day_of(hour), hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
+  local day, field = call_hours.day(hour), call_hours.hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
   while position <= #subject do
     add_work(8)
     local _, duration, namespace_name, identifier

@@ -58,7 +58,9 @@ local function refused_namespace(root, name, namespace)
   if not namespace then
     if string.sub(name, 1, 5) == 'rlns_' then return item_error('namespace_not_found', name) end
     if not root.limits_all then return item_error('insufficient_permissions', 'ratelimit.*.limit') end
-    if not holds(root.grants, 'ratelimit', '*', 'create_namespace') then return item_error('create_namespace', name) end
+    if not root_grants.holds(root.grants, 'ratelimit', '*', 'create_namespace') then
+      return item_error('create_namespace', name)
+    end
   elseif not allows(root, 'ratelimit', 'rlns_' .. namespace.id16, 'limit') then
     return item_error('insufficient_permissions', 'ratelimit.*.limit or ratelimit.rlns_' .. namespace.id16 .. '.limit')
   end
@@ -147,8 +149,8 @@ local function check_counters(checks)
     local total, _, oldest, kept, suffix =
       window_charge(counter.bytes, 1, #counter.bytes, call_now, limit, check.duration, cost, limit > 0)
     if not total then
-      local repaired = repaired_window(counter.bytes, call_now, check.duration)
-      redis.call('SET', counter.name, repaired, 'PX', window_ttl(check.duration))
+      local repaired = window_log.repaired(counter.bytes, call_now, check.duration)
+      redis.call('SET', counter.name, repaired, 'PX', window_log.ttl(check.duration))
       -- Leases give back units in the slice in which they were charged, which has moved.
       noted_leases.write_of_window(check, '')
       counter.before, counter.bytes = repaired, repaired
@@ -197,7 +199,7 @@ local function write_checked(counters, passed)
       counter.total, counter.first_live, counter.oldest =
         window_charge(before, 1, #before, call_now, 0, counter.duration, 0, false)
     elseif counter.bytes ~= before then
-      redis.call('SET', name, counter.bytes, 'PX', window_ttl(counter.duration))
+      redis.call('SET', name, counter.bytes, 'PX', window_log.ttl(counter.duration))
     end
   end
 end
@@ -207,7 +209,7 @@ local function pack_check(check)
   local counter, limit = check.counter, check.limit
   local remaining, reset = limit - counter.total, nil
   if check.fits then
-    reset = window_reset(counter.oldest, check.duration)
+    reset = window_log.reset(counter.oldest, check.duration)
   else
     -- The cost of earlier checks on this counter has to fit as well.
     reset = window_free_at(

@@ -75,6 +75,41 @@ local function read_key(digest, has_snapshot)
   return not key_flags.deleted and key_api.id ~= false
 end
 
+-- The extension of the key that was loaded, see KEY_EXTENSION. What changes it does so in memory.
+local key_extension = {}
+
+-- Returns restricted, forbidden, holds_due, balances.
+function key_extension.read()
+  if not key_flags.extended then return 0, 0, NEVER, 0 end
+  return struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
+end
+
+local function with_extension(restricted, forbidden, holds_due, balances)
+  local flags, head_end = string.byte(key_packed, KEY_FIXED_FLAGS_AT), #key_packed - key_flags.tail_bytes
+  if not key_flags.extended then flags = flags + EXTENDED_FLAG end
+  key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)
+    .. string.char(flags)
+    .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, head_end)
+    .. struct.pack(KEY_EXTENSION, restricted, forbidden, holds_due, balances)
+    .. string.sub(key_packed, key_tail_at)
+  key_flags, key_tail_at = flag_sets[flags] or flags_of(flags), #key_packed - (KEY_TAIL_LENGTH - 1)
+end
+
+-- The balance is another one: it was refilled.
+function key_extension.next_balance()
+  if not key_flags.extended then return end
+  local restricted, forbidden, holds_due, balances = key_extension.read()
+  with_extension(restricted, forbidden, holds_due, (balances + 1) % 65536)
+end
+
+-- When the key has to be looked at because of its holds. Returns whether that changes it.
+function key_extension.set_due(due)
+  local restricted, forbidden, holds_due, balances = key_extension.read()
+  if due == holds_due then return false end
+  with_extension(restricted, forbidden, due, balances)
+  return true
+end
+
 -- The key as it was written since: its state, and that of its identity if it was written.
 local function key_written(state, identity)
   key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity

@@ -2,6 +2,7 @@
 
 -- @include "decide/call"
 -- @include "decide/verification/charge"
+-- @include "decide/verification/due"
 -- @include "decide/verification/key"
 -- @include "decide/leased"
 -- @include "decide/session"
@@ -24,7 +25,7 @@ local function leased_charge(text, first, last, now, limit, duration, cost, may_
     window_charge(text, first, last, now, limit, duration, units, may_charge and units > 0)
   -- A cost of 0 leaves a window empty: its reset would change with the first charge by another request.
   if not first_live or total + units * this_session.left > limit then lease_exceeds = true end
-  lease_slice_ends = math.min(lease_slice_ends, slice_end_at(now, limit, duration))
+  lease_slice_ends = math.min(lease_slice_ends, window_log.slice_end(now, limit, duration))
   if first_live then lease_units_expire = math.min(lease_units_expire, oldest + duration) end
   local number = charge_count + 1
   lease_durations[number], lease_costs[number] = duration, cost
@@ -104,6 +105,8 @@ local function end_of(outcome, root, requested)
   if key_expires > call_now then ends = math.min(ends, key_expires) end
   local _, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled and refill_due > call_now then ends = math.min(ends, refill_due) end
+  local _, _, holds_due = key_extension.read()
+  ends = math.min(ends, holds_due)
   if outcome == RATE_LIMITED then
     for index = 1, charge_count do
       local at = 4 * index - 4
@@ -131,6 +134,8 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     -- Units that are overdue may be returned after all.
     local leases = lease_list.recent(noted_leases.of_key() .. noted_leases.of_identity(), call_now)
     if leases ~= '' then return 0, 0 end
+    -- A settlement may return what is held.
+    if key_flags.extended or key_holds.identity_until() > call_now then return 0, 0 end
   end
   if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, this_session.term_until(ends) end
   if key_flags.limited and this_session.credits == 0 then return 0, 0 end

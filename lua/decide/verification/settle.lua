@@ -7,8 +7,9 @@
 -- @include "decide/session"
 -- @include "decide/tags"
 -- @include "decide/totals"
--- @include "decide/verification/charge"
+-- @include "decide/verification/counts"
 -- @include "decide/verification/key"
+-- @include "decide/verification/returns"
 -- @include "decide/verification/verify"
 -- @include "include/leases"
 -- @include "include/names"
@@ -16,41 +17,15 @@
 -- @include "include/usage"
 -- @include "include/window"
 
--- A window without the units of `times` decisions that a lease charged at `at`; nil when the slice in which it did no
--- longer counts. Windows whose units are leased have a slice of a 64th of their duration.
-local function returned_window(bytes, at, duration, units)
-  if bytes == '' then return nil end
-  local slice = (duration - duration % 64) / 64
-  -- After the clock stepped back, units are charged in a slice that ends up to a slice later (repaired_window).
-  local kept, suffix = window_return(bytes, 1, #bytes, at - at % slice + slice, at + duration / 64, units)
-  return suffix and string.sub(bytes, 1, kept) .. suffix
-end
-
--- Gives back what a lease did not use of `windows` (each LEASED_WINDOW) of an owner, whose state has its limits from
--- `limits_at` to `tail_bytes` before its end. Each window is in the state, in a record of its own, or gone. Returns the
--- state, and the records to write: each {name, bytes}.
-local function return_to_windows(packed, limits_at, tail_bytes, owner, windows, at, times)
-  local records, position = {}, 1
-  -- After the clock stepped back, windows have other slices.
-  if at > call_now or times <= 0 then return packed, records end
-  while position <= #windows do
-    local duration, cost, name, is_found
-    duration, cost, name, position = struct.unpack(LEASED_WINDOW, windows, position)
-    local function returned(bytes) return returned_window(bytes, at, duration, cost * times) end
-    packed, is_found = with_window(packed, limits_at, tail_bytes, name, duration, returned)
-    if not is_found then
-      local record = name_of.window_at(call_workspace, owner, name_of.window_member(duration, name))
-      local window = returned(redis.call('GET', record) or '')
-      if window then records[#records + 1] = { record, window } end
-    end
+-- What a lease charged to windows (each LEASED_WINDOW), as owned_windows.returning takes it; `times` decisions of it.
+local function leased_windows(charged, times)
+  local wanted, position = {}, 1
+  while position <= #charged and times > 0 do
+    local duration, cost, name
+    duration, cost, name, position = struct.unpack(LEASED_WINDOW, charged, position)
+    wanted[#wanted + 1] = { duration = duration, name = name, units = cost * times }
   end
-  return packed, records
-end
-
-local function write_windows(records)
-  for _, record in ipairs(records) do
-    redis.call('SET', record[1], record[2], 'KEEPTTL')
-  end
+  return wanted
 end
 
 -- Gives back to the key what a lease of it did not use, in memory. Returns the leases that stay noted, the balance, and
@@ -63,8 +38,14 @@ local function returned_to_key(number, used, cost)
   -- Another number: the balance was set since, and has none of these credits.
   if key_flags.limited and credits_charged == refill_due and times > 0 then balance = balance + times * cost end
   local windows = string.sub(charged, LEASED_CREDITS_LENGTH + 1)
-  local packed, records =
-    return_to_windows(key_packed, key_limits_at, key_flags.tail_bytes, key24(), windows, at, times)
+  local packed, records = owned_windows.returning(
+    key_packed,
+    key_limits_at,
+    key_flags.tail_bytes,
+    key24(),
+    leased_windows(windows, times),
+    at
+  )
   key_written(packed)
   return others, balance, records
 end
@@ -76,11 +57,12 @@ local function returning_to_identity(external_id, number, used)
   local at, units, windows, others = lease_list.find(stored[2] or '', this_session.id, number)
   if not at or not stored[1] then return nil end
   local id16 = string.sub(stored[1], 1, 16)
-  local packed, records = return_to_windows(stored[1], IDENTITY_LIMITS_AT, 0, id16, windows, at, units - used)
+  local wanted = leased_windows(windows, units - used)
+  local packed, records = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, at)
   return function()
     redis.call('HSET', record, 'state', packed)
     lease_list.write(record, others)
-    write_windows(records)
+    owned_windows.write(records)
   end
 end
 
@@ -97,33 +79,10 @@ local function count_former(external_id, hour, count, outcome, spent)
   add_used(call_workspace, key24(), hour, call_settings.retention)
 end
 
--- Writes the key with this balance, and with `count` more decisions of this hour; the last VALID was at `valid_at` (0
--- for none). Returns whether they are the first refusals of the hour with this outcome.
-local function write_settled(balance, count, outcome, spent_more, valid_at)
-  local _, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  local is_unlinked, is_first, usage = key_external_id ~= key_linked_id, false, nil
-  if count > 0 then
-    if hour ~= call_hour or is_unlinked then
-      usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-      hour, valid, refusals, spent = call_hour, 0, NO_REFUSALS, 0
-    end
-    if outcome == VALID then
-      valid, spent = valid + count, spent + spent_more
-    else
-      refusals, is_first = more_refusals(refusals, outcome, count)
-    end
-  end
-  local state = key_state(false, balance, refill_due, math.max(last_used, valid_at), hour, valid, refusals, spent)
-  if usage and is_unlinked then state = without_link(state) end
-  redis.call('HSET', key_name, 'state', state)
-  if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
-  return is_first
-end
-
 -- Counts decisions in the totals of the API of the key.
 local function count_for_api(hour, count, outcome, spent)
-  local record = name_of.api_usage(call_workspace, key_api8, day_of(hour))
-  local field = hour_of_day(hour) .. outcome
+  local record = name_of.api_usage(call_workspace, key_api8, call_hours.day(hour))
+  local field = call_hours.hour_of_day(hour) .. outcome
   add_total(record, field, count)
   if spent > 0 then add_total(record, 's' .. field, spent) end
 end
@@ -151,11 +110,11 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   if is_stored and (leases or count > 0) then
     balance = balance or struct.unpack(KEY_LIVE, key_packed, key_tail_at)
     local valid_at = count > 0 and outcome == VALID and used_at or 0
-    is_first = write_settled(balance, is_former and 0 or count, outcome, spent, valid_at)
+    is_first = key_counts.write(balance, is_former and 0 or count, outcome, spent, valid_at)
   end
   if leases then
     lease_list.write(key_name, leases)
-    write_windows(records)
+    owned_windows.write(records)
   end
   if return_to_identity then return_to_identity() end
   if count == 0 then return end

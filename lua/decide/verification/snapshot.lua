@@ -42,14 +42,10 @@ local function snapshot_dependencies()
   return key_flags.permissions and version .. rbac_version() or version
 end
 
--- Notes that the snapshot of the key is in an answer of this call, so that no later one needs it.
-local function snapshot_sent(api, digest)
-  api.snapshots = api.snapshots or {}
-  api.snapshots[digest] = true
-end
-
--- Packs the snapshot.
+-- Packs the snapshot. The caller notes in `snapshots` of the API that it is in an answer of this call, so that no later
+-- one needs it.
 local function pack_snapshot(dependencies)
+  key_api.snapshots = key_api.snapshots or {}
   local slugs, number_lists, roles = '', '', '\0\0'
   if key_flags.permissions then
     slugs, number_lists, roles = packed_permissions(key_name)

@@ -4,6 +4,8 @@
 -- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
+-- @include "decide/verification/counts"
+-- @include "decide/verification/due"
 -- @include "decide/verification/key"
 -- @include "decide/memo"
 -- @include "decide/permitted"
@@ -24,18 +26,6 @@ local function request_of(text)
   return request
 end
 
--- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while
--- the clock was ahead: it is computed again.
-local function refilled_balance(digest, balance, due)
-  local now, refill_day = call_now, key_refill_day
-  if now >= due then return key_refill_amount, refill_after(now, refill_day) end
-  if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
-    due = refill_after(now, refill_day)
-    redis.call('ZADD', name_of.refill_queue(call_workspace), due, digest)
-  end
-  return balance, due
-end
-
 -- The outcome by the checks before those of limits and balance.
 local function precheck(request, text)
   if not key_flags.enabled then return DISABLED end
@@ -46,20 +36,9 @@ local function precheck(request, text)
   return VALID
 end
 
--- The packed counts of an hour's refusals, with `more` of this outcome. Also returns whether they are the first ones.
-local function more_refusals(refusals, outcome, more)
-  local at = COUNT_LENGTH * (outcome - FIRST_REFUSAL)
-  local count = struct.unpack(COUNT, refusals, at + 1)
-  return string.sub(refusals, 1, at) .. struct.pack(COUNT, count + more) .. string.sub(
-    refusals,
-    at + (COUNT_LENGTH + 1)
-  ),
-    count == 0
-end
-
 -- Counts a refusal in the packed counts of the hour's refusals, and in the rows of recent refusals.
 local function count_refusal(refusals, outcome, request, cost, balance)
-  local more, is_first = more_refusals(refusals, outcome, 1)
+  local more, is_first = key_counts.more_refusals(refusals, outcome, 1)
   note_refusals(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance)
   return more
 end
@@ -79,14 +58,14 @@ local function verify(position, last, root_index)
   digest, cost, cached_time, cached_number, cached_dependencies, position =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
-  if not read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
+  if not key_holds.read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
   local flags, api = key_flags, key_api
   if not root.verifies_all and not allows(root, 'api', api.id, 'verify_key') then
     return struct.pack('>B', NOT_FOUND)
   end
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if flags.refilled then
-    balance, refill_due = refilled_balance(digest, balance, refill_due)
+    balance, refill_due = key_counts.refilled(digest, balance, refill_due)
   end
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
@@ -120,7 +99,8 @@ local function verify(position, last, root_index)
     valid, refusals, spent = 0, NO_REFUSALS, 0
   end
   local charged = is_valid and flags.limited and cost or 0
-  balance, spent = balance - charged, spent + charged
+  balance, charged = balance - charged, charge_hold.is_held and 0 or charged
+  spent = spent + charged
   if is_valid then
     valid, last_used = valid + 1, call_now
   else
@@ -137,7 +117,7 @@ local function verify(position, last, root_index)
   if is_valid and charge_counters then write_charged_counters() end
   if is_new_hour then flush_former_counts() end
   if tags then count_tags(tags, key_external_id, outcome, charged, 1, call_hour) end
-  if snapshot then snapshot_sent(api, digest) end
+  if snapshot then api.snapshots[digest] = true end
   count_verification(api, outcome, charged)
   key_written(state, new_identity)
   return answer, snapshot

@@ -24,6 +24,7 @@ import {
   Tag,
   VerifiedRatelimit,
 } from '../schemas.ts';
+import { HeldOutput, Hold } from './holdFields.ts';
 
 const NamedLimit = Fields(
   {
@@ -80,7 +81,7 @@ export const verificationFields = {
   migrationId: Type.Optional(Type.String({ maxLength: 256, description: 'Accepted and ignored.' })),
 };
 
-const input = Fields({ key: KeyString, ...verificationFields });
+const input = Fields({ key: KeyString, ...verificationFields, hold: Type.Optional(Hold) });
 
 /** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
@@ -98,6 +99,12 @@ const output = Type.Object({
   roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
   identity: Type.Optional(Identity),
   credits: Type.Optional(Type.Integer({ description: 'Balance after charging.' })),
+  debt: Type.Optional(
+    Type.Integer({
+      description: 'Credits that settled holds spent beyond the balance, which then is 0. Absent for none.',
+    }),
+  ),
+  hold: Type.Optional(HeldOutput),
   ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'All limits that were checked.' })),
 });
 
@@ -125,10 +132,26 @@ export const verifyKey = decides({
 
   prepare(input, rootKey, store) {
     const { ratelimits } = input;
+    const { hold } = input;
+    if (hold) return prepareHold(input, hold, rootKey, store);
     const print = ratelimits ? (verified: Verified) => printVerified(verified, ratelimits) : printPlain;
     return new Printed(prepareVerification(input, rootKey, store), print);
   },
 });
+
+function prepareHold(
+  { key, ...verification }: Static<typeof input>,
+  { ttl, onExpiry = 'release', id = '' }: Static<typeof Hold>,
+  rootKey: PresentedRootKey,
+  store: Store,
+): Prepared<string> {
+  const request = { digest: digestTextOf(key), ...verificationOf(verification) };
+  const wanted = { ttlMs: ttl, onExpiry: onExpiry as 'release', id };
+  return new Printed(store.decide.holds.prepare(rootKey, request, wanted), (held) => {
+    const text = printVerified(held, verification.ratelimits);
+    return held.hold ? `${text.slice(0, -1)},"hold":${JSON.stringify(held.hold)}}` : text;
+  });
+}
 
 /**
  * Prepares a verification, also for the gateway check. Throws if input breaks a rule that the schema cannot express.
@@ -196,7 +219,7 @@ function printVerified(
   if (!snapshot) return `{"valid":false,"code":"${outcome}"}`;
   // Of as few parts as possible, because each of them costs the time to join it and memory.
   let text = heads[outcome] + snapshot.fields;
-  if (credits !== undefined) text += `,"credits":${credits}`;
+  if (credits !== undefined) text += credits < 0 ? `,"credits":0,"debt":${-credits}` : `,"credits":${credits}`;
   const last = ratelimits.length - 1;
   if (last < 0) return `${text}}`;
   text += ',"ratelimits":[';

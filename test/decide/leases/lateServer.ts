@@ -45,6 +45,7 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
       }),
     scripts: await loadScripts(redis, workspaceKey),
     slugsOf: async () => [],
+    digestOf: async () => undefined,
     accepted: new AcceptedRootKeys(),
     tail: new Tail(redis),
     now,

@@ -55,6 +55,7 @@ const states = fc.record({
   refill_day: fc.integer({ min: 0, max: 31 }),
   refill_due: time,
   last_used: time,
+  balances: fc.constant(0),
   usage: bytes(usage.bytes, usage.bytes),
   link: fc.oneof(fc.constant(''), bytes(17, 271)),
   limits,

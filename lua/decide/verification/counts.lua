@@ -1,0 +1,70 @@
+-- The balance and the counts of a key, as a verification and settlements change them.
+
+-- @include "decide/call"
+-- @include "decide/verification/charge"
+-- @include "decide/verification/key"
+-- @include "include/calendar"
+-- @include "include/names"
+-- @include "include/usage"
+
+local key_counts = {}
+
+-- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while
+-- the clock was ahead: it is computed again.
+function key_counts.refilled(digest, balance, due)
+  local now, refill_day = call_now, key_refill_day
+  if now >= due then
+    key_extension.next_balance()
+    return key_refill_amount, refill_after(now, refill_day)
+  end
+  if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
+    due = refill_after(now, refill_day)
+    redis.call('ZADD', name_of.refill_queue(call_workspace), due, digest)
+  end
+  return balance, due
+end
+
+-- The packed counts of an hour's refusals, with `more` of this outcome. Also returns whether they are the first ones.
+function key_counts.more_refusals(refusals, outcome, more)
+  local at = COUNT_LENGTH * (outcome - FIRST_REFUSAL)
+  local count = struct.unpack(COUNT, refusals, at + 1)
+  return string.sub(refusals, 1, at) .. struct.pack(COUNT, count + more) .. string.sub(
+    refusals,
+    at + (COUNT_LENGTH + 1)
+  ),
+    count == 0
+end
+
+-- Writes the key with this balance, and with `count` more decisions and `spent_more` credits of this hour; the last VALID
+-- was at `valid_at` (0 for none). `next_refill` is given if a refill was applied. Returns whether they are the first
+-- refusals of the hour with this outcome.
+function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill)
+  local _, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
+  local is_unlinked, is_first, usage = key_external_id ~= key_linked_id, false, nil
+  if count + spent_more > 0 then
+    if hour ~= call_hour or is_unlinked then
+      usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
+      hour, valid, refusals, spent = call_hour, 0, NO_REFUSALS, 0
+    end
+    if outcome == VALID then
+      valid, spent = valid + count, spent + spent_more
+    else
+      refusals, is_first = key_counts.more_refusals(refusals, outcome, count)
+    end
+  end
+  local state =
+    key_state(false, balance, next_refill or refill_due, math.max(last_used, valid_at), hour, valid, refusals, spent)
+  if usage and is_unlinked then state = without_link(state) end
+  redis.call('HSET', key_name, 'state', state)
+  key_written(state)
+  if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
+  return is_first
+end
+
+-- The cost in a request of the limit of this name, which is not an ad hoc limit.
+function key_counts.requested_cost(requested, name)
+  for _, wanted in ipairs(requested or {}) do
+    if wanted[1] == name and not wanted[3] then return wanted[2] end
+  end
+  return 1
+end

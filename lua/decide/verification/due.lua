@@ -1,0 +1,193 @@
+-- Settles holds of the key that was loaded: those that expired before anything else is decided about it, and those that
+-- a caller settles.
+
+-- @include "decide/apis"
+-- @include "decide/call"
+-- @include "decide/totals"
+-- @include "decide/verification/counts"
+-- @include "decide/verification/key"
+-- @include "decide/verification/returns"
+-- @include "include/clock"
+-- @include "include/holds"
+-- @include "include/names"
+
+local key_holds = {}
+
+-- Until when holds of any key may have charged the identity of the key: a refusal by its limits is not leased until
+-- then, as a settlement may return units. 0 for none.
+function key_holds.identity_until()
+  if not key_identity then return 0 end
+  return tonumber(redis.call('HGET', name_of.identity_record(call_workspace, key_external_id), 'held') or 0)
+end
+
+-- Writes it, if `expires` is later than `before`.
+function key_holds.note_identity(expires, before)
+  if expires <= before then return end
+  redis.call('HSET', name_of.identity_record(call_workspace, key_external_id), 'held', int(expires))
+end
+
+-- Limit of the expired holds that one look settles: some milliseconds.
+local SETTLED_AT_ONCE = 500
+
+-- The balance of the key with a due refill applied, and the time of the next one; credits that settlements spend; the
+-- state of each identity whose windows change, and its record; windows with a record of their own.
+local function begin_settling()
+  local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  if key_flags.refilled then
+    balance, refill_due = key_counts.refilled(string.sub(key_name, #call_key_records + 1), balance, refill_due)
+  end
+  return { balance = balance, refill_due = refill_due, spent = 0, identities = {}, records = {}, tags = {} }
+end
+
+local function add_records_of(settling, records)
+  for _, record in ipairs(records) do
+    settling.records[#settling.records + 1] = record
+  end
+end
+
+-- Changes the windows of the identity that the hold charged, in memory.
+local function settle_identity(settling, hold, wanted)
+  local name = name_of.identity_record(call_workspace, hold.more.externalId)
+  local state = settling.identities[name] or redis.call('HGET', name, 'state')
+  -- It was deleted, or is another one of that name.
+  if not state or string.sub(state, 1, 16) ~= hold.more.identity then return end
+  local records
+  state, records = owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, hold.more.identity, wanted, hold.at)
+  settling.identities[name] = state
+  add_records_of(settling, records)
+end
+
+-- Adds spent credits to the counts of tags, as far as these are counted in this hour.
+local function spend_by_tag(settling, tags, cost)
+  local record = name_of.tag_usage(call_workspace, key_api8, call_day)
+  local head = call_hour_of_day .. VALID .. key24() .. struct.pack('>Bc0', #key_external_id, key_external_id)
+  for _, tag in ipairs(tags) do
+    if redis.call('HEXISTS', record, head .. tag) == 1 then
+      local field = 's' .. head .. tag
+      settling.tags[field] = (settling.tags[field] or 0) + cost
+    end
+  end
+end
+
+-- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place of
+-- what it held.
+local function settle_one(settling, hold, cost, units)
+  local is_open, _, _, _, balances = hold.state ~= hold_list.RELEASED, key_extension.read()
+  local of_key, of_identity = {}, {}
+  for index, w in ipairs(hold.windows) do
+    local wanted = w.of_identity and of_identity or of_key
+    local returned = (is_open and w.cost or 0) - units[index]
+    wanted[#wanted + 1] = { duration = w.duration, name = w.name, units = returned, is_fine = w.is_fine }
+  end
+  local packed, records =
+    owned_windows.returning(key_packed, key_limits_at, key_flags.tail_bytes, key24(), of_key, hold.at)
+  key_written(packed)
+  add_records_of(settling, records)
+  if #of_identity > 0 then settle_identity(settling, hold, of_identity) end
+  if not key_flags.limited then return end
+  local returned = (is_open and hold.cost or 0) - cost
+  -- The balance was set or refilled since: it has none of these credits.
+  if returned > 0 and hold.balance ~= balances then returned = 0 end
+  settling.balance, settling.spent = settling.balance + returned, settling.spent + cost
+  if hold.more and hold.more.tags and cost > 0 then spend_by_tag(settling, hold.more.tags, cost) end
+end
+
+-- Writes the holds, and what settling some of them changed. Nothing is read.
+local function write_settling(settling, h, due)
+  key_extension.set_due(due)
+  for name, state in pairs(settling.identities) do
+    redis.call('HSET', name, 'state', state)
+  end
+  owned_windows.write(settling.records)
+  local digest = string.sub(key_name, #call_key_records + 1)
+  local spent = settling.spent
+  key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due)
+  redis.call('HSET', key_name, unpack(hold_list.fields(h)))
+  redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), digest)
+  local tags = name_of.tag_usage(call_workspace, key_api8, call_day)
+  for field, cost in pairs(settling.tags) do
+    redis.call('HINCRBY', tags, field, int(cost))
+  end
+  if spent > 0 then
+    add_total(name_of.api_usage(call_workspace, key_api8, call_day), 's' .. call_hour_of_day .. VALID, spent)
+  end
+end
+
+-- Of each window of a hold the units that it charged, or 0.
+function key_holds.units(hold, is_charged)
+  local units = {}
+  for index, w in ipairs(hold.windows) do
+    units[index] = is_charged and w.cost or 0
+  end
+  return units
+end
+
+-- Gives a hold back, or charges it, as it says: it has expired.
+local function expire(settling, h, hold)
+  if hold.state == hold_list.RELEASED then return NEVER end
+  local is_charged = hold.state == hold_list.CHARGES
+  settle_one(settling, hold, is_charged and hold.cost or 0, key_holds.units(hold, is_charged))
+  if is_charged then
+    local balance = key_flags.limited and settling.balance or nil
+    local settled = { suffix = hold.suffix, late = false, cost = hold.cost, balance = balance, windows = hold.windows }
+    hold_list.note_settled(call_workspace, key24(), call_now, settled)
+    return NEVER
+  end
+  return hold_list.release(h, hold, hold.due)
+end
+
+-- Nothing is left of the holds of a key.
+local function forget(h)
+  hold_list.remove(h)
+  redis.call('ZREM', name_of.hold_queue(call_workspace), string.sub(key_name, #call_key_records + 1))
+  key_extension.set_due(NEVER)
+  redis.call('HSET', key_name, 'state', key_packed)
+end
+
+-- Settles the holds of the key that have expired.
+function key_holds.apply_due()
+  local h = hold_list.read(key_name)
+  if h.count == 0 then return forget(h) end
+  local due, next_due = hold_list.take_due(h, call_now, SETTLED_AT_ONCE)
+  local settling = begin_settling()
+  for _, hold in ipairs(due) do
+    next_due = math.min(next_due, expire(settling, h, hold))
+  end
+  if h.count == 0 then next_due = hold_list.empty_until(call_now) end
+  write_settling(settling, h, next_due)
+  add_work(20 * #due + h.count / 2)
+end
+
+-- As read_key, with the holds that expired given back.
+function key_holds.read_key(digest, has_snapshot)
+  if not read_key(digest, has_snapshot) then return false end
+  if key_flags.extended then
+    local _, _, holds_due = key_extension.read()
+    if holds_due <= call_now then
+      key_holds.apply_due()
+      return read_key(digest, has_snapshot)
+    end
+  end
+  return true
+end
+
+-- Settles a hold that was found: `cost` credits, and units for each of its windows. Returns the balance; nil for an
+-- unlimited key.
+function key_holds.settle(h, hold, cost, units)
+  local settling, _, _, due = begin_settling(), key_extension.read()
+  settle_one(settling, hold, cost, units)
+  hold_list.replace(h, hold)
+  if h.count == 0 then due = math.max(due, hold_list.empty_until(call_now)) end
+  write_settling(settling, h, due)
+  return key_flags.limited and settling.balance or nil
+end
+
+-- Gives everything back. It may be settled until it is forgotten.
+function key_holds.release(h, hold)
+  local settling, _, _, due = begin_settling(), key_extension.read()
+  settle_one(settling, hold, 0, key_holds.units(hold, false))
+  hold_list.replace(h, hold)
+  due = math.min(due, hold_list.release(h, hold, call_now))
+  write_settling(settling, h, due)
+  return key_flags.limited and settling.balance or nil
+end

@@ -1,0 +1,262 @@
+-- Holds: a verification whose charges are held until its caller settles them, and the settlements.
+
+-- @include "decide/apis"
+-- @include "decide/call"
+-- @include "decide/refusals"
+-- @include "decide/roots"
+-- @include "decide/verification/charge"
+-- @include "decide/verification/due"
+-- @include "decide/verification/key"
+-- @include "decide/verification/verify"
+-- @include "include/clock"
+-- @include "include/holds"
+-- @include "include/names"
+-- @include "include/state"
+
+-- Longest time from a verification to the expiry of its hold.
+local EXPIRES_WITHIN = 30 * DAY_MS
+-- Windows whose limit is at most this have slices of a millisecond (include/window).
+local FINE_LIMIT = 64
+
+-- Whether the root key may verify the key that was loaded.
+local function verifies_key(root) return root.verifies_all or allows(root, 'api', key_api.id, 'verify_key') end
+
+-- What the verification that was just made charged to windows, as `windows` of a hold, and whether one is of the
+-- identity.
+local function windows_charged(requested)
+  local windows, of_any_identity = {}, false
+  local key_limits = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
+  local identity_limits = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
+  for index = 1, charge_count do
+    local place, w = charge_results[4 * index - 3], nil
+    if place > PLACES_OF_REQUEST then
+      local name, cost, limit, duration = unpack(requested[place - PLACES_OF_REQUEST])
+      w = { name = name, cost = cost, limit = limit, duration = duration }
+    else
+      local of_identity = place > PLACES_OF_IDENTITY
+      local limit = of_identity and identity_limits[place - PLACES_OF_IDENTITY] or key_limits[place]
+      local cost = key_counts.requested_cost(requested, limit.name)
+      w = { name = limit.name, cost = cost, limit = limit.limit, duration = limit.duration, of_identity = of_identity }
+    end
+    w.is_fine = w.limit <= FINE_LIMIT
+    if w.cost > 0 then
+      windows[#windows + 1], of_any_identity = w, of_any_identity or w.of_identity
+    end
+  end
+  return windows, of_any_identity
+end
+
+-- What a repeated request must have in common with the first one.
+local function shape_of(cost, requested)
+  return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
+end
+
+-- Holds what the verification that was just made charged. Returns the hold.
+local function hold_charges(h, ttl, on_expiry, id, cost, request, identity_until)
+  local requested, more = request and request.limits, {}
+  local windows, of_identity = windows_charged(requested)
+  local _, _, due, balances = key_extension.read()
+  local hold =
+    { state = on_expiry, at = call_now, ttl = ttl, cost = key_flags.limited and cost or 0, windows = windows }
+  hold.balance, hold.suffix = balances, id ~= '' and '_' .. id or '.' .. int(h.next)
+  if of_identity then
+    more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
+  end
+  if id ~= '' then more.shape = shape_of(cost, requested) end
+  more.tags = key_flags.limited and request and request.tags or nil
+  if next(more) then hold.more = more end
+  h.next = h.next + 1
+  hold_list.add(h, hold)
+  local fields, expires = hold_list.fields(h), call_now + ttl
+  if expires < due or due == NEVER then
+    key_extension.set_due(expires)
+    fields[#fields + 1], fields[#fields + 2] = 'state', key_packed
+    redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
+  end
+  redis.call('HSET', key_name, unpack(fields))
+  if of_identity then key_holds.note_identity(expires, identity_until) end
+  return hold
+end
+
+local function with_hold(answer, hold)
+  return answer .. hold.suffix .. struct.pack(HELD, hold.at + hold.ttl, #hold.suffix)
+end
+
+-- The answer to a request whose hold is open: the verification as it is now, without a charge.
+local function repeat_hold(hold, cost, request, text)
+  local requested = request and request.limits
+  if hold.more.shape ~= shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
+  local outcome = precheck(request, text)
+  if outcome == VALID then
+    charge_allowed, charge_exceeded = false, false
+    local problem = check_limits(window_charge, requested)
+    if problem then return problem end
+    if charge_ahead then return write_repaired(requested) end
+  end
+  local dependencies = (key_identity or key_flags.permissions) and snapshot_dependencies() or ''
+  local balance, _, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  local answer = pack_verified(outcome, key_flags.limited, balance, outcome == VALID)
+  if outcome == VALID then answer = with_hold(answer, hold) end
+  return answer, pack_snapshot(dependencies)
+end
+
+-- Why there can be no new hold with this id (`''` for none) of the key that was loaded, and its open hold of this id.
+local function find_repeated(h, id)
+  if h.open >= hold_list.MAX then return item_error('too_many_holds') end
+  if id == '' then return nil end
+  local suffix = '_' .. id
+  local hold = hold_list.find(h, suffix)
+  if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
+  if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
+    return item_error('hold_ended', suffix)
+  end
+end
+
+-- Decides an item: a verification whose charges are held if it is VALID. As `verify`.
+local function decide_hold(position, last, root_index)
+  local root = call_roots[root_index] or read_root(root_index)
+  local ttl, on_expiry, id
+  ttl, on_expiry, id, position = struct.unpack(HOLD_ITEM, call_items, position)
+  local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
+  local text = fields <= last and string.sub(call_items, fields, last)
+  local request = text and request_of(text) or nil
+  local h, identity_until
+  if root.may_verify and key_holds.read_key(digest, false) and verifies_key(root) then
+    h, identity_until = hold_list.read(key_name), key_holds.identity_until()
+    local problem, hold = find_repeated(h, id)
+    if problem then return problem end
+    if hold then return repeat_hold(hold, cost, request, text) end
+  end
+  charge_hold.is_held = true
+  local decided, answer, snapshot = pcall(verify, position, last, root_index)
+  charge_hold.is_held = false
+  if not decided then error(answer, 0) end
+  if not answer or string.byte(answer) % SNAPSHOT_BEFORE ~= VALID then return answer, snapshot end
+  local hold = hold_charges(h, ttl, on_expiry, id, cost, request, identity_until)
+  return with_hold(answer, hold), snapshot
+end
+
+-- The answer to a change: {late, expires, balance (nil for an unlimited key), windows: each {cost, name}}.
+local function pack_changed(changed)
+  local windows = {}
+  for index, w in ipairs(changed.windows) do
+    windows[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
+  end
+  local digest = string.sub(key_name, #call_key_records + 1)
+  local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
+  return struct.pack(
+    CHANGED_HOLD,
+    HOLD_CHANGED,
+    late,
+    changed.expires or 0,
+    has_balance,
+    changed.balance or 0,
+    digest,
+    #windows
+  ) .. table.concat(windows)
+end
+
+-- The units of each window that a settlement charges: those of the request by name, or else `otherwise`. Also returns a
+-- name of the request that no window has.
+local function actual_units(windows, wanted, otherwise)
+  local units, known = {}, {}
+  for index, w in ipairs(windows) do
+    units[index] = wanted[w.name] or otherwise[index]
+    known[w.name] = true
+  end
+  for name in pairs(wanted) do
+    if not known[name] then return units, name end
+  end
+  return units
+end
+
+-- Settles a hold that is open or was released.
+local function settle_hold(h, hold, credits, wanted)
+  local is_late = hold.state == hold_list.RELEASED
+  local units, unknown = actual_units(hold.windows, wanted, key_holds.units(hold, true))
+  if unknown then return item_error('hold_limit_not_found', unknown) end
+  local cost = credits or hold.cost
+  local balance = key_holds.settle(h, hold, cost, units)
+  local windows = {}
+  for index, w in ipairs(hold.windows) do
+    windows[index] = { name = w.name, cost = units[index] }
+  end
+  local settled = { suffix = hold.suffix, late = is_late, cost = cost, balance = balance, windows = windows }
+  hold_list.note_settled(call_workspace, key24(), call_now, settled)
+  return pack_changed(settled)
+end
+
+-- The answer to a settlement of a hold that was settled before.
+local function settle_again(settled, credits, wanted)
+  local held = {}
+  for index, w in ipairs(settled.windows) do
+    held[index] = w.cost
+  end
+  local units, unknown = actual_units(settled.windows, wanted, held)
+  local is_same = not unknown and (not credits or credits == settled.cost)
+  for index, w in ipairs(settled.windows) do
+    is_same = is_same and units[index] == w.cost
+  end
+  if not is_same then return item_error('hold_differs', settled.suffix) end
+  return pack_changed(settled)
+end
+
+-- Gives a hold back. Repeating it changes nothing.
+local function release_hold(h, hold)
+  local windows, balance = {}, nil
+  if hold.state == hold_list.RELEASED then
+    balance = key_flags.limited and struct.unpack(KEY_LIVE, key_packed, key_tail_at) or nil
+  else
+    balance = key_holds.release(h, hold)
+  end
+  for index, w in ipairs(hold.windows) do
+    windows[index] = { name = w.name, cost = 0 }
+  end
+  return pack_changed({ balance = balance, windows = windows })
+end
+
+-- Sets another expiry, `ttl` from now.
+local function extend_hold(h, hold, _, _, ttl)
+  if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
+  hold.ttl = math.min(call_now + ttl - hold.at, EXPIRES_WITHIN)
+  local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
+  hold_list.replace(h, place, hold)
+  local expires, fields, identity_until = hold.at + hold.ttl, hold_list.fields(h), key_holds.identity_until()
+  local _, _, due = key_extension.read()
+  if expires < due then
+    key_extension.set_due(expires)
+    fields[#fields + 1], fields[#fields + 2] = 'state', key_packed
+    redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
+  end
+  redis.call('HSET', key_name, unpack(fields))
+  if hold.more and hold.more.externalId == key_external_id then key_holds.note_identity(expires, identity_until) end
+  return pack_changed({ expires = expires, windows = {} })
+end
+
+-- By the action of an item.
+local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
+
+-- Decides an item: settles, releases or extends a hold.
+local function change_hold(position, last, root_index)
+  local root = call_roots[root_index] or read_root(root_index)
+  if not root.may_verify then return root_error(root, 'api.*.verify_key') end
+  local action, ttl, has_credits, credits, digest, id24, suffix, limits
+  action, ttl, has_credits, credits, digest, id24, suffix, limits, position =
+    struct.unpack(HOLD_CHANGE_ITEM, call_items, position)
+  local wanted = {}
+  for _ = 1, limits do
+    local cost, name
+    cost, name, position = struct.unpack(SETTLED_WINDOW, call_items, position)
+    wanted[name] = cost
+  end
+  if not key_holds.read_key(digest, true) or key24() ~= id24 or not verifies_key(root) then
+    return item_error('hold_not_found')
+  end
+  local h = hold_list.read(key_name)
+  local hold = hold_list.find(h, suffix)
+  if hold then return change_by[action](h, hold, has_credits == 1 and credits or nil, wanted, ttl) end
+  local settled = hold_list.find_settled(call_workspace, key24(), call_now, suffix)
+  if not settled then return item_error('hold_not_found') end
+  if action ~= 0 then return item_error('hold_ended', suffix) end
+  return settle_again(settled, has_credits == 1 and credits or nil, wanted)
+end

@@ -1,0 +1,56 @@
+-- Changes windows of a key or an identity afterwards: gives back units of a lease or a hold in the slice in which they
+-- were charged, whatever was changed since, or charges more.
+
+-- @include "decide/call"
+-- @include "include/names"
+-- @include "include/state"
+-- @include "include/window"
+
+local owned_windows = {}
+
+-- A window without `units` that were charged at `at`; nil when the slice in which they were no longer counts. A window
+-- has slices of a 64th of its duration, or of a millisecond (`is_fine`).
+local function without_units(bytes, at, duration, units, is_fine)
+  if bytes == '' then return nil end
+  local slice = is_fine and 1 or (duration - duration % 64) / 64
+  -- After the clock stepped back, units are charged in a slice that ends up to a slice later (window_log.repaired).
+  local kept, suffix = window_log.returned(bytes, 1, #bytes, at - at % slice + slice, at + duration / 64, units)
+  return suffix and string.sub(bytes, 1, kept) .. suffix
+end
+
+-- A window with `units` more now, also above its limit.
+local function with_units(bytes, duration, units)
+  local text = window_log.repaired(bytes, call_now, duration)
+  local _, _, _, kept, suffix = window_charge(text, 1, #text, call_now, SAFE_INTEGER, duration, units, true)
+  return suffix and string.sub(text, 1, kept) .. suffix
+end
+
+-- Gives back units that were charged at `at` to windows of an owner, whose state has its limits from `limits_at` to
+-- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine}; units below 0 are charged. Each window is
+-- in the state, in a record of its own, or gone. Returns the state, and the records to write: each {name, bytes}.
+function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, at)
+  local records = {}
+  for _, w in ipairs(wanted) do
+    local function changed(bytes)
+      if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
+      -- After the clock stepped back, windows have other slices.
+      if w.units == 0 or at > call_now then return nil end
+      return without_units(bytes, at, w.duration, w.units, w.is_fine)
+    end
+    local is_found
+    packed, is_found = with_window(packed, limits_at, tail_bytes, w.name, w.duration, changed)
+    if not is_found then
+      local record = name_of.window_at(call_workspace, owner, name_of.window_member(w.duration, w.name))
+      local window = redis.call('GET', record)
+      window = window and changed(window)
+      if window then records[#records + 1] = { record, window } end
+    end
+  end
+  return packed, records
+end
+
+function owned_windows.write(records)
+  for _, record in ipairs(records) do
+    redis.call('SET', record[1], record[2], 'KEEPTTL')
+  end
+end

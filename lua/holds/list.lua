@@ -1,0 +1,53 @@
+#!lua flags=no-writes
+-- List open holds of a key, the first to expire first. Those that have expired and are not settled yet are left out.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key and API records
+-- ARGV[1]  key_id
+-- ARGV[2]  after      the last hold of the page before: its expiry (ms), `_`, and its suffix; '' for the first page
+-- ARGV[3]  count      limit of the holds
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  {holds as named replies, 1 if there are more else 0, number of open holds}, or false
+
+-- @include "include/clock"
+-- @include "include/fields"
+-- @include "include/holds"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+
+local workspace, key_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms(ARGV[4])
+local record, state = load_key(workspace, digest_of(workspace, key_id), now)
+if not record then return false end
+
+local after_due, after_suffix = string.match(after, '^(%d+)_(.+)$')
+after_due = tonumber(after_due) or 0
+
+local function is_before(due, suffix, other_due, other_suffix)
+  if due ~= other_due then return due < other_due end
+  return suffix < other_suffix
+end
+
+local open, total = {}, 0
+hold_list.each(hold_list.read(record), function(hold)
+  if hold.state == hold_list.RELEASED or hold.due <= now then return end
+  total = total + 1
+  if after == '' or is_before(after_due, after_suffix, hold.due, hold.suffix) then open[#open + 1] = hold end
+end)
+table.sort(open, function(a, b) return is_before(a.due, a.suffix, b.due, b.suffix) end)
+
+local replies = {}
+for index = 1, math.min(count, #open) do
+  local hold, windows = open[index], {}
+  for number, w in ipairs(hold.windows) do
+    windows[number] = { w.name, int(w.cost), w.of_identity and 1 or 0 }
+  end
+  replies[index] = named({
+    suffix = hold.suffix,
+    at = int(hold.at),
+    due = int(hold.due),
+    charges = hold.state == hold_list.CHARGES and 1,
+    cost = state.limited and int(hold.cost),
+    windows = windows,
+  })
+end
+return { replies, #open > count and 1 or 0, total }

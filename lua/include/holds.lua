@@ -1,0 +1,284 @@
+-- The holds of a key: what verifications charged and callers have not settled yet. They are fields of the key's record:
+--
+--   holds     HOLDS_HEAD, then the first bucket
+--   holds<n>  further buckets, from 1 on
+--
+-- A bucket is one HOLD after the other. The number of buckets grows with the number of holds, one bucket at a time
+-- (linear hashing), so that a hold is found and written in a few kilobytes, whatever their number is.
+--
+-- A hold is named by its suffix: the last part of its id, `.<number>`, or `_<id of the caller>`.
+
+-- @include "include/names"
+
+local hold_list = {}
+
+-- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
+hold_list.RELEASES, hold_list.CHARGES, hold_list.RELEASED = 0, 1, 2
+-- Limit of the open holds of a key, and of those that were released.
+hold_list.MAX = 10000
+-- How long a released hold may be settled.
+hold_list.LATE_MS = DAY_MS
+-- How long the number of the last hold is kept: longer than the settlements (hold_list.ended), whose holds it numbered.
+local NUMBER_KEPT_MS = 3 * HOUR_MS
+-- A bucket has about this many hold_list.
+local BUCKET_HOLDS = 32
+-- With this many holds or fewer, each look at a key finds the expired ones.
+local ALL_EXAMINED = 256
+
+-- Reads the head and the first bucket: {record, next (number of the next hold), open and count (open holds, and all),
+-- buckets, parts (by bucket, as far as read), changed}.
+function hold_list.read(record)
+  local h = { record = record, next = 1, open = 0, count = 0, buckets = 1, parts = { [0] = '' }, changed = {} }
+  local stored = redis.call('HGET', record, 'holds')
+  if stored then
+    h.next, h.open, h.count, h.buckets = struct.unpack(HOLDS_HEAD, stored)
+    h.parts[0] = string.sub(stored, HOLDS_HEAD_LENGTH + 1)
+  end
+  return h
+end
+
+local function part_of(h, bucket)
+  if not h.parts[bucket] then h.parts[bucket] = redis.call('HGET', h.record, 'holds' .. bucket) or '' end
+  return h.parts[bucket]
+end
+
+local function change_part(h, bucket, part)
+  h.parts[bucket], h.changed[bucket] = part, true
+end
+
+-- The bucket of a hold, of `buckets`.
+local function bucket_of(buckets, suffix)
+  local hash = string.byte(suffix) == 46 and tonumber(string.sub(suffix, 2))
+    or tonumber(string.sub(redis.sha1hex(suffix), 1, 12), 16)
+  local level = 1
+  while level * 2 <= buckets do
+    level = level * 2
+  end
+  local bucket = hash % (level * 2)
+  return bucket < buckets and bucket or bucket - level
+end
+
+-- Calls `visit(suffix, first, last)` for each hold of a bucket, until it returns true.
+local function each_in(part, visit)
+  local position = 1
+  while position <= #part do
+    local bytes = struct.unpack(HOLD_BYTES, part, position)
+    local last = position + bytes + 1
+    local suffix = struct.unpack('>Bc0', part, position + HOLD_SUFFIX_AT - 1)
+    if visit(suffix, position, last) then return end
+    position = last + 1
+  end
+end
+
+local function unpack_hold(part, first, last)
+  local hold, windows, position = {}, nil, nil
+  local _
+  _, hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, windows, position =
+    struct.unpack(HOLD, part, first)
+  hold.due, hold.windows = hold.at + hold.ttl, {}
+  for index = 1, windows do
+    local w = {}
+    w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WINDOW, part, position)
+    w.of_identity, w.is_fine = w.bits % 2 == 1, w.bits % 4 >= 2
+    hold.windows[index] = w
+  end
+  hold.more = position <= last and cjson.decode(string.sub(part, position, last)) or nil
+  return hold
+end
+
+local function pack_hold(hold)
+  local parts = {}
+  for index, w in ipairs(hold.windows) do
+    local bits = (w.of_identity and 1 or 0) + (w.is_fine and 2 or 0)
+    parts[index] = struct.pack(HELD_WINDOW, bits, w.duration, w.cost, #w.name, w.name)
+  end
+  local rest = table.concat(parts) .. (hold.more and cjson.encode(hold.more) or '')
+  -- Of what follows `bytes`.
+  local bytes = HOLD_LENGTH + #hold.suffix + #rest
+  return struct.pack(
+    HOLD,
+    bytes,
+    hold.state,
+    hold.at,
+    hold.ttl,
+    hold.cost,
+    hold.balance,
+    #hold.suffix,
+    hold.suffix,
+    #hold.windows
+  ) .. rest
+end
+
+-- The hold with this suffix, or nil: {state, at, ttl, due, cost, balance, suffix, windows, more, and its place}.
+function hold_list.find(h, suffix)
+  local bucket, found = bucket_of(h.buckets, suffix), nil
+  local part = part_of(h, bucket)
+  each_in(part, function(each, first, last)
+    if each ~= suffix then return false end
+    found = unpack_hold(part, first, last)
+    found.bucket, found.first, found.last = bucket, first, last
+    return true
+  end)
+  return found
+end
+
+-- Calls `visit(hold)` for each hold.
+function hold_list.each(h, visit)
+  for bucket = 0, h.buckets - 1 do
+    local part = part_of(h, bucket)
+    each_in(part, function(_, first, last) visit(unpack_hold(part, first, last)) end)
+  end
+end
+
+-- Moves holds of one bucket to a new one.
+local function split(h)
+  local level = 1
+  while level * 2 <= h.buckets do
+    level = level * 2
+  end
+  local old, new = h.buckets - level, h.buckets
+  local part, kept, moved = part_of(h, old), {}, {}
+  h.buckets = h.buckets + 1
+  each_in(part, function(suffix, first, last)
+    local to = bucket_of(h.buckets, suffix) == old and kept or moved
+    to[#to + 1] = string.sub(part, first, last)
+  end)
+  change_part(h, old, table.concat(kept))
+  change_part(h, new, table.concat(moved))
+end
+
+function hold_list.add(h, hold)
+  h.open, h.count = h.open + 1, h.count + 1
+  if h.count > BUCKET_HOLDS * h.buckets then split(h) end
+  local bucket = bucket_of(h.buckets, hold.suffix)
+  change_part(h, bucket, part_of(h, bucket) .. pack_hold(hold))
+end
+
+-- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
+-- there are too many.
+function hold_list.release(h, hold, at)
+  if h.count - h.open >= hold_list.MAX then return NEVER end
+  hold.state, hold.ttl = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at
+  hold_list.add(h, hold)
+  h.open = h.open - 1
+  return at + hold_list.LATE_MS
+end
+
+-- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
+function hold_list.replace(h, hold, changed)
+  local part = part_of(h, hold.bucket)
+  change_part(
+    h,
+    hold.bucket,
+    string.sub(part, 1, hold.first - 1) .. (changed and pack_hold(changed) or '') .. string.sub(part, hold.last + 1)
+  )
+  if not changed then h.count = h.count - 1 end
+  local was_open, is_open = hold.state ~= hold_list.RELEASED, changed and changed.state ~= hold_list.RELEASED
+  if was_open and not is_open then h.open = h.open - 1 end
+end
+
+-- Takes the holds that are due out of all buckets, and returns them in order of time, with the time at which the next
+-- one is due. At most `limit` of them, about: the others are due at once. With many holds that takes milliseconds, so
+-- the next look is some time later: a tenth of a millisecond for each hold.
+function hold_list.take_due(h, now, limit)
+  local due, next_due = {}, NEVER
+  for bucket = 0, h.buckets - 1 do
+    local part, kept, is_changed = part_of(h, bucket), {}, false
+    each_in(part, function(_, first, last)
+      local _, _, at, ttl = struct.unpack(HOLD_DUE, part, first)
+      if at + ttl <= now and #due < limit then
+        due[#due + 1], is_changed = unpack_hold(part, first, last), true
+      else
+        kept[#kept + 1], next_due = string.sub(part, first, last), math.min(next_due, at + ttl)
+      end
+    end)
+    if is_changed then change_part(h, bucket, table.concat(kept)) end
+  end
+  for _, hold in ipairs(due) do
+    h.count = h.count - 1
+    if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
+  end
+  table.sort(due, function(a, b) return a.due < b.due end)
+  if h.count > ALL_EXAMINED and #due < limit then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
+  return due, next_due
+end
+
+-- When a key without holds is looked at again, to remove what is left of them.
+function hold_list.empty_until(now) return now + NUMBER_KEPT_MS end
+
+-- The fields to write, as arguments of HSET.
+function hold_list.fields(h)
+  local head = struct.pack(HOLDS_HEAD, h.next, h.open, h.count, h.buckets)
+  local fields = { 'holds', head .. h.parts[0] }
+  for bucket in pairs(h.changed) do
+    if bucket > 0 then
+      fields[#fields + 1], fields[#fields + 2] = 'holds' .. bucket, h.parts[bucket]
+    end
+  end
+  return fields
+end
+
+-- What was settled, by hour: for an hour at least a settlement that is repeated finds here what the first one did. With
+-- very many, the oldest are dropped.
+local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
+
+local function settled_record(workspace, key24, now, hours_ago)
+  return name_of.settled_holds(workspace, key24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
+end
+
+-- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), windows: each {cost, name}}.
+function hold_list.note_settled(workspace, key24, now, settled)
+  local parts = {}
+  for index, w in ipairs(settled.windows) do
+    parts[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
+  end
+  local rest, suffix = table.concat(parts), settled.suffix
+  local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
+  local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0
+  local entry = struct.pack(
+    SETTLED_HOLD,
+    bytes,
+    late,
+    settled.cost,
+    has_balance,
+    settled.balance or 0,
+    #suffix,
+    suffix,
+    #parts
+  ) .. rest
+  local record = settled_record(workspace, key24, now, 0)
+  local length = redis.call('APPEND', record, entry)
+  if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
+  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, key24, now, 1)) end
+end
+
+-- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
+function hold_list.find_settled(workspace, key24, now, wanted)
+  for hours_ago = 0, 1 do
+    local stored, first = redis.call('GET', settled_record(workspace, key24, now, hours_ago)) or '', 1
+    while first <= #stored do
+      local bytes, late, cost, has_balance, balance, suffix, windows, position =
+        struct.unpack(SETTLED_HOLD, stored, first)
+      if suffix == wanted then
+        local settled = { suffix = suffix, late = late == 1, cost = cost, windows = {} }
+        settled.balance = has_balance == 1 and balance or nil
+        for index = 1, windows do
+          local w = {}
+          w.cost, w.name, position = struct.unpack(SETTLED_WINDOW, stored, position)
+          settled.windows[index] = w
+        end
+        return settled
+      end
+      first = first + bytes + 2
+    end
+  end
+end
+
+-- Removes all of them.
+function hold_list.remove(h)
+  local fields = { 'holds' }
+  for bucket = 1, h.buckets - 1 do
+    fields[bucket + 1] = 'holds' .. bucket
+  end
+  redis.call('HDEL', h.record, unpack(fields))
+end

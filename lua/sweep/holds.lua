@@ -1,0 +1,53 @@
+-- Settle the expired holds of some keys. Requests that use a key do so too; this is for keys that no request uses.
+--
+-- KEYS[1]  workspace           `tg:{ws_…}`
+-- derives  the queue of holds, key, API and identity records, windows, usage counts
+-- ARGV[1]  count               limit of the keys
+-- ARGV[2]  usage_retention_ms  as in the settings of lua/decide.lua
+-- ARGV[3]  now_ms              '' for Redis's clock
+-- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
+
+-- @include "include/clock"
+-- @include "decide/call"
+-- @include "decide/totals"
+-- @include "decide/verification/due"
+-- @include "decide/verification/key"
+-- @include "include/names"
+
+local workspace, count, retention, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+local queue = name_of.hold_queue(workspace)
+local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
+local late = due[1] and now - tonumber(redis.call('ZSCORE', queue, due[1])) or 0
+
+-- Work of one call, in units of about a microsecond.
+local WORK_MAX = 5000
+
+-- Without items and root keys.
+begin_call(workspace, retention .. ' 0 0 0 0 0 0 ' .. int(now), '\0\0')
+
+-- A key that was deleted gives back what it holds of its identity, too.
+local function settle(digest)
+  if redis.call('EXISTS', name_of.key_record(workspace, digest)) == 0 then
+    redis.call('ZREM', queue, digest)
+    return
+  end
+  read_key(digest, true)
+  local _, _, holds_due = key_extension.read()
+  if holds_due <= now then
+    key_holds.apply_due()
+  elseif holds_due == NEVER then
+    redis.call('ZREM', queue, digest)
+  else
+    redis.call('ZADD', queue, int(holds_due), digest)
+  end
+end
+
+local done = 0
+for _, digest in ipairs(due) do
+  if call_work > WORK_MAX then break end
+  -- A record that cannot be read is tried again after a day, so that it does not delay others.
+  if not pcall(settle, digest) then redis.call('ZADD', queue, int(now + DAY_MS), digest) end
+  done = done + 1
+end
+write_totals()
+return { done < #due and count or #due, late }

@@ -1,0 +1,327 @@
+// Holds: the kinds of decisions of keys.verifyKey with a hold, and of its settlement (lua/decide/verification/hold.lua).
+// Redis decides each of them: what is held is never leased.
+
+import type { PresentedRootKey } from '../domain/caller.ts';
+import { holdIdOf, parseHoldId } from '../domain/holdId.ts';
+import { keyIdOf } from '../domain/verification.ts';
+import { ApiError } from '../errors.ts';
+import {
+  changedHold,
+  held,
+  holdActions,
+  holdChanged,
+  holdChangeItem,
+  holdExpiries,
+  holdItem,
+  settledWindow,
+  verifyItem,
+} from '../scripts/layout.ts';
+import { Reader, readUint } from '../scripts/struct.ts';
+import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
+import type { Decider } from './decider.ts';
+import type { CallerRequest, Kind, Prepared } from './kind.ts';
+import type { Amounts } from './leases/amounts.ts';
+import { noText, type Repeatable } from './leases/leases.ts';
+import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
+import type { CachedSnapshot } from './snapshots.ts';
+import type { DecisionSource } from './tail/tail.ts';
+import { readVerified, Verification, type Verifications, type Verified, type VerifyRequest } from './verification.ts';
+
+export interface HoldRequest {
+  ttlMs: number;
+  onExpiry: (typeof holdExpiries)[number];
+  /** The caller's own; '' for none. */
+  id: string;
+}
+
+export interface HeldVerified extends Verified {
+  /** Undefined if it was refused. */
+  hold?: { id: string; expires: number } | undefined;
+}
+
+export interface HoldChange {
+  action: (typeof holdActions)[number];
+  /** Of an extension, in milliseconds. */
+  ttlMs?: number | undefined;
+  /** Of a settlement: the actual amounts; undefined for what was held. */
+  credits?: number | undefined;
+  ratelimits?: readonly { name: string; cost: number }[] | undefined;
+}
+
+export interface ChangedHold {
+  keyId: string;
+  /** It was given back before. */
+  late: boolean;
+  /** Of an extension. */
+  expires: number;
+  /** Negative if more was spent than the key had; undefined for an unlimited key. */
+  balance: number | undefined;
+  ratelimits: { name: string; cost: number }[];
+}
+
+/** The work of a hold, in units of a plain verification. */
+const heldWeight = 1.5;
+
+class HeldVerification extends Verification {
+  readonly hold: HoldRequest;
+  readonly #kind: HeldVerifications;
+
+  constructor(kind: HeldVerifications, rootKey: PresentedRootKey, request: VerifyRequest, hold: HoldRequest) {
+    super(kind.verifications, rootKey, request);
+    this.hold = hold;
+    this.#kind = kind;
+  }
+
+  override decide(): HeldVerified | Promise<HeldVerified> {
+    return this.#kind.verifications.decider.decideAtRedis(this.#kind, this);
+  }
+}
+
+/** Verifications with a hold: as verifications, with the hold in the answer. */
+class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSnapshot | undefined> {
+  readonly isLeased = false;
+  readonly verifications: Verifications;
+  /** Called with the key of each hold that was made. */
+  readonly #made: (workspaceId: string, id24: string, digest: string) => void;
+
+  constructor(verifications: Verifications, made: (workspaceId: string, id24: string, digest: string) => void) {
+    this.verifications = verifications;
+    this.#made = made;
+  }
+
+  pack(batch: Batch, verification: HeldVerification, waiting: Waiting, lease: LeasePart | undefined) {
+    const { rootKey, hold, weight } = verification;
+    const { cached, values } = this.verifications.itemOf(verification);
+    const head = { ttl: hold.ttlMs, onExpiry: holdExpiries.indexOf(hold.onExpiry), id: Buffer.from(hold.id) };
+    const bytes = holdItem.size(head) + verifyItem.size(values);
+    const work = heldWeight * weight + (cached?.extraWeight ?? 0);
+    const at = batch.beginDecision('hold', rootKey.digest, bytes, work, waiting, lease);
+    verifyItem.write(batch.items, holdItem.write(batch.items, at, head), values);
+    return cached;
+  }
+
+  read(answer: Answer): HeldVerified | ItemError {
+    const { packed, at, end } = answer;
+    // 1 is VALID, without the bit of a snapshot.
+    if ((packed[at]! & 127) !== 1) return readVerified(answer);
+    const heldAt = end - held.bytes;
+    const suffixAt = heldAt - packed[end - 1]!;
+    if (suffixAt <= at) throw unreadable();
+    const verified: HeldVerified | ItemError = readVerified({ ...answer, end: suffixAt });
+    if ('reason' in verified) return verified;
+    // Its id is completed when the key is known.
+    const expires = readUint(packed, heldAt, held.fields.expires.bytes);
+    verified.hold = { id: packed.toString('latin1', suffixAt, heldAt), expires };
+    return verified;
+  }
+
+  finish(
+    decision: HeldVerified,
+    verification: HeldVerification,
+    cached: CachedSnapshot | undefined,
+    answer: Answer,
+    snapshots: SnapshotsOfBatch,
+  ): HeldVerified | Promise<HeldVerified> {
+    const finished = this.verifications.finish(decision, verification, cached, answer, snapshots);
+    return finished instanceof Promise
+      ? finished.then((known) => this.#withId(known, verification))
+      : this.#withId(finished, verification);
+  }
+
+  #withId(decision: HeldVerified, { workspaceId, about: digest }: HeldVerification): HeldVerified {
+    const { hold, snapshot } = decision;
+    if (!hold || !snapshot) return decision;
+    const id24 = keyIdOf(snapshot).slice('key_'.length);
+    hold.id = holdIdOf(id24, hold.id);
+    this.#made(workspaceId, id24, digest);
+    return decision;
+  }
+
+  correct(decision: HeldVerified, verification: HeldVerification, amounts: Amounts) {
+    this.verifications.correct(decision, verification, amounts);
+  }
+
+  repeatable(): Repeatable<HeldVerified> {
+    throw new Error('Holds are not leased.');
+  }
+
+  unanswered(verification: HeldVerification) {
+    return this.verifications.unanswered(verification);
+  }
+
+  count(decision: HeldVerified) {
+    this.verifications.count(decision);
+  }
+
+  offer(decision: HeldVerified, verification: HeldVerification, source: DecisionSource, latencyMs: number) {
+    this.verifications.offer(decision, verification, source, latencyMs);
+  }
+
+  errorOf(error: ItemError, verification: HeldVerification): Error | undefined {
+    return holdError(error) ?? this.verifications.errorOf(error, verification);
+  }
+}
+
+/** The errors of holds. */
+function holdError({ reason, detail }: ItemError): Error | undefined {
+  switch (reason) {
+    case 'hold_not_found':
+      return new ApiError('hold_not_found', 'There is no such hold, or it was forgotten.');
+    case 'hold_ended':
+      return new ApiError('conflict', 'The hold has ended: it was settled, released or charged.');
+    case 'hold_differs':
+      return new ApiError('conflict', 'A request with this hold had other amounts before.');
+    case 'hold_limit_not_found':
+      return new ApiError('precondition_failed', `The hold has no limit named ${JSON.stringify(detail)}.`);
+    case 'too_many_holds':
+      return new ApiError('precondition_failed', 'The key has 10000 open holds, the maximum. Nothing was charged.');
+    default:
+      return undefined;
+  }
+}
+
+class HoldChangeRequest implements Prepared<ChangedHold>, CallerRequest {
+  readonly rootKey: PresentedRootKey;
+  readonly workspaceId: string;
+  readonly rootDigest: string;
+  readonly id24: string;
+  readonly suffix: string;
+  readonly change: HoldChange;
+  /** The digest of the key; '' until it is known. */
+  about = '';
+  readonly cost = 0;
+  readonly text = noText;
+  slot = -1;
+  name = '';
+  readonly #kind: HoldChanges;
+
+  constructor(kind: HoldChanges, rootKey: PresentedRootKey, holdId: string, change: HoldChange) {
+    const { id24 = '', suffix = '' } = parseHoldId(holdId) ?? {};
+    this.#kind = kind;
+    this.rootKey = rootKey;
+    this.workspaceId = rootKey.workspaceId;
+    this.rootDigest = rootKey.digestText;
+    this.id24 = id24;
+    this.suffix = suffix;
+    this.change = change;
+  }
+
+  decide(): Promise<ChangedHold> {
+    return this.#kind.decide(this);
+  }
+}
+
+const noDigest = '\0'.repeat(holdChangeItem.fields.digest.bytes);
+const noId24 = '\0'.repeat(holdChangeItem.fields.id24.bytes);
+
+/** Settlements, extensions and releases of holds. */
+class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
+  readonly isLeased = false;
+  readonly #decider: Decider;
+  readonly #digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>;
+
+  constructor(decider: Decider, digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>) {
+    this.#decider = decider;
+    this.#digestOf = digestOf;
+  }
+
+  async decide(request: HoldChangeRequest): Promise<ChangedHold> {
+    const { workspaceId, id24 } = request;
+    // An unknown id goes to Redis as well, which knows whether the root key may ask.
+    if (request.about === '' && id24 !== '') request.about = (await this.#digestOf(workspaceId, id24)) ?? '';
+    return this.#decider.decideAtRedis(this, request);
+  }
+
+  pack(batch: Batch, request: HoldChangeRequest, waiting: Waiting, lease: LeasePart | undefined) {
+    const { rootKey, about, id24, suffix, change } = request;
+    const { ttlMs = 0, credits, ratelimits = [] } = change;
+    const values = {
+      action: holdActions.indexOf(change.action),
+      ttl: ttlMs,
+      hasCredits: credits === undefined ? 0 : 1,
+      credits: credits ?? 0,
+      digest: about || noDigest,
+      id24: id24 || noId24,
+      suffix: Buffer.from(suffix),
+      limits: ratelimits.length,
+    };
+    const limits = ratelimits.map(({ name, cost }) => ({ cost, name: Buffer.from(name) }));
+    // `limits` is after a field of variable length, so its size is not in `size`.
+    const bytes = limits.reduce((sum, limit) => sum + settledWindow.size(limit), holdChangeItem.size(values));
+    const work = 1 + ratelimits.length / 4;
+    let at = batch.beginDecision('holdChange', rootKey.digest, bytes, work, waiting, lease);
+    at = holdChangeItem.write(batch.items, at, values);
+    for (const limit of limits) at = settledWindow.write(batch.items, at, limit);
+    return undefined;
+  }
+
+  read(answer: Answer): ChangedHold | ItemError {
+    const { packed, at, end } = answer;
+    if (packed[at] !== holdChanged) return readItemError(answer);
+    const reader = new Reader(packed.subarray(at, end));
+    const { late, expires, hasBalance, balance, windows } = changedHold.read(reader);
+    const ratelimits = Array.from({ length: windows }, () => settledWindow.read(reader));
+    if (!reader.isAtEnd) throw unreadable();
+    const left = hasBalance === 1 ? balance : undefined;
+    return { keyId: '', late: late === 1, expires, balance: left, ratelimits };
+  }
+
+  finish(decision: ChangedHold, { id24 }: HoldChangeRequest): ChangedHold {
+    decision.keyId = `key_${id24}`;
+    return decision;
+  }
+
+  correct({ balance }: ChangedHold, { about: owner }: HoldChangeRequest, amounts: Amounts) {
+    if (balance !== undefined) amounts.corrected({ owner, name: '', duration: 0, limit: 0, left: balance });
+  }
+
+  repeatable(): Repeatable<ChangedHold> {
+    throw new Error('Settlements of holds are not leased.');
+  }
+
+  unanswered() {
+    return { outcome: 0, subject: noText };
+  }
+
+  count() {}
+
+  offer() {}
+
+  errorOf(error: ItemError): Error | undefined {
+    return holdError(error);
+  }
+}
+
+/** Limit of the keys of holds whose digest is kept. */
+const keysMax = 20_000;
+
+export class Holds {
+  readonly #held: HeldVerifications;
+  readonly #changes: HoldChanges;
+  /** Digests of keys that have holds, by workspace and key. */
+  readonly #digests = new Map<string, string>();
+
+  constructor(
+    decider: Decider,
+    verifications: Verifications,
+    digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>,
+  ) {
+    this.#held = new HeldVerifications(verifications, (workspaceId, id24, digest) => {
+      if (this.#digests.size >= keysMax) this.#digests.clear();
+      this.#digests.set(workspaceId + id24, digest);
+    });
+    this.#changes = new HoldChanges(
+      decider,
+      async (workspaceId, id24) => this.#digests.get(workspaceId + id24) ?? digestOf(workspaceId, id24),
+    );
+  }
+
+  /** Prepares verifications with a hold. */
+  prepare(rootKey: PresentedRootKey, request: VerifyRequest, hold: HoldRequest): Prepared<HeldVerified> {
+    return new HeldVerification(this.#held, rootKey, request, hold);
+  }
+
+  prepareChange(rootKey: PresentedRootKey, holdId: string, change: HoldChange): Prepared<ChangedHold> {
+    return new HoldChangeRequest(this.#changes, rootKey, holdId, change);
+  }
+}

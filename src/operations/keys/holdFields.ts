@@ -1,0 +1,72 @@
+// The fields of holds, as callers send and read them.
+
+import Type from 'typebox';
+import type { ChangedHold } from '../../decide/holds.ts';
+import { ExpiresAt, Fields, Int } from '../schemas.ts';
+
+export const HoldId = Type.String({
+  minLength: 1,
+  maxLength: 128,
+  description: 'Id of a hold, as `keys.verifyKey` returned it (`hold_…`).',
+});
+
+const ttl = { minimum: 1000, maximum: 86_400_000 };
+export const HoldTtl = Int({ ...ttl, description: 'Milliseconds from now to the expiry of the hold.' });
+
+/** In keys.verifyKey. */
+export const Hold = Fields(
+  {
+    ttl: HoldTtl,
+    onExpiry: Type.Optional(
+      Type.Enum(['release', 'charge'], {
+        default: 'release',
+        description: 'What happens to a hold that nobody settles: everything is given back, or spent.',
+      }),
+    ),
+    id: Type.Optional(
+      Type.String({
+        minLength: 3,
+        maxLength: 64,
+        pattern: '^[A-Za-z0-9_.\\-]*$',
+        description:
+          'Id of your own, so that the call can be repeated: while the hold of this key and id is open, the same hold is returned and nothing is charged again.',
+      }),
+    ),
+  },
+  { description: 'Holds what this verification charges, until `keys.settleHold`.' },
+);
+
+export const HeldOutput = Type.Object(
+  {
+    id: Type.String({ description: 'Id of the hold (`hold_…`), for `keys.settleHold`.' }),
+    expires: ExpiresAt,
+  },
+  { description: 'The hold, if one was asked for and `valid` is true.' },
+);
+
+export const changedHoldOutput = Type.Object({
+  keyId: Type.String({ description: 'Id of the key.' }),
+  credits: Type.Optional(Type.Integer({ description: 'Balance after this. Absent for an unlimited key.' })),
+  debt: Type.Optional(
+    Type.Integer({ description: 'Credits that were spent beyond the balance, which then is 0. Absent for none.' }),
+  ),
+  ratelimits: Type.Array(
+    Type.Object({
+      name: Type.String({ description: 'Name of the limit.' }),
+      cost: Type.Integer({ description: 'Units that were charged in all.' }),
+    }),
+    { description: 'The limits that the hold charged.' },
+  ),
+  late: Type.Boolean({ description: 'True if the hold had been given back before.' }),
+});
+
+/** The balance as responses have it. */
+export const balanceFields = (balance: number | undefined) =>
+  balance === undefined ? {} : { credits: Math.max(0, balance), ...(balance < 0 && { debt: -balance }) };
+
+export const changedHoldOf = ({ keyId, balance, ratelimits, late }: ChangedHold) => ({
+  keyId,
+  ...balanceFields(balance),
+  ratelimits,
+  late,
+});

@@ -1,0 +1,35 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { ExpiresAt, Fields, KeyId, pageFields } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+
+export const listHolds = manages({
+  name: 'keys.listHolds',
+  summary: 'List the open holds of a key, the first to expire first.',
+  input: Fields({ keyId: KeyId, ...pageFields }),
+  output: Type.Array(
+    Type.Object({
+      id: Type.String({ description: 'Id of the hold.' }),
+      createdAt: Type.Integer({ description: 'Time of the verification in Unix milliseconds.' }),
+      expires: ExpiresAt,
+      onExpiry: Type.Enum(['release', 'charge'], { description: 'What happens at its expiry.' }),
+      credits: Type.Optional(Type.Integer({ description: 'Credits that it holds. Absent for an unlimited key.' })),
+      ratelimits: Type.Array(
+        Type.Object({
+          name: Type.String({ description: 'Name of the limit.' }),
+          cost: Type.Integer({ description: 'Units that it holds.' }),
+        }),
+        { description: 'Limits of which it holds units.' },
+      ),
+    }),
+  ),
+  errors: ['key_not_found'],
+  needs: { api: ['read_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+  list: ({ keyId }) => `holds-${keyId}`,
+  listedIds: 'hold',
+
+  handle: ({ keyId, limit = 100 }, { store, caller, after }) =>
+    store.holds.list(caller.workspaceId, { keyId, after, count: limit }),
+});

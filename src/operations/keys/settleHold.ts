@@ -1,0 +1,42 @@
+import Type from 'typebox';
+import { print } from '../../domain/json.ts';
+import { decides, Printed } from '../../operation.ts';
+import { checkNamesOnce } from '../rules.ts';
+import { costMax, Fields, Int } from '../schemas.ts';
+import { changedHoldOf, changedHoldOutput, HoldId } from './holdFields.ts';
+
+export const settleHold = decides({
+  name: 'keys.settleHold',
+  summary: 'End a hold: charge the actual amounts, and give the rest back.',
+  description:
+    'What is not stated is charged as it was held; amounts above the hold are charged, too, also beyond the balance. A settlement that is repeated with the same amounts responds as the first one and charges nothing. After the hold was given back, at its expiry or by `keys.releaseHold`, it is accepted for 24 hours, and `late` is true.',
+  input: Fields({
+    holdId: HoldId,
+    credits: Type.Optional(
+      Fields(
+        { cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge.' }) },
+        { description: 'Actual credits.' },
+      ),
+    ),
+    ratelimits: Type.Optional(
+      Type.Array(
+        Fields({
+          name: Type.String({ minLength: 1, maxLength: 128, description: 'Name of a limit that the hold charged.' }),
+          cost: Int({ minimum: 0, description: 'Units to charge.' }),
+        }),
+        { maxItems: 50, description: 'Actual units, each limit once.' },
+      ),
+    ),
+  }),
+  output: changedHoldOutput,
+  errors: ['hold_not_found', 'conflict', 'precondition_failed'],
+  needs: { api: ['verify_key'] },
+
+  prepare({ holdId, credits, ratelimits }, rootKey, store) {
+    checkNamesOnce(ratelimits);
+    const change = { action: 'settle', credits: credits?.cost, ratelimits } as const;
+    return new Printed(store.decide.holds.prepareChange(rootKey, holdId, change), (changed) =>
+      print(changedHoldOf(changed)),
+    );
+  },
+});

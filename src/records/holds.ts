@@ -1,0 +1,50 @@
+// Typed functions for the scripts of lua/holds/.
+
+import { holdIdOf } from '../domain/holdId.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import type { PageOf } from './pages.ts';
+import { fromNamed } from './records.ts';
+
+export interface OpenHold {
+  id: string;
+  createdAt: number;
+  expires: number;
+  onExpiry: 'release' | 'charge';
+  credits?: number;
+  ratelimits: { name: string; cost: number }[];
+}
+
+interface HoldReply {
+  suffix: string;
+  at: string;
+  due: string;
+  charges?: 1;
+  cost?: string;
+  windows: [name: string, cost: string, ofIdentity: 0 | 1][];
+}
+
+export function openHolds({ run }: StoreContext) {
+  return {
+    async list(
+      workspaceId: string,
+      { keyId, after, count }: { keyId: string; after: string | undefined; count: number },
+    ): Promise<PageOf<OpenHold> & { total?: number }> {
+      const found = await run('holds/list', workspaceId, { keyId, after: after ?? '', count });
+      if (!found) return { items: [], next: undefined };
+      const [replies, more, total] = found;
+      const read = replies.map((reply) => fromNamed<HoldReply>(reply));
+      const last = read.at(-1);
+      const next = more === 1 && last ? `${last.due}_${last.suffix}` : undefined;
+      return { items: read.map((reply) => holdOf(keyId, reply)), next, total };
+    },
+  };
+}
+
+const holdOf = (keyId: string, { suffix, at, due, charges, cost, windows }: HoldReply): OpenHold => ({
+  id: holdIdOf(keyId.slice('key_'.length), suffix),
+  createdAt: Number(at),
+  expires: Number(due),
+  onExpiry: charges === 1 ? 'charge' : 'release',
+  ...(cost !== undefined && { credits: Number(cost) }),
+  ratelimits: windows.map(([name, units]) => ({ name, cost: Number(units) })),
+});

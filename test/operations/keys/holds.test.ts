@@ -1,0 +1,452 @@
+// Holds: keys.verifyKey with `hold`, keys.settleHold, keys.extendHold, keys.releaseHold and keys.listHolds.
+
+import { beforeEach, describe, expect, test } from 'vitest';
+import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+
+const tollgate = harness();
+const { clock, call, ok, createKey, createWorkspace } = tollgate;
+
+const startMs = clock.now;
+beforeEach(() => {
+  clock.now = startMs;
+});
+
+const minute = 60_000;
+const requests = { name: 'requests', limit: 10, duration: hourMs, autoApply: true };
+const tokens = { name: 'tokens', limit: 1000, duration: hourMs };
+
+type Hold = { ttl?: number; onExpiry?: 'release' | 'charge'; id?: string };
+const verify = (key: string, hold: Hold | undefined, extras: object = {}) =>
+  ok('keys.verifyKey', { key, ...extras, ...(hold && { hold: { ttl: minute, ...hold } }) } as never);
+const hold = async (key: string, options: Hold = {}, extras: object = {}) => {
+  const verified = await verify(key, options, extras);
+  expect(verified).toMatchObject({ valid: true, hold: { id: expect.stringMatching(/^hold_\w/) } });
+  return verified.hold!;
+};
+const settle = (holdId: string, extras: Omit<InputOf<'keys.settleHold'>, 'holdId'> = {}) =>
+  ok('keys.settleHold', { holdId, ...extras });
+const creditsOf = async (keyId: string) => (await ok('keys.getKey', { keyId })).credits;
+/** What is left of credits and limits, without a charge. */
+const left = async (key: string) => {
+  const names = [requests, tokens].map(({ name }) => ({ name, cost: 0 }));
+  const { credits, ratelimits } = await ok('keys.verifyKey', { key, credits: { cost: 0 }, ratelimits: names });
+  return [credits, ...ratelimits!.map(({ remaining }) => remaining)];
+};
+const openHolds = (keyId: string) => ok('keys.listHolds', { keyId });
+const sweep = () => tollgate.store.sweep.holds(tollgate.workspaceId);
+
+const full = { credits: { remaining: 100 }, ratelimits: [requests, tokens] };
+const request = { credits: { cost: 20 }, ratelimits: [{ name: 'tokens', cost: 300 }] };
+
+describe('a hold', () => {
+  test('charges everything at once, and the response has its id and expiry', async () => {
+    const { keyId, key } = await createKey(full);
+    const verified = await verify(key, {}, request);
+    expect(verified).toMatchObject({ valid: true, code: 'VALID', credits: 80 });
+    expect(verified.hold).toEqual({ id: expect.stringMatching(/^hold_\w{24}\.\d+$/), expires: startMs + minute });
+    expect(await left(key)).toEqual([80, 9, 700]);
+    expect(await openHolds(keyId)).toEqual([
+      {
+        id: verified.hold!.id,
+        createdAt: startMs,
+        expires: startMs + minute,
+        onExpiry: 'release',
+        credits: 20,
+        ratelimits: [
+          { name: 'requests', cost: 1 },
+          { name: 'tokens', cost: 300 },
+        ],
+      },
+    ]);
+  });
+
+  test.each([
+    ['DISABLED', { enabled: false }, {}],
+    ['USAGE_EXCEEDED', { credits: { remaining: 1 } }, { credits: { cost: 2 } }],
+    ['RATE_LIMITED', { ratelimits: [requests] }, { ratelimits: [{ name: 'requests', cost: 11 }] }],
+    ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'not.held' }],
+  ])('%s makes none', async (code, fields, extras) => {
+    const { keyId, key } = await createKey(fields);
+    const verified = await verify(key, {}, extras);
+    expect(verified).toMatchObject({ valid: false, code });
+    expect(verified.hold).toBeUndefined();
+    expect(await openHolds(keyId)).toEqual([]);
+  });
+
+  test('an unknown key makes none', async () => {
+    expect(await verify('unknown', {})).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+
+  test('of an unlimited key without limits may be settled, too', async () => {
+    const { keyId, key } = await createKey({});
+    const { id } = await hold(key);
+    expect(await settle(id, { credits: { cost: 5 } })).toEqual({ keyId, ratelimits: [], late: false });
+  });
+});
+
+describe('a settlement', () => {
+  test('charges the actual amounts, and gives the rest back', async () => {
+    const { keyId, key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    const settled = { credits: { cost: 7 }, ratelimits: [{ name: 'tokens', cost: 120 }] };
+    expect(await settle(id, settled)).toEqual({
+      keyId,
+      credits: 93,
+      ratelimits: [
+        { name: 'requests', cost: 1 },
+        { name: 'tokens', cost: 120 },
+      ],
+      late: false,
+    });
+    expect(await left(key)).toEqual([93, 9, 880]);
+    expect(await openHolds(keyId)).toEqual([]);
+  });
+
+  test('without amounts charges what was held', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    expect(await settle(id)).toMatchObject({ credits: 80 });
+    expect(await left(key)).toEqual([80, 9, 700]);
+  });
+
+  test('that is repeated with the same amounts responds the same, and charges nothing', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    const first = await settle(id, { credits: { cost: 7 } });
+    await ok('keys.verifyKey', { key, credits: { cost: 3 } });
+    expect(await settle(id, { credits: { cost: 7 } })).toEqual(first);
+    expect(await settle(id)).toEqual(first);
+    expect(await left(key)).toEqual([90, 8, 700]);
+    for (const other of [{ credits: { cost: 8 } }, { credits: { cost: 7 }, ratelimits: [{ name: 'tokens', cost: 1 }] }])
+      expect(await call('keys.settleHold', { holdId: id, ...other })).toMatchObject({
+        status: 409,
+        error: { type: expect.stringMatching(/conflict$/) },
+      });
+    expect(await left(key)).toEqual([90, 8, 700]);
+  });
+
+  test('above the hold charges more, beyond the balance: it is 0 with a debt until credits are added', async () => {
+    const { keyId, key } = await createKey({ credits: { remaining: 30 } });
+    const { id } = await hold(key, {}, { credits: { cost: 20 } });
+    expect(await settle(id, { credits: { cost: 50 } })).toMatchObject({ credits: 0, debt: 20 });
+    expect(await creditsOf(keyId)).toEqual({ remaining: 0, debt: 20 });
+    expect(await ok('keys.verifyKey', { key, credits: { cost: 0 } })).toMatchObject({
+      code: 'USAGE_EXCEEDED',
+      credits: 0,
+      debt: 20,
+    });
+    expect(await ok('keys.updateCredits', { keyId, operation: 'increment', value: 15 })).toMatchObject({
+      remaining: 0,
+    });
+    expect(await creditsOf(keyId)).toEqual({ remaining: 0, debt: 5 });
+    await ok('keys.updateCredits', { keyId, operation: 'increment', value: 6 });
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 0 });
+  });
+
+  test.each(['set', 'refill'] as const)('after a %s gives nothing back to the new balance', async (how) => {
+    const refill = { interval: 'daily', amount: 50 } as const;
+    const { keyId, key } = await createKey({ credits: { remaining: 30, refill } });
+    const { id } = await hold(key, { ttl: dayMs }, { credits: { cost: 20 } });
+    if (how === 'set') await ok('keys.updateCredits', { keyId, operation: 'set', value: 50 });
+    else clock.now = (Math.floor(clock.now / dayMs) + 1) * dayMs;
+    expect(await settle(id, { credits: { cost: 5 } })).toMatchObject({ credits: 50 });
+    expect(await creditsOf(keyId)).toMatchObject({ remaining: 50 });
+  });
+
+  test('after a set charges what exceeds the hold', async () => {
+    const { keyId, key } = await createKey({ credits: { remaining: 30 } });
+    const { id } = await hold(key, {}, { credits: { cost: 20 } });
+    await ok('keys.updateCredits', { keyId, operation: 'set', value: 50 });
+    expect(await settle(id, { credits: { cost: 25 } })).toMatchObject({ credits: 45 });
+  });
+
+  test('an increment or decrement meanwhile is kept', async () => {
+    const { keyId, key } = await createKey({ credits: { remaining: 30 } });
+    const { id } = await hold(key, {}, { credits: { cost: 20 } });
+    await ok('keys.updateCredits', { keyId, operation: 'increment', value: 7 });
+    await ok('keys.updateCredits', { keyId, operation: 'decrement', value: 2 });
+    expect(await settle(id, { credits: { cost: 5 } })).toMatchObject({ credits: 30 });
+  });
+
+  test('gives units back in the slice in which they were charged, if that still counts', async () => {
+    const short = { name: 'requests', limit: 10, duration: 10 * minute, autoApply: true };
+    const { key } = await createKey({ ratelimits: [short, tokens] });
+    const { id } = await hold(
+      key,
+      { ttl: dayMs },
+      {
+        ratelimits: [
+          { name: 'tokens', cost: 300 },
+          { name: 'requests', cost: 4 },
+        ],
+      },
+    );
+    clock.advance(11 * minute);
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'requests', cost: 2 }] });
+    await settle(id, {
+      ratelimits: [
+        { name: 'tokens', cost: 0 },
+        { name: 'requests', cost: 0 },
+      ],
+    });
+    expect((await left(key)).slice(1)).toEqual([8, 1000]);
+  });
+
+  test('units above the hold count from now on, also above the limit', async () => {
+    const { key } = await createKey({ ratelimits: [tokens, requests] });
+    const { id } = await hold(key, { ttl: dayMs }, { ratelimits: [{ name: 'tokens', cost: 300 }] });
+    clock.advance(30 * minute);
+    await settle(id, { ratelimits: [{ name: 'tokens', cost: 1200 }] });
+    expect(await left(key)).toEqual([undefined, 9, 0]);
+    expect(await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', cost: 1 }] })).toMatchObject({
+      code: 'RATE_LIMITED',
+    });
+    clock.advance(31 * minute);
+    expect((await left(key))[2]).toBe(100);
+  });
+
+  test('of a limit that it did not charge is refused', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key);
+    expect(await call('keys.settleHold', { holdId: id, ratelimits: [{ name: 'none', cost: 1 }] })).toMatchObject({
+      status: 412,
+      error: { detail: 'The hold has no limit named "none".' },
+    });
+    expect(await settle(id)).toMatchObject({ late: false });
+  });
+
+  test('works while the key is disabled or expired, not when it is deleted', async () => {
+    const { keyId, key } = await createKey(full);
+    const ids = [(await hold(key)).id, (await hold(key)).id, (await hold(key)).id] as const;
+    await ok('keys.updateKey', { keyId, enabled: false });
+    expect(await settle(ids[0])).toMatchObject({ credits: 97 });
+    await ok('keys.updateKey', { keyId, enabled: true, expires: clock.now });
+    expect(await settle(ids[1], { credits: { cost: 0 } })).toMatchObject({ credits: 98 });
+    await ok('keys.deleteKey', { keyId });
+    expect(await call('keys.settleHold', { holdId: ids[2] })).toMatchObject({ status: 404 });
+    await ok('keys.restoreKey', { keyId });
+    expect(await settle(ids[2], { credits: { cost: 0 } })).toMatchObject({ credits: 99 });
+  });
+
+  test.each(['hold_x', 'x', `hold_${'1'.repeat(24)}.1`, `hold_${'1'.repeat(24)}_abc`])(
+    'of %s is 404',
+    async (holdId) => {
+      for (const name of ['keys.settleHold', 'keys.releaseHold'] as const)
+        expect(await call(name, { holdId })).toMatchObject({
+          status: 404,
+          error: { type: expect.stringMatching(/hold_not_found$/) },
+        });
+      expect(await call('keys.extendHold', { holdId, ttl: minute })).toMatchObject({ status: 404 });
+    },
+  );
+
+  test('of another workspace, or without the grant, is refused', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key);
+    const other = await createWorkspace();
+    expect(await call('keys.settleHold', { holdId: id }, other.rootKey)).toMatchObject({ status: 404 });
+    expect(await call('keys.settleHold', { holdId: id }, ['api.*.read_key'])).toMatchObject({ status: 403 });
+    expect(await settle(id)).toMatchObject({ late: false });
+  });
+});
+
+describe('an id of the caller', () => {
+  test('returns the same hold while it is open, and charges nothing again', async () => {
+    const { keyId, key } = await createKey(full);
+    const first = await verify(key, { id: 'job-1' }, request);
+    clock.advance(1000);
+    const again = await verify(key, { id: 'job-1', ttl: 5 * minute }, request);
+    expect(again).toMatchObject({ valid: true, code: 'VALID', credits: 80, hold: first.hold });
+    expect(first.hold!.id).toMatch(/_job-1$/);
+    expect(await left(key)).toEqual([80, 9, 700]);
+    expect(await openHolds(keyId)).toHaveLength(1);
+    expect(await verify(key, { id: 'job-2' }, request)).toMatchObject({ credits: 60 });
+  });
+
+  test('with other costs is 409, also after its end', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key, { id: 'job-1' }, request);
+    const repeated = (extras: object) =>
+      call('keys.verifyKey', { key, hold: { ttl: minute, id: 'job-1' }, ...extras } as never);
+    expect(await repeated({ ...request, credits: { cost: 21 } })).toMatchObject({ status: 409 });
+    expect(await repeated({ credits: { cost: 20 } })).toMatchObject({ status: 409 });
+    await settle(id);
+    expect(await repeated(request)).toMatchObject({ status: 409 });
+    expect(await left(key)).toEqual([80, 9, 700]);
+  });
+
+  test('is of its key only', async () => {
+    const one = await createKey(full);
+    const other = await createKey(full);
+    const ids = [await hold(one.key, { id: 'same' }), await hold(other.key, { id: 'same' })].map(({ id }) => id);
+    expect(new Set(ids).size).toBe(2);
+    expect(await settle(ids[0]!, { credits: { cost: 0 } })).toMatchObject({ keyId: one.keyId, credits: 100 });
+    expect((await openHolds(other.keyId)).length).toBe(1);
+  });
+});
+
+describe('the expiry', () => {
+  test.each(['request', 'sweeper', 'settlement'] as const)('gives everything back: seen by a %s', async (by) => {
+    const { keyId, key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    clock.advance(minute - 1);
+    expect((await left(key))[0]).toBe(80);
+    clock.advance(1);
+    expect(await openHolds(keyId)).toEqual([]);
+    if (by === 'request') expect(await left(key)).toEqual([100, 10, 1000]);
+    if (by === 'sweeper') {
+      await sweep();
+      expect(await creditsOf(keyId)).toEqual({ remaining: 100 });
+    }
+    expect(await settle(id, { credits: { cost: 8 } })).toMatchObject({ credits: 92, late: true });
+    expect(await left(key)).toEqual([92, 9, 700]);
+  });
+
+  test('charges, if the hold says so', async () => {
+    const { keyId, key } = await createKey(full);
+    const { id } = await hold(key, { onExpiry: 'charge' }, request);
+    clock.advance(minute);
+    await sweep();
+    expect(await creditsOf(keyId)).toEqual({ remaining: 80 });
+    expect(await openHolds(keyId)).toEqual([]);
+    expect(await settle(id)).toMatchObject({ credits: 80, late: false });
+    expect(await call('keys.settleHold', { holdId: id, credits: { cost: 1 } })).toMatchObject({ status: 409 });
+  });
+
+  test('a settlement afterwards is accepted for 24 hours', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    const other = await hold(key, {}, request);
+    clock.advance(minute + dayMs - 1);
+    expect(await settle(id)).toMatchObject({ credits: 80, late: true });
+    clock.advance(1);
+    expect(await call('keys.settleHold', { holdId: other.id })).toMatchObject({ status: 404 });
+    expect((await left(key))[0]).toBe(80);
+  });
+
+  test('moves with an extension, from now on', async () => {
+    const { keyId, key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    clock.advance(30_000);
+    const expires = clock.now + 2 * minute;
+    expect(await ok('keys.extendHold', { holdId: id, ttl: 2 * minute })).toEqual({ keyId, hold: { id, expires } });
+    clock.now = expires - 1;
+    await sweep();
+    expect((await left(key))[0]).toBe(80);
+    expect(await ok('keys.extendHold', { holdId: id, ttl: 1000 })).toMatchObject({
+      hold: { expires: clock.now + 1000 },
+    });
+    clock.advance(1000);
+    expect((await left(key))[0]).toBe(100);
+    expect(await call('keys.extendHold', { holdId: id, ttl: 1000 })).toMatchObject({ status: 409 });
+  });
+
+  test('shortened by an extension is kept, too', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key, { ttl: dayMs }, request);
+    await ok('keys.extendHold', { holdId: id, ttl: 1000 });
+    clock.advance(1000);
+    expect((await left(key))[0]).toBe(100);
+  });
+});
+
+describe('a release', () => {
+  test('gives everything back, once', async () => {
+    const { keyId, key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    const released = await ok('keys.releaseHold', { holdId: id });
+    expect(released).toMatchObject({ keyId, credits: 100 });
+    expect(await ok('keys.releaseHold', { holdId: id })).toEqual(released);
+    expect(await left(key)).toEqual([100, 10, 1000]);
+    expect(await openHolds(keyId)).toEqual([]);
+    expect(await call('keys.extendHold', { holdId: id, ttl: 1000 })).toMatchObject({ status: 409 });
+    expect(await settle(id)).toMatchObject({ credits: 80, late: true });
+    expect(await call('keys.releaseHold', { holdId: id })).toMatchObject({ status: 409 });
+  });
+});
+
+describe('usage', () => {
+  test('counts a verification when it is made, and credits when they are settled', async () => {
+    const { keyId, key, apiId } = { apiId: tollgate.apiId, ...(await createKey(full)) };
+    const ids = [];
+    for (let count = 0; count < 3; count++) ids.push((await hold(key, {}, { ...request, tags: ['a'] })).id);
+    const counted = async (filter: object) => {
+      const period = { startTime: startMs - dayMs, endTime: startMs + 2 * dayMs };
+      void period;
+      return ok('analytics.getVerifications', {
+        start: startMs - hourMs,
+        end: startMs + 3 * hourMs,
+        granularity: 'total',
+        ...filter,
+      } as never);
+    };
+    const sums = async (filter: object) =>
+      ((await counted(filter)) as unknown as { outcome?: string; count?: number; spentCredits?: number }[]).map(
+        (row) => row,
+      );
+    await settle(ids[0]!, { credits: { cost: 7 } });
+    clock.advance(hourMs);
+    await settle(ids[1]!, { credits: { cost: 30 } });
+    expect(JSON.stringify(await sums({ keyId, apiId }))).toContain('"spentCredits":37');
+  });
+});
+
+describe('identities', () => {
+  test('their limits are held and given back, also by another key', async () => {
+    const externalId = 'held.customer';
+    await ok('identities.createIdentity', { externalId, ratelimits: [{ ...tokens, autoApply: true }] });
+    const one = await createKey({ externalId });
+    const other = await createKey({ externalId });
+    const remaining = async () =>
+      (await ok('keys.verifyKey', { key: other.key, ratelimits: [{ name: 'tokens', cost: 0 }] })).ratelimits![0]!
+        .remaining;
+    const { id } = await hold(one.key, {}, { ratelimits: [{ name: 'tokens', cost: 400 }] });
+    expect(await remaining()).toBe(600);
+    await settle(id, { ratelimits: [{ name: 'tokens', cost: 100 }] });
+    expect(await remaining()).toBe(900);
+    const late = await hold(one.key, {}, { ratelimits: [{ name: 'tokens', cost: 400 }] });
+    await ok('keys.deleteKey', { keyId: one.keyId });
+    clock.advance(minute);
+    await sweep();
+    expect(await remaining()).toBe(900);
+    void late;
+  });
+});
+
+test('many holds of a key: each is found, listed in order, and ends', async () => {
+  const { keyId, key } = await createKey({ credits: { remaining: 100_000 } });
+  const holds = new Map<string, number>();
+  for (let count = 0; count < 500; count++) {
+    const { id } = await hold(
+      key,
+      { ttl: minute + ((count * 37) % 500) * 10, ...(count % 3 === 0 && { id: `own-${count}` }) },
+      { credits: { cost: count } },
+    );
+    holds.set(id, count);
+  }
+  const sum = [...holds.values()].reduce((one, other) => one + other, 0);
+  expect(await creditsOf(keyId)).toEqual({ remaining: 100_000 - sum });
+  const listed: { id: string; expires: number; credits?: number }[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await call('keys.listHolds', { keyId, limit: 100, ...(cursor && { cursor }) });
+    listed.push(...page.data);
+    cursor = page.pagination?.cursor;
+  } while (cursor);
+  expect(listed).toHaveLength(500);
+  expect(listed.map(({ expires }) => expires)).toEqual(listed.map(({ expires }) => expires).sort((a, b) => a - b));
+  expect(new Map(listed.map(({ id, credits }) => [id, credits]))).toEqual(holds);
+  let settled = 0;
+  for (const [id, count] of [...holds].filter(([, count]) => count % 2 === 0)) {
+    await settle(id, { credits: { cost: 1 } });
+    settled++;
+    void count;
+  }
+  expect(settled).toBe(250);
+  clock.advance(minute + 5000);
+  while (await sweep());
+  clock.advance(1000);
+  await sweep();
+  expect(await creditsOf(keyId)).toEqual({ remaining: 100_000 - 250 });
+  expect(await openHolds(keyId)).toEqual([]);
+});
