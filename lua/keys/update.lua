@@ -88,6 +88,7 @@ if request.ratelimits then
 end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
 local sets_balance = credits == null or credits and credits.remaining ~= nil
+if sets_balance then renumber_balance(state) end
 local renumber_leased = renumbering_leased_credits(record, not sets_balance and balance_number, state.refill_due)
 if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end
 if request.enabled ~= nil then state.enabled = request.enabled end

@@ -43,11 +43,13 @@ else
     if value > SAFE_INTEGER - state.balance then return { 'too_large' } end
     state.balance = state.balance + value
   else
-    state.balance = math.max(0, state.balance - value)
+    -- A debt stays.
+    state.balance = math.max(math.min(0, state.balance), state.balance - value)
   end
 end
 
 local forget_leased = renumbering_leased_credits(record)
+if is_set then renumber_balance(state) end
 
 local _, next_version = take_stamps(workspace, now, 1)
 state.version = next_version()

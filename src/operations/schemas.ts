@@ -236,13 +236,23 @@ export const refillFields = {
 };
 const RefillRule = Type.Object(refillFields, { description: 'Automatic refill.' });
 
+/** In responses, beside a balance of 0. */
+export const Debt = Type.Integer({
+  description: 'Credits that settled holds spent beyond the balance, which then is 0. Absent for none.',
+});
+
 export const Credits = Type.Object(
-  { remaining: Type.Integer({ description: 'Balance of credits.' }), refill: Type.Optional(RefillRule) },
+  {
+    remaining: Type.Integer({ description: 'Balance of credits.' }),
+    debt: Type.Optional(Debt),
+    refill: Type.Optional(RefillRule),
+  },
   { description: 'Credits of the key. Absent: unlimited.' },
 );
 /** `remaining: null` means unlimited. It is the only null in responses. */
 export const CreditsOrUnlimited = Type.Object({
   remaining: Nullable(Type.Integer({ description: 'Balance of credits. null: unlimited.' })),
+  debt: Type.Optional(Debt),
   refill: Type.Optional(RefillRule),
 });
 

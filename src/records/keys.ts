@@ -11,7 +11,16 @@ import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
 import type { PageOf } from './pages.ts';
-import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readRefill, readUsedUnits } from './records.ts';
+import {
+  asText,
+  creditsOf,
+  fromNamed,
+  type KeyRecord,
+  type KeyReply,
+  type Refill,
+  readRefill,
+  readUsedUnits,
+} from './records.ts';
 
 /** Limits of the permissions and roles of a key. */
 export const permissionsMax = 1000;
@@ -92,6 +101,7 @@ export interface KeyChanges extends UpdatedValues {
 interface Balance {
   /** Undefined is unlimited. */
   remaining: number | undefined;
+  debt?: number;
   refill: Refill | undefined;
 }
 
@@ -238,8 +248,8 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       if (reply[0] === 'leased') throw new Error('keys/updateCredits waits for credits again.');
       if (reply[0] !== 'updated') return { refused: reply[0] };
       const balance = fromNamed<Pick<KeyReply, 'balance' | 'refillAmount' | 'refillDay'>>(reply[1]);
-      const remaining = balance.balance === undefined ? undefined : Number(balance.balance);
-      return { remaining, refill: readRefill(balance) };
+      const credits = balance.balance === undefined ? { remaining: undefined } : creditsOf(Number(balance.balance));
+      return { ...credits, refill: readRefill(balance) };
     },
 
     /** False when there is no such key. */

@@ -12,8 +12,13 @@ export interface Refill {
   refillDay?: number;
 }
 
+/** A balance below 0 is a debt, see keys.settleHold. */
+export const creditsOf = (balance: number): { remaining: number; debt?: number } =>
+  balance < 0 ? { remaining: 0, debt: -balance } : { remaining: balance };
+
 interface Credits {
   remaining: number;
+  debt?: number;
   refill?: Refill;
 }
 
@@ -148,7 +153,7 @@ export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
     ...(lastUsedAt !== undefined && { lastUsedAt }),
     ...((permissions || slugs.length > 0) && { permissions: permissions ?? slugs }),
     ...(roleNames.length > 0 && { roles: roleNames }),
-    ...(balance !== undefined && { credits: { remaining: Number(balance), ...(refill && { refill }) } }),
+    ...(balance !== undefined && { credits: { ...creditsOf(Number(balance)), ...(refill && { refill }) } }),
     ...(identity && { externalId: identity.externalId, identity }),
     ...(limits.length > 0 && { ratelimits: limits.map(readLimit) }),
     ...(reply.restorableUntil !== undefined && { restorableUntil: Number(reply.restorableUntil) }),

@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
-import { ExpiresAt, Fields, Int } from '../schemas.ts';
+import { Debt, ExpiresAt, Fields, Int } from '../schemas.ts';
 
 export const HoldId = Type.String({
   minLength: 1,
@@ -47,9 +47,7 @@ export const HeldOutput = Type.Object(
 export const changedHoldOutput = Type.Object({
   keyId: Type.String({ description: 'Id of the key.' }),
   credits: Type.Optional(Type.Integer({ description: 'Balance after this. Absent for an unlimited key.' })),
-  debt: Type.Optional(
-    Type.Integer({ description: 'Credits that were spent beyond the balance, which then is 0. Absent for none.' }),
-  ),
+  debt: Type.Optional(Debt),
   ratelimits: Type.Array(
     Type.Object({
       name: Type.String({ description: 'Name of the limit.' }),

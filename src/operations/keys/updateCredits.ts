@@ -44,7 +44,7 @@ export const updateCredits = manages({
   async handle({ keyId, operation, value }, { store, caller, actor }) {
     const change = { keyId, operation: operation as 'set', value: value ?? undefined };
     const result = await store.keys.updateCredits(caller.workspaceId, change, actor);
-    if (!('refused' in result)) return { remaining: result.remaining ?? null, refill: result.refill };
+    if (!('refused' in result)) return { ...result, remaining: result.remaining ?? null };
     if (result.refused === 'key_not_found') throw notFound('key');
     throw result.refused === 'unlimited'
       ? invalid('body.operation', `cannot ${operation} an unlimited key`, 'Set its credits to a number first.')

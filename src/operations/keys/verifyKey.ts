@@ -13,6 +13,7 @@ import { checkNamesOnce, invalid } from '../rules.ts';
 import {
   CounterDuration,
   costMax,
+  Debt,
   ExpiresAt,
   Fields,
   Identity,
@@ -99,11 +100,7 @@ const output = Type.Object({
   roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
   identity: Type.Optional(Identity),
   credits: Type.Optional(Type.Integer({ description: 'Balance after charging.' })),
-  debt: Type.Optional(
-    Type.Integer({
-      description: 'Credits that settled holds spent beyond the balance, which then is 0. Absent for none.',
-    }),
-  ),
+  debt: Type.Optional(Debt),
   hold: Type.Optional(HeldOutput),
   ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'All limits that were checked.' })),
 });
