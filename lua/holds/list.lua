@@ -29,7 +29,7 @@ end
 
 local open, total = {}, 0
 hold_list.each(hold_list.read(record), function(hold)
-  if hold.state == hold_list.RELEASED or hold.due <= now then return end
+  if hold.state == HOLD_RELEASED or hold.due <= now then return end
   total = total + 1
   if after == '' or is_before(after_due, after_suffix, hold.due, hold.suffix) then open[#open + 1] = hold end
 end)
@@ -45,7 +45,7 @@ for index = 1, math.min(count, #open) do
     suffix = hold.suffix,
     at = int(hold.at),
     due = int(hold.due),
-    charges = hold.state == hold_list.CHARGES and 1,
+    charges = hold.state == HOLD_CHARGES and 1,
     cost = state.limited and int(hold.cost),
     windows = windows,
   })

@@ -12,12 +12,8 @@
 
 local hold_list = {}
 
--- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
-hold_list.RELEASES, hold_list.CHARGES, hold_list.RELEASED = 0, 1, 2
--- Limit of the open holds of a key, and of those that were released.
-hold_list.MAX = 10000
--- How long a released hold may be settled.
-hold_list.LATE_MS = DAY_MS
+-- How long a hold that was given back may be settled.
+local LATE_MS = DAY_MS
 -- How long the number of the last hold is kept: longer than the settlements (hold_list.ended), whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
 -- A bucket has about this many hold_list.
@@ -157,11 +153,11 @@ end
 -- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
 -- there are too many.
 function hold_list.release(h, hold, at)
-  if h.count - h.open >= hold_list.MAX then return NEVER end
-  hold.state, hold.ttl = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at
+  if h.count - h.open >= HOLDS_MAX then return NEVER end
+  hold.state, hold.ttl = HOLD_RELEASED, at + LATE_MS - hold.at
   hold_list.add(h, hold)
   h.open = h.open - 1
-  return at + hold_list.LATE_MS
+  return at + LATE_MS
 end
 
 -- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
@@ -173,7 +169,7 @@ function hold_list.replace(h, hold, changed)
     string.sub(part, 1, hold.first - 1) .. (changed and pack_hold(changed) or '') .. string.sub(part, hold.last + 1)
   )
   if not changed then h.count = h.count - 1 end
-  local was_open, is_open = hold.state ~= hold_list.RELEASED, changed and changed.state ~= hold_list.RELEASED
+  local was_open, is_open = hold.state ~= HOLD_RELEASED, changed and changed.state ~= HOLD_RELEASED
   if was_open and not is_open then h.open = h.open - 1 end
 end
 
@@ -196,7 +192,7 @@ function hold_list.take_due(h, now, limit)
   end
   for _, hold in ipairs(due) do
     h.count = h.count - 1
-    if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
+    if hold.state ~= HOLD_RELEASED then h.open = h.open - 1 end
   end
   table.sort(due, function(a, b) return a.due < b.due end)
   if h.count > ALL_EXAMINED and #due < limit then next_due = math.max(next_due, now + math.floor(h.count / 10)) end

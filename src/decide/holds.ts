@@ -13,6 +13,7 @@ import {
   holdChangeItem,
   holdExpiries,
   holdItem,
+  holdsMax,
   settledWindow,
   verifyItem,
 } from '../scripts/layout.ts';
@@ -174,7 +175,7 @@ function holdError({ reason, detail }: ItemError): Error | undefined {
     case 'hold_limit_not_found':
       return new ApiError('precondition_failed', `The hold has no limit named ${JSON.stringify(detail)}.`);
     case 'too_many_holds':
-      return new ApiError('precondition_failed', 'The key has 10000 open holds, the maximum. Nothing was charged.');
+      return new ApiError('precondition_failed', `The key has ${holdsMax} open holds, the maximum. Nothing was charged.`);
     default:
       return undefined;
   }

@@ -29,6 +29,7 @@ local charge_counters
 local charge_lengths, charge_identity_lengths
 -- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled.
 local charge_hold = { is_held = false }
+function charge_hold.set(is_held) charge_hold.is_held = is_held end
 -- By the place of a limit (see VERIFIED_LIMIT): the new end of its window; false if nothing is charged.
 local charge_suffix = {}
 -- By place: where the bytes that the window keeps end. The new end follows them.
