@@ -59,7 +59,19 @@ export async function exportKeys(
   } finally {
     progress.stop();
   }
-  return { lines: [`Exported ${formatCounts(counts)}.`], json: counts, toStderr: toStdout };
+  const importing = await importingAmong(store, workspaces);
+  return {
+    lines: [`Exported ${formatCounts(counts)}.`],
+    notes: importing.map((id) => `The export of ${id} is incomplete, as its import is not finished.`),
+    json: counts,
+    toStderr: toStdout,
+  };
+}
+
+async function importingAmong(store: Store, workspaces: readonly InExport[]): Promise<string[]> {
+  const ids = new Set(workspaces.map(({ workspaceId }) => workspaceId));
+  const listed = await store.workspaces.list();
+  return listed.flatMap(({ workspaceId, isImporting }) => (isImporting && ids.has(workspaceId) ? workspaceId : []));
 }
 
 interface InExport {

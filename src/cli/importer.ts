@@ -190,7 +190,9 @@ export class Importer {
   }
 
   #faultOfFile(): string | undefined {
-    const again = 'Export again, or finish the export with --resume, and run the same command with the complete file.';
+    const again =
+      'Finish the export with --resume, or take another copy of the file, and run the same command with the complete ' +
+      'file. A new export is another one: docs/moving.md#an-import-that-did-not-finish.';
     if (!this.#end)
       return `The file ends early: it has no end line. The export was interrupted, or the file was cut off. ${again}`;
     const expected = Object.values(this.#end.counts).reduce((sum, count) => sum + count, 0);
@@ -265,6 +267,7 @@ export class Importer {
     await this.#endWorkspace();
     this.#forgetWorkspace();
     const outcome = await this.#store.workspaces.import({ ...workspace, importId: this.#header.exportId }, dryRun);
+    if (outcome === 'unfinished') throw new Error(unfinished(workspaceId));
     this.#target = targetOf(workspaceId, outcome !== 'exists');
     this.#count('workspace', outcome === 'created');
     return [];
@@ -713,6 +716,11 @@ function noteWildcards(wildcards: Map<string, number>, permissions: readonly str
       wildcards.set(slug, (wildcards.get(slug) ?? 0) + 1);
   }
 }
+
+const unfinished = (workspaceId: string) =>
+  `The workspace ${workspaceId} was created by an import of another export, which did not finish. Import that file ` +
+  `again, or end its import: \`tollgate workspace end-import ${workspaceId}\` keeps what it created, and --discard ` +
+  'removes the workspace (docs/moving.md#an-import-that-did-not-finish).';
 
 type Reason = [isRejected: (key: RecordOf<'key'>['key']) => boolean, field: string, message: string];
 

@@ -176,7 +176,7 @@ const signatures = {
   'windows/import': takes('windows', 'dryRun', 'now').returns<(0 | 1)[]>(),
   'workspaces/advance': takes('lastMs').returns<unknown>(),
   'workspaces/create': takes('name', 'sequence', 'now').returns<string>(),
-  'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists'>(),
+  'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists' | 'unfinished'>(),
   'workspaces/imported': takes('counts', 'actor', 'now').returns<unknown>(),
   'workspaces/status': takes('now').returns<Reply>(),
   'workspaces/update': takes('request', 'actor', 'now').returns<unknown>(),

@@ -9,12 +9,15 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { createId } from '../../src/domain/keyString.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
+import { connect } from '../../src/redis/connection.ts';
 import { type EmbeddedRedis, startEmbedded } from '../../src/redis/embedded.ts';
+import { workspacesKey } from '../../src/redis/names.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { runCli, spawnCli } from '../support/cli.ts';
 import { type Call, everyRead, type Read } from '../support/everyRead.ts';
 import { makeThings, type Things } from '../support/examples.ts';
 import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../support/harness.ts';
+import { namesIn } from '../support/keyspace.ts';
 import { build } from '../support/processes.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 240_000 });
@@ -370,6 +373,79 @@ const recordsIn = (text: string) =>
     .map((line) => (line.kind === 'workspace' ? { ...line, sequence: 0 } : line))
     // Windows are in no order.
     .sort((a, b) => (a.kind === 'window' && b.kind === 'window' ? (String(a.name) < String(b.name) ? -1 : 1) : 0));
+
+describe('an import that was interrupted and is not repeated', () => {
+  /** All but the last 30 lines: the first workspace is complete, and the second one is not. */
+  const cut = () => `${exported.trimEnd().split('\n').slice(0, -30).join('\n')}\n`;
+  /** The same records in an export with another id. */
+  const another = () => exported.replace(/"exportId":"[^"]+"/, '"exportId":"another-one"');
+
+  async function interrupted() {
+    const redis = await emptyRedis();
+    expect((await cli(['import', '-'], redis.url, cut())).code).toBe(1);
+    const { out } = await cli(['workspace', 'list', '--json'], redis.url);
+    const listed = JSON.parse(out) as { workspaceId: string; importing?: true }[];
+    const unfinished = listed.filter(({ importing }) => importing).map(({ workspaceId }) => workspaceId);
+    expect(listed).toHaveLength(2);
+    expect(unfinished).toHaveLength(1);
+    return { redis, workspaceId: unfinished[0]!, complete: listed.find(({ importing }) => !importing)!.workspaceId };
+  }
+
+  test('is listed, and an export of it states that it is incomplete', async () => {
+    const { redis, workspaceId, complete } = await interrupted();
+    const { out } = await cli(['workspace', 'list'], redis.url);
+    const lineOf = (id: string) => out.split('\n').find((line) => line.startsWith(id));
+    expect(lineOf(workspaceId)).toMatch(/records {2}import not finished$/);
+    expect(lineOf(complete)).toMatch(/records$/);
+    const note = `The export of ${workspaceId} is incomplete, as its import is not finished.`;
+    expect((await cli(['export', '-', '--json'], redis.url)).err).toContain(note);
+    expect((await cli(['export', '-', '--workspace', complete], redis.url)).err).not.toContain('incomplete');
+  });
+
+  test('the import of another export is refused, as its root keys and events would be left out', async () => {
+    const { redis, workspaceId } = await interrupted();
+    for (const options of [[], ['--dry-run']]) {
+      const { code, err } = await cli(['import', '-', ...options], redis.url, another());
+      expect(code).toBe(1);
+      expect(err).toContain(`The workspace ${workspaceId} was created by an import of another export`);
+    }
+  });
+
+  test('it is discarded, also when that was interrupted, and nothing of it stays', async () => {
+    const { redis, workspaceId, complete } = await interrupted();
+    const { store, callAs } = await serverOn(redis.url);
+    const client = await connect(redis.url, { commandTimeoutMs: 5000 });
+    opened.push(async () => client.disconnect());
+    // As if a first call ended before it removed the workspace's own record.
+    await client.zrem(workspacesKey, workspaceId);
+    const { code, out } = await cli(['workspace', 'end-import', workspaceId, '--discard'], redis.url);
+    expect({ code, out }).toEqual({ code: 0, out: `Removed ${workspaceId}.\n` });
+    expect(await store.workspaces.ids()).toEqual([complete]);
+    expect((await namesIn(client)).filter((name) => name.includes(workspaceId))).toEqual([]);
+    const again = await cli(['workspace', 'end-import', workspaceId, '--discard'], redis.url);
+    expect(again).toMatchObject({ code: 1, err: expect.stringContaining(`There is no workspace ${workspaceId}.`) });
+    // Now any export can be imported, with all root keys.
+    const summary = await importInto(redis.url, another());
+    expect(summary.created).toMatchObject({ workspace: 1 });
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+    expectSame(await readAll(callAs(other.rootKey), nothingMore), otherBefore);
+  });
+
+  test('it is ended with what it has created; a workspace that is complete is not removed', async () => {
+    const { redis, workspaceId, complete } = await interrupted();
+    const refused = await cli(['workspace', 'end-import', complete, '--discard'], redis.url);
+    expect(refused).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`No import of ${complete} was interrupted`),
+    });
+    const { out } = await cli(['workspace', 'end-import', workspaceId], redis.url);
+    expect(out).toBe(`Kept what the import has created in ${workspaceId}.\n`);
+    expect((await cli(['workspace', 'list'], redis.url)).out).not.toContain('import not finished');
+    // From now on it is one that exists: a file adds no root keys.
+    const { rootKeysNotImported } = await importInto(redis.url, exported);
+    expect(rootKeysNotImported).toBeGreaterThan(0);
+  });
+});
 
 describe('into a workspace that exists', () => {
   const own = () =>
