@@ -27,7 +27,7 @@ interface Import {
   dryRun?: true;
 }
 
-/** A step has at most these. It blocks Redis for a few milliseconds. */
+/** Lines that are read together. The scripts that create their records are bounded by importSteps.ts. */
 const linesPerStep = 250;
 const bytesPerStep = 1024 * 1024;
 /** At most this many rejections are printed. The file has all of them. */

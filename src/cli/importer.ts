@@ -6,6 +6,7 @@ import type { CreateKeys } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
 import { version } from '../version.ts';
+import { costOfLimits, costOfRootKey, costOfWindow, PermissionCosts, stepsByCost } from './importSteps.ts';
 import type { LineRecord } from './keyLines.ts';
 import { type Counts, fileFormat, type Kind, kinds, markers, newCounts } from './lineKinds.ts';
 import type { End, Header } from './workspaceLines.ts';
@@ -105,6 +106,7 @@ export class Importer {
   #target: Target | undefined;
   /** Lines of records by kind. */
   readonly #read = newCounts();
+  readonly #permissionCosts = new PermissionCosts();
   /** In a dry run: names of roles, ids of APIs and names of namespaces that earlier lines would have created. */
   readonly #newRoles = new Set<string>();
   readonly #newApis = new Set<string>();
@@ -274,7 +276,8 @@ export class Importer {
   }
 
   #forgetWorkspace() {
-    for (const known of [this.#newRoles, this.#newApis, this.#newNamespaces, this.#otherIds]) known.clear();
+    const known = [this.#newRoles, this.#newApis, this.#newNamespaces, this.#otherIds, this.#permissionCosts];
+    for (const each of known) each.clear();
     this.#knownApi = { apiId: '', exists: false };
     this.#knownNamespace = { namespaceId: '', id16: undefined };
   }
@@ -425,16 +428,16 @@ export class Importer {
         if (identity.keptId !== undefined) ids.add(identity.keptId);
       }
     }
-    const identities = [...distinct.values()];
-    if (identities.length === 0) return rejections;
-    const created = this.#options.dryRun
-      ? await Promise.all(
-          identities.map(async ({ externalId }) =>
-            (await this.#store.identities.find(workspaceId, externalId)) ? null : externalId,
-          ),
-        )
-      : await this.#store.identities.create(workspaceId, identities, actorFor(target));
-    for (const id of created) this.#count('identity', id !== null);
+    for (const identities of stepsByCost([...distinct.values()], ({ ratelimits }) => costOfLimits(ratelimits))) {
+      const created = this.#options.dryRun
+        ? await Promise.all(
+            identities.map(async ({ externalId }) =>
+              (await this.#store.identities.find(workspaceId, externalId)) ? null : externalId,
+            ),
+          )
+        : await this.#store.identities.create(workspaceId, identities, actorFor(target));
+      for (const id of created) this.#count('identity', id !== null);
+    }
     return rejections;
   }
 
@@ -481,8 +484,10 @@ export class Importer {
       const id = this.#otherIds.get(owner) ?? owner;
       return { ...window, owner: id.slice(prefix!.length + 1), isNamespace: prefix === 'rlns' };
     });
-    const stored = await this.#store.windows.import(workspaceId, windows, this.#options.dryRun);
-    for (const isNew of stored) this.#count('window', isNew);
+    for (const some of stepsByCost(windows, costOfWindow)) {
+      const stored = await this.#store.windows.import(workspaceId, some, this.#options.dryRun);
+      for (const isNew of stored) this.#count('window', isNew);
+    }
   }
 
   async #storeApiUsage(target: Target, entry: Entry<'apiUsage' | 'tagUsage'>): Promise<Rejection[]> {
@@ -553,10 +558,8 @@ export class Importer {
     apiId: string,
     entries: readonly Entry<'key' | 'deletedKey'>[],
   ): Promise<Rejection[]> {
-    const { workspaceId } = target;
-    const { dryRun } = this.#options;
     const { distinct, rejections } = this.#withoutRepeated(kind, entries);
-    if (dryRun && this.#newApis.has(apiId)) {
+    if (this.#options.dryRun && this.#newApis.has(apiId)) {
       for (const { key } of distinct) {
         this.#count(kind, true);
         this.#noteNew(key);
@@ -564,9 +567,27 @@ export class Importer {
       return rejections;
     }
 
-    // A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is
-    // tried again.
-    let left = distinct;
+    const costOf = ({ key: { ratelimits, permissions } }: (typeof distinct)[number]) =>
+      costOfLimits(ratelimits) + this.#permissionCosts.of(permissions);
+    for (const step of stepsByCost(distinct, costOf))
+      rejections.push(...(await this.#createStep(target, kind, apiId, step)));
+    return rejections;
+  }
+
+  /**
+   * A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is tried
+   * again.
+   */
+  async #createStep(
+    target: Target,
+    kind: 'key' | 'deletedKey',
+    apiId: string,
+    step: readonly Entry<'key' | 'deletedKey'>[],
+  ): Promise<Rejection[]> {
+    const { workspaceId } = target;
+    const { dryRun } = this.#options;
+    const rejections: Rejection[] = [];
+    let left = step;
     while (left.length > 0) {
       const request: CreateKeys = {
         apiId,
@@ -632,12 +653,19 @@ export class Importer {
       this.#foreignRootKeys += distinct.length;
       return rejections;
     }
+    for (const step of stepsByCost(distinct, ({ rootKey }) => costOfRootKey(rootKey.permissions)))
+      rejections.push(...(await this.#createRootKeysOf(target, step)));
+    return rejections;
+  }
+
+  async #createRootKeysOf(target: Target, step: readonly Entry<'rootKey'>[]): Promise<Rejection[]> {
+    const rejections: Rejection[] = [];
     const isLeftOut = !target.isNew && !this.#options.added.has('rootKey');
-    const rootKeys = distinct.map(({ rootKey }) => rootKey);
+    const rootKeys = step.map(({ rootKey }) => rootKey);
     const isDryRun = this.#options.dryRun || isLeftOut;
     const outcomes = await this.#store.rootKeys.import(target.workspaceId, rootKeys, isDryRun, actorFor(target));
     for (const [index, outcome] of outcomes.entries()) {
-      const { rootKey, line } = distinct[index]!;
+      const { rootKey, line } = step[index]!;
       if (outcome === 'id_taken') rejections.push(rejection(line, 'rootKeyId', idOfRootKeyTaken));
       else if (outcome === 'created' && isLeftOut) this.kept.rootKey++;
       else this.#count('rootKey', outcome === 'created');

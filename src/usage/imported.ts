@@ -180,7 +180,8 @@ function packedUsage(
       deletedHour,
       owners: [...owners],
     },
-    entries: weeks.length + numbers.length,
+    // The list of an owner is a record of its own.
+    entries: weeks.length + numbers.length + 4 * owners.size,
   };
 }
 

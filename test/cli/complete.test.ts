@@ -654,6 +654,43 @@ describe('a file that is not what an export writes', () => {
 });
 
 describe('hostile lines', () => {
+  test('a script does a bounded part of the work, whatever the lines have', async () => {
+    const redis = await emptyRedis();
+    const client = await connect(redis.url, { commandTimeoutMs: 5000 });
+    opened.push(async () => client.disconnect());
+    const [header, settings] = linesOf(exported);
+    const apiId = `api_${'2'.repeat(16)}`;
+    const hash = (at: number) => Buffer.alloc(32, `costly ${at}`).toString('base64');
+    const list = <Item>(length: number, itemOf: (at: number) => Item) => Array.from({ length }, (_, at) => itemOf(at));
+    const limits = list(50, (at) => ({ name: `limit ${at}`, limit: 100, duration: 20 * dayMs, autoApply: true }));
+    const used = list(200, (at) => [now - dayMs + at * 1000, 1 + at]);
+    const window = { kind: 'window', owner: `key_${'2'.repeat(24)}`, duration: 20 * dayMs, used };
+    const rootKey = { kind: 'rootKey', start: 'x', enabled: true, createdAt: 1 };
+    const rootKeyId = (at: number) => `root_${'2'.repeat(13)}${100 + at}`.replaceAll('0', 'z');
+    const costly: object[][] = [
+      list(240, (at) => ({ kind: 'identity', externalId: `costly${at}`, ratelimits: limits })),
+      list(240, (at) => ({ ...window, name: `window ${at}` })),
+      list(240, (at) => ({ kind: 'key', apiId, hash: hash(at), permissions: list(100, (n) => `p.${at}.${n}`) })),
+      list(240, (at) => ({ kind: 'key', apiId, hash: hash(1000 + at), ratelimits: limits })),
+      list(240, (at) => {
+        const permissions = list(150, (n) => `api.api_${'2'.repeat(13)}${100 + n}.verify_key`.replaceAll('0', 'z'));
+        return { ...rootKey, rootKeyId: rootKeyId(at), hash: hash(at), permissions };
+      }),
+    ];
+    const callsOf = async (lines: readonly object[]) => {
+      await client.config('RESETSTAT');
+      const text = textOf([header!, settings!, { kind: 'api', apiId, name: 'costly' }, ...lines]);
+      const { err } = await cli(['import', '-', '--json'], redis.url, text);
+      const summary = JSON.parse(err.trimEnd().split('\n').at(-1)!) as Summary;
+      expect(summary).toMatchObject({ refused: 0 });
+      return Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))![1]);
+    };
+    await callsOf([]);
+    const overhead = await callsOf([]);
+    // All 240 in one script, or two, would block Redis for tens of ms, or for seconds.
+    for (const lines of costly) expect(await callsOf(lines)).toBeGreaterThan(overhead + 8);
+  });
+
   const hostile = [
     -1,
     2 ** 60,
