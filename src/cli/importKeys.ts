@@ -65,7 +65,8 @@ export async function importKeys(
   let creating = Promise.resolve();
   async function createRecords({ lines, end }: Step, { entries, rejections }: ReturnType<typeof readLines>) {
     importer.unread += rejections.length;
-    rejections.push(...(await importer.create(entries)));
+    const unread = rejections.map(({ line }) => line);
+    rejections.push(...(await importer.create(entries, unread)));
     await rejected.write(rejections);
     doneLines = lines.at(-1)?.number ?? doneLines;
     progress.update(end, doneLines);

@@ -70,6 +70,8 @@ interface Target {
   isNew: boolean;
   /** The file is of another workspace. */
   isOther: boolean;
+  /** Records were rejected because they may be of another workspace. Then the import does not end. */
+  isIncomplete: boolean;
   created: Counts;
 }
 
@@ -103,6 +105,8 @@ export class Importer {
   #header: Header | undefined;
   #end: End | undefined;
   #isBegun = false;
+  /** Number of a line that was not accepted and may begin a workspace: until the next place its records are rejected. */
+  #lostAt: number | undefined;
   #target: Target | undefined;
   /** Lines of records by kind. */
   readonly #read = newCounts();
@@ -131,21 +135,52 @@ export class Importer {
     if (!(await this.#store.apis.find(workspaceId, api))) throw new Error(`There is no API ${api} in ${workspaceId}.`);
   }
 
-  async create(entries: readonly Entry[]): Promise<Rejection[]> {
+  /** `unread` are the lines among the entries that could not be read, in ascending order. */
+  async create(entries: readonly Entry[], unread: readonly Line[] = []): Promise<Rejection[]> {
     const rejections: Rejection[] = [];
+    const lost = unread.filter(mayBeginWorkspace);
     let records: Entry<Kind>[] = [];
+    const createSoFar = async () => {
+      rejections.push(...(await this.#createRecords(records)));
+      records = [];
+    };
     for (const entry of entries) {
+      while (lost[0] && lost[0].number < entry.line.number) {
+        await createSoFar();
+        this.#lose(lost.shift()!);
+      }
       if (isRecord(entry)) {
-        this.#read[entry.kind]++;
+        if (!this.#end) this.#read[entry.kind]++;
         records.push(entry);
       } else {
-        rejections.push(...(await this.#createRecords(records)), ...(await this.#mark(entry)));
-        records = [];
+        await createSoFar();
+        rejections.push(...(await this.#mark(entry)));
       }
       this.#isBegun = true;
     }
-    rejections.push(...(await this.#createRecords(records)));
+    await createSoFar();
+    for (const line of lost) this.#lose(line);
     return rejections;
+  }
+
+  #lose({ number }: Line) {
+    if ((this.#header?.workspaces.length ?? 0) > 1) this.#lostAt ??= number;
+  }
+
+  /** Returns why a record here cannot be created: its workspace is not known. */
+  #faultOfPlace(): string | undefined {
+    if (this.#end) return 'is after the end of the file';
+    if (!this.#header || this.#isIntoOne) return undefined;
+    if (this.#lostAt !== undefined) {
+      if (this.#target) this.#target.isIncomplete = true;
+      return `is of an unknown workspace: line ${this.#lostAt} was not accepted, and may begin one`;
+    }
+    return this.#target ? undefined : 'is before the line of its workspace';
+  }
+
+  /** All records are imported into a workspace that the operator names. */
+  get #isIntoOne(): boolean {
+    return this.#options.workspace !== undefined || this.#options.api !== undefined;
   }
 
   async end() {
@@ -205,7 +240,10 @@ export class Importer {
 
   /** A line that is no record. */
   async #mark(entry: Entry<'header' | 'position' | 'end'>): Promise<Rejection[]> {
-    if (entry.kind === 'position') return [];
+    if (entry.kind === 'position') {
+      if (entry.position.workspaceId === this.#target?.workspaceId) this.#lostAt = undefined;
+      return [];
+    }
     if (this.#end) return [rejection(entry.line, 'kind', 'is after the end of the file')];
     if (entry.kind === 'end') {
       this.#end = entry.end;
@@ -225,12 +263,12 @@ export class Importer {
       );
     }
     this.#header = header;
-    if (this.#options.workspace !== undefined) {
+    if (this.#isIntoOne) {
+      const option = this.#options.workspace === undefined ? '--api' : '--workspace';
       if (workspaces.length > 1)
-        throw new Error(`The file has ${workspaces.length} workspaces. Import it without --workspace.`);
+        throw new Error(`The file has ${workspaces.length} workspaces. Import it without ${option}.`);
       return;
     }
-    if (this.#options.api !== undefined) return;
     const others = (await this.#store.workspaces.ids()).filter((id) => !workspaces.includes(id));
     if (others.length > 0) {
       throw new Error(
@@ -246,7 +284,9 @@ export class Importer {
     let of: Entry<Kind>[] = [];
     for (const entry of given) {
       if (entry.kind !== 'workspace') {
-        of.push(entry);
+        const fault = this.#faultOfPlace();
+        if (fault === undefined) of.push(entry);
+        else rejections.push(rejection(entry.line, 'kind', fault));
         continue;
       }
       rejections.push(...(await this.#createKinds(of)), ...(await this.#beginWorkspace(entry)));
@@ -257,16 +297,22 @@ export class Importer {
   }
 
   async #beginWorkspace({ workspace, line }: Entry<'workspace'>): Promise<Rejection[]> {
-    const { workspace: into, api, dryRun } = this.#options;
-    if (into !== undefined || api !== undefined) {
+    const { dryRun } = this.#options;
+    if (!this.#header)
+      throw new Error(`Line ${line.number} begins a workspace, and the first line of the file is missing or damaged.`);
+    if (this.#end) return [rejection(line, 'kind', 'is after the end of the file')];
+    if (this.#isIntoOne) {
       if (this.#target) this.#target.isOther = this.#target.workspaceId !== workspace.workspaceId;
       this.existed.workspace++;
       return [];
     }
     const { workspaceId } = workspace;
-    if (!this.#header?.workspaces.includes(workspaceId))
+    if (!this.#header.workspaces.includes(workspaceId)) {
+      this.#lostAt = line.number;
       return [rejection(line, 'workspaceId', 'is not in the first line of the file')];
+    }
     await this.#endWorkspace();
+    this.#lostAt = undefined;
     this.#forgetWorkspace();
     const outcome = await this.#store.workspaces.import({ ...workspace, importId: this.#header.exportId }, dryRun);
     if (outcome === 'unfinished') throw new Error(unfinished(workspaceId));
@@ -286,7 +332,7 @@ export class Importer {
   async #endWorkspace() {
     await this.#addExcess();
     const target = this.#target;
-    if (!target?.isNew || this.#options.dryRun) return;
+    if (!target?.isNew || target.isIncomplete || this.#options.dryRun) return;
     const counts = kinds
       .filter((kind) => target.created[kind] > 0)
       .map((kind): [string, number] => [`${kind}Count`, target.created[kind]]);
@@ -679,10 +725,20 @@ const targetOf = (workspaceId: string, isNew: boolean): Target => ({
   workspaceId,
   isNew,
   isOther: false,
+  isIncomplete: false,
   created: newCounts(),
 });
 
 const actorFor = ({ isNew }: Target) => (isNew ? quietActor : actor);
+
+/** The lines of an export begin with their kind. */
+const kindBefore = /^\{"kind":"(\w+)"/;
+/** False of lines that are too long for that. */
+const mayBeginWorkspace = ({ bytes }: Line): boolean => {
+  if (!bytes) return false;
+  const kind = kindBefore.exec(bytes.toString('latin1', 0, 40))?.[1] as Kind | undefined;
+  return kind === undefined || kind === 'workspace' || !kinds.includes(kind);
+};
 
 const isRecord = (entry: Entry): entry is Entry<Kind> => !(markers as readonly string[]).includes(entry.kind);
 

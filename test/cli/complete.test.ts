@@ -9,6 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { createId } from '../../src/domain/keyString.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
 import { connect } from '../../src/redis/connection.ts';
 import { type EmbeddedRedis, startEmbedded } from '../../src/redis/embedded.ts';
 import { workspacesKey } from '../../src/redis/names.ts';
@@ -602,6 +603,80 @@ describe('a file that is not what an export writes', () => {
     await importInto(redis.url, exported);
     const { callAs } = await serverOn(redis.url);
     expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+  });
+
+  describe('no record gets into another workspace', () => {
+    /** The file with another line in place of that of the second workspace. */
+    const withSecond = (change: (line: string) => string) => {
+      const lines = exported.trimEnd().split('\n');
+      const at = lines.findLastIndex((line) => line.startsWith('{"kind":"workspace"'));
+      return `${lines.with(at, change(lines[at]!)).join('\n')}\n`;
+    };
+    const damages: [string, (line: string) => string][] = [
+      ['that is not JSON', (line) => line.slice(0, -3)],
+      ['of another kind', (line) => line.replace('"workspace"', '"workspacf"')],
+      ['without a kind', (line) => line.replace('"kind"', '"kinf"')],
+      ['of an id that the file does not have', (line) => line.replace(/ws_\w+/, `ws_${'3'.repeat(16)}`)],
+      ['that lacks a field', (line) => line.replace(/"protectApis":\w+,/, '')],
+    ];
+    test.each(damages)('after a line %s', async (_, change) => {
+      const redis = await emptyRedis();
+      const second = linesOf(exported).findLast(({ kind }) => kind === 'workspace')!.workspaceId;
+      const { code, out } = await cli(['import', '-'], redis.url, withSecond(change));
+      expect(code).toBe(1);
+      const rejected = linesOf(out) as unknown as { line: number; errors: { message: string }[] }[];
+      expect(rejected[1]!.errors[0]!.message).toBe(
+        `is of an unknown workspace: line ${rejected[0]!.line} was not accepted, and may begin one`,
+      );
+      expect(rejected).toHaveLength(exported.split('\n').length - 2 - rejected[0]!.line + 1 - positionsAfter(second));
+      const { callAs, store } = await serverOn(redis.url);
+      expect(await store.workspaces.ids()).toHaveLength(1);
+      const first = second === other.workspaceId ? [tollgate.rootKey, before] : [other.rootKey, otherBefore];
+      const reads = second === other.workspaceId ? options : nothingMore;
+      expectSame(await readAll(callAs(first[0] as string), reads), first[1] as Read[]);
+      // The whole file finishes both.
+      await importInto(redis.url, exported);
+      expect((await store.workspaces.list()).map(({ isImporting }) => isImporting)).toEqual([false, false]);
+      expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+      expectSame(await readAll(callAs(other.rootKey), nothingMore), otherBefore);
+    });
+    const positionsAfter = (workspaceId: unknown) =>
+      linesOf(exported).filter((line) => line.kind === 'position' && line.workspaceId === workspaceId).length;
+
+    test('after a damaged line of a page: the rest of the page is rejected, and the next one is imported', async () => {
+      const redis = await emptyRedis();
+      const lines = exported.trimEnd().split('\n');
+      const at = lines.findIndex((line) => line.startsWith('{"kind":"auditEvent"'));
+      const next = lines.findIndex((line, index) => index > at && line.startsWith('{"kind":"position"'));
+      const damaged = lines.with(at, lines[at]!.slice(1));
+      const { code, out } = await cli(['import', '-'], redis.url, `${damaged.join('\n')}\n`);
+      expect(code).toBe(1);
+      expect(linesOf(out).map(({ line }) => line)).toEqual(Array.from({ length: next - at }, (_, row) => at + 1 + row));
+      await importInto(redis.url, exported);
+    });
+
+    test('of two files in one, and of a file without its first line', async () => {
+      const redis = await emptyRedis();
+      const { store } = await serverOn(redis.url);
+      const lines = exported.trimEnd().split('\n');
+      const twice = await cli(['import', '-'], redis.url, `${exported}${exported}`);
+      expect(twice.code).toBe(1);
+      expect(linesOf(twice.out)).toHaveLength(
+        lines.length - positionsAfter(tollgate.workspaceId) - positionsAfter(other.workspaceId),
+      );
+      const { workspaceId } = await store.workspaces.create('bystander');
+      const apis = () => store.apis.list(workspaceId, { count: 10 });
+      for (const args of [[], ['--workspace', workspaceId]]) {
+        const headless = [lines[0]!.slice(1), ...lines.slice(1)].join('\n');
+        const { code, err } = await cli(['import', '-', ...args], redis.url, `${headless}\n`);
+        expect(code).toBe(1);
+        expect(err).toContain('Line 2 begins a workspace, and the first line of the file is missing or damaged.');
+        expect((await apis()).items).toEqual([]);
+      }
+      const api = await store.apis.create(workspaceId, 'own', cliActor);
+      const mixed = await cli(['import', '-', '--workspace', workspaceId, '--api', api], redis.url, exported);
+      expect(mixed.err).toContain('The file has 2 workspaces. Import it without --');
+    });
   });
 
   test('a newer format is refused in one sentence, and an older one is imported', async () => {
