@@ -4,6 +4,7 @@ import { type FileHandle, open, truncate } from 'node:fs/promises';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { ApiRecord } from '../records/apis.ts';
+import type { WindowIndex } from '../records/windows.ts';
 import type { Store } from '../store.ts';
 import { version } from '../version.ts';
 import { done, ofWorkspaceOnly, pagesOf, type SectionName, sections } from './exportSections.ts';
@@ -120,6 +121,11 @@ async function* allLines(
   if (!position) yield await header(store, workspaces, { api, without });
   const first = position ? workspaces.findIndex(({ workspaceId }) => workspaceId === position.workspaceId) : 0;
   if (first < 0) throw new Error(`There is no workspace ${position?.workspaceId}, in which the file ends.`);
+  let index: Promise<WindowIndex> | undefined;
+  const windowIndex = () => {
+    index ??= store.windows.index();
+    return index;
+  };
   let place = position;
   for (const { workspaceId, apis } of workspaces.slice(first)) {
     if (!place) {
@@ -129,7 +135,14 @@ async function* allLines(
     const begun = place ? names.indexOf(place.section as SectionName) : 0;
     if (begun < 0) throw new Error('The file was begun with other options. Use the same ones, or name a new file.');
     for (const section of names.slice(begun)) {
-      const exported = { store, workspaceId, apis, omits: (kind: Kind) => omitted.has(kind) };
+      const omits = (kind: Kind) => omitted.has(kind);
+      const exported = {
+        store,
+        workspaceId,
+        apis,
+        omits,
+        windowIndex: workspaces.length > 1 ? windowIndex : undefined,
+      };
       const from = place?.after;
       place = undefined;
       if (from === done) continue;

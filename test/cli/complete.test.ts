@@ -544,6 +544,45 @@ describe('into a workspace that exists', () => {
   });
 });
 
+test('an export looks through all names once, with any number of workspaces', async () => {
+  const redis = await emptyRedis();
+  await importInto(redis.url, exported);
+  const { store } = await serverOn(redis.url);
+  const client = await connect(redis.url, { commandTimeoutMs: 5000 });
+  opened.push(async () => client.disconnect());
+  const scansOf = async () => {
+    await client.config('RESETSTAT');
+    expect((await cli(['export', newFile()], redis.url)).code).toBe(0);
+    return Number(/cmdstat_scan:calls=(\d+)/.exec(await client.info('commandstats'))?.[1]);
+  };
+  const scans = await scansOf();
+  for (let number = 0; number < 20; number++) await store.workspaces.create(`tenant ${number}`);
+  expect(await scansOf()).toBe(scans);
+
+  // The windows are the same with an index, without one, and with one that is full; and after any place.
+  const { workspaceId } = tollgate;
+  const windowsOf = async (...args: Parameters<Store['windows']['export']>) => {
+    const pages = [];
+    for await (const page of store.windows.export(...args)) pages.push(page);
+    const windows = pages.flatMap((page) => page.windows.map((window) => JSON.stringify(window)));
+    return { windows: [...new Set(windows)].sort(), last: pages.at(-1)?.after };
+  };
+  const index = await store.windows.index();
+  const { windows } = await windowsOf(workspaceId, undefined);
+  expect(windows.length).toBeGreaterThan(2);
+  const { last, ...indexed } = await windowsOf(workspaceId, undefined, index);
+  expect(indexed.windows).toEqual(windows);
+  expect((await windowsOf(workspaceId, last, index)).windows).toEqual([]);
+  for (const given of [index, undefined])
+    expect((await windowsOf(workspaceId, 'again', given)).windows).toEqual(windows);
+  const full = await store.windows.index(2);
+  expect(full.get(workspaceId)).toBeUndefined();
+  expect((await windowsOf(workspaceId, undefined, full)).windows).toEqual(windows);
+  expect((await windowsOf(other.workspaceId, undefined, full)).windows).toEqual(
+    (await windowsOf(other.workspaceId, undefined)).windows,
+  );
+});
+
 describe('a part', () => {
   test('--without leaves parts out of the file, and of an import', async () => {
     const parts = ['--without', 'root-keys,usage,audit'];
