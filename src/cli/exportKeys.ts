@@ -57,6 +57,14 @@ export async function exportKeys(
     const lines = allLines(store, workspaces, { ...given, counts, progress });
     const to: Writable = output?.handle.createWriteStream() ?? stdout;
     await pipeline(lines, to, { end: !toStdout });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    // Other errors than those of Redis and of the disk come again.
+    if (toStdout || code === undefined) throw error;
+    const place = `The export stopped after ${sumOf(counts).toLocaleString('en')} records: ${message}`;
+    throw new Error(`${place}${message.endsWith('.') ? '' : '.'} The same command with --resume continues it.`, {
+      cause: error,
+    });
   } finally {
     progress.stop();
   }

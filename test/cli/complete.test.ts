@@ -1,6 +1,7 @@
 // A complete export, and its import into an empty Redis: every read operation responds as before. The two have a Redis
 // each. The command line uses Redis's clock, so the records are made in the past and read now.
 
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,7 +20,7 @@ import { type Call, everyRead, type Read } from '../support/everyRead.ts';
 import { makeThings, type Things } from '../support/examples.ts';
 import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../support/harness.ts';
 import { namesIn } from '../support/keyspace.ts';
-import { build } from '../support/processes.ts';
+import { build, cliFile } from '../support/processes.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 240_000 });
 
@@ -620,6 +621,19 @@ describe('a part', () => {
       expect({ code, err }).toMatchObject({ code: 0 });
       expect(withoutId(readFileSync(file, 'utf8')) === withoutId(exported), `cut at ${part}`).toBe(true);
     }
+    // A disk that is full.
+    const short = newFile();
+    const limited = `trap '' XFSZ; ulimit -f 8; exec "$0" "$@"`;
+    const { status, stderr } = spawnSync('sh', ['-c', limited, process.execPath, cliFile, 'export', short], {
+      env: { PATH: process.env.PATH, REDIS_URL: source.url },
+      encoding: 'utf8',
+    });
+    expect(status).toBe(1);
+    expect(stderr).toMatch(
+      /The export stopped after [\d,]+ records: EFBIG.*\. The same command with --resume continues it\.\n$/,
+    );
+    expect(await cli(['export', short, '--resume'], source.url)).toMatchObject({ code: 0 });
+    expect(withoutId(readFileSync(short, 'utf8')) === withoutId(exported)).toBe(true);
     const file = newFile();
     writeFileSync(file, exported);
     expect((await cli(['export', file, '--resume'], source.url)).out).toBe(`${file} is complete.\n`);
