@@ -543,13 +543,14 @@ export class Importer {
     const { dryRun } = this.#options;
     const api8 = apiId.slice(-8);
     const importId = this.#header?.exportId ?? '';
-    this.#count(
-      kind,
-      entry.kind === 'apiUsage'
-        ? await this.#store.usageImport.total(workspaceId, { of: 'api', id: api8, ...entry.usage, importId }, dryRun)
-        : await this.#store.usageImport.tags(workspaceId, api8, { ...entry.of, importId }, entry.counts, dryRun),
-    );
-    return [];
+    const { usageImport } = this.#store;
+    if (entry.kind === 'apiUsage') {
+      const given = { of: 'api' as const, id: api8, ...entry.usage, importId };
+      this.#count(kind, await usageImport.total(workspaceId, given, dryRun));
+      return [];
+    }
+    const outcome = await usageImport.tags(workspaceId, api8, { ...entry.of, importId }, entry.counts, dryRun);
+    return this.#countPart(entry, outcome);
   }
 
   async #storeNamespaceUsage(target: Target, entry: Entry<'namespaceUsage' | 'identifierUsage'>): Promise<Rejection[]> {
@@ -558,24 +559,26 @@ export class Importer {
     const { workspaceId } = target;
     const { dryRun } = this.#options;
     const importId = this.#header?.exportId ?? '';
-    this.#count(
-      entry.kind,
-      entry.kind === 'namespaceUsage'
-        ? await this.#store.usageImport.total(
-            workspaceId,
-            { of: 'namespace', id: id16, ...entry.usage, importId },
-            dryRun,
-          )
-        : await this.#store.usageImport.identifiers(workspaceId, id16, { ...entry.of, importId }, entry.counts, dryRun),
-    );
-    return [];
+    const { usageImport } = this.#store;
+    if (entry.kind === 'namespaceUsage') {
+      const given = { of: 'namespace' as const, id: id16, ...entry.usage, importId };
+      this.#count(entry.kind, await usageImport.total(workspaceId, given, dryRun));
+      return [];
+    }
+    const outcome = await usageImport.identifiers(workspaceId, id16, { ...entry.of, importId }, entry.counts, dryRun);
+    return this.#countPart(entry, outcome);
   }
 
   async #storeKeyUsage(target: Target, apiId: string, entries: readonly Entry<'keyUsage'>[]): Promise<Rejection[]> {
     if (!(await this.#hasApi(target, apiId))) return entries.map(({ line }) => rejection(line, 'apiId', noSuchApi));
     const usage = entries.map((entry) => entry.usage);
     const stored = await this.#store.usageImport.keys(target.workspaceId, apiId.slice(-8), usage, this.#options.dryRun);
-    for (const isNew of stored) this.#count('keyUsage', isNew);
+    return stored.flatMap((outcome, at) => this.#countPart(entries[at]!, outcome));
+  }
+
+  #countPart({ kind, line }: Entry<Kind>, outcome: 'stored' | 'exists' | 'misplaced'): Rejection[] {
+    if (outcome === 'misplaced') return [rejection(line, 'part', 'is of counts whose line before it was not accepted')];
+    this.#count(kind, outcome === 'stored');
     return [];
   }
 

@@ -347,6 +347,44 @@ describe('into an empty Redis', () => {
     );
   });
 
+  test('usage of a key in several parts is stored whole; a part without the one before it is rejected', async () => {
+    const redis = await emptyRedis();
+    const records = linesOf(exported);
+    const at = records.findIndex(({ kind, days }) => kind === 'keyUsage' && (days as unknown[]).length > 3);
+    const usage = records[at]!;
+    const days = usage.days as unknown[];
+    const parts = [days.slice(0, 2), days.slice(2, 3), days.slice(3)].map((some, index) => ({
+      ...usage,
+      part: index + 1,
+      days: some,
+    }));
+    const { counts } = records.at(-1)! as unknown as { counts: Record<string, number> };
+    const end = { kind: 'end', counts: { ...counts, keyUsage: counts.keyUsage! + 2 } };
+    const inParts = (some: object[]) => textOf([...records.slice(0, at), ...some, ...records.slice(at + 1, -1), end]);
+    const [one, two, three] = parts;
+    const { code, out } = await cli(['import', '-'], redis.url, inParts([one!, three!, two!]));
+    expect(code).toBe(1);
+    expect(linesOf(out)).toMatchObject([{ line: at + 2, errors: [{ field: 'part' }] }]);
+    const whole = await emptyRedis();
+    const dry = await importInto(whole.url, inParts(parts), '--dry-run');
+    const { created } = await importInto(whole.url, inParts(parts));
+    expect([dry.created.keyUsage, created.keyUsage]).toEqual([end.counts.keyUsage, end.counts.keyUsage]);
+    const { callAs } = await serverOn(whole.url);
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+
+    // Counts by tag whose totals were rejected.
+    const none = await emptyRedis();
+    const totals = records.findIndex(
+      ({ kind }, index) => kind === 'apiUsage' && records[index + 1]!.kind === 'tagUsage',
+    );
+    const without = records.with(totals, { ...records[totals]!, day: 'x' });
+    const lost = await cli(['import', '-'], none.url, textOf(without));
+    expect(linesOf(lost.out)).toMatchObject([
+      { line: totals + 1, errors: [{ field: 'day' }] },
+      { line: totals + 2, errors: [{ field: 'part' }] },
+    ]);
+  });
+
   test('one of another installation is refused', async () => {
     const redis = await emptyRedis();
     const { store } = await serverOn(redis.url);
