@@ -105,7 +105,7 @@ export class Importer {
   #header: Header | undefined;
   #end: End | undefined;
   #isBegun = false;
-  /** Number of a line that was not accepted and may begin a workspace: until the next place its records are rejected. */
+  /** Number of a line that was not accepted and may begin a workspace: records are rejected until the next place. */
   #lostAt: number | undefined;
   #target: Target | undefined;
   /** Lines of records by kind. */

@@ -51,7 +51,7 @@ export function openWindows({ redis, run }: StoreContext) {
   }
 
   return {
-    /** Looks through all names once, for an export of many workspaces: a look for each would take the square of them. */
+    /** Looks through all names once, for an export of many workspaces. */
     index: (namesMax = indexMax): Promise<WindowIndex> => indexOf(redis, namesMax),
 
     /**

@@ -21,7 +21,7 @@ export interface Workspace {
   createdAt: number;
 }
 
-export interface ListedWorkspace extends Workspace {
+interface ListedWorkspace extends Workspace {
   /** An import that creates it runs, or was interrupted. */
   isImporting: boolean;
 }

@@ -74,7 +74,7 @@ async function contentOf(name: Buffer): Promise<string> {
   return JSON.stringify(fields.sort());
 }
 
-/** The records of a workspace: names without the workspace, and what they hold. The place of the migration is left out. */
+/** The records of a workspace: names without the workspace, and contents. The place of the migration is left out. */
 async function recordsOf(workspaceId: string): Promise<string[]> {
   const prefix = workspaceKey(workspaceId);
   const names = (await namesIn(redis)).filter((name) => name.toString('latin1').startsWith(prefix));
