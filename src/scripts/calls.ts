@@ -166,9 +166,9 @@ const signatures = {
   'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),
   'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'now', '...keys').returns<0 | 1>(),
   'sweep/rollup': takes('count', 'bytesMax', 'now').returnsPacked<unknown[]>(),
-  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1)[]>(),
+  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1 | 2)[]>(),
   'usage/part': takes('kind', 'id', 'day', 'part', 'importId', 'names', 'keptMs', 'dryRun', 'now', '...counts').returns<
-    0 | 1
+    0 | 1 | 2
   >(),
   'usage/refusals': takes('hour', 'offset', 'rows', 'keptMs', 'dryRun').returns<0 | 1>(),
   'usage/total': takes('kind', 'id', 'day', 'importId', 'keptMs', 'dryRun', '...counts').returns<0 | 1>(),
@@ -176,7 +176,7 @@ const signatures = {
   'windows/import': takes('windows', 'dryRun', 'now').returns<(0 | 1)[]>(),
   'workspaces/advance': takes('lastMs').returns<unknown>(),
   'workspaces/create': takes('name', 'sequence', 'now').returns<string>(),
-  'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists'>(),
+  'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists' | 'unfinished'>(),
   'workspaces/imported': takes('counts', 'actor', 'now').returns<unknown>(),
   'workspaces/status': takes('now').returns<Reply>(),
   'workspaces/update': takes('request', 'actor', 'now').returns<unknown>(),
