@@ -62,7 +62,7 @@ const signatures = {
   'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
-  'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], string]>(),
+  'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], more: 0 | 1]>(),
   'identities/list': takes('after', 'count', 'search', 'wanted').returns<[unknown[], string, 0 | 1]>(),
   'identities/read': takes('identity').returns<Reply>(),
   'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
