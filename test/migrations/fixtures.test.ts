@@ -68,8 +68,7 @@ describe.each(versions)('data version %i', (version) => {
   test('has a record of every kind', async () => {
     await loadFixture(redis, fixture);
     const { seen } = await survey(redis);
-    const later = [':data', ':ke:<api8>'];
-    const missing = keyspace.filter(({ name, isOld }) => !isOld && !seen.has(name) && !later.includes(name));
+    const missing = keyspace.filter(({ name, isOld, since = 0 }) => !isOld && !seen.has(name) && since <= version);
     expect(missing.map(({ name }) => name)).toEqual([]);
   });
 
@@ -77,12 +76,15 @@ describe.each(versions)('data version %i', (version) => {
     await loadFixture(redis, fixture);
     const store = await openStore({ ...testSettings, url, nowMs: () => fixture.nowMs });
     const expected = fixture.answers.map(comparable);
+    const known = new Set(fixture.answers.flat().map(({ name }) => name));
+    const answersNow = async () =>
+      (await answersOf(store, fixture)).map((all) => comparable(all.filter(({ name }) => known.has(name))));
     try {
       expect(store.dataVersion.current).toBe(version);
-      expect(await answersOf(store, fixture)).toEqual(expected);
+      expect(await answersNow()).toEqual(expected);
       expect(await store.migrations.migrate({ force: true })).toBe('migrated');
       expect(store.dataVersion.current).toBe(dataVersion);
-      expect(await answersOf(store, fixture)).toEqual(expected);
+      expect(await answersNow()).toEqual(expected);
       // Among them the fields of keys, of which `leases` is none.
       const { wrong } = await survey(redis);
       expect(wrong).toEqual([]);
@@ -123,9 +125,11 @@ async function identitiesWith(field: string): Promise<string[]> {
   return names.filter((_, index) => has[index] === 1).map(String);
 }
 
-/** The stored responses without the differences by design. */
+/** Responses in one order, without the differences by design. */
 function comparable(answers: readonly Read[]): Read[] {
-  return answers.map((read) => {
+  const textOf = ({ name, input }: Read) => `${name} ${JSON.stringify(input)}`;
+  const ordered = [...answers].sort((one, other) => (textOf(one) < textOf(other) ? -1 : 1));
+  return ordered.map((read) => {
     if (read.name === 'keys.getAttention' && read.data) {
       const { expiresBefore: _, ...data } = read.data as object & { expiresBefore: unknown };
       return { ...read, data };
