@@ -142,11 +142,10 @@ const signatures = {
   ).decides('set', 'namespace_not_found', 'too_many', 'too_many_in_workspace', 'exists'),
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
-  'permissions/list': takes('after', 'count').returns<PageReply>(),
   'permissions/read': takes('idOrSlug', 'numbers').returns<Reply[]>(),
+  'records/list': takes('kind', 'after', 'count').returns<PageReply>(),
   'roles/create': takes('request', 'actor', 'now').decides('created', 'exists', 'create_permission'),
   'roles/delete': takes('idOrName', 'actor', 'now').returns<0 | 1>(),
-  'roles/list': takes('after', 'count').returns<PageReply>(),
   'roles/read': takes('idOrName', 'numbers').returns<Reply[]>(),
   'roles/setPermissions': takes('request', 'actor', 'now').decides('set', 'role_not_found', 'create_permission'),
   'rootKeys/authenticate': takes('digest', 'now').returns<
