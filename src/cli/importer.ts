@@ -816,23 +816,21 @@ const idOfRootKeyTaken = 'is the id or the hash of another root key';
 const noSuchApi = 'There is no such API. Import its line first, or pass another API with --api.';
 
 function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>): Reason {
-  switch (result.refused) {
+  const { refused, name } = result;
+  const absent = (field: 'roles' | 'permissions', noun: string): Reason => [
+    (key) => key[field]?.includes(name) === true,
+    field,
+    `There is no ${noun} ${JSON.stringify(name)}.`,
+  ];
+  switch (refused) {
     case 'api_not_found':
       return [() => true, 'apiId', noSuchApi];
-    case 'role_not_found':
-      return [
-        (key) => key.roles?.includes(result.name) === true,
-        'roles',
-        `There is no role ${JSON.stringify(result.name)}.`,
-      ];
     case 'key_id_taken':
-      return [(key) => key.keptId === result.name, 'keyId', idTaken];
+      return [(key) => key.keptId === name, 'keyId', idTaken];
+    case 'role_not_found':
+      return absent('roles', 'role');
     case 'create_permission':
-      return [
-        (key) => key.permissions?.includes(result.name) === true,
-        'permissions',
-        `There is no permission ${JSON.stringify(result.name)}.`,
-      ];
+      return absent('permissions', 'permission');
   }
 }
 
