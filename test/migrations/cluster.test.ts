@@ -114,7 +114,10 @@ test('data of version 4 on three masters is migrated, also by a second server af
     'migrated',
   );
   expect(second.dataVersion).toMatchObject({ current: dataVersion, migration: undefined });
-  expect(await Promise.all([redis.hget(dataKey, 'version'), redis.get(formKey)])).toEqual([`${dataVersion}`, `${dataVersion}`]);
+  expect(await Promise.all([redis.hget(dataKey, 'version'), redis.get(formKey)])).toEqual([
+    `${dataVersion}`,
+    `${dataVersion}`,
+  ]);
   expect(Math.max(...reported)).toBe(plan.records);
   expect(await answersOf(second, fixture)).toEqual(expected);
 

@@ -1,7 +1,6 @@
 -- Settles holds of the key that was loaded: those that expired before anything else is decided about it, and those that
 -- a caller settles.
 
--- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/totals"
 -- @include "decide/verification/counts"
@@ -69,8 +68,8 @@ local function spend_by_tag(settling, tags, cost)
   end
 end
 
--- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place of
--- what it held.
+-- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place
+-- of what it held.
 local function settle_one(settling, hold, cost, units)
   local is_open, _, _, _, balances = hold.state ~= HOLD_RELEASED, key_extension.read()
   local of_key, of_identity = {}, {}

@@ -1,17 +1,18 @@
 -- Holds: a verification whose charges are held until its caller settles them, and the settlements.
 
--- @include "decide/apis"
 -- @include "decide/call"
--- @include "decide/refusals"
 -- @include "decide/roots"
 -- @include "decide/verification/charge"
+-- @include "decide/verification/counts"
 -- @include "decide/verification/due"
 -- @include "decide/verification/key"
+-- @include "decide/verification/snapshot"
 -- @include "decide/verification/verify"
 -- @include "include/clock"
 -- @include "include/holds"
 -- @include "include/names"
 -- @include "include/state"
+-- @include "include/window"
 
 -- Longest time from a verification to the expiry of its hold.
 local EXPIRES_WITHIN = 30 * DAY_MS
@@ -246,7 +247,7 @@ end
 local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
 -- Decides an item: settles, releases or extends a hold.
-local function change_hold(position, last, root_index)
+local function change_hold(position, _, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local action, ttl, has_credits, credits, digest, id24, suffix, limits
