@@ -1,7 +1,7 @@
 // TLS on both sides of the built server: to Redis and to its callers. openssl creates the certificates.
 
 import { execFile, spawnSync } from 'node:child_process';
-import { X509Certificate } from 'node:crypto';
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -354,6 +354,11 @@ describe('to its callers', () => {
       { keyFile: 'encrypted.key', passphrase: 'wrong' },
       /^Cannot use the file in TLS_KEY_FILE: TLS_KEY_PASSPHRASE does not decrypt it$/,
     ],
+    [
+      'a wrong one that seems to decrypt it',
+      { keyFile: 'encrypted.key', passphrase: 'unsupported' },
+      /^Cannot use the file in TLS_KEY_FILE: TLS_KEY_PASSPHRASE does not decrypt it$/,
+    ],
   ])('refused at the start: %s', async (_what, wrong, words) => {
     writeFileSync(join(dir, 'empty.pem'), '');
     const {
@@ -366,8 +371,21 @@ describe('to its callers', () => {
       passphrase?: string;
     };
     const tls = { certFile: join(dir, certFile), keyFile: join(dir, keyFile), passphrase };
+    if (passphrase === 'unsupported') tls.passphrase = seemingPassphrase(readFileSync(tls.keyFile));
     const handler = () => Promise.reject(new Error('nobody asks'));
     const options = { host: '127.0.0.1', port: 0, bodyBytesMax: 1024, newRequestId: () => '', handler };
     await expect(listen({ ...options, tls })).rejects.toThrow(words);
   });
 });
+
+/** A wrong passphrase of a key that OpenSSL takes for a right one at first: one in 200. */
+function seemingPassphrase(key: Buffer): string {
+  for (let number = 0; ; number++) {
+    const passphrase = `wrong ${number}`;
+    try {
+      createPrivateKey({ key, passphrase });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ERR_OSSL_UNSUPPORTED') return passphrase;
+    }
+  }
+}
