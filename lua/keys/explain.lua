@@ -14,6 +14,7 @@
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/key"
+-- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
 -- @include "include/fields"
 -- @include "include/keyIds"
@@ -107,6 +108,7 @@ local function figures_of(digest)
     apiId = key_api.id,
     enabled = key_flags.enabled and 1,
     expires = key_expires < NEVER and int(key_expires),
+    allowedIps = restriction.is_restricted() and server.call('HGET', key_name, 'allowedIps'),
     balance = key_flags.limited and int(balance),
     refillAmount = key_flags.refilled and int(key_refill_amount),
     refillDay = key_flags.refilled and key_refill_day,
@@ -140,7 +142,7 @@ if not read_key(digest, false) then
   missing.now = int(now)
   return { named(missing) }
 end
-local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
+local _, _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
 local request = fields <= #item and request_of(string.sub(item, fields)) or nil
 local requested = request and request.limits
 local limits = limit_figures(requested)

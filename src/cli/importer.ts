@@ -2,8 +2,10 @@
 
 import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
+import { tooOld } from '../operations/rules.ts';
 import type { CreateKeys } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
+import { restrictionsSince } from '../scripts/layout.ts';
 import type { Store } from '../store.ts';
 import { version } from '../version.ts';
 import type { LineRecord } from './keyLines.ts';
@@ -564,6 +566,12 @@ export class Importer {
     // A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is
     // tried again.
     let left = distinct;
+    const problem = tooOld(this.#store, restrictionsSince, 'allowedIps');
+    if (problem !== undefined) {
+      const isRestricted = ({ key }: (typeof left)[number]) => key.allowedIps !== undefined;
+      rejections.push(...left.filter(isRestricted).map(({ line }) => rejection(line, 'allowedIps', problem)));
+      left = left.filter((entry) => !isRestricted(entry));
+    }
     while (left.length > 0) {
       const request: CreateKeys = {
         apiId,

@@ -53,6 +53,8 @@ export interface VerifyRequest {
   query?: PostfixQuery | undefined;
   ratelimits?: readonly { name: string; cost: number; limit?: number; duration?: number }[] | undefined;
   tags?: readonly string[] | undefined;
+  /** The address of the end user, packed (domain/ipRange.ts); undefined if the caller sent none. */
+  ip?: string | undefined;
 }
 
 export interface VerificationOptions {
@@ -81,6 +83,11 @@ class Verification implements Prepared<Verified>, CallerRequest {
   readonly about: string;
   readonly cost: number;
   readonly text: Buffer;
+  /**
+   * As in VERIFY_ITEM. It is no part of the request that a lease is for: a key whose outcome depends on it is not leased
+   * (lua/decide/verification/lease.lua).
+   */
+  readonly ip: Buffer;
   readonly weight: number;
   slot = -1;
   name = '';
@@ -97,6 +104,7 @@ class Verification implements Prepared<Verified>, CallerRequest {
     this.about = request.digest;
     this.cost = request.cost;
     this.text = requestText(request);
+    this.ip = ipBytes(request);
     this.weight = weightOf(request);
   }
 
@@ -123,7 +131,7 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
   pack(batch: Batch, verification: Verification, waiting: Waiting, lease: LeasePart | undefined) {
     const { rootKey, about: digest, cost, text, weight } = verification;
     const cached = this.#cachedOf(verification);
-    const values = { digest, cost, cached: cached?.version ?? noVersion, request: text };
+    const values = { digest, cost, cached: cached?.version ?? noVersion, ip: verification.ip, request: text };
     const work = weight + (cached?.extraWeight ?? 0);
     const at = batch.beginDecision('verify', rootKey.digest, verifyItem.size(values), work, waiting, lease);
     verifyItem.write(batch.items, at, values);
@@ -232,6 +240,9 @@ export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'di
   query || ratelimits || tags
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
     : noText;
+
+/** The address of a request, in the format of layout.ts. */
+export const ipBytes = ({ ip }: Pick<VerifyRequest, 'ip'>): Buffer => (ip ? Buffer.from(ip) : noText);
 
 /** The names of the lists in a request. */
 type ListName = {

@@ -3,6 +3,7 @@
 import type { RecordName } from '../domain/records.ts';
 import { ApiError, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
+import type { Store } from '../store.ts';
 import { ratelimitsMax, slugLengths } from './schemas.ts';
 
 export const invalid = (location: string, message: string, fix?: string): ApiError =>
@@ -99,6 +100,19 @@ export function metaText(
   if (bytes > metaBytesMax) throw invalid(location, `has ${bytes} bytes as JSON; the maximum is ${metaBytesMax}`);
   // Empty metadata is not stored, as responses omit it.
   return text === '{}' ? undefined : text;
+}
+
+/** Why data of this version cannot store something; undefined if it can. */
+export function tooOld({ dataVersion }: Pick<Store, 'dataVersion'>, version: number, what: string): string | undefined {
+  const { current } = dataVersion;
+  if (current >= version) return undefined;
+  return `${what} needs version ${version} of the stored data, and it has version ${current} until all servers are upgraded and it is migrated`;
+}
+
+/** Refuses what data of an earlier version cannot store. */
+export function requireData(store: Pick<Store, 'dataVersion'>, version: number, what: string) {
+  const problem = tooOld(store, version, what);
+  if (problem !== undefined) throw new ApiError('precondition_failed', `${problem}.`);
 }
 
 export const lacks = (grant: string) => new ApiError('insufficient_permissions', `The root key lacks ${grant}.`);

@@ -19,15 +19,15 @@ const make = `
   limits[1].id, limits[1].window = 'LimitId123456789', window
   local version = struct.pack(VERSION, 1763596800000, 7)
   local hour_counts = { 489900 }
-  for outcome = 1, OUTCOMES_COUNTED do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
-  hour_counts[OUTCOMES_COUNTED + 2] = 3
+  for outcome = 1, OUTCOMES_IN_TAIL do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
+  hour_counts[OUTCOMES_IN_TAIL + 2] = 3
   local usage = struct.pack(USAGE, unpack(hour_counts))
   local key = pack_state({ id = 'AbCdEfGh12345678ApiApi88', version = version, enabled = true, limited = true, refilled = true,
     expires = NEVER, refill_amount = 1000, refill_day = 0, link = 'Identity12345678user_1', limits = limits, balance = 100,
     refill_due = 1763683200000, last_used = 1763596805256, usage = usage })
   local identity = pack_identity({ id16 = 'Identity12345678', version = version, limits = limits })
   local override = struct.pack(OVERRIDE, 'Override12345678', 10, 60000, 1763596800000)
-  local stored = { key, identity, (usage_entry('user_1', usage)), override, pack_id('AbCdEfGh12345678') }
+  local stored = { key, identity, (usage_entry('user_1', usage, 0)), override, pack_id('AbCdEfGh12345678') }
   for index, packed in ipairs(stored) do
     stored[index] = string.gsub(packed, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
   end
@@ -35,14 +35,14 @@ const make = `
 
 /** A day with two hours, one of them with credits, and a day before without its hours. */
 const days = packDays({ rewrites: 1, week: 2916 }, [
-  { day: 20412, externalId: '', sums: [70_000, 0, 3, 0, 0, 0, 0], hours: undefined },
+  { day: 20412, externalId: '', sums: [70_000, 0, 3, 0, 0, 0, 0, 0], hours: undefined },
   {
     day: 20413,
     externalId: 'user_1',
-    sums: [303, 2, 0, 0, 0, 0, 5],
+    sums: [303, 2, 0, 0, 0, 0, 5, 0],
     hours: new Map([
-      [7, [300, 2, 0, 0, 0, 0, 0]],
-      [23, [3, 0, 0, 0, 0, 0, 5]],
+      [7, [300, 2, 0, 0, 0, 0, 0, 0]],
+      [23, [3, 0, 0, 0, 0, 0, 5, 0]],
     ]),
   },
 ]);

@@ -1,5 +1,5 @@
 -- The key of one verification, with its identity. Only read_key, read_tallied_key and key_written change
--- these variables.
+-- these variables; restriction.lua changes counts in `key_packed`.
 
 -- @include "decide/apis"
 -- @include "decide/call"

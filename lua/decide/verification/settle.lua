@@ -9,6 +9,7 @@
 -- @include "decide/totals"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/key"
+-- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
 -- @include "include/leases"
 -- @include "include/names"
@@ -84,15 +85,16 @@ local function returning_to_identity(external_id, number, used)
   end
 end
 
--- Counts decisions in the history of the key, because the key was deleted since, has another identity, or another hour
--- began.
+-- Counts decisions in the history of the key, because the key was deleted since, has another identity, another hour
+-- began, or its state has no place for them.
 local function count_former(external_id, hour, count, outcome, spent)
   local counts = {}
-  for number = 1, OUTCOMES_COUNTED do
+  for number = 1, OUTCOMES_IN_TAIL do
     counts[number] = number == outcome and count or 0
   end
-  counts[OUTCOMES_COUNTED + 1] = spent
-  flush_usage(call_workspace, key24(), external_id, struct.pack(USAGE, hour, unpack(counts)), call_settings.retention)
+  counts[OUTCOMES_IN_TAIL + 1] = spent
+  local usage, forbidden = struct.pack(USAGE, hour, unpack(counts)), outcome == FORBIDDEN and count or 0
+  flush_usage(call_workspace, key24(), external_id, usage, forbidden, call_settings.retention)
   -- The state of the key may have no count of that day.
   add_used(call_workspace, key24(), hour, call_settings.retention)
 end
@@ -106,6 +108,7 @@ local function write_settled(balance, count, outcome, spent_more, valid_at)
     if hour ~= call_hour or is_unlinked then
       usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
       hour, valid, refusals, spent = call_hour, 0, NO_REFUSALS, 0
+      restriction.begin_hour()
     end
     if outcome == VALID then
       valid, spent = valid + count, spent + spent_more
@@ -116,7 +119,10 @@ local function write_settled(balance, count, outcome, spent_more, valid_at)
   local state = key_state(false, balance, refill_due, math.max(last_used, valid_at), hour, valid, refusals, spent)
   if usage and is_unlinked then state = without_link(state) end
   redis.call('HSET', key_name, 'state', state)
-  if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
+  if usage then
+    local former = restriction.former
+    flush_usage(call_workspace, key24(), key_linked_id, usage, former, call_settings.retention, call_hour)
+  end
   return is_first
 end
 
@@ -137,6 +143,8 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   local tags = count > 0 and request and request.tags and counted_tags(request.tags, key_api8)
   local hour, spent = math.floor(used_at / HOUR_MS), outcome == VALID and count * cost or 0
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
+  -- Only an extended state counts it.
+  if not is_former and outcome == FORBIDDEN then is_former = not key_flags.extended end
   local leases, balance, records, return_to_identity
   if number > 0 then
     if is_stored then

@@ -8,6 +8,7 @@
 -- @include "decide/memo"
 -- @include "decide/permitted"
 -- @include "decide/refusals"
+-- @include "decide/verification/restriction"
 -- @include "decide/roots"
 -- @include "decide/verification/snapshot"
 -- @include "decide/tags"
@@ -37,17 +38,20 @@ local function refilled_balance(digest, balance, due)
 end
 
 -- The outcome by the checks before those of limits and balance.
-local function precheck(request, text)
+local function precheck(request, text, ip)
   if not key_flags.enabled then return DISABLED end
   if call_now >= key_expires then return EXPIRED end
+  if key_flags.extended and restriction.refuses(ip) then return FORBIDDEN end
   if request and request.query and not is_permitted(request.query, text, key_name, key_flags.permissions) then
     return INSUFFICIENT_PERMISSIONS
   end
   return VALID
 end
 
--- The packed counts of an hour's refusals, with `more` of this outcome. Also returns whether they are the first ones.
+-- The packed counts of an hour's refusals, with `more` of this outcome; FORBIDDEN is counted in KEY_EXTENSION. Also
+-- returns whether they are the first ones.
 local function more_refusals(refusals, outcome, more)
+  if outcome == FORBIDDEN then return refusals, restriction.count(more) end
   local at = COUNT_LENGTH * (outcome - FIRST_REFUSAL)
   local count = struct.unpack(COUNT, refusals, at + 1)
   return string.sub(refusals, 1, at) .. struct.pack(COUNT, count + more) .. string.sub(
@@ -67,7 +71,7 @@ end
 -- Moves the counts of an earlier hour, or of an identity that was deleted, from the state to the log of the key.
 local function flush_former_counts()
   local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-  flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour)
+  flush_usage(call_workspace, key24(), key_linked_id, usage, restriction.former, call_settings.retention, call_hour)
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of
@@ -75,8 +79,8 @@ end
 -- decided again.
 local function verify(position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
-  local digest, cost, cached_time, cached_number, cached_dependencies
-  digest, cost, cached_time, cached_number, cached_dependencies, position =
+  local digest, cost, cached_time, cached_number, cached_dependencies, ip
+  digest, cost, cached_time, cached_number, cached_dependencies, ip, position =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   if not read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
@@ -93,7 +97,7 @@ local function verify(position, last, root_index)
   local text = position <= last and string.sub(call_items, position, last)
   local request = text and (memo[text] or request_of(text))
   local requested = request and request.limits
-  local outcome = precheck(request, text)
+  local outcome = precheck(request, text, ip)
   local is_checked = outcome == VALID
   if is_checked then
     local problem
@@ -118,6 +122,7 @@ local function verify(position, last, root_index)
   local is_new_hour = hour ~= call_hour or is_unlinked
   if is_new_hour then
     valid, refusals, spent = 0, NO_REFUSALS, 0
+    restriction.begin_hour()
   end
   local charged = is_valid and flags.limited and cost or 0
   balance, spent = balance - charged, spent + charged
