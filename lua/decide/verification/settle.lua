@@ -140,7 +140,7 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   local digest, cost, id24, external_id, fields = struct.unpack(TALLIED_KEY, subject)
   local is_live, is_stored = read_tallied_key(digest, id24)
   local request = fields <= #subject and request_of(string.sub(subject, fields))
-  local tags = count > 0 and request and request.tags and counted_tags(request.tags, key_api8)
+  local tags = count > 0 and request and request.tags and counted_tags(request.tags)
   local hour, spent = math.floor(used_at / HOUR_MS), outcome == VALID and count * cost or 0
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
   -- Only an extended state counts it.

@@ -115,7 +115,7 @@ local function verify(position, last, root_index)
     is_sent = api.snapshots and api.snapshots[digest]
     if not is_sent then snapshot = pack_snapshot(dependencies) end
   end
-  local tags = request and request.tags and counted_tags(request.tags, key_api8)
+  local tags = request and request.tags and counted_tags(request.tags)
 
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
