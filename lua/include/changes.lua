@@ -59,11 +59,8 @@ local function address_text(digits)
   local groups = ':'
     .. string.gsub(digits, '....', function(group) return string.format('%x:', tonumber(group, 16)) end)
   for count = 8, 2, -1 do
-    local first, last = string.find(groups, string.rep(':0', count) .. ':', 1, true)
-    if first then
-      local before, after = string.sub(groups, 2, first - 1), string.sub(groups, last + 1, -2)
-      return before .. '::' .. after
-    end
+    local first, last = string.find(groups, ':' .. string.rep('0:', count), 1, true)
+    if first then return table.concat({ string.sub(groups, 2, first - 1), string.sub(groups, last + 1, -2) }, '::') end
   end
   return string.sub(groups, 2, -2)
 end

@@ -23,8 +23,8 @@ local function add_used(workspace, id24, hour, retention_ms)
 end
 
 -- The entry of an hour in a key's log: USAGE_ENTRY_HEAD, each count of USAGE that is not 0 (4), credits spent if any
--- (7), FORBIDDEN verifications if any (4), the externalId at that time (its length in 1, then itself). '' if nothing was
--- counted. Also returns the hour.
+-- (7), FORBIDDEN verifications if any (4), the externalId at that time (its length in 1, then itself). '' if nothing
+-- was counted. Also returns the hour.
 local function usage_entry(external_id, usage, forbidden)
   local counted = { struct.unpack(USAGE, usage) }
   local hour, spent = counted[1], counted[OUTCOMES_IN_TAIL + 2]

@@ -2,10 +2,10 @@
 
 import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
+import { restrictionsSince } from '../operations/keys/keyFields.ts';
 import { tooOld } from '../operations/rules.ts';
 import type { CreateKeys } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
-import { restrictionsSince } from '../scripts/layout.ts';
 import type { Store } from '../store.ts';
 import { version } from '../version.ts';
 import type { LineRecord } from './keyLines.ts';

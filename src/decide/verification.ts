@@ -84,8 +84,8 @@ class Verification implements Prepared<Verified>, CallerRequest {
   readonly cost: number;
   readonly text: Buffer;
   /**
-   * As in VERIFY_ITEM. It is no part of the request that a lease is for: a key whose outcome depends on it is not leased
-   * (lua/decide/verification/lease.lua).
+   * As in VERIFY_ITEM. It is no part of the request that a lease is for: a key whose outcome depends on it is not
+   * leased (lua/decide/verification/lease.lua).
    */
   readonly ip: Buffer;
   readonly weight: number;

@@ -71,8 +71,6 @@ import {
 export const dataVersion = 6;
 /** The oldest version that this release reads and writes. Older data is refused at the start. */
 export const oldestDataVersion = 4;
-/** From this version on, a key may have `allowedIps`: all servers apply them. */
-export const restrictionsSince = 6;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
@@ -233,7 +231,7 @@ const windowBytes = struct({ bytes: uint(2) });
  * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
  * it, so it costs what it did before.
  */
-export const keyExtension = struct({
+const keyExtension = struct({
   /** 1 if only some addresses may use it: field `allowedIps` of its record. */
   restricted: uint(1),
   /** FORBIDDEN verifications of the hour in KEY_TAIL. */
@@ -286,8 +284,8 @@ export const keyDaysHead = struct({
 /**
  * A day of a key and an externalId: `keyDay`; the externalId (its length in 1, then itself), unless it is that of the
  * day before; a sum for each outcome that was counted, and one of the credits if any were spent: in the order of
- * `bits`, which are as in an hour of the log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its
- * counts.
+ * `bits`, which are as in an hour of the log. If the hours are kept, each follows: hour of the day (1), its own bits
+ * (1), its counts.
  */
 export const keyDay = struct({
   /** Days since 1970. */

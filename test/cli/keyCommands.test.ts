@@ -178,6 +178,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       'key',
       'enabled',
       'expires',
+      'allowed_ips',
       'permissions',
       'ratelimit_names',
       'ratelimits',

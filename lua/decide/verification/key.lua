@@ -1,5 +1,5 @@
 -- The key of one verification, with its identity. Only read_key, read_tallied_key and key_written change
--- these variables; restriction.lua changes counts in `key_packed`.
+-- these variables.
 
 -- @include "decide/apis"
 -- @include "decide/call"
@@ -75,7 +75,7 @@ local function read_key(digest, has_snapshot)
   return not key_flags.deleted and key_api.id ~= false
 end
 
--- The key as it was written since: its state, and that of its identity if it was written.
+-- The key as it was written since, or will be: its state, and that of its identity if it was written.
 local function key_written(state, identity)
   key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity
 end

@@ -120,8 +120,8 @@ local function end_of(outcome, root, requested)
 end
 
 -- Grants a lease of a verification that was just decided; `position` and `last` are those of its VERIFY_ITEM. Returns
--- its units and its term, see GRANTED. A restricted key is not leased: its outcome depends on the address, which differs
--- per request. So a lease may repeat a decision for any address.
+-- its units and its term, see GRANTED. A restricted key is not leased, because its outcome depends on the address of
+-- the request. So a lease may repeat a decision for any address.
 local function lease_verification(outcome, position, last, root, wanted, number)
   local digest, cost, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
   -- Verify removed the link of this key: the fields of the state have moved, so it is read again.

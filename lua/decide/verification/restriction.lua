@@ -1,6 +1,6 @@
 -- Restrictions of a verification: a key with `allowedIps` admits some addresses only. Such a key has KEY_EXTENSION in
--- its state, with the count of its FORBIDDEN verifications. The functions are in one table, as Lua bounds the names of a
--- library.
+-- its state, with the count of its FORBIDDEN verifications. The functions are in one table, because Lua bounds the
+-- names of a library.
 
 -- @include "decide/call"
 -- @include "decide/verification/key"
@@ -50,9 +50,8 @@ end
 local function set_forbidden(change)
   local at = position_of(KEY_EXTENSION_FORBIDDEN_AT)
   local count = struct.unpack(COUNT, key_packed, at)
-  key_packed = string.sub(key_packed, 1, at - 1)
-    .. struct.pack(COUNT, change(count))
-    .. string.sub(key_packed, at + COUNT_LENGTH)
+  local before, after = string.sub(key_packed, 1, at - 1), string.sub(key_packed, at + COUNT_LENGTH)
+  key_written(before .. struct.pack(COUNT, change(count)) .. after)
   return count
 end
 

@@ -4,7 +4,6 @@ import type { Static } from 'typebox';
 import Type from 'typebox';
 import { isRange } from '../../domain/ipRange.ts';
 import type { JsonText } from '../../domain/json.ts';
-import { restrictionsSince } from '../../scripts/layout.ts';
 import type { Store } from '../../store.ts';
 import { checkCredits, checkNamesOnce, invalid, requireData } from '../rules.ts';
 import {
@@ -124,6 +123,9 @@ export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput 
     throw invalid(`${at}.allowedIps[${odd}]`, 'is not an IPv4 or IPv6 address or CIDR range', fix);
   }
 }
+
+/** The version of the stored data from which on all servers apply `allowedIps`. */
+export const restrictionsSince = 6;
 
 /** Refuses restrictions while servers of an earlier release may verify keys: they would not apply them. */
 export function requireRestrictions({ allowedIps }: NewKeyInput | ChangedKeyInput, store: Pick<Store, 'dataVersion'>) {
