@@ -82,6 +82,38 @@ test('stored bytes change only with dataVersion', async () => {
   expect(changelog, 'CHANGELOG.md').toContain(`Stored data has version ${dataVersion}.`);
 });
 
+test('a restricted key has its extension after the limits, and FORBIDDEN is the last bit of an hour', async () => {
+  const [plain, restricted, again, entry, counted] = (await snippet.run(
+    ['state', 'usage'],
+    `local hour_counts = { 489900 }
+    for outcome = 1, OUTCOMES_IN_TAIL do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
+    hour_counts[OUTCOMES_IN_TAIL + 2] = 5
+    local usage = struct.pack(USAGE, unpack(hour_counts))
+    local state = { id = 'AbCdEfGh12345678ApiApi88', version = struct.pack(VERSION, 1763596800000, 7), enabled = true,
+      expires = NEVER, refill_amount = 0, refill_day = 0, link = '', limits = {}, balance = 0, refill_due = 0, last_used = 0,
+      usage = usage }
+    local plain = pack_state(state)
+    state.restricted, state.forbidden = true, 258
+    local restricted = pack_state(state)
+    local again = pack_state(read_state(restricted))
+    local packed = { plain, restricted, again, (usage_entry('', usage, forbidden_of(restricted))) }
+    for index, text in ipairs(packed) do
+      packed[index] = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+    end
+    packed[5] = { forbidden_of(plain), forbidden_of(restricted) }
+    return packed`,
+    'tg:{none}',
+    [],
+  )) as [string, string, string, string, number[]];
+  // Flags (enabled, extended) after id16, version and api8; the extension before KEY_LIVE (19) and USAGE (35).
+  const tailAt = plain.length - 2 * (19 + 35);
+  const expected = `${plain.slice(0, 64)}41${plain.slice(66, tailAt)}0100000102ffffffffffff${plain.slice(tailAt)}`;
+  expect([restricted, again]).toEqual([expected, expected]);
+  expect(counted).toEqual([0, 258]);
+  // Hour, bits of VALID (1), credits (64) and FORBIDDEN (128), their counts, no externalId.
+  expect(entry).toBe(['000779ac', 'c1', '00000003', '00000000000005', '00000102', '00'].join(''));
+});
+
 /** Lua allows 60 upvalues in a function, and 200 locals at a time in a library. */
 const room = { upvalues: 45, locals: 150 };
 
