@@ -8,6 +8,7 @@ import { createPipeline } from '../../../src/http/pipeline.ts';
 import { operations } from '../../../src/operations/index.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
+import { keyLive, usage } from '../../../src/scripts/layout.ts';
 import { openStore } from '../../../src/store.ts';
 import { dayMs, harness, hourMs, type InputOf, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
@@ -39,6 +40,12 @@ async function countsOf(query: Partial<InputOf<'analytics.getVerifications'>>) {
 
 const stateOf = (key: string) =>
   redis.hgetBuffer(Buffer.concat([Buffer.from(`${workspaceKey(h.workspaceId)}:k:`), digestOf(key)]), 'state');
+
+/** The FORBIDDEN verifications of the hour in the state: the field before `holdsDue`, KEY_LIVE and USAGE. */
+const forbiddenIn = async (key: string) => {
+  const state = (await stateOf(key))!;
+  return state.readUInt32BE(state.length - keyLive.bytes - usage.bytes - 10);
+};
 
 describe('addresses', () => {
   test.each([
@@ -190,6 +197,7 @@ describe('changes', () => {
     const { key, keyId } = await createKey({ allowedIps });
     await codeOf(key, outside);
     const next = await ok('keys.rerollKey', { keyId, expiration: 60_000 });
+    expect([await forbiddenIn(key), await forbiddenIn(next.key)]).toEqual([1, 0]);
     expect((await ok('keys.getKey', { keyId: next.keyId })).allowedIps).toEqual(['203.0.113.0/24', '2001:db8::/29']);
     expect([await codeOf(next.key, outside), await codeOf(next.key, inside)]).toEqual(['FORBIDDEN', 'VALID']);
     expect(await countsOf({ keyId })).toEqual({ FORBIDDEN: 1 });
@@ -243,6 +251,7 @@ describe('counts of FORBIDDEN', () => {
     const { key, keyId } = await createKey({ allowedIps, externalId: 'first' });
     await codeOf(key, outside);
     await ok('keys.updateKey', { keyId, externalId: 'second' });
+    expect(await forbiddenIn(key)).toBe(0);
     await codeOf(key, outside);
     await codeOf(key, outside);
     expect(await countsOf({ keyId, externalId: 'first' })).toEqual({ FORBIDDEN: 1 });
@@ -251,6 +260,7 @@ describe('counts of FORBIDDEN', () => {
     await codeOf(key, outside);
     expect(await countsOf({ keyId, externalId: 'second' })).toEqual({ FORBIDDEN: 2 });
     await ok('keys.deleteKey', { keyId });
+    expect(await forbiddenIn(key)).toBe(0);
     expect(await countsOf({ keyId })).toEqual({ FORBIDDEN: 4 });
     expect(await codeOf(key, outside)).toBe('NOT_FOUND');
     await ok('keys.restoreKey', { keyId });
