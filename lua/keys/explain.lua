@@ -142,8 +142,9 @@ if not read_key(digest, false) then
   missing.now = int(now)
   return { named(missing) }
 end
-local _, _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
-local request = fields <= #item and request_of(string.sub(item, fields)) or nil
+local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
+local text = fields <= #item and restriction.without_address(string.sub(item, fields))
+local request = text and request_of(text) or nil
 local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then

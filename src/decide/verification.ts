@@ -84,10 +84,10 @@ class Verification implements Prepared<Verified>, CallerRequest {
   readonly cost: number;
   readonly text: Buffer;
   /**
-   * As in VERIFY_ITEM. It is no part of the request that a lease is for: a key whose outcome depends on it is not
-   * leased (lua/decide/verification/lease.lua).
+   * `text` with the address of the end user. That is no part of the request that a lease is for: a key whose outcome
+   * depends on it is not leased (lua/decide/verification/lease.lua).
    */
-  readonly ip: Buffer;
+  readonly ofItem: Buffer;
   readonly weight: number;
   slot = -1;
   name = '';
@@ -104,7 +104,7 @@ class Verification implements Prepared<Verified>, CallerRequest {
     this.about = request.digest;
     this.cost = request.cost;
     this.text = requestText(request);
-    this.ip = ipBytes(request);
+    this.ofItem = withAddress(request, this.text);
     this.weight = weightOf(request);
   }
 
@@ -129,9 +129,9 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
   }
 
   pack(batch: Batch, verification: Verification, waiting: Waiting, lease: LeasePart | undefined) {
-    const { rootKey, about: digest, cost, text, weight } = verification;
+    const { rootKey, about: digest, cost, weight } = verification;
     const cached = this.#cachedOf(verification);
-    const values = { digest, cost, cached: cached?.version ?? noVersion, ip: verification.ip, request: text };
+    const values = { digest, cost, cached: cached?.version ?? noVersion, request: verification.ofItem };
     const work = weight + (cached?.extraWeight ?? 0);
     const at = batch.beginDecision('verify', rootKey.digest, verifyItem.size(values), work, waiting, lease);
     verifyItem.write(batch.items, at, values);
@@ -241,8 +241,9 @@ export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'di
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
     : noText;
 
-/** The address of a request, in the format of layout.ts. */
-export const ipBytes = ({ ip }: Pick<VerifyRequest, 'ip'>): Buffer => (ip ? Buffer.from(ip) : noText);
+/** The end of a VERIFY_ITEM: the text of a request, after its address if it has one. */
+export const withAddress = ({ ip }: Pick<VerifyRequest, 'ip'>, text: Buffer): Buffer =>
+  ip === undefined ? text : Buffer.concat([Buffer.of(ip.length), Buffer.from(ip), text]);
 
 /** The names of the lists in a request. */
 type ListName = {

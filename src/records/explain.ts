@@ -3,7 +3,7 @@
 
 import type { ItemError } from '../decide/reply.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
-import { ipBytes, readVerified, requestText, type Verified, type VerifyRequest } from '../decide/verification.ts';
+import { readVerified, requestText, type Verified, type VerifyRequest, withAddress } from '../decide/verification.ts';
 import { unpackRanges } from '../domain/ipRange.ts';
 import { digestTextOf } from '../domain/keyString.ts';
 import { adHocLimit, type Ratelimit } from '../domain/limit.ts';
@@ -85,7 +85,7 @@ export function openExplain({ run }: StoreContext) {
   ): Promise<Explanation | MissingKey> => {
     const digest = 'key' in key ? digestTextOf(key.key) : noDigest;
     const { cost } = request;
-    const values = { digest, cost, cached: noVersion, ip: ipBytes(request), request: requestText(request) };
+    const values = { digest, cost, cached: noVersion, request: withAddress(request, requestText(request)) };
     const item = Buffer.alloc(verifyItem.size(values));
     verifyItem.write(item, 0, values);
     const reply = await run('keys/explain', workspaceId, { keyId: 'keyId' in key ? key.keyId : '', item });

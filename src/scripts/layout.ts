@@ -426,9 +426,11 @@ export const verifyItem = struct({
   cost: uint(7),
   /** The version of the snapshot that the server has cached; zeros are none. */
   cached: opaque(snapshotVersion),
-  /** The address of the end user, packed (domain/ipRange.ts); empty if the caller sent none. */
-  ip: text(1),
-  /** Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
+  /**
+   * Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. If the caller sent the
+   * address of the end user, it is before the JSON: its length (1), which is no `{`, and the packed address
+   * (domain/ipRange.ts). It is no field of its own, because most items have neither.
+   */
   request: rest,
 });
 /** The beginning of a lease item; VERIFY_ITEM or a limit item follows. */
@@ -470,7 +472,7 @@ export const talliedKey = struct({
   id24: bytes(24),
   /** Of the identity that the key had then; '' for none. */
   externalId: text(1),
-  /** As in VERIFY_ITEM. */
+  /** As in VERIFY_ITEM, without address. */
   request: rest,
 });
 /** The session that sends a batch with leases. */

@@ -38,12 +38,22 @@ function restriction.is_restricted()
   return key_flags.extended and string.byte(key_packed, position_of(KEY_EXTENSION_RESTRICTED_AT)) == 1
 end
 
--- Whether the key does not admit an address; '' is none.
+-- The address at the beginning of a text that is the end of a VERIFY_ITEM and no JSON.
+function restriction.address_in(text) return (struct.unpack('>Bc0', text)) end
+
+-- The JSON of the end of a VERIFY_ITEM; false for none.
+function restriction.without_address(text)
+  if string.sub(text, 1, 1) == '{' then return text end
+  local json = string.sub(text, string.byte(text) + 2)
+  return json ~= '' and json
+end
+
+-- Whether the key does not admit an address; false is none.
 function restriction.refuses(ip)
   if not restriction.is_restricted() then return false end
   local ranges = redis.call('HGET', key_name, 'allowedIps') or ''
   add_work(#ranges / 20)
-  return ip == '' or not is_in(ranges, ip)
+  return not ip or not is_in(ranges, ip)
 end
 
 -- Sets the count of FORBIDDEN verifications of an extended key, in memory. Returns what it was.
@@ -60,7 +70,9 @@ function restriction.count(more)
   return set_forbidden(function(count) return count + more end) == 0
 end
 
--- Begins an hour: the count of the earlier one is in `former` then.
+-- Begins an hour: the FORBIDDEN verifications of the earlier one are in `former` then. Returns the counts of the new
+-- one: VALID, the packed refusals, credits spent.
 function restriction.begin_hour()
   restriction.former = key_flags.extended and set_forbidden(function() return 0 end) or 0
+  return 0, NO_REFUSALS, 0
 end

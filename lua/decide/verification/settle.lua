@@ -107,8 +107,7 @@ local function write_settled(balance, count, outcome, spent_more, valid_at)
   if count > 0 then
     if hour ~= call_hour or is_unlinked then
       usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-      hour, valid, refusals, spent = call_hour, 0, NO_REFUSALS, 0
-      restriction.begin_hour()
+      hour, valid, refusals, spent = call_hour, restriction.begin_hour()
     end
     if outcome == VALID then
       valid, spent = valid + count, spent + spent_more

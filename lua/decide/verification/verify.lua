@@ -79,8 +79,8 @@ end
 -- decided again.
 local function verify(position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
-  local digest, cost, cached_time, cached_number, cached_dependencies, ip
-  digest, cost, cached_time, cached_number, cached_dependencies, ip, position =
+  local digest, cost, cached_time, cached_number, cached_dependencies
+  digest, cost, cached_time, cached_number, cached_dependencies, position =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   if not read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
@@ -95,6 +95,8 @@ local function verify(position, last, root_index)
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
   local text = position <= last and string.sub(call_items, position, last)
+  local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
+  if ip then text = restriction.without_address(text) end
   local request = text and (memo[text] or request_of(text))
   local requested = request and request.limits
   local outcome = precheck(request, text, ip)
@@ -106,7 +108,6 @@ local function verify(position, last, root_index)
     if not outcome then return write_repaired(requested) end
   end
   local is_valid = outcome == VALID
-
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local snapshot, is_sent
   local dependencies = (key_identity or flags.permissions) and snapshot_dependencies() or ''
@@ -121,8 +122,7 @@ local function verify(position, last, root_index)
   local is_unlinked = key_external_id ~= key_linked_id
   local is_new_hour = hour ~= call_hour or is_unlinked
   if is_new_hour then
-    valid, refusals, spent = 0, NO_REFUSALS, 0
-    restriction.begin_hour()
+    valid, refusals, spent = restriction.begin_hour()
   end
   local charged = is_valid and flags.limited and cost or 0
   balance, spent = balance - charged, spent + charged
