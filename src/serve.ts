@@ -73,6 +73,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     callLog,
     metrics,
     keyHeader: config.gatewayKeyHeader,
+    ipHeader: config.gatewayIpHeader,
     rootKey: config.gatewayRootKey,
     meta: config.gatewayMeta,
   });

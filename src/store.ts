@@ -157,7 +157,7 @@ export async function openStore(storeOptions: StoreOptions) {
     usageImport: openUsageImport(context),
     migrations: new Migrations({ redis, run: runByClock, heartbeat, workspaceIds, supported }),
     /** The version of the stored data, and its migration while one runs. */
-    dataVersion: heartbeat as DataVersion,
+    dataVersion: context.dataVersion,
 
     currentMs: context.currentMs,
     replies,

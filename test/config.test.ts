@@ -44,6 +44,7 @@ test('an empty environment gives the defaults', () => {
     firstRootKey: 'print',
     logLevel: 'info',
     gatewayKeyHeader: 'Authorization',
+    gatewayIpHeader: '',
     gatewayRootKey: '',
     gatewayMeta: [],
     sweepIntervalMs: 1000,

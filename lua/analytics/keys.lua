@@ -7,13 +7,14 @@
 -- ARGV[1]  keys       of a few hundred keys at most, each its id without `key_` (24) and the first 16 of it packed (12)
 -- ARGV[2]  bytes_max  after this many bytes the remaining keys are left to the next call
 -- returns  {for each key that was read: its days (src/usage/days.ts), its log (hours as usage_entry in include/usage
---          packs them), and the present externalId and then USAGE, or '' for no usage; or 0 if it has more than
---          KEY_BYTES_MAX, which ends the list}
+--          packs them), and the present externalId and then currentUsage of src/scripts/layout.ts, or '' for no
+--          usage; or 0 if it has more than KEY_BYTES_MAX, which ends the list}
 
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/names"
+-- @include "include/state"
 
 local workspace, keys, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2])
 -- A key that is verified every hour has a few kilobytes; one whose identity changes often may have more.
@@ -35,7 +36,10 @@ for at = 1, #keys, 24 + PACKED_ID_BYTES do
   if packed then
     local usage = string.sub(packed, -USAGE_LENGTH)
     -- The server decodes it, as that is slower here.
-    if usage ~= NO_USAGE then current = external_id_of(struct.unpack('>I2c0', packed, KEY_LINK_AT)) .. usage end
+    if usage ~= NO_USAGE then
+      local external_id = external_id_of(struct.unpack('>I2c0', packed, KEY_LINK_AT))
+      current = external_id .. usage .. struct.pack(COUNT, forbidden_of(packed))
+    end
   end
   local count = #answer
   answer[count + 1], answer[count + 2], answer[count + 3] = days, log, current

@@ -27,7 +27,7 @@ local fields, reply_names = {}, {}
 for hour = 0, 23 do
   local head = string.format('%02d', hour)
   if kind == 'api' then
-    for outcome = 1, OUTCOMES_COUNTED do
+    for _, outcome in ipairs(COUNTED_OUTCOMES) do
       reply_names[#reply_names + 1], reply_names[#reply_names + 2] = head .. outcome, 's' .. head .. outcome
     end
   else

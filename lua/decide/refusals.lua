@@ -33,7 +33,7 @@ local rows_hour, rows_bytes, workspaces = {}, {}, 0
 local new_rows, rows_call = {}, 0
 
 local function begin_minute()
-  for outcome = FIRST_REFUSAL, OUTCOMES_COUNTED do
+  for _, outcome in ipairs(COUNTED_OUTCOMES) do
     until_noted[outcome], key_refusals[outcome], unnoted[outcome] = {}, {}, {}
   end
   counted_keys = 0

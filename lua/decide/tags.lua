@@ -6,10 +6,10 @@
 -- @include "decide/verification/key"
 -- @include "include/names"
 
--- The distinct tags of a request that are counted. The tags of an API are limited in number, so that no caller fills
--- Redis with names.
-local function counted_tags(tags, api8)
-  local names = name_of.tag_names(call_workspace, api8)
+-- The distinct tags of a request that are counted, for the key that was read last. The tags of an API are limited in
+-- number, so that no caller fills Redis with names.
+local function counted_tags(tags)
+  local names = name_of.tag_names(call_workspace, key_api8)
   local room, seen, counted = call_settings.tags_max - redis.call('SCARD', names), {}, {}
   for _, tag in ipairs(tags) do
     if not seen[tag] then

@@ -50,6 +50,37 @@ local function slugs_of(workspace, list)
   return slugs
 end
 
+-- The text of a packed address (src/domain/ipRange.ts).
+local function address_text(digits)
+  if #digits == 8 then
+    local bytes = string.gsub(digits, '..', function(byte) return int(tonumber(byte, 16)) .. '.' end)
+    return string.sub(bytes, 1, -2)
+  end
+  local groups = ':'
+    .. string.gsub(digits, '....', function(group) return string.format('%x:', tonumber(group, 16)) end)
+  for count = 8, 2, -1 do
+    local first, last = string.find(groups, ':' .. string.rep('0:', count), 1, true)
+    if first then return table.concat({ string.sub(groups, 2, first - 1), string.sub(groups, last + 1, -2) }, '::') end
+  end
+  return string.sub(groups, 2, -2)
+end
+
+-- Packed ranges as text; nil for none.
+local function ranges_text(ranges)
+  if not ranges then return nil end
+  local texts, position = {}, 1
+  while position <= #ranges do
+    local digits_max, length = 8, tonumber(string.sub(ranges, position + 1, position + 2), 16)
+    if string.sub(ranges, position, position) == '6' then digits_max = 32 end
+    local last = position + 2 + math.ceil(length / 4)
+    local digits = string.sub(ranges, position + 3, last)
+    local text = address_text(digits .. string.rep('0', digits_max - #digits))
+    texts[#texts + 1] = length == 4 * digits_max and text or text .. '/' .. int(length)
+    position = last + 1
+  end
+  return names_text(texts)
+end
+
 -- The values of a state by the names of their fields in the interface.
 local function state_values(state)
   return {

@@ -121,7 +121,7 @@ local function with_window(packed, limits_at, tail_bytes, name, duration, change
   return packed, false
 end
 
--- Sets the fields of KEY_EXTENSION of a state that begins with these flags.
+-- Sets the fields of KEY_EXTENSION of a state whose flags `into` has.
 local function read_extension(packed, into)
   local restricted, forbidden, holds_due, balances = 0, 0, NEVER, 0
   if into.extended then
@@ -129,6 +129,14 @@ local function read_extension(packed, into)
       struct.unpack(KEY_EXTENSION, packed, #packed - KEY_TAIL_LENGTH - KEY_EXTENSION_LENGTH + 1)
   end
   into.restricted, into.forbidden, into.holds_due, into.balances = restricted == 1, forbidden, holds_due, balances
+end
+
+-- The FORBIDDEN verifications of the hour of a state.
+local function forbidden_of(packed)
+  local bit = FLAGS.extended
+  if string.byte(packed, KEY_FIXED_FLAGS_AT) % (bit + bit) < bit then return 0 end
+  local _, forbidden, _, _ = struct.unpack(KEY_EXTENSION, packed, #packed - KEY_TAIL_LENGTH - KEY_EXTENSION_LENGTH + 1)
+  return forbidden
 end
 
 -- The packed extension of a state; '' for a plain key, which has none.

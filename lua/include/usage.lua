@@ -22,29 +22,33 @@ local function add_used(workspace, id24, hour, retention_ms)
   end
 end
 
--- The entry of an hour in a key's log: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the
--- externalId at that time (its length in 1, then itself). '' if nothing was counted. Also returns the hour.
-local function usage_entry(external_id, usage)
+-- The entry of an hour in a key's log: USAGE_ENTRY_HEAD, each count of USAGE that is not 0 (4), credits spent if any
+-- (7), FORBIDDEN verifications if any (4), the externalId at that time (its length in 1, then itself). '' if nothing
+-- was counted. Also returns the hour.
+local function usage_entry(external_id, usage, forbidden)
   local counted = { struct.unpack(USAGE, usage) }
-  local hour, spent = counted[1], counted[OUTCOMES_COUNTED + 2]
+  local hour, spent = counted[1], counted[OUTCOMES_IN_TAIL + 2]
   if hour == 0 then return '', 0 end
   local bits, counts = 0, ''
-  for outcome = 1, OUTCOMES_COUNTED do
+  for outcome = 1, OUTCOMES_IN_TAIL do
     local count = counted[outcome + 1]
     if count > 0 then
       bits, counts = bits + 2 ^ (outcome - 1), counts .. struct.pack('>I4', count)
     end
   end
   if spent > 0 then
-    bits, counts = bits + 2 ^ OUTCOMES_COUNTED, counts .. struct.pack('>I7', spent)
+    bits, counts = bits + SPENT_BIT, counts .. struct.pack('>I7', spent)
+  end
+  if forbidden > 0 then
+    bits, counts = bits + 2 ^ (FORBIDDEN - 1), counts .. struct.pack('>I4', forbidden)
   end
   return struct.pack(USAGE_ENTRY_HEAD, hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id), hour
 end
 
--- Appends an hour to the log of a key, if anything was counted in it. `next_hour` (or nil) is the hour in which the key
--- is used now: if another day began, the key is added to the keys used on it.
-local function flush_usage(workspace, id24, external_id, usage, retention_ms, next_hour)
-  local entry, hour = usage_entry(external_id, usage)
+-- Appends an hour to the log of a key, if anything was counted in it: USAGE, and FORBIDDEN verifications. `next_hour`
+-- (or nil) is the hour in which the key is used now: if another day began, the key is added to the keys used on it.
+local function flush_usage(workspace, id24, external_id, usage, forbidden, retention_ms, next_hour)
+  local entry, hour = usage_entry(external_id, usage, forbidden)
   if entry ~= '' then
     local log = name_of.key_usage(workspace, id24)
     redis.call('APPEND', log, entry)

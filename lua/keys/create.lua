@@ -158,6 +158,7 @@ if created > 0 then
     for _, field in ipairs({ 'name', 'start', 'meta' }) do
       changes[#changes + 1] = { field, nil, key[field] }
     end
+    changes[#changes + 1] = { 'allowedIps', nil, ranges_text(key.allowedIps) }
     changes[#changes + 1] = { 'roles', nil, names_text(key.given_roles or {}) }
     changes[#changes + 1] = { 'permissions', nil, names_text(key.permissions or {}) }
     audit(workspace, now, actor, 'key', answer[2], changes)

@@ -36,7 +36,7 @@ local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
 local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
 unlist_key(workspace, digest, state)
 unindex_start()
-flush_usage(workspace, state.id, external_id_of(state.link), state.usage, usage_retention_ms)
+flush_usage(workspace, state.id, external_id_of(state.link), state.usage, state.forbidden, usage_retention_ms)
 add_former(name_of.former_keys(workspace, api8), state.id, now, usage_retention_ms)
 if state.link ~= '' then
   add_former(name_of.former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
@@ -44,7 +44,7 @@ end
 if permanent then
   add_records(workspace, 'key_records', -redis.call('UNLINK', record))
 else
-  state.deleted, state.usage = true, NO_USAGE
+  state.deleted, state.usage, state.forbidden = true, NO_USAGE, 0
   redis.call('HSET', record, 'state', pack_state(state))
   redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
   redis.call('ZADD', name_of.purge_queue(workspace), int(now + retention_ms), digest)

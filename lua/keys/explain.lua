@@ -15,6 +15,7 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/key"
+-- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
 -- @include "include/fields"
 -- @include "include/keyIds"
@@ -108,6 +109,7 @@ local function figures_of(digest)
     apiId = key_api.id,
     enabled = key_flags.enabled and 1,
     expires = key_expires < NEVER and int(key_expires),
+    allowedIps = restriction.is_restricted() and server.call('HGET', key_name, 'allowedIps'),
     balance = key_flags.limited and int(balance),
     refillAmount = key_flags.refilled and int(key_refill_amount),
     refillDay = key_flags.refilled and key_refill_day,
@@ -142,7 +144,8 @@ if not read_key(digest, false) then
   return { named(missing) }
 end
 local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
-local request = fields <= #item and request_of(string.sub(item, fields)) or nil
+local text = fields <= #item and restriction.without_address(string.sub(item, fields))
+local request = text and request_of(text) or nil
 local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then

@@ -104,8 +104,9 @@ end
 if request.externalId then
   state.link = new_link or create_identity(workspace, request.externalId, next_id, next_version)
   if state.link ~= old_link then
-    flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
-    state.usage = NO_USAGE
+    local retention_ms = request.usageRetentionMs
+    flush_usage(workspace, state.id, external_id_of(old_link), state.usage, state.forbidden, retention_ms)
+    state.usage, state.forbidden = NO_USAGE, 0
     if old_link ~= '' then
       add_former(name_of.former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
     end
@@ -128,7 +129,14 @@ if credits then renumber_leased() end
 queue_refill(workspace, digest, state)
 local changes = state_changes(values, state_values(state))
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
-  if request[field] then changes[#changes + 1] = { field, stored[field] or nil, request[field] } end
+  if request[field] then
+    local before, after = stored[field] or nil, request[field] ~= null and request[field] or nil
+    if field == 'allowedIps' then
+      changes[#changes + 1] = { field, ranges_text(before), ranges_text(after), before ~= after }
+    else
+      changes[#changes + 1] = { field, before, after }
+    end
+  end
 end
 if roles then
   changes[#changes + 1] = { 'roles', names_text(had_roles), names_text(request.roles), (stored.roles or '') ~= roles }

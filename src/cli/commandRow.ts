@@ -94,6 +94,7 @@ export async function requireFound(lookUp: Promise<unknown>): Promise<void> {
 
 /** By the field of an input, the options and arguments that set it. */
 const settersOf: Readonly<Record<string, readonly string[]>> = {
+  allowedIps: ['--allowed-ip'],
   apiId: ['--api', '<apiId>'],
   by: ['--order-by'],
   confirm: ['--confirm'],
@@ -106,6 +107,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   expiresBefore: ['--expiring'],
   externalId: ['--owner', '<owner>'],
   identity: ['<owner>'],
+  ip: ['--ip'],
   key: ['<key>'],
   keyId: ['--key', '<keyId>', '<key>'],
   limit: ['--top', '--limit'],

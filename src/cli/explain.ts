@@ -19,14 +19,16 @@ export const explainRow: CommandRow = {
     ['--cost <n>', 'as if the verification charged this many credits; 1 by default'],
     ['--ratelimit <name=cost...>', 'as if it charged this limit so many units, such as `requests=5`'],
     ['--tag <tag...>', 'as if it had this tag'],
+    ['--ip <address>', 'as if the end user had this IP address'],
   ],
-  async run(call, { key, permissions, cost, ratelimit, tag }, input) {
+  async run(call, { key, permissions, cost, ratelimit, tag, ip }, input) {
     const wanted = key === '-' ? (await input()).trim() : text(key)!;
     const verification = given({
       permissions: text(permissions),
       credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!) },
       ratelimits: texts(ratelimit)?.map(limitOf),
       tags: texts(tag)?.slice(),
+      ip: text(ip),
     });
     const explain = async (of: { key: string } | { keyId: string }) =>
       (await call('keys.explainKey', { ...of, ...verification })).data;
@@ -69,6 +71,8 @@ function figuresOf({
   result,
   reason,
   expires,
+  allowedIps,
+  ip,
   slugs,
   missing,
   ratelimits,
@@ -80,6 +84,7 @@ function figuresOf({
   return [
     reason?.replaceAll('_', ' '),
     expires !== undefined && `at ${timeText(expires)}`,
+    allowedIps && `${ip ?? 'no address'}; ${allowedIps.join(', ')} may use it`,
     slugs && `has ${slugs.filter(({ held }) => held).length} of ${slugs.length} permissions`,
     missing && `missing: ${missing.join(', ')}`,
     ...(ratelimits ?? []).map(

@@ -2,6 +2,8 @@
 
 import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
+import { restrictionsSince } from '../operations/keys/keyFields.ts';
+import { tooOld } from '../operations/rules.ts';
 import type { CreateKeys } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
@@ -616,9 +618,16 @@ export class Importer {
       return rejections;
     }
 
+    let left = distinct;
+    const problem = tooOld(this.#store, restrictionsSince, 'allowedIps');
+    if (problem !== undefined) {
+      const isRestricted = ({ key }: (typeof left)[number]) => key.allowedIps !== undefined;
+      rejections.push(...left.filter(isRestricted).map(({ line }) => rejection(line, 'allowedIps', problem)));
+      left = left.filter((entry) => !isRestricted(entry));
+    }
     const costOf = ({ key: { ratelimits, permissions } }: (typeof distinct)[number]) =>
       costOfLimits(ratelimits) + this.#permissionCosts.of(permissions);
-    for (const step of stepsByCost(distinct, costOf))
+    for (const step of stepsByCost(left, costOf))
       rejections.push(...(await this.#createStep(target, kind, apiId, step)));
     return rejections;
   }

@@ -1,6 +1,7 @@
 // Prints what Redis stores of one key, decoded. A key string is hashed here: it is neither printed nor sent to Redis.
 
 import type { Readable } from 'node:stream';
+import { unpackRanges } from '../domain/ipRange.ts';
 import { checksum, digestOf } from '../domain/keyString.ts';
 import type {
   Fault,
@@ -117,7 +118,9 @@ function linesOf(inspection: Inspection, workspace: string): string[] {
     ...section('Counters next to the key', counterLines(counters)),
     ...section(
       'Other fields of the record',
-      Object.entries(fields).map(([name, value]) => row(name, value)),
+      Object.entries(fields).map(([name, value]) =>
+        row(name, name === 'allowedIps' ? unpackRanges(value).join(', ') : value),
+      ),
     ),
     ...section('Usage history', historyLines(history)),
   ];

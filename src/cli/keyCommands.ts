@@ -14,6 +14,7 @@ import {
   periodOptions,
   readAll,
   text,
+  texts,
   wantedOf,
 } from './commandRow.ts';
 import { explainRow } from './explain.ts';
@@ -160,8 +161,9 @@ const keyRows: CommandRow[] = [
       ['--owner <externalId>', 'the identity that it belongs to'],
       ['--expires <when>', 'a date such as 2027-01-31, or a duration from now such as 30d'],
       ['--credits <n>', 'its balance; unlimited by default'],
+      ['--allowed-ip <range...>', 'an IP address or CIDR range that may use it; any address by default'],
     ],
-    async run(call, { api, name, prefix, owner, expires, credits }) {
+    async run(call, { api, name, prefix, owner, expires, credits, allowedIp }) {
       if (!text(api)) throw new Error('--api is required. `tollgate api list` prints the APIs.');
       const { data } = await call(
         'keys.createKey',
@@ -172,6 +174,7 @@ const keyRows: CommandRow[] = [
           externalId: text(owner),
           expires: text(expires) === undefined ? undefined : expiryOf(text(expires)!, Date.now()),
           credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!) },
+          allowedIps: texts(allowedIp)?.slice(),
         }),
       );
       return newKeyResult('Created key', data);

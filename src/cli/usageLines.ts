@@ -6,7 +6,7 @@ import type { UsedSlices } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
 import { invalid } from '../operations/rules.ts';
 import { ExternalId, Fields, Identifier, Int, Tag } from '../operations/schemas.ts';
-import { outcomesCounted } from '../scripts/layout.ts';
+import { countedOutcomes, countPlaces } from '../scripts/layout.ts';
 import { type KeyDay, noCounts } from '../usage/days.ts';
 import type { DayTotals, IdentifierCount, TagCount } from '../usage/exported.ts';
 import { countsStep, faultOfRows, type KeyUsage } from '../usage/imported.ts';
@@ -42,7 +42,7 @@ const Count = Int({ minimum: 0 });
 const Part = Int({ minimum: 1, maximum: 1_000_000 });
 const Owner = Type.Union([Type.Literal(''), ExternalId]);
 const hour = '(?:[01]\\d|2[0-3])';
-const outcome = `[1-${outcomesCounted}]`;
+const outcome = `[${countedOutcomes.join('')}]`;
 
 /** An object of counts whose names match. */
 const counts = (pattern: string) =>
@@ -69,7 +69,7 @@ const TagTuple = tuple<TagTuple>(
   Owner,
   Tag,
   HourOfDay,
-  Int({ minimum: 1, maximum: outcomesCounted }),
+  Type.Enum([...countedOutcomes]),
   Int({ minimum: 1 }),
   Count,
 );
@@ -80,8 +80,8 @@ const IdentifierTuple = tuple<IdentifierTuple>(
   Int({ minimum: 1 }),
 );
 
-/** Counts by outcome and then the credits spent, without the zeros at the end. */
-const OutcomeCounts = Type.Array(Count, { minItems: 1, maxItems: outcomesCounted + 1 });
+/** Counts by their place (countPlaces of layout.ts), without the zeros at the end. */
+const OutcomeCounts = Type.Array(Count, { minItems: 1, maxItems: countPlaces });
 type DayTuple = [day: number, externalId: string, counts: number[] | Record<string, number[]>];
 const DayTuple = tuple<DayTuple>(
   Day,

@@ -53,6 +53,8 @@ export interface VerifyRequest {
   query?: PostfixQuery | undefined;
   ratelimits?: readonly { name: string; cost: number; limit?: number; duration?: number }[] | undefined;
   tags?: readonly string[] | undefined;
+  /** The address of the end user, packed (domain/ipRange.ts); undefined if the caller sent none. */
+  ip?: string | undefined;
 }
 
 export interface VerificationOptions {
@@ -81,6 +83,11 @@ export class Verification implements Prepared<Verified>, CallerRequest {
   readonly about: string;
   readonly cost: number;
   readonly text: Buffer;
+  /**
+   * `text` with the address of the end user. That is no part of the request that a lease is for: a key whose outcome
+   * depends on it is not leased (lua/decide/verification/lease.lua).
+   */
+  readonly ofItem: Buffer;
   readonly weight: number;
   slot = -1;
   name = '';
@@ -97,6 +104,7 @@ export class Verification implements Prepared<Verified>, CallerRequest {
     this.about = request.digest;
     this.cost = request.cost;
     this.text = requestText(request);
+    this.ofItem = withAddress(request, this.text);
     this.weight = weightOf(request);
   }
 
@@ -132,9 +140,9 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
 
   /** The fields of the item of a verification, and the cached snapshot of its key. */
   itemOf(verification: Verification) {
-    const { about: digest, cost, text } = verification;
+    const { about: digest, cost, ofItem } = verification;
     const cached = this.#cachedOf(verification);
-    return { cached, values: { digest, cost, cached: cached?.version ?? noVersion, request: text } };
+    return { cached, values: { digest, cost, cached: cached?.version ?? noVersion, request: ofItem } };
   }
 
   read(answer: Answer): Verified | ItemError {
@@ -239,6 +247,10 @@ export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'di
   query || ratelimits || tags
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
     : noText;
+
+/** The end of a VERIFY_ITEM: the text of a request, after its address if it has one. */
+export const withAddress = ({ ip }: Pick<VerifyRequest, 'ip'>, text: Buffer): Buffer =>
+  ip === undefined ? text : Buffer.concat([Buffer.of(ip.length), Buffer.from(ip), text]);
 
 /** The names of the lists in a request. */
 type ListName = {

@@ -15,7 +15,7 @@ interface OutcomeError {
 
 /**
  * The outcomes other than VALID, each with the error that the gateway check responds with. Their order gives the
- * numbers that Lua uses, from 2. It is not the order of the checks.
+ * numbers that Lua uses, from 2. It is not the order of the checks. The numbers are stored, so new outcomes are last.
  */
 export const outcomeErrors = {
   DISABLED: {
@@ -60,6 +60,13 @@ export const outcomeErrors = {
     title: 'Invalid key',
     meaning: 'Gateway check: the key header is missing or the key is unknown.',
     detail: 'The key is unknown.',
+  },
+  FORBIDDEN: {
+    code: 'ip_not_allowed',
+    status: 403,
+    title: 'IP address not allowed',
+    meaning: 'Gateway check: the key may not be used from this IP address.',
+    detail: 'The key may not be used from this IP address.',
   },
 } as const satisfies Record<string, OutcomeError>;
 

@@ -54,6 +54,8 @@ export interface GatewayOptions {
   metrics?: Metrics;
   /** The header with the key: after `Bearer` in Authorization; in any other header the whole value. */
   keyHeader: string;
+  /** The header with the address of the end user; '' for none. */
+  ipHeader?: string;
   /** The root key of every check. If empty, each request must send one. */
   rootKey: string;
   /** Members of a key's metadata that are returned as headers. */
@@ -92,6 +94,7 @@ class Gateway {
   readonly #callLog: CallLog;
   readonly #keyHeader: string;
   readonly #isBearer: boolean;
+  readonly #ipHeader: string;
   readonly #rootKeys = new RootKeyReader();
   readonly #rootKey: PresentedRootKey | undefined;
   /** Members of the key's metadata, and the names of their headers in the same order. */
@@ -100,13 +103,14 @@ class Gateway {
   readonly #checkInput = compileInput(verifyKey.input);
 
   constructor({ store, log, callLog = new CallLog(log), metrics = new Metrics(), ...settings }: GatewayOptions) {
-    const { keyHeader, rootKey, meta } = settings;
+    const { keyHeader, ipHeader = '', rootKey, meta } = settings;
     this.#store = store;
     this.#metrics = metrics;
     this.#calls = metrics.callsOf('gateway.check', 'decides');
     this.#callLog = callLog;
     this.#keyHeader = keyHeader;
     this.#isBearer = keyHeader.toLowerCase() === 'authorization';
+    this.#ipHeader = ipHeader;
     this.#rootKey = rootKey === '' ? undefined : this.#rootKeys.read(rootKey);
     this.#metaMembers = meta;
     this.#metaHeaders = meta.map(metaHeader);
@@ -135,7 +139,8 @@ class Gateway {
     if (key === undefined) {
       return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key, or is repeated.`, []);
     }
-    const input = readInput(request, key);
+    const ip = this.#ipHeader === '' ? undefined : readAddress(request, this.#ipHeader);
+    const input = { ...readInput(request, key), ...(ip !== undefined && { ip }) };
     this.#checkInput(input);
     const verified = await prepareVerification(input, rootKey, this.#store).decide();
     return verified.outcome === 'VALID'
@@ -144,7 +149,7 @@ class Gateway {
   }
 
   #failed(request: HeadRequest, cause: unknown, startedAt: number): Response {
-    const error = gatewayError(cause);
+    const error = gatewayError(cause, this.#ipHeader);
     if (error.status >= 500) {
       this.#callLog.write(error.code, 'error', {
         requestId: request.requestId,
@@ -239,6 +244,15 @@ function readHeader(request: HeadRequest, name: string): string | undefined {
 const invalidHeader = (name: string, message: string) =>
   new ApiError('invalid_input', `headers.${name} ${message}.`, { fields: [{ location: `headers.${name}`, message }] });
 
+/**
+ * Returns the last address of a header such as X-Forwarded-For, which the nearest proxy added. What is before it, the
+ * end user may have sent.
+ */
+function readAddress(request: HeadRequest, name: string): string | undefined {
+  const last = request.headers.get(name.toLowerCase())?.at(-1);
+  return last?.slice(last.lastIndexOf(',') + 1).trim() || undefined;
+}
+
 function readRootKey(request: HeadRequest): string {
   const rootKey = readHeader(request, requestHeaders.rootKey);
   if (rootKey === undefined) {
@@ -287,16 +301,18 @@ function wholeNumber(text: string, header: string): number {
 }
 
 /** Turns an error of the operation into one about headers. */
-function gatewayError(cause: unknown): ApiError {
+function gatewayError(cause: unknown, ipHeader: string): ApiError {
+  const locate = (location: string) => headerOf(location, ipHeader);
   if (!(cause instanceof ApiError)) return internalError(cause);
   if (rootKeyErrors.includes(cause.code)) return new ApiError('gateway_misconfigured', cause.message);
-  return new ApiError(cause.code, cause.message.replace(/^body\.\S+/, headerOf), {
-    fields: cause.fields.map(({ location, ...field }) => ({ location: headerOf(location), ...field })),
+  return new ApiError(cause.code, cause.message.replace(/^body\.\S+/, locate), {
+    fields: cause.fields.map(({ location, ...field }) => ({ location: locate(location), ...field })),
     cause: cause.cause,
   });
 }
 
-function headerOf(location: string): string {
+function headerOf(location: string, ipHeader: string): string {
+  if (location === 'body.ip') return `headers.${ipHeader}`;
   if (location.startsWith('body.permissions')) return `headers.${requestHeaders.permissions}`;
   if (location.startsWith('body.credits')) return `headers.${requestHeaders.cost}`;
   if (location.startsWith('body.ratelimits')) return `headers.${requestHeaders.limits}`;

@@ -528,6 +528,7 @@ const gatewayCheck: OperationObject = {
   description: [
     'Does what `keys.verifyKey` does, for gateways that send headers and read a status and headers, such as nginx, Traefik, Caddy and Envoy. Every method is accepted, and the body is ignored. Paths below this one behave the same. An empty header counts as absent.',
     'The key is read from Authorization (`Bearer`), or from the header named by the setting GATEWAY_KEY_HEADER. The root key is that of the setting GATEWAY_ROOT_KEY or, if that is empty, of a header. A root key that is not accepted results in a 500, because the end user is not at fault.',
+    'The address of the end user, for keys with `allowedIps`, is read from the header named by the setting GATEWAY_IP_HEADER: of several addresses the last one. Without the setting such keys are refused.',
   ].join('\n\n'),
   tags: ['gateway'],
   security: [{ key: [] }, { key: [], gatewayRootKey: [] }],

@@ -102,6 +102,19 @@ export function metaText(
   return text === '{}' ? undefined : text;
 }
 
+/** Why data of this version cannot store something; undefined if it can. */
+export function tooOld({ dataVersion }: Pick<Store, 'dataVersion'>, version: number, what: string): string | undefined {
+  const { current } = dataVersion;
+  if (current >= version) return undefined;
+  return `${what} needs version ${version} of the stored data, and it has version ${current} until all servers are upgraded and it is migrated`;
+}
+
+/** Refuses what data of an earlier version cannot store. */
+export function requireData(store: Pick<Store, 'dataVersion'>, version: number, what: string) {
+  const problem = tooOld(store, version, what);
+  if (problem !== undefined) throw new ApiError('precondition_failed', `${problem}.`);
+}
+
 export const lacks = (grant: string) => new ApiError('insufficient_permissions', `The root key lacks ${grant}.`);
 /** Does not repeat a key that was sent as an id: after its prefix a key string has at least 22 characters. */
 export const apiNotFound = (apiId: string) =>

@@ -2,6 +2,7 @@
 
 import Type, { type Static, type TSchema } from 'typebox';
 import { actions, grantPattern } from '../domain/grants.ts';
+import { addressCharactersMax, rangeCharactersMax } from '../domain/ipRange.ts';
 import type { JsonText } from '../domain/json.ts';
 import type { LimitValueName } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
@@ -326,6 +327,16 @@ export const Identifier = Type.String({
   minLength: 1,
   maxLength: 512,
   description: 'Subject of the limit, such as a user id or an IP address.',
+});
+export const IpAddress = Type.String({
+  minLength: 2,
+  maxLength: addressCharactersMax,
+  description: 'IPv4 or IPv6 address of the end user, for keys with `allowedIps`. Without port, brackets and zone.',
+});
+export const IpRange = Type.String({
+  minLength: 2,
+  maxLength: rangeCharactersMax,
+  description: 'IP address or CIDR range.',
 });
 export const Tag = Type.String({ minLength: 1, maxLength: 512, description: 'Tag of verifications.' });
 export const SqlQuery = Type.String({

@@ -3,7 +3,8 @@
 
 import type { ItemError } from '../decide/reply.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
-import { readVerified, requestText, type Verified, type VerifyRequest } from '../decide/verification.ts';
+import { readVerified, requestText, type Verified, type VerifyRequest, withAddress } from '../decide/verification.ts';
+import { unpackRanges } from '../domain/ipRange.ts';
 import { digestTextOf } from '../domain/keyString.ts';
 import { adHocLimit, type Ratelimit } from '../domain/limit.ts';
 import type { Snapshot } from '../domain/verification.ts';
@@ -19,6 +20,8 @@ interface Explained {
   apiId?: string;
   enabled?: 1;
   expires?: string;
+  /** Packed ranges; missing for a key that any address may use. */
+  allowedIps?: string;
   /** After a refill that is due; missing for an unlimited key. */
   balance?: string;
   refillAmount?: string;
@@ -61,6 +64,7 @@ export interface Explanation {
   decision: Verified | ItemError;
   enabled: boolean;
   expires: number | undefined;
+  allowedIps: string[] | undefined;
   balance: number | undefined;
   refill: (Refill & { next: number }) | undefined;
   /** For each slug of the query, whether the key has it. */
@@ -80,7 +84,8 @@ export function openExplain({ run }: StoreContext) {
     request: ExplainRequest,
   ): Promise<Explanation | MissingKey> => {
     const digest = 'key' in key ? digestTextOf(key.key) : noDigest;
-    const values = { digest, cost: request.cost, cached: noVersion, request: requestText(request) };
+    const { cost } = request;
+    const values = { digest, cost, cached: noVersion, request: withAddress(request, requestText(request)) };
     const item = Buffer.alloc(verifyItem.size(values));
     verifyItem.write(item, 0, values);
     const reply = await run('keys/explain', workspaceId, { keyId: 'keyId' in key ? key.keyId : '', item });
@@ -102,7 +107,7 @@ function read(
   snapshot: Snapshot | undefined,
   request: ExplainRequest,
 ): Explanation {
-  const { expires, balance, refillDue, held = '' } = figures;
+  const { expires, allowedIps, balance, refillDue, held = '' } = figures;
   const refill = readRefill(figures);
   const limits = snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request));
   return {
@@ -114,6 +119,7 @@ function read(
     decision,
     enabled: figures.enabled === 1,
     expires: expires === undefined ? undefined : Number(expires),
+    allowedIps: allowedIps === undefined ? undefined : unpackRanges(allowedIps),
     balance: balance === undefined ? undefined : Number(balance),
     refill: refill && { ...refill, next: Number(refillDue) },
     held: [...held].map((digit) => digit === '1'),

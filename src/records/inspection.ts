@@ -5,8 +5,8 @@ import type { Ratelimit } from '../domain/limit.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import type { Reply } from '../scripts/calls.ts';
-import { keyFixed, keyFlags, keyRecordFields, never } from '../scripts/layout.ts';
-import { readDays, readLog } from '../usage/days.ts';
+import { countedOutcomes, keyFixed, keyFlags, keyRecordFields, never, spentPlace } from '../scripts/layout.ts';
+import { type Counts, noCounts, readDays, readLog } from '../usage/days.ts';
 import { fromNamed, type LimitReply, limitOfReply } from './records.ts';
 
 /** Bytes that do not fit their declaration. */
@@ -168,6 +168,7 @@ interface StateReply {
   refill_due: number;
   balance: number;
   last_used: number;
+  forbidden: number;
   usage: number[];
   limits: Reply[];
 }
@@ -271,16 +272,20 @@ function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: n
   return { count: counterCount, counters: read };
 }
 
-function usageOf(hour: number, counted: readonly number[], spentCredits: number): InspectedUsage {
+function usageOf(hour: number, counted: Counts): InspectedUsage {
   const counts: InspectedUsage['counts'] = {};
-  for (const [index, count] of counted.entries()) if (count > 0) counts[outcomes[index]!] = count;
-  return { hour: hour * hourMs, counts, spentCredits };
+  for (const number of countedOutcomes) {
+    const count = counted[number - 1]!;
+    if (count > 0) counts[outcomes[number - 1]!] = count;
+  }
+  return { hour: hour * hourMs, counts, spentCredits: counted[spentPlace]! };
 }
 
 function readState(reply: Reply, now: number): InspectedState {
   const state = fromNamed<StateReply>(reply);
-  const [hour, ...counted] = state.usage as [number, ...number[]];
-  const spent = counted.pop()!;
+  // USAGE: its counts and the credits spent are in the order of places.
+  const [hour, ...inTail] = state.usage as [number, ...number[]];
+  const counts = Object.assign(noCounts(), inTail, { [outcomes.indexOf('FORBIDDEN')]: state.forbidden });
   const { refill_amount: amount, refill_day: refillDay, refill_due: due } = state;
   const flags = keyFlags.filter((flag) => state.flags.includes(flag));
   return {
@@ -297,7 +302,7 @@ function readState(reply: Reply, now: number): InspectedState {
       : undefined,
     balance: flags.includes('limited') ? state.balance : undefined,
     lastUsed: state.last_used === 0 ? undefined : state.last_used,
-    usage: hour === 0 ? undefined : usageOf(hour, counted, spent),
+    usage: hour === 0 ? undefined : usageOf(hour, counts),
     limits: state.limits.map((limit) => readLimit(limit, now)),
   };
 }
@@ -330,9 +335,9 @@ function readHours(log: Buffer): Pick<InspectedHistory['log'], 'hours' | 'fault'
   const hours: InspectedHistory['log']['hours'] = [];
   let offset = 0;
   try {
-    for (const { hour, counted, spent, externalId, end } of readLog(log)) {
+    for (const { hour, counts, externalId, end } of readLog(log)) {
       if (!(end <= log.length)) throw new RangeError('The last hour is incomplete.');
-      hours.push({ ...usageOf(hour, counted, spent), externalId });
+      hours.push({ ...usageOf(hour, counts), externalId });
       offset = end;
     }
   } catch (error) {
@@ -345,9 +350,8 @@ function readHours(log: Buffer): Pick<InspectedHistory['log'], 'hours' | 'fault'
 function readStoredDays(stored: Buffer): Pick<InspectedHistory['days'], 'days' | 'fault'> {
   try {
     const days = readDays(stored).map(({ day, externalId, sums, hours }) => {
-      const { hour: _hour, ...of } = usageOf(24 * day, sums.slice(0, -1), sums.at(-1)!);
-      const ofHours =
-        hours && [...hours].map(([at, counts]) => usageOf(24 * day + at, counts.slice(0, -1), counts.at(-1)!));
+      const { hour: _hour, ...of } = usageOf(24 * day, sums);
+      const ofHours = hours && [...hours].map(([at, counts]) => usageOf(24 * day + at, counts));
       return { day: day * dayMs, ...of, externalId, hours: ofHours };
     });
     return { days, fault: undefined };

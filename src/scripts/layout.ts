@@ -42,6 +42,7 @@
 // Fields that every verification changes are at the end. Redis's Lua hashes each byte of every string that it creates,
 // so the new state is made of one part of the old state and a few new bytes.
 
+import { packRanges, unpackRanges } from '../domain/ipRange.ts';
 import { JsonText } from '../domain/json.ts';
 import { type LimitValueName, limitValues } from '../domain/limit.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
@@ -80,10 +81,20 @@ export const never = 2 ** 48 - 1;
  */
 export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'deleted', 'extended'] as const;
 
-/** The number of outcomes that usage counts: all except NOT_FOUND, which has no key. */
-export const outcomesCounted = outcomes.length - 1;
+/** The numbers of the outcomes that usage counts: all except NOT_FOUND, which has no key. */
+export const countedOutcomes: readonly number[] = outcomes.flatMap((outcome, index) =>
+  outcome === 'NOT_FOUND' ? [] : [index + 1],
+);
+/** Those before NOT_FOUND are counted in every state of a key, later ones in KEY_EXTENSION. */
+export const outcomesInTail = outcomes.indexOf('NOT_FOUND');
+/**
+ * The places of an hour in a key's history: a count for each outcome by its number, from 0. NOT_FOUND is not counted,
+ * and credits spent have its place.
+ */
+export const countPlaces = outcomes.length;
+export const spentPlace = outcomesInTail;
 // A count by tag has one digit for its outcome, and an hour of a key's history one byte of bits.
-if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are counted');
+if (countPlaces > 8) throw new Error('layout: more counts than the bits of a byte');
 if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
 
 /** The kinds of items in a batch, numbered from 1: `KIND_VERIFY` and so on in Lua. */
@@ -167,6 +178,8 @@ export interface TextForm<Given, Read> {
   read(stored: string): Read;
 }
 
+/** CIDR ranges. */
+const rangesText: TextForm<readonly string[], string[]> = { write: packRanges, read: unpackRanges };
 const plainText: TextForm<string, string> = { write: (text) => text, read: (stored) => stored };
 /** Given as JSON text. */
 const jsonText: TextForm<string, JsonText> = { write: (text) => text, read: (stored) => new JsonText(stored) };
@@ -176,15 +189,15 @@ interface KeyRecordField {
   given: boolean;
   updated: boolean;
   copied: boolean;
-  flag: (typeof keyFlags)[number] | undefined;
+  flag: (typeof keyFlags)[number] | 'restricted' | undefined;
   value?: TextForm<never, unknown>;
 }
 
 /**
  * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in
  * records.ts). The script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey
- * copies `copied` fields. `flag` is set in the state of a key that has the field. `value` converts what callers of the
- * store give and get (keyValues.ts).
+ * copies `copied` fields. `flag` is set in the state of a key that has the field; `restricted` is in KEY_EXTENSION.
+ * `value` converts what callers of the store give and get (keyValues.ts).
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
@@ -197,6 +210,8 @@ export const keyRecordFields = {
   bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
   name: { display: true, given: true, updated: true, copied: true, flag: undefined, value: plainText },
   meta: { display: true, given: true, updated: true, copied: true, flag: undefined, value: jsonText },
+  /** The addresses that may use it (domain/ipRange.ts), since data version 6. */
+  allowedIps: { display: true, given: true, updated: true, copied: true, flag: 'restricted', value: rangesText },
   /** The id of the key that replaced it (rerollKey). */
   successor: { display: true, given: true, updated: false, copied: false, flag: undefined, value: plainText },
   /** Numbers of its own permissions, `,3,17,`. */
@@ -229,7 +244,7 @@ const windowBytes = struct({ bytes: uint(2) });
  * it, so it costs what it did before.
  */
 const keyExtension = struct({
-  /** 1 if only some addresses may use it: field `ips` of its record. */
+  /** 1 if only some addresses may use it: field `allowedIps` of its record. */
   restricted: uint(1),
   /** FORBIDDEN verifications of the hour in KEY_TAIL. */
   forbidden: uint(4),
@@ -249,13 +264,15 @@ export const keyLive = struct({
 });
 export const usageCount = uint(4);
 /** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
-export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, usageCount.bytes), spent: uint(7) });
+export const usage = struct({ hour: uint(4), counts: counts(outcomesInTail, usageCount.bytes), spent: uint(7) });
+/** The hour of a key as lua/analytics/keys.lua returns it, after the externalId: USAGE, and `forbidden`. */
+export const currentUsage = struct({ ...usage.fields, forbidden: keyExtension.fields.forbidden });
 /** Both, as a verification reads them: it nearly always counts a VALID and does not change the other counts. */
 const keyTail = struct({
   ...keyLive.fields,
   hour: usage.fields.hour,
   valid: usageCount,
-  refusals: counts(outcomesCounted - 1, usageCount.bytes),
+  refusals: counts(outcomesInTail - 1, usageCount.bytes),
   spent: usage.fields.spent,
 });
 
@@ -263,9 +280,8 @@ const keyTail = struct({
 const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
 
 /**
- * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if
- * credits were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for
- * credits.
+ * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted and `usageSpent` if
+ * credits were spent, in the order of `countPlaces`, `usageEntryEnd`. `bits` has a bit for each place, from the lowest.
  */
 export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
 export const usageSpent = uint(7);
@@ -281,9 +297,9 @@ export const keyDaysHead = struct({
 });
 /**
  * A day of a key and an externalId: `keyDay`; the externalId (its length in 1, then itself), unless it is that of the
- * day before; a sum for each outcome that was counted, from the lowest, and one of the credits if any were spent:
- * `bits` as in an hour of the log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its
- * counts.
+ * day before; a sum for each outcome that was counted, and one of the credits if any were spent: in the order of
+ * `bits`, which are as in an hour of the log. If the hours are kept, each follows: hour of the day (1), its own bits
+ * (1), its counts.
  */
 export const keyDay = struct({
   /** Days since 1970. */
@@ -475,7 +491,11 @@ export const verifyItem = struct({
   cost: uint(7),
   /** The version of the snapshot that the server has cached; zeros are none. */
   cached: opaque(snapshotVersion),
-  /** Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
+  /**
+   * Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. If the caller sent the
+   * address of the end user, it is before the JSON: its length (1), which is no `{`, and the packed address
+   * (domain/ipRange.ts). It is no field of its own, because most items have neither.
+   */
   request: rest,
 });
 /** The beginning of a hold item; VERIFY_ITEM follows. */
@@ -536,7 +556,7 @@ export const talliedKey = struct({
   id24: bytes(24),
   /** Of the identity that the key had then; '' for none. */
   externalId: text(1),
-  /** As in VERIFY_ITEM. */
+  /** As in VERIFY_ITEM, without address. */
   request: rest,
 });
 /** The session that sends a batch with leases. */
@@ -722,7 +742,8 @@ const fieldNames = (property?: 'display' | 'given' | 'updated' | 'copied'): stri
 const luaTable = (entries: readonly (readonly [name: string, value: number | string])[]): string =>
   `{ ${entries.map(([name, value]) => `${name} = ${value}`).join(', ')} }`;
 
-const luaList = (texts: readonly string[]): string => `{ ${texts.map((text) => `'${text}'`).join(', ')} }`;
+const luaList = (items: readonly (string | number)[]): string =>
+  `{ ${items.map((item) => (typeof item === 'number' ? item : `'${item}'`)).join(', ')} }`;
 
 const switchesOf = () =>
   Object.entries(limit.at).filter(([name]) => limitValues[name as LimitValueName] === ('boolean' as string));
@@ -749,14 +770,17 @@ function literalsOf(): Map<string, string> {
     TIME_MAX: timeMax,
     SAFE_INTEGER: Number.MAX_SAFE_INTEGER,
     NEVER: never,
-    OUTCOMES_COUNTED: outcomesCounted,
+    COUNTED_OUTCOMES: luaList(countedOutcomes),
+    OUTCOMES_IN_TAIL: outcomesInTail,
+    // Of credits, among the bits of an hour.
+    SPENT_BIT: 2 ** spentPlace,
     KEY_EXPIRES: `'>${luaFields({ expires: keyFixed.fields.expires })}'`,
     KEY_LINK_AT: keyFixed.bytes + 1,
     LINK_BYTES_LENGTH: 2,
     LIMIT_ID_LENGTH: 16,
     IDENTITY_LIMITS_AT: identityHead.bytes + 1,
     NO_USAGE: zeros(usage.bytes),
-    NO_REFUSALS: zeros(usageCount.bytes * (outcomesCounted - 1)),
+    NO_REFUSALS: zeros(usageCount.bytes * (outcomesInTail - 1)),
     // The first outcome after VALID.
     FIRST_REFUSAL: 2,
     KEY_RECORD_FIELDS: fieldNames(),

@@ -2,12 +2,15 @@
 // (lua/include/usage.lua), and the days, into which the sweeper packs the log. Recent days have their hours, earlier
 // ones only sums.
 
+import { outcomes } from '../domain/verification.ts';
 import {
+  countPlaces,
+  currentUsage,
   keyDay,
   keyDaysHead,
-  outcomesCounted,
+  outcomesInTail,
   sameExternalId,
-  usage,
+  spentPlace,
   usageCount,
   usageEntryEnd,
   usageEntryHead,
@@ -15,46 +18,44 @@ import {
 } from '../scripts/layout.ts';
 import { readUint } from '../scripts/struct.ts';
 
-/** Counts by the index of their outcome in `outcomes`, then the credits spent. */
+/** Counts by their place (countPlaces of layout.ts): of outcomes, and the credits spent. */
 export type Counts = number[];
-const spentAt = outcomesCounted;
-export const noCounts = (): Counts => new Array<number>(outcomesCounted + 1).fill(0);
+const forbiddenPlace = outcomes.indexOf('FORBIDDEN');
+export const noCounts = (): Counts => new Array<number>(countPlaces).fill(0);
 
-/**
- * The hours of a log, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted`
- * has the counts in the order of `outcomes`.
- */
+/** The hours of a log, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. */
 export function* readLog(log: Buffer) {
   for (let at = 0; at < log.length; ) {
     const hour = readUint(log, at, usageEntryHead.fields.hour.bytes);
     const bits = log[at + usageEntryHead.at.bits]!;
     at += usageEntryHead.bytes;
-    const counted: number[] = [];
-    for (let outcome = 0; outcome < outcomesCounted; outcome++) {
-      const isCounted = bits & (1 << outcome);
-      counted.push(isCounted ? readUint(log, at, usageCount.bytes) : 0);
-      if (isCounted) at += usageCount.bytes;
+    const counts = noCounts();
+    for (let place = 0; place < countPlaces; place++) {
+      if (!(bits & (1 << place))) continue;
+      const { bytes } = place === spentPlace ? usageSpent : usageCount;
+      counts[place] = readUint(log, at, bytes);
+      at += bytes;
     }
-    const isSpent = bits & (1 << spentAt);
-    const spent = isSpent ? readUint(log, at, usageSpent.bytes) : 0;
-    if (isSpent) at += usageSpent.bytes;
     const externalIdAt = at + usageEntryEnd.fields.externalId.lengthBytes;
     at = externalIdAt + log[at]!;
-    yield { hour, counted, spent, externalId: log.toString('utf8', externalIdAt, at), end: at };
+    yield { hour, counts, externalId: log.toString('utf8', externalIdAt, at), end: at };
   }
 }
 
 /** The hour in the state of a key, after the present externalId (lua/analytics/keys.lua), as an hour of a log. */
 export function readCurrentHour(current: Buffer) {
-  const at = current.length - usage.bytes;
-  const countAt = (outcome: number) => at + usage.at.counts + outcome * usageCount.bytes;
+  const from = current.length - currentUsage.bytes;
+  const { at, fields } = currentUsage;
+  const counts = noCounts();
+  for (let place = 0; place < outcomesInTail; place++) {
+    counts[place] = readUint(current, from + at.counts + place * usageCount.bytes, usageCount.bytes);
+  }
+  counts[spentPlace] = readUint(current, from + at.spent, fields.spent.bytes);
+  counts[forbiddenPlace] = readUint(current, from + at.forbidden, fields.forbidden.bytes);
   return {
-    hour: readUint(current, at + usage.at.hour, usage.fields.hour.bytes),
-    counted: Array.from({ length: outcomesCounted }, (_, outcome) =>
-      readUint(current, countAt(outcome), usageCount.bytes),
-    ),
-    spent: readUint(current, at + usage.at.spent, usage.fields.spent.bytes),
-    externalId: current.toString('utf8', 0, at),
+    hour: readUint(current, from + at.hour, fields.hour.bytes),
+    counts,
+    externalId: current.toString('utf8', 0, from),
   };
 }
 
@@ -169,7 +170,7 @@ function bitsIn(byte: number): number {
 /** Returns the offset after the counts. */
 function readCounts(days: Buffer, from: number, bits: number, width: Width, counts: Counts): number {
   let at = from;
-  for (let index = 0; index <= spentAt; index++) {
+  for (let index = 0; index < countPlaces; index++) {
     if (bits & (1 << index)) {
       counts[index] = uintAt(days, at, width);
       at += width;
@@ -235,7 +236,7 @@ function readDay(days: Buffer, at: number, sumsAt: number, end: number, external
 }
 
 function add(sums: Counts, more: readonly number[]) {
-  for (let index = 0; index <= spentAt; index++) sums[index]! += more[index]!;
+  for (let index = 0; index < countPlaces; index++) sums[index]! += more[index]!;
 }
 
 /** Packs days one after the other. Used again for every key, as one buffer. */
@@ -260,7 +261,7 @@ class Packer {
 
   add({ day, externalId, sums, hours }: KeyDay) {
     const counted = hours ? [...hours].sort(([a], [b]) => a - b) : [];
-    this.#reserve(keyDay.bytes + 256 + (counted.length + 1) * (2 + 7 * (outcomesCounted + 1)));
+    this.#reserve(keyDay.bytes + 256 + (counted.length + 1) * (2 + 7 * countPlaces));
     let most = 0;
     for (const [, counts] of counted) for (const count of counts) if (count > most) most = count;
     const sumBytes = widthFor(Math.max(...sums));
@@ -295,7 +296,7 @@ class Packer {
   /** Returns the bits of the counts that are written. */
   #counts(counts: Counts, width: Width): number {
     let bits = 0;
-    for (let index = 0; index <= spentAt; index++) {
+    for (let index = 0; index < countPlaces; index++) {
       const count = counts[index]!;
       if (count === 0) continue;
       bits += 1 << index;
@@ -358,9 +359,8 @@ export function rollUp(
 export function allDays({ days, log, current }: { days: Buffer; log: Buffer; current: Buffer }): KeyDay[] {
   const { changed } = takeLog(log, Number.POSITIVE_INFINITY);
   if (current.length > 0) {
-    const { hour, counted, spent, externalId } = readCurrentHour(current);
-    const sums = [...counted, spent];
-    changed.push({ day: Math.floor(hour / 24), externalId, sums, hours: new Map([[hour % 24, [...sums]]]) });
+    const { hour, counts, externalId } = readCurrentHour(current);
+    changed.push({ day: Math.floor(hour / 24), externalId, sums: counts, hours: new Map([[hour % 24, [...counts]]]) });
   }
   const stored = [...readDays(days), ...changed];
   return merged(stored, { hoursFrom: 0, from: 0 }).sort((a, b) => a.day - b.day);
@@ -370,17 +370,16 @@ export function allDays({ days, log, current }: { days: Buffer; log: Buffer; cur
 function takeLog(log: Buffer, beforeDay: number): { changed: KeyDay[]; taken: number } {
   const changed: KeyDay[] = [];
   let taken = 0;
-  for (const { hour, counted, spent, externalId, end } of readLog(log)) {
+  for (const { hour, counts, externalId, end } of readLog(log)) {
     const day = Math.floor(hour / 24);
     if (day >= beforeDay) break;
     taken = end;
-    counted.push(spent);
     let found = changed.findLast((each) => each.day === day && each.externalId === externalId);
     if (!found) {
       found = { day, externalId, sums: noCounts(), hours: new Map() };
       changed.push(found);
     }
-    addHour(found, hour % 24, counted);
+    addHour(found, hour % 24, counts);
   }
   return { changed, taken };
 }

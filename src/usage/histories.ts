@@ -5,9 +5,9 @@ import { outcomes } from '../domain/verification.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { formerMembersKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { outcomesCounted } from '../scripts/layout.ts';
+import { countedOutcomes, countPlaces, spentPlace } from '../scripts/layout.ts';
 import { membersOf, membersStep } from './commands.ts';
-import { type Counts, type DayVisitor, readCurrentHour, readLog, visitDays } from './days.ts';
+import { type Counts, type DayVisitor, noCounts, readCurrentHour, readLog, visitDays } from './days.ts';
 import { type KeptPeriod, tooMuch, type UsageCount, type UsageQuery, type Visit } from './query.ts';
 import { usedKeys } from './used.ts';
 
@@ -71,7 +71,7 @@ class KeySums {
   #hour = -1;
   #bucket = 0;
   #externalId = '';
-  readonly #sums: Counts = new Array<number>(outcomesCounted + 1).fill(0);
+  readonly #sums: Counts = noCounts();
   /** Called for each day of a key. */
   readonly visitor: DayVisitor;
 
@@ -102,11 +102,9 @@ class KeySums {
 
   addHours(hours: Iterable<ReturnType<typeof readCurrentHour>>) {
     const { hourlyFrom } = this.#period;
-    for (const { hour, counted, spent, externalId } of hours) {
+    for (const { hour, counts, externalId } of hours) {
       const kept = hour < hourlyFrom ? 24 * Math.floor(hour / 24) : hour;
-      if (!this.#covers(kept)) continue;
-      counted.push(spent);
-      this.#add(kept, counted, externalId);
+      if (this.#covers(kept)) this.#add(kept, counts, externalId);
     }
   }
 
@@ -122,23 +120,24 @@ class KeySums {
       this.#bucket = bucket;
       this.#externalId = externalId;
     }
-    for (let index = 0; index <= outcomesCounted; index++) this.#sums[index]! += counts[index]!;
+    for (let index = 0; index < countPlaces; index++) this.#sums[index]! += counts[index]!;
   }
 
   /** Visits the last sum. */
   end() {
     if (this.#hour < 0) return;
     const sums = this.#sums;
-    for (let index = 0; index < outcomesCounted; index++) {
-      if (sums[index] === 0) continue;
-      const outcome = outcomes[index]!;
+    for (const number of countedOutcomes) {
+      const count = sums[number - 1]!;
+      if (count === 0) continue;
+      const outcome = outcomes[number - 1]!;
       this.#visit({
         hour: this.#hour,
         isOfDay: this.#hour < this.#period.hourlyFrom,
         outcome,
-        count: sums[index]!,
+        count,
         // Only VALID verifications are charged.
-        spentCredits: outcome === 'VALID' ? sums[outcomesCounted]! : 0,
+        spentCredits: outcome === 'VALID' ? sums[spentPlace]! : 0,
         apiId: this.#apiId,
         keyId: this.#keyId,
         externalId: this.#externalId,

@@ -2,9 +2,8 @@
 // import can be repeated.
 
 import { dayMs, hourMs } from '../domain/time.ts';
-import { outcomes } from '../domain/verification.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { notedMore, notedRefusal, outcomesCounted, weekDays } from '../scripts/layout.ts';
+import { countedOutcomes, notedMore, notedRefusal, weekDays } from '../scripts/layout.ts';
 import { Reader, readUint } from '../scripts/struct.ts';
 import { type KeyDay, packDays } from './days.ts';
 import type { DayTotals, IdentifierCount, TagCount } from './exported.ts';
@@ -218,7 +217,7 @@ export function faultOfRows(rows: Buffer, hour: number): string | undefined {
     try {
       const { time, outcome, leased, key24, tags } = notedRefusal.read(reader);
       if (!reader.isAtEnd) notedMore.read(reader);
-      const isKnown = outcome > 1 && outcome <= outcomesCounted && leased <= 1 && outcomes[outcome - 1] !== undefined;
+      const isKnown = outcome > 1 && countedOutcomes.includes(outcome) && leased <= 1;
       if (!isKnown) return 'a row has an unknown outcome';
       if (Math.floor(time / hourMs) !== hour) return 'a row is of another hour';
       if (!/^[1-9A-HJ-NP-Za-km-z]{24}$/.test(key24)) return 'a row has no key';

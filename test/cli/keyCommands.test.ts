@@ -178,6 +178,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       'key',
       'enabled',
       'expires',
+      'allowed_ips',
       'permissions',
       'ratelimit_names',
       'ratelimits',
@@ -186,6 +187,15 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(table.join('\n')).toMatch(/\nratelimits +passed +requests of key: 0 of 10 per 1m, cost 1\n/);
     expect(table.join('\n')).toMatch(/\ncredits +passed +balance 2, cost 1; then 1\n/);
     expect(table.at(-1)).toBe('A verification would charge 1 credit, 1 of limit requests.');
+
+    const restricted = await json('key', 'create', '--api', apiId, '--allowed-ip', '203.0.113.0/24', '2001:DB8::1');
+    const explained = await lines('key', 'explain', restricted.keyId, '--ip', '::ffff:198.51.100.7');
+    expect(explained[0]).toMatch(/^FORBIDDEN: /);
+    expect(explained.join('\n')).toMatch(
+      /\nallowed_ips +failed +198\.51\.100\.7; 203\.0\.113\.0\/24, 2001:db8::1 may use it\n/,
+    );
+    const wrong = await run(['key', 'explain', restricted.keyId, '--ip', '1.2.3'], '');
+    expect(wrong.err).toContain('--ip is not an IPv4 or IPv6 address.');
 
     const refused = await run(['key', 'explain', '-', '--permissions', 'a.b', '--cost', '3'], `${key}\n`);
     expect(refused).toMatchObject({ code: 0, err: '' });

@@ -588,6 +588,26 @@ describe('with a Redis of its own', () => {
     expect({ code, count }).toEqual({ code: 0, count: 10_127 });
   });
 
+  test('of data of version 5 an import rejects keys with allowedIps, and takes the others', async () => {
+    const { workspaceId } = await store.workspaces.create('earlier');
+    const apiId = await store.apis.create(workspaceId, 'earlier', cliActor);
+    const socket = redis.url.slice('unix:'.length);
+    for (const command of ['hset tg:data version 5', 'set tg:form 5']) {
+      expect(spawnSync('redis-cli', ['-s', socket, ...command.split(' ')]).status).toBe(0);
+    }
+    const allowedIps = ['10.0.0.0/8'];
+    const lines = [{ name: 'any' }, { name: 'some', allowedIps }].map((fields) => ({
+      apiId,
+      hash: hashOf(newSecret()),
+      ...fields,
+    }));
+    const own = { REDIS_URL: redis.url };
+    const { out, err } = await runCli(['import', '-', '--workspace', workspaceId], own, textOf(lines));
+    expect(`${out}${err}`).toMatch(/allowedIps needs version 6 of the stored data, and it has version 5/);
+    const { items } = (await store.keys.list(workspaceId, { apiId, count: 10 }))!;
+    expect(items.map(({ name }) => name)).toEqual(['any']);
+  });
+
   test('an unreachable Redis ends an import with its position and what to do', async () => {
     const { workspaceId } = await store.workspaces.create('interrupted');
     const apiId = await store.apis.create(workspaceId, 'interrupted', cliActor);

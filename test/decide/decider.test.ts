@@ -280,7 +280,7 @@ describe('a reply that cannot be read', () => {
     ['has more limits than it says', 9, 0],
     ['has fewer limits than it says', 9, 50],
     ['has an outcome that there is not', 0, 200],
-    ['is of another outcome', 0, outcomes.length],
+    ['is of another outcome', 0, outcomes.indexOf('NOT_FOUND') + 1],
     ['is a refusal', 0, 20],
     ['is that of a limit check', 0, 10],
   ])('a result that %s is an error of its caller only', async (_what, at, byte) => {

@@ -270,6 +270,54 @@ describe('the gateway check of a refused key', () => {
     },
   );
 
+  describe('by the address of the end user', () => {
+    const allowedIps = ['203.0.113.0/24', '2001:db8::/32'];
+    const [inside, outside] = ['203.0.113.7', '198.51.100.7'];
+
+    test.each<[string, string, string | string[], number]>([
+      ['X-Real-IP', 'x-real-ip', inside, 200],
+      ['X-Real-IP', 'x-real-ip', outside, 403],
+      ['X-Real-IP', 'x-real-ip', '2001:DB8::7', 200],
+      ['X-Real-IP', 'x-real-ip', `::ffff:${inside}`, 200],
+      ['X-Real-IP', 'x-real-ip', '', 403],
+      ['X-Real-IP', 'x-forwarded-for', inside, 403],
+      // The end user sends the first addresses of the list, the nearest proxy adds the last one.
+      ['X-Forwarded-For', 'x-forwarded-for', `${inside}, ${outside}`, 403],
+      ['X-Forwarded-For', 'x-forwarded-for', `${outside},${inside} `, 200],
+      ['X-Forwarded-For', 'x-forwarded-for', `not an address, ${inside}`, 200],
+      ['X-Forwarded-For', 'x-forwarded-for', [inside, outside], 403],
+      ['X-Forwarded-For', 'x-forwarded-for', [`${inside}, ${inside}`, `${outside}, ${inside}`], 200],
+      ['X-Forwarded-For', 'x-forwarded-for', `${inside},`, 403],
+      ['', 'x-real-ip', inside, 403],
+    ])('with the setting %j, %s: %j is %i', async (ipHeader, name, value, status) => {
+      const server = await serve({ ipHeader });
+      const { key, keyId } = await h.createKey({ allowedIps });
+      const answer = await ask(server, { headers: { authorization: `Bearer ${key}`, [name]: value } });
+      const code = status === 200 ? [200, undefined, 'VALID'] : [403, 'ip_not_allowed', 'FORBIDDEN'];
+      expect(refused(answer)).toEqual(code);
+      expect(answer.headers['x-tollgate-key-id']).toBe(keyId);
+    });
+
+    test.each(['10.1.2.3:4711', '[2001:db8::7]', 'unknown', '010.1.1.1', `${inside}, fe80::1%eth0`, 'x'.repeat(60)])(
+      'a header that ends with %j instead of an address is the fault of the gateway, for any key',
+      async (value) => {
+        const server = await serve({ ipHeader: 'X-Forwarded-For' });
+        const { key } = await h.createKey();
+        const answer = await ask(server, bearer(key, { 'x-forwarded-for': value }));
+        expect([answer.status, codeOf(answer)]).toEqual([400, 'invalid_input']);
+        expect(answer.json.error.errors[0].location).toBe('headers.X-Forwarded-For');
+        expect(answer.json.error.detail).toMatch(/^headers\.X-Forwarded-For /);
+      },
+    );
+
+    test('a key that any address may use needs none', async () => {
+      const server = await serve({ ipHeader: 'X-Real-IP' });
+      const { key } = await h.createKey();
+      expect((await ask(server, bearer(key))).status).toBe(200);
+      expect((await ask(server, bearer(key, { 'x-real-ip': outside }))).status).toBe(200);
+    });
+  });
+
   test('429 with Retry-After: the next check passes after these seconds, and not a second earlier', async () => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 }, ratelimits: [requests] });
     const check = () => ask(own, bearer(key));

@@ -91,6 +91,8 @@ const hints: Hints = {
   hash: (own) => either(own, hash(1), hash(2), hash(3)),
   interval: () => fc.constantFrom('daily', 'monthly'),
   start: (own) => either(own, 0, 'pay'),
+  ip: (own) => either(own, '203.0.113.7', '::ffff:10.1.2.3', '010.1.1.1'),
+  allowedIps: (own) => either(own, ['203.0.113.7'], ['::/0', '10.0.0.0/8'], ['::/0', '10.0.0.0/33']),
 };
 const queries = ['a', 'a AND', '(a OR b.*) AND c', 'a)', '()', 'ż'];
 function hintsOf(name: string): Hints {
@@ -176,6 +178,18 @@ const examples: Record<string, () => Example[]> = {
       ['identities.updateIdentity', { identity: 'repeats', ratelimits }],
     ];
   },
+  'address or CIDR range': () => {
+    const allowedIps = ['10.0.0.0/8', '010.0.0.1'];
+    return [
+      ['keys.createKey', { apiId, allowedIps }],
+      ['keys.updateKey', { keyId: 'key_1', allowedIps }],
+      ['keys.migrateKeys', importOf({ hash: hash(1), allowedIps })],
+    ];
+  },
+  'body.ip is not': () => [
+    ['keys.verifyKey', { key: 'k', ip: '10.0.0.1:80' }],
+    ['keys.explainKey', { key: 'k', ip: '::1%eth0' }],
+  ],
   'appears twice in the call': () => [['keys.migrateKeys', importOf({ hash: hash(1) }, { hash: hash(1), name: 'x' })]],
   'items in their lists': () => [['keys.migrateKeys', importOf(...manyKeys(11, (slug) => `${slug}`))]],
   'different permissions; the maximum': () => [

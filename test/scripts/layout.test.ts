@@ -19,15 +19,15 @@ const make = `
   limits[1].id, limits[1].window = 'LimitId123456789', window
   local version = struct.pack(VERSION, 1763596800000, 7)
   local hour_counts = { 489900 }
-  for outcome = 1, OUTCOMES_COUNTED do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
-  hour_counts[OUTCOMES_COUNTED + 2] = 3
+  for outcome = 1, OUTCOMES_IN_TAIL do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
+  hour_counts[OUTCOMES_IN_TAIL + 2] = 3
   local usage = struct.pack(USAGE, unpack(hour_counts))
   local key = pack_state({ id = 'AbCdEfGh12345678ApiApi88', version = version, enabled = true, limited = true, refilled = true,
     expires = NEVER, refill_amount = 1000, refill_day = 0, link = 'Identity12345678user_1', limits = limits, balance = 100,
     refill_due = 1763683200000, last_used = 1763596805256, usage = usage })
   local identity = pack_identity({ id16 = 'Identity12345678', version = version, limits = limits })
   local override = struct.pack(OVERRIDE, 'Override12345678', 10, 60000, 1763596800000)
-  local stored = { key, identity, (usage_entry('user_1', usage)), override, pack_id('AbCdEfGh12345678') }
+  local stored = { key, identity, (usage_entry('user_1', usage, 0)), override, pack_id('AbCdEfGh12345678') }
   for index, packed in ipairs(stored) do
     stored[index] = string.gsub(packed, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
   end
@@ -35,14 +35,14 @@ const make = `
 
 /** A day with two hours, one of them with credits, and a day before without its hours. */
 const days = packDays({ rewrites: 1, week: 2916 }, [
-  { day: 20412, externalId: '', sums: [70_000, 0, 3, 0, 0, 0, 0], hours: undefined },
+  { day: 20412, externalId: '', sums: [70_000, 0, 3, 0, 0, 0, 0, 0], hours: undefined },
   {
     day: 20413,
     externalId: 'user_1',
-    sums: [303, 2, 0, 0, 0, 0, 5],
+    sums: [303, 2, 0, 0, 0, 0, 5, 0],
     hours: new Map([
-      [7, [300, 2, 0, 0, 0, 0, 0]],
-      [23, [3, 0, 0, 0, 0, 0, 5]],
+      [7, [300, 2, 0, 0, 0, 0, 0, 0]],
+      [23, [3, 0, 0, 0, 0, 0, 5, 0]],
     ]),
   },
 ]);
@@ -80,6 +80,38 @@ test('stored bytes change only with dataVersion', async () => {
   expect(await stored(), message).toEqual(golden[dataVersion]);
   const changelog = readFileSync(new URL('../../CHANGELOG.md', import.meta.url), 'utf8');
   expect(changelog, 'CHANGELOG.md').toContain(`Stored data has version ${dataVersion}.`);
+});
+
+test('a restricted key has its extension after the limits, and FORBIDDEN is the last bit of an hour', async () => {
+  const [plain, restricted, again, entry, counted] = (await snippet.run(
+    ['state', 'usage'],
+    `local hour_counts = { 489900 }
+    for outcome = 1, OUTCOMES_IN_TAIL do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
+    hour_counts[OUTCOMES_IN_TAIL + 2] = 5
+    local usage = struct.pack(USAGE, unpack(hour_counts))
+    local state = { id = 'AbCdEfGh12345678ApiApi88', version = struct.pack(VERSION, 1763596800000, 7), enabled = true,
+      expires = NEVER, refill_amount = 0, refill_day = 0, link = '', limits = {}, balance = 0, refill_due = 0, last_used = 0,
+      usage = usage }
+    local plain = pack_state(state)
+    state.restricted, state.forbidden = true, 258
+    local restricted = pack_state(state)
+    local again = pack_state(read_state(restricted))
+    local packed = { plain, restricted, again, (usage_entry('', usage, forbidden_of(restricted))) }
+    for index, text in ipairs(packed) do
+      packed[index] = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+    end
+    packed[5] = { forbidden_of(plain), forbidden_of(restricted) }
+    return packed`,
+    'tg:{none}',
+    [],
+  )) as [string, string, string, string, number[]];
+  // Flags (enabled, extended) after id16, version and api8; the extension before KEY_LIVE (19) and USAGE (35).
+  const tailAt = plain.length - 2 * (19 + 35);
+  const expected = `${plain.slice(0, 64)}41${plain.slice(66, tailAt)}0100000102ffffffffffff0000${plain.slice(tailAt)}`;
+  expect([restricted, again]).toEqual([expected, expected]);
+  expect(counted).toEqual([0, 258]);
+  // Hour, bits of VALID (1), credits (64) and FORBIDDEN (128), their counts, no externalId.
+  expect(entry).toBe(['000779ac', 'c1', '00000003', '00000000000005', '00000102', '00'].join(''));
 });
 
 /** Lua allows 60 upvalues in a function, and 200 locals at a time in a library. */

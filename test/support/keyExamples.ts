@@ -60,6 +60,23 @@ export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
       [[limit, limit], '[1].name'],
     ],
   },
+  allowedIps: {
+    values: [
+      ['203.0.113.7', '2001:DB8::1/29'],
+      ['::/0', '::ffff:10.1.2.3/104', '0.0.0.0/0'],
+    ],
+    record: ([first]) => ({
+      allowedIps: first === '::/0' ? ['::/0', '10.0.0.0/8', '0.0.0.0/0'] : ['203.0.113.7', '2001:db8::/29'],
+    }),
+    removed: null,
+    invalid: [
+      [[]],
+      ['10.0.0.0/8'],
+      [['10.0.0.0/8', '10.0.0.0/33'], '[1]'],
+      [['010.0.0.1'], '[0]'],
+      [Array.from({ length: 101 }, (_, index) => `10.0.0.${index}`)],
+    ],
+  },
 };
 
 export const fieldNames = Object.keys(fieldExamples) as FieldName[];
@@ -95,6 +112,19 @@ export const inputExamples: { [Name in keyof Required<VerifyInput>]: InputExampl
     ],
   },
   tags: { values: [['eu', 'us']], invalid: [[[''], '[0]'], [Array.from({ length: 21 }, String)]] },
+  ip: {
+    values: ['203.0.113.7', '2001:db8::1', '::ffff:10.1.2.3'],
+    invalid: [
+      [''],
+      [' 10.1.2.3'],
+      ['10.1.2.3:80'],
+      ['010.1.2.3'],
+      ['fe80::1%eth0'],
+      ['10.0.0.0/8'],
+      ['0'.repeat(46)],
+      [1],
+    ],
+  },
   hold: {
     values: [{ ttl: 60_000 }],
     invalid: [
@@ -116,6 +146,7 @@ export const outcomeExamples: Record<Exclude<Outcome, 'NOT_FOUND'>, OutcomeExamp
   VALID: { key: {}, request: {} },
   DISABLED: { key: { enabled: false }, request: {} },
   EXPIRED: { key: { expires: 0 }, request: {} },
+  FORBIDDEN: { key: { allowedIps: ['203.0.113.0/24'] }, request: { ip: '198.51.100.7' } },
   INSUFFICIENT_PERMISSIONS: { key: {}, request: { permissions: 'not.held' } },
   RATE_LIMITED: {
     key: { ratelimits: [{ name: 'limited', limit: 1, duration: hourMs }] },

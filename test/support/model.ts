@@ -106,6 +106,7 @@ export class Key extends Owner {
   balance: number | undefined;
   refill: Refill | undefined;
   limits: Limit[] = [];
+  allowedIps: string[] | undefined;
   identity: Identity | undefined;
   permissions: Permission[] = [];
   roles: Role[] = [];
@@ -151,6 +152,7 @@ export interface NewKeyInput {
   enabled?: boolean | undefined;
   credits?: CreditsInput | undefined;
   ratelimits?: LimitInput[] | undefined;
+  allowedIps?: string[] | undefined;
   roles?: string[] | undefined;
   permissions?: string[] | undefined;
 }
@@ -162,12 +164,14 @@ export interface KeyChanges {
   enabled?: boolean | undefined;
   credits?: CreditsInput | null | undefined;
   ratelimits?: LimitInput[] | null | undefined;
+  allowedIps?: string[] | null | undefined;
   roles?: string[] | undefined;
   permissions?: string[] | undefined;
 }
 export interface VerifyInput {
   key: string;
   credits?: { cost: number } | undefined;
+  ip?: string | undefined;
   ratelimits?:
     | { name: string; cost?: number | undefined; limit?: number | undefined; duration?: number | undefined }[]
     | undefined;
@@ -219,6 +223,43 @@ function holds(query: Query, held: readonly string[]): boolean {
   const sides = [holds(query.left, held), holds(query.right, held)];
   return query.operator === 'AND' ? sides[0]! && sides[1]! : sides[0]! || sides[1]!;
 }
+
+/** The bits of an address, 32 of IPv4 and 128 of IPv6. The URL parser reads the notations of IPv6. */
+function bitsOf(text: string): string {
+  const binary = (part: number, length: number) => part.toString(2).padStart(length, '0');
+  if (!text.includes(':')) return text.replace(/(\d+)\.?/g, (_, byte) => binary(Number(byte), 8));
+  const [head = '', tail = ''] = new URL(`http://[${text}]`).hostname.slice(1, -1).split('::');
+  const groups = (side: string) => (side === '' ? [] : side.split(':').map((each) => Number.parseInt(each, 16)));
+  const zeros = new Array<number>(8 - groups(head).length - groups(tail).length).fill(0);
+  const bits = [...groups(head), ...zeros, ...groups(tail)].map((group) => binary(group, 16)).join('');
+  return bits.startsWith(mappedBits) ? bits.slice(96) : bits;
+}
+const mappedBits = '0'.repeat(80) + '1'.repeat(16);
+
+/** The family of a range, and the bits of its prefix. */
+function prefixOf(range: string) {
+  const [text = '', length] = range.split('/');
+  const bits = bitsOf(text);
+  const before = bits.length === 32 && text.includes(':') ? 96 : 0;
+  return { family: bits.length, prefix: length === undefined ? bits : bits.slice(0, Number(length) - before) };
+}
+
+/** Ranges as responses have them. */
+const canonical = (ranges: readonly string[]): string[] => {
+  const texts = ranges.map((range) => {
+    const { family, prefix } = prefixOf(range);
+    const bits = prefix.padEnd(family, '0');
+    const parts = bits.match(family === 32 ? /.{8}/g : /.{16}/g)!.map((part) => Number.parseInt(part, 2));
+    const ipv6 = () => new URL(`http://[${parts.map((part) => part.toString(16)).join(':')}]`).hostname.slice(1, -1);
+    const address = family === 32 ? parts.join('.') : ipv6();
+    return prefix.length === family ? address : `${address}/${prefix.length}`;
+  });
+  return unique(texts);
+};
+
+const admits = (ranges: readonly string[], ip: string | undefined): boolean =>
+  ip !== undefined &&
+  ranges.map(prefixOf).some(({ family, prefix }) => bitsOf(ip).length === family && bitsOf(ip).startsWith(prefix));
 
 const matches = (pattern: string, identifier: string): boolean =>
   new RegExp(
@@ -375,6 +416,7 @@ export class Model {
       credits: remaining === undefined ? undefined : { remaining, refill: this.#refillRecord(key.refill) },
       identity: key.identity && this.#identityRecord(key.identity),
       ratelimits: key.limits.length > 0 ? key.limits : undefined,
+      allowedIps: key.allowedIps,
     };
   }
 
@@ -409,6 +451,7 @@ export class Model {
     key.name = input.name;
     key.meta = input.meta && !isEmpty(input.meta) ? input.meta : undefined;
     key.expires = input.expires;
+    key.allowedIps = input.allowedIps && canonical(input.allowedIps);
     key.enabled = input.enabled ?? true;
     key.balance = input.credits?.remaining ?? undefined;
     this.#setRefill(key, input.credits?.refill);
@@ -468,6 +511,8 @@ export class Model {
     }
     if (changes.name !== undefined) key.name = changes.name ?? undefined;
     if (changes.meta !== undefined) key.meta = changes.meta && !isEmpty(changes.meta) ? changes.meta : undefined;
+    if (changes.allowedIps !== undefined)
+      key.allowedIps = changes.allowedIps ? canonical(changes.allowedIps) : undefined;
     if (changes.expires !== undefined) key.expires = changes.expires ?? undefined;
     if (changes.enabled !== undefined) key.enabled = changes.enabled;
     if (changes.ratelimits !== undefined) key.limits = this.#limitsFrom(changes.ratelimits ?? [], key.limits);
@@ -506,8 +551,8 @@ export class Model {
     const old = this.keyById(keyId);
     this.#refill(old);
     const key = new Key(old.api);
-    const { prefix, name, meta, identity, enabled, expires, balance, roles, permissions } = old;
-    Object.assign(key, { prefix, name, meta, identity, enabled, expires, balance, roles, permissions });
+    const { prefix, name, meta, identity, enabled, expires, balance, roles, permissions, allowedIps } = old;
+    Object.assign(key, { prefix, name, meta, identity, enabled, expires, balance, roles, permissions, allowedIps });
     key.refill = old.refill && { ...old.refill };
     key.limits = this.#limitsFrom(old.limits, []);
     key.createdAt = this.now;
@@ -561,6 +606,7 @@ export class Model {
     let code = 'VALID';
     if (!key.enabled) code = 'DISABLED';
     else if (key.expires !== undefined && this.now >= key.expires) code = 'EXPIRED';
+    else if (key.allowedIps && !admits(key.allowedIps, input.ip)) code = 'FORBIDDEN';
     else if (query !== undefined && !holds(query, slugs)) code = 'INSUFFICIENT_PERMISSIONS';
 
     let checked: { reported: object; counter: Counter; limit: number; cost: number; exceeded: boolean }[] = [];

@@ -2,13 +2,13 @@
 
 import type { RedisClient } from '../../src/redis/connection.ts';
 import { usedKeysKey, workspaceKey } from '../../src/redis/names.ts';
-import { outcomesCounted, weekDays } from '../../src/scripts/layout.ts';
+import { spentPlace, weekDays } from '../../src/scripts/layout.ts';
 
 /** An hour with 3 VALID, each for one credit, and 1 DISABLED, without an identity. */
 function hourEntry(hour: number): Buffer {
   const entry = Buffer.alloc(21);
   entry.writeUInt32BE(hour, 0);
-  entry[4] = 1 + 2 + 2 ** outcomesCounted;
+  entry[4] = 1 + 2 + 2 ** spentPlace;
   entry.writeUInt32BE(3, 5);
   entry.writeUInt32BE(1, 9);
   entry.writeUInt32BE(3, 16);

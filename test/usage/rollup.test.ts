@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
-import { outcomesCounted } from '../../src/scripts/layout.ts';
+import { countPlaces } from '../../src/scripts/layout.ts';
 import { openStore } from '../../src/store.ts';
 import { packDays, readDays, readDaysHead, rollUp } from '../../src/usage/days.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
@@ -20,8 +20,8 @@ beforeAll(async () => {
 afterAll(async () => void (await redis.quit()));
 
 const counts = fc.array(fc.oneof(fc.constant(0), fc.nat(300), fc.maxSafeNat()), {
-  minLength: outcomesCounted + 1,
-  maxLength: outcomesCounted + 1,
+  minLength: countPlaces,
+  maxLength: countPlaces,
 });
 const add = (all: number[][]) => all.reduce((sums, each) => sums.map((sum, index) => sum + each[index]!));
 

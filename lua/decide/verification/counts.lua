@@ -3,6 +3,7 @@
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/key"
+-- @include "decide/verification/restriction"
 -- @include "include/calendar"
 -- @include "include/names"
 -- @include "include/usage"
@@ -24,8 +25,10 @@ function key_counts.refilled(digest, balance, due)
   return balance, due
 end
 
--- The packed counts of an hour's refusals, with `more` of this outcome. Also returns whether they are the first ones.
+-- The packed counts of an hour's refusals, with `more` of this outcome; FORBIDDEN is counted in KEY_EXTENSION. Also
+-- returns whether they are the first ones.
 function key_counts.more_refusals(refusals, outcome, more)
+  if outcome == FORBIDDEN then return refusals, restriction.count(more) end
   local at = COUNT_LENGTH * (outcome - FIRST_REFUSAL)
   local count = struct.unpack(COUNT, refusals, at + 1)
   return string.sub(refusals, 1, at) .. struct.pack(COUNT, count + more) .. string.sub(
@@ -44,7 +47,7 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   if count + spent_more > 0 then
     if hour ~= call_hour or is_unlinked then
       usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-      hour, valid, refusals, spent = call_hour, 0, NO_REFUSALS, 0
+      hour, valid, refusals, spent = call_hour, restriction.begin_hour()
     end
     if outcome == VALID then
       valid, spent = valid + count, spent + spent_more
@@ -57,7 +60,10 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   if usage and is_unlinked then state = without_link(state) end
   redis.call('HSET', key_name, 'state', state)
   key_written(state)
-  if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
+  if usage then
+    local former = restriction.former
+    flush_usage(call_workspace, key24(), key_linked_id, usage, former, call_settings.retention, call_hour)
+  end
   return is_first
 end
 

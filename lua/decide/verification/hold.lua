@@ -6,6 +6,7 @@
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
 -- @include "decide/verification/key"
+-- @include "decide/verification/restriction"
 -- @include "decide/verification/snapshot"
 -- @include "decide/verification/verify"
 -- @include "include/clock"
@@ -89,10 +90,10 @@ local function without_charge(text, first, last, now, limit, duration, cost)
 end
 
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
-local function repeat_hold(hold, cost, request, text)
+local function repeat_hold(hold, cost, request, text, ip)
   local requested = request and request.limits
   if hold.more.shape ~= shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
-  local outcome = precheck(request, text)
+  local outcome = precheck(request, text, ip)
   if outcome == VALID then
     check_limits_by(without_charge, requested)
     if charge_ahead then return write_repaired(requested) end
@@ -132,13 +133,15 @@ local function decide_hold(position, last, root_index)
   ttl, on_expiry, id, position = struct.unpack(HOLD_ITEM, call_items, position)
   local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
   local text = fields <= last and string.sub(call_items, fields, last)
+  local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
+  text = text and restriction.without_address(text)
   local request = text and request_of(text) or nil
   local h, identity_until
   if root.may_verify and key_holds.read_key(digest, false) and verifies_key(root) then
     h, identity_until = hold_list.read(key_name), key_holds.identity_until()
     local problem, hold = find_repeated(h, id)
     if problem then return problem end
-    if hold then return repeat_hold(hold, cost, request, text) end
+    if hold then return repeat_hold(hold, cost, request, text, ip) end
   end
   local answer, snapshot = verify_held(position, last, root_index)
   if not answer or string.byte(answer) % SNAPSHOT_BEFORE ~= VALID then return answer, snapshot end

@@ -110,7 +110,7 @@ function key_extension.set_due(due)
   return true
 end
 
--- The key as it was written since: its state, and that of its identity if it was written.
+-- The key as it was written since, or will be: its state, and that of its identity if it was written.
 local function key_written(state, identity)
   key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity
 end

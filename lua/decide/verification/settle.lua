@@ -64,15 +64,16 @@ local function returning_to_identity(external_id, number, used)
   end
 end
 
--- Counts decisions in the history of the key, because the key was deleted since, has another identity, or another hour
--- began.
+-- Counts decisions in the history of the key, because the key was deleted since, has another identity, another hour
+-- began, or its state has no place for them.
 local function count_former(external_id, hour, count, outcome, spent)
   local counts = {}
-  for number = 1, OUTCOMES_COUNTED do
+  for number = 1, OUTCOMES_IN_TAIL do
     counts[number] = number == outcome and count or 0
   end
-  counts[OUTCOMES_COUNTED + 1] = spent
-  flush_usage(call_workspace, key24(), external_id, struct.pack(USAGE, hour, unpack(counts)), call_settings.retention)
+  counts[OUTCOMES_IN_TAIL + 1] = spent
+  local usage, forbidden = struct.pack(USAGE, hour, unpack(counts)), outcome == FORBIDDEN and count or 0
+  flush_usage(call_workspace, key24(), external_id, usage, forbidden, call_settings.retention)
   -- The state of the key may have no count of that day.
   add_used(call_workspace, key24(), hour, call_settings.retention)
 end
@@ -91,9 +92,11 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   local digest, cost, id24, external_id, fields = struct.unpack(TALLIED_KEY, subject)
   local is_live, is_stored = read_tallied_key(digest, id24)
   local request = fields <= #subject and request_of(string.sub(subject, fields))
-  local tags = count > 0 and request and request.tags and counted_tags(request.tags, key_api8)
+  local tags = count > 0 and request and request.tags and counted_tags(request.tags)
   local hour, spent = math.floor(used_at / HOUR_MS), outcome == VALID and count * cost or 0
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
+  -- Only an extended state counts it.
+  if not is_former and outcome == FORBIDDEN then is_former = not key_flags.extended end
   local leases, balance, records, return_to_identity
   if number > 0 then
     if is_stored then

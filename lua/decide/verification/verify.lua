@@ -9,6 +9,7 @@
 -- @include "decide/memo"
 -- @include "decide/permitted"
 -- @include "decide/refusals"
+-- @include "decide/verification/restriction"
 -- @include "decide/roots"
 -- @include "decide/verification/snapshot"
 -- @include "decide/tags"
@@ -25,9 +26,10 @@ local function request_of(text)
 end
 
 -- The outcome by the checks before those of limits and balance.
-local function precheck(request, text)
+local function precheck(request, text, ip)
   if not key_flags.enabled then return DISABLED end
   if call_now >= key_expires then return EXPIRED end
+  if key_flags.extended and restriction.refuses(ip) then return FORBIDDEN end
   if request and request.query and not is_permitted(request.query, text, key_name, key_flags.permissions) then
     return INSUFFICIENT_PERMISSIONS
   end
@@ -44,7 +46,7 @@ end
 -- Moves the counts of an earlier hour, or of an identity that was deleted, from the state to the log of the key.
 local function flush_former_counts()
   local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-  flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour)
+  flush_usage(call_workspace, key24(), key_linked_id, usage, restriction.former, call_settings.retention, call_hour)
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of
@@ -68,9 +70,11 @@ local function verify(position, last, root_index)
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
   local text = position <= last and string.sub(call_items, position, last)
+  local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
+  if ip then text = restriction.without_address(text) end
   local request = text and (memo[text] or request_of(text))
   local requested = request and request.limits
-  local outcome = precheck(request, text)
+  local outcome = precheck(request, text, ip)
   local is_checked = outcome == VALID
   if is_checked then
     local problem
@@ -79,7 +83,6 @@ local function verify(position, last, root_index)
     if not outcome then return write_repaired(requested) end
   end
   local is_valid = outcome == VALID
-
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local snapshot, is_sent
   local dependencies = (key_identity or flags.permissions) and snapshot_dependencies() or ''
@@ -88,13 +91,13 @@ local function verify(position, last, root_index)
     is_sent = api.snapshots and api.snapshots[digest]
     if not is_sent then snapshot = pack_snapshot(dependencies) end
   end
-  local tags = request and request.tags and counted_tags(request.tags, key_api8)
+  local tags = request and request.tags and counted_tags(request.tags)
 
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
   local is_new_hour = hour ~= call_hour or is_unlinked
   if is_new_hour then
-    valid, refusals, spent = 0, NO_REFUSALS, 0
+    valid, refusals, spent = restriction.begin_hour()
   end
   local charged = is_valid and flags.limited and cost or 0
   balance, charged = balance - charged, charge_hold.is_held and 0 or charged

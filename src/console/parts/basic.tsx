@@ -3,6 +3,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
+import type { Outcome as Verified } from '../../domain/verification.ts';
 import { curlOf, type Failure } from '../api.ts';
 import { ago, count, dateTime } from '../format.ts';
 import { customerPath } from '../paths.ts';
@@ -16,11 +17,12 @@ export const outcomes = [
   'RATE_LIMITED',
   'USAGE_EXCEEDED',
   'INSUFFICIENT_PERMISSIONS',
+  'FORBIDDEN',
   'DISABLED',
   'EXPIRED',
 ] as const;
 
-const words: Record<string, string> = {
+const words: Record<Verified, string> = {
   VALID: 'Valid',
   RATE_LIMITED: 'Rate limited',
   USAGE_EXCEEDED: 'Usage exceeded',
@@ -28,8 +30,9 @@ const words: Record<string, string> = {
   DISABLED: 'Disabled',
   EXPIRED: 'Expired',
   NOT_FOUND: 'Not found',
+  FORBIDDEN: 'Address not allowed',
 };
-export const wordOf = (outcome: string): string => words[outcome] ?? outcome;
+export const wordOf = (outcome: string): string => words[outcome as Verified] ?? outcome;
 
 export const Outcome = ({ outcome }: { outcome: string }) => (
   <span class={`badge outcome-${outcome}`} title={outcome}>

@@ -236,6 +236,17 @@ export function ExpiryField({ value, set }: { value: string; set: (value: string
   );
 }
 
+/** The addresses that may use a key. */
+export const AllowedIpsField = ({ value, set }: { value: string; set: (value: string) => void }) => (
+  <TextField
+    label="IP addresses that may use it"
+    value={value}
+    set={set}
+    hint="Addresses and CIDR ranges with spaces between them. Empty: any address."
+    placeholder="203.0.113.0/24 2001:db8::/32"
+  />
+);
+
 /** Names in a list: one each line. */
 export const namesOf = (text: string): string[] => [...new Set(text.split(/[\s,]+/).filter((name) => name !== ''))];
 

@@ -161,6 +161,8 @@ const Details = ({ data }: { data: Key }) => (
         </>
       )}
     </dd>
+    <dt>IP addresses</dt>
+    <dd>{data.allowedIps ? <code>{data.allowedIps.join(' ')}</code> : <span class="quiet">any</span>}</dd>
     <dt>Metadata</dt>
     <dd>{data.meta ? <code>{JSON.stringify(data.meta)}</code> : <span class="quiet">none</span>}</dd>
   </dl>

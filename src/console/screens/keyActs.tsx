@@ -6,6 +6,7 @@ import { count, duration } from '../format.ts';
 import { SelectField, TextField } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import {
+  AllowedIpsField,
   CreditsFields,
   CustomerField,
   creditsDraftOf,
@@ -35,6 +36,7 @@ export function EditDetails({ data, close }: KeyAct) {
   const [name, setName] = useState(data.name ?? '');
   const [customer, setCustomer] = useState(data.externalId ?? '');
   const [expires, setExpires] = useState(inputTime(data.expires));
+  const [allowedIps, setAllowedIps] = useState((data.allowedIps ?? []).join(' '));
   const [meta, setMeta] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
   const metadata = metaOf(meta);
   const input = {
@@ -42,6 +44,9 @@ export function EditDetails({ data, close }: KeyAct) {
     ...(name !== (data.name ?? '') && { name: name || null }),
     ...(customer !== (data.externalId ?? '') && { externalId: customer || null }),
     ...(expires !== inputTime(data.expires) && { expires: timeOfInput(expires) ?? null }),
+    ...(namesOf(allowedIps).join() !== (data.allowedIps ?? []).join() && {
+      allowedIps: allowedIps.trim() ? namesOf(allowedIps) : null,
+    }),
     ...(JSON.stringify(metadata) !== JSON.stringify(data.meta ?? {}) && { meta: meta.trim() ? metadata : null }),
   };
   return (
@@ -56,6 +61,7 @@ export function EditDetails({ data, close }: KeyAct) {
       <TextField label="Name" value={name} set={setName} maxLength={255} />
       <CustomerField value={customer} set={setCustomer} />
       <ExpiryField value={expires} set={setExpires} />
+      <AllowedIpsField value={allowedIps} set={setAllowedIps} />
       <MetaField value={meta} set={setMeta} />
     </Act>
   );

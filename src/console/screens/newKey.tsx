@@ -15,6 +15,7 @@ import {
   TextField,
 } from '../parts/basic.tsx';
 import {
+  AllowedIpsField,
   CreditsFields,
   CustomerField,
   creditsDraftOf,
@@ -78,6 +79,7 @@ function useDraft(first: { apiId: string; externalId: string }) {
     expires: '',
     permissions: '',
     roles: '',
+    allowedIps: '',
     meta: '',
   });
   const [template, setTemplate] = useState<Template>('limited');
@@ -92,7 +94,8 @@ function useDraft(first: { apiId: string; externalId: string }) {
   const balance = creditsOf(credits);
   const meta = metaOf(fields.meta);
   const isComplete = fields.apiId !== '' && ratelimits && balance !== undefined && meta;
-  const lists = { permissions: namesOf(fields.permissions), roles: namesOf(fields.roles) };
+  const { permissions, roles, allowedIps } = fields;
+  const lists = { permissions: namesOf(permissions), roles: namesOf(roles), allowedIps: namesOf(allowedIps) };
   const input = isComplete && {
     apiId: fields.apiId,
     ...(fields.name && { name: fields.name }),
@@ -103,6 +106,7 @@ function useDraft(first: { apiId: string; externalId: string }) {
     ...(ratelimits.length > 0 && { ratelimits }),
     ...(lists.permissions.length > 0 && { permissions: lists.permissions }),
     ...(lists.roles.length > 0 && { roles: lists.roles }),
+    ...(lists.allowedIps.length > 0 && { allowedIps: lists.allowedIps }),
     ...(Object.keys(meta).length > 0 && { meta }),
   };
   const set = (name: keyof typeof fields) => (value: string) => setFields({ ...fields, [name]: value });
@@ -154,6 +158,7 @@ function Form(props: {
           <TextField label="Prefix" value={fields.prefix} set={set('prefix')} maxLength={16} placeholder="pay" />
         </div>
         <ExpiryField value={fields.expires} set={set('expires')} />
+        <AllowedIpsField value={fields.allowedIps} set={set('allowedIps')} />
       </Card>
       <Card>
         <CreditsFields draft={draft.credits} set={draft.setCredits} />

@@ -17,14 +17,16 @@ export function Why({ keyId = '' }: { keyId?: string }) {
   const [about, setAbout] = useState(keyId);
   const [permissions, setPermissions] = useState('');
   const [cost, setCost] = useState('');
+  const [ip, setIp] = useState('');
   const [explained, setExplained] = useState<{ answer: Explained; input: object }>();
   const [failure, setFailure] = useState<Failure>();
   const text = about.trim();
-  const ask = async (asked: { permissions: string; cost: string }) => {
+  const ask = async (asked: { permissions: string; cost: string; ip?: string }) => {
     const input = {
       ...(isKeyId(text) ? { keyId: text } : { key: text }),
       ...(asked.permissions.trim() && { permissions: asked.permissions.trim() }),
       ...(/^\d+$/.test(asked.cost) && { credits: { cost: Number(asked.cost) } }),
+      ...(asked.ip?.trim() && { ip: asked.ip.trim() }),
     };
     try {
       setExplained({ answer: await call<Explained>('keys.explainKey', input), input });
@@ -45,7 +47,7 @@ export function Why({ keyId = '' }: { keyId?: string }) {
   }, [search]);
   const submit = (event: Event) => {
     event.preventDefault();
-    ask({ permissions, cost });
+    ask({ permissions, cost, ip });
   };
   if (!may('api', 'read_key')) return <LacksScreen title="Why?" grant="api.*.read_key" />;
   return (
@@ -70,6 +72,7 @@ export function Why({ keyId = '' }: { keyId?: string }) {
               placeholder="documents.read AND team.a"
             />
             <TextField label="Cost in credits" inputMode="numeric" value={cost} set={setCost} placeholder="1" />
+            <TextField label="IP address of the end user" value={ip} set={setIp} placeholder="203.0.113.7" />
           </div>
           <div class="actions">
             <Button type="submit" tone="primary" disabled={namesOf(text).length !== 1}>
@@ -91,6 +94,7 @@ const ruleNames: Record<ExplainedRule['rule'], string> = {
   key: 'The key exists',
   enabled: 'It is enabled',
   expires: 'It has not expired',
+  allowed_ips: 'The address may use it',
   permissions: 'It has the permissions',
   ratelimit_names: 'The named limits exist',
   ratelimits: 'Its limits have room',
@@ -108,10 +112,12 @@ const exceededOf = ({ name, used, limit, cost, duration: ms }: ExplainedLimit) =
   `${name}: ${count(used)} of ${count(limit)} in any ${duration(ms)} are used, the cost is ${count(cost)}.`;
 
 /** The figures of a rule in a sentence. */
-function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost, remaining, refill }: ExplainedRule) {
+function figuresOf(rule: ExplainedRule) {
+  const { reason, expires, allowedIps, ip, slugs, missing, ratelimits, balance, cost, remaining, refill } = rule;
   const texts = [
     reason && (reasons[reason] ?? reason),
     expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
+    allowedIps && `The address is ${ip ?? 'not given'}. These may use it: ${allowedIps.join(', ')}.`,
     slugs?.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', '),
     missing && missing.length > 0 && `Missing: ${missing.join(', ')}.`,
     ratelimits

@@ -66,7 +66,7 @@ export interface LeasedRequest {
   about: string;
   /** Credits of a verification. */
   cost: number;
-  /** The rest of a verification, as in VERIFY_ITEM. */
+  /** The rest of a verification, as in TALLIED_KEY. */
   text: Buffer;
   /**
    * The number of its counters in `Leases` (-1) and its name (''), until they are needed: a repeated request is the

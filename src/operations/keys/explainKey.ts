@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { addressText } from '../../domain/ipRange.ts';
 import { AND, type PostfixQuery } from '../../domain/permissionQuery.ts';
 import { outcomes } from '../../domain/verification.ts';
 import type { ErrorCode } from '../../errors.ts';
@@ -13,6 +14,7 @@ const refusalsByRule = {
   key: 'NOT_FOUND',
   enabled: 'DISABLED',
   expires: 'EXPIRED',
+  allowed_ips: 'FORBIDDEN',
   permissions: 'INSUFFICIENT_PERMISSIONS',
   ratelimit_names: 'precondition_failed',
   ratelimits: 'RATE_LIMITED',
@@ -46,6 +48,14 @@ const RuleResult = Type.Object({
     }),
   ),
   expires: Type.Optional(Type.Integer({ description: 'Expiry time in Unix milliseconds.' })),
+  allowedIps: Type.Optional(
+    Type.Array(Type.String(), { description: 'IP addresses and CIDR ranges that may use the key.' }),
+  ),
+  ip: Type.Optional(
+    Type.String({
+      description: 'Address of the request, in canonical form. Absent if it has none, or any may use it.',
+    }),
+  ),
   slugs: Type.Optional(
     Type.Array(
       Type.Object({
@@ -196,8 +206,8 @@ function refusedBy(code: Code, failed: Rule, figures: FiguresByRule) {
 
 type FiguresByRule = { readonly [Name in Rule]?: Figures };
 
-function figuresOf(found: Explanation, { query, cost }: Request, failed: Rule | undefined): FiguresByRule {
-  const { expires, held, ratelimits, balance, refill, decision } = found;
+function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rule | undefined): FiguresByRule {
+  const { expires, allowedIps, held, ratelimits, balance, refill, decision } = found;
   const slugs = query
     ?.filter((token) => typeof token === 'string')
     .map((slug, index) => ({ slug, held: held[index]! }));
@@ -205,6 +215,7 @@ function figuresOf(found: Explanation, { query, cost }: Request, failed: Rule | 
   const remaining = 'reason' in decision ? undefined : decision.credits;
   return {
     expires: definedOf({ expires }),
+    allowed_ips: allowedIps === undefined ? {} : definedOf({ allowedIps, ip: ip && addressText(ip) }),
     permissions: {
       ...definedOf({ slugs }),
       ...(failed === 'permissions' && { missing: missingParts(query!, held) }),

@@ -2,8 +2,10 @@
 
 import type { Static } from 'typebox';
 import Type from 'typebox';
+import { isRange } from '../../domain/ipRange.ts';
 import type { JsonText } from '../../domain/json.ts';
-import { checkCredits, checkNamesOnce } from '../rules.ts';
+import type { Store } from '../../store.ts';
+import { checkCredits, checkNamesOnce, invalid, requireData } from '../rules.ts';
 import {
   CreatedAt,
   CreditChanges,
@@ -13,6 +15,7 @@ import {
   ExternalId,
   Fields,
   Identity,
+  IpRange,
   KeyName,
   Meta,
   MetaText,
@@ -29,6 +32,12 @@ const Slugs = Type.Array(Slug, {
   maxItems: 1000,
   description: 'Its direct permissions. Unknown ones are created, which requires `rbac.*.create_permission`.',
 });
+const AllowedIps = Type.Array(IpRange, {
+  minItems: 1,
+  maxItems: 100,
+  description:
+    'IP addresses and CIDR ranges that may use the key, such as `203.0.113.7` or `2001:db8::/32`. Verifications with another `ip` or without one return FORBIDDEN. Without the list, any address may use it.',
+});
 const enabledDescription = 'False: every verification returns DISABLED.';
 
 /** In keys.createKey, keys.migrateKeys and imports. */
@@ -42,6 +51,7 @@ export const newKeyFields = {
   enabled: Type.Optional(Type.Boolean({ default: true, description: enabledDescription })),
   credits: Type.Optional(NewCredits),
   ratelimits: Type.Optional(Ratelimits),
+  allowedIps: Type.Optional(AllowedIps),
 };
 
 /** In keys.updateKey: an omitted field is unchanged, and null removes a value. */
@@ -52,6 +62,7 @@ export const changedKeyFields = {
   expires: Type.Optional(Nullable(Expires)),
   credits: Type.Optional(Nullable(CreditChanges)),
   ratelimits: Type.Optional(Nullable(Ratelimits)),
+  allowedIps: Type.Optional(Nullable(AllowedIps)),
   enabled: Type.Optional(Type.Boolean({ description: enabledDescription })),
   roles: Type.Optional(RoleNames),
   permissions: Type.Optional(Slugs),
@@ -87,12 +98,15 @@ export const KeyRecord = Type.Object(
     credits: Type.Optional(Credits),
     identity: Type.Optional(Identity),
     ratelimits: Type.Optional(Type.Array(Ratelimit, { description: 'Limits of the key itself.' })),
+    allowedIps: Type.Optional(
+      Type.Array(Type.String(), { description: 'IP addresses and CIDR ranges that may use it, in canonical form.' }),
+    ),
   },
   { description: 'A key, without its string.' },
 );
 
 /** Of what the fields name. */
-export const keyFieldErrors = ['role_not_found', 'too_many_records'] as const;
+export const keyFieldErrors = ['role_not_found', 'precondition_failed', 'too_many_records'] as const;
 
 const New = Fields(newKeyFields);
 const Changed = Fields(changedKeyFields);
@@ -100,7 +114,20 @@ export type NewKeyInput = Static<typeof New>;
 type ChangedKeyInput = Static<typeof Changed>;
 
 /** Checks what the schemas cannot express, except `meta`. `at` is the location of the fields in the input. */
-export function checkKeyFields({ credits, ratelimits }: NewKeyInput | ChangedKeyInput, at: string) {
+export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput | ChangedKeyInput, at: string) {
   checkCredits(credits, `${at}.credits`);
   checkNamesOnce(ratelimits, `${at}.ratelimits`);
+  const odd = (allowedIps ?? []).findIndex((range) => !isRange(range));
+  if (odd >= 0) {
+    const fix = 'Write 203.0.113.7, 203.0.113.0/24, 2001:db8::1 or 2001:db8::/32, without port, brackets and zone.';
+    throw invalid(`${at}.allowedIps[${odd}]`, 'is not an IPv4 or IPv6 address or CIDR range', fix);
+  }
+}
+
+/** The version of the stored data from which on all servers apply `allowedIps`. */
+export const restrictionsSince = 6;
+
+/** Refuses restrictions while servers of an earlier release may verify keys: they would not apply them. */
+export function requireRestrictions({ allowedIps }: NewKeyInput | ChangedKeyInput, store: Pick<Store, 'dataVersion'>) {
+  if (allowedIps) requireData(store, restrictionsSince, 'allowedIps');
 }

@@ -4,7 +4,7 @@ import type { KeyChanges } from '../../records/keys.ts';
 import { checkOneOfRatelimits, checkSlugs, invalid, limitRefused, metaText, refusalError } from '../rules.ts';
 import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
-import { changedKeyFields, checkKeyFields, keyFieldErrors } from './keyFields.ts';
+import { changedKeyFields, checkKeyFields, keyFieldErrors, requireRestrictions } from './keyFields.ts';
 
 export const updateKey = manages({
   name: 'keys.updateKey',
@@ -24,6 +24,7 @@ export const updateKey = manages({
   async handle({ keyId, meta, credits, ...unchanged }, context) {
     await checkSlugs(unchanged.permissions, context);
     const { store, caller, actor } = context;
+    requireRestrictions(unchanged, store);
     const text = metaText(meta, context, 'meta');
     const changes: KeyChanges = {
       // A field that the store does not know does not compile.

@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Prepared } from '../../decide/kind.ts';
 import type { LimitState, Verified } from '../../decide/verification.ts';
 import type { PresentedRootKey } from '../../domain/caller.ts';
+import { packAddress } from '../../domain/ipRange.ts';
 import { digestTextOf } from '../../domain/keyString.ts';
 import { adHocLimit, limitText } from '../../domain/limit.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
@@ -19,6 +20,7 @@ import {
   Identity,
   Ignored,
   Int,
+  IpAddress,
   ignoredLimitFields,
   KeyString,
   Meta,
@@ -79,6 +81,7 @@ export const verificationFields = {
   tags: Type.Optional(
     Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
   ),
+  ip: Type.Optional(IpAddress),
   migrationId: Type.Optional(Type.String({ maxLength: 256, description: 'Accepted and ignored.' })),
 };
 
@@ -87,10 +90,7 @@ const input = Fields({ key: KeyString, ...verificationFields, hold: Type.Optiona
 /** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
   valid: Type.Boolean({ description: 'True only if `code` is VALID.' }),
-  // FORBIDDEN is a code of Unkey's.
-  code: Type.Enum([...new Set([...outcomes, 'FORBIDDEN'])], {
-    description: 'Outcome of the first check that fails, else VALID. FORBIDDEN is reserved.',
-  }),
+  code: Type.Enum([...outcomes], { description: 'Outcome of the first check that fails, else VALID.' }),
   keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
   enabled: Type.Optional(Type.Boolean({ description: 'False if the key is disabled.' })),
   name: Type.Optional(Type.String({ description: 'Name of the key.' })),
@@ -106,15 +106,16 @@ const output = Type.Object({
 });
 
 /** The checks in the order of docs/contract.md §6. */
-const description = `The checks run in this order. The first that fails decides \`code\`. The HTTP status is 200, except for check 5:
+const description = `The checks run in this order. The first that fails decides \`code\`. The HTTP status is 200, except for check 6:
 
 1. The key exists, its API is not deleted, and the root key may verify keys of that API. Else \`NOT_FOUND\`, with \`valid\` and \`code\` only.
 2. The key is enabled. Else \`DISABLED\`.
 3. The key has not reached \`expires\`. Else \`EXPIRED\`.
-4. The permissions of the key and its roles satisfy the query. Else \`INSUFFICIENT_PERMISSIONS\`.
-5. Every limit that the request names without \`limit\` and \`duration\` exists on the key or its identity. Else HTTP 412.
-6. No limit would be exceeded: those with \`autoApply\`, and those that the request names. Else \`RATE_LIMITED\`.
-7. The balance is at least the cost. Else \`USAGE_EXCEEDED\`. An unlimited key always passes.
+4. The key has no \`allowedIps\`, or one of them contains \`ip\`. Else \`FORBIDDEN\`, also without \`ip\`.
+5. The permissions of the key and its roles satisfy the query. Else \`INSUFFICIENT_PERMISSIONS\`.
+6. Every limit that the request names without \`limit\` and \`duration\` exists on the key or its identity. Else HTTP 412.
+7. No limit would be exceeded: those with \`autoApply\`, and those that the request names. Else \`RATE_LIMITED\`.
+8. The balance is at least the cost. Else \`USAGE_EXCEEDED\`. An unlimited key always passes.
 
 If all pass, the code is \`VALID\`, and \`valid\` is true. Only then are credits and limits charged. \`keys.explainKey\` returns the result of each check.`;
 
@@ -161,7 +162,7 @@ export const prepareVerification = (
   store.decide.verifications.prepare(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
 
 /** The request to the store. Throws if the input breaks a rule that the schema cannot express. */
-export function verificationOf({ permissions, credits, ratelimits, tags }: Omit<Static<typeof input>, 'key'>) {
+export function verificationOf({ permissions, credits, ratelimits, tags, ip }: Omit<Static<typeof input>, 'key'>) {
   const query = permissions === undefined ? undefined : parseQuery(permissions);
   if (ratelimits) checkRatelimits(ratelimits);
   return {
@@ -169,7 +170,15 @@ export function verificationOf({ permissions, credits, ratelimits, tags }: Omit<
     query,
     ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
     tags,
+    ip: ip === undefined ? undefined : parseIp(ip),
   };
+}
+
+function parseIp(text: string): string {
+  const ip = packAddress(text);
+  if (ip === undefined)
+    throw invalid('body.ip', 'is not an IPv4 or IPv6 address', 'Send the address without port, brackets and zone.');
+  return ip;
 }
 
 function parseQuery(permissions: string): PostfixQuery {

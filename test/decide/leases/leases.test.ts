@@ -120,6 +120,48 @@ describe('after the clock stepped back', () => {
   });
 });
 
+describe('restrictions by address', () => {
+  const allowedIps = ['203.0.113.0/24'];
+  const [inside, outside] = ['203.0.113.7', '198.51.100.7'];
+
+  test('a restricted key is never decided by a lease', async () => {
+    const { key, keyId } = await newKey({ allowedIps });
+    for (let times = 0; times < 20; times++) {
+      for (const server of servers) {
+        expect((await verify(server, { key, ip: inside })).code).toBe('VALID');
+        expect((await verify(server, { key, ip: outside })).code).toBe('FORBIDDEN');
+        expect((await verify(server, { key })).code).toBe('FORBIDDEN');
+      }
+    }
+    expect(counts).toEqual({ decided: 0, granted: 0, units: 0, returned: 0 });
+    const usage = await usageOf(keyId);
+    expect([usage.get('VALID')?.count, usage.get('FORBIDDEN')?.count]).toEqual([80, 160]);
+  });
+
+  test('a lease of any other key is for all addresses, until the key is restricted', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [perMinute(10_000)] });
+    const verifyFrom = async (ip: string) => {
+      const codes = await Promise.all(servers.map((server) => verify(server, { key, ip }).then(({ code }) => code)));
+      return [...new Set(codes)];
+    };
+    for (let last = 1; last <= 100; last++) expect(await verifyFrom(`198.51.100.${last}`)).toEqual(['VALID']);
+    expect(counts.decided).toBeGreaterThan(100);
+    await first.ok('keys.updateKey', { keyId, allowedIps });
+    Object.assign(counts, { decided: 0 });
+    expect(await verifyFrom(outside)).toEqual(['FORBIDDEN']);
+    expect(await verifyFrom(inside)).toEqual(['VALID']);
+    await first.ok('keys.updateKey', { keyId, allowedIps: [outside] });
+    expect(await verifyFrom(outside)).toEqual(['VALID']);
+    expect(await verifyFrom(inside)).toEqual(['FORBIDDEN']);
+    expect(counts.decided).toBe(0);
+    await first.ok('keys.updateKey', { keyId, allowedIps: null });
+    for (let last = 1; last <= 50; last++) expect(await verifyFrom(`198.51.100.${last}`)).toEqual(['VALID']);
+    expect(counts.decided).toBeGreaterThan(50);
+    const usage = await usageOf(keyId);
+    expect([usage.get('VALID')?.count, usage.get('FORBIDDEN')?.count]).toEqual([400 + 8 + 200, 8]);
+  });
+});
+
 describe('a key without limits', () => {
   test('is decided locally, with the answer of Redis, and counted', async () => {
     const { key, keyId } = await newKey({ name: 'local', meta: { a: 1 } });

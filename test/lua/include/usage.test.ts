@@ -43,6 +43,15 @@ test.each([
     },
     10 + 4,
   ],
+  [
+    'of which one was FORBIDDEN: its count as well',
+    { allowedIps: ['10.0.0.1'] },
+    async (key: string) => {
+      await ok('keys.verifyKey', { key });
+      await ok('keys.verifyKey', { key, ip: '10.0.0.1' });
+    },
+    10 + 4,
+  ],
 ])('an hour of verifications %s', async (_what, input, verify, bytes) => {
   expect(await bytesOf(input, verify)).toBe(10 * bytes);
 });

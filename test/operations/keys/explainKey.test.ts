@@ -52,6 +52,7 @@ describe('keys.explainKey: rules', () => {
         { rule: 'key', result: 'passed' },
         { rule: 'enabled', result: 'passed' },
         { rule: 'expires', result: 'passed', expires: clock.now + hourMs },
+        { rule: 'allowed_ips', result: 'passed' },
         {
           rule: 'permissions',
           result: 'passed',
@@ -98,6 +99,7 @@ describe('keys.explainKey: rules', () => {
       'key passed',
       'enabled failed',
       'expires not_reached',
+      'allowed_ips not_reached',
       'permissions not_reached',
       'ratelimit_names not_reached',
       'ratelimits not_reached',
