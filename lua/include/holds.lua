@@ -122,9 +122,9 @@ function hold_list.find(h, suffix)
   return found
 end
 
--- Returns the open holds at `now` that follow `after_due` and `after_suffix` ('' for none) in order of expiry, `count` at
--- most, and the number of all of them that follow, and of all. Only those that are returned are unpacked: a key may have
--- thousands of others.
+-- Returns the open holds at `now` that follow `after_due` and `after_suffix` ('' for none) in order of expiry, at most
+-- `count`; the number of all that follow, and of all open ones. Only what is returned is unpacked: a key may have
+-- thousands of holds.
 function hold_list.first_due(h, now, after_due, after_suffix, count)
   local found, following, total, latest = {}, 0, 0, nil
   local function is_before(a, b)

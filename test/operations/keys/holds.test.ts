@@ -429,7 +429,7 @@ test('a key has 10,000 open holds at most', { timeout: 60_000 }, async () => {
   expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 9999 });
   const { data, pagination } = await call('keys.listHolds', { keyId, limit: 10 });
   expect([data.length, pagination]).toMatchObject([10, { hasMore: true, total: 10_000 }]);
-  await ok('keys.releaseHold', { holdId: data[0].id });
+  await ok('keys.releaseHold', { holdId: data[0]!.id });
   await hold(key);
 });
 
