@@ -162,6 +162,13 @@ class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSn
   }
 }
 
+/** The caller of keys.verifyKey can do something about it, the operator of a gateway cannot. */
+export class TooManyHolds extends ApiError {
+  constructor() {
+    super('precondition_failed', 'The key has 10000 open holds, the maximum. Nothing was charged.');
+  }
+}
+
 /** The errors of holds. */
 function holdError({ reason, detail }: ItemError): Error | undefined {
   switch (reason) {
@@ -174,7 +181,7 @@ function holdError({ reason, detail }: ItemError): Error | undefined {
     case 'hold_limit_not_found':
       return new ApiError('precondition_failed', `The hold has no limit named ${JSON.stringify(detail)}.`);
     case 'too_many_holds':
-      return new ApiError('precondition_failed', 'The key has 10000 open holds, the maximum. Nothing was charged.');
+      return new TooManyHolds();
     default:
       return undefined;
   }

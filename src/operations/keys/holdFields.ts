@@ -10,8 +10,8 @@ export const HoldId = Type.String({
   description: 'Id of a hold, as `keys.verifyKey` returned it (`hold_…`).',
 });
 
-const ttl = { minimum: 1000, maximum: 86_400_000 };
-export const HoldTtl = Int({ ...ttl, description: 'Milliseconds from now to the expiry of the hold.' });
+export const holdTtl = { minimum: 1000, maximum: 86_400_000 };
+export const HoldTtl = Int({ ...holdTtl, description: 'Milliseconds from now to the expiry of the hold.' });
 
 /** In keys.verifyKey. */
 export const Hold = Fields(
