@@ -27,7 +27,7 @@ export const Hold = Fields(
       Type.String({
         minLength: 3,
         maxLength: 64,
-        pattern: '^[A-Za-z0-9_.\\-]*$',
+        pattern: '^[a-zA-Z0-9_.-]+$',
         description:
           'Id of your own, so that the call can be repeated: while the hold of this key and id is open, the same hold is returned and nothing is charged again.',
       }),
