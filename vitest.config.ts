@@ -32,6 +32,7 @@ const programs = [
   'test/cli/{backup,keyLines}.test.ts',
   'test/faults/{cluster,fourServers,leases,ledger,schemathesis,sentinel,server,tls}.test.ts',
   'test/http/{docs,haproxy}.test.ts',
+  'test/migrations/cluster.test.ts',
   'test/process/**/*.test.ts',
 ];
 

@@ -103,6 +103,8 @@ async function start() {
   printPlaces(config, server.port, metricsServer?.port);
   if (config.firstRootKey === 'print') await createFirstRootKey(store, log);
   log.info({ version, durationMs: msSince(startedAt) }, 'Ready.');
+  // Not waited for: there may be thousands of workspaces.
+  warnOfImports(store, log).catch((err) => log.warn({ err }, 'Cannot check whether all imports are finished.'));
   reload = () => reloadCertificates([server, store], log);
   logStep = (fields, step) => log.info(fields, step);
   flushLog = () => Promise.race([new Promise<void>((resolve) => log.flush(() => resolve())), delay(logWaitMs)]);
@@ -138,6 +140,21 @@ async function createFirstRootKey(store: Store, log: Logger) {
     const remedy = 'create one with `tollgate workspace create` and `tollgate root-key create`';
     log.error({ err }, `Cannot check whether this store needs a first root key. If it does, ${remedy}.`);
   }
+}
+
+/** Limit of the workspaces that the warning names. */
+const importsNamed = 10;
+
+/** An import that was interrupted leaves a workspace that is incomplete, usually without root keys. */
+async function warnOfImports(store: Store, log: Logger) {
+  const unfinished = (await store.workspaces.list()).filter(({ isImporting }) => isImporting);
+  if (unfinished.length === 0) return;
+  const workspaceIds = unfinished.slice(0, importsNamed).map(({ workspaceId }) => workspaceId);
+  const remedy = 'Repeat `tollgate import` with the same file, or use `tollgate workspace end-import`';
+  log.warn(
+    { workspaceIds, count: unfinished.length },
+    `Workspaces are incomplete, as their import runs or was interrupted. ${remedy}: docs/moving.md.`,
+  );
 }
 
 /** Errors for the operator are plain Errors. Any other class is a bug, and is printed with its stack. */

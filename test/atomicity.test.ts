@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { ErrorCode } from '../src/errors.ts';
+import type { AnyOperation } from '../src/operation.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
 import { wildcardsMax } from '../src/records/overrides.ts';
 import { connect, type RedisClient } from '../src/redis/connection.ts';
@@ -295,7 +296,6 @@ interface Refusal<Name extends OperationName> {
   given?(things: Things, workspace: Workspace): Promise<unknown>;
 }
 
-const unknownKey = `key_${'1'.repeat(24)}`;
 const noSlug = { because: 'a permission may not be created', code: 'insufficient_permissions' } as const;
 const updating = ['api.*.update_key', 'rbac.*.add_permission_to_key', 'rbac.*.remove_permission_from_key'];
 const over = (count: number) => Array.from({ length: count }, (_, index) => `over.${index}`);
@@ -312,10 +312,9 @@ const ownId = async ({ rootKey }: Workspace) =>
     .rootKeyId;
 let own = '';
 
-/** Refusals of valid requests, for the operations that change something (test/tables.test.ts). */
+/** Refusals of valid requests, besides plainRefusals, for the operations that change something. */
 const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
   'apis.deleteApi': [
-    { because: 'no such API', code: 'api_not_found', input: () => ({ apiId: 'api_1' }) },
     {
       because: 'it is protected',
       code: 'precondition_failed',
@@ -391,14 +390,6 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       input: ({ keyId }) => ({ keyId, operation: 'increment', value: Number.MAX_SAFE_INTEGER }),
     },
   ],
-  'keys.deleteKey': [
-    {
-      because: 'it is gone already',
-      code: 'key_not_found',
-      given: ({ keyId }, { rootKey }) => call('keys.deleteKey', { keyId }, rootKey),
-      input: ({ keyId }) => ({ keyId, permanent: true }),
-    },
-  ],
   'keys.restoreKey': [
     {
       because: 'it is not deleted',
@@ -411,9 +402,6 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       given: ({ apiId }, { rootKey }) => call('apis.deleteApi', { apiId }, rootKey),
       input: ({ deletedKeyId }) => ({ keyId: deletedKeyId }),
     },
-  ],
-  'keys.rerollKey': [
-    { because: 'no such key', code: 'key_not_found', input: () => ({ keyId: unknownKey, expiration: 0 }) },
   ],
   'keys.migrateKeys': [
     {
@@ -528,13 +516,6 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       input: ({ namespaceId }) => ({ namespace: namespaceId, identifier: 'user_1' }),
     },
   ],
-  'identities.createIdentity': [
-    {
-      because: 'it exists',
-      code: 'identity_already_exists',
-      input: (things) => ({ ...examples['identities.createIdentity'].input(things), externalId: things.name }),
-    },
-  ],
   'identities.updateIdentity': [
     {
       because: 'a limit is named twice',
@@ -549,25 +530,7 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       }),
     },
   ],
-  'identities.deleteIdentity': [
-    { because: 'there is none', code: 'identity_not_found', input: () => ({ identity: 'unknown' }) },
-  ],
-  'permissions.createPermission': [
-    {
-      because: 'it exists',
-      code: 'permission_already_exists',
-      input: ({ name }) => ({ name: 'again', slug: name, description: 'again' }),
-    },
-  ],
-  'permissions.deletePermission': [
-    { because: 'there is none', code: 'permission_not_found', input: () => ({ permission: 'unknown' }) },
-  ],
   'permissions.createRole': [
-    {
-      because: 'it exists',
-      code: 'role_already_exists',
-      input: (things) => ({ ...examples['permissions.createRole'].input(things), name: things.name }),
-    },
     {
       ...noSlug,
       as: ['rbac.*.create_role', 'rbac.*.add_permission_to_role'],
@@ -580,7 +543,6 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       input: (things) => examples['permissions.createRole'].input(things),
     },
   ],
-  'permissions.deleteRole': [{ because: 'there is none', code: 'role_not_found', input: () => ({ role: 'unknown' }) }],
   'permissions.setRolePermissions': [
     {
       ...noSlug,
@@ -603,9 +565,59 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
   ],
 };
 
+/** Of an example: with the ids of another workspace, and what it creates for the second time. */
+function plainRefusals(name: OperationName): Refusal<OperationName>[] {
+  const { changes, elsewhere, input } = exampleOf(name);
+  if (!changes) return [];
+  const { errors = [] } = operations.find((operation) => operation.name === name) as AnyOperation;
+  const exists = errors.find((code) => code.endsWith('_already_exists'));
+  let elsewhereThings: Things;
+  let first: InputOf<OperationName>;
+  return [
+    ...(elsewhere
+      ? [
+          {
+            because: 'ids of another workspace',
+            code: elsewhere,
+            given: async () => {
+              elsewhereThings = await makeThings(call, (await createWorkspace()).rootKey);
+            },
+            input: () => input(elsewhereThings) as InputOf<OperationName>,
+          },
+        ]
+      : []),
+    ...(exists
+      ? [
+          {
+            because: 'it exists',
+            code: exists,
+            given: (things: Things, { rootKey }: Workspace) => {
+              first = input(things) as InputOf<OperationName>;
+              return call(name, first, rootKey);
+            },
+            input: () => first,
+          },
+        ]
+      : []),
+  ];
+}
+
 const everyRefusal = everyName.flatMap((name) =>
-  ((refusals[name] ?? []) as Refusal<OperationName>[]).map((refusal) => ({ ...refusal, name })),
+  [...plainRefusals(name), ...((refusals[name] ?? []) as Refusal<OperationName>[])].map((refusal) => ({
+    ...refusal,
+    name,
+  })),
 );
+
+test('every operation that may refuse a change does it below', () => {
+  // test/operations/records.test.ts tests too_many_records for every operation that has it.
+  const changing = (operations as readonly AnyOperation[]).filter(
+    ({ name, errors = [] }) =>
+      errors.some((code) => code !== 'too_many_records') && !/\.(get|list|whoami|explain)/.test(name),
+  );
+  const refused = new Set<string>(everyRefusal.map(({ name }) => name));
+  expect(changing.filter(({ name }) => !refused.has(name)).map(({ name }) => name)).toEqual([]);
+});
 
 describe('a refused call changes nothing', () => {
   test.each(everyRefusal)('$name: $because', async ({ name, input, code, as = ['*'], given }) => {

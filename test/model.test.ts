@@ -233,7 +233,15 @@ const exampleFields = (withRemoval: boolean) =>
       rarely(one<unknown>(...values, ...(withRemoval ? [removed] : []))),
     ]),
   ) as Record<never, never>;
-const { permissions: _query, credits: _cost, ratelimits: _items, tags: _, migrationId: _id, ...others } = inputExamples;
+const {
+  permissions: _query,
+  credits: _cost,
+  ratelimits: _items,
+  tags: _,
+  migrationId: _id,
+  hold: _hold,
+  ...others
+} = inputExamples;
 const exampleInputs = Object.fromEntries(
   Object.entries<{ values: readonly unknown[] }>(others).map(([name, { values }]) => [name, maybe(one(...values))]),
 ) as Record<never, never>;

@@ -165,8 +165,10 @@ describe('operations', () => {
     const path = name.replace('.', '/');
     expect(existsSync(join(root, `src/operations/${path}.ts`)), `src/operations/${path}.ts`).toBe(true);
     expect(read(`src/operations/${path}.ts`)).toContain(`name: '${name}'`);
-    // Six similar operations share one test, and a service may have one for all of its operations.
-    const tested = path.replace(/(?<=^keys\/)(add|remove|set)(Permissions|Roles)$/, 'permissionsAndRoles');
+    // Six similar operations share one test, and so do those of holds. A service may have one for all of its operations.
+    const tested = path
+      .replace(/(?<=^keys\/)(add|remove|set)(Permissions|Roles)$/, 'permissionsAndRoles')
+      .replace(/(?<=^keys\/)[a-z]+Holds?$/, 'holds');
     const [service] = path.split('/');
     const tests = [tested, `${service}/${service}`].map((test) => `test/operations/${test}.test.ts`);
     const found = tests.find((test) => existsSync(join(root, test)));

@@ -10,8 +10,6 @@ import { errorCatalogue } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { operations as registry } from '../src/operations/index.ts';
 import { assemble, scriptNames } from '../src/scripts/loader.ts';
-import { reads } from './support/everyRead.ts';
-import { exampleOf } from './support/examples.ts';
 import { repositoryFiles } from './support/references.ts';
 
 const read = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
@@ -64,31 +62,6 @@ describe('fields of a limit', () => {
 });
 
 describe('operations', () => {
-  test('those that only read are called by test/support/everyRead.ts', () => {
-    // A stream has no response to compare.
-    const reading = operations.filter(
-      (operation) => operation.kind === 'manages' && !operation.streams && exampleOf(operation.name).changes === null,
-    );
-    expect(Object.keys(reads).sort()).toEqual(named(reading));
-  });
-
-  test('those that may refuse to change something do it in test/atomicity.test.ts', () => {
-    // test/operations/records.test.ts tests too_many_records for every operation that has it.
-    const changing = operations.filter(
-      ({ name, errors = [] }) =>
-        errors.some((code) => code !== 'too_many_records') && !/\.(get|list|whoami|explain)/.test(name),
-    );
-    const table = /^const refusals: [\s\S]*?\n};/m.exec(read('test/atomicity.test.ts'))![0];
-    expect(named(changing.filter((operation) => !inText(table).includes(operation)))).toEqual([]);
-  });
-
-  test('those that may create too much do it in test/operations/records.test.ts', () => {
-    const creating = operations.filter(({ errors }) => errors?.includes('too_many_records'));
-    expect(named(creating)).toEqual(
-      named(inText(read('test/operations/records.test.ts')).filter((each) => creating.includes(each))),
-    );
-  });
-
   test('each has a test of its own', () => {
     const tests = repositoryFiles()
       .filter((path) => path.startsWith('test/operations/'))

@@ -33,7 +33,7 @@ for index, hold in ipairs(open) do
     suffix = hold.suffix,
     at = int(hold.at),
     due = int(hold.due),
-    charges = hold.state == hold_list.CHARGES and 1,
+    charges = hold.state == HOLD_CHARGES and 1,
     cost = state.limited and int(hold.cost),
     windows = windows,
   })

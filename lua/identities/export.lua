@@ -7,23 +7,19 @@
 -- ARGV[1]  after      the last id of the page before (without `id_`), or ''
 -- ARGV[2]  count      limit of the page
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {{{IdentityReply (src/records/records.ts), used_units of include/exported}…}, the last id that was read
---          (without `id_`) if there are more, or ''}
+-- returns  {{{IdentityReply (src/records/records.ts), used_units of include/exported}…}, 1 if there are more, else 0}
 
 -- @include "include/clock"
 -- @include "include/exported"
 -- @include "include/identities"
 -- @include "include/names"
+-- @include "include/pages"
 -- @include "include/reply"
 
 local workspace, after, count, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), now_ms(ARGV[3])
-local from = after == '' and '-' or '(' .. after .. '\255'
-local members = redis.call('ZRANGE', name_of.identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-local rows, parts = {}, 0
-while #rows < math.min(count, #members) and parts < REPLY_PARTS_MAX do
-  local external_id = string.sub(members[#rows + 1], 17)
+local function exported(_, external_id)
   local identity = load_identity(workspace, external_id)
-  local reply, reply_parts = identity_reply(identity, external_id, identity_meta(workspace, external_id))
-  rows[#rows + 1], parts = { reply, used_units(identity.limits, now) }, parts + reply_parts
+  local reply, parts = identity_reply(identity, external_id, identity_meta(workspace, external_id))
+  return { reply, used_units(identity.limits, now) }, parts
 end
-return { rows, #members > #rows and string.sub(members[#rows], 1, 16) or '' }
+return page_of(workspace, name_of.identity_list(workspace), after, 'asc', count, exported, REPLY_PARTS_MAX)

@@ -12,12 +12,8 @@
 
 local hold_list = {}
 
--- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
-hold_list.RELEASES, hold_list.CHARGES, hold_list.RELEASED = 0, 1, 2
--- Limit of the open holds of a key, and of those that were released.
-hold_list.MAX = 10000
--- How long a released hold may be settled.
-hold_list.LATE_MS = DAY_MS
+-- How long a hold that was given back may be settled.
+local LATE_MS = DAY_MS
 -- How long the number of the last hold is kept: longer than the settlements (hold_list.ended), whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
 -- A bucket has about this many hold_list.
@@ -143,7 +139,7 @@ function hold_list.first_due(h, now, after_due, after_suffix, count)
     each_in(part, function(suffix, first, last)
       local _, state, at, ttl = struct.unpack(HOLD_DUE, part, first)
       local due = at + ttl
-      if state == hold_list.RELEASED or due <= now then return end
+      if state == HOLD_RELEASED or due <= now then return end
       total = total + 1
       if due < after_due or due == after_due and suffix <= after_suffix then return end
       following = following + 1
@@ -186,11 +182,11 @@ end
 -- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
 -- there are too many.
 function hold_list.release(h, hold, at)
-  if h.count - h.open >= hold_list.MAX then return NEVER end
-  hold.state, hold.ttl = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at
+  if h.count - h.open >= HOLDS_MAX then return NEVER end
+  hold.state, hold.ttl = HOLD_RELEASED, at + LATE_MS - hold.at
   hold_list.add(h, hold)
   h.open = h.open - 1
-  return at + hold_list.LATE_MS
+  return at + LATE_MS
 end
 
 -- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
@@ -202,7 +198,7 @@ function hold_list.replace(h, hold, changed)
     string.sub(part, 1, hold.first - 1) .. (changed and pack_hold(changed) or '') .. string.sub(part, hold.last + 1)
   )
   if not changed then h.count = h.count - 1 end
-  local was_open, is_open = hold.state ~= hold_list.RELEASED, changed and changed.state ~= hold_list.RELEASED
+  local was_open, is_open = hold.state ~= HOLD_RELEASED, changed and changed.state ~= HOLD_RELEASED
   if was_open and not is_open then h.open = h.open - 1 end
 end
 
@@ -225,7 +221,7 @@ function hold_list.take_due(h, now, limit)
   end
   for _, hold in ipairs(due) do
     h.count = h.count - 1
-    if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
+    if hold.state ~= HOLD_RELEASED then h.open = h.open - 1 end
   end
   table.sort(due, function(a, b) return a.due < b.due end)
   if h.count > ALL_EXAMINED and #due < limit then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
@@ -251,12 +247,12 @@ end
 -- very many, the oldest are dropped.
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
 
-local function settled_record(workspace, key24, now, hours_ago)
-  return name_of.settled_holds(workspace, key24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
+local function settled_record(workspace, id24, now, hours_ago)
+  return name_of.settled_holds(workspace, id24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
 end
 
 -- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), windows: each {cost, name}}.
-function hold_list.note_settled(workspace, key24, now, settled)
+function hold_list.note_settled(workspace, id24, now, settled)
   local parts = {}
   for index, w in ipairs(settled.windows) do
     parts[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
@@ -275,16 +271,16 @@ function hold_list.note_settled(workspace, key24, now, settled)
     suffix,
     #parts
   ) .. rest
-  local record = settled_record(workspace, key24, now, 0)
+  local record = settled_record(workspace, id24, now, 0)
   local length = redis.call('APPEND', record, entry)
   if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
-  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, key24, now, 1)) end
+  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, now, 1)) end
 end
 
 -- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
-function hold_list.find_settled(workspace, key24, now, wanted)
+function hold_list.find_settled(workspace, id24, now, wanted)
   for hours_ago = 0, 1 do
-    local stored, first = redis.call('GET', settled_record(workspace, key24, now, hours_ago)) or '', 1
+    local stored, first = redis.call('GET', settled_record(workspace, id24, now, hours_ago)) or '', 1
     while first <= #stored do
       local bytes, late, cost, has_balance, balance, suffix, windows, position =
         struct.unpack(SETTLED_HOLD, stored, first)

@@ -11,6 +11,7 @@
 -- @include "include/counters"
 -- @include "include/fields"
 -- @include "include/names"
+-- @include "include/pages"
 -- @include "include/reply"
 -- @include "include/state"
 
@@ -19,11 +20,8 @@ local function external_id_of(link) return string.sub(link, LINK_EXTERNAL_ID_AT)
 
 -- The externalId of an identity by its id or externalId, or nil.
 local function external_id_for(workspace, id_or_external_id)
-  if string.sub(id_or_external_id, 1, 3) == 'id_' and #id_or_external_id == 19 then
-    local id16 = string.sub(id_or_external_id, 4)
-    local member = redis.call('ZRANGE', name_of.identity_list(workspace), '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-    if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
-  end
+  local external_id = rest_of_id(name_of.identity_list(workspace), 'id_', id_or_external_id)
+  if external_id then return external_id end
   if redis.call('EXISTS', name_of.identity_record(workspace, id_or_external_id)) == 1 then return id_or_external_id end
 end
 

@@ -1,20 +1,34 @@
--- Pages of the lists of a workspace, which are sorted sets whose members begin with an id.
+-- Lists of the records of a workspace: sorted sets whose members begin with an id (16).
+
+-- What follows the id in its member, or nil when the list has no such id. `id` has its prefix.
+local function rest_of_id(list, prefix, id)
+  local id16 = string.sub(id, #prefix + 1)
+  if #id16 ~= 16 or string.sub(id, 1, #prefix) ~= prefix then return nil end
+  local member = redis.call('ZRANGE', list, '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
+end
+
+-- Sorts after everything that may follow an id.
+local AFTER_ALL = string.rep('\255', 33)
 
 -- A page of a list in an order, asc or desc, of at most `count` members after the id `after` or '': their replies, and
--- 1 if there are more, else 0. `reply_of` takes the workspace, what follows the id in a member, and the id (16).
-local function page_of(workspace, list, after, order, count, reply_of)
+-- 1 if there are more, else 0. `reply_of` takes the workspace, what follows the id in a member, and the id (16). It may
+-- return the parts of its reply besides; the page ends early when it has `parts_max`.
+local function page_of(workspace, list, after, order, count, reply_of, parts_max)
   local members
   if order == 'desc' then
     local from = after == '' and '+' or '(' .. after
     members = redis.call('ZRANGE', list, from, '-', 'BYLEX', 'REV', 'LIMIT', 0, count + 1)
   else
-    local from = after == '' and '-' or '(' .. after .. '\255'
+    local from = after == '' and '-' or '(' .. after .. AFTER_ALL
     members = redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
   end
-  local replies = {}
-  for index = 1, math.min(count, #members) do
-    local member = members[index]
-    replies[index] = reply_of(workspace, string.sub(member, 17), string.sub(member, 1, 16))
+  local replies, examined, all_parts = {}, 0, 0
+  while examined < math.min(count, #members) and all_parts < (parts_max or math.huge) do
+    examined = examined + 1
+    local member = members[examined]
+    local reply, parts = reply_of(workspace, string.sub(member, 17), string.sub(member, 1, 16))
+    replies[#replies + 1], all_parts = reply, all_parts + (parts or 0)
   end
-  return { replies, #members > count and 1 or 0 }
+  return { replies, #members > examined and 1 or 0 }
 end

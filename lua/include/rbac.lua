@@ -2,31 +2,23 @@
 
 -- @include "include/fields"
 -- @include "include/names"
+-- @include "include/pages"
 -- @include "include/permissions"
 
 -- Gives all permissions and roles a new version after a change of one. Results and snapshots that were cached with an
 -- earlier version are then no longer used.
 local function renew_rbac_version(workspace, next_version) redis.call('HSET', workspace, 'rbac', next_version()) end
 
--- The number of an id (with its prefix) in a list whose members are id16, number; or nil.
-local function number_of_id(list, prefix, id)
-  if string.sub(id, 1, #prefix) ~= prefix then return nil end
-  local id16 = string.sub(id, #prefix + 1)
-  if #id16 ~= 16 then return nil end
-  local member = redis.call('ZRANGE', list, '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-  if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
-end
-
 -- A permission's number by its id or slug, or nil.
 local function permission_number(workspace, id_or_slug)
-  return number_of_id(name_of.permission_list(workspace), 'perm_', id_or_slug)
+  return rest_of_id(name_of.permission_list(workspace), 'perm_', id_or_slug)
     or redis.call('HGET', name_of.permission_numbers(workspace), id_or_slug)
     or nil
 end
 
 -- A role's number by its id or name, or nil.
 local function role_number(workspace, id_or_name)
-  return number_of_id(name_of.role_list(workspace), 'role_', id_or_name)
+  return rest_of_id(name_of.role_list(workspace), 'role_', id_or_name)
     or redis.call('HGET', name_of.role_numbers(workspace), id_or_name)
     or nil
 end

@@ -2,29 +2,23 @@
 
 -- @include "include/fields"
 -- @include "include/names"
+-- @include "include/pages"
 
 -- The digest of the root key with this id, or nil.
 local function root_digest_of(workspace, root_key_id)
-  local id16 = string.sub(root_key_id, 6)
-  if #id16 ~= 16 or string.sub(root_key_id, 1, 5) ~= 'root_' then return nil end
-  local member = redis.call('ZRANGE', name_of.root_key_list(workspace), '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-  if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
+  return rest_of_id(name_of.root_key_list(workspace), 'root_', root_key_id)
 end
 
 -- A page of root keys after the id `after`, in order of creation: `reply_of(digest, fields of RootKeyReply)` for each.
 -- Returns {replies, 1 if there are more, else 0}. A page ends early when its root keys have many grants.
 local GRANT_BYTES_MAX = 1000000
 local function page_of_root_keys(workspace, after, count, reply_of)
-  local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
-  local members = redis.call('ZRANGE', name_of.root_key_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-  local replies, grant_bytes = {}, 0
-  while #replies < math.min(count, #members) and grant_bytes < GRANT_BYTES_MAX do
-    local digest = string.sub(members[#replies + 1], 17)
+  local function read(_, digest)
     local record = name_of.root_key_record(workspace, digest)
     local root_key = read_fields(record, 'id', 'name', 'start', 'grants', 'enabled', 'expires', 'created', 'used')
-    replies[#replies + 1], grant_bytes = reply_of(digest, named(root_key)), grant_bytes + #root_key.grants
+    return reply_of(digest, named(root_key)), #root_key.grants
   end
-  return { replies, #members > #replies and 1 or 0 }
+  return page_of(workspace, name_of.root_key_list(workspace), after, 'asc', count, read, GRANT_BYTES_MAX)
 end
 
 -- The grants in a text as a set.

@@ -43,7 +43,7 @@ for index, key in ipairs(request.keys) do
   if
     key.keptId
     and not key.exists
-    and (digest_of(workspace, key.keptId) or key.restorableUntil and deleted_digest_of(workspace, key.keptId))
+    and (digest_of(workspace, key.keptId) or deleted_digest_of(workspace, key.keptId))
   then
     return { 'key_id_taken', key.keptId }
   end

@@ -14,35 +14,22 @@
 -- @include "include/fields"
 -- @include "include/names"
 -- @include "include/overrides"
+-- @include "include/pages"
 
 local workspace, name, identifier, after, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local namespace = find_namespace(workspace, name)
 if not namespace then return false end
 
-local identifiers = { identifier }
-if identifier == '' then
-  -- An id is followed by its identifier of at most 2048 bytes, none of which is above this.
-  local from = after == '' and '-' or '(' .. after .. '\255'
-  for index, member in
-    ipairs(
-      redis.call('ZRANGE', name_of.override_list(workspace, namespace.id16), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-    )
-  do
-    identifiers[index] = string.sub(member, 17)
-  end
-  if identifiers[1] == '' then identifiers = {} end
-end
-local replies = {}
-for index = 1, math.min(count, #identifiers) do
-  local override = read_override(workspace, namespace, identifiers[index])
-  if override then
-    replies[#replies + 1] = named({
+local function override_reply(_, each)
+  local override = read_override(workspace, namespace, each)
+  return override
+    and named({
       id = override.id16,
-      identifier = identifiers[index],
+      identifier = each,
       limit = int(override.limit),
       duration = int(override.duration),
       created = int(override.created),
     })
-  end
 end
-return { replies, #identifiers > count and 1 or 0 }
+if identifier ~= '' then return { { override_reply(workspace, identifier) }, 0 } end
+return page_of(workspace, name_of.override_list(workspace, namespace.id16), after, 'asc', count, override_reply)

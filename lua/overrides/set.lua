@@ -23,6 +23,7 @@
 -- @include "include/ids"
 -- @include "include/names"
 -- @include "include/overrides"
+-- @include "include/pages"
 -- @include "include/records"
 
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -35,9 +36,7 @@ local namespace = find_namespace(workspace, name)
 if not namespace and string.sub(name, 1, 5) == 'rlns_' then return { 'namespace_not_found' } end
 local before = namespace and read_override(workspace, namespace, identifier)
 if kept_id ~= '' and namespace then
-  local list = name_of.override_list(workspace, namespace.id16)
-  local next_member = redis.call('ZRANGE', list, '[' .. kept_id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-  if before or next_member and string.sub(next_member, 1, 16) == kept_id then return { 'exists' } end
+  if before or rest_of_id(name_of.override_list(workspace, namespace.id16), '', kept_id) then return { 'exists' } end
 end
 local is_wild = string.find(identifier, '*', 1, true) ~= nil
 local all, wild = 0, 0

@@ -10,7 +10,7 @@
 -- ARGV[3]  hourly_days    days before today of which usage is kept by hour
 -- ARGV[4]  retention_ms
 -- ARGV[5…] days           of each key, src/usage/days.ts; '' for none
--- returns  {for each key 1, or 0 when its usage is stored}
+-- returns  {for each key 1, 0 when its usage is stored, or 2 when a part before it is not}. In a dry run that is 1
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -34,7 +34,11 @@ for index, key in ipairs(request.keys) do
   if args[index + 4] == '' then
     is_new = not redis.call('ZSCORE', name_of.former_keys(workspace, api8), key.id16 .. api8)
   end
-  stored[index] = is_new and 1 or 0
+  local is_misplaced = args[index + 4] ~= '' and key.part > last + 1
+  if is_misplaced and request.dryRun then
+    is_new, is_misplaced = true, false
+  end
+  stored[index] = is_new and 1 or is_misplaced and 2 or 0
   for _, week in ipairs(is_new and key.weeks or {}) do
     add_to(by_week, week, key.id16)
   end

@@ -14,7 +14,7 @@
 -- ARGV[8]  dry_run      0 | 1
 -- ARGV[9]  now_ms       '' for Redis's clock
 -- ARGV[10…] counts      field, count, …
--- returns  1, or 0 when it was not stored
+-- returns  1, 0 when it is stored or the totals are others, or 2 when the totals or a part before it are missing
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -29,7 +29,9 @@ local record = is_tags and name_of.tag_usage(workspace, id, day) or name_of.iden
 local mark = redis.call('HGET', totals, 'import')
 if dry_run then return (mark or redis.call('EXISTS', totals) == 0) and 1 or 0 end
 local marked_id, last = string.match(mark or '', '^(.*)#(%d+)$')
+if not mark then return redis.call('EXISTS', totals) == 1 and 0 or 2 end
 if marked_id ~= import_id or tonumber(last) >= part then return 0 end
+if tonumber(last) + 1 < part then return 2 end
 
 redis.call('HSET', totals, 'import', import_id .. '#' .. int(part))
 for at = 10, #args, 2 do

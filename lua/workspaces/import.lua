@@ -4,13 +4,13 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- ARGV[1]  request    JSON {name, created, protectApis, sequence, importId, dryRun}
--- returns  'created' | 'continued' | 'exists'
+-- returns  'created' | 'continued' | 'exists' | 'unfinished' (the import of another export did not end)
 
 -- @include "include/clock"
 
 local workspace, request = KEYS[1], cjson.decode(ARGV[1])
 local mark = redis.call('HGET', workspace, 'import')
-if mark == request.importId then return 'continued' end
+if mark then return mark == request.importId and 'continued' or 'unfinished' end
 if redis.call('EXISTS', workspace) == 1 then return 'exists' end
 if not request.dryRun then
   redis.call('HSET', workspace, 'name', request.name, 'created', int(request.created), 'import', request.importId)

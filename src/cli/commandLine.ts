@@ -14,7 +14,7 @@ import { bulkTimeoutMs, Runner } from './runner.ts';
 import { reporting } from './searching.ts';
 import { tailRow } from './tailCommand.ts';
 import type { Terminal } from './terminal.ts';
-import { createWorkspace, listWorkspaces } from './workspaces.ts';
+import { createWorkspace, endImport, listWorkspaces } from './workspaces.ts';
 
 // Modules that only one command needs are loaded by that command.
 const json = ['--json', 'print JSON'] as const;
@@ -85,6 +85,16 @@ function addWorkspace(program: Command, runner: Runner) {
     .option(...local)
     .option(...json)
     .action((options) => runner.run(options, listWorkspaces));
+
+  workspace
+    .command('end-import <id>')
+    .description('End an import that was interrupted and is not repeated. What it has created stays.')
+    .option('--discard', 'remove the workspace with everything in it')
+    .option(...local)
+    .option(...json)
+    .action((id, options) =>
+      runner.run(options, (store) => endImport(store, id, options), { timeoutMs: bulkTimeoutMs }),
+    );
 }
 
 const groups: Record<string, string> = {

@@ -4,6 +4,7 @@ import { type FileHandle, open, truncate } from 'node:fs/promises';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { ApiRecord } from '../records/apis.ts';
+import type { WindowIndex } from '../records/windows.ts';
 import type { Store } from '../store.ts';
 import { version } from '../version.ts';
 import { done, ofWorkspaceOnly, pagesOf, type SectionName, sections } from './exportSections.ts';
@@ -56,10 +57,30 @@ export async function exportKeys(
     const lines = allLines(store, workspaces, { ...given, counts, progress });
     const to: Writable = output?.handle.createWriteStream() ?? stdout;
     await pipeline(lines, to, { end: !toStdout });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    // Other errors than those of Redis and of the disk come again.
+    if (toStdout || code === undefined) throw error;
+    const place = `The export stopped after ${sumOf(counts).toLocaleString('en')} records: ${message}`;
+    throw new Error(`${place}${message.endsWith('.') ? '' : '.'} The same command with --resume continues it.`, {
+      cause: error,
+    });
   } finally {
     progress.stop();
   }
-  return { lines: [`Exported ${formatCounts(counts)}.`], json: counts, toStderr: toStdout };
+  const importing = await importingAmong(store, workspaces);
+  return {
+    lines: [`Exported ${formatCounts(counts)}.`],
+    notes: importing.map((id) => `The export of ${id} is incomplete, as its import is not finished.`),
+    json: counts,
+    toStderr: toStdout,
+  };
+}
+
+async function importingAmong(store: Store, workspaces: readonly InExport[]): Promise<string[]> {
+  const ids = new Set(workspaces.map(({ workspaceId }) => workspaceId));
+  const listed = await store.workspaces.list();
+  return listed.flatMap(({ workspaceId, isImporting }) => (isImporting && ids.has(workspaceId) ? workspaceId : []));
 }
 
 interface InExport {
@@ -108,6 +129,11 @@ async function* allLines(
   if (!position) yield await header(store, workspaces, { api, without });
   const first = position ? workspaces.findIndex(({ workspaceId }) => workspaceId === position.workspaceId) : 0;
   if (first < 0) throw new Error(`There is no workspace ${position?.workspaceId}, in which the file ends.`);
+  let index: Promise<WindowIndex> | undefined;
+  const windowIndex = () => {
+    index ??= store.windows.index();
+    return index;
+  };
   let place = position;
   for (const { workspaceId, apis } of workspaces.slice(first)) {
     if (!place) {
@@ -117,7 +143,14 @@ async function* allLines(
     const begun = place ? names.indexOf(place.section as SectionName) : 0;
     if (begun < 0) throw new Error('The file was begun with other options. Use the same ones, or name a new file.');
     for (const section of names.slice(begun)) {
-      const exported = { store, workspaceId, apis, omits: (kind: Kind) => omitted.has(kind) };
+      const omits = (kind: Kind) => omitted.has(kind);
+      const exported = {
+        store,
+        workspaceId,
+        apis,
+        omits,
+        windowIndex: workspaces.length > 1 ? windowIndex : undefined,
+      };
       const from = place?.after;
       place = undefined;
       if (from === done) continue;

@@ -3,6 +3,7 @@
 
 import type { ApiRecord } from '../records/apis.ts';
 import type { PageOf } from '../records/pages.ts';
+import type { WindowIndex } from '../records/windows.ts';
 import type { Store } from '../store.ts';
 import { apiLine, identityLine, keyLine, permissionLine, roleLine } from './keyLines.ts';
 import type { Kind } from './lineKinds.ts';
@@ -22,6 +23,8 @@ interface Exported {
   apis: readonly ApiRecord[];
   /** Whether the lines of a kind are left out. */
   omits: (kind: Kind) => boolean;
+  /** Undefined if it is the only workspace. */
+  windowIndex: (() => Promise<WindowIndex>) | undefined;
 }
 
 interface SectionPage {
@@ -142,8 +145,11 @@ const overrides = ofNamespaces(async function* pages({ store, workspaceId }, { n
 });
 
 /** Windows with records of their own. Their owners are found by the length of their ids. */
-async function* windows({ store, workspaceId }: Exported, from: string | undefined): AsyncGenerator<SectionPage> {
-  for await (const { windows: found, after } of store.windows.export(workspaceId, from)) {
+async function* windows(
+  { store, workspaceId, windowIndex }: Exported,
+  from: string | undefined,
+): AsyncGenerator<SectionPage> {
+  for await (const { windows: found, after } of store.windows.export(workspaceId, from, await windowIndex?.())) {
     const lines: [Kind, string][] = [];
     for (const { owner, ...window } of found) {
       const prefixes = owner.length === 24 ? 'key' : (await isNamespace(store, workspaceId, owner)) ? 'rlns' : 'id';

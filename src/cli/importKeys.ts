@@ -27,7 +27,7 @@ interface Import {
   dryRun?: true;
 }
 
-/** A step has at most these. It blocks Redis for a few milliseconds. */
+/** Lines that are read together. The scripts that create their records are bounded by importSteps.ts. */
 const linesPerStep = 250;
 const bytesPerStep = 1024 * 1024;
 /** At most this many rejections are printed. The file has all of them. */
@@ -65,7 +65,8 @@ export async function importKeys(
   let creating = Promise.resolve();
   async function createRecords({ lines, end }: Step, { entries, rejections }: ReturnType<typeof readLines>) {
     importer.unread += rejections.length;
-    rejections.push(...(await importer.create(entries)));
+    const unread = rejections.map(({ line }) => line);
+    rejections.push(...(await importer.create(entries, unread)));
     await rejected.write(rejections);
     doneLines = lines.at(-1)?.number ?? doneLines;
     progress.update(end, doneLines);

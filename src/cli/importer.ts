@@ -6,6 +6,7 @@ import type { CreateKeys } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
 import { version } from '../version.ts';
+import { costOfLimits, costOfRootKey, costOfWindow, PermissionCosts, stepsByCost } from './importSteps.ts';
 import type { LineRecord } from './keyLines.ts';
 import { type Counts, fileFormat, type Kind, kinds, markers, newCounts } from './lineKinds.ts';
 import type { End, Header } from './workspaceLines.ts';
@@ -69,6 +70,8 @@ interface Target {
   isNew: boolean;
   /** The file is of another workspace. */
   isOther: boolean;
+  /** Records were rejected because they may be of another workspace. Then the import does not end. */
+  isIncomplete: boolean;
   created: Counts;
 }
 
@@ -102,9 +105,12 @@ export class Importer {
   #header: Header | undefined;
   #end: End | undefined;
   #isBegun = false;
+  /** Number of a line that was not accepted and may begin a workspace: records are rejected until the next place. */
+  #lostAt: number | undefined;
   #target: Target | undefined;
   /** Lines of records by kind. */
   readonly #read = newCounts();
+  readonly #permissionCosts = new PermissionCosts();
   /** In a dry run: names of roles, ids of APIs and names of namespaces that earlier lines would have created. */
   readonly #newRoles = new Set<string>();
   readonly #newApis = new Set<string>();
@@ -129,21 +135,52 @@ export class Importer {
     if (!(await this.#store.apis.find(workspaceId, api))) throw new Error(`There is no API ${api} in ${workspaceId}.`);
   }
 
-  async create(entries: readonly Entry[]): Promise<Rejection[]> {
+  /** `unread` are the lines among the entries that could not be read, in ascending order. */
+  async create(entries: readonly Entry[], unread: readonly Line[] = []): Promise<Rejection[]> {
     const rejections: Rejection[] = [];
+    const lost = unread.filter(mayBeginWorkspace);
     let records: Entry<Kind>[] = [];
+    const createSoFar = async () => {
+      rejections.push(...(await this.#createRecords(records)));
+      records = [];
+    };
     for (const entry of entries) {
+      while (lost[0] && lost[0].number < entry.line.number) {
+        await createSoFar();
+        this.#lose(lost.shift()!);
+      }
       if (isRecord(entry)) {
-        this.#read[entry.kind]++;
+        if (!this.#end) this.#read[entry.kind]++;
         records.push(entry);
       } else {
-        rejections.push(...(await this.#createRecords(records)), ...(await this.#mark(entry)));
-        records = [];
+        await createSoFar();
+        rejections.push(...(await this.#mark(entry)));
       }
       this.#isBegun = true;
     }
-    rejections.push(...(await this.#createRecords(records)));
+    await createSoFar();
+    for (const line of lost) this.#lose(line);
     return rejections;
+  }
+
+  #lose({ number }: Line) {
+    if ((this.#header?.workspaces.length ?? 0) > 1) this.#lostAt ??= number;
+  }
+
+  /** Returns why a record here cannot be created: its workspace is not known. */
+  #faultOfPlace(): string | undefined {
+    if (this.#end) return 'is after the end of the file';
+    if (!this.#header || this.#isIntoOne) return undefined;
+    if (this.#lostAt !== undefined) {
+      if (this.#target) this.#target.isIncomplete = true;
+      return `is of an unknown workspace: line ${this.#lostAt} was not accepted, and may begin one`;
+    }
+    return this.#target ? undefined : 'is before the line of its workspace';
+  }
+
+  /** All records are imported into a workspace that the operator names. */
+  get #isIntoOne(): boolean {
+    return this.#options.workspace !== undefined || this.#options.api !== undefined;
   }
 
   async end() {
@@ -190,7 +227,9 @@ export class Importer {
   }
 
   #faultOfFile(): string | undefined {
-    const again = 'Export again, or finish the export with --resume, and run the same command with the complete file.';
+    const again =
+      'Finish the export with --resume, or take another copy of the file, and run the same command with the complete ' +
+      'file. A new export is another one: docs/moving.md#an-import-that-did-not-finish.';
     if (!this.#end)
       return `The file ends early: it has no end line. The export was interrupted, or the file was cut off. ${again}`;
     const expected = Object.values(this.#end.counts).reduce((sum, count) => sum + count, 0);
@@ -201,7 +240,10 @@ export class Importer {
 
   /** A line that is no record. */
   async #mark(entry: Entry<'header' | 'position' | 'end'>): Promise<Rejection[]> {
-    if (entry.kind === 'position') return [];
+    if (entry.kind === 'position') {
+      if (entry.position.workspaceId === this.#target?.workspaceId) this.#lostAt = undefined;
+      return [];
+    }
     if (this.#end) return [rejection(entry.line, 'kind', 'is after the end of the file')];
     if (entry.kind === 'end') {
       this.#end = entry.end;
@@ -221,12 +263,12 @@ export class Importer {
       );
     }
     this.#header = header;
-    if (this.#options.workspace !== undefined) {
+    if (this.#isIntoOne) {
+      const option = this.#options.workspace === undefined ? '--api' : '--workspace';
       if (workspaces.length > 1)
-        throw new Error(`The file has ${workspaces.length} workspaces. Import it without --workspace.`);
+        throw new Error(`The file has ${workspaces.length} workspaces. Import it without ${option}.`);
       return;
     }
-    if (this.#options.api !== undefined) return;
     const others = (await this.#store.workspaces.ids()).filter((id) => !workspaces.includes(id));
     if (others.length > 0) {
       throw new Error(
@@ -242,7 +284,9 @@ export class Importer {
     let of: Entry<Kind>[] = [];
     for (const entry of given) {
       if (entry.kind !== 'workspace') {
-        of.push(entry);
+        const fault = this.#faultOfPlace();
+        if (fault === undefined) of.push(entry);
+        else rejections.push(rejection(entry.line, 'kind', fault));
         continue;
       }
       rejections.push(...(await this.#createKinds(of)), ...(await this.#beginWorkspace(entry)));
@@ -253,25 +297,33 @@ export class Importer {
   }
 
   async #beginWorkspace({ workspace, line }: Entry<'workspace'>): Promise<Rejection[]> {
-    const { workspace: into, api, dryRun } = this.#options;
-    if (into !== undefined || api !== undefined) {
+    const { dryRun } = this.#options;
+    if (!this.#header)
+      throw new Error(`Line ${line.number} begins a workspace, and the first line of the file is missing or damaged.`);
+    if (this.#end) return [rejection(line, 'kind', 'is after the end of the file')];
+    if (this.#isIntoOne) {
       if (this.#target) this.#target.isOther = this.#target.workspaceId !== workspace.workspaceId;
       this.existed.workspace++;
       return [];
     }
     const { workspaceId } = workspace;
-    if (!this.#header?.workspaces.includes(workspaceId))
+    if (!this.#header.workspaces.includes(workspaceId)) {
+      this.#lostAt = line.number;
       return [rejection(line, 'workspaceId', 'is not in the first line of the file')];
+    }
     await this.#endWorkspace();
+    this.#lostAt = undefined;
     this.#forgetWorkspace();
     const outcome = await this.#store.workspaces.import({ ...workspace, importId: this.#header.exportId }, dryRun);
+    if (outcome === 'unfinished') throw new Error(unfinished(workspaceId));
     this.#target = targetOf(workspaceId, outcome !== 'exists');
     this.#count('workspace', outcome === 'created');
     return [];
   }
 
   #forgetWorkspace() {
-    for (const known of [this.#newRoles, this.#newApis, this.#newNamespaces, this.#otherIds]) known.clear();
+    const known = [this.#newRoles, this.#newApis, this.#newNamespaces, this.#otherIds, this.#permissionCosts];
+    for (const each of known) each.clear();
     this.#knownApi = { apiId: '', exists: false };
     this.#knownNamespace = { namespaceId: '', id16: undefined };
   }
@@ -280,7 +332,7 @@ export class Importer {
   async #endWorkspace() {
     await this.#addExcess();
     const target = this.#target;
-    if (!target?.isNew || this.#options.dryRun) return;
+    if (!target?.isNew || target.isIncomplete || this.#options.dryRun) return;
     const counts = kinds
       .filter((kind) => target.created[kind] > 0)
       .map((kind): [string, number] => [`${kind}Count`, target.created[kind]]);
@@ -422,16 +474,16 @@ export class Importer {
         if (identity.keptId !== undefined) ids.add(identity.keptId);
       }
     }
-    const identities = [...distinct.values()];
-    if (identities.length === 0) return rejections;
-    const created = this.#options.dryRun
-      ? await Promise.all(
-          identities.map(async ({ externalId }) =>
-            (await this.#store.identities.find(workspaceId, externalId)) ? null : externalId,
-          ),
-        )
-      : await this.#store.identities.create(workspaceId, identities, actorFor(target));
-    for (const id of created) this.#count('identity', id !== null);
+    for (const identities of stepsByCost([...distinct.values()], ({ ratelimits }) => costOfLimits(ratelimits))) {
+      const created = this.#options.dryRun
+        ? await Promise.all(
+            identities.map(async ({ externalId }) =>
+              (await this.#store.identities.find(workspaceId, externalId)) ? null : externalId,
+            ),
+          )
+        : await this.#store.identities.create(workspaceId, identities, actorFor(target));
+      for (const id of created) this.#count('identity', id !== null);
+    }
     return rejections;
   }
 
@@ -478,8 +530,10 @@ export class Importer {
       const id = this.#otherIds.get(owner) ?? owner;
       return { ...window, owner: id.slice(prefix!.length + 1), isNamespace: prefix === 'rlns' };
     });
-    const stored = await this.#store.windows.import(workspaceId, windows, this.#options.dryRun);
-    for (const isNew of stored) this.#count('window', isNew);
+    for (const some of stepsByCost(windows, costOfWindow)) {
+      const stored = await this.#store.windows.import(workspaceId, some, this.#options.dryRun);
+      for (const isNew of stored) this.#count('window', isNew);
+    }
   }
 
   async #storeApiUsage(target: Target, entry: Entry<'apiUsage' | 'tagUsage'>): Promise<Rejection[]> {
@@ -489,13 +543,14 @@ export class Importer {
     const { dryRun } = this.#options;
     const api8 = apiId.slice(-8);
     const importId = this.#header?.exportId ?? '';
-    this.#count(
-      kind,
-      entry.kind === 'apiUsage'
-        ? await this.#store.usageImport.total(workspaceId, { of: 'api', id: api8, ...entry.usage, importId }, dryRun)
-        : await this.#store.usageImport.tags(workspaceId, api8, { ...entry.of, importId }, entry.counts, dryRun),
-    );
-    return [];
+    const { usageImport } = this.#store;
+    if (entry.kind === 'apiUsage') {
+      const given = { of: 'api' as const, id: api8, ...entry.usage, importId };
+      this.#count(kind, await usageImport.total(workspaceId, given, dryRun));
+      return [];
+    }
+    const outcome = await usageImport.tags(workspaceId, api8, { ...entry.of, importId }, entry.counts, dryRun);
+    return this.#countPart(entry, outcome);
   }
 
   async #storeNamespaceUsage(target: Target, entry: Entry<'namespaceUsage' | 'identifierUsage'>): Promise<Rejection[]> {
@@ -504,24 +559,26 @@ export class Importer {
     const { workspaceId } = target;
     const { dryRun } = this.#options;
     const importId = this.#header?.exportId ?? '';
-    this.#count(
-      entry.kind,
-      entry.kind === 'namespaceUsage'
-        ? await this.#store.usageImport.total(
-            workspaceId,
-            { of: 'namespace', id: id16, ...entry.usage, importId },
-            dryRun,
-          )
-        : await this.#store.usageImport.identifiers(workspaceId, id16, { ...entry.of, importId }, entry.counts, dryRun),
-    );
-    return [];
+    const { usageImport } = this.#store;
+    if (entry.kind === 'namespaceUsage') {
+      const given = { of: 'namespace' as const, id: id16, ...entry.usage, importId };
+      this.#count(entry.kind, await usageImport.total(workspaceId, given, dryRun));
+      return [];
+    }
+    const outcome = await usageImport.identifiers(workspaceId, id16, { ...entry.of, importId }, entry.counts, dryRun);
+    return this.#countPart(entry, outcome);
   }
 
   async #storeKeyUsage(target: Target, apiId: string, entries: readonly Entry<'keyUsage'>[]): Promise<Rejection[]> {
     if (!(await this.#hasApi(target, apiId))) return entries.map(({ line }) => rejection(line, 'apiId', noSuchApi));
     const usage = entries.map((entry) => entry.usage);
     const stored = await this.#store.usageImport.keys(target.workspaceId, apiId.slice(-8), usage, this.#options.dryRun);
-    for (const isNew of stored) this.#count('keyUsage', isNew);
+    return stored.flatMap((outcome, at) => this.#countPart(entries[at]!, outcome));
+  }
+
+  #countPart({ kind, line }: Entry<Kind>, outcome: 'stored' | 'exists' | 'misplaced'): Rejection[] {
+    if (outcome === 'misplaced') return [rejection(line, 'part', 'is of counts whose line before it was not accepted')];
+    this.#count(kind, outcome === 'stored');
     return [];
   }
 
@@ -550,10 +607,8 @@ export class Importer {
     apiId: string,
     entries: readonly Entry<'key' | 'deletedKey'>[],
   ): Promise<Rejection[]> {
-    const { workspaceId } = target;
-    const { dryRun } = this.#options;
     const { distinct, rejections } = this.#withoutRepeated(kind, entries);
-    if (dryRun && this.#newApis.has(apiId)) {
+    if (this.#options.dryRun && this.#newApis.has(apiId)) {
       for (const { key } of distinct) {
         this.#count(kind, true);
         this.#noteNew(key);
@@ -561,9 +616,27 @@ export class Importer {
       return rejections;
     }
 
-    // A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is
-    // tried again.
-    let left = distinct;
+    const costOf = ({ key: { ratelimits, permissions } }: (typeof distinct)[number]) =>
+      costOfLimits(ratelimits) + this.#permissionCosts.of(permissions);
+    for (const step of stepsByCost(distinct, costOf))
+      rejections.push(...(await this.#createStep(target, kind, apiId, step)));
+    return rejections;
+  }
+
+  /**
+   * A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is tried
+   * again.
+   */
+  async #createStep(
+    target: Target,
+    kind: 'key' | 'deletedKey',
+    apiId: string,
+    step: readonly Entry<'key' | 'deletedKey'>[],
+  ): Promise<Rejection[]> {
+    const { workspaceId } = target;
+    const { dryRun } = this.#options;
+    const rejections: Rejection[] = [];
+    let left = step;
     while (left.length > 0) {
       const request: CreateKeys = {
         apiId,
@@ -629,12 +702,19 @@ export class Importer {
       this.#foreignRootKeys += distinct.length;
       return rejections;
     }
+    for (const step of stepsByCost(distinct, ({ rootKey }) => costOfRootKey(rootKey.permissions)))
+      rejections.push(...(await this.#createRootKeysOf(target, step)));
+    return rejections;
+  }
+
+  async #createRootKeysOf(target: Target, step: readonly Entry<'rootKey'>[]): Promise<Rejection[]> {
+    const rejections: Rejection[] = [];
     const isLeftOut = !target.isNew && !this.#options.added.has('rootKey');
-    const rootKeys = distinct.map(({ rootKey }) => rootKey);
+    const rootKeys = step.map(({ rootKey }) => rootKey);
     const isDryRun = this.#options.dryRun || isLeftOut;
     const outcomes = await this.#store.rootKeys.import(target.workspaceId, rootKeys, isDryRun, actorFor(target));
     for (const [index, outcome] of outcomes.entries()) {
-      const { rootKey, line } = distinct[index]!;
+      const { rootKey, line } = step[index]!;
       if (outcome === 'id_taken') rejections.push(rejection(line, 'rootKeyId', idOfRootKeyTaken));
       else if (outcome === 'created' && isLeftOut) this.kept.rootKey++;
       else this.#count('rootKey', outcome === 'created');
@@ -648,10 +728,20 @@ const targetOf = (workspaceId: string, isNew: boolean): Target => ({
   workspaceId,
   isNew,
   isOther: false,
+  isIncomplete: false,
   created: newCounts(),
 });
 
 const actorFor = ({ isNew }: Target) => (isNew ? quietActor : actor);
+
+/** The lines of an export begin with their kind. */
+const kindBefore = /^\{"kind":"(\w+)"/;
+/** False of lines that are too long for that. */
+const mayBeginWorkspace = ({ bytes }: Line): boolean => {
+  if (!bytes) return false;
+  const kind = kindBefore.exec(bytes.toString('latin1', 0, 40))?.[1] as Kind | undefined;
+  return kind === undefined || kind === 'workspace' || !kinds.includes(kind);
+};
 
 const isRecord = (entry: Entry): entry is Entry<Kind> => !(markers as readonly string[]).includes(entry.kind);
 
@@ -714,6 +804,11 @@ function noteWildcards(wildcards: Map<string, number>, permissions: readonly str
   }
 }
 
+const unfinished = (workspaceId: string) =>
+  `The workspace ${workspaceId} was created by an import of another export, which did not finish. Import that file ` +
+  `again, or end its import: \`tollgate workspace end-import ${workspaceId}\` keeps what it created, and --discard ` +
+  'removes the workspace (docs/moving.md#an-import-that-did-not-finish).';
+
 type Reason = [isRejected: (key: RecordOf<'key'>['key']) => boolean, field: string, message: string];
 
 const idTaken = 'is the id of another key';
@@ -721,23 +816,21 @@ const idOfRootKeyTaken = 'is the id or the hash of another root key';
 const noSuchApi = 'There is no such API. Import its line first, or pass another API with --api.';
 
 function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>): Reason {
-  switch (result.refused) {
+  const { refused, name } = result;
+  const absent = (field: 'roles' | 'permissions', noun: string): Reason => [
+    (key) => key[field]?.includes(name) === true,
+    field,
+    `There is no ${noun} ${JSON.stringify(name)}.`,
+  ];
+  switch (refused) {
     case 'api_not_found':
       return [() => true, 'apiId', noSuchApi];
-    case 'role_not_found':
-      return [
-        (key) => key.roles?.includes(result.name) === true,
-        'roles',
-        `There is no role ${JSON.stringify(result.name)}.`,
-      ];
     case 'key_id_taken':
-      return [(key) => key.keptId === result.name, 'keyId', idTaken];
+      return [(key) => key.keptId === name, 'keyId', idTaken];
+    case 'role_not_found':
+      return absent('roles', 'role');
     case 'create_permission':
-      return [
-        (key) => key.permissions?.includes(result.name) === true,
-        'permissions',
-        `There is no permission ${JSON.stringify(result.name)}.`,
-      ];
+      return absent('permissions', 'permission');
   }
 }
 

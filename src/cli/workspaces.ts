@@ -1,3 +1,4 @@
+import { cliActor } from '../records/rootKeys.ts';
 import type { Workspace } from '../records/workspaces.ts';
 import type { Store } from '../store.ts';
 import type { CommandResult } from './result.ts';
@@ -12,15 +13,34 @@ export async function createWorkspace(store: Store, name: string): Promise<Comma
 }
 
 export async function listWorkspaces(store: Store): Promise<CommandResult> {
-  const workspaces: (Workspace & { records: number })[] = [];
-  for (const workspace of await store.workspaces.list()) {
-    workspaces.push({ ...workspace, records: await store.sweep.count(workspace.workspaceId) });
+  const workspaces: (Workspace & { records: number; importing?: true })[] = [];
+  for (const { isImporting, ...workspace } of await store.workspaces.list()) {
+    const records = await store.sweep.count(workspace.workspaceId);
+    workspaces.push({ ...workspace, records, ...(isImporting && { importing: true }) });
   }
   const lines = workspaces.map(
-    ({ workspaceId, name, createdAt, records }) =>
-      `${workspaceId}  ${day(createdAt)}  ${name}  ${records.toLocaleString('en')} records`,
+    ({ workspaceId, name, createdAt, records, importing }) =>
+      `${workspaceId}  ${day(createdAt)}  ${name}  ${records.toLocaleString('en')} records` +
+      `${importing ? '  import not finished' : ''}`,
   );
   return { lines: lines.length > 0 ? lines : ['There are no workspaces.'], json: workspaces };
+}
+
+/** Ends an import that was interrupted: keeps what it created, or removes the workspace. */
+export async function endImport(
+  store: Store,
+  workspaceId: string,
+  { discard }: { discard?: true },
+): Promise<CommandResult> {
+  const { workspaces } = store;
+  if (!(await workspaces.isImporting(workspaceId))) {
+    await requireWorkspace(store, workspaceId);
+    throw new Error(`No import of ${workspaceId} was interrupted: it is complete, or was ended.`);
+  }
+  if (discard) await workspaces.discardImport(workspaceId);
+  else await workspaces.endImport(workspaceId, [], { ...cliActor, operation: 'cli.import' });
+  const done = discard ? `Removed ${workspaceId}` : `Kept what the import has created in ${workspaceId}`;
+  return { lines: [`${done}.`], json: { workspaceId, discarded: discard === true } };
 }
 
 const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);

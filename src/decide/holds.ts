@@ -1,5 +1,5 @@
-// Holds: the kinds of decisions of keys.verifyKey with a hold, and of its settlement (lua/decide/verification/hold.lua).
-// Redis decides each of them: what is held is never leased.
+// Holds: the kinds of decisions of keys.verifyKey with a hold, and of its settlement
+// (lua/decide/verification/hold.lua). Redis decides each of them: what is held is never leased.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { holdIdOf, parseHoldId } from '../domain/holdId.ts';
@@ -13,6 +13,7 @@ import {
   holdChangeItem,
   holdExpiries,
   holdItem,
+  holdsMax,
   settledWindow,
   verifyItem,
 } from '../scripts/layout.ts';
@@ -27,7 +28,7 @@ import type { CachedSnapshot } from './snapshots.ts';
 import type { DecisionSource } from './tail/tail.ts';
 import { readVerified, Verification, type Verifications, type Verified, type VerifyRequest } from './verification.ts';
 
-export interface HoldRequest {
+interface HoldRequest {
   ttlMs: number;
   onExpiry: (typeof holdExpiries)[number];
   /** The caller's own; '' for none. */
@@ -39,7 +40,7 @@ export interface HeldVerified extends Verified {
   hold?: { id: string; expires: number } | undefined;
 }
 
-export interface HoldChange {
+interface HoldChange {
   action: (typeof holdActions)[number];
   /** Of an extension, in milliseconds. */
   ttlMs?: number | undefined;
@@ -165,7 +166,7 @@ class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSn
 /** The caller of keys.verifyKey can do something about it, the operator of a gateway cannot. */
 export class TooManyHolds extends ApiError {
   constructor() {
-    super('precondition_failed', 'The key has 10000 open holds, the maximum. Nothing was charged.');
+    super('precondition_failed', `The key has ${holdsMax} open holds, the maximum. Nothing was charged.`);
   }
 }
 

@@ -1,8 +1,9 @@
 // Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
 import type { RecordName } from '../domain/records.ts';
-import { ApiError, type FieldError, notFound } from '../errors.ts';
+import { ApiError, existing, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
+import type { Store } from '../store.ts';
 import { ratelimitsMax, slugLengths } from './schemas.ts';
 
 export const invalid = (location: string, message: string, fix?: string): ApiError =>
@@ -125,3 +126,13 @@ const mayNotCreate = (slug: string) =>
     'insufficient_permissions',
     `The permission ${JSON.stringify(slug)} does not exist, and the root key lacks rbac.*.create_permission to create it.`,
   );
+
+/** `load` and `scope` of operations that take a reference to a record: its id, or the name that it has besides. */
+export const byReference = <Member extends RecordName, Found extends { id: string }>(
+  member: Member,
+  find: (store: Store, workspaceId: string, reference: string) => Promise<Found | undefined>,
+) => ({
+  load: async (input: Record<Member, string>, { store, caller }: ManageContext): Promise<Found> =>
+    existing(await find(store, caller.workspaceId, input[member]), member, input[member]),
+  scope: (_input: unknown, found: Found): string => found.id,
+});

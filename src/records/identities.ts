@@ -69,9 +69,9 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
       page: { after?: string | undefined; count: number },
     ): Promise<PageOf<ExportedIdentity>> {
       const given = { after: page.after?.slice('id_'.length) ?? '', count: page.count };
-      const [replies, last] = await run('identities/export', workspaceId, given);
+      const [replies, more] = await run('identities/export', workspaceId, given);
       const items = replies.map(([reply, used]) => ({ ...readIdentity(reply), used: readUsedUnits(used) }));
-      return { items, next: last === '' ? undefined : `id_${last}` };
+      return { items, next: more === 1 ? items.at(-1)?.id : undefined };
     },
 
     /** Absent fields are unchanged; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */

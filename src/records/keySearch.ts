@@ -76,7 +76,7 @@ const examinedMax = 20_000;
  */
 const lookedMaxByStart = 200_000;
 /** As examinedMax, of a request with several filters: a screen waits for all of them. */
-const examinedMaxOfEach = 7500;
+const examinedMaxOfEach = 4000;
 /** Limit of the APIs whose keys are listed together. */
 export const apisMax = 1000;
 /**

@@ -147,7 +147,7 @@ export function openRbac({ redis, run }: StoreContext) {
       searchPages(
         page,
         (reply) => permissionOf(fromNamed(reply)),
-        (given) => run('permissions/list', workspaceId, given),
+        (given) => run('records/list', workspaceId, { kind: 'permission', ...given }),
       ),
 
     /** False when there is no such permission. */
@@ -182,7 +182,9 @@ export function openRbac({ redis, run }: StoreContext) {
     },
 
     async list(workspaceId: string, page: SearchedPage): Promise<PageOf<Role>> {
-      const found = await searchPages(page, fromNamed<RoleReply>, (given) => run('roles/list', workspaceId, given));
+      const found = await searchPages(page, fromNamed<RoleReply>, (given) =>
+        run('records/list', workspaceId, { kind: 'role', ...given }),
+      );
       // The page ends early where roles have many permissions, because each role is returned with all of its
       // permissions.
       let [count, permissionCount] = [0, 0];

@@ -62,6 +62,11 @@ export function openStatus({ redis, run, change, currentMs, probe, dataVersion }
       return dataVersion.current;
     },
 
+    /** The migration of the stored data, while one runs. */
+    get migration() {
+      return dataVersion.migration;
+    },
+
     /** Of Redis, for metrics. Of a Cluster those of its worst master. */
     gauges: async (): Promise<RedisGauges> => gaugesOf((await facts()).filter(isReached)),
 

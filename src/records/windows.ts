@@ -3,8 +3,9 @@
 
 import type { UsedSlices } from '../domain/limit.ts';
 import { dayMs } from '../domain/time.ts';
-import { mastersOf, orStoreError } from '../redis/connection.ts';
-import { windowNames, workspaceKey } from '../redis/names.ts';
+import { chunks } from '../redis/chunks.ts';
+import { mastersOf, orStoreError, type RedisClient } from '../redis/connection.ts';
+import { allWindowNames, windowNames, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { readUsedUnits } from './records.ts';
 
@@ -17,22 +18,62 @@ interface ExportedWindow {
   used: UsedSlices;
 }
 
+interface WindowName {
+  owner: string;
+  duration: number;
+  name: string;
+}
+
+/**
+ * The windows of a day or longer by workspace. Undefined for a workspace that has more than are kept in memory. A
+ * workspace without windows has no entry.
+ */
+export type WindowIndex = ReadonlyMap<string, readonly WindowName[] | undefined>;
+
 /** Names that one command looks at. */
 const namesStep = 2000;
+/** Names that an index has: some 40 MB. */
+const indexMax = 300_000;
+/** The place in windows of an index before the last page: they are exported again. */
+const again = 'again';
 /** Windows that one script reads or writes. */
 const windowsStep = 200;
 
 export function openWindows({ redis, run }: StoreContext) {
+  async function readWindows(workspaceId: string, found: readonly WindowName[]): Promise<ExportedWindow[]> {
+    const windows: ExportedWindow[] = [];
+    for (const some of chunks(found, windowsStep)) {
+      const given = JSON.stringify(some.map(({ owner, duration, name }) => [owner, duration, name]));
+      const used = readUsedUnits(await run('windows/export', workspaceId, { windows: given }));
+      for (const [place, slices] of used) windows.push({ ...some[place]!, used: slices });
+    }
+    return windows;
+  }
+
   return {
+    /** Looks through all names once, for an export of many workspaces. */
+    index: (namesMax = indexMax): Promise<WindowIndex> => indexOf(redis, namesMax),
+
     /**
      * The windows of a day or longer in which something counts, in pages, each with the place after it. Some may be
-     * repeated.
+     * repeated. With an index only those are read that it has.
      */
     async *export(
       workspaceId: string,
-      after: string | undefined,
+      from: string | undefined,
+      index?: WindowIndex,
     ): AsyncGenerator<{ windows: ExportedWindow[]; after: string }> {
       const nodes = mastersOf(redis);
+      const after = from === again ? undefined : from;
+      if (index && after === undefined && !(index.has(workspaceId) && !index.get(workspaceId))) {
+        const known = [...chunks(index.get(workspaceId) ?? [], windowsStep)];
+        for (const [page, some] of known.entries()) {
+          const windows = await readWindows(workspaceId, some);
+          const place = page === known.length - 1 ? `${nodes.length - 1}:0` : again;
+          if (windows.length > 0) yield { windows, after: place };
+        }
+        return;
+      }
       const [firstNode = 0, firstCursor = 0] = after?.split(':').map(Number) ?? [];
       const { pattern, parse } = windowNames(workspaceKey(workspaceId));
       for (const [index, node] of nodes.entries()) {
@@ -45,13 +86,7 @@ export function openWindows({ redis, run }: StoreContext) {
           );
           cursor = next;
           const found = names.map(parse).filter(({ duration }) => duration >= dayMs);
-          const windows: ExportedWindow[] = [];
-          for (let at = 0; at < found.length; at += windowsStep) {
-            const some = found.slice(at, at + windowsStep);
-            const given = JSON.stringify(some.map(({ owner, duration, name }) => [owner, duration, name]));
-            const used = readUsedUnits(await run('windows/export', workspaceId, { windows: given }));
-            for (const [place, slices] of used) windows.push({ ...some[place]!, used: slices });
-          }
+          const windows = await readWindows(workspaceId, found);
           if (windows.length > 0) yield { windows, after: `${index}:${cursor}` };
         } while (cursor !== '0');
       }
@@ -72,4 +107,37 @@ export function openWindows({ redis, run }: StoreContext) {
       return stored;
     },
   };
+}
+
+async function indexOf(redis: RedisClient, namesMax: number): Promise<WindowIndex> {
+  const index = new Map<string, WindowName[] | undefined>();
+  let kept = 0;
+  function add(workspaceId: string, window: WindowName) {
+    if (index.has(workspaceId) && !index.get(workspaceId)) return;
+    const own = index.get(workspaceId) ?? [];
+    if (kept === namesMax) {
+      kept -= own.length;
+      index.set(workspaceId, undefined);
+      return;
+    }
+    kept++;
+    own.push(window);
+    index.set(workspaceId, own);
+  }
+  for (const node of mastersOf(redis)) {
+    let cursor = '0';
+    do {
+      const { pattern } = allWindowNames;
+      const [next, names] = await orStoreError(
+        node.scan(cursor, 'MATCH', pattern, 'COUNT', namesStep, 'TYPE', 'string'),
+      );
+      cursor = next;
+      for (const name of names) {
+        const workspaceId = allWindowNames.workspaceOf(name);
+        const window = workspaceId && windowNames(workspaceKey(workspaceId)).parse(name);
+        if (window && window.duration >= dayMs) add(workspaceId, window);
+      }
+    } while (cursor !== '0');
+  }
+  return index;
 }

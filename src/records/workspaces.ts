@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import type { Actor } from '../domain/caller.ts';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
 import { chunks } from '../redis/chunks.ts';
-import { orStoreError } from '../redis/connection.ts';
+import { mastersOf, orStoreError } from '../redis/connection.ts';
 import { setupKey, workspaceKey, workspacesKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { cliActor, type openRootKeys } from './rootKeys.ts';
@@ -21,8 +21,15 @@ export interface Workspace {
   createdAt: number;
 }
 
+interface ListedWorkspace extends Workspace {
+  /** An import that creates it runs, or was interrupted. */
+  isImporting: boolean;
+}
+
 /** Workspaces that one step reads. */
 const stepMax = 500;
+/** Names that one command looks at. */
+const namesStep = 1000;
 
 interface ImportedWorkspace extends Workspace, Settings {
   /** Where ids continue. */
@@ -43,7 +50,10 @@ export function openWorkspaces(
     return { workspaceId, name, createdAt };
   }
 
-  /** By time of creation. Workspaces are never deleted, so their ranks do not change between steps. */
+  /**
+   * By time of creation. Ranks do not change between steps, as workspaces are never deleted, except one whose import is
+   * discarded.
+   */
   async function ids(): Promise<string[]> {
     const all: string[] = [];
     for (;;) {
@@ -55,12 +65,13 @@ export function openWorkspaces(
     }
   }
 
-  async function list(): Promise<Workspace[]> {
-    const all: Workspace[] = [];
+  async function list(): Promise<ListedWorkspace[]> {
+    const all: ListedWorkspace[] = [];
     for (const some of chunks(await ids(), stepMax)) {
       const found = some.map(async (workspaceId) => {
-        const [name, created] = await orStoreError(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
-        return { workspaceId, name: name ?? '', createdAt: Number(created) };
+        const fields = ['name', 'created', 'import'] as const;
+        const [name, created, mark] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
+        return { workspaceId, name: name ?? '', createdAt: Number(created), isImporting: typeof mark === 'string' };
       });
       all.push(...(await Promise.all(found)));
     }
@@ -120,13 +131,17 @@ function openImport({ redis, run, change }: Pick<StoreContext, 'redis' | 'run' |
   return {
     /**
      * Creates the workspace of an export with its id. `continued`: an import of this export has created it, and has not
-     * ended. Until it ends, imports of the same export may write what is for new workspaces only.
+     * ended. Until it ends, imports of the same export may write what is for new workspaces only. `unfinished`: the
+     * import of another export has created it, and has not ended.
      */
-    async import(workspace: ImportedWorkspace, isDryRun: boolean): Promise<'created' | 'continued' | 'exists'> {
+    async import(
+      workspace: ImportedWorkspace,
+      isDryRun: boolean,
+    ): Promise<'created' | 'continued' | 'exists' | 'unfinished'> {
       const { workspaceId, createdAt, ...rest } = workspace;
       const request = JSON.stringify({ ...rest, created: createdAt, dryRun: isDryRun });
       const outcome = await run('workspaces/import', workspaceId, { request });
-      if (!isDryRun && outcome !== 'exists')
+      if (!isDryRun && (outcome === 'created' || outcome === 'continued'))
         await change((redis) => redis.zadd(workspacesKey, 'NX', `${createdAt}`, workspaceId));
       return outcome;
     },
@@ -138,6 +153,29 @@ function openImport({ redis, run, change }: Pick<StoreContext, 'redis' | 'run' |
       actor: Actor,
     ): Promise<void> {
       await run('workspaces/imported', workspaceId, { counts: JSON.stringify(counts), actor });
+    },
+
+    isImporting: async (workspaceId: string): Promise<boolean> =>
+      (await orStoreError(redis.hexists(workspaceKey(workspaceId), 'import'))) === 1,
+
+    /**
+     * Removes a workspace whose import did not end, with all that it stores. Its own record, which has the mark, is the
+     * last: a call that was interrupted is finished by another one.
+     */
+    async discardImport(workspaceId: string): Promise<void> {
+      const workspace = workspaceKey(workspaceId);
+      for (const node of mastersOf(redis)) {
+        let cursor = '0';
+        do {
+          const [next, names] = await orStoreError(
+            node.scanBuffer(cursor, 'MATCH', `${workspace}:*`, 'COUNT', namesStep),
+          );
+          if (names.length > 0) await orStoreError(node.unlink(...names));
+          cursor = next.toString();
+        } while (cursor !== '0');
+      }
+      await change((redis) => redis.zrem(workspacesKey, workspaceId));
+      await change((redis) => redis.unlink(workspace));
     },
 
     /** Lets new ids follow those of this time. */

@@ -87,5 +87,11 @@ export const windowNames = (workspace: string) => ({
     return { owner, duration: Number(duration), name: rest.join(':') };
   },
 });
+/** Names of windows of all workspaces. */
+export const allWindowNames = {
+  pattern: 'tg:{ws_*}:w:*',
+  /** Undefined for a name that only looks like one: digests in names may have any byte. */
+  workspaceOf: (name: string): string | undefined => /^tg:\{(ws_\w{16})\}:w:/.exec(name)?.[1],
+};
 export const identifierUsageKey = (workspace: string, id16: string, day: string): string =>
   `${workspace}:ud:${id16}:${day}`;

@@ -63,7 +63,7 @@ const signatures = {
   'holds/list': takes('keyId', 'after', 'count', 'now').returns<[holds: Reply[], more: 0 | 1, total: number] | null>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
-  'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], string]>(),
+  'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], more: 0 | 1]>(),
   'identities/list': takes('after', 'count', 'search', 'wanted').returns<[unknown[], string, 0 | 1]>(),
   'identities/read': takes('identity').returns<Reply>(),
   'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
@@ -143,11 +143,10 @@ const signatures = {
   ).decides('set', 'namespace_not_found', 'too_many', 'too_many_in_workspace', 'exists'),
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
-  'permissions/list': takes('after', 'count').returns<PageReply>(),
   'permissions/read': takes('idOrSlug', 'numbers').returns<Reply[]>(),
+  'records/list': takes('kind', 'after', 'count').returns<PageReply>(),
   'roles/create': takes('request', 'actor', 'now').decides('created', 'exists', 'create_permission'),
   'roles/delete': takes('idOrName', 'actor', 'now').returns<0 | 1>(),
-  'roles/list': takes('after', 'count').returns<PageReply>(),
   'roles/read': takes('idOrName', 'numbers').returns<Reply[]>(),
   'roles/setPermissions': takes('request', 'actor', 'now').decides('set', 'role_not_found', 'create_permission'),
   'rootKeys/authenticate': takes('digest', 'now').returns<
@@ -168,9 +167,9 @@ const signatures = {
   'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),
   'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'now', '...keys').returns<0 | 1>(),
   'sweep/rollup': takes('count', 'bytesMax', 'now').returnsPacked<unknown[]>(),
-  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1)[]>(),
+  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1 | 2)[]>(),
   'usage/part': takes('kind', 'id', 'day', 'part', 'importId', 'names', 'keptMs', 'dryRun', 'now', '...counts').returns<
-    0 | 1
+    0 | 1 | 2
   >(),
   'usage/refusals': takes('hour', 'offset', 'rows', 'keptMs', 'dryRun').returns<0 | 1>(),
   'usage/total': takes('kind', 'id', 'day', 'importId', 'keptMs', 'dryRun', '...counts').returns<0 | 1>(),
@@ -178,7 +177,7 @@ const signatures = {
   'windows/import': takes('windows', 'dryRun', 'now').returns<(0 | 1)[]>(),
   'workspaces/advance': takes('lastMs').returns<unknown>(),
   'workspaces/create': takes('name', 'sequence', 'now').returns<string>(),
-  'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists'>(),
+  'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists' | 'unfinished'>(),
   'workspaces/imported': takes('counts', 'actor', 'now').returns<unknown>(),
   'workspaces/status': takes('now').returns<Reply>(),
   'workspaces/update': takes('request', 'actor', 'now').returns<unknown>(),

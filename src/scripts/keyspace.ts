@@ -12,6 +12,8 @@ export interface KeyspaceEntry {
   fields?: readonly string[];
   /** Earlier versions wrote it, and it is still read. */
   isOld?: true;
+  /** Data of versions before this one has none. */
+  since?: number;
   /**
    * When Redis expires it. `once …:` means only after that event. Without it, an operation or the sweeper removes the
    * record.
@@ -32,6 +34,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds:
       'the place of the migration of the stored data, if data of an earlier version was migrated (lua/include/migration.lua)',
     fields: ['run', 'fence', 'at', 'done'],
+    since: 5,
   },
   { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
   { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },
@@ -57,6 +60,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'zset',
     holds:
       'the index of keys by expiry: keys of an API that have an expiry and are not deleted, by their expiry: the first 16 of the key id (packed)',
+    since: 5,
   },
   {
     name: ':sb:<api8>',
@@ -81,6 +85,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':holds',
     type: 'zset',
     holds: 'digests of keys with holds by the time at which the next of these expires or is forgotten',
+    since: 6,
   },
   {
     name: ':hs:<key24>:<hour>',
@@ -88,6 +93,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds:
       'holds of a key that were settled or charged in an hour, each SETTLED_HOLD of src/scripts/layout.ts, so that a settlement can be repeated; limited in bytes',
     expires: 'after three hours',
+    since: 6,
   },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time at which their record may be removed' },
   {

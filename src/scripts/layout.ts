@@ -123,6 +123,8 @@ export const leaseDone = 12;
 /** The answer to an item that changes a hold. */
 export const holdChanged = 13;
 /** What a hold item asks for at the expiry, and what an item does with a hold: their numbers from 0. */
+/** Limit of the open holds of a key. */
+export const holdsMax = 10_000;
 export const holdExpiries = ['release', 'charge'] as const;
 export const holdActions = ['settle', 'release', 'extend'] as const;
 /** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
@@ -226,7 +228,7 @@ const windowBytes = struct({ bytes: uint(2) });
  * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
  * it, so it costs what it did before.
  */
-export const keyExtension = struct({
+const keyExtension = struct({
   /** 1 if only some addresses may use it: field `ips` of its record. */
   restricted: uint(1),
   /** FORBIDDEN verifications of the hour in KEY_TAIL. */
@@ -783,6 +785,12 @@ function literalsOf(): Map<string, string> {
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
+    // States of a HOLD: what happens at its expiry, or that it was given back and may be settled.
+    HOLD_RELEASES: holdExpiries.indexOf('release'),
+    HOLD_CHARGES: holdExpiries.indexOf('charge'),
+    HOLD_RELEASED: holdExpiries.length,
+    // Limit of the open holds of a key, and of those that were given back.
+    HOLDS_MAX: holdsMax,
     SNAPSHOT_BEFORE: snapshotBefore,
     WITH_SNAPSHOT: withSnapshot,
   };

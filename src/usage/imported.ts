@@ -26,6 +26,10 @@ interface Part {
   importId: string;
 }
 
+/** `misplaced`: a part before this one is not stored. */
+type Outcome = 'stored' | 'exists' | 'misplaced';
+const outcomeOf = (reply: 0 | 1 | 2): Outcome => (['exists', 'stored', 'misplaced'] as const)[reply];
+
 /** One script stores the usage of this many keys, with this many bytes and entries of lists: some milliseconds. */
 const keysStep = 50;
 const bytesStep = 65_536;
@@ -50,7 +54,7 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
       return (await run('usage/total', workspaceId, { ...given, counts: Object.entries(counts).flat() })) === 1;
     },
 
-    /** Stores some counts by tag of an API, after the totals of its day. False if they are stored, or other totals. */
+    /** Stores some counts by tag of an API, after the totals of its day. `exists`: they are stored, or other totals. */
     tags: (workspaceId: string, api8: string, part: Part, counts: readonly TagCount[], isDryRun: boolean) =>
       storePart(workspaceId, { ...part, kind: 't', id: api8 }, namesOf(counts, 'tag'), tagFields(counts), isDryRun),
 
@@ -70,12 +74,12 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
         isDryRun,
       ),
 
-    /** Stores the usage of keys of an API, in an order in which parts ascend. Returns for each whether it is new. */
-    async keys(workspaceId: string, api8: string, keys: readonly KeyUsage[], isDryRun: boolean): Promise<boolean[]> {
+    /** Stores the usage of keys of an API, in an order in which parts ascend. */
+    async keys(workspaceId: string, api8: string, keys: readonly KeyUsage[], isDryRun: boolean): Promise<Outcome[]> {
       const today = Math.floor((await currentMs()) / dayMs);
       const from = today - Math.ceil(usageRetentionMs / dayMs) - 1;
       const prepared = keys.map((key) => packedUsage(key, { today, from, hourlyDays: usageHourlyDays }));
-      const stored: boolean[] = [];
+      const stored: Outcome[] = [];
       for (const some of boundedSteps(prepared)) {
         const request = { dryRun: isDryRun, keys: some.map(({ lists }) => lists) };
         const reply = await run('usage/keys', workspaceId, {
@@ -85,7 +89,7 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
           retentionMs: usageRetentionMs,
           days: some.map(({ packed }) => packed),
         });
-        stored.push(...reply.map((isNew) => isNew === 1));
+        stored.push(...reply.map(outcomeOf));
       }
       return stored;
     },
@@ -109,11 +113,11 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
     names: readonly string[],
     counts: readonly (string | number | Buffer)[],
     isDryRun: boolean,
-  ): Promise<boolean> {
+  ): Promise<Outcome> {
     const kept = await keptMs(day);
-    if (kept === 0) return false;
+    if (kept === 0) return 'exists';
     const given = { kind, id, day, part, importId, names: JSON.stringify(names), keptMs: kept };
-    return (await run('usage/part', workspaceId, { ...given, dryRun: isDryRun ? 1 : 0, counts })) === 1;
+    return outcomeOf(await run('usage/part', workspaceId, { ...given, dryRun: isDryRun ? 1 : 0, counts }));
   }
 }
 
@@ -148,7 +152,7 @@ function tagFieldOf(of: {
 
 interface PackedUsage {
   packed: Buffer | '';
-  lists: object;
+  lists: { part: number; [list: string]: unknown };
   entries: number;
 }
 
@@ -180,7 +184,8 @@ function packedUsage(
       deletedHour,
       owners: [...owners],
     },
-    entries: weeks.length + numbers.length,
+    // The list of an owner is a record of its own.
+    entries: weeks.length + numbers.length + 4 * owners.size,
   };
 }
 
@@ -189,7 +194,9 @@ function* boundedSteps(all: readonly PackedUsage[]): Generator<PackedUsage[]> {
   let bytes = 0;
   let entries = 0;
   for (const each of all) {
-    if (some.length === keysStep || bytes > bytesStep || entries > entriesStep) {
+    // A script reads before it writes: in the same one, the part before this one would not be stored yet.
+    const isFurther = each.lists.part > 1 && some.length > 0;
+    if (isFurther || some.length === keysStep || bytes > bytesStep || entries > entriesStep) {
       yield some;
       some = [];
       bytes = 0;

@@ -1,6 +1,7 @@
 // A complete export, and its import into an empty Redis: every read operation responds as before. The two have a Redis
 // each. The command line uses Redis's clock, so the records are made in the past and read now.
 
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,13 +10,17 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { createId } from '../../src/domain/keyString.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { connect } from '../../src/redis/connection.ts';
 import { type EmbeddedRedis, startEmbedded } from '../../src/redis/embedded.ts';
+import { workspacesKey } from '../../src/redis/names.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { runCli, spawnCli } from '../support/cli.ts';
 import { type Call, everyRead, type Read } from '../support/everyRead.ts';
 import { makeThings, type Things } from '../support/examples.ts';
 import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../support/harness.ts';
-import { build } from '../support/processes.ts';
+import { namesIn } from '../support/keyspace.ts';
+import { build, cliFile } from '../support/processes.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 240_000 });
 
@@ -342,6 +347,44 @@ describe('into an empty Redis', () => {
     );
   });
 
+  test('usage of a key in several parts is stored whole; a part without the one before it is rejected', async () => {
+    const redis = await emptyRedis();
+    const records = linesOf(exported);
+    const at = records.findIndex(({ kind, days }) => kind === 'keyUsage' && (days as unknown[]).length > 3);
+    const usage = records[at]!;
+    const days = usage.days as unknown[];
+    const parts = [days.slice(0, 2), days.slice(2, 3), days.slice(3)].map((some, index) => ({
+      ...usage,
+      part: index + 1,
+      days: some,
+    }));
+    const { counts } = records.at(-1)! as unknown as { counts: Record<string, number> };
+    const end = { kind: 'end', counts: { ...counts, keyUsage: counts.keyUsage! + 2 } };
+    const inParts = (some: object[]) => textOf([...records.slice(0, at), ...some, ...records.slice(at + 1, -1), end]);
+    const [one, two, three] = parts;
+    const { code, out } = await cli(['import', '-'], redis.url, inParts([one!, three!, two!]));
+    expect(code).toBe(1);
+    expect(linesOf(out)).toMatchObject([{ line: at + 2, errors: [{ field: 'part' }] }]);
+    const whole = await emptyRedis();
+    const dry = await importInto(whole.url, inParts(parts), '--dry-run');
+    const { created } = await importInto(whole.url, inParts(parts));
+    expect([dry.created.keyUsage, created.keyUsage]).toEqual([end.counts.keyUsage, end.counts.keyUsage]);
+    const { callAs } = await serverOn(whole.url);
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+
+    // Counts by tag whose totals were rejected.
+    const none = await emptyRedis();
+    const totals = records.findIndex(
+      ({ kind }, index) => kind === 'apiUsage' && records[index + 1]!.kind === 'tagUsage',
+    );
+    const without = records.with(totals, { ...records[totals]!, day: 'x' });
+    const lost = await cli(['import', '-'], none.url, textOf(without));
+    expect(linesOf(lost.out)).toMatchObject([
+      { line: totals + 1, errors: [{ field: 'day' }] },
+      { line: totals + 2, errors: [{ field: 'part' }] },
+    ]);
+  });
+
   test('one of another installation is refused', async () => {
     const redis = await emptyRedis();
     const { store } = await serverOn(redis.url);
@@ -370,6 +413,79 @@ const recordsIn = (text: string) =>
     .map((line) => (line.kind === 'workspace' ? { ...line, sequence: 0 } : line))
     // Windows are in no order.
     .sort((a, b) => (a.kind === 'window' && b.kind === 'window' ? (String(a.name) < String(b.name) ? -1 : 1) : 0));
+
+describe('an import that was interrupted and is not repeated', () => {
+  /** All but the last 30 lines: the first workspace is complete, and the second one is not. */
+  const cut = () => `${exported.trimEnd().split('\n').slice(0, -30).join('\n')}\n`;
+  /** The same records in an export with another id. */
+  const another = () => exported.replace(/"exportId":"[^"]+"/, '"exportId":"another-one"');
+
+  async function interrupted() {
+    const redis = await emptyRedis();
+    expect((await cli(['import', '-'], redis.url, cut())).code).toBe(1);
+    const { out } = await cli(['workspace', 'list', '--json'], redis.url);
+    const listed = JSON.parse(out) as { workspaceId: string; importing?: true }[];
+    const unfinished = listed.filter(({ importing }) => importing).map(({ workspaceId }) => workspaceId);
+    expect(listed).toHaveLength(2);
+    expect(unfinished).toHaveLength(1);
+    return { redis, workspaceId: unfinished[0]!, complete: listed.find(({ importing }) => !importing)!.workspaceId };
+  }
+
+  test('is listed, and an export of it states that it is incomplete', async () => {
+    const { redis, workspaceId, complete } = await interrupted();
+    const { out } = await cli(['workspace', 'list'], redis.url);
+    const lineOf = (id: string) => out.split('\n').find((line) => line.startsWith(id));
+    expect(lineOf(workspaceId)).toMatch(/records {2}import not finished$/);
+    expect(lineOf(complete)).toMatch(/records$/);
+    const note = `The export of ${workspaceId} is incomplete, as its import is not finished.`;
+    expect((await cli(['export', '-', '--json'], redis.url)).err).toContain(note);
+    expect((await cli(['export', '-', '--workspace', complete], redis.url)).err).not.toContain('incomplete');
+  });
+
+  test('the import of another export is refused, as its root keys and events would be left out', async () => {
+    const { redis, workspaceId } = await interrupted();
+    for (const options of [[], ['--dry-run']]) {
+      const { code, err } = await cli(['import', '-', ...options], redis.url, another());
+      expect(code).toBe(1);
+      expect(err).toContain(`The workspace ${workspaceId} was created by an import of another export`);
+    }
+  });
+
+  test('it is discarded, also when that was interrupted, and nothing of it stays', async () => {
+    const { redis, workspaceId, complete } = await interrupted();
+    const { store, callAs } = await serverOn(redis.url);
+    const client = await connect(redis.url, { commandTimeoutMs: 5000 });
+    opened.push(async () => client.disconnect());
+    // As if a first call ended before it removed the workspace's own record.
+    await client.zrem(workspacesKey, workspaceId);
+    const { code, out } = await cli(['workspace', 'end-import', workspaceId, '--discard'], redis.url);
+    expect({ code, out }).toEqual({ code: 0, out: `Removed ${workspaceId}.\n` });
+    expect(await store.workspaces.ids()).toEqual([complete]);
+    expect((await namesIn(client)).filter((name) => name.includes(workspaceId))).toEqual([]);
+    const again = await cli(['workspace', 'end-import', workspaceId, '--discard'], redis.url);
+    expect(again).toMatchObject({ code: 1, err: expect.stringContaining(`There is no workspace ${workspaceId}.`) });
+    // Now any export can be imported, with all root keys.
+    const summary = await importInto(redis.url, another());
+    expect(summary.created).toMatchObject({ workspace: 1 });
+    expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+    expectSame(await readAll(callAs(other.rootKey), nothingMore), otherBefore);
+  });
+
+  test('it is ended with what it has created; a workspace that is complete is not removed', async () => {
+    const { redis, workspaceId, complete } = await interrupted();
+    const refused = await cli(['workspace', 'end-import', complete, '--discard'], redis.url);
+    expect(refused).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`No import of ${complete} was interrupted`),
+    });
+    const { out } = await cli(['workspace', 'end-import', workspaceId], redis.url);
+    expect(out).toBe(`Kept what the import has created in ${workspaceId}.\n`);
+    expect((await cli(['workspace', 'list'], redis.url)).out).not.toContain('import not finished');
+    // From now on it is one that exists: a file adds no root keys.
+    const { rootKeysNotImported } = await importInto(redis.url, exported);
+    expect(rootKeysNotImported).toBeGreaterThan(0);
+  });
+});
 
 describe('into a workspace that exists', () => {
   const own = () =>
@@ -467,6 +583,45 @@ describe('into a workspace that exists', () => {
   });
 });
 
+test('an export looks through all names once, with any number of workspaces', async () => {
+  const redis = await emptyRedis();
+  await importInto(redis.url, exported);
+  const { store } = await serverOn(redis.url);
+  const client = await connect(redis.url, { commandTimeoutMs: 5000 });
+  opened.push(async () => client.disconnect());
+  const scansOf = async () => {
+    await client.config('RESETSTAT');
+    expect((await cli(['export', newFile()], redis.url)).code).toBe(0);
+    return Number(/cmdstat_scan:calls=(\d+)/.exec(await client.info('commandstats'))?.[1]);
+  };
+  const scans = await scansOf();
+  for (let number = 0; number < 20; number++) await store.workspaces.create(`tenant ${number}`);
+  expect(await scansOf()).toBe(scans);
+
+  // The windows are the same with an index, without one, and with one that is full; and after any place.
+  const { workspaceId } = tollgate;
+  const windowsOf = async (...args: Parameters<Store['windows']['export']>) => {
+    const pages = [];
+    for await (const page of store.windows.export(...args)) pages.push(page);
+    const windows = pages.flatMap((page) => page.windows.map((window) => JSON.stringify(window)));
+    return { windows: [...new Set(windows)].sort(), last: pages.at(-1)?.after };
+  };
+  const index = await store.windows.index();
+  const { windows } = await windowsOf(workspaceId, undefined);
+  expect(windows.length).toBeGreaterThan(2);
+  const { last, ...indexed } = await windowsOf(workspaceId, undefined, index);
+  expect(indexed.windows).toEqual(windows);
+  expect((await windowsOf(workspaceId, last, index)).windows).toEqual([]);
+  for (const given of [index, undefined])
+    expect((await windowsOf(workspaceId, 'again', given)).windows).toEqual(windows);
+  const full = await store.windows.index(2);
+  expect(full.get(workspaceId)).toBeUndefined();
+  expect((await windowsOf(workspaceId, undefined, full)).windows).toEqual(windows);
+  expect((await windowsOf(other.workspaceId, undefined, full)).windows).toEqual(
+    (await windowsOf(other.workspaceId, undefined)).windows,
+  );
+});
+
 describe('a part', () => {
   test('--without leaves parts out of the file, and of an import', async () => {
     const parts = ['--without', 'root-keys,usage,audit'];
@@ -504,6 +659,19 @@ describe('a part', () => {
       expect({ code, err }).toMatchObject({ code: 0 });
       expect(withoutId(readFileSync(file, 'utf8')) === withoutId(exported), `cut at ${part}`).toBe(true);
     }
+    // A disk that is full.
+    const short = newFile();
+    const limited = `trap '' XFSZ; ulimit -f 8; exec "$0" "$@"`;
+    const { status, stderr } = spawnSync('sh', ['-c', limited, process.execPath, cliFile, 'export', short], {
+      env: { PATH: process.env.PATH, REDIS_URL: source.url },
+      encoding: 'utf8',
+    });
+    expect(status).toBe(1);
+    expect(stderr).toMatch(
+      /The export stopped after [\d,]+ records: EFBIG.*\. The same command with --resume continues it\.\n$/,
+    );
+    expect(await cli(['export', short, '--resume'], source.url)).toMatchObject({ code: 0 });
+    expect(withoutId(readFileSync(short, 'utf8')) === withoutId(exported)).toBe(true);
     const file = newFile();
     writeFileSync(file, exported);
     expect((await cli(['export', file, '--resume'], source.url)).out).toBe(`${file} is complete.\n`);
@@ -526,6 +694,80 @@ describe('a file that is not what an export writes', () => {
     await importInto(redis.url, exported);
     const { callAs } = await serverOn(redis.url);
     expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+  });
+
+  describe('no record gets into another workspace', () => {
+    /** The file with another line in place of that of the second workspace. */
+    const withSecond = (change: (line: string) => string) => {
+      const lines = exported.trimEnd().split('\n');
+      const at = lines.findLastIndex((line) => line.startsWith('{"kind":"workspace"'));
+      return `${lines.with(at, change(lines[at]!)).join('\n')}\n`;
+    };
+    const damages: [string, (line: string) => string][] = [
+      ['that is not JSON', (line) => line.slice(0, -3)],
+      ['of another kind', (line) => line.replace('"workspace"', '"workspacf"')],
+      ['without a kind', (line) => line.replace('"kind"', '"kinf"')],
+      ['of an id that the file does not have', (line) => line.replace(/ws_\w+/, `ws_${'3'.repeat(16)}`)],
+      ['that lacks a field', (line) => line.replace(/"protectApis":\w+,/, '')],
+    ];
+    test.each(damages)('after a line %s', async (_, change) => {
+      const redis = await emptyRedis();
+      const second = linesOf(exported).findLast(({ kind }) => kind === 'workspace')!.workspaceId;
+      const { code, out } = await cli(['import', '-'], redis.url, withSecond(change));
+      expect(code).toBe(1);
+      const rejected = linesOf(out) as unknown as { line: number; errors: { message: string }[] }[];
+      expect(rejected[1]!.errors[0]!.message).toBe(
+        `is of an unknown workspace: line ${rejected[0]!.line} was not accepted, and may begin one`,
+      );
+      expect(rejected).toHaveLength(exported.split('\n').length - 2 - rejected[0]!.line + 1 - positionsAfter(second));
+      const { callAs, store } = await serverOn(redis.url);
+      expect(await store.workspaces.ids()).toHaveLength(1);
+      const first = second === other.workspaceId ? [tollgate.rootKey, before] : [other.rootKey, otherBefore];
+      const reads = second === other.workspaceId ? options : nothingMore;
+      expectSame(await readAll(callAs(first[0] as string), reads), first[1] as Read[]);
+      // The whole file finishes both.
+      await importInto(redis.url, exported);
+      expect((await store.workspaces.list()).map(({ isImporting }) => isImporting)).toEqual([false, false]);
+      expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+      expectSame(await readAll(callAs(other.rootKey), nothingMore), otherBefore);
+    });
+    const positionsAfter = (workspaceId: unknown) =>
+      linesOf(exported).filter((line) => line.kind === 'position' && line.workspaceId === workspaceId).length;
+
+    test('after a damaged line of a page: the rest of the page is rejected, and the next one is imported', async () => {
+      const redis = await emptyRedis();
+      const lines = exported.trimEnd().split('\n');
+      const at = lines.findIndex((line) => line.startsWith('{"kind":"auditEvent"'));
+      const next = lines.findIndex((line, index) => index > at && line.startsWith('{"kind":"position"'));
+      const damaged = lines.with(at, lines[at]!.slice(1));
+      const { code, out } = await cli(['import', '-'], redis.url, `${damaged.join('\n')}\n`);
+      expect(code).toBe(1);
+      expect(linesOf(out).map(({ line }) => line)).toEqual(Array.from({ length: next - at }, (_, row) => at + 1 + row));
+      await importInto(redis.url, exported);
+    });
+
+    test('of two files in one, and of a file without its first line', async () => {
+      const redis = await emptyRedis();
+      const { store } = await serverOn(redis.url);
+      const lines = exported.trimEnd().split('\n');
+      const twice = await cli(['import', '-'], redis.url, `${exported}${exported}`);
+      expect(twice.code).toBe(1);
+      expect(linesOf(twice.out)).toHaveLength(
+        lines.length - positionsAfter(tollgate.workspaceId) - positionsAfter(other.workspaceId),
+      );
+      const { workspaceId } = await store.workspaces.create('bystander');
+      const apis = () => store.apis.list(workspaceId, { count: 10 });
+      for (const args of [[], ['--workspace', workspaceId]]) {
+        const headless = [lines[0]!.slice(1), ...lines.slice(1)].join('\n');
+        const { code, err } = await cli(['import', '-', ...args], redis.url, `${headless}\n`);
+        expect(code).toBe(1);
+        expect(err).toContain('Line 2 begins a workspace, and the first line of the file is missing or damaged.');
+        expect((await apis()).items).toEqual([]);
+      }
+      const api = await store.apis.create(workspaceId, 'own', cliActor);
+      const mixed = await cli(['import', '-', '--workspace', workspaceId, '--api', api], redis.url, exported);
+      expect(mixed.err).toContain('The file has 2 workspaces. Import it without --');
+    });
   });
 
   test('a newer format is refused in one sentence, and an older one is imported', async () => {
@@ -578,6 +820,43 @@ describe('a file that is not what an export writes', () => {
 });
 
 describe('hostile lines', () => {
+  test('a script does a bounded part of the work, whatever the lines have', async () => {
+    const redis = await emptyRedis();
+    const client = await connect(redis.url, { commandTimeoutMs: 5000 });
+    opened.push(async () => client.disconnect());
+    const [header, settings] = linesOf(exported);
+    const apiId = `api_${'2'.repeat(16)}`;
+    const hash = (at: number) => Buffer.alloc(32, `costly ${at}`).toString('base64');
+    const list = <Item>(length: number, itemOf: (at: number) => Item) => Array.from({ length }, (_, at) => itemOf(at));
+    const limits = list(50, (at) => ({ name: `limit ${at}`, limit: 100, duration: 20 * dayMs, autoApply: true }));
+    const used = list(200, (at) => [now - dayMs + at * 1000, 1 + at]);
+    const window = { kind: 'window', owner: `key_${'2'.repeat(24)}`, duration: 20 * dayMs, used };
+    const rootKey = { kind: 'rootKey', start: 'x', enabled: true, createdAt: 1 };
+    const rootKeyId = (at: number) => `root_${'2'.repeat(13)}${100 + at}`.replaceAll('0', 'z');
+    const costly: object[][] = [
+      list(240, (at) => ({ kind: 'identity', externalId: `costly${at}`, ratelimits: limits })),
+      list(240, (at) => ({ ...window, name: `window ${at}` })),
+      list(240, (at) => ({ kind: 'key', apiId, hash: hash(at), permissions: list(100, (n) => `p.${at}.${n}`) })),
+      list(240, (at) => ({ kind: 'key', apiId, hash: hash(1000 + at), ratelimits: limits })),
+      list(240, (at) => {
+        const permissions = list(150, (n) => `api.api_${'2'.repeat(13)}${100 + n}.verify_key`.replaceAll('0', 'z'));
+        return { ...rootKey, rootKeyId: rootKeyId(at), hash: hash(at), permissions };
+      }),
+    ];
+    const callsOf = async (lines: readonly object[]) => {
+      await client.config('RESETSTAT');
+      const text = textOf([header!, settings!, { kind: 'api', apiId, name: 'costly' }, ...lines]);
+      const { err } = await cli(['import', '-', '--json'], redis.url, text);
+      const summary = JSON.parse(err.trimEnd().split('\n').at(-1)!) as Summary;
+      expect(summary).toMatchObject({ refused: 0 });
+      return Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))![1]);
+    };
+    await callsOf([]);
+    const overhead = await callsOf([]);
+    // All 240 in one script, or two, would block Redis for tens of ms, or for seconds.
+    for (const lines of costly) expect(await callsOf(lines)).toBeGreaterThan(overhead + 8);
+  });
+
   const hostile = [
     -1,
     2 ** 60,

@@ -448,6 +448,18 @@ describe('a file from elsewhere', () => {
     expect(await keysIn(workspaceId)).toBe(1);
   });
 
+  test('an id that a deleted key has is refused, as restoring that one would give two keys the id', async () => {
+    const { workspaceId } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const keyId = `key_${'2'.repeat(16)}${apiId.slice(-8)}`;
+    const line = () => ({ apiId, keyId, hash: hashOf(newSecret()) });
+    const deleted = { ...line(), kind: 'deletedKey', restorableUntil: Date.now() + dayMs };
+    await cli(['import', '-', '--workspace', workspaceId], textOf([deleted]));
+    const { code, out } = await cli(['import', '-', '--workspace', workspaceId], textOf([line()]));
+    expect(code).toBe(1);
+    expect(linesOf(out)).toMatchObject([{ line: 1, errors: [{ field: 'keyId' }] }]);
+  });
+
   test('a deleted API can be imported with its id once its keys have been removed', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'gone and back', cliActor);

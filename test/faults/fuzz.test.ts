@@ -13,6 +13,7 @@ import type { TSchema } from 'typebox';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import { recordKinds } from '../../src/domain/records.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { operations as registry } from '../../src/operations/index.ts';
@@ -57,20 +58,12 @@ afterAll(endAll);
 // Values that a lane's workspace contains. Requests name them as `<<kind number>>`, which is replaced when they are
 // sent.
 
-const kinds = [
-  'apiId',
-  'keyId',
-  'deletedKeyId',
-  'key',
-  'rootKeyId',
-  'rootKey',
-  'externalId',
-  'identity',
-  'slug',
-  'permission',
-] as const;
-const moreKinds = ['roleId', 'role', 'roleName', 'namespace', 'identifier', 'cursor', 'hash', 'tag'] as const;
-type Kind = (typeof kinds)[number] | (typeof moreKinds)[number];
+type IdKind = 'apiId' | 'keyId' | 'rootKeyId' | 'roleId';
+/** The members of requests and responses that are ids of records. */
+const idKinds = recordKinds.map(([kind]) => `${kind === 'root_key' ? 'rootKey' : kind}Id` as IdKind);
+const otherKinds = ['deletedKeyId', 'key', 'rootKey', 'externalId', 'identity', 'slug', 'permission'] as const;
+const moreKinds = ['role', 'roleName', 'namespace', 'identifier', 'cursor', 'hash', 'tag'] as const;
+type Kind = IdKind | (typeof otherKinds)[number] | (typeof moreKinds)[number];
 
 const knownMax = 12;
 
@@ -93,17 +86,16 @@ const keeper = 'keeper';
 const fewOf = (kind: Kind) => mostly(fc.array(named(kind), { minLength: 1, maxLength: 4, size: 'max' }));
 
 const hints: Hints = {
-  apiId: mostly(named('apiId')),
-  keyId: mostly(named('keyId')),
+  ...Object.fromEntries(
+    idKinds.flatMap((kind) => [kind, kind.slice(0, -2)].map((name) => [name, mostly(named(kind))])),
+  ),
   key: mostly(named('key')),
-  rootKeyId: mostly(named('rootKeyId')),
   externalId: mostly(named('externalId')),
   identity: mostly(named('identity')),
   permission: mostly(named('permission')),
   slug: sometimes('documents.read', 'documents.*', 'a:b-c'),
   permissions: fewOf('slug'),
   role: mostly(named('role')),
-  roleId: mostly(named('roleId')),
   // A role that no request deletes, because one unknown role refuses the whole call.
   roles: (own) => fc.oneof(fc.constant([keeper]), fewOf('roleName')(own)),
   // Few values, so that overrides match the checks.
@@ -164,8 +156,9 @@ const hintsOf = ({ name }: AnyOperation): Hints => {
 
 /** Members of requests and responses whose values later requests use, by name. */
 const kindsOf: Record<string, readonly Kind[]> = {
-  apiId: ['apiId'],
-  keyId: ['keyId'],
+  ...Object.fromEntries(idKinds.map((kind) => [kind, [kind]])),
+  // Only those that the lane creates: it must not delete its own.
+  rootKeyId: [],
   key: ['key'],
   identityId: ['identity'],
   externalId: ['externalId', 'identity'],
@@ -446,7 +439,9 @@ async function openLanes(): Promise<Lane[]> {
     const { workspaceId } = await store.workspaces.create(`lane ${index}`);
     const { key, start } = createRootKeyString(workspaceId);
     await store.rootKeys.create(workspaceId, { digest: digestOf(key), start, permissions: ['*'] }, cliActor);
-    const known = Object.fromEntries([...kinds, ...moreKinds].map((kind) => [kind, [] as string[]])) as Lane['known'];
+    const known = Object.fromEntries(
+      [...idKinds, ...otherKinds, ...moreKinds].map((kind) => [kind, [] as string[]]),
+    ) as Lane['known'];
     for (const kind of ['externalId', 'slug', 'namespace', 'identifier', 'roleName'] as const)
       known[kind].push(`${kind}.a`, `${kind}_b`);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });

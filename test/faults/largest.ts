@@ -1,7 +1,8 @@
 // The largest requests that each operation accepts, in a workspace that makes them as expensive as possible. They are
 // bounded by the schemas, META_LIMIT_BYTES and BODY_LIMIT_BYTES, at their defaults.
 
-import type { OperationName } from '../../src/operations/index.ts';
+import type { AnyOperation } from '../../src/operation.ts';
+import { type OperationName, operations } from '../../src/operations/index.ts';
 import { hash } from '../support/examples.ts';
 import type { InputOf, OutputOf } from '../support/harness.ts';
 
@@ -86,7 +87,8 @@ export async function makeLargest(ok: Ok) {
   for (let index = 0; index <= listed; index++) {
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
   }
-  return { apiId, identityId, externalId, keyId, key, wide, grants, rootKeyId };
+  const refs = { identity: identityId, permission: slugs[0]!, role: roles[0]! };
+  return { ...refs, apiId, identityId, externalId, keyId, key, wide, grants, rootKeyId };
 }
 
 export type Largest = Awaited<ReturnType<typeof makeLargest>>;
@@ -97,11 +99,14 @@ export const runsOnce = /\.(delete|restore)/;
 const migrationId = 'm'.repeat(255);
 const check = (index: number) => ({ namespace, identifier: `${'a'.repeat(500)}${index}`, limit: 1e9, duration: day });
 
+/** The ways in which an operation is expensive. */
+type Ways<Name extends OperationName> = Record<string, (things: Largest) => InputOf<Name>>;
+
 /**
  * Inputs by operation, created again for each call. An operation that can be expensive in several ways has several. One
- * whose cost does not depend on its input has none.
+ * that takes only a reference to a record, or nothing, needs none.
  */
-export const largest: { [Name in OperationName]: Record<string, (things: Largest) => InputOf<Name>> } = {
+const ways: { [Name in OperationName]?: Ways<Name> } = {
   'keys.verifyKey': {
     'a query of 100 slugs, 50 limits of its own, 20 tags': ({ key }) => ({
       key,
@@ -169,7 +174,6 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
     '1000 permissions, 100 roles': ({ keyId }) => ({ keyId }),
     '100 000 permissions': ({ wide }) => ({ keyId: wide.keyId }),
   },
-  'keys.whoami': { '': ({ key }) => ({ key }) },
   'keys.updateKey': {
     'all fields': ({ keyId }) => ({ keyId, ...wholeKey, externalId: fresh(255), ratelimits: otherLimits() }),
     '1000 new permissions': ({ keyId }) => ({ keyId, permissions: times(1000, () => fresh()) }),
@@ -210,7 +214,6 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
     'filters that nothing matches': () => ({ expiresBefore: 1, creditsBelow: 0, unusedSince: 1, rerolledInUse: true }),
   },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
-  'apis.getApi': { '': ({ apiId }) => ({ apiId }) },
   'apis.listApis': {
     '100 APIs': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
@@ -219,7 +222,6 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
   'permissions.createPermission': {
     '': () => ({ slug: fresh(), name: 'p'.repeat(512), description: 'd'.repeat(512) }),
   },
-  'permissions.getPermission': { '': () => ({ permission: slugs[0]! }) },
   'permissions.listPermissions': {
     '100 permissions': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
@@ -237,7 +239,6 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
   },
   'identities.createIdentity': { '': () => ({ externalId: fresh(255), meta, ratelimits: limits }) },
-  'identities.getIdentity': { '': ({ identityId }) => ({ identity: identityId }) },
   'identities.listIdentities': {
     '100 identities of 50 limits': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
@@ -281,17 +282,26 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
   'audit.listEvents': { '100 events': () => ({ limit: listed }) },
   'rootKeys.createRootKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },
   'rootKeys.listRootKeys': { '100 root keys of 1000 grants': () => ({ limit: listed }) },
-  'rootKeys.whoami': { '': () => ({}) },
   'rootKeys.updateRootKey': { '1000 grants': ({ rootKeyId, grants }) => ({ rootKeyId, permissions: grants }) },
   'ratelimits.deleteOverride': { '': () => ({ namespace, identifier: wildcard(made++ % wildcards) }) },
   'permissions.deletePermission': { '': () => ({ permission: slugs[made++ % 1000]! }) },
   'permissions.deleteRole': { '': () => ({ role: roles[made++ % 100]! }) },
-  'identities.deleteIdentity': { '': ({ identityId }) => ({ identity: identityId }) },
   'keys.deleteKey': { '': ({ keyId }) => ({ keyId }) },
   'keys.restoreKey': { '': ({ keyId }) => ({ keyId }) },
-  'rootKeys.deleteRootKey': { '': ({ rootKeyId }) => ({ rootKeyId }) },
-  'workspace.getSettings': { '': () => ({}) },
-  'system.getStatus': { '': () => ({}) },
-  'workspace.updateSettings': { '': () => ({ name: 'w'.repeat(255), protectApis: false }) },
   'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
+  'workspace.updateSettings': { '': () => ({ name: 'w'.repeat(255), protectApis: false }) },
+};
+
+/** Requests with a reference to a record, or a page of a list, of the operations that have no others. */
+const plain = (isOnce: boolean) =>
+  (operations as readonly AnyOperation[])
+    .filter(({ name }) => !(name in ways) && runsOnce.test(name) === isOnce)
+    .map(({ name, input }) => {
+      const { required: [member] = [], properties } = input as { required?: string[]; properties: { limit?: object } };
+      const page = properties.limit && { limit: listed };
+      return [name, { '': (things: Largest) => ({ ...(member && { [member]: things[member as never] }), ...page }) }];
+    });
+
+export const largest = { ...Object.fromEntries(plain(false)), ...ways, ...Object.fromEntries(plain(true)) } as {
+  [Name in OperationName]: Ways<Name>;
 };

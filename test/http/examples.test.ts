@@ -1,14 +1,16 @@
 // The examples of /openapi.json are the responses of a real server with a fixed clock to the requests of
 // test/support/examples.ts. The same requests must get exactly the same responses. `npm run examples` writes
-// src/http/examples.json again.
+// src/http/examples.json again, and the operations in README.md.
 
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { Static } from 'typebox';
 import { beforeAll, expect, test } from 'vitest';
 import { createKeyString, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { requestHeaders } from '../../src/http/gateway.ts';
 import type { OpenApiDocument } from '../../src/http/openapi.ts';
 import { RootKeyReader } from '../../src/http/rootKey.ts';
+import type { AnyOperation } from '../../src/operation.ts';
 import { operations } from '../../src/operations/index.ts';
 import type { getStatus } from '../../src/operations/system/getStatus.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
@@ -173,4 +175,17 @@ test('there are examples of every operation and every page', () => {
 
 test('src/http/examples.json has the responses of a server', async () => {
   await expect(`${JSON.stringify(examples, undefined, 2)}\n`).toMatchFileSnapshot('../../src/http/examples.json');
+});
+
+test('README.md has a row for each service, with its operations', async () => {
+  const named = operations as readonly AnyOperation[];
+  const rows = [...new Set(named.map(({ name }) => name.split('.')[0]!))].map((service) => {
+    const all = named.filter(({ name }) => name.startsWith(`${service}.`));
+    const alias = all.find(({ alias }) => alias)?.alias?.split('.')[0];
+    const procedures = all.map(({ name }) => `\`${name.split('.')[1]}\``);
+    return `| \`${service}\`${alias ? `, also \`${alias}\`` : ''} | ${procedures.join(' ')} |\n`;
+  });
+  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+  const [head, tail] = readme.split(/(?<=\| Service \| Procedures \|\n\|---\|---\|\n)(?:\| .*\n)+/);
+  await expect([head, ...rows, tail].join('')).toMatchFileSnapshot('../../README.md');
 });

@@ -2,19 +2,17 @@
 // the same before and after it migrates the data.
 
 import { readdirSync } from 'node:fs';
-import { pino } from 'pino';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { createPipeline } from '../../src/http/pipeline.ts';
-import { operations } from '../../src/operations/index.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { keyspace } from '../../src/scripts/keyspace.ts';
 import { dataVersion, oldestDataVersion } from '../../src/scripts/layout.ts';
-import { openStore, type Store } from '../../src/store.ts';
+import { openStore } from '../../src/store.ts';
+import { answersOf, comparable } from '../fixtures/data/answers.ts';
 import { type Fixture, loadFixture, makeFixture, readFixture } from '../fixtures/data/make.ts';
 import { earlierRelease, lastCommits } from '../support/earlierRelease.ts';
-import { type Call, everyRead, type Read } from '../support/everyRead.ts';
-import { jsonOf, requestTo, testSettings } from '../support/harness.ts';
+import type { Read } from '../support/everyRead.ts';
+import { testSettings } from '../support/harness.ts';
 import { namesIn, survey } from '../support/keyspace.ts';
 import { endAll } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -40,26 +38,6 @@ test.runIf(process.env.UPDATE_FIXTURES)(
   },
 );
 
-/** Differences by design: from version 5 on, keys that expire are listed in order of expiry. */
-const byDesign = {
-  unordered: (name: string, input: object) => name === 'keys.listKeys' && 'expiresBefore' in input,
-  omit: { 'keys.getAttention': ['expiresBefore'] },
-};
-
-async function answersOf(store: Store, { nowMs: _, workspaces }: Fixture): Promise<Read[][]> {
-  const respond = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-  const all: Read[][] = [];
-  for (const { rootKey, options } of workspaces) {
-    const call: Call = async (name, input) => {
-      const request = requestTo(`/v2/${name}`, rootKey, { body: JSON.stringify(input) });
-      const response = await respond(request);
-      return { status: response.status, ...jsonOf(response, request.requestId) };
-    };
-    all.push(await everyRead(call, { ...options, ...byDesign }));
-  }
-  return all;
-}
-
 const versions = Array.from({ length: dataVersion - oldestDataVersion }, (_, index) => oldestDataVersion + index);
 
 test('each earlier data version has a fixture', () => {
@@ -75,8 +53,7 @@ describe.each(versions)('data version %i', (version) => {
   test('has a record of every kind', async () => {
     await loadFixture(redis, fixture);
     const { seen } = await survey(redis);
-    const later = [':data', ...(version < 5 ? [':ke:<api8>'] : [])];
-    const missing = keyspace.filter(({ name, isOld }) => !isOld && !seen.has(name) && !later.includes(name));
+    const missing = keyspace.filter(({ name, isOld, since = 0 }) => !isOld && !seen.has(name) && since <= version);
     expect(missing.map(({ name }) => name)).toEqual([]);
   });
 
@@ -128,17 +105,4 @@ async function identitiesWith(field: string): Promise<string[]> {
   const names = (await namesIn(redis)).filter((name) => /^tg:\{\w+\}:i:/.test(name.toString('latin1')));
   const has = await Promise.all(names.map((name) => redis.hexists(name, field)));
   return names.filter((_, index) => has[index] === 1).map(String);
-}
-
-/** The stored responses without the differences by design. */
-function comparable(answers: readonly Read[]): Read[] {
-  return answers.map((read) => {
-    if (read.name === 'keys.getAttention' && read.data) {
-      const { expiresBefore: _, ...data } = read.data as object & { expiresBefore: unknown };
-      return { ...read, data };
-    }
-    if (!byDesign.unordered(read.name, read.input) || !Array.isArray(read.data)) return read;
-    const text = (item: unknown) => JSON.stringify(item);
-    return { ...read, data: [...read.data].sort((a, b) => (text(a) < text(b) ? -1 : 1)) };
-  });
 }

@@ -46,6 +46,9 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
     },
   ],
   'keys.verifyKey': [{ elsewhere: 'NOT_FOUND' }],
+  'keys.settleHold': [{ elsewhere: 'hold_not_found' }],
+  'keys.extendHold': [{ elsewhere: 'hold_not_found' }],
+  'keys.releaseHold': [{ elsewhere: 'hold_not_found' }],
   'keys.explainKey': [{ elsewhere: 'unknown' }],
   'keys.whoami': [{ elsewhere: 'key_not_found', refused: 'key_not_found' }],
   'keys.updateKey': [

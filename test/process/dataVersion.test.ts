@@ -122,7 +122,14 @@ test('a server migrates by itself, is ready meanwhile, and says how far it is', 
     const response = await fetch(`${server.url}/health/ready`);
     return { status: response.status, ...((await response.json()) as { data: { migration?: object } }).data };
   };
+  const status = async () => {
+    const authorization = `Bearer ${fixture.workspaces[0]!.rootKey}`;
+    const headers = { authorization, 'content-type': 'application/json' };
+    const response = await fetch(`${server.url}/v2/system.getStatus`, { method: 'POST', headers, body: '{}' });
+    return ((await response.json()) as { data: { versions: { data: number }; migration?: object } }).data;
+  };
   expect(await ready()).toMatchObject({ status: 200, dataVersion: 4 });
+  expect((await status()).migration).toBeUndefined();
   // As of another process that migrates.
   const until = Date.now() + 9_000;
   await client.hset(dataKey, {
@@ -138,8 +145,11 @@ test('a server migrates by itself, is ready meanwhile, and says how far it is', 
   await expect
     .poll(async () => (await ready()).migration)
     .toEqual({ from: 4, to: 5, done: 5, total: 10, startedAt: 1 });
+  const { versions, migration } = await status();
+  expect([versions.data, migration]).toEqual([4, { from: 4, to: 5, done: 5, total: 10, startedAt: 1 }]);
   await expect.poll(ready, { interval: 300 }).toMatchObject({ status: 200, dataVersion });
   expect((await ready()).migration).toBeUndefined();
+  expect(await status()).not.toHaveProperty('migration');
   await expect.poll(() => server.printed()).toContain('Migrated the stored data.');
   client.disconnect();
 });

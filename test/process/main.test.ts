@@ -100,6 +100,25 @@ test.concurrent('with a Redis and an address for other machines, it prints Redis
   expect(server.printed()).not.toContain('s3cret');
 });
 
+test.concurrent('a workspace whose import was interrupted is named in the log', async (context) => {
+  const { dataDir, start } = open(context);
+  const workspaceId = 'ws_1111111111111111';
+  const line = { kind: 'workspace', workspaceId, name: 'cut', createdAt: 1, protectApis: false, sequence: 1 };
+  const header = { kind: 'header', format: 2, release: '1.0.0', exportId: 'exported1', exportedAt: 1 };
+  const lines = [{ ...header, workspaces: [workspaceId] }, line];
+  const { status } = spawnSync(process.execPath, [cliFile, 'import', '-'], {
+    env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
+    input: lines.map((each) => `${JSON.stringify(each)}\n`).join(''),
+  });
+  expect(status).toBe(1);
+  const server = start({ LOG_LEVEL: 'warn' });
+  await portOf(server);
+  await vi.waitFor(() => expect(server.err).toContain('Workspaces are incomplete'), waiting);
+  const logged = JSON.parse(server.err.split('\n').find((each) => each.includes('Workspaces are incomplete'))!);
+  expect(logged).toMatchObject({ level: 'warn', workspaceIds: [workspaceId], count: 1 });
+  await server.stop();
+});
+
 test.concurrent('FIRST_ROOT_KEY=none creates no root key, for when standard output is kept', async (context) => {
   const { dataDir, start } = open(context);
   const server = start({ FIRST_ROOT_KEY: 'none' });

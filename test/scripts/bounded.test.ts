@@ -62,7 +62,7 @@ describe('notes of deleted keys', () => {
 
 test('a workspace is listed with its name and the time of its creation', async () => {
   const made = await tollgate.store.workspaces.create('listed');
-  expect(await tollgate.store.workspaces.list()).toContainEqual(made);
+  expect(await tollgate.store.workspaces.list()).toContainEqual({ ...made, isImporting: false });
   expect(made).toMatchObject({ name: 'listed', createdAt: clock.now });
 });
 

@@ -31,6 +31,7 @@ test('every writing script waits for the disk, except verification, background w
     'leases/deactivate',
     'migrations/to5',
     'rootKeys/authenticate',
+    'sweep/holds',
     'sweep/purge',
     'sweep/refill',
     'sweep/requeue',

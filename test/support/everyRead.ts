@@ -1,7 +1,10 @@
 // Calls every read operation for every record, all pages, and returns the responses in one order. Two stores have the
 // same data if these are equal: before and after a migration, or an export and an import.
 
-import type { OperationName } from '../../src/operations/index.ts';
+import { type RecordName, recordKinds, records as recordsOf } from '../../src/domain/records.ts';
+import type { AnyOperation } from '../../src/operation.ts';
+import { type OperationName, operations as registry } from '../../src/operations/index.ts';
+import { exampleOf } from './examples.ts';
 
 interface Response {
   status: number;
@@ -52,15 +55,8 @@ export const byNature: Partial<Record<OperationName, readonly string[]>> = {
   'system.getStatus': ['time', 'process', 'redis', 'versions', 'sweeper', 'leases', 'data', 'migration'],
 };
 
-/** The records that lists returned, and what the options add. */
-interface Records {
-  apis: string[];
-  keys: string[];
-  externalIds: string[];
-  identities: string[];
-  permissions: string[];
-  roles: string[];
-  namespaces: string[];
+/** What requests may name of each kind of record: ids and unique names of lists, and what the options add. */
+interface Records extends Record<RecordName, string[]> {
   overrides: { namespace: string; identifier: string }[];
   tags: string[];
   keyStrings: readonly string[];
@@ -70,27 +66,13 @@ interface Records {
 const dayMs = 86_400_000;
 const granularities = ['hour', 'day', 'month', 'total'] as const;
 const orders = ['asc', 'desc'] as const;
-const starts = ({ apis }: Records) => [{}, ...apis.map((apiId) => ({ apiId }))];
+const starts = ({ api }: Records) => [{}, ...api.map((apiId) => ({ apiId }))];
+/** The names of records that are no ids. */
+const namesOf = (records: Records, kind: RecordName) =>
+  records[kind].filter((each) => !each.startsWith(`${recordsOf[kind].prefix}_`));
 
-/**
- * The inputs of each read operation, in an order in which each finds the records that earlier ones listed. A test
- * compares the names with the registry.
- */
-export const reads: { [Name in OperationName]?: (records: Records) => object[] } = {
-  'workspace.getSettings': () => [{}],
-  'system.getStatus': () => [{}],
-  'rootKeys.whoami': () => [{}],
-  'rootKeys.listRootKeys': () => [{}],
-  'apis.listApis': () => orders.map((order) => ({ order })),
-  'apis.getApi': ({ apis }) => apis.map((apiId) => ({ apiId })),
-  'apis.listKeys': ({ apis }) => apis.map((apiId) => ({ apiId })),
-  'identities.listIdentities': () => [{}],
-  'identities.getIdentity': ({ identities, externalIds }) =>
-    [...identities, ...externalIds].map((identity) => ({ identity })),
-  'permissions.listPermissions': () => [{}],
-  'permissions.getPermission': ({ permissions }) => permissions.map((permission) => ({ permission })),
-  'permissions.listRoles': () => [{}],
-  'permissions.getRole': ({ roles }) => roles.map((role) => ({ role })),
+/** The inputs of the read operations that take more than a reference to a record, or nothing. */
+const others: { [Name in OperationName]?: (records: Records) => object[] } = {
   'keys.listKeys': keyLists,
   'keys.getAttention': (records) =>
     starts(records).map((of) => ({
@@ -101,34 +83,52 @@ export const reads: { [Name in OperationName]?: (records: Records) => object[] }
       unusedSince: records.period.end,
       rerolledInUse: true,
     })),
-  'keys.getKey': ({ keys }) => keys.map((keyId) => ({ keyId })),
-  'keys.whoami': ({ keyStrings }) => keyStrings.map((key) => ({ key })),
-  'keys.explainKey': ({ keys, keyStrings }) => [
-    ...keys.map((keyId) => ({ keyId })),
+  'keys.explainKey': ({ key, keyStrings }) => [
+    ...key.map((keyId) => ({ keyId })),
     ...keyStrings.map((key) => ({ key })),
   ],
-  'ratelimits.listNamespaces': () => orders.map((order) => ({ order })),
-  'ratelimits.listOverrides': ({ namespaces }) => namespaces.map((namespace) => ({ namespace })),
   'ratelimits.getOverride': ({ overrides }) => overrides,
   'analytics.getVerifications': verificationCounts,
   'analytics.getTop': rankings,
-  'analytics.getRatelimits': ({ period, namespaces, overrides }) => [
+  'analytics.getRatelimits': ({ period, namespace, overrides }) => [
     ...granularities.flatMap((granularity) => [
       { ...periodFor(granularity, period), granularity },
-      ...namespaces.map((namespace) => ({ ...periodFor(granularity, period), granularity, namespace })),
+      ...namespace.map((namespace) => ({ ...periodFor(granularity, period), granularity, namespace })),
     ]),
     ...overrides.map((override) => ({ ...period, granularity: 'day', ...override })),
   ],
   'analytics.listRefusals': (records) => starts(records).map((of) => ({ ...of, limit: 1000 })),
-  'audit.listEvents': () => orders.map((order) => ({ order })),
 };
+
+const schemaOf = ({ input }: AnyOperation) => input as { required?: string[]; properties?: { order?: object } };
+
+/** A request for each record that the input may refer to; without a reference one, or one for each order. */
+function plainInputs(operation: AnyOperation, records: Records): object[] {
+  const { required: [member] = [], properties } = schemaOf(operation);
+  if (member === undefined) return properties?.order ? orders.map((order) => ({ order })) : [{}];
+  const values = member === 'key' ? records.keyStrings : records[member.replace(/Id$/, '') as RecordName];
+  return values.map((value) => ({ [member]: value }));
+}
+
+/** Lists of all records, keys, what takes a reference to a record, and then all others: each finds what was listed. */
+function rankOf(operation: AnyOperation): number {
+  if (operation.name in others) return operation.name === 'keys.listKeys' ? 1 : 3;
+  return schemaOf(operation).required ? 2 : 0;
+}
+
+/** The read operations in the order of their calls. A stream has no response to compare. */
+export const reads: readonly AnyOperation[] = (registry as readonly AnyOperation[])
+  .filter(
+    (operation) => operation.kind === 'manages' && !operation.streams && exampleOf(operation.name).changes === null,
+  )
+  .sort((one, other) => rankOf(one) - rankOf(other));
 
 /** Hours are counted in the last days only: a response has at most a thousand buckets. */
 const periodFor = (granularity: (typeof granularities)[number], { start, end }: Records['period']) =>
   granularity === 'hour' ? { start: Math.max(start, end - 41 * dayMs), end } : { start, end };
 
 function keyLists(records: Records): object[] {
-  const { externalIds, permissions, roles, period } = records;
+  const { period } = records;
   const filters = [
     { order: 'desc' },
     { deleted: true },
@@ -146,22 +146,23 @@ function keyLists(records: Records): object[] {
   ];
   return [
     ...starts(records).flatMap((of) => [of, ...filters.map((filter) => ({ ...of, ...filter }))]),
-    ...externalIds.map((externalId) => ({ externalId })),
-    ...permissions.filter((slug) => !slug.startsWith('perm_')).map((permission) => ({ permission })),
-    ...roles.filter((name) => !name.startsWith('role_')).map((role) => ({ role })),
+    ...namesOf(records, 'identity').map((externalId) => ({ externalId })),
+    ...namesOf(records, 'permission').map((permission) => ({ permission })),
+    ...namesOf(records, 'role').map((role) => ({ role })),
   ];
 }
 
-function verificationCounts({ period, apis, keys, externalIds, tags }: Records): object[] {
+function verificationCounts(records: Records): object[] {
+  const { period, api, key, tags } = records;
   const groups = [[], ['outcome'], ['apiId', 'outcome'], ['keyId', 'outcome'], ['externalId'], ['tag', 'outcome']];
   const days = { ...period, granularity: 'day', groupBy: ['outcome'] };
   return [
     ...granularities.flatMap((granularity) =>
       groups.map((groupBy) => ({ ...periodFor(granularity, period), granularity, groupBy, limit: 1000 })),
     ),
-    ...apis.map((apiId) => ({ ...days, apiId })),
-    ...keys.map((keyId) => ({ ...days, keyId })),
-    ...externalIds.map((externalId) => ({ ...days, externalId })),
+    ...api.map((apiId) => ({ ...days, apiId })),
+    ...key.map((keyId) => ({ ...days, keyId })),
+    ...namesOf(records, 'identity').map((externalId) => ({ ...days, externalId })),
     ...tags.map((tag) => ({ ...days, tag })),
   ];
 }
@@ -176,7 +177,7 @@ function rankings({ period }: Records): object[] {
 }
 
 /** Adds to the records what a list returned. */
-function collect(records: Records, name: OperationName, items: Record<string, string>[]) {
+function collect(records: Records, operation: AnyOperation, items: Record<string, string>[]) {
   const add = (to: string[], ...values: (string | undefined)[]) => {
     const known = new Set<string | undefined>(to);
     for (const value of values) {
@@ -184,21 +185,18 @@ function collect(records: Records, name: OperationName, items: Record<string, st
       known.add(value);
     }
   };
-  if (name === 'apis.listApis') add(records.apis, ...items.map(({ id }) => id));
-  if (name === 'keys.listKeys') add(records.keys, ...items.map(({ keyId }) => keyId));
-  if (name === 'identities.listIdentities') {
-    add(records.identities, ...items.map(({ id }) => id));
-    add(records.externalIds, ...items.map(({ externalId }) => externalId));
-  }
-  if (name === 'permissions.listPermissions') add(records.permissions, ...items.flatMap(({ id, slug }) => [id, slug]));
-  if (name === 'permissions.listRoles') add(records.roles, ...items.flatMap(({ id, name }) => [id, name]));
-  if (name === 'ratelimits.listNamespaces') add(records.namespaces, ...items.flatMap(({ id, name }) => [id, name]));
-  if (name === 'ratelimits.listOverrides') {
+  const { name } = operation;
+  const listed = recordKinds.find(([kind]) => 'listedIds' in operation && operation.listedIds === kind);
+  if (name === 'keys.listKeys') add(records.key, ...items.map(({ keyId }) => keyId));
+  else if (name === 'ratelimits.listOverrides') {
     const found = items.map((item) => ({ namespace: item.namespaceId!, identifier: item.identifier! }));
     const known = new Set(records.overrides.map(({ namespace, identifier }) => `${namespace} ${identifier}`));
     records.overrides.push(...found.filter(({ namespace, identifier }) => !known.has(`${namespace} ${identifier}`)));
+  } else if (name === 'analytics.getVerifications') add(records.tags, ...items.map(({ tag }) => tag));
+  else if (listed) {
+    const [kind, { unique = kind === 'namespace' ? 'name' : 'id' }] = listed;
+    add(records[kind], ...items.flatMap((item) => [item.id, item[unique]]));
   }
-  if (name === 'analytics.getVerifications') add(records.tags, ...items.map(({ tag }) => tag));
 }
 
 /** The records for which there are requests of their own. */
@@ -220,21 +218,20 @@ const atOnce = 4;
 export async function everyRead(call: Call, options: EveryReadOptions): Promise<Read[]> {
   const { alsoApis = [], alsoKeys = [], alsoIdentities = [], alsoNamespaces = [], without = [] } = options;
   const records: Records = {
-    apis: [...alsoApis],
-    keys: [...alsoKeys],
-    externalIds: [...alsoIdentities],
-    identities: [],
-    permissions: [],
-    roles: [],
-    namespaces: [...alsoNamespaces],
+    ...(Object.fromEntries(recordKinds.map(([kind]) => [kind, []])) as never as Record<RecordName, string[]>),
+    api: [...alsoApis],
+    key: [...alsoKeys],
+    identity: [...alsoIdentities],
+    namespace: [...alsoNamespaces],
     overrides: [],
     tags: [],
     keyStrings: options.keys ?? [],
     period: options.period,
   };
   const found: Read[] = [];
-  for (const [operation, inputsOf] of Object.entries(reads)) {
-    const name = operation as OperationName;
+  for (const operation of reads) {
+    const name = operation.name as OperationName;
+    const inputsOf = others[name] ?? ((records: Records) => plainInputs(operation, records));
     if (without.includes(name)) continue;
     const omitted = [...(byNature[name] ?? []), ...(options.omit?.[name] ?? [])];
     const read = (input: object) => readPages(call, name, input, omitted);
@@ -246,14 +243,14 @@ export async function everyRead(call: Call, options: EveryReadOptions): Promise<
         if (Array.isArray(read.data) && options.unordered?.(name, inputs[index]!)) read.data = sorted(read.data);
       }
       found.splice(at, 0, ...results.map(({ read }) => read));
-      for (const { items } of results) collect(records, name, items);
+      for (const { items } of results) collect(records, operation, items);
     };
     const known = records.tags.length;
     await run(inputsOf(sampleOf(records, options.perKindMax)));
     // The rows of a group by tag name the tags that the next requests count.
     const later = name === 'analytics.getVerifications' ? records.tags.slice(known) : [];
     if (later.length > 0) {
-      const inputs = inputsOf({ ...records, apis: [], keys: [], externalIds: [], tags: later });
+      const inputs = inputsOf({ ...records, api: [], key: [], identity: [], tags: later });
       await run(inputs.filter((input) => 'tag' in input));
     }
   }

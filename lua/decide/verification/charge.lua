@@ -29,6 +29,7 @@ local charge_counters
 local charge_lengths, charge_identity_lengths
 -- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled.
 local charge_hold = { is_held = false }
+function charge_hold.set(is_held) charge_hold.is_held = is_held end
 -- By the place of a limit (see VERIFIED_LIMIT): the new end of its window; false if nothing is charged.
 local charge_suffix = {}
 -- By place: where the bytes that the window keeps end. The new end follows them.
@@ -55,7 +56,8 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
     results[at + 4] = window_free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
     results[at + 2], results[at + 3] = 0, suffix and remaining - cost or remaining
-    -- As window_log.reset, without the call: saves 0.5 % of Redis's instructions per verification (callgrind, 2026-11-22).
+    -- As window_log.reset, without the call: saves 0.5 % of Redis's instructions per verification (callgrind,
+    -- 2026-11-22).
     local reset = oldest + duration
     if reset > WINDOW_LATEST then reset = WINDOW_LATEST end
     results[at + 4] = reset

@@ -1,7 +1,6 @@
 -- Settles holds of the key that was loaded: those that expired before anything else is decided about it, and those that
 -- a caller settles.
 
--- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/totals"
 -- @include "decide/verification/counts"
@@ -69,10 +68,10 @@ local function spend_by_tag(settling, tags, cost)
   end
 end
 
--- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place of
--- what it held.
+-- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place
+-- of what it held.
 local function settle_one(settling, hold, cost, units)
-  local is_open, _, _, _, balances = hold.state ~= hold_list.RELEASED, key_extension.read()
+  local is_open, _, _, _, balances = hold.state ~= HOLD_RELEASED, key_extension.read()
   local of_key, of_identity = {}, {}
   for index, w in ipairs(hold.windows) do
     local wanted = w.of_identity and of_identity or of_key
@@ -124,8 +123,8 @@ end
 
 -- Gives a hold back, or charges it, as it says: it has expired.
 local function expire(settling, h, hold)
-  if hold.state == hold_list.RELEASED then return NEVER end
-  local is_charged = hold.state == hold_list.CHARGES
+  if hold.state == HOLD_RELEASED then return NEVER end
+  local is_charged = hold.state == HOLD_CHARGES
   settle_one(settling, hold, is_charged and hold.cost or 0, key_holds.units(hold, is_charged))
   if is_charged then
     local balance = key_flags.limited and settling.balance or nil

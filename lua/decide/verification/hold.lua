@@ -1,17 +1,18 @@
 -- Holds: a verification whose charges are held until its caller settles them, and the settlements.
 
--- @include "decide/apis"
 -- @include "decide/call"
--- @include "decide/refusals"
 -- @include "decide/roots"
 -- @include "decide/verification/charge"
+-- @include "decide/verification/counts"
 -- @include "decide/verification/due"
 -- @include "decide/verification/key"
+-- @include "decide/verification/snapshot"
 -- @include "decide/verification/verify"
 -- @include "include/clock"
 -- @include "include/holds"
 -- @include "include/names"
 -- @include "include/state"
+-- @include "include/window"
 
 -- Longest time from a verification to the expiry of its hold.
 local EXPIRES_WITHIN = 30 * DAY_MS
@@ -82,15 +83,18 @@ local function with_hold(answer, hold)
   return answer .. hold.suffix .. struct.pack(HELD, hold.at + hold.ttl, #hold.suffix)
 end
 
+-- In the place of window_charge: charges nothing.
+local function without_charge(text, first, last, now, limit, duration, cost)
+  return window_charge(text, first, last, now, limit, duration, cost, false)
+end
+
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
 local function repeat_hold(hold, cost, request, text)
   local requested = request and request.limits
   if hold.more.shape ~= shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text)
   if outcome == VALID then
-    charge_allowed, charge_exceeded = false, false
-    local problem = check_limits(window_charge, requested)
-    if problem then return problem end
+    check_limits_by(without_charge, requested)
     if charge_ahead then return write_repaired(requested) end
   end
   local dependencies = (key_identity or key_flags.permissions) and snapshot_dependencies() or ''
@@ -105,12 +109,21 @@ local function find_repeated(h, id)
   if id ~= '' then
     local suffix = '_' .. id
     local hold = hold_list.find(h, suffix)
-    if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
+    if hold and hold.state ~= HOLD_RELEASED then return nil, hold end
     if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
       return item_error('hold_ended', suffix)
     end
   end
-  if h.open >= hold_list.MAX then return item_error('too_many_holds') end
+  if h.open >= HOLDS_MAX then return item_error('too_many_holds') end
+end
+
+-- Verifies, and counts no credits as spent.
+local function verify_held(position, last, root_index)
+  charge_hold.set(true)
+  local decided, answer, snapshot = pcall(verify, position, last, root_index)
+  charge_hold.set(false)
+  if not decided then error(answer, 0) end
+  return answer, snapshot
 end
 
 -- Decides an item: a verification whose charges are held if it is VALID. As `verify`.
@@ -128,10 +141,7 @@ local function decide_hold(position, last, root_index)
     if problem then return problem end
     if hold then return repeat_hold(hold, cost, request, text) end
   end
-  charge_hold.is_held = true
-  local decided, answer, snapshot = pcall(verify, position, last, root_index)
-  charge_hold.is_held = false
-  if not decided then error(answer, 0) end
+  local answer, snapshot = verify_held(position, last, root_index)
   if not answer or string.byte(answer) % SNAPSHOT_BEFORE ~= VALID then return answer, snapshot end
   local hold = hold_charges(h, ttl, on_expiry, id, cost, request, identity_until)
   return with_hold(answer, hold), snapshot
@@ -173,7 +183,7 @@ end
 
 -- Settles a hold that is open or was released.
 local function settle_hold(h, hold, credits, wanted)
-  local is_late = hold.state == hold_list.RELEASED
+  local is_late = hold.state == HOLD_RELEASED
   local units, unknown = actual_units(hold.windows, wanted, key_holds.units(hold, true))
   if unknown then return item_error('hold_limit_not_found', unknown) end
   local cost = credits or hold.cost
@@ -205,7 +215,7 @@ end
 -- Gives a hold back. Repeating it changes nothing.
 local function release_hold(h, hold)
   local windows, balance = {}, nil
-  if hold.state == hold_list.RELEASED then
+  if hold.state == HOLD_RELEASED then
     balance = key_flags.limited and struct.unpack(KEY_LIVE, key_packed, key_tail_at) or nil
   else
     balance = key_holds.release(h, hold)
@@ -218,7 +228,7 @@ end
 
 -- Sets another expiry, `ttl` from now.
 local function extend_hold(h, hold, _, _, ttl)
-  if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
+  if hold.state == HOLD_RELEASED then return item_error('hold_ended', hold.suffix) end
   hold.ttl = math.min(call_now + ttl - hold.at, EXPIRES_WITHIN)
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
@@ -238,7 +248,7 @@ end
 local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
 -- Decides an item: settles, releases or extends a hold.
-local function change_hold(position, last, root_index)
+local function change_hold(position, _, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local action, ttl, has_credits, credits, digest, id24, suffix, limits

@@ -13,9 +13,7 @@
 -- @include "decide/verification/verify"
 -- @include "include/leases"
 -- @include "include/names"
--- @include "include/state"
 -- @include "include/usage"
--- @include "include/window"
 
 -- What a lease charged to windows (each LEASED_WINDOW), as owned_windows.returning takes it; `times` decisions of it.
 local function leased_windows(charged, times)
@@ -110,7 +108,7 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   if is_stored and (leases or count > 0) then
     balance = balance or struct.unpack(KEY_LIVE, key_packed, key_tail_at)
     local valid_at = count > 0 and outcome == VALID and used_at or 0
-    is_first = key_counts.write(balance, is_former and 0 or count, outcome, spent, valid_at)
+    is_first = key_counts.write(balance, is_former and 0 or count, outcome, is_former and 0 or spent, valid_at)
   end
   if leases then
     lease_list.write(key_name, leases)

@@ -139,8 +139,11 @@ const counted = [
 const decisionsText = (of: Status['process']['decisions']) =>
   of && `${count(of.count)} in ${duration(of.periodMs - (of.periodMs % 1000))}`;
 
+const dataText = (version: number, of: Status['migration']) =>
+  of ? `${version}, migrating to ${of.to}: ${count(of.done)} of ${count(of.total)} records` : version;
+
 function Details({ data }: { data: Status }) {
-  const { redis, sweeper, stored, versions, process, leases } = data;
+  const { redis, sweeper, stored, versions, migration, process, leases } = data;
   return (
     <>
       <Card title="Checks of Redis">
@@ -172,7 +175,7 @@ function Details({ data }: { data: Status }) {
               ['Node', versions.node],
               ['Redis', versions.redis ?? 'unknown'],
               ['Nodes of Redis', count(redis.nodes)],
-              ['Version of the stored data', versions.data],
+              ['Version of the stored data', dataText(versions.data, migration)],
               ['This process runs for', duration(process.uptimeMs - (process.uptimeMs % 1000))],
               ['Memory of this process', bytes(process.memoryBytes)],
               ['Its decisions', decisionsText(process.decisions)],

@@ -1,7 +1,7 @@
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Empty, Fields, IdentityRef } from '../schemas.ts';
-import { loadIdentity, scopeOfIdentity } from './identityByRef.ts';
+import { byIdentity } from './identityByRef.ts';
 
 export const deleteIdentity = manages({
   name: 'identities.deleteIdentity',
@@ -11,8 +11,7 @@ export const deleteIdentity = manages({
   errors: ['identity_not_found'],
   needs: { identity: ['delete_identity'] },
   problems: true,
-  load: loadIdentity,
-  scope: scopeOfIdentity,
+  ...byIdentity,
 
   async handle(_input, { store, caller, actor }, { id }) {
     existing(await store.identities.delete(caller.workspaceId, id, actor), 'identity');

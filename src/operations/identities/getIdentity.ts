@@ -1,6 +1,6 @@
 import { manages } from '../../operation.ts';
 import { Fields, Identity, IdentityRef } from '../schemas.ts';
-import { loadIdentity, scopeOfIdentity } from './identityByRef.ts';
+import { byIdentity } from './identityByRef.ts';
 
 export const getIdentity = manages({
   name: 'identities.getIdentity',
@@ -9,8 +9,7 @@ export const getIdentity = manages({
   output: Identity,
   errors: ['identity_not_found'],
   needs: { identity: ['read_identity'] },
-  load: loadIdentity,
-  scope: scopeOfIdentity,
+  ...byIdentity,
 
   handle: async (_input, _context, identity) => identity,
 });

@@ -3,7 +3,7 @@ import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { checkNamesOnce, checkOneOfRatelimits, limitRefused, metaText } from '../rules.ts';
 import { Fields, Identity, IdentityRef, Meta, oneOfRatelimits, RatelimitChange, Ratelimits } from '../schemas.ts';
-import { loadIdentity, scopeOfIdentity } from './identityByRef.ts';
+import { byIdentity } from './identityByRef.ts';
 
 export const updateIdentity = manages({
   name: 'identities.updateIdentity',
@@ -25,8 +25,7 @@ export const updateIdentity = manages({
     checkNamesOnce(ratelimits);
     metaText(meta, context, 'meta');
   },
-  load: loadIdentity,
-  scope: scopeOfIdentity,
+  ...byIdentity,
 
   async handle({ meta, ratelimits, ratelimit }, context, { id }) {
     const { store, caller, actor } = context;

@@ -1,7 +1,7 @@
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Empty, Fields, Identifier, NamespaceRef } from '../schemas.ts';
-import { loadNamespace, scopeOfNamespace } from './namespaceByRef.ts';
+import { byNamespace } from './namespaceByRef.ts';
 
 export const deleteOverride = manages({
   name: 'ratelimits.deleteOverride',
@@ -11,8 +11,7 @@ export const deleteOverride = manages({
   output: Empty,
   errors: ['namespace_not_found', 'override_not_found'],
   needs: { ratelimit: ['delete_override'] },
-  load: loadNamespace,
-  scope: scopeOfNamespace,
+  ...byNamespace,
 
   async handle({ identifier }, { store, caller, actor }, namespace) {
     existing(await store.overrides.delete(caller.workspaceId, namespace.name, identifier, actor), 'override');

@@ -1,7 +1,7 @@
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Fields, Identifier, NamespaceRef, Override } from '../schemas.ts';
-import { loadNamespace, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
+import { byNamespace, showOverride } from './namespaceByRef.ts';
 
 export const getOverride = manages({
   name: 'ratelimits.getOverride',
@@ -11,8 +11,7 @@ export const getOverride = manages({
   output: Override,
   errors: ['namespace_not_found', 'override_not_found'],
   needs: { ratelimit: ['read_override'] },
-  load: loadNamespace,
-  scope: scopeOfNamespace,
+  ...byNamespace,
 
   async handle({ identifier }, { store, caller }, namespace) {
     const override = existing(await store.overrides.find(caller.workspaceId, namespace.name, identifier), 'override');

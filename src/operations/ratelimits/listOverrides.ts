@@ -3,7 +3,7 @@ import { digestOf } from '../../domain/keyString.ts';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Cursor, Fields, NamespaceRef, Override, PageSize } from '../schemas.ts';
-import { loadNamespace, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
+import { byNamespace, showOverride } from './namespaceByRef.ts';
 
 export const listOverrides = manages({
   name: 'ratelimits.listOverrides',
@@ -14,8 +14,7 @@ export const listOverrides = manages({
   errors: ['namespace_not_found'],
   needs: { ratelimit: ['read_override'] },
   readsMuch: true,
-  load: loadNamespace,
-  scope: scopeOfNamespace,
+  ...byNamespace,
   // A name may be longer than a cursor.
   list: ({ namespace }) => `overrides:${digestOf(namespace).toString('base64url')}`,
   listedIds: 'override',

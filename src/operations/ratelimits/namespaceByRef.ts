@@ -1,17 +1,11 @@
 // Shared by the operations on overrides: loading the namespace, and the id that scoped grants must name.
 
-import { existing } from '../../errors.ts';
-import type { ManageContext } from '../../operation.ts';
 import type { Namespace, Override as OverrideRecord } from '../../records/overrides.ts';
+import { byReference } from '../rules.ts';
 
-export async function loadNamespace(
-  { namespace }: { namespace: string },
-  { store, caller }: ManageContext,
-): Promise<Namespace> {
-  return existing(await store.overrides.findNamespace(caller.workspaceId, namespace), 'namespace', namespace);
-}
-
-export const scopeOfNamespace = (_input: unknown, namespace: Namespace): string => namespace.id;
+export const byNamespace = byReference('namespace', (store, workspaceId, reference) =>
+  store.overrides.findNamespace(workspaceId, reference),
+);
 
 /** An override in a response. */
 export const showOverride = ({ overrideId, ...override }: OverrideRecord, namespace: Namespace) => ({

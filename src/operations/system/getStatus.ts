@@ -40,11 +40,23 @@ const Decisions = Type.Object(
   { description: 'Recent verifications and limit checks of this process.' },
 );
 
+/** As in `/health/ready`. */
+const Migration = Type.Object(
+  {
+    from: count('The version that the data had.'),
+    to: count('The version that it is migrated to.'),
+    done: count('Records that were migrated.'),
+    total: count('Records, as far as known.'),
+    startedAt: count('When the migration began, Unix milliseconds.'),
+  },
+  { description: 'The migration of the stored data, while one runs.' },
+);
+
 export const getStatus = manages({
   name: 'system.getStatus',
   summary: 'Get the state of the server, of Redis and of the sweeper, and what the workspace stores.',
   description:
-    'The checks of Redis are those of `tollgate doctor`. Versions, Redis and the last sweep are those of the installation, which all workspaces share; everything else is of this workspace only. Facts about Redis are at most a second old.',
+    'The checks of Redis are those of `tollgate doctor`. Versions, the migration, Redis and the last sweep are those of the installation, which all workspaces share; everything else is of this workspace only. Facts about Redis are at most a second old.',
   input: Fields({}),
   output: Type.Object({
     time: Type.Integer({ description: 'Time of the response in Unix milliseconds.' }),
@@ -57,6 +69,7 @@ export const getStatus = manages({
       },
       { description: 'Versions.' },
     ),
+    migration: Type.Optional(Migration),
     process: Type.Object(
       {
         uptimeMs: count('Milliseconds since its start.'),
@@ -129,6 +142,7 @@ export const getStatus = manages({
         redis: redisVersion,
         data: store.status.dataVersion,
       },
+      migration: store.status.migration,
       process: {
         uptimeMs: Math.round(process.uptime() * 1000),
         memoryBytes: process.memoryUsage.rss(),
