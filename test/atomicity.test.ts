@@ -353,6 +353,54 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       as: ['api.*.read_key'],
       input: (things) => examples['keys.verifyKey'].input(things),
     },
+    {
+      because: 'its own id was used for other costs',
+      code: 'conflict',
+      given: ({ key }, { rootKey }) => call('keys.verifyKey', { key, hold: { ttl: 60_000, id: 'own' } }, rootKey),
+      input: ({ key }) => ({ key, credits: { cost: 2 }, hold: { ttl: 60_000, id: 'own' } }),
+    },
+  ],
+  'keys.settleHold': [
+    {
+      because: 'the hold has no units of the last limit it names',
+      code: 'precondition_failed',
+      input: ({ holdId }) => ({
+        holdId,
+        credits: { cost: 9 },
+        ratelimits: [
+          { name: 'requests', cost: 0 },
+          { name: 'nowhere', cost: 1 },
+        ],
+      }),
+    },
+    {
+      because: 'it was settled with other amounts',
+      code: 'conflict',
+      given: ({ holdId }, { rootKey }) => call('keys.settleHold', { holdId }, rootKey),
+      input: ({ holdId }) => ({ holdId, credits: { cost: 9 } }),
+    },
+    {
+      because: 'the caller may not',
+      code: 'insufficient_permissions',
+      as: ['api.*.read_key'],
+      input: ({ holdId }) => ({ holdId }),
+    },
+  ],
+  'keys.extendHold': [
+    {
+      because: 'it was given back',
+      code: 'conflict',
+      given: ({ holdId }, { rootKey }) => call('keys.releaseHold', { holdId }, rootKey),
+      input: ({ holdId }) => ({ holdId, ttl: 60_000 }),
+    },
+  ],
+  'keys.releaseHold': [
+    {
+      because: 'it was settled',
+      code: 'conflict',
+      given: ({ holdId }, { rootKey }) => call('keys.settleHold', { holdId }, rootKey),
+      input: ({ holdId }) => ({ holdId }),
+    },
   ],
   'keys.updateKey': [
     {

@@ -48,6 +48,12 @@ test('gateways.md', () => {
   expect(run(blocksOf('docs/gateways.md').join('\n'))).toMatch(/^root_\w+_\w+\npay_\w+\ndoc_\w+\n$/);
 });
 
+test('holds.md', () => {
+  const lines = run(blocksOf('docs/holds.md').join('\n')).trim().split('\n');
+  const credits = lines.map((line) => /"credits":(\d+)/.exec(line)?.[1] ?? /"status":(\d+)/.exec(line)?.[1]);
+  expect(credits).toEqual(['600', '863', '863', '853', '853', '409']);
+});
+
 test('moving.md', () => {
   const out = run(blocksOf('docs/moving.md').join('\n'));
   const [hash] = out.split('\n');
@@ -161,7 +167,7 @@ test('running.md: HTTPS', async () => {
 });
 
 test('every command of a page is run by a test, except those for Kubernetes', () => {
-  const runWhole = ['backup.md', 'gateways.md', 'limits.md', 'moving.md'];
+  const runWhole = ['backup.md', 'gateways.md', 'holds.md', 'limits.md', 'moving.md'];
   const isRun = (text: string) =>
     [
       'TLS_CERT_FILE',

@@ -165,7 +165,7 @@ describe('operations', () => {
     const path = name.replace('.', '/');
     expect(existsSync(join(root, `src/operations/${path}.ts`)), `src/operations/${path}.ts`).toBe(true);
     expect(read(`src/operations/${path}.ts`)).toContain(`name: '${name}'`);
-    // Six similar operations share one test, and so do those of holds. A service may have one for all of its operations.
+    // Six similar operations share one test, and so do those of holds; a service may have one for all of its own.
     const tested = path
       .replace(/(?<=^keys\/)(add|remove|set)(Permissions|Roles)$/, 'permissionsAndRoles')
       .replace(/(?<=^keys\/)[a-z]+Holds?$/, 'holds');

@@ -11,7 +11,7 @@ core.register_action("tollgate", { "http-req" }, function(txn)
     -- A header that is longer than any key is left out: Tollgate's parser refuses headers of more than 4 KB.
     local key = txn.http:req_get_headers()["authorization"]
     local headers = { authorization = key and not key[1] and #key[0] <= 600 and { key[0] } or nil }
-    for _, name in ipairs({ "permissions", "cost", "limits" }) do
+    for _, name in ipairs({ "permissions", "cost", "limits", "hold" }) do
         local value = txn:get_var("txn.tollgate_" .. name)
         if value then headers["x-tollgate-" .. name] = { value } end
     end

@@ -20,24 +20,12 @@ local record, state = load_key(workspace, digest_of(workspace, key_id), now)
 if not record then return false end
 
 local after_due, after_suffix = string.match(after, '^(%d+)_(.+)$')
-after_due = tonumber(after_due) or 0
-
-local function is_before(due, suffix, other_due, other_suffix)
-  if due ~= other_due then return due < other_due end
-  return suffix < other_suffix
-end
-
-local open, total = {}, 0
-hold_list.each(hold_list.read(record), function(hold)
-  if hold.state == HOLD_RELEASED or hold.due <= now then return end
-  total = total + 1
-  if after == '' or is_before(after_due, after_suffix, hold.due, hold.suffix) then open[#open + 1] = hold end
-end)
-table.sort(open, function(a, b) return is_before(a.due, a.suffix, b.due, b.suffix) end)
+local open, following, total =
+  hold_list.first_due(hold_list.read(record), now, tonumber(after_due) or 0, after_suffix or '', count)
 
 local replies = {}
-for index = 1, math.min(count, #open) do
-  local hold, windows = open[index], {}
+for index, hold in ipairs(open) do
+  local windows = {}
   for number, w in ipairs(hold.windows) do
     windows[number] = { w.name, int(w.cost), w.of_identity and 1 or 0 }
   end
@@ -50,4 +38,4 @@ for index = 1, math.min(count, #open) do
     windows = windows,
   })
 end
-return { replies, #open > count and 1 or 0, total }
+return { replies, following > count and 1 or 0, total }

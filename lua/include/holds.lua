@@ -118,12 +118,41 @@ function hold_list.find(h, suffix)
   return found
 end
 
--- Calls `visit(hold)` for each hold.
-function hold_list.each(h, visit)
+-- Returns the open holds at `now` that follow `after_due` and `after_suffix` ('' for none) in order of expiry, at most
+-- `count`; the number of all that follow, and of all open ones. Only what is returned is unpacked: a key may have
+-- thousands of holds.
+function hold_list.first_due(h, now, after_due, after_suffix, count)
+  local found, following, total, latest = {}, 0, 0, nil
+  local function is_before(a, b)
+    if a.due ~= b.due then return a.due < b.due end
+    return a.suffix < b.suffix
+  end
+  local function keep_first()
+    table.sort(found, is_before)
+    for index = #found, count + 1, -1 do
+      found[index] = nil
+    end
+    latest = found[count]
+  end
   for bucket = 0, h.buckets - 1 do
     local part = part_of(h, bucket)
-    each_in(part, function(_, first, last) visit(unpack_hold(part, first, last)) end)
+    each_in(part, function(suffix, first, last)
+      local _, state, at, ttl = struct.unpack(HOLD_DUE, part, first)
+      local due = at + ttl
+      if state == HOLD_RELEASED or due <= now then return end
+      total = total + 1
+      if due < after_due or due == after_due and suffix <= after_suffix then return end
+      following = following + 1
+      if latest and (due > latest.due or due == latest.due and suffix > latest.suffix) then return end
+      found[#found + 1] = { due = due, suffix = suffix, part = part, first = first, last = last }
+      if #found >= 2 * count then keep_first() end
+    end)
   end
+  keep_first()
+  for index, place in ipairs(found) do
+    found[index] = unpack_hold(place.part, place.first, place.last)
+  end
+  return found, following, total
 end
 
 -- Moves holds of one bucket to a new one.

@@ -52,9 +52,12 @@ export interface Client {
 export function clientInProcess(store: Store, config: Config, workspaceId: string): Client {
   const handle = async (name: OperationName, input: unknown, after?: string) => {
     const operation = (operations as readonly AnyOperation[]).find((one) => one.name === name)!;
-    if (operation.kind !== 'manages') throw new Error(`${name} is not available on the command line.`);
     const text = JSON.stringify(input);
     compileInput(operation.input)(input, text.length);
+    if (operation.kind === 'decides') {
+      const prepared = operation.prepare(input, await store.rootKeys.anyAdmin(workspaceId), store);
+      return { operation, result: JSON.parse(await prepared.decide()) };
+    }
     const caller = {
       workspaceId,
       rootKeyId: cliActor.rootKeyId,
@@ -79,7 +82,8 @@ export function clientInProcess(store: Store, config: Config, workspaceId: strin
     const { operation, result } = await handle(name, input, after);
     // As JSON, as over HTTP: metadata is stored as text.
     const plain = JSON.parse(print(result));
-    if (!operation.list) return { data: plain, next: undefined, looked: undefined, total: undefined };
+    if (operation.kind === 'decides' || !operation.list)
+      return { data: plain, next: undefined, looked: undefined, total: undefined };
     const { items, ...page } = plain;
     return { ...page, data: items };
   };

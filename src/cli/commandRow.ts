@@ -2,7 +2,7 @@
 
 import type { Answer, Call, Listen } from './client.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, endOf, numberOf, timeOf } from './table.ts';
+import { durationOf, endOf, numberOf, tableOf, timeOf } from './table.ts';
 
 /** Arguments and options by name, as Commander parses them. */
 export type Given = Record<string, string | boolean | readonly string[] | undefined>;
@@ -65,6 +65,22 @@ export function wantedOf({ limit }: Given): number {
   return wanted;
 }
 
+/** One line, and the same as JSON. */
+export const done = (line: string, json: unknown): CommandResult => ({ lines: [line], json });
+
+/** A table, or a line that there is nothing. */
+export function listResult<Item>(
+  what: string,
+  { data, next, looked, total }: Answer<Item[]>,
+  headings: readonly string[],
+  row: (item: Item) => readonly string[],
+): CommandResult {
+  const examined = total === undefined ? '' : ` Examined ${looked} of ${total}.`;
+  const more = next === undefined ? [] : [`… and more.${examined} A higher --limit prints more.`];
+  const lines = data.length > 0 ? tableOf(headings, data.map(row)) : [`No ${what} found.`];
+  return { lines: [...lines, ...more], json: data };
+}
+
 /** The period of `--last`, or of `--from` and `--to`. Undefined where they are not given. */
 export function periodOf({ last, from, to }: Given): { start?: number; end?: number } {
   const nowMs = Date.now();
@@ -106,6 +122,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   expires: ['--expires'],
   expiresBefore: ['--expiring'],
   externalId: ['--owner', '<owner>'],
+  holdId: ['<holdId>'],
   identity: ['<owner>'],
   ip: ['--ip'],
   key: ['<key>'],
@@ -130,6 +147,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   search: ['--search', '<text>'],
   start: ['--last', '--from', '<text>'],
   tags: ['--tag'],
+  ttl: ['<duration>'],
   unusedSince: ['--unused'],
   value: ['<change>'],
 };

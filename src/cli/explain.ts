@@ -26,7 +26,7 @@ export const explainRow: CommandRow = {
     const verification = given({
       permissions: text(permissions),
       credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!) },
-      ratelimits: texts(ratelimit)?.map(limitOf),
+      ratelimits: texts(ratelimit)?.map(limitCostOf),
       tags: texts(tag)?.slice(),
       ip: text(ip),
     });
@@ -39,7 +39,7 @@ export const explainRow: CommandRow = {
 };
 
 /** A limit of the key by its name, and the units to charge if they follow. */
-function limitOf(given: string): { name: string; cost?: number } {
+export function limitCostOf(given: string): { name: string; cost?: number } {
   const [, name, cost] = /^(.+)=([^=]*)$/.exec(given) ?? [];
   return name === undefined ? { name: given } : { name, cost: numberOf(cost!) };
 }

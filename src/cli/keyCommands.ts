@@ -5,9 +5,11 @@ import type { Answer, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
+  done,
   given,
   keyIdOf,
   limitOption,
+  listResult,
   newestOption,
   orderOf,
   periodOf,
@@ -18,6 +20,7 @@ import {
   wantedOf,
 } from './commandRow.ts';
 import { explainRow } from './explain.ts';
+import { holdRows } from './holdCommands.ts';
 import { identityLimitRow, keyLimitRow } from './limitCommands.ts';
 import { refusalRows } from './refusalsCommand.ts';
 import type { CommandResult } from './result.ts';
@@ -26,25 +29,14 @@ import { usageRow } from './usageCommand.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
 
-const done = (line: string, json: unknown): CommandResult => ({ lines: [line], json });
-
-function listResult<Item>(
-  what: string,
-  { data, next, looked, total }: Answer<Item[]>,
-  headings: readonly string[],
-  row: (item: Item) => readonly string[],
-): CommandResult {
-  const examined = total === undefined ? '' : ` Examined ${looked} of ${total}.`;
-  const more = next === undefined ? [] : [`… and more.${examined} A higher --limit prints more.`];
-  const lines = data.length > 0 ? tableOf(headings, data.map(row)) : [`No ${what} found.`];
-  return { lines: [...lines, ...more], json: data };
-}
-
 const stateOf = ({ enabled, expires, restorableUntil }: Key): string => {
   if (restorableUntil !== undefined) return `deleted, until ${timeText(restorableUntil)}`;
   if (!enabled) return 'disabled';
   return expires === undefined ? 'enabled' : `until ${timeText(expires)}`;
 };
+
+const creditsText = ({ remaining, debt }: NonNullable<Key['credits']>): string =>
+  `${remaining}${debt === undefined ? '' : `, debt ${debt}`}`;
 
 const keysResult = (page: Answer<Key[]>): CommandResult =>
   listResult('keys', page, ['KEY', 'START', 'NAME', 'OWNER', 'STATE', 'CREDITS', 'LAST USED'], (key) => [
@@ -53,7 +45,7 @@ const keysResult = (page: Answer<Key[]>): CommandResult =>
     key.name ?? '',
     key.externalId ?? '',
     stateOf(key),
-    key.credits ? String(key.credits.remaining) : 'unlimited',
+    key.credits ? creditsText(key.credits) : 'unlimited',
     timeText(key.lastUsedAt),
   ]);
 
@@ -294,10 +286,12 @@ const keyRows: CommandRow[] = [
       const operation = sign === '+' ? 'increment' : sign === '-' ? 'decrement' : 'set';
       const value = number === 'unlimited' ? null : numberOf(number);
       const { data } = await call('keys.updateCredits', { keyId, operation, value });
-      return done(`${keyId} has ${data.remaining ?? 'unlimited'} credits.`, { keyId, ...data });
+      const debt = data.debt === undefined ? '' : ` and a debt of ${data.debt}`;
+      return done(`${keyId} has ${data.remaining ?? 'unlimited'} credits${debt}.`, { keyId, ...data });
     },
   },
   keyLimitRow,
+  ...holdRows,
 ];
 
 const otherRows: CommandRow[] = [

@@ -31,6 +31,7 @@ export type Key = Omit<Row<'keys.listKeys'>, 'permissions'> & { permissions?: st
 export type Credits = NonNullable<Key['credits']>;
 export type LimitRow = Row<'analytics.getRatelimits'>;
 export type NamespaceRow = Row<'ratelimits.listNamespaces'>;
+export type OpenHold = Row<'keys.listHolds'>;
 export type Override = Output<'ratelimits.getOverride'>;
 export type Permission = Output<'permissions.getPermission'>;
 /** Refusals of a key that have one row. */

@@ -35,7 +35,7 @@ interface HoldRequest {
   id: string;
 }
 
-interface HeldVerified extends Verified {
+export interface HeldVerified extends Verified {
   /** Undefined if it was refused. */
   hold?: { id: string; expires: number } | undefined;
 }
@@ -163,6 +163,13 @@ class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSn
   }
 }
 
+/** The caller of keys.verifyKey can do something about it, the operator of a gateway cannot. */
+export class TooManyHolds extends ApiError {
+  constructor() {
+    super('precondition_failed', `The key has ${holdsMax} open holds, the maximum. Nothing was charged.`);
+  }
+}
+
 /** The errors of holds. */
 function holdError({ reason, detail }: ItemError): Error | undefined {
   switch (reason) {
@@ -175,10 +182,7 @@ function holdError({ reason, detail }: ItemError): Error | undefined {
     case 'hold_limit_not_found':
       return new ApiError('precondition_failed', `The hold has no limit named ${JSON.stringify(detail)}.`);
     case 'too_many_holds':
-      return new ApiError(
-        'precondition_failed',
-        `The key has ${holdsMax} open holds, the maximum. Nothing was charged.`,
-      );
+      return new TooManyHolds();
     default:
       return undefined;
   }

@@ -7,6 +7,7 @@
 
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';
+import { type HeldVerified, TooManyHolds } from '../decide/holds.ts';
 import type { Verified } from '../decide/verification.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
@@ -14,7 +15,7 @@ import { keyIdOf, metaOf, outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
-import { limitOf, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
+import { limitOf, prepareHeld, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Store } from '../store.ts';
 import { CallLog } from './callLog.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
@@ -29,6 +30,7 @@ export const requestHeaders = {
   permissions: 'X-Tollgate-Permissions',
   cost: 'X-Tollgate-Cost',
   limits: 'X-Tollgate-Limits',
+  hold: 'X-Tollgate-Hold',
 } as const;
 
 /** Headers of the response, in addition to RateLimit, RateLimit-Policy, Retry-After and WWW-Authenticate. */
@@ -37,6 +39,7 @@ export const responseHeaders = {
   keyId: 'X-Tollgate-Key-Id',
   apiId: 'X-Tollgate-Api-Id',
   externalId: 'X-Tollgate-External-Id',
+  holdId: 'X-Tollgate-Hold-Id',
   /** Prefix of the headers with members of the key's metadata. */
   meta: 'X-Tollgate-Meta-',
 } as const;
@@ -142,13 +145,18 @@ class Gateway {
     const ip = this.#ipHeader === '' ? undefined : readAddress(request, this.#ipHeader);
     const input = { ...readInput(request, key), ...(ip !== undefined && { ip }) };
     this.#checkInput(input);
-    const verified = await prepareVerification(input, rootKey, this.#store).decide();
+    const verified: HeldVerified = input.hold
+      ? await prepareHeld(input, input.hold, rootKey, this.#store).decide()
+      : await prepareVerification(input, rootKey, this.#store).decide();
     return verified.outcome === 'VALID'
       ? this.#admit(request, verified, input)
       : this.#refuseVerified(request, verified.outcome, verified, input);
   }
 
   #failed(request: HeadRequest, cause: unknown, startedAt: number): Response {
+    // The end user's fault: too many requests at a time, or an API that settles none of them.
+    if (cause instanceof TooManyHolds)
+      return this.#refuse(request, 'RATE_LIMITED', cause.message, [['Retry-After', '1']]);
     const error = gatewayError(cause, this.#ipHeader);
     if (error.status >= 500) {
       this.#callLog.write(error.code, 'error', {
@@ -171,12 +179,16 @@ class Gateway {
     return key && key.length <= keyCharactersMax ? key : undefined;
   }
 
-  #admit(request: HeadRequest, verified: Verified, input: Input): Response {
+  #admit(request: HeadRequest, verified: HeldVerified, input: Input): Response {
     const snapshot = verified.snapshot!;
     const headers = verifiedHeaders(verified, checkedLimits(verified, input));
     // These headers are always present, if necessary with an empty value. So a gateway that sets them on the end user's
     // request replaces every header of the same name that the end user sent.
-    headers.push([responseHeaders.code, 'VALID'], [responseHeaders.externalId, headerText(snapshot.externalId ?? '')]);
+    headers.push(
+      [responseHeaders.code, 'VALID'],
+      [responseHeaders.externalId, headerText(snapshot.externalId ?? '')],
+      [responseHeaders.holdId, verified.hold?.id ?? ''],
+    );
     const values = memberTextsOf(metaOf(snapshot) ?? '{}', this.#metaMembers);
     for (const [index, name] of this.#metaHeaders.entries()) headers.push([name, metaHeaderValue(values[index])]);
     headers.push(notToBeStored);
@@ -267,11 +279,13 @@ function readInput(request: HeadRequest, key: string): Input {
   const permissions = readHeader(request, requestHeaders.permissions);
   const cost = readHeader(request, requestHeaders.cost);
   const limits = readHeader(request, requestHeaders.limits);
+  const hold = readHeader(request, requestHeaders.hold);
   return {
     key,
     ...(permissions !== undefined && { permissions }),
     ...(cost !== undefined && { credits: { cost: wholeNumber(cost, requestHeaders.cost) } }),
     ...(limits !== undefined && { ratelimits: limits.split(',').map((item) => readLimit(item.trim())) }),
+    ...(hold !== undefined && { hold: { ttl: wholeNumber(hold, requestHeaders.hold, 'a time in milliseconds') } }),
   };
 }
 
@@ -294,9 +308,9 @@ function decoded(name: string): string {
   }
 }
 
-function wholeNumber(text: string, header: string): number {
+function wholeNumber(text: string, header: string, what = 'a cost'): number {
   if (!/^\d{1,15}$/.test(text))
-    throw invalidHeader(header, 'must hold a cost that is a whole number of at most 15 digits');
+    throw invalidHeader(header, `must hold ${what} that is a whole number of at most 15 digits`);
   return Number(text);
 }
 
@@ -315,6 +329,7 @@ function headerOf(location: string, ipHeader: string): string {
   if (location === 'body.ip') return `headers.${ipHeader}`;
   if (location.startsWith('body.permissions')) return `headers.${requestHeaders.permissions}`;
   if (location.startsWith('body.credits')) return `headers.${requestHeaders.cost}`;
+  if (location.startsWith('body.hold')) return `headers.${requestHeaders.hold}`;
   if (location.startsWith('body.ratelimits')) return `headers.${requestHeaders.limits}`;
   return location;
 }

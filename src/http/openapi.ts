@@ -6,6 +6,7 @@ import { actions, type Resource } from '../domain/grants.ts';
 import { outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
+import { holdTtl } from '../operations/keys/holdFields.ts';
 import { KeyRecord } from '../operations/keys/keyFields.ts';
 import {
   costMax,
@@ -546,6 +547,11 @@ const gatewayCheck: OperationObject = {
       requestHeaders.limits,
       'Limits to check, comma-separated: `name` or `name=cost`. Percent-encode `,`, `=` and `%` in names.',
     ),
+    headerParameter(
+      requestHeaders.hold,
+      'Holds the charges for this many milliseconds at most, as `hold.ttl` of `keys.verifyKey`, until the API settles them.',
+      { type: 'integer', minimum: holdTtl.minimum, maximum: holdTtl.maximum },
+    ),
   ],
   responses: {
     200: {
@@ -554,6 +560,7 @@ const gatewayCheck: OperationObject = {
         'X-Request-Id': ref('headers', 'RequestId'),
         ...verifiedHeaders,
         [responseHeaders.externalId]: headerObject('externalId of the key, or empty.'),
+        [responseHeaders.holdId]: headerObject('Id of the hold for `keys.settleHold`, or empty.'),
       },
       content: {
         'application/json': {

@@ -3,6 +3,8 @@
 import type { AcceptedRootKeys } from '../decide/accepted.ts';
 import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
+import { orStoreError } from '../redis/connection.ts';
+import { adminRootKeysKey, workspaceKey } from '../redis/names.ts';
 import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
@@ -91,13 +93,24 @@ export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRo
 
 /** `changed` is awaited before a change of a root key is answered. */
 export function openRootKeys(
-  { run }: StoreContext,
+  { redis, run }: StoreContext,
   accepted: AcceptedRootKeys,
   changed: (workspaceId: string) => Promise<void>,
 ) {
   return {
     /** Whether Redis accepted this root key recently. It may refuse it now. */
     wasAccepted: (rootKey: PresentedRootKey): boolean => accepted.has(rootKey),
+
+    /**
+     * An admin root key, for decisions of the command line, which has no root key of its own. A workspace always has
+     * one. A read of one member, so no script.
+     */
+    async anyAdmin(workspaceId: string): Promise<PresentedRootKey> {
+      const name = adminRootKeysKey(workspaceKey(workspaceId));
+      const digest = (await orStoreError(redis.callBuffer('SRANDMEMBER', name))) as Buffer | null;
+      if (!digest) throw new Error(`${workspaceId} has no admin root key.`);
+      return { workspaceId, digest, digestText: digest.toString('latin1') };
+    },
 
     /** The caller that a root key authenticates. */
     async authenticate(

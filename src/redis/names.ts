@@ -54,6 +54,7 @@ export const recalledChannel = (server: string): string => `tg:recalled:${server
 export const channelPattern = 'tg:*';
 
 // In a workspace (`workspace` is a result of workspaceKey). lua/include/names.lua makes the same names.
+export const adminRootKeysKey = (workspace: string): string => `${workspace}:rkfull`;
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;
 export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;

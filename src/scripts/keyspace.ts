@@ -8,7 +8,7 @@ export interface KeyspaceEntry {
   name: string;
   type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
   holds: string;
-  /** All possible fields, if they are a fixed set. */
+  /** All possible fields, if they are a fixed set; `<n>` is a number. */
   fields?: readonly string[];
   /** Earlier versions wrote it, and it is still read. */
   isOld?: true;
@@ -77,16 +77,30 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (`leased`, packed), and the fields that keyRecordFields of src/scripts/layout.ts describes. Servers of earlier commits had leases in a field `leases`, which is ignored',
-    fields: ['state', 'leased', ...Object.keys(keyRecordFields)],
+      'a key: state (packed), leases of its units (`leased`, packed), the fields that keyRecordFields of src/scripts/layout.ts describes, and its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
+    fields: ['state', 'leased', 'holds', 'holds<n>', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
+  {
+    name: ':holds',
+    type: 'zset',
+    holds: 'digests of keys with holds by the time at which the next of these expires or is forgotten',
+    since: 6,
+  },
+  {
+    name: ':hs:<key24>:<hour>',
+    type: 'string',
+    holds:
+      'holds of a key that were settled or charged in an hour, each SETTLED_HOLD of src/scripts/layout.ts, so that a settlement can be repeated; limited in bytes',
+    expires: 'after three hours',
+    since: 6,
+  },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time at which their record may be removed' },
   {
     name: ':i:<externalId>',
     type: 'hash',
     holds:
-      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik)',
+      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik), held (until when holds of its keys may give units back, Unix milliseconds)',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {

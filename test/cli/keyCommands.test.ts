@@ -123,6 +123,59 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     ]);
   });
 
+  test('holds of a key are listed, extended, released and settled', async () => {
+    const { apiId } = await json('api', 'create', 'held');
+    const ratelimits = [{ name: 'tokens', limit: 1000, duration: 3_600_000 }];
+    const { keyId, key } = await app.ok('keys.createKey', { apiId, credits: { remaining: 100 }, ratelimits });
+    const hold = async (cost: number, ttl: number) => {
+      const input = { key, credits: { cost }, ratelimits: [{ name: 'tokens', cost: 9 }], hold: { ttl } };
+      return (await app.ok('keys.verifyKey', input)).hold!.id;
+    };
+    expect(await lines('key', 'holds', keyId)).toEqual(['No open holds found.']);
+    const late = await hold(30, 600_000);
+    const first = await hold(20, 60_000);
+    const [heading, row, ...others] = await lines('key', 'holds', keyId);
+    expect(heading).toMatch(/^HOLD +SINCE +UNTIL +THEN +CREDITS +UNITS$/);
+    expect(row).toMatch(new RegExp(`^${first} +\\d{4}-\\S+Z +\\d{4}-\\S+Z +release +20 +9 of tokens$`));
+    expect(others).toHaveLength(1);
+    expect(await json('key', 'holds', keyId)).toMatchObject([{ id: first }, { id: late, credits: 30 }]);
+    expect((await lines('key', 'holds', keyId, '--limit', '1')).at(-1)).toBe(
+      '… and more. A higher --limit prints more.',
+    );
+
+    const [extended] = await lines('key', 'hold-extend', first, '15m');
+    expect(extended).toMatch(new RegExp(`^${first} expires at \\d{4}-\\S+Z\\.$`));
+    expect(await json('key', 'holds', keyId)).toMatchObject([{ id: late }, { id: first }]);
+    expect(await json('key', 'hold-extend', first, '20m')).toMatchObject({ keyId, hold: { id: first } });
+    expect(await lines('key', 'hold-release', first)).toEqual([`Released ${first}. ${keyId} has 70 credits.`]);
+    expect(await json('key', 'hold-release', first)).toMatchObject({ keyId, credits: 70, late: false });
+    expect(await lines('key', 'hold-settle', late, '--cost', '12', '--ratelimit', 'tokens=4')).toEqual([
+      `Settled ${late}. It charged 4 of tokens. ${keyId} has 88 credits.`,
+    ]);
+    expect(await json('key', 'hold-settle', late)).toMatchObject({ credits: 88, late: false });
+    expect(await lines('key', 'hold-settle', first, '--cost', '90')).toEqual([
+      `Settled ${first}, which had been given back. It charged 9 of tokens. ${keyId} has 0 credits and a debt of 2.`,
+    ]);
+    expect((await lines('key', 'list', '--api', apiId))[1]).toMatch(/ 0, debt 2 /);
+    expect(await lines('key', 'credits', keyId, '+1')).toEqual([`${keyId} has 0 credits and a debt of 1.`]);
+    expect(await lines('key', 'holds', keyId)).toEqual(['No open holds found.']);
+    for (const [args, message] of [
+      [['hold-settle', late, '--cost', '13'], 'had other amounts before'],
+      [['hold-settle', late, '--cost', 'x'], 'is not a whole number'],
+      [['hold-settle', late, '--ratelimit', 'tokens'], '--ratelimit'],
+      [['hold-extend', late, '1m'], 'has ended'],
+      [['hold-extend', late, '1d1'], 'is not a duration'],
+      [['hold-extend', late, '2d'], 'tollgate: <duration> must '],
+      [['hold-release', `hold_${'1'.repeat(24)}.1`], 'There is no such hold'],
+      [['hold-release', 'key_1'], 'tollgate: <holdId> must be the id of a hold (hold_…). `tollgate key holds` '],
+      [['holds', 'pay_1'], 'tollgate: <keyId> must '],
+    ] as const) {
+      const { code, out, err } = await run(['key', ...args]);
+      expect({ code, out }, args.join(' ')).toEqual({ code: 1, out: '' });
+      expect(err).toContain(message);
+    }
+  });
+
   test('a list of more than a page is read to its limit', async () => {
     const { apiId } = await json('api', 'create', 'many');
     for (let index = 0; index < 105; index++) await app.ok('keys.createKey', { apiId, meta: { a: [1, 'ü'] } });

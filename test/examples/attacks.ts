@@ -13,7 +13,9 @@ import type { Context, GatewayExample } from './gateway.ts';
 import { documents, harmless, isDocuments, twoWays } from './spellings.ts';
 
 /** Headers that a request to the API has after its check. */
-const identification = ['code', 'key-id', 'api-id', 'external-id', 'meta-plan'].map((name) => `x-tollgate-${name}`);
+const identification = ['code', 'key-id', 'api-id', 'external-id', 'hold-id', 'meta-plan'].map(
+  (name) => `x-tollgate-${name}`,
+);
 
 /** What a client sends into a tunnel. */
 const unchecked = 'GET /documents HTTP/1.1\r\nHost: api.example\r\n\r\n';
@@ -63,7 +65,12 @@ export function describeAttacks(example: GatewayExample, context: Context) {
       'Transfer-Encoding',
       'Upgrade',
     ];
-    const passed = { 'x-tollgate-code': 'VALID', 'x-tollgate-key-id': keyId, 'x-tollgate-external-id': 'ada' };
+    const passed = {
+      'x-tollgate-code': 'VALID',
+      'x-tollgate-key-id': keyId,
+      'x-tollgate-external-id': 'ada',
+      ...(example.hold && { 'x-tollgate-hold-id': expect.stringContaining(keyId.replace('key_', 'hold_')) }),
+    };
     let charged = 0;
     for (const name of names) {
       for (const lines of [
@@ -90,7 +97,8 @@ export function describeAttacks(example: GatewayExample, context: Context) {
 
   test('headers of the client with Tollgate’s names reach neither Tollgate nor the API', async () => {
     const { key, keyId } = await newKey({ credits: { remaining: 1000 } });
-    const short = ['Root-Key', 'Permissions', 'Cost', 'Limits', 'Code', 'Key-Id', 'Api-Id', 'External-Id', 'Meta-Plan'];
+    const short = ['Root-Key', 'Permissions', 'Cost', 'Limits', 'Hold', 'Code', 'Key-Id', 'Api-Id', 'External-Id'];
+    short.push('Hold-Id', 'Meta-Plan');
     // nginx without Lua cannot remove headers by the beginning of their names.
     if (!example.removesOnlyNamed) short.push('Meta-Other', 'Meta-Plan-x');
     const forged = short.flatMap((each) => [

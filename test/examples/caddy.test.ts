@@ -20,5 +20,6 @@ describeGateway('Caddy', {
   misconfigured: 500,
   ratelimitOnSuccess: true,
   cost: [['# header_up X-Tollgate-Cost 2', 'header_up X-Tollgate-Cost 2']],
+  hold: [['# header_up X-Tollgate-Hold 60000', 'header_up X-Tollgate-Hold 60000']],
   http2: { onSamePort: true, changes: () => [['# An API behind Caddy', `${withHttp2}\n# An API behind Caddy`]] },
 });

@@ -37,6 +37,8 @@ export interface GatewayExample {
   open: Changes | undefined;
   /** The changes that make every request cost 2; without them if the example has no line for it. */
   cost?: Changes;
+  /** The changes that make every check make a hold of a minute; without them if the example has no line for it. */
+  hold?: Changes;
   /** The reason why it cannot run on this machine; undefined if it can. */
   missing: () => string | undefined;
   /** Starts the gateway with the example, after the addresses were replaced by those of the test. */
@@ -193,7 +195,9 @@ export function describeGateway(name: string, example: GatewayExample) {
       const portOfHttp2 = await freePort();
       [closed, extended, open] = await Promise.all([
         startGateway([]),
-        startGateway([...(example.cost ?? []), ...(http2?.changes?.(portOfHttp2) ?? [])], { cors: true }),
+        startGateway([...(example.cost ?? []), ...(example.hold ?? []), ...(http2?.changes?.(portOfHttp2) ?? [])], {
+          cors: true,
+        }),
         example.open && startGateway(example.open),
       ]);
       http2Port = http2?.onSamePort ? extended.port : portOfHttp2;
@@ -269,6 +273,24 @@ export function describeGateway(name: string, example: GatewayExample) {
         expect(answer.headers.get('ratelimit')).toMatch(/^"requests";r=4;t=6[01]$/);
         expect(answer.headers.get('ratelimit-policy')).toBe('"requests";q=5;w=60');
       }
+    });
+
+    testIf(example.hold !== undefined)('a check makes a hold, which the API settles', async () => {
+      const { key, keyId } = await newKey({ credits: { remaining: 100 } });
+      const forged = ['X-Tollgate-Hold: 5000', 'X-Tollgate-Hold-Id: hold_forged'];
+      for (const headers of [[], forged]) {
+        expect((await ask('/', { key, headers })).status).toBe(200);
+        expect(reached.pop()!.headers['x-tollgate-hold-id'] ?? '').toBe('');
+        expect(await tollgate.ok('keys.listHolds', { keyId })).toEqual([]);
+      }
+      for (const headers of [[], forged]) {
+        expect((await ask('/', { key, headers, port: extended.port })).status).toBe(200);
+        const holdId = reached.pop()!.headers['x-tollgate-hold-id'] as string;
+        const [hold, ...others] = await tollgate.ok('keys.listHolds', { keyId });
+        expect([hold!.id, hold!.expires - hold!.createdAt, hold!.credits, others]).toEqual([holdId, 60_000, 2, []]);
+        await tollgate.ok('keys.settleHold', { holdId, credits: { cost: 7 } });
+      }
+      expect((await tollgate.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 100 - 1 - 1 - 7 - 7 });
     });
 
     test('refusals have the reason: 401 with a challenge, 403, 429 with the time to wait; in JSON, with the code', async () => {

@@ -27,6 +27,7 @@ describeGateway('HAProxy', {
       'http-request set-var(txn.tollgate_cost) str(2)',
     ],
   ],
+  hold: [['# http-request set-var(txn.tollgate_hold)', 'http-request set-var(txn.tollgate_hold)']],
   http2: { onSamePort: true },
   more({ start, newKey, ask, reached }) {
     test('after an error in the Lua no request passes, though HAProxy continues', async () => {

@@ -16,6 +16,7 @@ describeGateway('nginx', {
   misconfigured: 500,
   ratelimitOnSuccess: true,
   cost: [['# proxy_set_header X-Tollgate-Cost 1;', 'proxy_set_header X-Tollgate-Cost 2;']],
+  hold: [['# proxy_set_header X-Tollgate-Hold 60000;', 'proxy_set_header X-Tollgate-Hold 60000;']],
   removesOnlyNamed: true,
   http2: {
     onSamePort: false,

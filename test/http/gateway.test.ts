@@ -165,6 +165,32 @@ describe('the gateway check of a valid key', () => {
     expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 6 });
   });
 
+  test('holds what it charges, if the gateway says so', async () => {
+    const { keyId, key } = await h.createKey({ credits: { remaining: 10 }, ratelimits: [requests] });
+    expect((await ask(own, bearer(key))).headers['x-tollgate-hold-id']).toBe('');
+    const { headers } = await ask(own, bearer(key, { 'x-tollgate-cost': '4', 'x-tollgate-hold': '60000' }));
+    const holdId = headers['x-tollgate-hold-id'] as string;
+    expect(holdId).toMatch(/^hold_\w{24}\.\d+$/);
+    expect(headers.ratelimit).toBe('"requests";r=0;t=61');
+    expect(await h.ok('keys.listHolds', { keyId })).toMatchObject([{ id: holdId, credits: 4 }]);
+    const refusal = await ask(own, bearer(key, { 'x-tollgate-hold': '60000' }));
+    expect(refused(refusal)).toEqual([429, 'rate_limited', 'RATE_LIMITED']);
+    expect(refusal.headers).not.toHaveProperty('x-tollgate-hold-id');
+    expect(await h.ok('keys.settleHold', { holdId, credits: { cost: 1 } })).toMatchObject({ credits: 8, late: false });
+  });
+
+  test('is 429 for a key with 10,000 open holds: the client is at fault, not the gateway', async () => {
+    const { key } = await h.createKey({});
+    for (let first = 0; first < 10_000; first += 250) {
+      const held = () => h.ok('keys.verifyKey', { key, hold: { ttl: 60_000 } });
+      await Promise.all(Array.from({ length: 250 }, held));
+    }
+    const answer = await ask(own, bearer(key, { 'x-tollgate-hold': '60000' }));
+    expect(refused(answer)).toEqual([429, 'rate_limited', 'RATE_LIMITED']);
+    expect(answer.headers['retry-after']).toBe('1');
+    expect((await ask(own, bearer(key))).status).toBe(200);
+  }, 60_000);
+
   test('accepts a key that satisfies the permission query', async () => {
     const { key } = await h.createKey({ permissions: ['documents.read'] });
     const passes = async (query: string) => (await ask(own, bearer(key, { 'x-tollgate-permissions': query }))).status;
@@ -501,6 +527,9 @@ describe('an invalid header is named', () => {
     ['X-Tollgate-Cost', '1.5', 'must hold'],
     ['X-Tollgate-Cost', '1e3', 'must hold'],
     ['X-Tollgate-Cost', '1000000000001', 'must be <= 1000000000000'],
+    ['X-Tollgate-Hold', '1m', 'must hold a time in milliseconds that is a whole number'],
+    ['X-Tollgate-Hold', '999', 'must be >= 1000'],
+    ['X-Tollgate-Hold', '86400001', 'must be <= 86400000'],
     ['X-Tollgate-Limits', 'requests=', 'must hold a cost'],
     ['X-Tollgate-Limits', 'requests=x', 'must hold a cost'],
     ['X-Tollgate-Limits', 'requests=1=2', 'must be a comma-separated list'],
@@ -529,15 +558,18 @@ describe('an invalid header is named', () => {
     expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 5 });
   });
 
-  test.each(['X-Tollgate-Cost', 'X-Tollgate-Limits', 'X-Tollgate-Permissions'])('400: %s twice', async (name) => {
-    const { key } = await h.createKey();
-    const headers = ['Authorization', `Bearer ${key}`, 'Host', 'a', name, '1', name, '1'];
-    const answer = await ask(own, { headers } as unknown as RequestOptions);
-    expect([answer.status, answer.json.error.errors]).toEqual([
-      400,
-      [{ location: `headers.${name}`, message: 'must not be repeated' }],
-    ]);
-  });
+  test.each(['X-Tollgate-Cost', 'X-Tollgate-Hold', 'X-Tollgate-Limits', 'X-Tollgate-Permissions'])(
+    '400: %s twice',
+    async (name) => {
+      const { key } = await h.createKey();
+      const headers = ['Authorization', `Bearer ${key}`, 'Host', 'a', name, '1', name, '1'];
+      const answer = await ask(own, { headers } as unknown as RequestOptions);
+      expect([answer.status, answer.json.error.errors]).toEqual([
+        400,
+        [{ location: `headers.${name}`, message: 'must not be repeated' }],
+      ]);
+    },
+  );
 
   test('400: a query string', async () => {
     const { key } = await h.createKey();

@@ -156,7 +156,7 @@ const examples: Record<string, () => Example[]> = {
       .filter((operation) => operation.kind === 'manages' && operation.list)
       .map(({ name, input }) => {
         const { required = [] } = input as { required?: string[] };
-        const needed = { apiId, namespace: 'n' } as Record<string, string>;
+        const needed = { apiId, keyId: 'key_1', namespace: 'n' } as Record<string, string>;
         return [
           name as OperationName,
           Object.fromEntries([...required.map((of) => [of, needed[of]]), ['cursor', 'x']]),

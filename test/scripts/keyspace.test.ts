@@ -87,6 +87,11 @@ async function aBitOfEverything() {
     clock.advance(hourMs);
   }
   expect(await ok('keys.verifyKey', { key, permissions: 'none' })).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+  // More than a bucket has; some are settled.
+  for (let number = 0; number < 40; number++) {
+    const { hold } = await ok('keys.verifyKey', { key, hold: { ttl: 60_000 } });
+    if (number % 8 === 0) await ok('keys.settleHold', { holdId: hold!.id });
+  }
   await ok('keys.updateKey', { keyId, name: null, ratelimits: null, externalId: 'other', credits: { remaining: 5 } });
   await ok('keys.updateCredits', { keyId, operation: 'increment', value: 3 });
   await ok('keys.addPermissions', { keyId, permissions: ['added'] });
@@ -128,6 +133,7 @@ async function cleanUp() {
 
 async function sweepAll() {
   for (const { workspaceId } of await tollgate.store.workspaces.list()) {
+    while (await tollgate.store.sweep.holds(workspaceId));
     while (await tollgate.store.sweep.refill(workspaceId));
     while (await tollgate.store.sweep.purge(workspaceId));
     while (await tollgate.store.sweep.rollUp(workspaceId));

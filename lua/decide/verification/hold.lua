@@ -107,14 +107,15 @@ end
 
 -- Why there can be no new hold with this id (`''` for none) of the key that was loaded, and its open hold of this id.
 local function find_repeated(h, id)
-  if h.open >= HOLDS_MAX then return item_error('too_many_holds') end
-  if id == '' then return nil end
-  local suffix = '_' .. id
-  local hold = hold_list.find(h, suffix)
-  if hold and hold.state ~= HOLD_RELEASED then return nil, hold end
-  if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
-    return item_error('hold_ended', suffix)
+  if id ~= '' then
+    local suffix = '_' .. id
+    local hold = hold_list.find(h, suffix)
+    if hold and hold.state ~= HOLD_RELEASED then return nil, hold end
+    if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
+      return item_error('hold_ended', suffix)
+    end
   end
+  if h.open >= HOLDS_MAX then return item_error('too_many_holds') end
 end
 
 -- Verifies, and counts no credits as spent.

@@ -18,6 +18,7 @@ import {
   PeriodChoice,
   Time,
 } from '../parts/basic.tsx';
+import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
 import { Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
@@ -86,6 +87,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
           <Names title="Roles" names={data.roles} none="It has no role." />
         </Card>
       </div>
+      <Holds keyId={keyId} />
       {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'key', id: keyId } }} />}
       {acting === 'details' && <EditDetails data={data} close={close} />}
       {acting === 'credits' && <EditCredits data={data} close={close} />}
@@ -187,7 +189,13 @@ function CreditsCard({ data: { credits }, edit }: { data: Key; edit: ComponentCh
         </Empty>
       ) : (
         <>
-          <p class="figure-value number">{count(credits.remaining)} left</p>
+          <p class="figure-value number">
+            {count(credits.remaining)} left{' '}
+            {credits.debt !== undefined && <Badge tone="bad">debt {count(credits.debt)}</Badge>}
+          </p>
+          {credits.debt !== undefined && (
+            <p class="quiet">Settled holds spent more than the balance. Added credits pay the debt first.</p>
+          )}
           {credits.refill ? (
             <>
               <Gauge

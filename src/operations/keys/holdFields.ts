@@ -10,8 +10,8 @@ export const HoldId = Type.String({
   description: 'Id of a hold, as `keys.verifyKey` returned it (`hold_…`).',
 });
 
-const ttl = { minimum: 1000, maximum: 86_400_000 };
-export const HoldTtl = Int({ ...ttl, description: 'Milliseconds from now to the expiry of the hold.' });
+export const holdTtl = { minimum: 1000, maximum: 86_400_000 };
+export const HoldTtl = Int({ ...holdTtl, description: 'Milliseconds from now to the expiry of the hold.' });
 
 /** In keys.verifyKey. */
 export const Hold = Fields(
@@ -27,7 +27,7 @@ export const Hold = Fields(
       Type.String({
         minLength: 3,
         maxLength: 64,
-        pattern: '^[A-Za-z0-9_.\\-]*$',
+        pattern: '^[a-zA-Z0-9_.-]+$',
         description:
           'Id of your own, so that the call can be repeated: while the hold of this key and id is open, the same hold is returned and nothing is charged again.',
       }),

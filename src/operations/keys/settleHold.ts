@@ -24,7 +24,7 @@ export const settleHold = decides({
           name: Type.String({ minLength: 1, maxLength: 128, description: 'Name of a limit that the hold charged.' }),
           cost: Int({ minimum: 0, description: 'Units to charge.' }),
         }),
-        { maxItems: 50, description: 'Actual units, each limit once.' },
+        { maxItems: 50, description: 'Actual units, each of another name.' },
       ),
     ),
   }),

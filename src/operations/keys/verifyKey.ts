@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import type { HeldVerified } from '../../decide/holds.ts';
 import type { Prepared } from '../../decide/kind.ts';
 import type { LimitState, Verified } from '../../decide/verification.ts';
 import type { PresentedRootKey } from '../../domain/caller.ts';
@@ -138,17 +139,26 @@ export const verifyKey = decides({
 });
 
 function prepareHold(
+  wanted: Static<typeof input>,
+  hold: Static<typeof Hold>,
+  rootKey: PresentedRootKey,
+  store: Store,
+): Prepared<string> {
+  return new Printed(prepareHeld(wanted, hold, rootKey, store), (held) => {
+    const text = printVerified(held, wanted.ratelimits);
+    return held.hold ? `${text.slice(0, -1)},"hold":${JSON.stringify(held.hold)}}` : text;
+  });
+}
+
+/** Prepares a verification with a hold, also for the gateway check. Throws as prepareVerification does. */
+export function prepareHeld(
   { key, ...verification }: Static<typeof input>,
   { ttl, onExpiry = 'release', id = '' }: Static<typeof Hold>,
   rootKey: PresentedRootKey,
   store: Store,
-): Prepared<string> {
+): Prepared<HeldVerified> {
   const request = { digest: digestTextOf(key), ...verificationOf(verification) };
-  const wanted = { ttlMs: ttl, onExpiry: onExpiry as 'release', id };
-  return new Printed(store.decide.holds.prepare(rootKey, request, wanted), (held) => {
-    const text = printVerified(held, verification.ratelimits);
-    return held.hold ? `${text.slice(0, -1)},"hold":${JSON.stringify(held.hold)}}` : text;
-  });
+  return store.decide.holds.prepare(rootKey, request, { ttlMs: ttl, onExpiry: onExpiry as 'release', id });
 }
 
 /**

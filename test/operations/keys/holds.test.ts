@@ -413,6 +413,26 @@ describe('identities', () => {
   });
 });
 
+test('a key has 10,000 open holds at most', { timeout: 60_000 }, async () => {
+  const { keyId, key } = await createKey({ credits: { remaining: 20_000 } });
+  for (let first = 0; first < 10_000; first += 250) {
+    const made = Array.from({ length: 250 }, (_, index) => verify(key, first + index === 17 ? { id: 'own' } : {}));
+    for (const { hold: held } of await Promise.all(made)) expect(held).toBeDefined();
+  }
+  expect(await creditsOf(keyId)).toEqual({ remaining: 10_000 });
+  expect(await call('keys.verifyKey', { key, hold: { ttl: minute } })).toMatchObject({
+    status: 412,
+    error: { detail: 'The key has 10000 open holds, the maximum. Nothing was charged.' },
+  });
+  expect(await call('keys.verifyKey', { key, hold: { ttl: minute, id: 'other' } })).toMatchObject({ status: 412 });
+  expect(await verify(key, { id: 'own' })).toMatchObject({ credits: 10_000, hold: { id: expect.any(String) } });
+  expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 9999 });
+  const { data, pagination } = await call('keys.listHolds', { keyId, limit: 10 });
+  expect([data.length, pagination]).toMatchObject([10, { hasMore: true, total: 10_000 }]);
+  await ok('keys.releaseHold', { holdId: data[0]!.id });
+  await hold(key);
+});
+
 test('many holds of a key: each is found, listed in order, and ends', async () => {
   const { keyId, key } = await createKey({ credits: { remaining: 200_000 } });
   const holds = new Map<string, number>();

@@ -1,0 +1,59 @@
+// The open holds of a key: what verifications reserved and callers have not settled yet.
+
+import { count } from '../format.ts';
+import type { OpenHold } from '../records.ts';
+import { Badge, Card, Copy, Count, Empty, Time } from './basic.tsx';
+import { type Column, CsvButton, List, usePages } from './table.tsx';
+
+const time = (ms: number) => new Date(ms).toISOString();
+const unitsOf = ({ ratelimits }: OpenHold) => ratelimits.map(({ name, cost }) => `${name}: ${count(cost)}`).join(', ');
+
+const columns: Column<OpenHold>[] = [
+  {
+    name: 'Hold',
+    // Without the id of the key, which all have and behind which the rest would be cut.
+    cell: ({ id }) => (
+      <span class="id">
+        <code title={id}>…{id.slice('hold_'.length + 24)}</code>
+        <Copy text={id} />
+      </span>
+    ),
+    csv: ({ id }) => id,
+  },
+  { name: 'Since', cell: ({ createdAt }) => <Time ms={createdAt} />, csv: ({ createdAt }) => time(createdAt) },
+  { name: 'Until', cell: ({ expires }) => <Time ms={expires} />, csv: ({ expires }) => time(expires) },
+  {
+    name: 'Then',
+    cell: ({ onExpiry }) => <Badge>{onExpiry === 'charge' ? 'spent' : 'given back'}</Badge>,
+    csv: ({ onExpiry }) => onExpiry,
+    isWide: true,
+  },
+  {
+    name: 'Credits',
+    cell: ({ credits }) => (credits === undefined ? <span class="quiet">unlimited</span> : <Count value={credits} />),
+    csv: ({ credits }) => credits,
+    isNumber: true,
+  },
+  { name: 'Units', cell: unitsOf, csv: unitsOf, isText: true },
+];
+
+/** The first to expire first. It needs the grant that displays the key. */
+export function Holds({ keyId }: { keyId: string }) {
+  const pages = usePages<OpenHold>('keys.listHolds', { keyId, limit: 25 }, 5000);
+  return (
+    <Card title="Open holds" actions={<CsvButton name="holds" columns={columns} rows={pages.rows ?? []} />}>
+      <List
+        label="Open holds"
+        columns={columns}
+        of={pages}
+        idOf={({ id }) => id}
+        empty={
+          <Empty title="No open holds">
+            <p class="quiet">Nothing is reserved: every hold was settled, released or has expired.</p>
+          </Empty>
+        }
+        lines={3}
+      />
+    </Card>
+  );
+}
