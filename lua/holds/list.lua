@@ -20,7 +20,7 @@ local record, state = load_key(workspace, digest_of(workspace, key_id), now)
 if not record then return false end
 
 local after_due, after_suffix = string.match(after, '^(%d+)_(.+)$')
-after_due = tonumber(after_due) or 0
+after_due, after_suffix = tonumber(after_due) or 0, after_suffix and hold_list.parsed(after_suffix) or ''
 
 local function is_before(due, suffix, other_due, other_suffix)
   if due ~= other_due then return due < other_due end
@@ -42,7 +42,7 @@ for index = 1, math.min(count, #open) do
     windows[number] = { w.name, int(w.cost), w.of_identity and 1 or 0 }
   end
   replies[index] = named({
-    suffix = hold.suffix,
+    suffix = hold_list.printed(hold.suffix),
     at = int(hold.at),
     due = int(hold.due),
     charges = hold.state == hold_list.CHARGES and 1,

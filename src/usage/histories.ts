@@ -130,15 +130,16 @@ class KeySums {
     if (this.#hour < 0) return;
     const sums = this.#sums;
     for (let index = 0; index < outcomesCounted; index++) {
-      if (sums[index] === 0) continue;
       const outcome = outcomes[index]!;
+      // Only VALID verifications are charged, some of them in a later hour: when a hold is settled.
+      const spentCredits = outcome === 'VALID' ? sums[outcomesCounted]! : 0;
+      if (sums[index] === 0 && spentCredits === 0) continue;
       this.#visit({
         hour: this.#hour,
         isOfDay: this.#hour < this.#period.hourlyFrom,
         outcome,
         count: sums[index]!,
-        // Only VALID verifications are charged.
-        spentCredits: outcome === 'VALID' ? sums[outcomesCounted]! : 0,
+        spentCredits,
         apiId: this.#apiId,
         keyId: this.#keyId,
         externalId: this.#externalId,

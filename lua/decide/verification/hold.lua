@@ -13,8 +13,6 @@
 -- @include "include/names"
 -- @include "include/state"
 
--- Longest time from a verification to the expiry of its hold.
-local EXPIRES_WITHIN = 30 * DAY_MS
 -- Windows whose limit is at most this have slices of a millisecond (include/window).
 local FINE_LIMIT = 64
 
@@ -58,14 +56,13 @@ local function hold_charges(h, ttl, on_expiry, id, cost, request, identity_until
   local _, _, due, balances = key_extension.read()
   local hold =
     { state = on_expiry, at = call_now, ttl = ttl, cost = key_flags.limited and cost or 0, windows = windows }
-  hold.balance, hold.suffix = balances, id ~= '' and '_' .. id or '.' .. int(h.next)
+  hold.balance, hold.suffix = balances, id ~= '' and '_' .. id or hold_list.next_suffix(h, call_now)
   if of_identity then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
   end
   if id ~= '' then more.shape = shape_of(cost, requested) end
   more.tags = key_flags.limited and request and request.tags or nil
   if next(more) then hold.more = more end
-  h.next = h.next + 1
   hold_list.add(h, hold)
   local fields, expires = hold_list.fields(h), call_now + ttl
   if expires < due or due == NEVER then
@@ -79,7 +76,8 @@ local function hold_charges(h, ttl, on_expiry, id, cost, request, identity_until
 end
 
 local function with_hold(answer, hold)
-  return answer .. hold.suffix .. struct.pack(HELD, hold.at + hold.ttl, #hold.suffix)
+  local suffix = hold_list.printed(hold.suffix)
+  return answer .. suffix .. struct.pack(HELD, hold.at + hold.ttl, #suffix)
 end
 
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
@@ -102,14 +100,15 @@ end
 
 -- Why there can be no new hold with this id (`''` for none) of the key that was loaded, and its open hold of this id.
 local function find_repeated(h, id)
-  if h.open >= hold_list.MAX then return item_error('too_many_holds') end
-  if id == '' then return nil end
-  local suffix = '_' .. id
-  local hold = hold_list.find(h, suffix)
-  if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
-  if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
-    return item_error('hold_ended', suffix)
+  if id ~= '' then
+    local suffix = '_' .. id
+    local hold = hold_list.find(h, suffix)
+    if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
+    if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
+      return item_error('hold_ended', suffix)
+    end
   end
+  if h.open >= hold_list.MAX then return item_error('too_many_holds') end
 end
 
 -- Decides an item: a verification whose charges are held if it is VALID. As `verify`.
@@ -218,7 +217,7 @@ end
 -- Sets another expiry, `ttl` from now.
 local function extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
-  hold.ttl = math.min(call_now + ttl - hold.at, EXPIRES_WITHIN)
+  hold.ttl = math.min(call_now + ttl - hold.at, hold_list.EXPIRES_WITHIN)
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
   local expires, fields, identity_until = hold.at + hold.ttl, hold_list.fields(h), key_holds.identity_until()
@@ -249,7 +248,8 @@ local function change_hold(position, last, root_index)
     cost, name, position = struct.unpack(SETTLED_WINDOW, call_items, position)
     wanted[name] = cost
   end
-  if not key_holds.read_key(digest, true) or key24() ~= id24 or not verifies_key(root) then
+  suffix = hold_list.parsed(suffix)
+  if not suffix or not key_holds.read_key(digest, true) or key24() ~= id24 or not verifies_key(root) then
     return item_error('hold_not_found')
   end
   local h = hold_list.read(key_name)

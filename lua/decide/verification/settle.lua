@@ -38,13 +38,15 @@ local function returned_to_key(number, used, cost)
   -- Another number: the balance was set since, and has none of these credits.
   if key_flags.limited and credits_charged == refill_due and times > 0 then balance = balance + times * cost end
   local windows = string.sub(charged, LEASED_CREDITS_LENGTH + 1)
-  local packed, records = owned_windows.returning(
+  local records = {}
+  local packed = owned_windows.returning(
     key_packed,
     key_limits_at,
     key_flags.tail_bytes,
     key24(),
     leased_windows(windows, times),
-    at
+    at,
+    records
   )
   key_written(packed)
   return others, balance, records
@@ -58,7 +60,8 @@ local function returning_to_identity(external_id, number, used)
   if not at or not stored[1] then return nil end
   local id16 = string.sub(stored[1], 1, 16)
   local wanted = leased_windows(windows, units - used)
-  local packed, records = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, at)
+  local records = {}
+  local packed = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, at, records)
   return function()
     redis.call('HSET', record, 'state', packed)
     lease_list.write(record, others)
