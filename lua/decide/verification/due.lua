@@ -13,17 +13,18 @@
 
 local key_holds = {}
 
--- Until when holds of any key may have charged the identity of the key: a refusal by its limits is not leased until
--- then, as a settlement may return units. 0 for none.
-function key_holds.identity_until()
-  if not key_identity then return 0 end
-  return tonumber(redis.call('HGET', name_of.identity_record(call_workspace, key_external_id), 'held') or 0)
+-- Until when holds of any key may have charged an identity: a refusal by its limits is not leased until then, as a
+-- settlement may return units. 0 for none; nil if there is no such identity.
+function key_holds.identity_until(external_id)
+  if external_id == '' then return nil end
+  local stored = redis.call('HMGET', name_of.identity_record(call_workspace, external_id), 'state', 'held')
+  return stored[1] and tonumber(stored[2] or 0)
 end
 
 -- Writes it, if `expires` is later than `before`.
-function key_holds.note_identity(expires, before)
-  if expires <= before then return end
-  redis.call('HSET', name_of.identity_record(call_workspace, key_external_id), 'held', int(expires))
+function key_holds.note_identity(external_id, expires, before)
+  if not before or expires <= before then return end
+  redis.call('HSET', name_of.identity_record(call_workspace, external_id), 'held', int(expires))
 end
 
 -- Limit of the expired holds that one look settles: some milliseconds.

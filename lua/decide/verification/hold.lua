@@ -71,7 +71,7 @@ local function hold_charges(h, ttl, on_expiry, id, cost, request, identity_until
     redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
   end
   redis.call('HSET', key_name, unpack(fields))
-  if of_identity then key_holds.note_identity(expires, identity_until) end
+  if of_identity then key_holds.note_identity(key_external_id, expires, identity_until) end
   return hold
 end
 
@@ -121,7 +121,7 @@ local function decide_hold(position, last, root_index)
   local request = text and request_of(text) or nil
   local h, identity_until
   if root.may_verify and key_holds.read_key(digest, false) and verifies_key(root) then
-    h, identity_until = hold_list.read(key_name), key_holds.identity_until()
+    h, identity_until = hold_list.read(key_name), key_holds.identity_until(key_external_id)
     local problem, hold = find_repeated(h, id)
     if problem then return problem end
     if hold then return repeat_hold(hold, cost, request, text) end
@@ -220,7 +220,9 @@ local function extend_hold(h, hold, _, _, ttl)
   hold.ttl = math.min(call_now + ttl - hold.at, hold_list.EXPIRES_WITHIN)
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
-  local expires, fields, identity_until = hold.at + hold.ttl, hold_list.fields(h), key_holds.identity_until()
+  local external_id = hold.more and hold.more.externalId or ''
+  local identity_until = key_holds.identity_until(external_id)
+  local expires, fields = hold.at + hold.ttl, hold_list.fields(h)
   local _, _, due = key_extension.read()
   if expires < due then
     key_extension.set_due(expires)
@@ -228,7 +230,7 @@ local function extend_hold(h, hold, _, _, ttl)
     redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
   end
   redis.call('HSET', key_name, unpack(fields))
-  if hold.more and hold.more.externalId == key_external_id then key_holds.note_identity(expires, identity_until) end
+  key_holds.note_identity(external_id, expires, identity_until)
   return pack_changed({ expires = expires, windows = {} })
 end
 
