@@ -195,8 +195,7 @@ export class HoldModel {
     if (key.limited && key.balance < cost) return { status: 200, code: 'USAGE_EXCEEDED' };
     const windows: HeldWindow[] = [];
     for (const { name, window, limit, duration, units } of limits) {
-      if (units === 0) continue;
-      charge(window, limit, duration, units, now);
+      if (units > 0) charge(window, limit, duration, units, now);
       windows.push({ name, units, window, duration, isFine: limit <= 64 });
     }
     if (key.limited) key.balance -= cost;

@@ -37,9 +37,8 @@ local function windows_charged(requested)
       w = { name = limit.name, cost = cost, limit = limit.limit, duration = limit.duration, of_identity = of_identity }
     end
     w.is_fine = w.limit <= FINE_LIMIT
-    if w.cost > 0 then
-      windows[#windows + 1], of_any_identity = w, of_any_identity or w.of_identity
-    end
+    -- Also at a cost of 0: the settlement may charge more.
+    windows[index], of_any_identity = w, of_any_identity or w.of_identity
   end
   return windows, of_any_identity
 end

@@ -113,7 +113,8 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   if is_stored and (leases or count > 0) then
     balance = balance or struct.unpack(KEY_LIVE, key_packed, key_tail_at)
     local valid_at = count > 0 and outcome == VALID and used_at or 0
-    is_first = key_counts.write(balance, is_former and 0 or count, outcome, spent, valid_at)
+    local own_count, own_spent = is_former and 0 or count, is_former and 0 or spent
+    is_first = key_counts.write(balance, own_count, outcome, own_spent, valid_at)
   end
   if leases then
     lease_list.write(key_name, leases)

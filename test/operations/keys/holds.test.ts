@@ -251,6 +251,14 @@ describe('a settlement', () => {
     ).toBe(8);
   });
 
+  test('charges a limit that was held at a cost of 0', async () => {
+    const { key } = await createKey({ ...full, credits: { remaining: 0 } });
+    const nothing = { credits: { cost: 0 }, ratelimits: [{ name: 'tokens', cost: 0 }] };
+    const { id } = await hold(key, {}, nothing);
+    await settle(id, { ratelimits: [{ name: 'tokens', cost: 120 }] });
+    expect(await left(key)).toEqual([0, 9, 880]);
+  });
+
   test('of a limit that it did not charge is refused', async () => {
     const { key } = await createKey(full);
     const { id } = await hold(key);
