@@ -491,6 +491,85 @@ describe('identities', () => {
   });
 });
 
+describe('keys.explainKey', () => {
+  test('says what is held', async () => {
+    const { key } = await createKey(full);
+    expect((await ok('keys.explainKey', { key })).holds).toBeUndefined();
+    await hold(key, {}, request);
+    await hold(key, {}, { credits: { cost: 3 } });
+    const { holds, rules } = await ok('keys.explainKey', { key });
+    const ratelimits = [
+      { name: 'requests', cost: 2 },
+      { name: 'tokens', cost: 300 },
+    ];
+    expect(holds).toEqual({ open: 2, credits: 23, ratelimits });
+    expect(rules.find(({ rule }) => rule === 'credits')).toMatchObject({ balance: 77, cost: 1, remaining: 76 });
+  });
+
+  test('shows a debt', async () => {
+    const { key } = await createKey({ credits: { remaining: 30 } });
+    await settle((await hold(key, {}, { credits: { cost: 20 } })).id, { credits: { cost: 50 } });
+    const { code, rules } = await ok('keys.explainKey', { key });
+    expect([code, rules.at(-1)]).toEqual([
+      'USAGE_EXCEEDED',
+      { rule: 'credits', result: 'failed', balance: 0, debt: 20, cost: 1, remaining: 0 },
+    ]);
+  });
+
+  test.each(['release', 'charge'] as const)(
+    'decides as if expired holds were settled, and writes nothing: %s',
+    async (onExpiry) => {
+      const externalId = `explained.${onExpiry}`;
+      await ok('identities.createIdentity', {
+        externalId,
+        ratelimits: [{ ...tokens, name: 'shared', autoApply: true }],
+      });
+      const { key, keyId } = await createKey({ ...full, externalId });
+      const adhoc = { name: 'adhoc', cost: 2, limit: 10, duration: hourMs };
+      for (let count = 0; count < 2; count++)
+        await hold(
+          key,
+          { onExpiry },
+          { credits: { cost: 50 }, ratelimits: [{ name: 'tokens', cost: 400 }, adhoc], tags: ['a'] },
+        );
+      clock.advance(minute);
+      const redis = new Redis(testRedisUrl());
+      const stored = async () => {
+        // The root key has the time of its last use.
+        const all = await redis.keysBuffer(`tg:{${tollgate.workspaceId}}*`);
+        const names = all.filter((name) => !name.includes(':rk:')).sort(Buffer.compare);
+        return Promise.all(names.map(async (name) => [name.toString('latin1'), await redis.dumpBuffer(name)]));
+      };
+      const before = await stored();
+      const wanted = { credits: { cost: 1 }, ratelimits: [{ name: 'tokens', cost: 300 }, adhoc] };
+      const explained = await ok('keys.explainKey', { keyId, ...wanted });
+      expect(await stored()).toEqual(before);
+      await redis.quit();
+      expect(explained.holds).toBeUndefined();
+      const used = explained.rules
+        .find(({ rule }) => rule === 'ratelimits')!
+        .ratelimits!.map(({ name, used }) => [name, used]);
+      expect(Object.fromEntries(used)).toEqual(
+        onExpiry === 'release'
+          ? { requests: 0, tokens: 0, shared: 0, adhoc: 0 }
+          : { requests: 2, tokens: 800, shared: 2, adhoc: 4 },
+      );
+      const verified = await verify(key, undefined, wanted);
+      expect(explained.code).toBe(verified.code);
+      expect(explained.rules.find(({ rule }) => rule === 'credits')).toMatchObject({
+        balance: onExpiry === 'release' ? 100 : 0,
+      });
+    },
+  );
+
+  test('of a key whose holds are all forgotten', async () => {
+    const { key } = await createKey(full);
+    await settle((await hold(key)).id);
+    clock.advance(2 * dayMs);
+    expect(await ok('keys.explainKey', { key })).toMatchObject({ valid: true });
+  });
+});
+
 describe('numbers of holds', () => {
   test('are not used again', async () => {
     const { key } = await createKey(full);
