@@ -20,8 +20,9 @@ local record, state = load_key(workspace, digest_of(workspace, key_id), now)
 if not record then return false end
 
 local after_due, after_suffix = string.match(after, '^(%d+)_(.+)$')
+after_suffix = after_suffix and hold_list.parsed(after_suffix) or ''
 local open, following, total =
-  hold_list.first_due(hold_list.read(record), now, tonumber(after_due) or 0, after_suffix or '', count)
+  hold_list.first_due(hold_list.read(record), now, tonumber(after_due) or 0, after_suffix, count)
 
 local replies = {}
 for index, hold in ipairs(open) do
@@ -30,7 +31,7 @@ for index, hold in ipairs(open) do
     windows[number] = { w.name, int(w.cost), w.of_identity and 1 or 0 }
   end
   replies[index] = named({
-    suffix = hold.suffix,
+    suffix = hold_list.printed(hold.suffix),
     at = int(hold.at),
     due = int(hold.due),
     charges = hold.state == HOLD_CHARGES and 1,

@@ -24,7 +24,12 @@ local COMMANDS = {
       fields[given[index]] = given[index + 1]
     end
   end,
-  HDEL = function(record, field) written_fields(record)[field] = false end,
+  HDEL = function(record, ...)
+    local fields = written_fields(record)
+    for _, field in ipairs({ ... }) do
+      fields[field] = false
+    end
+  end,
   HGET = function(record, field)
     local own = written_fields(record)[field]
     if own ~= nil then return own end

@@ -157,9 +157,9 @@ function window_log.newest(text)
   return base + steps * step
 end
 
--- Takes `units` out of the oldest slice that ends between `earliest` and `latest`: later ones are of charges with a
--- limit of at most 64 on the same window. Returns `kept_until` and `suffix` as window_charge; nothing when there is no
--- such slice.
+-- Takes `units` out of the slices that end between `earliest` and `latest`, the oldest first: later ones are of charges
+-- with a limit of at most 64 on the same window, or of a settlement. Returns `kept_until` and `suffix` as window_charge;
+-- nothing when there is no such slice.
 function window_log.returned(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
@@ -170,10 +170,15 @@ function window_log.returned(text, first, last, earliest, latest, units)
     if slice_end <= latest then position = at end
   end
   if not position then return nil end
-  local steps, charged = struct.unpack(kind.entry, text, position)
-  local taken, sum = math.min(units, charged), struct.unpack('>I7', text, sum_at)
-  local entry = struct.pack(kind.entry, steps, charged - taken)
-  local suffix = entry .. string.sub(text, position + kind.bytes, sum_at - 1) .. struct.pack('>I7', sum - taken)
+  local entries, at, left, sum = {}, position, units, struct.unpack('>I7', text, sum_at)
+  while at < sum_at do
+    local steps, charged = struct.unpack(kind.entry, text, at)
+    if left == 0 or base + steps * step > latest then break end
+    local taken = math.min(left, charged)
+    entries[#entries + 1], left = struct.pack(kind.entry, steps, charged - taken), left - taken
+    at = at + kind.bytes
+  end
+  local suffix = table.concat(entries) .. string.sub(text, at, sum_at - 1) .. struct.pack('>I7', sum - units + left)
   return position - 1, suffix
 end
 

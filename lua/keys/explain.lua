@@ -14,10 +14,12 @@
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
+-- @include "decide/verification/due"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
 -- @include "include/fields"
+-- @include "include/holds"
 -- @include "include/keyIds"
 -- @include "include/leases"
 -- @include "include/names"
@@ -90,6 +92,29 @@ local function leased_decisions()
   return decisions, (leased_in(name_of.identity_record(workspace, key_external_id), own))
 end
 
+-- What open holds of the key hold: {their number, credits, units by the name of each limit}; nil for none.
+local function held_figures()
+  local _, _, holds_due = key_extension.read()
+  if holds_due == NEVER then return nil end
+  local open, credits, names, units = 0, 0, {}, {}
+  hold_list.each(hold_list.read(key_name), function(hold)
+    if hold.state == HOLD_RELEASED then return end
+    open, credits = open + 1, credits + hold.cost
+    for _, w in ipairs(hold.windows) do
+      if not units[w.name] then
+        names[#names + 1], units[w.name] = w.name, 0
+      end
+      units[w.name] = units[w.name] + w.cost
+    end
+  end)
+  if open == 0 then return nil end
+  local limits = {}
+  for index, name in ipairs(names) do
+    limits[index] = { name, int(units[name]) }
+  end
+  return { open, int(credits), limits }
+end
+
 -- Why read_key found no key.
 local function missing_key()
   if server.call('EXISTS', key_name) == 0 then return { status = 'unknown' } end
@@ -138,7 +163,8 @@ begin_call(workspace, '0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 3
 -- The caller may read the key. Whether another root key may verify it is not the question.
 call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
 
-if not read_key(digest, false) then
+-- Holds that have expired are settled in memory.
+if not key_holds.read_key(digest, false) then
   local missing = missing_key()
   missing.now = int(now)
   return { named(missing) }
@@ -154,7 +180,7 @@ if charge_ahead then
   limits = limit_figures(requested)
 end
 local explained = figures_of(digest)
-explained.now, explained.limits = int(now), limits
+explained.now, explained.limits, explained.holds = int(now), limits, held_figures()
 local answer, snapshot = decide()
 explained.held = request and request.query and held_in(request.query)
 return { named(explained), answer, snapshot }

@@ -12,12 +12,17 @@
 -- @include "decide/totals"
 -- @include "decide/verification/due"
 -- @include "decide/verification/key"
+-- @include "include/holds"
 -- @include "include/names"
 
 local workspace, count, retention, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local queue = name_of.hold_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
-local late = due[1] and now - tonumber(redis.call('ZSCORE', queue, due[1])) or 0
+if #due == 0 then
+  -- Holds that were made while the clock was ahead.
+  due = redis.call('ZRANGE', queue, int(now + HOLD_DUE_WITHIN + 1), int(NEVER), 'BYSCORE', 'LIMIT', 0, count)
+end
+local late = due[1] and math.max(0, now - tonumber(redis.call('ZSCORE', queue, due[1]))) or 0
 
 -- Work of one call, in units of about a microsecond.
 local WORK_MAX = 5000
@@ -33,7 +38,7 @@ local function settle(digest)
   end
   read_key(digest, true)
   local _, _, holds_due = key_extension.read()
-  if holds_due <= now then
+  if key_holds.is_due(holds_due) then
     key_holds.apply_due()
   elseif holds_due == NEVER then
     redis.call('ZREM', queue, digest)

@@ -26,7 +26,14 @@ import { noText, type Repeatable } from './leases/leases.ts';
 import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
 import type { CachedSnapshot } from './snapshots.ts';
 import type { DecisionSource } from './tail/tail.ts';
-import { readVerified, Verification, type Verifications, type Verified, type VerifyRequest } from './verification.ts';
+import {
+  identityOwner,
+  readVerified,
+  Verification,
+  type Verifications,
+  type Verified,
+  type VerifyRequest,
+} from './verification.ts';
 
 interface HoldRequest {
   ttlMs: number;
@@ -60,6 +67,12 @@ export interface ChangedHold {
   ratelimits: { name: string; cost: number }[];
 }
 
+/** What this process knows of a key that has holds. */
+interface HeldKey {
+  digest: string;
+  identity?: string | undefined;
+}
+
 /** The work of a hold, in units of a plain verification. */
 const heldWeight = 1.5;
 
@@ -83,9 +96,9 @@ class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSn
   readonly isLeased = false;
   readonly verifications: Verifications;
   /** Called with the key of each hold that was made. */
-  readonly #made: (workspaceId: string, id24: string, digest: string) => void;
+  readonly #made: (workspaceId: string, id24: string, key: HeldKey) => void;
 
-  constructor(verifications: Verifications, made: (workspaceId: string, id24: string, digest: string) => void) {
+  constructor(verifications: Verifications, made: (workspaceId: string, id24: string, key: HeldKey) => void) {
     this.verifications = verifications;
     this.#made = made;
   }
@@ -134,7 +147,7 @@ class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSn
     if (!hold || !snapshot) return decision;
     const id24 = keyIdOf(snapshot).slice('key_'.length);
     hold.id = holdIdOf(id24, hold.id);
-    this.#made(workspaceId, id24, digest);
+    this.#made(workspaceId, id24, { digest, identity: snapshot.externalId });
     return decision;
   }
 
@@ -197,6 +210,8 @@ class HoldChangeRequest implements Prepared<ChangedHold>, CallerRequest {
   readonly change: HoldChange;
   /** The digest of the key; '' until it is known. */
   about = '';
+  /** The externalId that the key had when this process made its last hold. */
+  identity: string | undefined;
   readonly cost = 0;
   readonly text = noText;
   slot = -1;
@@ -226,17 +241,23 @@ const noId24 = '\0'.repeat(holdChangeItem.fields.id24.bytes);
 class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   readonly isLeased = false;
   readonly #decider: Decider;
-  readonly #digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>;
+  readonly #keyOf: (workspaceId: string, id24: string) => Promise<HeldKey | undefined>;
 
-  constructor(decider: Decider, digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>) {
+  constructor(decider: Decider, keyOf: (workspaceId: string, id24: string) => Promise<HeldKey | undefined>) {
     this.#decider = decider;
-    this.#digestOf = digestOf;
+    this.#keyOf = keyOf;
   }
 
   async decide(request: HoldChangeRequest): Promise<ChangedHold> {
     const { workspaceId, id24 } = request;
     // An unknown id goes to Redis as well, which knows whether the root key may ask.
-    if (request.about === '' && id24 !== '') request.about = (await this.#digestOf(workspaceId, id24)) ?? '';
+    if (request.about === '' && id24 !== '') {
+      const { digest = '', identity } = (await this.#keyOf(workspaceId, id24)) ?? {};
+      request.about = digest;
+      request.identity = identity;
+    }
+    const { about, identity } = request;
+    this.#decider.leasing.leases.endOf(workspaceId, identity ? [about, identityOwner(identity)] : [about]);
     return this.#decider.decideAtRedis(this, request);
   }
 
@@ -279,8 +300,9 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
     return decision;
   }
 
-  correct({ balance }: ChangedHold, { about: owner }: HoldChangeRequest, amounts: Amounts) {
-    if (balance !== undefined) amounts.corrected({ owner, name: '', duration: 0, limit: 0, left: balance });
+  correct(decision: ChangedHold, { about: owner }: HoldChangeRequest, amounts: Amounts) {
+    const { balance: left } = decision;
+    if (left !== undefined) decision.balance = amounts.corrected({ owner, name: '', duration: 0, limit: 0, left });
   }
 
   repeatable(): Repeatable<ChangedHold> {
@@ -300,28 +322,30 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   }
 }
 
-/** Limit of the keys of holds whose digest is kept. */
+/** Limit of the keys of holds that are kept. */
 const keysMax = 20_000;
 
 export class Holds {
   readonly #held: HeldVerifications;
   readonly #changes: HoldChanges;
-  /** Digests of keys that have holds, by workspace and key. */
-  readonly #digests = new Map<string, string>();
+  /** Keys that have holds, by workspace and key. */
+  readonly #keys = new Map<string, HeldKey>();
 
   constructor(
     decider: Decider,
     verifications: Verifications,
     digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>,
   ) {
-    this.#held = new HeldVerifications(verifications, (workspaceId, id24, digest) => {
-      if (this.#digests.size >= keysMax) this.#digests.clear();
-      this.#digests.set(workspaceId + id24, digest);
+    this.#held = new HeldVerifications(verifications, (workspaceId, id24, key) => {
+      if (this.#keys.size >= keysMax) this.#keys.clear();
+      this.#keys.set(workspaceId + id24, key);
     });
-    this.#changes = new HoldChanges(
-      decider,
-      async (workspaceId, id24) => this.#digests.get(workspaceId + id24) ?? digestOf(workspaceId, id24),
-    );
+    this.#changes = new HoldChanges(decider, async (workspaceId, id24) => {
+      const known = this.#keys.get(workspaceId + id24);
+      if (known) return known;
+      const digest = await digestOf(workspaceId, id24);
+      return digest === undefined ? undefined : { digest };
+    });
   }
 
   /** Prepares verifications with a hold. */

@@ -310,7 +310,7 @@ function subjectOf({ about: digest, text }: LeasedRequest, cost: number, snapsho
 }
 
 /** The identity as an owner of amounts; no digest has this length. */
-const identityOwner = (externalId: string): string => `identity ${externalId}`;
+export const identityOwner = (externalId: string): string => `identity ${externalId}`;
 
 /** The amounts of a decision: of each of its limits, then the balance if the key has one. */
 function amountsOf({ snapshot, credits, ratelimits }: Verified, { about, cost, request }: Verification) {

@@ -32,6 +32,8 @@ interface Explained {
   /** Decisions by the key, and by other keys of its identity, that servers have charged in advance. */
   leased?: number;
   leasedByOthers?: number;
+  /** Open holds: their number, credits, and units by the name of a limit. */
+  holds?: [open: number, credits: string, limits: [name: string, units: string][]];
   /** Place, exceeded, remaining, reset (see VERIFIED_LIMIT), limit, duration, cost, and the units that count. */
   limits?: (string | number)[][];
 }
@@ -71,6 +73,8 @@ export interface Explanation {
   held: boolean[];
   ratelimits: LimitFigures[];
   leased: { key: number; identity: number };
+  /** What open holds of the key hold. */
+  holds: { open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined;
 }
 
 type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
@@ -107,7 +111,7 @@ function read(
   snapshot: Snapshot | undefined,
   request: ExplainRequest,
 ): Explanation {
-  const { expires, allowedIps, balance, refillDue, held = '' } = figures;
+  const { expires, allowedIps, balance, refillDue, held = '', holds } = figures;
   const refill = readRefill(figures);
   const limits = snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request));
   return {
@@ -125,6 +129,11 @@ function read(
     held: [...held].map((digit) => digit === '1'),
     ratelimits: withDecided(limits ?? [], decision),
     leased: { key: figures.leased!, identity: figures.leasedByOthers! },
+    holds: holds && {
+      open: holds[0],
+      credits: Number(holds[1]),
+      ratelimits: holds[2].map(([name, units]) => ({ name, cost: Number(units) })),
+    },
   };
 }
 

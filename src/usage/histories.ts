@@ -129,15 +129,16 @@ class KeySums {
     const sums = this.#sums;
     for (const number of countedOutcomes) {
       const count = sums[number - 1]!;
-      if (count === 0) continue;
       const outcome = outcomes[number - 1]!;
+      // Only VALID verifications are charged, some of them in a later hour: when a hold is settled.
+      const spentCredits = outcome === 'VALID' ? sums[spentPlace]! : 0;
+      if (count === 0 && spentCredits === 0) continue;
       this.#visit({
         hour: this.#hour,
         isOfDay: this.#hour < this.#period.hourlyFrom,
         outcome,
         count,
-        // Only VALID verifications are charged.
-        spentCredits: outcome === 'VALID' ? sums[spentPlace]! : 0,
+        spentCredits,
         apiId: this.#apiId,
         keyId: this.#keyId,
         externalId: this.#externalId,

@@ -68,15 +68,17 @@ export async function countByApi(
 ) {
   const ids = apiIds.map((apiId) => apiId.slice(-8));
   for await (const { index, day, counts } of totalsOf(context, workspaceId, 'api', ids, period)) {
-    for (const [field, count] of counts) {
-      // Credits spent are read with the count of the same outcome.
-      if (field.startsWith('s')) continue;
+    for (const [name, value] of counts) {
+      const isSpent = name.startsWith('s');
+      const field = isSpent ? name.slice(1) : name;
+      // Credits spent are read with the count of the same outcome, unless holds were settled in an hour without one.
+      if (isSpent && counts.has(field)) continue;
       const hour = hourOf(day, field.slice(0, 2));
       if (hour < period.fromHour || hour >= period.toHour) continue;
       visit({
         hour,
         outcome: outcomes[Number(field[2]) - 1]!,
-        count,
+        count: isSpent ? 0 : value,
         spentCredits: counts.get(`s${field}`) ?? 0,
         apiId: apiIds[index]!,
       });

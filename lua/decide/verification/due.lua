@@ -12,17 +12,18 @@
 
 local key_holds = {}
 
--- Until when holds of any key may have charged the identity of the key: a refusal by its limits is not leased until
--- then, as a settlement may return units. 0 for none.
-function key_holds.identity_until()
-  if not key_identity then return 0 end
-  return tonumber(redis.call('HGET', name_of.identity_record(call_workspace, key_external_id), 'held') or 0)
+-- Until when holds of any key may have charged an identity: a refusal by its limits is not leased until then, as a
+-- settlement may return units. 0 for none; nil if there is no such identity.
+function key_holds.identity_until(external_id)
+  if external_id == '' then return nil end
+  local stored = redis.call('HMGET', name_of.identity_record(call_workspace, external_id), 'state', 'held')
+  return stored[1] and tonumber(stored[2] or 0)
 end
 
 -- Writes it, if `expires` is later than `before`.
-function key_holds.note_identity(expires, before)
-  if expires <= before then return end
-  redis.call('HSET', name_of.identity_record(call_workspace, key_external_id), 'held', int(expires))
+function key_holds.note_identity(external_id, expires, before)
+  if not before or expires <= before then return end
+  redis.call('HSET', name_of.identity_record(call_workspace, external_id), 'held', int(expires))
 end
 
 -- Limit of the expired holds that one look settles: some milliseconds.
@@ -38,22 +39,14 @@ local function begin_settling()
   return { balance = balance, refill_due = refill_due, spent = 0, identities = {}, records = {}, tags = {} }
 end
 
-local function add_records_of(settling, records)
-  for _, record in ipairs(records) do
-    settling.records[#settling.records + 1] = record
-  end
-end
-
 -- Changes the windows of the identity that the hold charged, in memory.
 local function settle_identity(settling, hold, wanted)
   local name = name_of.identity_record(call_workspace, hold.more.externalId)
   local state = settling.identities[name] or redis.call('HGET', name, 'state')
   -- It was deleted, or is another one of that name.
   if not state or string.sub(state, 1, 16) ~= hold.more.identity then return end
-  local records
-  state, records = owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, hold.more.identity, wanted, hold.at)
-  settling.identities[name] = state
-  add_records_of(settling, records)
+  settling.identities[name] =
+    owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, hold.more.identity, wanted, hold.at, settling.records)
 end
 
 -- Adds spent credits to the counts of tags, as far as these are counted in this hour.
@@ -78,10 +71,9 @@ local function settle_one(settling, hold, cost, units)
     local returned = (is_open and w.cost or 0) - units[index]
     wanted[#wanted + 1] = { duration = w.duration, name = w.name, units = returned, is_fine = w.is_fine }
   end
-  local packed, records =
-    owned_windows.returning(key_packed, key_limits_at, key_flags.tail_bytes, key24(), of_key, hold.at)
-  key_written(packed)
-  add_records_of(settling, records)
+  key_written(
+    owned_windows.returning(key_packed, key_limits_at, key_flags.tail_bytes, key24(), of_key, hold.at, settling.records)
+  )
   if #of_identity > 0 then settle_identity(settling, hold, of_identity) end
   if not key_flags.limited then return end
   local returned = (is_open and hold.cost or 0) - cost
@@ -132,7 +124,9 @@ local function expire(settling, h, hold)
     hold_list.note_settled(call_workspace, key24(), call_now, settled)
     return NEVER
   end
-  return hold_list.release(h, hold, hold.due)
+  -- Nobody looked at it in time.
+  if hold.due + HOLD_LATE_MS <= call_now then return NEVER end
+  return hold_list.release(h, hold, math.min(hold.due, call_now))
 end
 
 -- Nothing is left of the holds of a key.
@@ -157,12 +151,17 @@ function key_holds.apply_due()
   add_work(20 * #due + h.count / 2)
 end
 
+-- Whether a key whose holds are due at this time has to be looked at: also if that was set while the clock was ahead.
+function key_holds.is_due(holds_due)
+  return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLD_DUE_WITHIN
+end
+
 -- As read_key, with the holds that expired given back.
 function key_holds.read_key(digest, has_snapshot)
   if not read_key(digest, has_snapshot) then return false end
   if key_flags.extended then
     local _, _, holds_due = key_extension.read()
-    if holds_due <= call_now then
+    if key_holds.is_due(holds_due) then
       key_holds.apply_due()
       return read_key(digest, has_snapshot)
     end

@@ -15,8 +15,6 @@
 -- @include "include/state"
 -- @include "include/window"
 
--- Longest time from a verification to the expiry of its hold.
-local EXPIRES_WITHIN = 30 * DAY_MS
 -- Windows whose limit is at most this have slices of a millisecond (include/window).
 local FINE_LIMIT = 64
 
@@ -41,9 +39,8 @@ local function windows_charged(requested)
       w = { name = limit.name, cost = cost, limit = limit.limit, duration = limit.duration, of_identity = of_identity }
     end
     w.is_fine = w.limit <= FINE_LIMIT
-    if w.cost > 0 then
-      windows[#windows + 1], of_any_identity = w, of_any_identity or w.of_identity
-    end
+    -- Also at a cost of 0: the settlement may charge more.
+    windows[index], of_any_identity = w, of_any_identity or w.of_identity
   end
   return windows, of_any_identity
 end
@@ -60,14 +57,13 @@ local function hold_charges(h, ttl, on_expiry, id, cost, request, identity_until
   local _, _, due, balances = key_extension.read()
   local hold =
     { state = on_expiry, at = call_now, ttl = ttl, cost = key_flags.limited and cost or 0, windows = windows }
-  hold.balance, hold.suffix = balances, id ~= '' and '_' .. id or '.' .. int(h.next)
+  hold.balance, hold.suffix = balances, id ~= '' and '_' .. id or hold_list.next_suffix(h, call_now)
   if of_identity then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
   end
   if id ~= '' then more.shape = shape_of(cost, requested) end
   more.tags = key_flags.limited and request and request.tags or nil
   if next(more) then hold.more = more end
-  h.next = h.next + 1
   hold_list.add(h, hold)
   local fields, expires = hold_list.fields(h), call_now + ttl
   if expires < due or due == NEVER then
@@ -76,12 +72,13 @@ local function hold_charges(h, ttl, on_expiry, id, cost, request, identity_until
     redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
   end
   redis.call('HSET', key_name, unpack(fields))
-  if of_identity then key_holds.note_identity(expires, identity_until) end
+  if of_identity then key_holds.note_identity(key_external_id, expires, identity_until) end
   return hold
 end
 
 local function with_hold(answer, hold)
-  return answer .. hold.suffix .. struct.pack(HELD, hold.at + hold.ttl, #hold.suffix)
+  local suffix = hold_list.printed(hold.suffix)
+  return answer .. suffix .. struct.pack(HELD, hold.at + hold.ttl, #suffix)
 end
 
 -- In the place of window_charge: charges nothing.
@@ -139,7 +136,7 @@ local function decide_hold(position, last, root_index)
   local request = text and request_of(text) or nil
   local h, identity_until
   if root.may_verify and key_holds.read_key(digest, false) and verifies_key(root) then
-    h, identity_until = hold_list.read(key_name), key_holds.identity_until()
+    h, identity_until = hold_list.read(key_name), key_holds.identity_until(key_external_id)
     local problem, hold = find_repeated(h, id)
     if problem then return problem end
     if hold then return repeat_hold(hold, cost, request, text, ip) end
@@ -232,10 +229,12 @@ end
 -- Sets another expiry, `ttl` from now.
 local function extend_hold(h, hold, _, _, ttl)
   if hold.state == HOLD_RELEASED then return item_error('hold_ended', hold.suffix) end
-  hold.ttl = math.min(call_now + ttl - hold.at, EXPIRES_WITHIN)
+  hold.ttl = math.min(call_now + ttl - hold.at, HOLD_EXPIRES_WITHIN)
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
-  local expires, fields, identity_until = hold.at + hold.ttl, hold_list.fields(h), key_holds.identity_until()
+  local external_id = hold.more and hold.more.externalId or ''
+  local identity_until = key_holds.identity_until(external_id)
+  local expires, fields = hold.at + hold.ttl, hold_list.fields(h)
   local _, _, due = key_extension.read()
   if expires < due then
     key_extension.set_due(expires)
@@ -243,7 +242,7 @@ local function extend_hold(h, hold, _, _, ttl)
     redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
   end
   redis.call('HSET', key_name, unpack(fields))
-  if hold.more and hold.more.externalId == key_external_id then key_holds.note_identity(expires, identity_until) end
+  key_holds.note_identity(external_id, expires, identity_until)
   return pack_changed({ expires = expires, windows = {} })
 end
 
@@ -263,7 +262,8 @@ local function change_hold(position, _, root_index)
     cost, name, position = struct.unpack(SETTLED_WINDOW, call_items, position)
     wanted[name] = cost
   end
-  if not key_holds.read_key(digest, true) or key24() ~= id24 or not verifies_key(root) then
+  suffix = hold_list.parsed(suffix)
+  if not suffix or not key_holds.read_key(digest, true) or key24() ~= id24 or not verifies_key(root) then
     return item_error('hold_not_found')
   end
   local h = hold_list.read(key_name)

@@ -139,7 +139,8 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     local leases = lease_list.recent(noted_leases.of_key() .. noted_leases.of_identity(), call_now)
     if leases ~= '' then return 0, 0 end
     -- A settlement may return what is held.
-    if key_flags.extended or key_holds.identity_until() > call_now then return 0, 0 end
+    local _, _, holds_due = key_extension.read()
+    if holds_due ~= NEVER or (key_holds.identity_until(key_external_id) or 0) > call_now then return 0, 0 end
   end
   if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, this_session.term_until(ends) end
   if key_flags.limited and this_session.credits == 0 then return 0, 0 end

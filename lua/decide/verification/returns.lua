@@ -2,6 +2,7 @@
 -- were charged, whatever was changed since, or charges more.
 
 -- @include "decide/call"
+-- @include "include/counters"
 -- @include "include/names"
 -- @include "include/state"
 -- @include "include/window"
@@ -27,9 +28,9 @@ end
 
 -- Gives back units that were charged at `at` to windows of an owner, whose state has its limits from `limits_at` to
 -- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine}; units below 0 are charged. Each window is
--- in the state, in a record of its own, or gone. Returns the state, and the records to write: each {name, bytes}.
-function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, at)
-  local records = {}
+-- in the state, in a record of its own, or gone. Returns the state. `records` collects by name the records to write:
+-- {owner, bytes, counter (in the form of write_counters, if units were charged)}. What was changed is read there.
+function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, at, records)
   for _, w in ipairs(wanted) do
     local function changed(bytes)
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
@@ -40,17 +41,27 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, a
     local is_found
     packed, is_found = with_window(packed, limits_at, tail_bytes, w.name, w.duration, changed)
     if not is_found then
-      local record = name_of.window_at(call_workspace, owner, name_of.window_member(w.duration, w.name))
-      local window = redis.call('GET', record)
-      window = window and changed(window)
-      if window then records[#records + 1] = { record, window } end
+      local member = name_of.window_member(w.duration, w.name)
+      local record = name_of.window_at(call_workspace, owner, member)
+      local before = records[record] or { owner = owner, bytes = redis.call('GET', record) }
+      local window = (before.bytes or w.units < 0) and changed(before.bytes or '')
+      if window then
+        local counter = before.counter
+        if w.units < 0 then counter = counter or { member, '', w.duration, not before.bytes } end
+        if counter then counter[2] = window end
+        records[record] = { owner = owner, bytes = window, counter = counter }
+      end
     end
   end
-  return packed, records
+  return packed
 end
 
 function owned_windows.write(records)
-  for _, record in ipairs(records) do
-    redis.call('SET', record[1], record[2], 'KEEPTTL')
+  for record, changed in pairs(records) do
+    if changed.counter then
+      write_counters(call_workspace, changed.owner, { changed.counter }, call_now)
+    else
+      redis.call('SET', record, changed.bytes, 'KEEPTTL')
+    end
   end
 end

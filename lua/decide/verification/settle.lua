@@ -36,13 +36,15 @@ local function returned_to_key(number, used, cost)
   -- Another number: the balance was set since, and has none of these credits.
   if key_flags.limited and credits_charged == refill_due and times > 0 then balance = balance + times * cost end
   local windows = string.sub(charged, LEASED_CREDITS_LENGTH + 1)
-  local packed, records = owned_windows.returning(
+  local records = {}
+  local packed = owned_windows.returning(
     key_packed,
     key_limits_at,
     key_flags.tail_bytes,
     key24(),
     leased_windows(windows, times),
-    at
+    at,
+    records
   )
   key_written(packed)
   return others, balance, records
@@ -56,7 +58,8 @@ local function returning_to_identity(external_id, number, used)
   if not at or not stored[1] then return nil end
   local id16 = string.sub(stored[1], 1, 16)
   local wanted = leased_windows(windows, units - used)
-  local packed, records = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, at)
+  local records = {}
+  local packed = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, at, records)
   return function()
     redis.call('HSET', record, 'state', packed)
     lease_list.write(record, others)
@@ -111,7 +114,8 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   if is_stored and (leases or count > 0) then
     balance = balance or struct.unpack(KEY_LIVE, key_packed, key_tail_at)
     local valid_at = count > 0 and outcome == VALID and used_at or 0
-    is_first = key_counts.write(balance, is_former and 0 or count, outcome, is_former and 0 or spent, valid_at)
+    local own_count, own_spent = is_former and 0 or count, is_former and 0 or spent
+    is_first = key_counts.write(balance, own_count, outcome, own_spent, valid_at)
   end
   if leases then
     lease_list.write(key_name, leases)

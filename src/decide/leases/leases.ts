@@ -294,6 +294,18 @@ export class Leases {
     if (holder?.returning.has(about) && !holder.settling) this.#settle(holder).catch(() => {});
   }
 
+  /**
+   * Ends the leases that charge amounts of these owners, before a request that changes these other than by a charge, and
+   * settles them with it: what is left then is known from the next answer of Redis.
+   */
+  endOf(workspaceId: string, owners: readonly string[]) {
+    const holder = this.#holders.get(workspaceId);
+    if (!holder || !owners.some((owner) => holder.amounts.concerns(owner))) return;
+    for (const lease of [...holder.leases.values()])
+      if (lease.decision.charges.some(({ amount }) => owners.includes(amount.owner))) this.#end(holder, lease);
+    if (!holder.settling) this.#settle(holder).catch(() => {});
+  }
+
   /** The lease to ask for with a request that is sent to Redis; undefined for none. */
   ask(request: LeasedRequest): Ask | undefined {
     const { termMs, after } = this.#options;

@@ -6,7 +6,7 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
-import { Fields, KeyId, KeyString, ratelimitFields, refillFields } from '../schemas.ts';
+import { Debt, Fields, KeyId, KeyString, ratelimitFields, refillFields } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -74,6 +74,7 @@ const RuleResult = Type.Object({
   ),
   ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
   balance: Type.Optional(Type.Integer({ description: 'Credits before the charge. Absent for an unlimited key.' })),
+  debt: Type.Optional(Debt),
   cost: Type.Optional(Type.Integer({ description: 'Credits that the verification would take.' })),
   remaining: Type.Optional(Type.Integer({ description: 'Credits in the response of the verification.' })),
   refill: Type.Optional(
@@ -122,6 +123,22 @@ const output = Type.Object({
       },
     ),
   ),
+  holds: Type.Optional(
+    Type.Object(
+      {
+        open: Type.Integer({ description: 'Number of open holds.' }),
+        credits: Type.Integer({ description: 'Credits that they hold.' }),
+        ratelimits: Type.Array(
+          Type.Object({
+            name: Type.String({ description: 'Name of the limit.' }),
+            cost: Type.Integer({ description: 'Units that they hold.' }),
+          }),
+          { description: 'Limits of which they hold units.' },
+        ),
+      },
+      { description: 'Open holds of the key. What they hold is not in the balance, and counts as used.' },
+    ),
+  ),
 });
 type Output = Static<typeof output>;
 type Code = Output['code'];
@@ -164,7 +181,7 @@ const nothing = () => ({ credits: 0, ratelimits: [] });
 type Request = ReturnType<typeof verificationOf>;
 
 function explained(found: Explanation, request: Request): Output {
-  const { nowMs, keyId, apiId, externalId, leased } = found;
+  const { nowMs, keyId, apiId, externalId, leased, holds } = found;
   const [code, rule] = decidedBy(found);
   const figures = figuresOf(found, request, rule);
   const decided = rule === undefined ? passed(figures, chargeOf(found, request)) : refusedBy(code, rule, figures);
@@ -173,7 +190,7 @@ function explained(found: Explanation, request: Request): Output {
     time: nowMs,
     keyId,
     apiId,
-    ...definedOf({ externalId }),
+    ...definedOf({ externalId, holds }),
     ...(leased.key + leased.identity > 0 && { leased }),
   };
 }
@@ -225,9 +242,17 @@ function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rul
       ...(ratelimits.length > 0 && { ratelimits }),
       ...(detail?.reason === 'too_many_counters' && { reason: detail.reason }),
     },
-    credits: balance === undefined ? {} : { balance, cost, ...definedOf({ remaining, refill }) },
+    credits: balance === undefined ? {} : creditsOf(balance, cost, remaining, refill),
   };
 }
+
+/** A balance below 0 is a debt. */
+const creditsOf = (balance: number, cost: number, remaining: number | undefined, refill: Explanation['refill']) => ({
+  balance: Math.max(0, balance),
+  ...(balance < 0 && { debt: -balance }),
+  cost,
+  ...definedOf({ remaining: remaining && Math.max(0, remaining), refill }),
+});
 
 function chargeOf({ balance, ratelimits }: Explanation, { cost }: Request): Output['charge'] {
   const charged = ratelimits.filter(({ cost }) => cost > 0).map(({ id, name, cost }) => ({ id, name, cost }));

@@ -222,6 +222,63 @@ const changing: Record<string, Make> = {
   },
 };
 
+/** With holds that are settled, given back and expire. */
+const holding: Record<string, Make> = {
+  async 'holds of a key with a limit'(ok) {
+    return holdsOf(ok, await newKey(ok, { ratelimits: [requests] }), 1);
+  },
+  async 'holds of a key with credits and a limit'(ok) {
+    return holdsOf(ok, await newKey(ok, { credits: { remaining: 4000 }, ratelimits: [requests] }), 1);
+  },
+  async 'holds that use up the credits'(ok) {
+    return holdsOf(ok, await newKey(ok, { credits: { remaining: 3000 } }), 20);
+  },
+  async 'holds that use up a limit'(ok) {
+    return holdsOf(ok, await newKey(ok, { ratelimits: [limit('requests', 900, 20_000)] }), 20);
+  },
+  async 'holds of a limit of an identity'(ok) {
+    const externalId = newName();
+    await ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+    const other = await newKey(ok, { externalId });
+    // Units of expired holds are seen by the leases of other keys when these end.
+    const client = await holdsOf(ok, await newKey(ok, { externalId }), 10, 60_000);
+    return { ...client, requests: [...client.requests, ...Array(5).fill(verified(ok, { key: other.key }))] };
+  },
+};
+
+async function holdsOf(
+  ok: Call,
+  made: { key: string; keyId: string; apiId: string },
+  cost: number,
+  shortestMs = 1000,
+): Promise<Client> {
+  const { key } = made;
+  const { credits, ratelimits: limits } = await ok('keys.verifyKey', { key });
+  const ratelimits = limits?.map(({ name }) => ({ name, cost }));
+  const request = { key, ...(credits !== undefined && { credits: { cost } }), ...(ratelimits && { ratelimits }) };
+  const open: string[] = [];
+  const held = (ttl: number) => async () => {
+    const { code, credits, ratelimits, hold } = await ok('keys.verifyKey', { ...request, hold: { ttl } });
+    if (hold) open.push(hold.id);
+    return { code, credits, ratelimits: ratelimits?.map(({ id: _, ...result }) => result), expires: hold?.expires };
+  };
+  const settled = (actual: number) => async () => {
+    const holdId = open.shift();
+    if (!holdId) return undefined;
+    const of = ratelimits?.map(({ name }) => ({ name, cost: actual }));
+    const amounts = { ...(credits !== undefined && { credits: { cost: actual } }), ...(of && { ratelimits: of }) };
+    const { keyId: _, ...answer } = await ok('keys.settleHold', { holdId, ...amounts });
+    return answer;
+  };
+  const released = async () => {
+    const holdId = open.pop();
+    return holdId && { credits: (await ok('keys.releaseHold', { holdId })).credits };
+  };
+  const plain = Array<Sent>(14).fill(verified(ok, { key }));
+  const ends = [settled(0), settled(cost), settled(3 * cost), released];
+  return { requests: [...plain, held(shortestMs), held(60_000), held(60_000), ...ends], stored: storedOf(ok, made) };
+}
+
 const plainRoot = async (permissions: string[]): Promise<Call> => {
   const rootKey = await plain.createRootKey(permissions);
   return async (name, input) => (await plain.call(name, input, rootKey)).data;
@@ -282,4 +339,7 @@ describe('also while time passes', () => {
 });
 describe('also with changes', () => {
   test.each(Object.entries(changing))('%s', (_what, make) => compare(make, { times: 1500, stepMs: 3, changesOf: 30 }));
+});
+describe('also with holds', () => {
+  test.each(Object.entries(holding))('%s', (_what, make) => compare(make, { times: 1500, stepMs: 8 }));
 });

@@ -1,7 +1,10 @@
 // Holds: keys.verifyKey with `hold`, keys.settleHold, keys.extendHold, keys.releaseHold and keys.listHolds.
 
+import { createHash } from 'node:crypto';
+import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
 const { clock, call, ok, createKey, createWorkspace } = tollgate;
@@ -205,6 +208,57 @@ describe('a settlement', () => {
     expect((await left(key))[2]).toBe(100);
   });
 
+  test('of several holds at once gives units of a counter of its own back for each', async () => {
+    const { key } = await createKey({});
+    const adhoc = (cost: number) => ({ ratelimits: [{ name: 'adhoc', cost, limit: 100, duration: hourMs }] });
+    for (const cost of [3, 4, 5]) await hold(key, {}, adhoc(cost));
+    clock.advance(minute);
+    expect((await verify(key, undefined, adhoc(0))).ratelimits![0]!.remaining).toBe(100);
+  });
+
+  test.each([30, 500])(
+    'above the hold charges a counter of its own that has expired since: limit %i',
+    async (limit) => {
+      const { key } = await createKey({});
+      const name = `adhoc${limit}`;
+      const adhoc = (cost: number) => ({ ratelimits: [{ name, cost, limit, duration: hourMs }] });
+      const { id } = await hold(key, { ttl: dayMs }, adhoc(3));
+      clock.advance(3 * hourMs);
+      const redis = new Redis(testRedisUrl());
+      const [counter] = await redis.keysBuffer(`${tollgate.workspaceId}*${name}*`.replace('ws_', 'tg:{ws_'));
+      expect(counter).toBeDefined();
+      await redis.unlink(counter!);
+      await settle(id, { ratelimits: [{ name, cost: 10 }] });
+      expect((await verify(key, undefined, adhoc(0))).ratelimits![0]!.remaining).toBe(limit - 7);
+      expect(await redis.pttl(counter!)).toBeGreaterThan(hourMs);
+      // What is charged now counts as long as what is charged by a verification.
+      const next = await hold(key, { ttl: dayMs }, adhoc(1));
+      await redis.pexpire(counter!, 1000);
+      await settle(next.id, { ratelimits: [{ name, cost: 2 }] });
+      expect(await redis.pttl(counter!)).toBeGreaterThan(hourMs);
+      await redis.quit();
+    },
+  );
+
+  test('above a hold does not take the units of others of that time', async () => {
+    const { key } = await createKey({ ratelimits: [requests] });
+    const first = await hold(key, {}, { ratelimits: [{ name: 'requests', cost: 1 }] });
+    await settle(first.id, { ratelimits: [{ name: 'requests', cost: 2 }] });
+    const second = await hold(key, {}, { ratelimits: [{ name: 'requests', cost: 4 }] });
+    await settle(second.id, { ratelimits: [{ name: 'requests', cost: 0 }] });
+    expect(
+      (await verify(key, undefined, { ratelimits: [{ name: 'requests', cost: 0 }] })).ratelimits![0]!.remaining,
+    ).toBe(8);
+  });
+
+  test('charges a limit that was held at a cost of 0', async () => {
+    const { key } = await createKey({ ...full, credits: { remaining: 0 } });
+    const nothing = { credits: { cost: 0 }, ratelimits: [{ name: 'tokens', cost: 0 }] };
+    const { id } = await hold(key, {}, nothing);
+    await settle(id, { ratelimits: [{ name: 'tokens', cost: 120 }] });
+    expect(await left(key)).toEqual([0, 9, 880]);
+  });
+
   test('of a limit that it did not charge is refused', async () => {
     const { key } = await createKey(full);
     const { id } = await hold(key);
@@ -324,6 +378,14 @@ describe('the expiry', () => {
     expect((await left(key))[0]).toBe(80);
   });
 
+  test('seen more than a day later leaves nothing to settle', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key, {}, request);
+    clock.advance(minute + dayMs);
+    expect(await call('keys.settleHold', { holdId: id })).toMatchObject({ status: 404 });
+    expect((await left(key))[0]).toBe(100);
+  });
+
   test('moves with an extension, from now on', async () => {
     const { keyId, key } = await createKey(full);
     const { id } = await hold(key, {}, request);
@@ -389,6 +451,22 @@ describe('usage', () => {
     await settle(ids[1]!, { credits: { cost: 30 } });
     expect(JSON.stringify(await sums({ keyId }))).toContain('"spentCredits":37');
   });
+
+  test('has credits that are settled on a day without verifications', async () => {
+    const { keyId, key, apiId } = await createKey(full);
+    const { id } = await hold(key, { ttl: dayMs }, request);
+    clock.advance(13 * hourMs);
+    await settle(id, { credits: { cost: 7 } });
+    const day = Math.floor(clock.now / dayMs) * dayMs;
+    for (const filter of [{ keyId }, { apiId }]) {
+      const period = { start: day - dayMs, end: day + dayMs, granularity: 'day' as const, groupBy: [] };
+      const rows = await ok('analytics.getVerifications', { ...period, ...filter });
+      expect(rows).toMatchObject([
+        { count: 1, spentCredits: 0 },
+        { time: day, count: 0, spentCredits: 7 },
+      ]);
+    }
+  });
 });
 
 describe('identities', () => {
@@ -431,6 +509,152 @@ test('a key has 10,000 open holds at most', { timeout: 60_000 }, async () => {
   expect([data.length, pagination]).toMatchObject([10, { hasMore: true, total: 10_000 }]);
   await ok('keys.releaseHold', { holdId: data[0]!.id });
   await hold(key);
+});
+
+describe('keys.explainKey', () => {
+  test('says what is held', async () => {
+    const { key } = await createKey(full);
+    expect((await ok('keys.explainKey', { key })).holds).toBeUndefined();
+    await hold(key, {}, request);
+    await hold(key, {}, { credits: { cost: 3 } });
+    const { holds, rules } = await ok('keys.explainKey', { key });
+    const ratelimits = [
+      { name: 'requests', cost: 2 },
+      { name: 'tokens', cost: 300 },
+    ];
+    expect(holds).toEqual({ open: 2, credits: 23, ratelimits });
+    expect(rules.find(({ rule }) => rule === 'credits')).toMatchObject({ balance: 77, cost: 1, remaining: 76 });
+  });
+
+  test('shows a debt', async () => {
+    const { key } = await createKey({ credits: { remaining: 30 } });
+    await settle((await hold(key, {}, { credits: { cost: 20 } })).id, { credits: { cost: 50 } });
+    const { code, rules } = await ok('keys.explainKey', { key });
+    expect([code, rules.at(-1)]).toEqual([
+      'USAGE_EXCEEDED',
+      { rule: 'credits', result: 'failed', balance: 0, debt: 20, cost: 1, remaining: 0 },
+    ]);
+  });
+
+  test.each(['release', 'charge'] as const)(
+    'decides as if expired holds were settled, and writes nothing: %s',
+    async (onExpiry) => {
+      const externalId = `explained.${onExpiry}`;
+      await ok('identities.createIdentity', {
+        externalId,
+        ratelimits: [{ ...tokens, name: 'shared', autoApply: true }],
+      });
+      const { key, keyId } = await createKey({ ...full, externalId });
+      const adhoc = { name: 'adhoc', cost: 2, limit: 10, duration: hourMs };
+      for (let count = 0; count < 2; count++)
+        await hold(
+          key,
+          { onExpiry },
+          { credits: { cost: 50 }, ratelimits: [{ name: 'tokens', cost: 400 }, adhoc], tags: ['a'] },
+        );
+      clock.advance(minute);
+      const redis = new Redis(testRedisUrl());
+      const stored = async () => {
+        // The root key has the time of its last use.
+        const all = await redis.keysBuffer(`tg:{${tollgate.workspaceId}}*`);
+        const names = all.filter((name) => !name.includes(':rk:')).sort(Buffer.compare);
+        return Promise.all(names.map(async (name) => [name.toString('latin1'), await redis.dumpBuffer(name)]));
+      };
+      const before = await stored();
+      const wanted = { credits: { cost: 1 }, ratelimits: [{ name: 'tokens', cost: 300 }, adhoc] };
+      const explained = await ok('keys.explainKey', { keyId, ...wanted });
+      expect(await stored()).toEqual(before);
+      await redis.quit();
+      expect(explained.holds).toBeUndefined();
+      const used = explained.rules
+        .find(({ rule }) => rule === 'ratelimits')!
+        .ratelimits!.map(({ name, used }) => [name, used]);
+      expect(Object.fromEntries(used)).toEqual(
+        onExpiry === 'release'
+          ? { requests: 0, tokens: 0, shared: 0, adhoc: 0 }
+          : { requests: 2, tokens: 800, shared: 2, adhoc: 4 },
+      );
+      const verified = await verify(key, undefined, wanted);
+      expect(explained.code).toBe(verified.code);
+      expect(explained.rules.find(({ rule }) => rule === 'credits')).toMatchObject({
+        balance: onExpiry === 'release' ? 100 : 0,
+      });
+    },
+  );
+
+  test('of a key whose holds are all forgotten', async () => {
+    const { key } = await createKey(full);
+    await settle((await hold(key)).id);
+    clock.advance(2 * dayMs);
+    expect(await ok('keys.explainKey', { key })).toMatchObject({ valid: true });
+  });
+});
+
+describe('numbers of holds', () => {
+  test('are not used again', async () => {
+    const { key } = await createKey(full);
+    const first = await hold(key);
+    await settle(first.id);
+    // Everything of its holds is forgotten.
+    clock.advance(dayMs);
+    await sweep();
+    await sweep();
+    const second = await hold(key);
+    expect(second.id).not.toBe(first.id);
+    expect(await call('keys.settleHold', { holdId: first.id })).toMatchObject({ status: 404 });
+  });
+
+  test('are not used again after Redis lost its last writes', async () => {
+    const { key, keyId } = await createKey(full);
+    await hold(key);
+    const redis = new Redis(testRedisUrl());
+    const digest = createHash('sha256').update(key).digest();
+    const name = Buffer.concat([Buffer.from(`tg:{${tollgate.workspaceId}}:k:`), digest]);
+    const before = await redis.dumpBuffer(name);
+    clock.advance(500);
+    const lost = await hold(key);
+    await redis.restore(name, 0, before, 'REPLACE');
+    await redis.quit();
+    clock.advance(500);
+    const other = await hold(key);
+    expect(other.id).not.toBe(lost.id);
+    expect(await call('keys.settleHold', { holdId: lost.id })).toMatchObject({ status: 404 });
+    expect(await openHolds(keyId)).toHaveLength(2);
+  });
+});
+
+test('a hold that was made while the clock was ahead ends', async () => {
+  const made = [await createKey(full), await createKey(full)];
+  clock.advance(400 * dayMs);
+  for (const { key } of made) await hold(key, {}, request);
+  clock.advance(-400 * dayMs);
+  expect((await left(made[0]!.key))[0]).toBe(100);
+  await sweep();
+  expect(await creditsOf(made[1]!.keyId)).toEqual({ remaining: 100 });
+});
+
+test('10,000 holds of a key, and no more', { timeout: 120_000 }, async () => {
+  const { key, keyId } = await createKey({ credits: { remaining: 20_000 } });
+  const own = await hold(key, { id: 'own' });
+  const made: string[] = [];
+  while (made.length < 9999) {
+    const some = Array.from({ length: Math.min(99, 9999 - made.length) }, () => hold(key));
+    for (const { id } of await Promise.all(some)) made.push(id);
+  }
+  const refused = await call('keys.verifyKey', { key, hold: { ttl: minute } });
+  expect(refused).toMatchObject({ status: 412, code: 'precondition_failed' });
+  expect(await creditsOf(keyId)).toEqual({ remaining: 10_000 });
+  // A repeated request is none more.
+  expect((await verify(key, { id: 'own' })).hold).toEqual(own);
+  await settle(made[5000]!);
+  await hold(key);
+  expect(await call('keys.verifyKey', { key, hold: { ttl: minute } })).toMatchObject({ status: 412 });
+  clock.advance(minute);
+  while (await sweep());
+  clock.advance(5000);
+  while (await sweep());
+  expect(await creditsOf(keyId)).toEqual({ remaining: 19_999 });
+  expect(await openHolds(keyId)).toEqual([]);
 });
 
 test('many holds of a key: each is found, listed in order, and ends', async () => {

@@ -1,0 +1,345 @@
+// Random histories of holds against a simple model. At every moment what was granted to a key is what was spent, what is
+// held and what is left; the same for the units of each limit; and once all holds have expired, nothing is held.
+//
+// With one server and with two, with leases and without. A failure prints its seed and its last steps: SEED=<n> repeats
+// it, RUNS=<n> runs more histories.
+
+import { describe, expect, test } from 'vitest';
+import { heldServers } from '../../decide/leases/heldServers.ts';
+import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+import { type HeldKey, HoldModel, type ModelLimit, type Wanted } from '../../support/holdModel.ts';
+import { random, seed } from '../../support/random.ts';
+
+const runs = Number(process.env.RUNS ?? 6);
+const steps = 120;
+
+const plain = harness(undefined, { leaseMs: 0 });
+const second = harness(undefined, { leaseMs: 0, nowMs: () => plain.clock.now });
+const leased = heldServers(2, {
+  nowMs: () => plain.clock.now,
+  leaseClockMs: () => plain.clock.now - performance.now(),
+});
+
+type Call = (typeof plain)['call'];
+type Pick = (min: number, max: number) => number;
+
+const fine = { name: 'fine', limit: 40, duration: hourMs, autoApply: true };
+const coarse = { name: 'coarse', limit: 1000, duration: hourMs, autoApply: false };
+const short = { name: 'short', limit: 300, duration: 2000, autoApply: true };
+const ofIdentity = { name: 'shared', limit: 900, duration: 10 * 60_000, autoApply: true };
+const limitSets: ModelLimit[][] = [
+  [fine, coarse],
+  [coarse],
+  [{ ...coarse, limit: 60 }, fine],
+  [short, coarse, { ...fine, limit: 2000 }],
+  [],
+];
+
+interface World {
+  pick: Pick;
+  /** One of the servers. */
+  call: Call;
+  model: HoldModel;
+  keys: HeldKey[];
+  /** Ids of holds that were made, also of ended ones. */
+  made: string[];
+  /** Whether `credits` and `remaining` are those of Redis. */
+  isExact: boolean;
+  /** Ends all leases. */
+  settled: () => Promise<unknown>;
+  trace: string[];
+}
+
+const one = <Value>(pick: Pick, values: readonly Value[]): Value => values[pick(0, values.length - 1)]!;
+
+async function send<Name extends Parameters<Call>[0]>(world: World, name: Name, input: InputOf<Name>) {
+  const answer = await world.call(name, input);
+  const { status, data } = answer;
+  const {
+    identity: _,
+    ratelimits,
+    ...rest
+  } = (data ?? {}) as { identity?: unknown; ratelimits?: { remaining?: number }[] };
+  const short = JSON.stringify({ ...rest, left: ratelimits?.map(({ remaining }) => remaining) });
+  world.trace.push(`${plain.clock.now} ${name} ${JSON.stringify(input)} -> ${status} ${short}`);
+  expect(status, answer.error?.detail).not.toBe(500);
+  return answer;
+}
+
+async function makeKey(world: World, name: string): Promise<HeldKey> {
+  const { pick, model, call } = world;
+  const { apiId } = (await call('apis.createApi', { name })).data;
+  const limits = one(pick, limitSets);
+  const refill = pick(0, 2) === 0 ? ({ interval: 'daily', amount: 150 } as const) : undefined;
+  const remaining = pick(0, 4) === 0 ? undefined : pick(0, 400);
+  const identity = pick(0, 1) === 0 ? 'held.one' : undefined;
+  const { keyId, key } = (
+    await send(world, 'keys.createKey', {
+      apiId,
+      ratelimits: limits,
+      ...(remaining !== undefined && { credits: { remaining, ...(refill && { refill }) } }),
+      ...(identity && { externalId: identity }),
+    })
+  ).data;
+  return model.addKey({
+    keyId,
+    key,
+    apiId,
+    limits,
+    identity,
+    balance: remaining,
+    refill: remaining === undefined ? undefined : refill,
+  });
+}
+
+/** Limits in a request: of the key, its identity, or its own. */
+function wantedOf({ pick, model }: World, key: HeldKey): Wanted[] {
+  const names = model.limitsOf(key).map(({ name }) => name);
+  const wanted: Wanted[] = [...new Set(names)]
+    .filter(() => pick(0, 1) === 0)
+    .map((name) => ({ name, cost: pick(0, 12) }));
+  if (pick(0, 3) === 0) wanted.push({ name: 'adhoc', cost: pick(0, 5), limit: one(pick, [30, 500]), duration: hourMs });
+  return wanted;
+}
+
+async function verify(world: World, key: HeldKey, wanted: Wanted[], cost: number, hold?: object) {
+  const { model, isExact } = world;
+  const input = {
+    key: key.key,
+    credits: { cost },
+    ...(wanted.length > 0 && { ratelimits: wanted }),
+    ...(hold && { hold }),
+  };
+  const expected = model.verify(key, wanted, cost, hold as never);
+  const { status, data } = await send(world, 'keys.verifyKey', input as never);
+  expect([status, data?.code]).toEqual([expected.status, expected.code]);
+  if (status !== 200 || expected.code === 'NOT_FOUND') return;
+  expect(data.hold?.expires).toEqual(expected.expires);
+  if (data.hold) {
+    model.name(expected, data.hold.id);
+    world.made.push(data.hold.id);
+  }
+  if (!isExact) return;
+  expect([data.credits, data.debt]).toEqual(model.creditsOf(key));
+  if (expected.left)
+    expect(
+      Object.fromEntries(data.ratelimits?.map((limit) => [limit.name + limit.duration, limit.remaining]) ?? []),
+    ).toEqual(expected.left);
+}
+
+async function newHold(world: World) {
+  const { pick, keys } = world;
+  const key = one(pick, keys);
+  const hold = {
+    ttl: one(pick, [1000, 2000, 60_000, 2 * hourMs, dayMs]),
+    ...(pick(0, 2) === 0 && { onExpiry: 'charge' }),
+    ...(pick(0, 2) === 0 && { id: `own${pick(1, 6)}` }),
+  };
+  await verify(world, key, wantedOf(world, key), pick(0, 25), hold);
+}
+
+async function change(world: World, action: 'settle' | 'release' | 'extend') {
+  const { pick, model, made } = world;
+  const holdId = made.length > 0 && pick(0, 9) > 0 ? one(pick, made.slice(-12)) : 'hold_unknown';
+  const held = model.heldBy(holdId);
+  const ttl = one(pick, [1000, 30_000, hourMs]);
+  const credits = pick(0, 2) === 0 ? undefined : Math.max(0, (held?.cost ?? 5) + pick(-30, 30));
+  const ratelimits = (held?.windows ?? [])
+    .filter(() => pick(0, 1) === 0)
+    .map(({ name, units }) => ({ name, cost: Math.max(0, units + pick(-15, 15)) }));
+  const unique = [...new Map(ratelimits.map((each) => [each.name, each])).values()];
+  if (pick(0, 30) === 0) unique.push({ name: 'none', cost: 1 });
+  const amounts = {
+    ...(credits !== undefined && { credits: { cost: credits } }),
+    ...(unique.length > 0 && { ratelimits: unique }),
+  };
+  const times = pick(0, 3) === 0 ? 2 : 1;
+  for (let time = 0; time < times; time++) {
+    const expected = model.change(holdId, action, { ttl, credits, ratelimits: unique });
+    const sent =
+      action === 'settle'
+        ? await send(world, 'keys.settleHold', { holdId, ...amounts })
+        : action === 'release'
+          ? await send(world, 'keys.releaseHold', { holdId })
+          : await send(world, 'keys.extendHold', { holdId, ttl });
+    expect(sent.status).toBe(expected.status);
+    if (expected.late !== undefined) expect((sent.data as { late: boolean }).late).toBe(expected.late);
+    if (expected.status === 200 && action !== 'extend' && world.isExact && expected.credits)
+      expect([(sent.data as { credits?: number }).credits, (sent.data as { debt?: number }).debt]).toEqual(
+        expected.credits,
+      );
+  }
+}
+
+async function manage(world: World) {
+  const { pick, model, keys } = world;
+  const key = one(pick, keys);
+  const { keyId } = key;
+  const update = async (changes: object, ofModel: () => void) => {
+    const { status } = await send(world, 'keys.updateKey', { keyId, ...changes } as never);
+    expect(status).toBe(key.deleted ? 404 : 200);
+    if (!key.deleted) ofModel();
+  };
+  const limits = one(pick, limitSets);
+  const identity = one(pick, ['held.one', 'held.two', undefined]);
+  const remaining = pick(0, 400);
+  switch (pick(0, 7)) {
+    case 0:
+      return update({ ratelimits: limits }, () => (key.limits = limits));
+    case 1:
+      return update({ externalId: identity ?? null }, () => (key.identity = identity));
+    case 2:
+      return update({ credits: { remaining } }, () => model.set(key, remaining));
+    case 3:
+      return update({ credits: null }, () => model.set(key, undefined));
+    case 4:
+      return update({ enabled: !key.enabled }, () => (key.enabled = !key.enabled));
+    case 5: {
+      const { status } = await send(world, key.deleted ? 'keys.restoreKey' : 'keys.deleteKey', { keyId });
+      if (status === 200) model.erase(key);
+      return;
+    }
+    default: {
+      const operation = one(pick, ['set', 'increment', 'decrement'] as const);
+      const value = pick(0, 150);
+      const { status } = await send(world, 'keys.updateCredits', { keyId, operation, value });
+      expect(status).toBe(model.updateCredits(key, operation, value));
+    }
+  }
+}
+
+/** Compares all that is held and left. */
+async function check(world: World) {
+  const { model, keys } = world;
+  await world.settled();
+  await sweepAll(world);
+  for (const key of keys.filter(({ deleted }) => !deleted)) {
+    const { credits } = (await world.call('keys.getKey', { keyId: key.keyId })).data;
+    expect([credits?.remaining, credits?.debt]).toEqual(model.creditsOf(key));
+    const open = (await world.call('keys.listHolds', { keyId: key.keyId })).data;
+    expect(open.map(({ id, credits, expires }) => [id, credits, expires]).sort()).toEqual(model.openOf(key));
+    model.checkSums(key);
+    if (key.enabled)
+      await verify(
+        world,
+        key,
+        model.limitsOf(key).map(({ name }) => ({ name, cost: 0 })),
+        0,
+      );
+  }
+}
+
+async function sweepAll({ model }: World) {
+  while (await plain.store.sweep.holds(workspaceOf(model)));
+  while (await plain.store.sweep.refill(workspaceOf(model)));
+  model.sweep();
+}
+const workspaces = new WeakMap<HoldModel, string>();
+const workspaceOf = (model: HoldModel) => workspaces.get(model)!;
+
+async function step(world: World) {
+  const { pick, keys } = world;
+  const what = pick(0, 19);
+  if (what < 6) return newHold(world);
+  if (what < 9) {
+    const key = one(pick, keys);
+    return verify(world, key, wantedOf(world, key), pick(0, 10));
+  }
+  if (what < 12) return change(world, 'settle');
+  if (what === 12) return change(world, 'release');
+  if (what === 13) return change(world, 'extend');
+  if (what === 14) return manage(world);
+  if (what === 15) return check(world);
+  plain.clock.advance(
+    pick(0, 5) === 0
+      ? one(pick, [hourMs, 3 * hourMs, dayMs, 25 * hourMs])
+      : one(pick, [1, 40, 500, 1000, 2000, 31_000, 61_000]),
+  );
+  if (pick(0, 1) === 0) await sweepAll(world);
+}
+
+/** All holds expire: nothing is held, and everything that was spent was counted. */
+async function finish(world: World) {
+  const { model, keys } = world;
+  plain.clock.advance(25 * hourMs);
+  await check(world);
+  for (const { keyId, deleted, apiId, spent, limited } of keys) {
+    if (deleted) continue;
+    expect((await world.call('keys.listHolds', { keyId })).data).toEqual([]);
+    const period = {
+      start: model.startMs - dayMs,
+      end: plain.clock.now + hourMs,
+      granularity: 'day' as const,
+      groupBy: [],
+    };
+    for (const filter of [{ keyId }, { apiId }]) {
+      const rows = (await world.call('analytics.getVerifications', { ...period, ...filter })).data;
+      expect(
+        rows.reduce((sum, { spentCredits }) => sum + spentCredits, 0),
+        `spent by ${keyId}, ${limited}`,
+      ).toBe(spent);
+    }
+  }
+}
+
+async function history(
+  number: number,
+  servers: Call[],
+  isExact: boolean,
+  workspaceId: string,
+  settled: World['settled'],
+) {
+  const pick = random(number);
+  const model = new HoldModel(plain.clock);
+  workspaces.set(model, workspaceId);
+  const world: World = {
+    pick,
+    model,
+    keys: [],
+    made: [],
+    isExact,
+    settled,
+    trace: [],
+    call: ((name, input, as) => one(pick, servers)(name, input, as)) as Call,
+  };
+  try {
+    for (const externalId of ['held.one', 'held.two']) {
+      await world.call('identities.deleteIdentity', { identity: externalId } as never);
+      await world.call('identities.createIdentity', { externalId, ratelimits: [ofIdentity] });
+    }
+    model.identityLimits = [ofIdentity];
+    world.keys.push(await makeKey(world, 'one'), await makeKey(world, 'two'));
+    for (let count = 0; count < steps; count++) await step(world);
+    await finish(world);
+  } catch (error) {
+    (error as Error).message += `\n\nSEED=${number}\n${world.trace.slice(-Number(process.env.TRACE ?? 40)).join('\n')}`;
+    throw error;
+  }
+}
+
+const seeds = Array.from({ length: runs }, (_, run) => seed + 1000 * run);
+const noLeases = async () => {};
+
+describe('granted is spent, held and left', () => {
+  test.each(seeds)(
+    'on one server: %i',
+    (number) => history(number, [plain.call], true, plain.workspaceId, noLeases),
+    60_000,
+  );
+  test.each(seeds)(
+    'on two servers: %i',
+    (number) => {
+      const other = ((name, input) => second.call(name, input, plain.rootKey)) as Call;
+      return history(number, [plain.call, other], true, plain.workspaceId, noLeases);
+    },
+    60_000,
+  );
+  test.each(seeds)(
+    'with leases, on two servers: %i',
+    (number) =>
+      history(number, leased.servers.map(({ call }) => call) as Call[], false, leased.workspaceId, () =>
+        leased.recallAll(),
+      ),
+    60_000,
+  );
+});
