@@ -115,6 +115,7 @@ function expectSame(after: readonly Read[], before: readonly Read[]) {
 }
 
 const sweep = async (store: Store, workspaceId: string) => {
+  while (await store.sweep.holds(workspaceId));
   while (await store.sweep.refill(workspaceId));
   while (await store.sweep.purge(workspaceId));
   while (await store.sweep.rollUp(workspaceId));
@@ -148,6 +149,10 @@ beforeAll(async () => {
     ratelimits: [{ ...limits[0]!, name: 'own monthly', limit: 40 }],
     credits: { remaining: 500, refill: { interval: 'monthly', amount: 100, refillDay: 31 } },
   }));
+  const indebted = await ok('keys.createKey', { apiId, credits: { remaining: 3 } });
+  const { hold } = await ok('keys.verifyKey', { key: indebted.key, hold: { ttl: dayMs } });
+  await ok('keys.settleHold', { holdId: hold!.id, credits: { cost: 10 } });
+  expect((await ok('keys.getKey', { keyId: indebted.keyId })).credits).toEqual({ remaining: 0, debt: 7 });
   const erased = await ok('keys.createKey', { apiId, externalId: 'gone' });
   for (let day = 20; day > 0; day--) {
     clock.now = now - day * dayMs;
@@ -170,6 +175,8 @@ beforeAll(async () => {
   other = await tollgate.createWorkspace();
   await makeThings(tollgate.call, other.rootKey);
   clock.now = now;
+  // An export has open holds as given back.
+  for (const { workspaceId } of [tollgate, other]) await sweep(tollgate.store, workspaceId);
   left = [];
   for (const identifier of identifiers) left.push(await ok('ratelimits.limit', { ...check, identifier }));
   options = {
@@ -679,5 +686,31 @@ describe('hostile lines', () => {
     await importInto(redis.url, exported);
     const { callAs } = await serverOn(redis.url);
     expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+  });
+});
+
+test('open holds are exported as at their expiry, and a debt is one afterwards', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'holds' });
+  const ratelimits = [{ name: 'daily', limit: 1000, duration: 2 * dayMs, autoApply: true }];
+  const { key, keyId } = await ok('keys.createKey', { apiId, credits: { remaining: 100 }, ratelimits });
+  const held = (cost: number, onExpiry: 'release' | 'charge') =>
+    ok('keys.verifyKey', {
+      key,
+      credits: { cost },
+      ratelimits: [{ name: 'daily', cost: 10 * cost }],
+      hold: { ttl: hourMs, onExpiry },
+    });
+  const { hold } = await held(20, 'release');
+  await held(30, 'charge');
+  const text = await exportTo(newFile());
+  // The key that was exported still holds.
+  expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 50 });
+  const redis = await emptyRedis();
+  await importInto(redis.url, text);
+  const call = (await serverOn(redis.url)).callAs(tollgate.rootKey);
+  expect(await call('keys.settleHold', { holdId: hold!.id })).toMatchObject({ status: 404 });
+  expect((await call('keys.verifyKey', { key })).data).toMatchObject({
+    credits: 69,
+    ratelimits: [{ remaining: 699 }],
   });
 });

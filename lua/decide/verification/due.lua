@@ -80,7 +80,9 @@ local function settle_one(settling, hold, cost, units)
   local returned = (is_open and hold.cost or 0) - cost
   -- The balance was set or refilled since: it has none of these credits.
   if returned > 0 and hold.balance ~= balances then returned = 0 end
-  settling.balance, settling.spent = settling.balance + returned, settling.spent + cost
+  local balance = settling.balance + returned
+  settling.balance = math.max(-SAFE_INTEGER, math.min(balance, SAFE_INTEGER))
+  settling.spent = settling.spent + cost
   if hold.more and hold.more.tags and cost > 0 then spend_by_tag(settling, hold.more.tags, cost) end
 end
 
