@@ -22,18 +22,7 @@ if not record then return false end
 local after_due, after_suffix = string.match(after, '^(%d+)_(.+)$')
 after_due, after_suffix = tonumber(after_due) or 0, after_suffix and hold_list.parsed(after_suffix) or ''
 
-local function is_before(due, suffix, other_due, other_suffix)
-  if due ~= other_due then return due < other_due end
-  return suffix < other_suffix
-end
-
-local open, total = {}, 0
-hold_list.each(hold_list.read(record), function(hold)
-  if hold.state == hold_list.RELEASED or hold.due <= now then return end
-  total = total + 1
-  if after == '' or is_before(after_due, after_suffix, hold.due, hold.suffix) then open[#open + 1] = hold end
-end)
-table.sort(open, function(a, b) return is_before(a.due, a.suffix, b.due, b.suffix) end)
+local open, total = hold_list.first_open(hold_list.read(record), now, after_due, after_suffix, count + 1)
 
 local replies = {}
 for index = 1, math.min(count, #open) do

@@ -363,7 +363,7 @@ describe('into an empty Redis', () => {
   test('a data directory is created', async () => {
     const dataDir = join(dir, 'new');
     const { code, err } = await runCli(['import', '-'], { TOLLGATE_DATA_DIR: dataDir }, exported);
-    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 6 keys') });
+    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 12 keys') });
     const list = await runCli(['workspace', 'list'], { TOLLGATE_DATA_DIR: dataDir });
     expect(list.out).toContain(tollgate.workspaceId);
   });
@@ -440,7 +440,7 @@ describe('into a workspace that exists', () => {
     const { workspaceId } = await store.workspaces.create('other');
     const text = complete();
     const summary = await importInto(redis.url, text, '--workspace', workspaceId, '--with', 'root-keys');
-    expect(summary).toMatchObject({ created: { key: 5, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
+    expect(summary).toMatchObject({ created: { key: 10, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
     expect(summary.rootKeysOfOtherWorkspace).toBeGreaterThan(3);
     const { items } = await store.apis.list(workspaceId, { count: 10 });
     expect(items.map(({ id }) => id)).toEqual(
@@ -485,7 +485,7 @@ describe('a part', () => {
     expect(
       Object.entries(created).filter(([kind, count]) => count > 0 && /usage|refusals|rootKey|audit/i.test(kind)),
     ).toEqual([]);
-    expect(created).toMatchObject({ key: 6, workspace: 2 });
+    expect(created).toMatchObject({ key: 12, workspace: 2 });
     const { code, err } = await cli(['export', '-', '--without', 'everything'], source.url);
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('--without takes root-keys, usage, audit') });
   });
