@@ -20,13 +20,13 @@ local record, state = load_key(workspace, digest_of(workspace, key_id), now)
 if not record then return false end
 
 local after_due, after_suffix = string.match(after, '^(%d+)_(.+)$')
-after_suffix = after_suffix and hold_list.parsed(after_suffix) or ''
-local open, following, total =
-  hold_list.first_due(hold_list.read(record), now, tonumber(after_due) or 0, after_suffix, count)
+after_due, after_suffix = tonumber(after_due) or 0, after_suffix and hold_list.parsed(after_suffix) or ''
+
+local open, total = hold_list.first_open(hold_list.read(record), now, after_due, after_suffix, count + 1)
 
 local replies = {}
-for index, hold in ipairs(open) do
-  local windows = {}
+for index = 1, math.min(count, #open) do
+  local hold, windows = open[index], {}
   for number, w in ipairs(hold.windows) do
     windows[number] = { w.name, int(w.cost), w.of_identity and 1 or 0 }
   end
@@ -39,4 +39,4 @@ for index, hold in ipairs(open) do
     windows = windows,
   })
 end
-return { replies, following > count and 1 or 0, total }
+return { replies, #open > count and 1 or 0, total }

@@ -17,6 +17,8 @@ local hold_list = {}
 local NUMBER_KEPT_MS = 3 * HOUR_MS
 -- A bucket has about this many hold_list.
 local BUCKET_HOLDS = 32
+-- In the bits of a window: a HELD_WIDE_WINDOW.
+local WIDE = 4
 -- With this many holds or fewer, each look at a key finds the expired ones.
 local ALL_EXAMINED = 256
 
@@ -91,6 +93,18 @@ local function each_in(part, visit)
   end
 end
 
+-- What a hold charged to a window, and the position after it.
+local function read_held_window(part, position)
+  local w = {}
+  if string.byte(part, position) < WIDE then
+    w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WINDOW, part, position)
+  else
+    w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WIDE_WINDOW, part, position)
+  end
+  w.of_identity, w.is_fine = w.bits % 2 == 1, w.bits % 4 >= 2
+  return w, position
+end
+
 local function unpack_hold(part, first, last)
   local hold, windows, position = {}, nil, nil
   local _
@@ -98,10 +112,7 @@ local function unpack_hold(part, first, last)
     struct.unpack(HOLD, part, first)
   hold.due, hold.windows = hold.at + hold.ttl, {}
   for index = 1, windows do
-    local w = {}
-    w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WINDOW, part, position)
-    w.of_identity, w.is_fine = w.bits % 2 == 1, w.bits % 4 >= 2
-    hold.windows[index] = w
+    hold.windows[index], position = read_held_window(part, position)
   end
   hold.more = position <= last and cjson.decode(string.sub(part, position, last)) or nil
   return hold
@@ -111,7 +122,11 @@ local function pack_hold(hold)
   local parts = {}
   for index, w in ipairs(hold.windows) do
     local bits = (w.of_identity and 1 or 0) + (w.is_fine and 2 or 0)
-    parts[index] = struct.pack(HELD_WINDOW, bits, w.duration, w.cost, #w.name, w.name)
+    if w.cost < 2 ^ 32 then
+      parts[index] = struct.pack(HELD_WINDOW, bits, w.duration, w.cost, #w.name, w.name)
+    else
+      parts[index] = struct.pack(HELD_WIDE_WINDOW, bits + WIDE, w.duration, w.cost, #w.name, w.name)
+    end
   end
   local rest = table.concat(parts) .. (hold.more and cjson.encode(hold.more) or '')
   -- Of what follows `bytes`.
@@ -143,41 +158,12 @@ function hold_list.find(h, suffix)
   return found
 end
 
--- Returns the open holds at `now` that follow `after_due` and `after_suffix` ('' for none) in order of expiry, at most
--- `count`; the number of all that follow, and of all open ones. Only what is returned is unpacked: a key may have
--- thousands of holds.
-function hold_list.first_due(h, now, after_due, after_suffix, count)
-  local found, following, total, latest = {}, 0, 0, nil
-  local function is_before(a, b)
-    if a.due ~= b.due then return a.due < b.due end
-    return a.suffix < b.suffix
-  end
-  local function keep_first()
-    table.sort(found, is_before)
-    for index = #found, count + 1, -1 do
-      found[index] = nil
-    end
-    latest = found[count]
-  end
+-- Calls `visit(hold)` for each hold.
+function hold_list.each(h, visit)
   for bucket = 0, h.buckets - 1 do
     local part = part_of(h, bucket)
-    each_in(part, function(suffix, first, last)
-      local _, state, at, ttl = struct.unpack(HOLD_DUE, part, first)
-      local due = at + ttl
-      if state == HOLD_RELEASED or due <= now then return end
-      total = total + 1
-      if due < after_due or due == after_due and suffix <= after_suffix then return end
-      following = following + 1
-      if latest and (due > latest.due or due == latest.due and suffix > latest.suffix) then return end
-      found[#found + 1] = { due = due, suffix = suffix, part = part, first = first, last = last }
-      if #found >= 2 * count then keep_first() end
-    end)
+    each_in(part, function(_, first, last) visit(unpack_hold(part, first, last)) end)
   end
-  keep_first()
-  for index, place in ipairs(found) do
-    found[index] = unpack_hold(place.part, place.first, place.last)
-  end
-  return found, following, total
 end
 
 -- Moves holds of one bucket to a new one.
@@ -227,30 +213,117 @@ function hold_list.replace(h, hold, changed)
   if was_open and not is_open then h.open = h.open - 1 end
 end
 
--- Takes the holds that are due out of all buckets, and returns them in order of time, with the time at which the next
--- one is due. At most `limit` of them, about: the others are due at once. With many holds that takes milliseconds, so
--- the next look is some time later: a tenth of a millisecond for each hold.
+-- Calls `visit(state, due, first, last)` for each hold of a bucket, without unpacking it.
+local function each_due_in(part, visit)
+  local position, length = 1, #part
+  while position <= length do
+    local bytes, state, at, ttl = struct.unpack(HOLD_DUE, part, position)
+    local last = position + bytes + 1
+    visit(state, at + ttl, position, last)
+    position = last + 1
+  end
+end
+
+-- Takes holds of a bucket that are due out of it, and adds them to `due`. Returns when the next one is due.
+local function take_due_of(h, bucket, now, due, limit)
+  local part, next_due, latest = part_of(h, bucket), NEVER, now + HOLD_DUE_WITHIN
+  local taken = {}
+  each_due_in(part, function(_, at, first, last)
+    if (at <= now or at > latest) and #due + #taken < limit then
+      taken[#taken + 1] = { first, last }
+    elseif at < next_due then
+      next_due = at
+    end
+  end)
+  if #taken == 0 then return next_due end
+  local kept, from = {}, 1
+  for _, place in ipairs(taken) do
+    due[#due + 1] = unpack_hold(part, place[1], place[2])
+    kept[#kept + 1], from = string.sub(part, from, place[1] - 1), place[2] + 1
+  end
+  kept[#kept + 1] = string.sub(part, from)
+  change_part(h, bucket, table.concat(kept))
+  return next_due
+end
+
+-- Takes holds that are due out of the buckets, at most `limit`, and returns them in order of time, with the time at
+-- which the next one is due. With many holds an examination of all takes milliseconds, so the next look is some time
+-- later: a tenth of a millisecond for each hold.
 function hold_list.take_due(h, now, limit)
-  local due, next_due, latest = {}, NEVER, now + HOLD_DUE_WITHIN
+  local due, next_due = {}, NEVER
   for bucket = 0, h.buckets - 1 do
-    local part, kept, is_changed = part_of(h, bucket), {}, false
-    each_in(part, function(_, first, last)
-      local _, _, at, ttl = struct.unpack(HOLD_DUE, part, first)
-      if (at + ttl <= now or at + ttl > latest) and #due < limit then
-        due[#due + 1], is_changed = unpack_hold(part, first, last), true
-      else
-        kept[#kept + 1], next_due = string.sub(part, first, last), math.min(next_due, at + ttl)
-      end
-    end)
-    if is_changed then change_part(h, bucket, table.concat(kept)) end
+    next_due = math.min(next_due, take_due_of(h, bucket, now, due, limit))
+    if #due >= limit then
+      next_due = now
+      break
+    end
   end
   for _, hold in ipairs(due) do
     h.count = h.count - 1
     if hold.state ~= HOLD_RELEASED then h.open = h.open - 1 end
   end
   table.sort(due, function(a, b) return a.due < b.due end)
-  if h.count > ALL_EXAMINED and #due < limit then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
+  if h.count > ALL_EXAMINED and next_due > now then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
   return due, next_due
+end
+
+-- The first `count` open holds in order of expiry and suffix after a place, and the number of all that are open.
+function hold_list.first_open(h, now, after_due, after_suffix, count)
+  local found, total, worst = {}, 0, NEVER
+  local function is_before(a, b)
+    if a.due ~= b.due then return a.due < b.due end
+    return a.suffix < b.suffix
+  end
+  local function cut()
+    table.sort(found, is_before)
+    for index = #found, count + 1, -1 do
+      found[index] = nil
+    end
+    if #found == count then worst = found[count].due end
+  end
+  local after = { due = after_due, suffix = after_suffix }
+  for bucket = 0, h.buckets - 1 do
+    local part = part_of(h, bucket)
+    each_due_in(part, function(state, due, first, last)
+      if state == HOLD_RELEASED or due <= now then return end
+      total = total + 1
+      if due < after_due or due > worst then return end
+      local suffix = struct.unpack('>Bc0', part, first + HOLD_SUFFIX_AT - 1)
+      local hold = { due = due, suffix = suffix, part = part, first = first, last = last }
+      if is_before(after, hold) then found[#found + 1] = hold end
+    end)
+    if #found > 8 * count then cut() end
+  end
+  cut()
+  for index, place in ipairs(found) do
+    found[index] = unpack_hold(place.part, place.first, place.last)
+  end
+  return found, total
+end
+
+-- What open holds hold: credits, and units by the name of a limit, with the names in order.
+function hold_list.sums(h)
+  local credits, units, names = 0, {}, {}
+  for bucket = 0, h.buckets - 1 do
+    local part = part_of(h, bucket)
+    local first = 1
+    while first <= #part do
+      local bytes, state, _, _, cost, _, _, windows, position = struct.unpack(HOLD, part, first)
+      first = first + bytes + 2
+      if state ~= HOLD_RELEASED then
+        credits = credits + cost
+        for _ = 1, windows do
+          local w
+          w, position = read_held_window(part, position)
+          if not units[w.name] then
+            names[#names + 1], units[w.name] = w.name, 0
+          end
+          units[w.name] = units[w.name] + w.cost
+        end
+      end
+    end
+  end
+  return credits, units, names
 end
 
 -- When a key without holds is looked at again, to remove what is left of them.

@@ -96,23 +96,14 @@ end
 local function held_figures()
   local _, _, holds_due = key_extension.read()
   if holds_due == NEVER then return nil end
-  local open, credits, names, units = 0, 0, {}, {}
-  hold_list.each(hold_list.read(key_name), function(hold)
-    if hold.state == HOLD_RELEASED then return end
-    open, credits = open + 1, credits + hold.cost
-    for _, w in ipairs(hold.windows) do
-      if not units[w.name] then
-        names[#names + 1], units[w.name] = w.name, 0
-      end
-      units[w.name] = units[w.name] + w.cost
-    end
-  end)
-  if open == 0 then return nil end
+  local h = hold_list.read(key_name)
+  if h.open == 0 then return nil end
+  local credits, units, names = hold_list.sums(h)
   local limits = {}
   for index, name in ipairs(names) do
     limits[index] = { name, int(units[name]) }
   end
-  return { open, int(credits), limits }
+  return { h.open, int(credits), limits }
 end
 
 -- Why read_key found no key.

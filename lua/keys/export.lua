@@ -16,11 +16,39 @@
 -- @include "include/clock"
 -- @include "include/exported"
 -- @include "include/fields"
+-- @include "include/holds"
 -- @include "include/ids"
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/reply"
+-- @include "include/window"
+
+-- Gives back to a state what open holds of its key hold, in memory, as at their expiry: an export has no holds. Those of
+-- the limits of its identity stay. Returns the number of its holds.
+local function give_holds_back(record, state, now)
+  if state.holds_due == NEVER then return 0 end
+  local h, windows = hold_list.read(record), {}
+  for _, l in ipairs(state.limits) do
+    windows[l.name .. ' ' .. l.duration] = l
+  end
+  hold_list.each(h, function(hold)
+    if hold.state ~= hold_list.RELEASES then return end
+    if state.limited and hold.balance == state.balances then
+      state.balance = math.min(state.balance + hold.cost, SAFE_INTEGER)
+    end
+    for _, w in ipairs(hold.windows) do
+      local l = not w.of_identity and windows[w.name .. ' ' .. w.duration]
+      if l and l.window ~= '' and w.cost > 0 and hold.at <= now then
+        local earliest = window_log.slice_end(hold.at, w.is_fine and 1 or SAFE_INTEGER, w.duration)
+        local latest = hold.at + w.duration / 64
+        local kept, suffix = window_log.returned(l.window, 1, #l.window, earliest, latest, w.cost)
+        if suffix then l.window = string.sub(l.window, 1, kept) .. suffix end
+      end
+    end
+  end)
+  return h.count
+end
 
 local workspace, api_id, is_deleted, after, count, now =
   KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
@@ -37,6 +65,7 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
   local digest = string.sub(members[examined], PACKED_ID_BYTES + 1)
   local record, state = load_key(workspace, digest, now, is_deleted)
   if record then
+    parts = parts + give_holds_back(record, state, now)
     local key, key_parts = key_reply(workspace, record, state, api_id)
     key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')
     key.refillDue = state.refilled and int(state.refill_due)

@@ -15,7 +15,7 @@ import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrate
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
 import { checkNamesOnce, invalid, metaText } from '../operations/rules.ts';
-import { ExternalId, Fields, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
+import { ExternalId, Fields, Int, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
 import type { ApiRecord } from '../records/apis.ts';
 import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
 import type { ExportedKey, NewKey } from '../records/keys.ts';
@@ -51,6 +51,9 @@ const KeyLine = Fields({
   apiId: Type.Optional(LineApiId),
   keyId: Type.Optional(LineKeyId),
   ...IssuedKey.properties,
+  credits: Type.Optional(
+    Fields({ ...IssuedKey.properties.credits.properties, debt: Type.Optional(Int({ minimum: 1 })) }),
+  ),
   ratelimits: Limits,
   start: Type.Optional(Type.String({ maxLength: startMax })),
   prefix: createKey.input.properties.prefix,
@@ -176,8 +179,11 @@ function readKeyLine(
   context: LineContext,
 ): { apiId: string; key: NewKey } {
   const { apiId: ownApi, keyId, start = '', prefix, byteLength, ...others } = line;
-  const { createdAt, updatedAt, lastUsedAt, successor, refillAt, formerIdentity, ratelimits, ...issued } = others;
+  const { createdAt, updatedAt, lastUsedAt, successor, refillAt, formerIdentity, ratelimits, ...fields } = others;
+  const { debt, credits } = creditsOfLine(fields.credits);
+  const issued = { ...fields, credits };
   checkIssuedKey({ ...issued, ratelimits }, 'body');
+  if (debt !== undefined && credits?.remaining !== 0) throw invalid('body.credits.debt', 'is of a balance of 0');
   if (formerIdentity !== undefined && issued.externalId !== undefined)
     throw invalid('body.formerIdentity', 'is of a key without an identity');
   const apiId = intoApi ?? ownApi;
@@ -202,7 +208,15 @@ function readKeyLine(
     refillDue: refillAt,
     formerLink: formerIdentity && formerIdentity.identityId.slice('id_'.length) + formerIdentity.externalId,
   };
+  // The balance is below 0 by what a hold was settled for beyond it.
+  if (debt !== undefined) key.remaining = -debt;
   return { apiId, key };
+}
+
+function creditsOfLine(given: Static<typeof KeyLine>['credits']) {
+  if (!given) return { debt: undefined, credits: undefined };
+  const { debt, ...credits } = given;
+  return { debt, credits };
 }
 
 const limitId = new RegExp(`^rl_${base58}{16}$`);

@@ -388,8 +388,8 @@ const holdHead = {
 /** A hold. Its windows follow, each HELD_WINDOW, then JSON {externalId, tags, shape} or nothing. */
 const hold = struct({
   ...holdHead,
-  /** Credits. */
-  cost: uint(7),
+  /** Credits: at most 10^12. */
+  cost: uint(6),
   /** The number of the balance that was charged. */
   balance: uint(2),
   /** The end of its id: `.` and its number, or `_` and the id that the caller gave. */
@@ -398,12 +398,14 @@ const hold = struct({
 });
 /** What a hold charged to a window. */
 const heldWindow = struct({
-  /** 1: of the identity. 2: the window had slices of a millisecond. */
+  /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. */
   bits: uint(1),
   duration: uint(7),
-  cost: uint(7),
+  cost: uint(4),
   name: text(2),
 });
+/** The same for a cost of 2^32 or more. */
+const heldWideWindow = struct({ ...heldWindow.fields, cost: uint(7), name: text(2) });
 /** A settlement, so that it can be repeated. Its windows follow, each SETTLED_WINDOW. */
 const settledHold = struct({
   bytes: uint(2),
@@ -709,6 +711,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   HOLD_DUE: { of: struct(holdHead) },
   HOLD: { of: hold },
   HELD_WINDOW: { of: heldWindow },
+  HELD_WIDE_WINDOW: { of: heldWideWindow },
   SETTLED_HOLD: { of: settledHold },
   SETTLED_WINDOW: { of: settledWindow },
   HOLD_ITEM: { of: holdItem },

@@ -120,6 +120,7 @@ function expectSame(after: readonly Read[], before: readonly Read[]) {
 }
 
 const sweep = async (store: Store, workspaceId: string) => {
+  while (await store.sweep.holds(workspaceId));
   while (await store.sweep.refill(workspaceId));
   while (await store.sweep.purge(workspaceId));
   while (await store.sweep.rollUp(workspaceId));
@@ -153,6 +154,10 @@ beforeAll(async () => {
     ratelimits: [{ ...limits[0]!, name: 'own monthly', limit: 40 }],
     credits: { remaining: 500, refill: { interval: 'monthly', amount: 100, refillDay: 31 } },
   }));
+  const indebted = await ok('keys.createKey', { apiId, credits: { remaining: 3 } });
+  const { hold } = await ok('keys.verifyKey', { key: indebted.key, hold: { ttl: dayMs } });
+  await ok('keys.settleHold', { holdId: hold!.id, credits: { cost: 10 } });
+  expect((await ok('keys.getKey', { keyId: indebted.keyId })).credits).toEqual({ remaining: 0, debt: 7 });
   const erased = await ok('keys.createKey', { apiId, externalId: 'gone' });
   for (let day = 20; day > 0; day--) {
     clock.now = now - day * dayMs;
@@ -175,6 +180,8 @@ beforeAll(async () => {
   other = await tollgate.createWorkspace();
   await makeThings(tollgate.call, other.rootKey);
   clock.now = now;
+  // An export has open holds as given back.
+  for (const { workspaceId } of [tollgate, other]) await sweep(tollgate.store, workspaceId);
   left = [];
   for (const identifier of identifiers) left.push(await ok('ratelimits.limit', { ...check, identifier }));
   options = {
@@ -399,7 +406,7 @@ describe('into an empty Redis', () => {
   test('a data directory is created', async () => {
     const dataDir = join(dir, 'new');
     const { code, err } = await runCli(['import', '-'], { TOLLGATE_DATA_DIR: dataDir }, exported);
-    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 6 keys') });
+    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 12 keys') });
     const list = await runCli(['workspace', 'list'], { TOLLGATE_DATA_DIR: dataDir });
     expect(list.out).toContain(tollgate.workspaceId);
   });
@@ -549,7 +556,7 @@ describe('into a workspace that exists', () => {
     const { workspaceId } = await store.workspaces.create('other');
     const text = complete();
     const summary = await importInto(redis.url, text, '--workspace', workspaceId, '--with', 'root-keys');
-    expect(summary).toMatchObject({ created: { key: 5, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
+    expect(summary).toMatchObject({ created: { key: 10, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
     expect(summary.rootKeysOfOtherWorkspace).toBeGreaterThan(3);
     const { items } = await store.apis.list(workspaceId, { count: 10 });
     expect(items.map(({ id }) => id)).toEqual(
@@ -633,7 +640,7 @@ describe('a part', () => {
     expect(
       Object.entries(created).filter(([kind, count]) => count > 0 && /usage|refusals|rootKey|audit/i.test(kind)),
     ).toEqual([]);
-    expect(created).toMatchObject({ key: 6, workspace: 2 });
+    expect(created).toMatchObject({ key: 12, workspace: 2 });
     const { code, err } = await cli(['export', '-', '--without', 'everything'], source.url);
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('--without takes root-keys, usage, audit') });
   });
@@ -958,5 +965,31 @@ describe('hostile lines', () => {
     await importInto(redis.url, exported);
     const { callAs } = await serverOn(redis.url);
     expectSame(await readAll(callAs(tollgate.rootKey), options), before);
+  });
+});
+
+test('open holds are exported as at their expiry, and a debt is one afterwards', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'holds' });
+  const ratelimits = [{ name: 'daily', limit: 1000, duration: 2 * dayMs, autoApply: true }];
+  const { key, keyId } = await ok('keys.createKey', { apiId, credits: { remaining: 100 }, ratelimits });
+  const held = (cost: number, onExpiry: 'release' | 'charge') =>
+    ok('keys.verifyKey', {
+      key,
+      credits: { cost },
+      ratelimits: [{ name: 'daily', cost: 10 * cost }],
+      hold: { ttl: hourMs, onExpiry },
+    });
+  const { hold } = await held(20, 'release');
+  await held(30, 'charge');
+  const text = await exportTo(newFile());
+  // The key that was exported still holds.
+  expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 50 });
+  const redis = await emptyRedis();
+  await importInto(redis.url, text);
+  const call = (await serverOn(redis.url)).callAs(tollgate.rootKey);
+  expect(await call('keys.settleHold', { holdId: hold!.id })).toMatchObject({ status: 404 });
+  expect((await call('keys.verifyKey', { key })).data).toMatchObject({
+    credits: 69,
+    ratelimits: [{ remaining: 699 }],
   });
 });

@@ -27,26 +27,60 @@ function key_holds.note_identity(external_id, expires, before)
 end
 
 -- Limit of the expired holds that one look settles: some milliseconds.
-local SETTLED_AT_ONCE = 500
+local SETTLED_AT_ONCE = 250
 
--- The balance of the key with a due refill applied, and the time of the next one; credits that settlements spend; the
--- state of each identity whose windows change, and its record; windows with a record of their own.
+-- The balance of the key with a due refill applied, and the time of the next one; credits that settlements spend; what
+-- windows get back, by owner; the states of identities whose windows change, by record; windows with a record of their
+-- own.
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
     balance, refill_due = key_counts.refilled(string.sub(key_name, #call_key_records + 1), balance, refill_due)
   end
-  return { balance = balance, refill_due = refill_due, spent = 0, identities = {}, records = {}, tags = {} }
+  return { balance = balance, refill_due = refill_due, spent = 0, wanted = {}, identities = {}, records = {}, tags = {} }
 end
 
--- Changes the windows of the identity that the hold charged, in memory.
-local function settle_identity(settling, hold, wanted)
-  local name = name_of.identity_record(call_workspace, hold.more.externalId)
-  local state = settling.identities[name] or redis.call('HGET', name, 'state')
+-- Collects what a hold gives back to windows (units below 0 are charged): units of the same window and slice are one.
+local function collect(settling, hold, units)
+  local is_open = hold.state ~= HOLD_RELEASED
+  for index, w in ipairs(hold.windows) do
+    local returned = (is_open and w.cost or 0) - units[index]
+    if returned ~= 0 then
+      local owner = w.of_identity and hold.more.identity .. hold.more.externalId or ''
+      local wanted = settling.wanted[owner] or { more = w.of_identity and hold.more }
+      settling.wanted[owner] = wanted
+      local slice = returned > 0 and math.floor(hold.at / (w.is_fine and 1 or w.duration / 64)) or 'now'
+      local name = string.format('%s %.0f %s %s', slice, w.duration, w.is_fine and 1 or 0, w.name)
+      local same = wanted[name]
+      if same then
+        same.units, same.at = same.units + returned, math.max(same.at, hold.at)
+      else
+        same = { duration = w.duration, name = w.name, units = returned, is_fine = w.is_fine, at = hold.at }
+        wanted[name], wanted[#wanted + 1] = same, same
+      end
+    end
+  end
+end
+
+-- Changes the windows of an identity, in memory.
+local function return_to_identity(settling, wanted)
+  local name = name_of.identity_record(call_workspace, wanted.more.externalId)
+  local state, id16 = redis.call('HGET', name, 'state'), wanted.more.identity
   -- It was deleted, or is another one of that name.
-  if not state or string.sub(state, 1, 16) ~= hold.more.identity then return end
-  settling.identities[name] =
-    owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, hold.more.identity, wanted, hold.at, settling.records)
+  if not state or string.sub(state, 1, 16) ~= id16 then return end
+  settling.identities[name] = owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, id16, wanted, settling.records)
+end
+
+-- Changes all windows of which units were collected, in memory.
+local function return_collected(settling)
+  for owner, wanted in pairs(settling.wanted) do
+    if owner == '' then
+      local tail_bytes, records = key_flags.tail_bytes, settling.records
+      key_written(owned_windows.returning(key_packed, key_limits_at, tail_bytes, key24(), wanted, records))
+    else
+      return_to_identity(settling, wanted)
+    end
+  end
 end
 
 -- Adds spent credits to the counts of tags, as far as these are counted in this hour.
@@ -65,26 +99,20 @@ end
 -- of what it held.
 local function settle_one(settling, hold, cost, units)
   local is_open, _, _, _, balances = hold.state ~= HOLD_RELEASED, key_extension.read()
-  local of_key, of_identity = {}, {}
-  for index, w in ipairs(hold.windows) do
-    local wanted = w.of_identity and of_identity or of_key
-    local returned = (is_open and w.cost or 0) - units[index]
-    wanted[#wanted + 1] = { duration = w.duration, name = w.name, units = returned, is_fine = w.is_fine }
-  end
-  key_written(
-    owned_windows.returning(key_packed, key_limits_at, key_flags.tail_bytes, key24(), of_key, hold.at, settling.records)
-  )
-  if #of_identity > 0 then settle_identity(settling, hold, of_identity) end
+  collect(settling, hold, units)
   if not key_flags.limited then return end
   local returned = (is_open and hold.cost or 0) - cost
   -- The balance was set or refilled since: it has none of these credits.
   if returned > 0 and hold.balance ~= balances then returned = 0 end
-  settling.balance, settling.spent = settling.balance + returned, settling.spent + cost
+  local balance = settling.balance + returned
+  settling.balance = math.max(-SAFE_INTEGER, math.min(balance, SAFE_INTEGER))
+  settling.spent = settling.spent + cost
   if hold.more and hold.more.tags and cost > 0 then spend_by_tag(settling, hold.more.tags, cost) end
 end
 
--- Writes the holds, and what settling some of them changed. Nothing is read.
+-- Writes the holds, and what settling some of them changed.
 local function write_settling(settling, h, due)
+  return_collected(settling)
   key_extension.set_due(due)
   for name, state in pairs(settling.identities) do
     redis.call('HSET', name, 'state', state)

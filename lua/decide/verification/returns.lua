@@ -26,17 +26,17 @@ local function with_units(bytes, duration, units)
   return suffix and string.sub(text, 1, kept) .. suffix
 end
 
--- Gives back units that were charged at `at` to windows of an owner, whose state has its limits from `limits_at` to
--- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine}; units below 0 are charged. Each window is
+-- Gives back units that were charged at a time to windows of an owner, whose state has its limits from `limits_at` to
+-- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine, at}; units below 0 are charged. Each window is
 -- in the state, in a record of its own, or gone. Returns the state. `records` collects by name the records to write:
 -- {owner, bytes, counter (in the form of write_counters, if units were charged)}. What was changed is read there.
-function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, at, records)
+function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
   for _, w in ipairs(wanted) do
     local function changed(bytes)
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
-      if w.units == 0 or at > call_now then return nil end
-      return without_units(bytes, at, w.duration, w.units, w.is_fine)
+      if w.units == 0 or w.at > call_now then return nil end
+      return without_units(bytes, w.at, w.duration, w.units, w.is_fine)
     end
     local is_found
     packed, is_found = with_window(packed, limits_at, tail_bytes, w.name, w.duration, changed)

@@ -15,13 +15,14 @@
 -- @include "include/names"
 -- @include "include/usage"
 
--- What a lease charged to windows (each LEASED_WINDOW), as owned_windows.returning takes it; `times` decisions of it.
-local function leased_windows(charged, times)
+-- What a lease charged to windows at a time (each LEASED_WINDOW), as owned_windows.returning takes it; `times` decisions
+-- of it.
+local function leased_windows(charged, times, at)
   local wanted, position = {}, 1
   while position <= #charged and times > 0 do
     local duration, cost, name
     duration, cost, name, position = struct.unpack(LEASED_WINDOW, charged, position)
-    wanted[#wanted + 1] = { duration = duration, name = name, units = cost * times }
+    wanted[#wanted + 1] = { duration = duration, name = name, units = cost * times, at = at }
   end
   return wanted
 end
@@ -42,8 +43,7 @@ local function returned_to_key(number, used, cost)
     key_limits_at,
     key_flags.tail_bytes,
     key24(),
-    leased_windows(windows, times),
-    at,
+    leased_windows(windows, times, at),
     records
   )
   key_written(packed)
@@ -57,9 +57,9 @@ local function returning_to_identity(external_id, number, used)
   local at, units, windows, others = lease_list.find(stored[2] or '', this_session.id, number)
   if not at or not stored[1] then return nil end
   local id16 = string.sub(stored[1], 1, 16)
-  local wanted = leased_windows(windows, units - used)
+  local wanted = leased_windows(windows, units - used, at)
   local records = {}
-  local packed = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, at, records)
+  local packed = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, records)
   return function()
     redis.call('HSET', record, 'state', packed)
     lease_list.write(record, others)

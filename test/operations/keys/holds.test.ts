@@ -105,6 +105,16 @@ describe('a settlement', () => {
     expect(await openHolds(keyId)).toEqual([]);
   });
 
+  test('gives back amounts of more than 32 bits', async () => {
+    const wide = { name: 'wide', limit: 2 ** 50, duration: hourMs };
+    const { key } = await createKey({ credits: { remaining: 2e12 }, ratelimits: [wide] });
+    const amounts = { credits: { cost: 1e12 }, ratelimits: [{ name: 'wide', cost: 2 ** 40 }] };
+    const { id } = await hold(key, {}, amounts);
+    await ok('keys.releaseHold', { holdId: id });
+    const look = await verify(key, undefined, { credits: { cost: 0 }, ratelimits: [{ name: 'wide', cost: 0 }] });
+    expect([look.credits, look.ratelimits![0]!.remaining]).toEqual([2e12, 2 ** 50]);
+  });
+
   test('without amounts charges what was held', async () => {
     const { key } = await createKey(full);
     const { id } = await hold(key, {}, request);
