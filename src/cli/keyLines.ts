@@ -15,7 +15,15 @@ import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrate
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
 import { checkNamesOnce, invalid, metaText } from '../operations/rules.ts';
-import { ExternalId, Fields, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
+import {
+  ExternalId,
+  Fields,
+  NewCredits,
+  RatelimitRequest,
+  RoleName,
+  ratelimitsMax,
+  Slug,
+} from '../operations/schemas.ts';
 import type { ApiRecord } from '../records/apis.ts';
 import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
 import type { ExportedKey, NewKey } from '../records/keys.ts';
@@ -51,6 +59,7 @@ const KeyLine = Fields({
   apiId: Type.Optional(LineApiId),
   keyId: Type.Optional(LineKeyId),
   ...IssuedKey.properties,
+  credits: Type.Optional(Fields({ ...NewCredits.properties, debt: Type.Optional(Type.Integer({ minimum: 1 })) })),
   ratelimits: Limits,
   start: Type.Optional(Type.String({ maxLength: startMax })),
   prefix: createKey.input.properties.prefix,
@@ -176,8 +185,13 @@ function readKeyLine(
   context: LineContext,
 ): { apiId: string; key: NewKey } {
   const { apiId: ownApi, keyId, start = '', prefix, byteLength, ...others } = line;
-  const { createdAt, updatedAt, lastUsedAt, successor, refillAt, formerIdentity, ratelimits, ...issued } = others;
+  const { createdAt, updatedAt, lastUsedAt, successor, refillAt, formerIdentity, ratelimits, credits, ...fields } =
+    others;
+  const { debt, ...balance } = credits ?? {};
+  const issued = { ...fields, credits: credits && (balance as typeof credits) };
   checkIssuedKey({ ...issued, ratelimits }, 'body');
+  if (debt !== undefined && credits!.remaining !== 0)
+    throw invalid('body.credits.debt', 'is of a key with a balance', 'Set remaining to 0.');
   if (formerIdentity !== undefined && issued.externalId !== undefined)
     throw invalid('body.formerIdentity', 'is of a key without an identity');
   const apiId = intoApi ?? ownApi;
@@ -190,6 +204,7 @@ function readKeyLine(
   const keepsIds = keyId?.slice(-8) === apiId.slice(-8);
   const key: NewKey = {
     ...issuedKey(issued, metaText(issued.meta, context, 'meta')),
+    ...(debt !== undefined && { remaining: -debt }),
     ratelimits: ratelimits && limitsOfLine(ratelimits, keepsIds),
     start,
     prefix,

@@ -108,7 +108,18 @@ const exceededOf = ({ name, used, limit, cost, duration: ms }: ExplainedLimit) =
   `${name}: ${count(used)} of ${count(limit)} in any ${duration(ms)} are used, the cost is ${count(cost)}.`;
 
 /** The figures of a rule in a sentence. */
-function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost, remaining, refill }: ExplainedRule) {
+function figuresOf({
+  reason,
+  expires,
+  slugs,
+  missing,
+  ratelimits,
+  balance,
+  debt,
+  cost,
+  remaining,
+  refill,
+}: ExplainedRule) {
   const texts = [
     reason && (reasons[reason] ?? reason),
     expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
@@ -118,7 +129,8 @@ function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost,
       ?.filter(({ exceeded }) => exceeded)
       .map(exceededOf)
       .join(' '),
-    balance !== undefined && `Balance ${count(balance)}, cost ${count(cost ?? 0)}, then ${count(remaining ?? 0)}.`,
+    balance !== undefined &&
+      `Balance ${count(balance)}${debt === undefined ? '' : `, debt ${count(debt)}`}, cost ${count(cost ?? 0)}, then ${count(remaining ?? 0)}.`,
     refill && `Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.`,
   ];
   return texts.filter(Boolean).join(' ');

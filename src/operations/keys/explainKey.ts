@@ -5,7 +5,7 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
-import { Fields, KeyId, KeyString, ratelimitFields, refillFields } from '../schemas.ts';
+import { Debt, Fields, KeyId, KeyString, ratelimitFields, refillFields } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -64,6 +64,7 @@ const RuleResult = Type.Object({
   ),
   ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
   balance: Type.Optional(Type.Integer({ description: 'Credits before the charge. Absent for an unlimited key.' })),
+  debt: Type.Optional(Debt),
   cost: Type.Optional(Type.Integer({ description: 'Credits that the verification would take.' })),
   remaining: Type.Optional(Type.Integer({ description: 'Credits in the response of the verification.' })),
   refill: Type.Optional(
@@ -194,6 +195,8 @@ function refusedBy(code: Code, failed: Rule, figures: FiguresByRule) {
   return { valid: false, code, rules, charge: nothing() };
 }
 
+const balanceOf = (balance: number) => (balance < 0 ? { balance: 0, debt: -balance } : { balance });
+
 type FiguresByRule = { readonly [Name in Rule]?: Figures };
 
 function figuresOf(found: Explanation, { query, cost }: Request, failed: Rule | undefined): FiguresByRule {
@@ -202,7 +205,8 @@ function figuresOf(found: Explanation, { query, cost }: Request, failed: Rule | 
     ?.filter((token) => typeof token === 'string')
     .map((slug, index) => ({ slug, held: held[index]! }));
   const detail = 'reason' in decision ? decision : undefined;
-  const remaining = 'reason' in decision ? undefined : decision.credits;
+  const credits = 'reason' in decision ? undefined : decision.credits;
+  const remaining = credits === undefined ? undefined : Math.max(0, credits);
   return {
     expires: definedOf({ expires }),
     permissions: {
@@ -214,7 +218,7 @@ function figuresOf(found: Explanation, { query, cost }: Request, failed: Rule | 
       ...(ratelimits.length > 0 && { ratelimits }),
       ...(detail?.reason === 'too_many_counters' && { reason: detail.reason }),
     },
-    credits: balance === undefined ? {} : { balance, cost, ...definedOf({ remaining, refill }) },
+    credits: balance === undefined ? {} : { ...balanceOf(balance), cost, ...definedOf({ remaining, refill }) },
   };
 }
 
