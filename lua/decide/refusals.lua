@@ -130,7 +130,8 @@ end
 local function add_row(hour, count, outcome, request, external_id, at, leased, cost, balance)
   local name, limit, duration, units, left = '', 0, 0, 0, 0
   if outcome == USAGE_EXCEEDED then
-    units, left = cost, balance
+    -- A debt is no balance.
+    units, left = cost, math.max(0, balance)
   elseif outcome == RATE_LIMITED and not leased then
     name, limit, duration, units, left = exceeded_limit(request and request.limits)
   end

@@ -77,6 +77,7 @@ function figuresOf({
   missing,
   ratelimits,
   balance,
+  debt,
   cost,
   remaining,
   refill,
@@ -91,7 +92,7 @@ function figuresOf({
       ({ name, of, used, limit, duration, cost }) =>
         `${name} of ${of}: ${used} of ${limit} per ${durationText(duration)}, cost ${cost}`,
     ),
-    balance !== undefined && `balance ${balance}, cost ${cost}`,
+    balance !== undefined && `balance ${balance}${debt === undefined ? '' : `, debt ${debt}`}, cost ${cost}`,
     result === 'passed' && remaining !== undefined && `then ${remaining}`,
     refill && `refill of ${refill.amount} at ${timeText(refill.next)}`,
   ]

@@ -289,7 +289,10 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
     if (packed[at] !== holdChanged) return readItemError(answer);
     const reader = new Reader(packed.subarray(at, end));
     const { late, expires, hasBalance, balance, windows } = changedHold.read(reader);
-    const ratelimits = Array.from({ length: windows }, () => settledWindow.read(reader));
+    const ratelimits = Array.from({ length: windows }, () => {
+      const { cost, name } = settledWindow.read(reader);
+      return { name, cost };
+    });
     if (!reader.isAtEnd) throw unreadable();
     const left = hasBalance === 1 ? balance : undefined;
     return { keyId: '', late: late === 1, expires, balance: left, ratelimits };

@@ -113,7 +113,7 @@ const exceededOf = ({ name, used, limit, cost, duration: ms }: ExplainedLimit) =
 
 /** The figures of a rule in a sentence. */
 function figuresOf(rule: ExplainedRule) {
-  const { reason, expires, allowedIps, ip, slugs, missing, ratelimits, balance, cost, remaining, refill } = rule;
+  const { reason, expires, allowedIps, ip, slugs, missing, ratelimits, balance, debt, cost, remaining, refill } = rule;
   const texts = [
     reason && (reasons[reason] ?? reason),
     expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
@@ -124,7 +124,8 @@ function figuresOf(rule: ExplainedRule) {
       ?.filter(({ exceeded }) => exceeded)
       .map(exceededOf)
       .join(' '),
-    balance !== undefined && `Balance ${count(balance)}, cost ${count(cost ?? 0)}, then ${count(remaining ?? 0)}.`,
+    balance !== undefined &&
+      `Balance ${count(balance)}${debt === undefined ? '' : `, debt ${count(debt)}`}, cost ${count(cost ?? 0)}, then ${count(remaining ?? 0)}.`,
     refill && `Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.`,
   ];
   return texts.filter(Boolean).join(' ');

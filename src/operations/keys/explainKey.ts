@@ -229,7 +229,8 @@ function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rul
     ?.filter((token) => typeof token === 'string')
     .map((slug, index) => ({ slug, held: held[index]! }));
   const detail = 'reason' in decision ? decision : undefined;
-  const remaining = 'reason' in decision ? undefined : decision.credits;
+  const credits = 'reason' in decision ? undefined : decision.credits;
+  const remaining = credits === undefined ? undefined : Math.max(0, credits);
   return {
     expires: definedOf({ expires }),
     allowed_ips: allowedIps === undefined ? {} : definedOf({ allowedIps, ip: ip && addressText(ip) }),

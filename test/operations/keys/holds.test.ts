@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -311,6 +312,43 @@ describe('a settlement', () => {
     expect(await call('keys.settleHold', { holdId: id }, other.rootKey)).toMatchObject({ status: 404 });
     expect(await call('keys.settleHold', { holdId: id }, ['api.*.read_key'])).toMatchObject({ status: 403 });
     expect(await settle(id)).toMatchObject({ late: false });
+  });
+});
+
+describe('a debt', () => {
+  const inDebt = async () => {
+    const made = await createKey({ credits: { remaining: 30 } });
+    await settle((await hold(made.key)).id, { credits: { cost: 50 } });
+    expect(await creditsOf(made.keyId)).toEqual({ remaining: 0, debt: 20 });
+    return made;
+  };
+
+  test('is explained next to a balance of 0', async () => {
+    const { keyId } = await inDebt();
+    const { rules } = await ok('keys.explainKey', { keyId });
+    expect(rules.at(-1)).toEqual({ rule: 'credits', result: 'failed', balance: 0, debt: 20, cost: 1, remaining: 0 });
+  });
+
+  test('is no balance in the recent refusals', async () => {
+    const { keyId, key } = await inDebt();
+    await ok('keys.verifyKey', { key });
+    expect((await call('analytics.listRefusals', { keyId })).data).toMatchObject([
+      { outcome: 'USAGE_EXCEEDED', cost: 1, remaining: 0 },
+    ]);
+  });
+
+  test('is exported and imported', async () => {
+    const { keyId } = await inDebt();
+    const cli = (args: string[], input = '') =>
+      runCli([...args, '--workspace', tollgate.workspaceId], { REDIS_URL: testRedisUrl() }, input);
+    const { out } = await cli(['export', '-']);
+    const line = out.split('\n').find((each) => each.includes(`"${keyId}"`) && each.includes('"kind":"key"'))!;
+    expect(JSON.parse(line)).toMatchObject({ credits: { remaining: 0, debt: 20 } });
+    await ok('keys.deleteKey', { keyId, permanent: true });
+    const wrong = line.replace('"remaining":0', '"remaining":1');
+    expect((await cli(['import', '-'], `${wrong}\n`)).out).toContain('is of a key with a balance');
+    expect(await cli(['import', '-'], `${line}\n`)).toMatchObject({ code: 0 });
+    expect(await creditsOf(keyId)).toEqual({ remaining: 0, debt: 20 });
   });
 });
 
