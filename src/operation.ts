@@ -20,8 +20,8 @@ type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
 /**
- * The ids that determine the order of a list: of a kind of record, `expiring_key` for keys in order of expiry, `hold` for holds, `stream`
- * for the events of a stream, `row` for rows of counts, `refusal` for rows of refusals.
+ * The ids that determine the order of a list: of a kind of record, `expiring_key` for keys in order of expiry, `hold`
+ * for holds, `stream` for the events of a stream, `row` for rows of counts, `refusal` for rows of refusals.
  */
 export type ListedIds = RecordName | 'expiring_key' | 'hold' | 'stream' | 'row' | 'refusal';
 

@@ -6,26 +6,28 @@
 -- A bucket is one HOLD after the other. The number of buckets grows with the number of holds, one bucket at a time
 -- (linear hashing), so that a hold is found and written in a few kilobytes, whatever their number is.
 --
--- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number as
--- five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
+-- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number
+-- as five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
 
 -- @include "include/names"
 
-local hold_list = {}
-
--- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
-hold_list.RELEASES, hold_list.CHARGES, hold_list.RELEASED = 0, 1, 2
--- Limit of the open holds of a key, and of those that were released.
-hold_list.MAX = 10000
--- How long a released hold may be settled.
-hold_list.LATE_MS = DAY_MS
--- Longest time from a verification to the expiry of its hold, and from now to the end of one. A later one was made while
--- the clock was ahead, and ends at once.
-hold_list.EXPIRES_WITHIN = 30 * DAY_MS
-hold_list.DUE_WITHIN = hold_list.EXPIRES_WITHIN + hold_list.LATE_MS
--- How long the number of the last hold is kept: longer than the settlements (hold_list.ended), whose holds it numbered.
+local hold_list = {
+  -- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
+  RELEASES = 0,
+  CHARGES = 1,
+  RELEASED = 2,
+  -- Limit of the open holds of a key, and of those that were released.
+  MAX = 10000,
+  -- How long a released hold may be settled.
+  LATE_MS = DAY_MS,
+  -- Longest time from a verification to the expiry of its hold, and from now to the end of one. A later one was made
+  -- while the clock was ahead, and ends at once.
+  EXPIRES_WITHIN = 30 * DAY_MS,
+  DUE_WITHIN = 31 * DAY_MS,
+}
+-- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
--- A bucket has about this many hold_list.
+-- A bucket has about this many holds.
 local BUCKET_HOLDS = 32
 -- In the bits of a window: a HELD_WIDE_WINDOW.
 local WIDE = 4

@@ -4,9 +4,9 @@
 -- Entries are only added at the end.
 --
 -- The clock may step. A step forward is time that has passed. After a step back, an entry that ends more than a slice
--- from now was charged while the clock was ahead. `window_log.repaired` sets its end to now plus a slice, once, and that is
--- stored. So it counts for one duration from the step on: the step neither admits units early nor blocks them for
--- longer.
+-- from now was charged while the clock was ahead. `window_log.repaired` sets its end to now plus a slice, once, and
+-- that is stored. So it counts for one duration from the step on: the step neither admits units early nor blocks them
+-- for longer.
 --
 -- A counter is packed: kind (1), base (6), step (6), then for each entry the end of its slice (in steps from base) and
 -- its units, then the sum of all units (7). It is empty when nothing counts. The kind is the width of the entries, the
@@ -158,8 +158,8 @@ function window_log.newest(text)
 end
 
 -- Takes `units` out of the slices that end between `earliest` and `latest`, the oldest first: later ones are of charges
--- with a limit of at most 64 on the same window, or of a settlement. Returns `kept_until` and `suffix` as window_charge;
--- nothing when there is no such slice.
+-- with a limit of at most 64 on the same window, or of a settlement. Returns `kept_until` and `suffix` as
+-- window_charge; nothing when there is no such slice.
 function window_log.returned(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)

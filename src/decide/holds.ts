@@ -1,5 +1,5 @@
-// Holds: the kinds of decisions of keys.verifyKey with a hold, and of its settlement (lua/decide/verification/hold.lua).
-// Redis decides each of them: what is held is never leased.
+// Holds: the kinds of decisions of keys.verifyKey with a hold, and of its settlement
+// (lua/decide/verification/hold.lua). Redis decides each of them: what is held is never leased.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { holdIdOf, parseHoldId } from '../domain/holdId.ts';
@@ -34,19 +34,19 @@ import {
   type VerifyRequest,
 } from './verification.ts';
 
-export interface HoldRequest {
+interface HoldRequest {
   ttlMs: number;
   onExpiry: (typeof holdExpiries)[number];
   /** The caller's own; '' for none. */
   id: string;
 }
 
-export interface HeldVerified extends Verified {
+interface HeldVerified extends Verified {
   /** Undefined if it was refused. */
   hold?: { id: string; expires: number } | undefined;
 }
 
-export interface HoldChange {
+interface HoldChange {
   action: (typeof holdActions)[number];
   /** Of an extension, in milliseconds. */
   ttlMs?: number | undefined;

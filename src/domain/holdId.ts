@@ -1,5 +1,5 @@
-// The ids of holds: `hold_`, the id of the key without `key_`, and the suffix of the hold, which is `.` and a number, or
-// `_` and the id that its caller gave.
+// The ids of holds: `hold_`, the id of the key without `key_`, and the suffix of the hold, which is `.` and a number,
+// or `_` and the id that its caller gave.
 
 const form = /^hold_([1-9A-HJ-NP-Za-km-z]{24})(\.\d{1,15}|_[\w.-]{3,64})$/;
 

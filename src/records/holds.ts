@@ -5,7 +5,7 @@ import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
 
-export interface OpenHold {
+interface OpenHold {
   id: string;
   createdAt: number;
   expires: number;

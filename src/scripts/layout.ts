@@ -226,7 +226,7 @@ const windowBytes = struct({ bytes: uint(2) });
  * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
  * it, so it costs what it did before.
  */
-export const keyExtension = struct({
+const keyExtension = struct({
   /** 1 if only some addresses may use it: field `ips` of its record. */
   restricted: uint(1),
   /** FORBIDDEN verifications of the hour in KEY_TAIL. */

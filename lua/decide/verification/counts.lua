@@ -35,9 +35,9 @@ function key_counts.more_refusals(refusals, outcome, more)
     count == 0
 end
 
--- Writes the key with this balance, and with `count` more decisions and `spent_more` credits of this hour; the last VALID
--- was at `valid_at` (0 for none). `next_refill` is given if a refill was applied. Returns whether they are the first
--- refusals of the hour with this outcome.
+-- Writes the key with this balance, and with `count` more decisions and `spent_more` credits of this hour; the last
+-- VALID was at `valid_at` (0 for none). `next_refill` is given if a refill was applied. Returns whether they are the
+-- first refusals of the hour with this outcome.
 function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill)
   local _, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local is_unlinked, is_first, usage = key_external_id ~= key_linked_id, false, nil

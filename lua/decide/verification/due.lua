@@ -1,7 +1,6 @@
 -- Settles holds of the key that was loaded: those that expired before anything else is decided about it, and those that
 -- a caller settles.
 
--- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/totals"
 -- @include "decide/verification/counts"
@@ -64,7 +63,7 @@ local function collect(settling, hold, units)
 end
 
 -- Changes the windows of an identity, in memory.
-local function return_to_identity(settling, wanted)
+local function give_back_to_identity(settling, wanted)
   local name = name_of.identity_record(call_workspace, wanted.more.externalId)
   local state, id16 = redis.call('HGET', name, 'state'), wanted.more.identity
   -- It was deleted, or is another one of that name.
@@ -79,7 +78,7 @@ local function return_collected(settling)
       local tail_bytes, records = key_flags.tail_bytes, settling.records
       key_written(owned_windows.returning(key_packed, key_limits_at, tail_bytes, key24(), wanted, records))
     else
-      return_to_identity(settling, wanted)
+      give_back_to_identity(settling, wanted)
     end
   end
 end

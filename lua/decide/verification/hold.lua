@@ -1,12 +1,12 @@
 -- Holds: a verification whose charges are held until its caller settles them, and the settlements.
 
--- @include "decide/apis"
 -- @include "decide/call"
--- @include "decide/refusals"
 -- @include "decide/roots"
 -- @include "decide/verification/charge"
+-- @include "decide/verification/counts"
 -- @include "decide/verification/due"
 -- @include "decide/verification/key"
+-- @include "decide/verification/snapshot"
 -- @include "decide/verification/verify"
 -- @include "include/clock"
 -- @include "include/holds"
@@ -85,8 +85,7 @@ local function repeat_hold(hold, cost, request, text)
   if hold.more.shape ~= shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text)
   if outcome == VALID then
-    charge_allowed, charge_exceeded = false, false
-    local problem = check_limits(window_charge, requested)
+    local problem = charge_hold.look(requested)
     if problem then return problem end
     if charge_ahead then return write_repaired(requested) end
   end

@@ -1,6 +1,5 @@
 -- Verifications: decides whether a key is valid for a request, charges it and counts it.
 
--- @include "include/calendar"
 -- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
@@ -13,7 +12,6 @@
 -- @include "decide/roots"
 -- @include "decide/verification/snapshot"
 -- @include "decide/tags"
--- @include "include/names"
 -- @include "include/usage"
 
 -- The request of a verification without its key. Cached and shared: treat as immutable.

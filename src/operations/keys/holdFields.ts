@@ -59,7 +59,7 @@ export const changedHoldOutput = Type.Object({
 });
 
 /** The balance as responses have it. */
-export const balanceFields = (balance: number | undefined) =>
+const balanceFields = (balance: number | undefined) =>
   balance === undefined ? {} : { credits: Math.max(0, balance), ...(balance < 0 && { debt: -balance }) };
 
 export const changedHoldOf = ({ keyId, balance, ratelimits, late }: ChangedHold) => ({

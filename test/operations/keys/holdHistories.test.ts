@@ -1,5 +1,5 @@
-// Random histories of holds against a simple model. At every moment what was granted to a key is what was spent, what is
-// held and what is left; the same for the units of each limit; and once all holds have expired, nothing is held.
+// Random histories of holds against a simple model. At every moment what was granted to a key is what was spent, what
+// is held and what is left; the same for the units of each limit; and once all holds have expired, nothing is held.
 //
 // With one server and with two, with leases and without. A failure prints its seed and its last steps: SEED=<n> repeats
 // it, RUNS=<n> runs more histories.
