@@ -34,7 +34,7 @@ for index = 1, math.min(count, #open) do
     suffix = hold_list.printed(hold.suffix),
     at = int(hold.at),
     due = int(hold.due),
-    charges = hold.state == HOLD_CHARGES and 1,
+    charges = hold.state == hold_list.CHARGES and 1,
     cost = state.limited and int(hold.cost),
     windows = windows,
   })

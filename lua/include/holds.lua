@@ -6,16 +6,28 @@
 -- A bucket is one HOLD after the other. The number of buckets grows with the number of holds, one bucket at a time
 -- (linear hashing), so that a hold is found and written in a few kilobytes, whatever their number is.
 --
--- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number as
--- five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
+-- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number
+-- as five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
 
 -- @include "include/names"
 
-local hold_list = {}
-
--- How long the number of the last hold is kept: longer than the settlements (hold_list.ended), whose holds it numbered.
+local hold_list = {
+  -- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
+  RELEASES = 0,
+  CHARGES = 1,
+  RELEASED = 2,
+  -- Limit of the open holds of a key, and of those that were released.
+  MAX = 10000,
+  -- How long a released hold may be settled.
+  LATE_MS = DAY_MS,
+  -- Longest time from a verification to the expiry of its hold, and from now to the end of one. A later one was made
+  -- while the clock was ahead, and ends at once.
+  EXPIRES_WITHIN = 30 * DAY_MS,
+  DUE_WITHIN = 31 * DAY_MS,
+}
+-- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
--- A bucket has about this many hold_list.
+-- A bucket has about this many holds.
 local BUCKET_HOLDS = 32
 -- In the bits of a window: a HELD_WIDE_WINDOW.
 local WIDE = 4
@@ -193,11 +205,11 @@ end
 -- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
 -- there are too many.
 function hold_list.release(h, hold, at)
-  if h.count - h.open >= HOLDS_MAX then return NEVER end
-  hold.state, hold.ttl = HOLD_RELEASED, at + HOLD_LATE_MS - hold.at
+  if h.count - h.open >= hold_list.MAX then return NEVER end
+  hold.state, hold.ttl = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at
   hold_list.add(h, hold)
   h.open = h.open - 1
-  return at + HOLD_LATE_MS
+  return at + hold_list.LATE_MS
 end
 
 -- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
@@ -209,7 +221,7 @@ function hold_list.replace(h, hold, changed)
     string.sub(part, 1, hold.first - 1) .. (changed and pack_hold(changed) or '') .. string.sub(part, hold.last + 1)
   )
   if not changed then h.count = h.count - 1 end
-  local was_open, is_open = hold.state ~= HOLD_RELEASED, changed and changed.state ~= HOLD_RELEASED
+  local was_open, is_open = hold.state ~= hold_list.RELEASED, changed and changed.state ~= hold_list.RELEASED
   if was_open and not is_open then h.open = h.open - 1 end
 end
 
@@ -226,7 +238,7 @@ end
 
 -- Takes holds of a bucket that are due out of it, and adds them to `due`. Returns when the next one is due.
 local function take_due_of(h, bucket, now, due, limit)
-  local part, next_due, latest = part_of(h, bucket), NEVER, now + HOLD_DUE_WITHIN
+  local part, next_due, latest = part_of(h, bucket), NEVER, now + hold_list.DUE_WITHIN
   local taken = {}
   each_due_in(part, function(_, at, first, last)
     if (at <= now or at > latest) and #due + #taken < limit then
@@ -260,7 +272,7 @@ function hold_list.take_due(h, now, limit)
   end
   for _, hold in ipairs(due) do
     h.count = h.count - 1
-    if hold.state ~= HOLD_RELEASED then h.open = h.open - 1 end
+    if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
   end
   table.sort(due, function(a, b) return a.due < b.due end)
   if h.count > ALL_EXAMINED and next_due > now then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
@@ -285,7 +297,7 @@ function hold_list.first_open(h, now, after_due, after_suffix, count)
   for bucket = 0, h.buckets - 1 do
     local part = part_of(h, bucket)
     each_due_in(part, function(state, due, first, last)
-      if state == HOLD_RELEASED or due <= now then return end
+      if state == hold_list.RELEASED or due <= now then return end
       total = total + 1
       if due < after_due or due > worst then return end
       local suffix = struct.unpack('>Bc0', part, first + HOLD_SUFFIX_AT - 1)
@@ -310,7 +322,7 @@ function hold_list.sums(h)
     while first <= #part do
       local bytes, state, _, _, cost, _, _, windows, position = struct.unpack(HOLD, part, first)
       first = first + bytes + 2
-      if state ~= HOLD_RELEASED then
+      if state ~= hold_list.RELEASED then
         credits = credits + cost
         for _ = 1, windows do
           local w
@@ -345,12 +357,12 @@ end
 -- very many, the oldest are dropped.
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
 
-local function settled_record(workspace, id24, now, hours_ago)
-  return name_of.settled_holds(workspace, id24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
+local function settled_record(workspace, key24, now, hours_ago)
+  return name_of.settled_holds(workspace, key24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
 end
 
 -- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), windows: each {cost, name}}.
-function hold_list.note_settled(workspace, id24, now, settled)
+function hold_list.note_settled(workspace, key24, now, settled)
   local parts = {}
   for index, w in ipairs(settled.windows) do
     parts[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
@@ -369,16 +381,16 @@ function hold_list.note_settled(workspace, id24, now, settled)
     suffix,
     #parts
   ) .. rest
-  local record = settled_record(workspace, id24, now, 0)
+  local record = settled_record(workspace, key24, now, 0)
   local length = redis.call('APPEND', record, entry)
   if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
-  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, now, 1)) end
+  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, key24, now, 1)) end
 end
 
 -- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
-function hold_list.find_settled(workspace, id24, now, wanted)
+function hold_list.find_settled(workspace, key24, now, wanted)
   for hours_ago = 0, 1 do
-    local stored, first = redis.call('GET', settled_record(workspace, id24, now, hours_ago)) or '', 1
+    local stored, first = redis.call('GET', settled_record(workspace, key24, now, hours_ago)) or '', 1
     -- A search for bytes takes a hundredth of the time of unpacking all.
     local may_have = string.find(stored, string.char(#wanted) .. wanted, 1, true)
     while may_have and first <= #stored do

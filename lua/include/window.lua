@@ -158,8 +158,8 @@ function window_log.newest(text)
 end
 
 -- Takes `units` out of the slices that end between `earliest` and `latest`, the oldest first: later ones are of charges
--- with a limit of at most 64 on the same window, or of a settlement. Returns `kept_until` and `suffix` as window_charge;
--- nothing when there is no such slice.
+-- with a limit of at most 64 on the same window, or of a settlement. Returns `kept_until` and `suffix` as
+-- window_charge; nothing when there is no such slice.
 function window_log.returned(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)

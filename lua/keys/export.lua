@@ -24,9 +24,13 @@
 -- @include "include/reply"
 -- @include "include/window"
 
--- Gives back to a state what open holds of its key hold, in memory, as at their expiry: an export has no holds. Those of
--- the limits of its identity stay. Returns the number of its holds.
-local function give_holds_back(record, state, now)
+local workspace, api_id, is_deleted, after, count, now =
+  KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
+if not live_api(workspace, api_id) then return false end
+
+-- Gives back to a state what open holds of its key hold, in memory, as at their expiry: an export has no holds. Those
+-- of the limits of its identity stay. Returns the number of its holds.
+local function give_holds_back(record, state)
   if state.holds_due == NEVER then return 0 end
   local h, windows = hold_list.read(record), {}
   for _, l in ipairs(state.limits) do
@@ -50,10 +54,6 @@ local function give_holds_back(record, state, now)
   return h.count
 end
 
-local workspace, api_id, is_deleted, after, count, now =
-  KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
-if not live_api(workspace, api_id) then return false end
-
 local api8 = string.sub(api_id, -8)
 local list = is_deleted and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
 -- After the id a member has 32 bytes, none of them above 255.
@@ -65,7 +65,7 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
   local digest = string.sub(members[examined], PACKED_ID_BYTES + 1)
   local record, state = load_key(workspace, digest, now, is_deleted)
   if record then
-    parts = parts + give_holds_back(record, state, now)
+    parts = parts + give_holds_back(record, state)
     local key, key_parts = key_reply(workspace, record, state, api_id)
     key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')
     key.refillDue = state.refilled and int(state.refill_due)

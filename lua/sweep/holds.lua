@@ -20,7 +20,7 @@ local queue = name_of.hold_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
 if #due == 0 then
   -- Holds that were made while the clock was ahead.
-  due = redis.call('ZRANGE', queue, int(now + HOLD_DUE_WITHIN + 1), int(NEVER), 'BYSCORE', 'LIMIT', 0, count)
+  due = redis.call('ZRANGE', queue, int(now + hold_list.DUE_WITHIN + 1), int(NEVER), 'BYSCORE', 'LIMIT', 0, count)
 end
 local late = due[1] and math.max(0, now - tonumber(redis.call('ZSCORE', queue, due[1]))) or 0
 
@@ -29,6 +29,9 @@ local WORK_MAX = 5000
 
 -- Without items and root keys.
 begin_call(workspace, retention .. ' 0 0 0 0 0 0 ' .. int(now), '\0\0')
+
+-- Whether a key has more expired holds than one look settles.
+local has_more = false
 
 -- A key that was deleted gives back what it holds of its identity, too.
 local function settle(digest)
@@ -40,6 +43,8 @@ local function settle(digest)
   local _, _, holds_due = key_extension.read()
   if key_holds.is_due(holds_due) then
     key_holds.apply_due()
+    local _, _, next_due = key_extension.read()
+    has_more = has_more or next_due <= now
   elseif holds_due == NEVER then
     redis.call('ZREM', queue, digest)
   else
@@ -55,4 +60,4 @@ for _, digest in ipairs(due) do
   done = done + 1
 end
 write_totals()
-return { done < #due and count or #due, late }
+return { (done < #due or has_more) and count or #due, late }

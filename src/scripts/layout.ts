@@ -812,18 +812,6 @@ function literalsOf(): Map<string, string> {
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
-    // States of a HOLD: what happens at its expiry, or that it was given back and may be settled.
-    HOLD_RELEASES: holdExpiries.indexOf('release'),
-    HOLD_CHARGES: holdExpiries.indexOf('charge'),
-    HOLD_RELEASED: holdExpiries.length,
-    // Longest time from a verification to the expiry of its hold, and from now to the end of one: a later one was made
-    // while the clock was ahead, and ends at once.
-    HOLD_EXPIRES_WITHIN: 30 * dayMs,
-    // How long a hold that was given back may be settled.
-    HOLD_LATE_MS: dayMs,
-    HOLD_DUE_WITHIN: 31 * dayMs,
-    // Limit of the open holds of a key, and of those that were given back.
-    HOLDS_MAX: holdsMax,
     SNAPSHOT_BEFORE: snapshotBefore,
     WITH_SNAPSHOT: withSnapshot,
   };

@@ -1,5 +1,6 @@
 // A ledger of holds over real HTTP: callers are killed between a verification and its settlement, servers and Redis by
-// kill -9 in between. Whenever nothing is on its way, granted is spent, held and left; after all expiries nothing is held.
+// kill -9 in between. Whenever nothing is on its way, granted is spent, held and left; after all expiries nothing is
+// held.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

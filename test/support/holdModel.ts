@@ -1,5 +1,5 @@
-// A simple model of holds, credits and the windows of limits. Each charge of a window is a record of its own, which ends
-// with its slice.
+// A simple model of holds, credits and the windows of limits. Each charge of a window is a record of its own, which
+// ends with its slice.
 
 import { expect } from 'vitest';
 import { dayMs, hourMs } from './harness.ts';

@@ -212,6 +212,12 @@ local function check_limits_by(charge, requested)
   return not check_limits(charge, requested) and not charge_exceeded
 end
 
+-- Checks the limits without a charge. Returns an item error or nil.
+function charge_hold.look(requested)
+  charge_allowed, charge_exceeded = false, false
+  return check_limits(window_charge, requested)
+end
+
 -- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would
 -- create and hash its parts too. Most states have one of a few hundred lengths, but 65,000 are possible: a thousand
 -- formats of a kind are cached.

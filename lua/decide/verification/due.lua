@@ -42,7 +42,7 @@ end
 
 -- Collects what a hold gives back to windows (units below 0 are charged): units of the same window and slice are one.
 local function collect(settling, hold, units)
-  local is_open = hold.state ~= HOLD_RELEASED
+  local is_open = hold.state ~= hold_list.RELEASED
   for index, w in ipairs(hold.windows) do
     local returned = (is_open and w.cost or 0) - units[index]
     if returned ~= 0 then
@@ -63,7 +63,7 @@ local function collect(settling, hold, units)
 end
 
 -- Changes the windows of an identity, in memory.
-local function return_to_identity(settling, wanted)
+local function give_back_to_identity(settling, wanted)
   local name = name_of.identity_record(call_workspace, wanted.more.externalId)
   local state, id16 = redis.call('HGET', name, 'state'), wanted.more.identity
   -- It was deleted, or is another one of that name.
@@ -78,7 +78,7 @@ local function return_collected(settling)
       local tail_bytes, records = key_flags.tail_bytes, settling.records
       key_written(owned_windows.returning(key_packed, key_limits_at, tail_bytes, key24(), wanted, records))
     else
-      return_to_identity(settling, wanted)
+      give_back_to_identity(settling, wanted)
     end
   end
 end
@@ -98,7 +98,7 @@ end
 -- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place
 -- of what it held.
 local function settle_one(settling, hold, cost, units)
-  local is_open, _, _, _, balances = hold.state ~= HOLD_RELEASED, key_extension.read()
+  local is_open, _, _, _, balances = hold.state ~= hold_list.RELEASED, key_extension.read()
   collect(settling, hold, units)
   if not key_flags.limited then return end
   local returned = (is_open and hold.cost or 0) - cost
@@ -143,8 +143,8 @@ end
 
 -- Gives a hold back, or charges it, as it says: it has expired.
 local function expire(settling, h, hold)
-  if hold.state == HOLD_RELEASED then return NEVER end
-  local is_charged = hold.state == HOLD_CHARGES
+  if hold.state == hold_list.RELEASED then return NEVER end
+  local is_charged = hold.state == hold_list.CHARGES
   settle_one(settling, hold, is_charged and hold.cost or 0, key_holds.units(hold, is_charged))
   if is_charged then
     local balance = key_flags.limited and settling.balance or nil
@@ -153,7 +153,7 @@ local function expire(settling, h, hold)
     return NEVER
   end
   -- Nobody looked at it in time.
-  if hold.due + HOLD_LATE_MS <= call_now then return NEVER end
+  if hold.due + hold_list.LATE_MS <= call_now then return NEVER end
   return hold_list.release(h, hold, math.min(hold.due, call_now))
 end
 
@@ -181,7 +181,7 @@ end
 
 -- Whether a key whose holds are due at this time has to be looked at: also if that was set while the clock was ahead.
 function key_holds.is_due(holds_due)
-  return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLD_DUE_WITHIN
+  return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + hold_list.DUE_WITHIN
 end
 
 -- As read_key, with the holds that expired given back.

@@ -92,7 +92,8 @@ local function repeat_hold(hold, cost, request, text, ip)
   if hold.more.shape ~= shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text, ip)
   if outcome == VALID then
-    check_limits_by(without_charge, requested)
+    local problem = charge_hold.look(requested)
+    if problem then return problem end
     if charge_ahead then return write_repaired(requested) end
   end
   local dependencies = (key_identity or key_flags.permissions) and snapshot_dependencies() or ''
@@ -107,12 +108,12 @@ local function find_repeated(h, id)
   if id ~= '' then
     local suffix = '_' .. id
     local hold = hold_list.find(h, suffix)
-    if hold and hold.state ~= HOLD_RELEASED then return nil, hold end
+    if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
     if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
       return item_error('hold_ended', suffix)
     end
   end
-  if h.open >= HOLDS_MAX then return item_error('too_many_holds') end
+  if h.open >= hold_list.MAX then return item_error('too_many_holds') end
 end
 
 -- Verifies, and counts no credits as spent.
@@ -183,7 +184,7 @@ end
 
 -- Settles a hold that is open or was released.
 local function settle_hold(h, hold, credits, wanted)
-  local is_late = hold.state == HOLD_RELEASED
+  local is_late = hold.state == hold_list.RELEASED
   local units, unknown = actual_units(hold.windows, wanted, key_holds.units(hold, true))
   if unknown then return item_error('hold_limit_not_found', unknown) end
   local cost = credits or hold.cost
@@ -215,7 +216,7 @@ end
 -- Gives a hold back. Repeating it changes nothing.
 local function release_hold(h, hold)
   local windows, balance = {}, nil
-  if hold.state == HOLD_RELEASED then
+  if hold.state == hold_list.RELEASED then
     balance = key_flags.limited and struct.unpack(KEY_LIVE, key_packed, key_tail_at) or nil
   else
     balance = key_holds.release(h, hold)
@@ -228,8 +229,8 @@ end
 
 -- Sets another expiry, `ttl` from now.
 local function extend_hold(h, hold, _, _, ttl)
-  if hold.state == HOLD_RELEASED then return item_error('hold_ended', hold.suffix) end
-  hold.ttl = math.min(call_now + ttl - hold.at, HOLD_EXPIRES_WITHIN)
+  if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
+  hold.ttl = math.min(call_now + ttl - hold.at, hold_list.EXPIRES_WITHIN)
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
   local external_id = hold.more and hold.more.externalId or ''

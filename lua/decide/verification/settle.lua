@@ -15,8 +15,8 @@
 -- @include "include/names"
 -- @include "include/usage"
 
--- What a lease charged to windows at a time (each LEASED_WINDOW), as owned_windows.returning takes it; `times` decisions
--- of it.
+-- What a lease charged to windows at a time (each LEASED_WINDOW), as owned_windows.returning takes it; `times`
+-- decisions of it.
 local function leased_windows(charged, times, at)
   local wanted, position = {}, 1
   while position <= #charged and times > 0 do

@@ -295,8 +295,8 @@ export class Leases {
   }
 
   /**
-   * Ends the leases that charge amounts of these owners, before a request that changes these other than by a charge, and
-   * settles them with it: what is left then is known from the next answer of Redis.
+   * Ends the leases that charge amounts of these owners, before a request that changes these other than by a charge,
+   * and settles them with it: what is left then is known from the next answer of Redis.
    */
   endOf(workspaceId: string, owners: readonly string[]) {
     const holder = this.#holders.get(workspaceId);

@@ -1,5 +1,5 @@
-// Random histories of holds against a simple model. At every moment what was granted to a key is what was spent, what is
-// held and what is left; the same for the units of each limit; and once all holds have expired, nothing is held.
+// Random histories of holds against a simple model. At every moment what was granted to a key is what was spent, what
+// is held and what is left; the same for the units of each limit; and once all holds have expired, nothing is held.
 //
 // With one server and with two, with leases and without. A failure prints its seed and its last steps: SEED=<n> repeats
 // it, RUNS=<n> runs more histories.
@@ -342,4 +342,53 @@ describe('granted is spent, held and left', () => {
       ),
     60_000,
   );
+});
+
+/** Without windows, whose slices move with the clock: credits alone, which no step of the clock may lose. */
+test.each(seeds)('also while the clock steps forward and back: %i', { timeout: 60_000 }, async (number) => {
+  const pick = random(number);
+  const { clock, ok, call, createKey } = plain;
+  const startMs = clock.now;
+  const { key, keyId } = await createKey({ credits: { remaining: 5000 }, ratelimits: [fine, coarse] });
+  let granted = 5000;
+  let latest = startMs;
+  const made: string[] = [];
+  const spentOf = async () => {
+    const period = { start: startMs - 80 * dayMs, end: latest + dayMs, granularity: 'day' as const, groupBy: [] };
+    const rows = (await ok('analytics.getVerifications', { ...period, keyId })) as { spentCredits: number }[];
+    return rows.reduce((sum, { spentCredits }) => sum + spentCredits, 0);
+  };
+  const check = async () => {
+    while (await plain.store.sweep.holds(plain.workspaceId));
+    const { remaining, debt = 0 } = (await ok('keys.getKey', { keyId })).credits! as {
+      remaining: number;
+      debt?: number;
+    };
+    const open = await ok('keys.listHolds', { keyId });
+    const heldNow = open.reduce((sum, { credits }) => sum + credits!, 0);
+    expect(remaining - debt + heldNow + (await spentOf()), `granted, SEED=${number}`).toBe(granted);
+    return open.length;
+  };
+  for (let count = 0; count < 60; count++) {
+    const what = pick(0, 11);
+    const holdId = made[pick(0, Math.max(0, made.length - 1))] ?? 'hold_none';
+    if (what < 4) {
+      const hold = { ttl: pick(1, 100) * 1000, onExpiry: one(pick, ['release', 'charge'] as const) };
+      const ratelimits = [{ name: 'coarse', cost: pick(0, 3) }];
+      const { data } = await call('keys.verifyKey', { key, credits: { cost: pick(0, 30) }, ratelimits, hold });
+      if (data.hold) made.push(data.hold.id);
+    } else if (what < 6) await call('keys.settleHold', { holdId, credits: { cost: pick(0, 60) } });
+    else if (what === 6) await call('keys.releaseHold', { holdId });
+    else if (what === 7) await call('keys.extendHold', { holdId, ttl: pick(1, 90) * 1000 });
+    else if (what === 8) {
+      await ok('keys.updateCredits', { keyId, operation: 'increment', value: 10 });
+      granted += 10;
+    } else clock.now += one(pick, [-2 * dayMs, -hourMs, -70_000, -1, 1, 5000, 70_000, hourMs, 2 * dayMs]);
+    latest = Math.max(latest, clock.now);
+    if (pick(0, 3) === 0) await check();
+  }
+  clock.now = latest + 2 * dayMs;
+  latest = clock.now;
+  expect(await check()).toBe(0);
+  clock.now = Math.max(startMs, latest);
 });

@@ -638,6 +638,37 @@ describe('keys.explainKey', () => {
   });
 });
 
+describe.each(['a key, permanently', 'an API', 'a key, and its purge'] as const)('the deletion of %s', (what) => {
+  test('removes its holds, and another key of the identity gets back what counts', async () => {
+    const externalId = `deleted.${what.replace(/\W+/g, '.')}`;
+    await ok('identities.createIdentity', { externalId, ratelimits: [{ ...tokens, autoApply: true }] });
+    const { key, keyId, apiId } = await createKey({ ...full, ratelimits: [requests], externalId });
+    const other = await createKey({ externalId });
+    const holds = [await hold(key, {}, request), await hold(key, { onExpiry: 'charge' }, request)];
+    const settled = await hold(key);
+    await settle(settled.id);
+    if (what === 'an API') await ok('apis.deleteApi', { apiId });
+    else await ok('keys.deleteKey', { keyId, permanent: what === 'a key, permanently' });
+    for (const { id } of holds) expect(await call('keys.settleHold', { holdId: id })).toMatchObject({ status: 404 });
+    clock.advance(minute);
+    await sweep();
+    const shared = { ratelimits: [{ name: 'tokens', cost: 0 }] };
+    // With its record, a key loses what it held: the units count until their time has passed.
+    const isKept = what === 'a key, and its purge';
+    if (isKept) expect((await verify(other.key, undefined, shared)).ratelimits![0]!.remaining).toBe(1000 - 301);
+    clock.advance(60 * dayMs);
+    while (await tollgate.store.sweep.purge(tollgate.workspaceId));
+    for (let times = 0; times < 4; times++) await sweep();
+    expect((await verify(other.key, undefined, shared)).ratelimits![0]!.remaining).toBe(1000);
+    const redis = new Redis(testRedisUrl());
+    const workspace = `tg:{${tollgate.workspaceId}}`;
+    const digest = createHash('sha256').update(key).digest();
+    expect(await redis.exists(Buffer.concat([Buffer.from(`${workspace}:k:`), digest]))).toBe(0);
+    expect(await redis.zscore(`${workspace}:holds`, digest)).toBeNull();
+    await redis.quit();
+  });
+});
+
 describe('numbers of holds', () => {
   test('are not used again', async () => {
     const { key } = await createKey(full);

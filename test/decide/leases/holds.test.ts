@@ -1,0 +1,127 @@
+// Holds and leases: what is held is never leased, a refusal is not leased while a settlement could return units, and a
+// settlement on one server leaves the leases of another one exact.
+
+import { describe, expect, test } from 'vitest';
+import { harness, hourMs, type InputOf } from '../../support/harness.ts';
+import { heldServers, newName } from './heldServers.ts';
+
+const held = heldServers(2);
+const [holder, other] = held.servers as [typeof held.first, typeof held.first];
+const { clock, createKey } = held;
+/** Without leases. */
+const plain = harness(undefined, { leaseMs: 0, nowMs: () => clock.now });
+const sweep = () => plain.store.sweep.holds(held.workspaceId);
+
+const requests = { name: 'requests', limit: 1000, duration: hourMs, autoApply: true };
+type Server = typeof holder;
+
+const hold = async (server: Server, key: string, cost: number, ttl = 60_000) => {
+  const input = { key, credits: { cost }, ratelimits: [{ name: 'requests', cost }], hold: { ttl } };
+  const { code, hold } = await server.ok('keys.verifyKey', input);
+  expect(code).toBe('VALID');
+  return hold!.id;
+};
+const settle = (server: Server, holdId: string, cost: number, input: Partial<InputOf<'keys.settleHold'>> = {}) =>
+  server.ok('keys.settleHold', { holdId, ratelimits: [{ name: 'requests', cost }], ...input });
+
+/** Verifies until a refusal. Returns how many passed. */
+async function fill(server: Server, key: string) {
+  for (let passed = 0; ; passed++) if (!(await server.ok('keys.verifyKey', { key })).valid) return passed;
+}
+
+const decidedBy = async (server: Server, send: () => Promise<unknown>) => {
+  const before = server.counts.decided;
+  await send();
+  return server.counts.decided - before;
+};
+
+/** A key, and another one of its identity if the limit is the identity's. */
+async function keysOf(of: 'key' | 'identity') {
+  if (of === 'key') {
+    const { key } = await createKey({ ratelimits: [requests] });
+    return [key, key] as const;
+  }
+  const externalId = newName();
+  await holder.ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+  return [(await createKey({ externalId })).key, (await createKey({ externalId })).key] as const;
+}
+
+describe.each(['key', 'identity'] as const)('a limit of a %s', (of) => {
+  test('admits what is not held, and then what a settlement on the other server gives back', async () => {
+    const [held, used] = await keysOf(of);
+    const id = await hold(other, held, 800);
+    expect(await fill(holder, used)).toBe(200);
+    expect(holder.counts.granted.some((units) => units > 0)).toBe(true);
+    await settle(other, id, 300);
+    expect((await fill(holder, used)) + (await fill(other, used))).toBe(500);
+  });
+
+  test('of a refusal is not leased while units are held, so that the next request after a settlement passes', async () => {
+    const [held, used] = await keysOf(of);
+    const id = await hold(other, held, 1000);
+    const refusals = await decidedBy(holder, async () => {
+      for (let time = 0; time < 50; time++)
+        expect((await holder.ok('keys.verifyKey', { key: used })).valid).toBe(false);
+    });
+    expect(refusals).toBe(0);
+    await settle(other, id, 999);
+    expect((await holder.ok('keys.verifyKey', { key: used })).valid).toBe(true);
+  });
+
+  test('gets nothing back twice: held, leased, settled above, and expired', async () => {
+    const [held, used] = await keysOf(of);
+    const [above, released, expiring] = [
+      await hold(other, held, 100),
+      await hold(holder, held, 100),
+      await hold(other, held, 100, 1000),
+    ];
+    for (let time = 0; time < 150; time++) await holder.ok('keys.verifyKey', { key: used });
+    await settle(other, above, 250);
+    await other.ok('keys.releaseHold', { holdId: released });
+    for (let time = 0; time < 50; time++) await other.ok('keys.verifyKey', { key: used });
+    clock.advance(1000);
+    await sweep();
+    expect((await fill(holder, used)) + (await fill(other, used))).toBe(1000 - 250 - 150 - 50);
+    void expiring;
+  });
+});
+
+test('a refusal of an identity is not leased while a hold is extended whose key has another identity since', async () => {
+  const externalId = newName();
+  await holder.ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+  const { key, keyId } = await createKey({ externalId });
+  const { key: sibling } = await createKey({ externalId });
+  const id = await hold(other, key, 1000, 1000);
+  await holder.ok('keys.updateKey', { keyId, externalId: null });
+  await other.ok('keys.extendHold', { holdId: id, ttl: 60_000 });
+  clock.advance(2000);
+  const refusals = await decidedBy(holder, async () => {
+    for (let time = 0; time < 50; time++) await holder.ok('keys.verifyKey', { key: sibling });
+  });
+  expect(refusals).toBe(0);
+  await settle(other, id, 0);
+  expect((await holder.ok('keys.verifyKey', { key: sibling })).valid).toBe(true);
+});
+
+test('a lease of units ends when a hold of its key expires', async () => {
+  const { key } = await createKey({ ratelimits: [requests] });
+  await hold(other, key, 500, 1000);
+  clock.advance(950);
+  const remaining = async () => (await holder.ok('keys.verifyKey', { key })).ratelimits![0]!.remaining;
+  for (let time = 0; time < 100; time++) await remaining();
+  expect(holder.counts.decided).toBeGreaterThan(0);
+  // Long before the term of 300 ms.
+  clock.advance(50);
+  expect(await remaining()).toBe(1000 - 101);
+});
+
+test('a debt is seen at once by the server that has leases and settles', async () => {
+  const { key } = await createKey({ credits: { remaining: 3000 } });
+  const input = { key, credits: { cost: 20 }, hold: { ttl: 60_000 } };
+  const { hold } = await holder.ok('keys.verifyKey', input);
+  for (let time = 0; time < 200; time++) await holder.ok('keys.verifyKey', { key });
+  expect(holder.counts.decided).toBeGreaterThan(0);
+  const debt = { credits: 0, debt: 1000 };
+  expect(await holder.ok('keys.settleHold', { holdId: hold!.id, credits: { cost: 3800 } })).toMatchObject(debt);
+  expect(await holder.ok('keys.verifyKey', { key })).toMatchObject({ code: 'USAGE_EXCEEDED', ...debt });
+});
