@@ -73,8 +73,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (`leased`, packed), and the fields that keyRecordFields of src/scripts/layout.ts describes. Servers of earlier commits had leases in a field `leases`, which is ignored',
-    fields: ['state', 'leased', ...Object.keys(keyRecordFields)],
+      'a key: state (packed), leases of its units (`leased`, packed), and the fields that keyRecordFields of src/scripts/layout.ts describes; buckets of its holds (`holds`, `holds<n>`: lua/include/holds.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
+    fields: ['state', 'leased', 'holds', ...Object.keys(keyRecordFields)],
   },
   { name: ':holds', type: 'zset', holds: 'digests of keys by the time at which the first of their holds ends' },
   {
@@ -88,7 +88,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':i:<externalId>',
     type: 'hash',
     holds:
-      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik)',
+      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), held (until when holds of its units may be open), meta, key (one of its keys, as in :ik)',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {

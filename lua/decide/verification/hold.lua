@@ -236,7 +236,7 @@ end
 local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
 -- Decides an item: settles, releases or extends a hold.
-local function change_hold(position, last, root_index)
+local function change_hold(position, _, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local action, ttl, has_credits, credits, digest, id24, suffix, limits
