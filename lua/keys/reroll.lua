@@ -43,7 +43,8 @@ local member = member_of_api(new.id, new_digest)
 local index_starts = indexing_starts(workspace, api8, { start_entry(start, member) })
 
 reserve_stamps()
-new.usage, new.last_used = NO_USAGE, 0
+-- Holds stay with the old key.
+new.usage, new.last_used, new.holds_due = NO_USAGE, 0, NEVER
 for _, l in ipairs(new.limits) do
   l.id, l.window = next_id(), ''
 end
