@@ -357,12 +357,12 @@ end
 -- very many, the oldest are dropped.
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
 
-local function settled_record(workspace, key24, now, hours_ago)
-  return name_of.settled_holds(workspace, key24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
+local function settled_record(workspace, id24, now, hours_ago)
+  return name_of.settled_holds(workspace, id24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
 end
 
 -- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), windows: each {cost, name}}.
-function hold_list.note_settled(workspace, key24, now, settled)
+function hold_list.note_settled(workspace, id24, now, settled)
   local parts = {}
   for index, w in ipairs(settled.windows) do
     parts[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
@@ -381,16 +381,16 @@ function hold_list.note_settled(workspace, key24, now, settled)
     suffix,
     #parts
   ) .. rest
-  local record = settled_record(workspace, key24, now, 0)
+  local record = settled_record(workspace, id24, now, 0)
   local length = redis.call('APPEND', record, entry)
   if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
-  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, key24, now, 1)) end
+  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, now, 1)) end
 end
 
 -- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
-function hold_list.find_settled(workspace, key24, now, wanted)
+function hold_list.find_settled(workspace, id24, now, wanted)
   for hours_ago = 0, 1 do
-    local stored, first = redis.call('GET', settled_record(workspace, key24, now, hours_ago)) or '', 1
+    local stored, first = redis.call('GET', settled_record(workspace, id24, now, hours_ago)) or '', 1
     -- A search for bytes takes a hundredth of the time of unpacking all.
     local may_have = string.find(stored, string.char(#wanted) .. wanted, 1, true)
     while may_have and first <= #stored do

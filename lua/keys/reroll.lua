@@ -43,6 +43,7 @@ local member = member_of_api(new.id, new_digest)
 local index_starts = indexing_starts(workspace, api8, { start_entry(start, member) })
 
 reserve_stamps()
+-- Holds stay with the old key.
 new.usage, new.forbidden, new.last_used, new.holds_due, new.balances = NO_USAGE, 0, 0, NEVER, 0
 for _, l in ipairs(new.limits) do
   l.id, l.window = next_id(), ''

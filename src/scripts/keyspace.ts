@@ -84,7 +84,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':hs:<key24>:<hour>',
     type: 'string',
-    holds: 'the settlements of holds of a key in an hour, each SETTLED_HOLD; kept for three hours',
+    holds: 'the settlements of holds of a key in an hour, each SETTLED_HOLD',
+    expires: 'three hours after the first of them',
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   {

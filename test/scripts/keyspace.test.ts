@@ -70,6 +70,8 @@ async function aBitOfEverything() {
     roles: ['reader'],
     permissions: ['documents.*', 'more'],
   });
+  const { hold } = await ok('keys.verifyKey', { key, hold: { ttl: dayMs } });
+  await ok('keys.settleHold', { holdId: hold!.id });
   const verification = {
     key,
     permissions: 'documents.read',

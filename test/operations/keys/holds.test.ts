@@ -669,6 +669,29 @@ describe.each(['a key, permanently', 'an API', 'a key, and its purge'] as const)
   });
 });
 
+test('the successor of a key has none of its holds', async () => {
+  const { key, keyId } = await createKey(full);
+  const { id } = await hold(key, {}, request);
+  const successor = await ok('keys.rerollKey', { keyId, expiration: hourMs });
+  expect(await openHolds(successor.keyId)).toEqual([]);
+  expect((await verify(successor.key, undefined)).credits).toBe(79);
+  await settle(id, { credits: { cost: 5 } });
+  expect([await creditsOf(keyId), await creditsOf(successor.keyId)]).toEqual([{ remaining: 95 }, { remaining: 79 }]);
+  const redis = new Redis(testRedisUrl());
+  const digest = createHash('sha256').update(successor.key).digest();
+  const state = await redis.hgetBuffer(
+    Buffer.concat([Buffer.from(`tg:{${tollgate.workspaceId}}:k:`), digest]),
+    'state',
+  );
+  const old = await redis.hgetBuffer(
+    Buffer.concat([Buffer.from(`tg:{${tollgate.workspaceId}}:k:`), createHash('sha256').update(key).digest()]),
+    'state',
+  );
+  await redis.quit();
+  // Without the extension, which says when holds are due.
+  expect(state!.length).toBeLessThan(old!.length);
+});
+
 describe('numbers of holds', () => {
   test('are not used again', async () => {
     const { key } = await createKey(full);
