@@ -80,13 +80,6 @@ export const keyspace: readonly KeyspaceEntry[] = [
       'a key: state (packed), leases of its units (`leased`, packed), the fields that keyRecordFields of src/scripts/layout.ts describes, and its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
     fields: ['state', 'leased', 'holds', 'holds<n>', ...Object.keys(keyRecordFields)],
   },
-  { name: ':holds', type: 'zset', holds: 'digests of keys by the time at which the first of their holds ends' },
-  {
-    name: ':hs:<key24>:<hour>',
-    type: 'string',
-    holds: 'the settlements of holds of a key in an hour, each SETTLED_HOLD',
-    expires: 'three hours after the first of them',
-  },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   {
     name: ':holds',

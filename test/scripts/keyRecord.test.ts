@@ -48,6 +48,8 @@ describe('the successor of a rerolled key', () => {
     migration: 'it was created here',
     successor: 'it has none yet',
     leased: 'servers hold none of it',
+    holds: 'they stay with the old key',
+    'holds<n>': 'as holds',
   };
   const names = async (digest: Buffer) =>
     redis.hkeys(Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digest]));

@@ -82,9 +82,8 @@ local function verify(position, last, root_index)
     if problem then return problem end
     if not outcome then return write_repaired(requested) end
   end
-  local is_valid = outcome == VALID
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
-  local snapshot, is_sent
+  local is_valid, snapshot, is_sent = outcome == VALID, nil, nil
   local dependencies = (key_identity or flags.permissions) and snapshot_dependencies() or ''
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
     -- Returned once per call. Otherwise many verifications of a key that is not cached would each return its snapshot.
