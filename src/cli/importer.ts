@@ -2,9 +2,10 @@
 
 import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
+import { holdsSince } from '../operations/keys/holdFields.ts';
 import { restrictionsSince } from '../operations/keys/keyFields.ts';
 import { tooOld } from '../operations/rules.ts';
-import type { CreateKeys } from '../records/keys.ts';
+import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
 import { version } from '../version.ts';
@@ -13,6 +14,12 @@ import type { LineRecord } from './keyLines.ts';
 import { type Counts, fileFormat, type Kind, kinds, markers, newCounts } from './lineKinds.ts';
 import type { End, Header } from './workspaceLines.ts';
 import { workspaceOf } from './workspaces.ts';
+
+/** Fields that data of an earlier version cannot store: since which version it can, and whether a key has one. */
+const newFields: readonly (readonly [field: string, since: number, has: (key: NewKey) => boolean])[] = [
+  ['allowedIps', restrictionsSince, ({ allowedIps }) => allowedIps !== undefined],
+  ['credits.debt', holdsSince, ({ remaining = 0 }) => remaining < 0],
+];
 
 interface ImporterOptions {
   workspace?: string | undefined;
@@ -619,11 +626,11 @@ export class Importer {
     }
 
     let left = distinct;
-    const problem = tooOld(this.#store, restrictionsSince, 'allowedIps');
-    if (problem !== undefined) {
-      const isRestricted = ({ key }: (typeof left)[number]) => key.allowedIps !== undefined;
-      rejections.push(...left.filter(isRestricted).map(({ line }) => rejection(line, 'allowedIps', problem)));
-      left = left.filter((entry) => !isRestricted(entry));
+    for (const [field, since, has] of newFields) {
+      const problem = tooOld(this.#store, since, field);
+      if (problem === undefined) continue;
+      rejections.push(...left.filter(({ key }) => has(key)).map(({ line }) => rejection(line, field, problem)));
+      left = left.filter(({ key }) => !has(key));
     }
     const costOf = ({ key: { ratelimits, permissions } }: (typeof distinct)[number]) =>
       costOfLimits(ratelimits) + this.#permissionCosts.of(permissions);

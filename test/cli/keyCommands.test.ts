@@ -293,7 +293,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       expect(await run(['identity', command, owner])).toMatchObject({
         code: 1,
         out: '',
-        err: 'tollgate: There is no such identity.\n',
+        err: `tollgate: There is no identity "${owner}".\n`,
       });
   });
 

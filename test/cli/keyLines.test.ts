@@ -588,7 +588,7 @@ describe('with a Redis of its own', () => {
     expect({ code, count }).toEqual({ code: 0, count: 10_127 });
   });
 
-  test('of data of version 5 an import rejects keys with allowedIps, and takes the others', async () => {
+  test('of data of version 5 an import rejects keys with allowedIps or a debt, and takes the others', async () => {
     const { workspaceId } = await store.workspaces.create('earlier');
     const apiId = await store.apis.create(workspaceId, 'earlier', cliActor);
     const socket = redis.url.slice('unix:'.length);
@@ -596,14 +596,16 @@ describe('with a Redis of its own', () => {
       expect(spawnSync('redis-cli', ['-s', socket, ...command.split(' ')]).status).toBe(0);
     }
     const allowedIps = ['10.0.0.0/8'];
-    const lines = [{ name: 'any' }, { name: 'some', allowedIps }].map((fields) => ({
+    const credits = { remaining: 0, debt: 5 };
+    const lines = [{ name: 'any' }, { name: 'some', allowedIps }, { name: 'owing', credits }].map((fields) => ({
       apiId,
       hash: hashOf(newSecret()),
       ...fields,
     }));
     const own = { REDIS_URL: redis.url };
     const { out, err } = await runCli(['import', '-', '--workspace', workspaceId], own, textOf(lines));
-    expect(`${out}${err}`).toMatch(/allowedIps needs version 6 of the stored data, and it has version 5/);
+    for (const field of ['allowedIps', 'credits.debt'])
+      expect(`${out}${err}`).toContain(`${field} needs version 6 of the stored data, and it has version 5`);
     const { items } = (await store.keys.list(workspaceId, { apiId, count: 10 }))!;
     expect(items.map(({ name }) => name)).toEqual(['any']);
   });

@@ -62,7 +62,7 @@ type IdKind = 'apiId' | 'keyId' | 'rootKeyId' | 'roleId';
 /** The members of requests and responses that are ids of records. */
 const idKinds = recordKinds.map(([kind]) => `${kind === 'root_key' ? 'rootKey' : kind}Id` as IdKind);
 const otherKinds = ['deletedKeyId', 'key', 'rootKey', 'externalId', 'identity', 'slug', 'permission'] as const;
-const moreKinds = ['role', 'roleName', 'namespace', 'identifier', 'cursor', 'hash', 'tag'] as const;
+const moreKinds = ['holdId', 'role', 'roleName', 'namespace', 'identifier', 'cursor', 'hash', 'tag'] as const;
 type Kind = IdKind | (typeof otherKinds)[number] | (typeof moreKinds)[number];
 
 const knownMax = 12;
@@ -112,6 +112,10 @@ const hints: Hints = {
   recoverable: sometimes(undefined, false),
   query: (own) => fc.option(own, { freq: 1, nil: undefined }) as fc.Arbitrary<unknown>,
   start: sometimes(1_700_000_000_000),
+  allowedIps: sometimes(undefined, ['10.0.0.0/8', '2001:db8::/32']),
+  ip: sometimes(undefined, '10.1.2.3', '2001:db8::1'),
+  holdId: mostly(named('holdId')),
+  hold: sometimes({ ttl: 60_000 }, { ttl: 3_600_000, onExpiry: 'charge' }),
   hash: () =>
     fc.oneof(
       { weight: 1, arbitrary: named('hash') },
@@ -199,6 +203,8 @@ function remember(lane: Lane, operation: AnyOperation, sent: unknown, answered: 
     keep(lane, 'rootKey', data.key!);
     return;
   }
+  const { hold } = data as unknown as { hold?: { id: string } };
+  if (hold) keep(lane, 'holdId', hold.id);
   if (operation.name === 'keys.deleteKey') keep(lane, 'deletedKeyId', (sent as { keyId: string }).keyId);
   if (operation.name === 'permissions.createRole') {
     keep(lane, 'roleName', (sent as { name: string }).name);
@@ -431,6 +437,20 @@ async function send(lane: Lane, fuzzed: Fuzzed) {
   if (seen.answers % (requestsMin / 100) === 0) seen.memory.push(server.memory());
 }
 
+/** Few requests at random make a hold. */
+async function makeHolds(lane: Lane) {
+  const ask = async (name: string, input: object) => {
+    const { text } = await post(lane, name, lane.rootKey, JSON.stringify(input));
+    return (JSON.parse(text) as { data: Record<string, string> & { hold?: { id: string } } }).data;
+  };
+  const { apiId } = await ask('apis.createApi', { name: 'holds' });
+  const { key } = await ask('keys.createKey', { apiId });
+  for (let count = 0; count < 6; count++) {
+    const { hold } = await ask('keys.verifyKey', { key, hold: { ttl: 3_600_000 } });
+    keep(lane, 'holdId', hold!.id);
+  }
+}
+
 async function openLanes(): Promise<Lane[]> {
   const url = (await embeddedUrlIfRunning(server.dataDir))!;
   const store = await openStore({ ...testSettings, url });
@@ -449,6 +469,7 @@ async function openLanes(): Promise<Lane[]> {
     const lane = { workspaceId, rootKey: key, agent, known, learned: 0 };
     for (const name of [keeper, ...known.roleName])
       await post(lane, 'permissions.createRole', key, JSON.stringify({ name }));
+    await makeHolds(lane);
     lanes.push(lane);
   }
   await store.close();

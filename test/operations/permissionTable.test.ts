@@ -214,7 +214,7 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
     } else if (elsewhere === 'unknown') {
       expect(answer).toMatchObject({
         status: 200,
-        data: { code: 'NOT_FOUND', rules: [{ reason: 'unknown' }, {}, {}, {}, {}, {}, {}] },
+        data: { code: 'NOT_FOUND', rules: [{ reason: 'unknown' }, {}, {}, {}, {}, {}, {}, {}] },
       });
       expect(answer.data).not.toHaveProperty('keyId');
     } else if (elsewhere === 'no events') expect(answer.status).toBe(200);

@@ -66,6 +66,7 @@ export async function makeThings(call: Call, rootKey: string) {
   // Earlier releases have no holds.
   const { data } = await call('keys.verifyKey', { key: held.key, credits: { cost: 5 }, hold: { ttl: hour } }, rootKey);
   const holdId = data?.hold?.id ?? '';
+  await call('keys.verifyKey', { key: held.key, hold: { ttl: hour } }, rootKey);
   return {
     heldKeyId: held.keyId,
     holdId,

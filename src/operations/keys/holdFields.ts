@@ -4,6 +4,9 @@ import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
 import { Debt, ExpiresAt, Fields, Int } from '../schemas.ts';
 
+/** The first version of the data that can store holds, and debts. */
+export const holdsSince = 6;
+
 export const HoldId = Type.String({
   minLength: 1,
   maxLength: 128,

@@ -11,7 +11,7 @@ import { type Outcome, outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { decides, Printed } from '../../operation.ts';
 import type { Store } from '../../store.ts';
-import { checkNamesOnce, invalid } from '../rules.ts';
+import { checkNamesOnce, invalid, requireData } from '../rules.ts';
 import {
   CounterDuration,
   costMax,
@@ -28,7 +28,7 @@ import {
   Tag,
   VerifiedRatelimit,
 } from '../schemas.ts';
-import { HeldOutput, Hold } from './holdFields.ts';
+import { HeldOutput, Hold, holdsSince } from './holdFields.ts';
 
 const NamedLimit = Fields(
   {
@@ -126,7 +126,7 @@ export const verifyKey = decides({
   description,
   input,
   output,
-  errors: ['permissions_query_syntax', 'precondition_failed'],
+  errors: ['permissions_query_syntax', 'precondition_failed', 'conflict'],
   needs: { api: ['verify_key'] },
 
   prepare(input, rootKey, store) {
@@ -158,6 +158,7 @@ export function prepareHeld(
   store: Store,
 ): Prepared<HeldVerified> {
   const request = { digest: digestTextOf(key), ...verificationOf(verification) };
+  requireData(store, holdsSince, 'hold');
   return store.decide.holds.prepare(rootKey, request, { ttlMs: ttl, onExpiry: onExpiry as 'release', id });
 }
 

@@ -165,7 +165,7 @@ describe('changes', () => {
   test('of data of version 5 are refused with 412 and change nothing; null is accepted', async () => {
     const dataVersion = { current: 5, migration: undefined };
     const store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, dataVersion });
-    const { keyId, apiId } = await createKey();
+    const { key, keyId, apiId } = await createKey();
     const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
     const send = async (name: string, input: object) => {
       const request = requestTo(`/v2/${name}`, h.rootKey, { body: JSON.stringify(input) });
@@ -185,6 +185,9 @@ describe('changes', () => {
           'allowedIps needs version 6 of the stored data, and it has version 5 until all servers are upgraded and it is migrated.',
         );
       }
+      // Holds need that version, too.
+      const held = await send('keys.verifyKey', { key, hold: { ttl: 60_000 } });
+      expect([held.status, held.error.detail]).toEqual([412, expect.stringContaining('hold needs version 6')]);
       expect((await send('keys.updateKey', { keyId, allowedIps: null })).status).toBe(200);
       expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('name');
       expect(await ok('apis.listKeys', { apiId })).toHaveLength(1);
