@@ -116,6 +116,15 @@ export class Decider {
     return decision;
   }
 
+  /** Whether Redis accepted this root key recently. */
+  isAccepted(rootKey: PresentedRootKey): boolean {
+    return this.#options.accepted.has(rootKey);
+  }
+
+  noteAccepted(rootKey: PresentedRootKey) {
+    this.#options.accepted.note(rootKey, true);
+  }
+
   /** Decides a request at Redis. */
   decideAtRedis<Request extends CallerRequest, Decision extends object, Sent>(
     kind: Kind<Request, Decision, Sent>,
@@ -124,7 +133,7 @@ export class Decider {
   ): Promise<Decision> {
     const { rootKey } = request;
     const { leases } = this.leasing;
-    const isAccepted = this.#options.accepted.has(rootKey);
+    const isAccepted = this.isAccepted(rootKey);
     const { ask, lease } = this.#leaseOf(request, isAccepted && kind.isLeased, recalled);
     return new Promise((resolve, reject) => {
       let batch: Batch;
@@ -141,7 +150,7 @@ export class Decider {
           return resolve(again.then((recalled) => this.decideAtRedis(kind, request, recalled)));
         }
         kind.count(read);
-        if (!isAccepted) this.#options.accepted.note(rootKey, true);
+        if (!isAccepted) this.noteAccepted(rootKey);
         const finish = (decision: Decision) => {
           const amounts = leases.amountsOf(request.workspaceId);
           if (amounts) kind.correct(decision, request, amounts);

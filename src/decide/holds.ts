@@ -249,8 +249,21 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   }
 
   async decide(request: HoldChangeRequest): Promise<ChangedHold> {
+    const { rootKey } = request;
+    if (!this.#decider.isAccepted(rootKey)) {
+      // Without the digest of the key, Redis decides only whether the root key may ask. Before that, nothing is looked
+      // up, and no lease ends.
+      request.about = '';
+      await this.#decider.decideAtRedis(this, request).catch((error) => {
+        if (!(error instanceof ApiError) || error.code !== 'hold_not_found') throw error;
+      });
+      this.#decider.noteAccepted(rootKey);
+    }
+    return this.#decideAccepted(request);
+  }
+
+  async #decideAccepted(request: HoldChangeRequest): Promise<ChangedHold> {
     const { workspaceId, id24 } = request;
-    // An unknown id goes to Redis as well, which knows whether the root key may ask.
     if (request.about === '' && id24 !== '') {
       const { digest = '', identity } = (await this.#keyOf(workspaceId, id24)) ?? {};
       request.about = digest;

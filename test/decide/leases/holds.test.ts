@@ -125,3 +125,14 @@ test('a debt is seen at once by the server that has leases and settles', async (
   expect(await holder.ok('keys.settleHold', { holdId: hold!.id, credits: { cost: 3800 } })).toMatchObject(debt);
   expect(await holder.ok('keys.verifyKey', { key })).toMatchObject({ code: 'USAGE_EXCEEDED', ...debt });
 });
+
+test('a change of a hold by a root key that is unknown ends no lease', async () => {
+  const { key, keyId } = await createKey({ ratelimits: [requests] });
+  await held.untilGranted(holder, async () => (await holder.ok('keys.verifyKey', { key })).valid);
+  const holdId = `hold_${keyId.slice('key_'.length)}.1`;
+  const unknown = `${held.rootKey.slice(0, -4)}1111`;
+  expect((await holder.call('keys.releaseHold', { holdId }, unknown)).status).toBe(401);
+  expect(await decidedBy(holder, () => holder.ok('keys.verifyKey', { key }))).toBe(1);
+  expect((await holder.call('keys.releaseHold', { holdId })).status).toBe(404);
+  expect(await decidedBy(holder, () => holder.ok('keys.verifyKey', { key }))).toBe(0);
+});
