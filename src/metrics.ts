@@ -197,7 +197,12 @@ class Counts {
   failed = 0;
   workersRestarted = 0;
   /** Milliseconds that the oldest due entry of a queue had waited. */
-  readonly lateMs = { refill: new SweepMaximum(), purge: new SweepMaximum(), usage: new SweepMaximum() };
+  readonly lateMs = {
+    holds: new SweepMaximum(),
+    refill: new SweepMaximum(),
+    purge: new SweepMaximum(),
+    usage: new SweepMaximum(),
+  };
   readonly largestWorkspace = new SweepMaximum();
   /** When the last sweep ended, or sweeping started; undefined in a process that does not sweep. */
   sweptAt: number | undefined;
@@ -476,7 +481,7 @@ function sweeperFamilies({ sweptAt, lateMs, largestWorkspace }: Counts): Family[
     family(
       'gauge',
       'sweeper_lag_seconds',
-      'Time that the oldest due refill, purge or roll-up of usage had waited when the sweeper processed it.',
+      'Time that the oldest due hold, refill, purge or roll-up of usage had waited when the sweeper processed it.',
       lag,
       'max',
     ),

@@ -10,29 +10,23 @@ const stepMax = 200;
 export function openSweep(context: StoreContext) {
   const { run, usageRetentionMs, observe } = context;
   /** Returns whether there may be more to do. */
-  const step =
-    (queue: 'refill' | 'purge') =>
-    async (workspaceId: string): Promise<boolean> => {
-      const [count, lateMs] = await run(`sweep/${queue}`, workspaceId, { count: stepMax });
-      observe?.due(queue, lateMs);
-      return count >= stepMax;
-    };
+  function noted(queue: 'holds' | 'refill' | 'purge', [count, lateMs]: [count: number, lateMs: number]): boolean {
+    observe?.due(queue, lateMs);
+    return count >= stepMax;
+  }
+  const given = { count: stepMax };
   /** Returns the number of records of a workspace. */
   async function count(workspaceId: string): Promise<number> {
     const records = await run('sweep/count', workspaceId, {});
     observe?.records(records);
     return records;
   }
-  /** As the other steps, of expired holds. */
-  async function holds(workspaceId: string): Promise<boolean> {
-    const [count] = await run('sweep/holds', workspaceId, { count: stepMax, usageRetentionMs });
-    return count >= stepMax;
-  }
   return {
     count,
-    holds,
-    refill: step('refill'),
-    purge: step('purge'),
+    holds: async (workspaceId: string) =>
+      noted('holds', await run('sweep/holds', workspaceId, { ...given, usageRetentionMs })),
+    refill: async (workspaceId: string) => noted('refill', await run('sweep/refill', workspaceId, given)),
+    purge: async (workspaceId: string) => noted('purge', await run('sweep/purge', workspaceId, given)),
     rollUp: openRollUp(context),
   };
 }

@@ -29,5 +29,5 @@ export interface StoreObserver {
   /** The records of a workspace were counted. */
   records(count: number): void;
   /** The sweeper runs a step of a queue whose first entry has been due for `lateMs`; 0 when none is due. */
-  due(queue: 'refill' | 'purge' | 'usage', lateMs: number): void;
+  due(queue: 'holds' | 'refill' | 'purge' | 'usage', lateMs: number): void;
 }

@@ -235,7 +235,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     outcome: outcomes,
     result: ['passed', 'blocked'],
     script: scriptNames,
-    queue: ['refill', 'purge', 'usage'],
+    queue: ['holds', 'refill', 'purge', 'usage'],
     by: ['identifier', 'tag'],
     reason: refusals,
     version: [packageVersion],
