@@ -9,6 +9,7 @@ import {
   changedHold,
   held,
   holdActions,
+  holdBytesMax,
   holdChanged,
   holdChangeItem,
   holdExpiries,
@@ -196,6 +197,10 @@ function holdError({ reason, detail }: ItemError): Error | undefined {
       return new ApiError('precondition_failed', `The hold has no limit named ${JSON.stringify(detail)}.`);
     case 'too_many_holds':
       return new TooManyHolds();
+    case 'hold_too_large': {
+      const what = `A hold has at most ${holdBytesMax} bytes, for the names of its limits and its tags.`;
+      return new ApiError('precondition_failed', `${what} Nothing was charged.`);
+    }
     default:
       return undefined;
   }

@@ -128,6 +128,7 @@ export const itemErrors = [
   'hold_differs',
   'hold_limit_not_found',
   'too_many_holds',
+  'hold_too_large',
 ] as const;
 /** The answer to an item that settles leases. */
 export const leaseDone = 12;
@@ -136,6 +137,8 @@ export const holdChanged = 13;
 /** What a hold item asks for at the expiry, and what an item does with a hold: their numbers from 0. */
 /** Limit of the open holds of a key. */
 export const holdsMax = 10_000;
+/** Limit of the bytes of a hold: `holdHead.bytes` has two, and one request reads all holds of a key. */
+export const holdBytesMax = 4096;
 export const holdExpiries = ['release', 'charge'] as const;
 export const holdActions = ['settle', 'release', 'extend'] as const;
 /** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
@@ -812,6 +815,8 @@ function literalsOf(): Map<string, string> {
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
+    HOLDS_MAX: holdsMax,
+    HOLD_BYTES_MAX: holdBytesMax,
     SNAPSHOT_BEFORE: snapshotBefore,
     WITH_SNAPSHOT: withSnapshot,
   };

@@ -31,13 +31,15 @@ local SETTLED_AT_ONCE = 250
 
 -- The balance of the key with a due refill applied, and the time of the next one; credits that settlements spend; what
 -- windows get back, by owner; the states of identities whose windows change, by record; windows with a record of their
--- own.
+-- own; settlements to note.
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
     balance, refill_due = key_counts.refilled(string.sub(key_name, #call_key_records + 1), balance, refill_due)
   end
-  return { balance = balance, refill_due = refill_due, spent = 0, wanted = {}, identities = {}, records = {}, tags = {} }
+  local settling = { balance = balance, refill_due = refill_due, spent = 0, wanted = {}, identities = {}, records = {} }
+  settling.tags, settling.notes = {}, {}
+  return settling
 end
 
 -- Collects what a hold gives back to windows (units below 0 are charged): units of the same window and slice are one.
@@ -110,7 +112,7 @@ local function settle_one(settling, hold, cost, units)
   if hold.more and hold.more.tags and cost > 0 then spend_by_tag(settling, hold.more.tags, cost) end
 end
 
--- Writes the holds, and what settling some of them changed.
+-- Writes the holds, and what settling some of them changed. Everything is read before the first write.
 local function write_settling(settling, h, due)
   return_collected(settling)
   key_extension.set_due(due)
@@ -123,6 +125,9 @@ local function write_settling(settling, h, due)
   key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due)
   redis.call('HSET', key_name, unpack(hold_list.fields(h)))
   redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), digest)
+  for _, settled in ipairs(settling.notes) do
+    hold_list.note_settled(call_workspace, key24(), call_now, settled)
+  end
   local tags = name_of.tag_usage(call_workspace, key_api8, call_day)
   for field, cost in pairs(settling.tags) do
     redis.call('HINCRBY', tags, field, int(cost))
@@ -149,7 +154,7 @@ local function expire(settling, h, hold)
   if is_charged then
     local balance = key_flags.limited and settling.balance or nil
     local settled = { suffix = hold.suffix, late = false, cost = hold.cost, balance = balance, windows = hold.windows }
-    hold_list.note_settled(call_workspace, key24(), call_now, settled)
+    settling.notes[#settling.notes + 1] = settled
     return NEVER
   end
   -- Nobody looked at it in time.

@@ -13,7 +13,6 @@
 -- @include "include/holds"
 -- @include "include/names"
 -- @include "include/state"
--- @include "include/window"
 
 -- Windows whose limit is at most this have slices of a millisecond (include/window).
 local FINE_LIMIT = 64
@@ -50,22 +49,39 @@ local function shape_of(cost, requested)
   return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
 end
 
--- Holds what the verification that was just made charged. Returns the hold.
-local function hold_charges(h, ttl, on_expiry, id, cost, request, identity_until)
+-- A hold of what the last check of limits has charged, or would charge, and whether a window is of the identity.
+-- `wanted` is {ttl, on_expiry, id} of HOLD_ITEM.
+local function new_hold(h, wanted, cost, request)
   local requested, more = request and request.limits, {}
   local windows, of_identity = windows_charged(requested)
-  local _, _, due, balances = key_extension.read()
-  local hold =
-    { state = on_expiry, at = call_now, ttl = ttl, cost = key_flags.limited and cost or 0, windows = windows }
-  hold.balance, hold.suffix = balances, id ~= '' and '_' .. id or hold_list.next_suffix(h, call_now)
+  local _, _, _, balances = key_extension.read()
+  local hold = { state = wanted.on_expiry, at = call_now, ttl = wanted.ttl, windows = windows, balance = balances }
+  hold.cost = key_flags.limited and cost or 0
+  hold.suffix = wanted.id ~= '' and '_' .. wanted.id or hold_list.next_suffix(h, call_now)
   if of_identity then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
   end
-  if id ~= '' then more.shape = shape_of(cost, requested) end
+  if wanted.id ~= '' then more.shape = shape_of(cost, requested) end
   more.tags = key_flags.limited and request and request.tags or nil
   if next(more) then hold.more = more end
+  return hold, of_identity
+end
+
+-- Whether the hold of a request would take too many bytes. The names of all limits and the tags are in the states and
+-- in `text`: only where these are long, it is made to know its bytes.
+local function is_too_large(h, wanted, cost, request, text)
+  local bytes = #key_packed + (key_identity and #key_identity or 0) + 2 * (text and #text or 0)
+  if bytes <= HOLD_BYTES_MAX then return false end
+  if charge_hold.look(request and request.limits) or charge_ahead then return false end
+  return hold_list.bytes_of((new_hold(h, wanted, cost, request))) > HOLD_BYTES_MAX
+end
+
+-- Holds what the verification that was just made charged. Returns the hold.
+local function hold_charges(h, wanted, cost, request, identity_until)
+  local hold, of_identity = new_hold(h, wanted, cost, request)
+  local _, _, due = key_extension.read()
   hold_list.add(h, hold)
-  local fields, expires = hold_list.fields(h), call_now + ttl
+  local fields, expires = hold_list.fields(h), call_now + hold.ttl
   if expires < due or due == NEVER then
     key_extension.set_due(expires)
     fields[#fields + 1], fields[#fields + 2] = 'state', key_packed
@@ -79,11 +95,6 @@ end
 local function with_hold(answer, hold)
   local suffix = hold_list.printed(hold.suffix)
   return answer .. suffix .. struct.pack(HELD, hold.at + hold.ttl, #suffix)
-end
-
--- In the place of window_charge: charges nothing.
-local function without_charge(text, first, last, now, limit, duration, cost)
-  return window_charge(text, first, last, now, limit, duration, cost, false)
 end
 
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
@@ -130,6 +141,7 @@ local function decide_hold(position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   local ttl, on_expiry, id
   ttl, on_expiry, id, position = struct.unpack(HOLD_ITEM, call_items, position)
+  local wanted = { ttl = ttl, on_expiry = on_expiry, id = id }
   local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
   local text = fields <= last and string.sub(call_items, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
@@ -140,11 +152,13 @@ local function decide_hold(position, last, root_index)
     h, identity_until = hold_list.read(key_name), key_holds.identity_until(key_external_id)
     local problem, hold = find_repeated(h, id)
     if problem then return problem end
+    add_work(hold_list.work())
     if hold then return repeat_hold(hold, cost, request, text, ip) end
+    if is_too_large(h, wanted, cost, request, text) then return item_error('hold_too_large') end
   end
   local answer, snapshot = verify_held(position, last, root_index)
   if not answer or string.byte(answer) % SNAPSHOT_BEFORE ~= VALID then return answer, snapshot end
-  local hold = hold_charges(h, ttl, on_expiry, id, cost, request, identity_until)
+  local hold = hold_charges(h, wanted, cost, request, identity_until)
   return with_hold(answer, hold), snapshot
 end
 
@@ -269,8 +283,9 @@ local function change_hold(position, _, root_index)
   end
   local h = hold_list.read(key_name)
   local hold = hold_list.find(h, suffix)
+  local settled = not hold and hold_list.find_settled(call_workspace, key24(), call_now, suffix)
+  add_work(hold_list.work())
   if hold then return change_by[action](h, hold, has_credits == 1 and credits or nil, wanted, ttl) end
-  local settled = hold_list.find_settled(call_workspace, key24(), call_now, suffix)
   if not settled then return item_error('hold_not_found') end
   if action ~= 0 then return item_error('hold_ended', suffix) end
   return settle_again(settled, has_credits == 1 and credits or nil, wanted)

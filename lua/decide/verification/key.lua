@@ -102,12 +102,17 @@ function key_extension.next_balance()
   with_extension(restricted, forbidden, holds_due, (balances + 1) % 65536)
 end
 
--- When the key has to be looked at because of its holds. Returns whether that changes it.
+-- When the key has to be looked at because of its holds.
 function key_extension.set_due(due)
   local restricted, forbidden, holds_due, balances = key_extension.read()
-  if due == holds_due then return false end
-  with_extension(restricted, forbidden, due, balances)
-  return true
+  if due ~= holds_due then with_extension(restricted, forbidden, due, balances) end
+end
+
+-- Counts `more` FORBIDDEN verifications of an extended key, or none (nil). Returns their number before.
+function key_extension.count_forbidden(more)
+  local restricted, forbidden, holds_due, balances = key_extension.read()
+  with_extension(restricted, more and forbidden + more or 0, holds_due, balances)
+  return forbidden
 end
 
 -- The key as it was written since, or will be: its state, and that of its identity if it was written.

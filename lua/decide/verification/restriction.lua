@@ -8,9 +8,6 @@
 -- `former`: the FORBIDDEN verifications of the earlier hour that begin_hour ended.
 local restriction = { former = 0 }
 
--- The position in the state of a field that is at `at` of KEY_EXTENSION.
-local function position_of(at) return key_tail_at - KEY_EXTENSION_LENGTH + at - 1 end
-
 -- Whether an address is in one of the ranges, both packed (src/domain/ipRange.ts).
 local function is_in(ranges, ip)
   local family, position, last = #ip == 8 and 52 or 54, 1, #ranges
@@ -34,9 +31,7 @@ local function is_in(ranges, ip)
 end
 
 -- Whether the key admits some addresses only.
-function restriction.is_restricted()
-  return key_flags.extended and string.byte(key_packed, position_of(KEY_EXTENSION_RESTRICTED_AT)) == 1
-end
+function restriction.is_restricted() return key_extension.read() == 1 end
 
 -- The address at the beginning of a text that is the end of a VERIFY_ITEM and no JSON.
 function restriction.address_in(text) return (struct.unpack('>Bc0', text)) end
@@ -56,23 +51,12 @@ function restriction.refuses(ip)
   return not ip or not is_in(ranges, ip)
 end
 
--- Sets the count of FORBIDDEN verifications of an extended key, in memory. Returns what it was.
-local function set_forbidden(change)
-  local at = position_of(KEY_EXTENSION_FORBIDDEN_AT)
-  local count = struct.unpack(COUNT, key_packed, at)
-  local before, after = string.sub(key_packed, 1, at - 1), string.sub(key_packed, at + COUNT_LENGTH)
-  key_written(before .. struct.pack(COUNT, change(count)) .. after)
-  return count
-end
-
 -- Counts `more` FORBIDDEN verifications of an extended key, in memory. Returns whether they are the first of the hour.
-function restriction.count(more)
-  return set_forbidden(function(count) return count + more end) == 0
-end
+function restriction.count(more) return key_extension.count_forbidden(more) == 0 end
 
 -- Begins an hour: the FORBIDDEN verifications of the earlier one are in `former` then. Returns the counts of the new
 -- one: VALID, the packed refusals, credits spent.
 function restriction.begin_hour()
-  restriction.former = key_flags.extended and set_forbidden(function() return 0 end) or 0
+  restriction.former = key_flags.extended and key_extension.count_forbidden(nil) or 0
   return 0, NO_REFUSALS, 0
 end

@@ -800,3 +800,26 @@ test('many holds of a key: each is found, listed in order, and ends', async () =
   expect(await creditsOf(keyId)).toEqual({ remaining: 200_000 - 250 });
   expect(await openHolds(keyId)).toEqual([]);
 });
+
+describe('a hold with very many or long names', () => {
+  const names = (prefix: string) => Array.from({ length: 50 }, (_, index) => `${prefix}${index} `.padEnd(128, '€'));
+  const limitsOf = (prefix: string) => names(prefix).map((name) => ({ ...tokens, name, autoApply: true }));
+
+  test('is refused with 412, and charges nothing', async () => {
+    const externalId = 'long.names';
+    await ok('identities.createIdentity', { externalId, ratelimits: limitsOf('identity') });
+    const { keyId, key } = await createKey({ externalId, credits: { remaining: 9 }, ratelimits: limitsOf('key') });
+    const ratelimits = names('own').map((name) => ({ name, cost: 1, limit: 5, duration: hourMs }));
+    const refused = await call('keys.verifyKey', { key, ratelimits, hold: { ttl: minute } });
+    expect([refused.status, refused.error?.detail]).toEqual([412, expect.stringContaining('4096 bytes')]);
+    expect(await openHolds(keyId)).toEqual([]);
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true, credits: 8 });
+  });
+
+  test('is refused for its tags, too', async () => {
+    const { key } = await createKey({ credits: { remaining: 9 } });
+    const tags = Array.from({ length: 20 }, (_, index) => `${index}`.padEnd(512, 't'));
+    expect(await call('keys.verifyKey', { key, tags, hold: { ttl: minute } })).toMatchObject({ status: 412 });
+    expect(await verify(key, {}, { tags: tags.slice(0, 7) })).toMatchObject({ valid: true, credits: 8 });
+  });
+});
