@@ -12,6 +12,21 @@
 
 local key_holds = {}
 
+-- The digest of the key that was loaded.
+function key_holds.digest() return string.sub(key_name, #call_key_records + 1) end
+
+-- The sweeper looks at the key at this time.
+local function queue_until(due) redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), key_holds.digest()) end
+
+-- Looks at the key by `expires`, if that is earlier than before. `fields` are those of the key that the caller writes.
+function key_holds.look_by(expires, fields)
+  local _, _, due = key_extension.read()
+  if expires >= due then return end
+  key_extension.set_due(expires)
+  fields[#fields + 1], fields[#fields + 2] = 'state', key_packed
+  queue_until(expires)
+end
+
 -- Until when holds of any key may have charged an identity: a refusal by its limits is not leased until then, as a
 -- settlement may return units. 0 for none; nil if there is no such identity.
 function key_holds.identity_until(external_id)
@@ -35,7 +50,7 @@ local SETTLED_AT_ONCE = 250
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
-    balance, refill_due = key_counts.refilled(string.sub(key_name, #call_key_records + 1), balance, refill_due)
+    balance, refill_due = key_counts.refilled(key_holds.digest(), balance, refill_due)
   end
   local settling = { balance = balance, refill_due = refill_due, spent = 0, wanted = {}, identities = {}, records = {} }
   settling.tags, settling.notes = {}, {}
@@ -115,16 +130,16 @@ end
 -- Writes the holds, and what settling some of them changed. Everything is read before the first write.
 local function write_settling(settling, h, due)
   return_collected(settling)
+  local _, _, due_before = key_extension.read()
   key_extension.set_due(due)
   for name, state in pairs(settling.identities) do
     redis.call('HSET', name, 'state', state)
   end
   owned_windows.write(settling.records)
-  local digest = string.sub(key_name, #call_key_records + 1)
   local spent = settling.spent
   key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due)
   redis.call('HSET', key_name, unpack(hold_list.fields(h)))
-  redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), digest)
+  if due ~= due_before then queue_until(due) end
   for _, settled in ipairs(settling.notes) do
     hold_list.note_settled(call_workspace, key24(), call_now, settled)
   end
@@ -165,7 +180,7 @@ end
 -- Nothing is left of the holds of a key.
 local function forget(h)
   hold_list.remove(h)
-  redis.call('ZREM', name_of.hold_queue(call_workspace), string.sub(key_name, #call_key_records + 1))
+  redis.call('ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
   key_extension.set_due(NEVER)
   redis.call('HSET', key_name, 'state', key_packed)
 end

@@ -11,7 +11,6 @@
 -- @include "decide/verification/verify"
 -- @include "include/clock"
 -- @include "include/holds"
--- @include "include/names"
 -- @include "include/state"
 
 -- Windows whose limit is at most this have slices of a millisecond (include/window).
@@ -79,14 +78,9 @@ end
 -- Holds what the verification that was just made charged. Returns the hold.
 local function hold_charges(h, wanted, cost, request, identity_until)
   local hold, of_identity = new_hold(h, wanted, cost, request)
-  local _, _, due = key_extension.read()
   hold_list.add(h, hold)
   local fields, expires = hold_list.fields(h), call_now + hold.ttl
-  if expires < due or due == NEVER then
-    key_extension.set_due(expires)
-    fields[#fields + 1], fields[#fields + 2] = 'state', key_packed
-    redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
-  end
+  key_holds.look_by(expires, fields)
   redis.call('HSET', key_name, unpack(fields))
   if of_identity then key_holds.note_identity(key_external_id, expires, identity_until) end
   return hold
@@ -168,7 +162,6 @@ local function pack_changed(changed)
   for index, w in ipairs(changed.windows) do
     windows[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
   end
-  local digest = string.sub(key_name, #call_key_records + 1)
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
   return struct.pack(
     CHANGED_HOLD,
@@ -177,7 +170,7 @@ local function pack_changed(changed)
     changed.expires or 0,
     has_balance,
     changed.balance or 0,
-    digest,
+    key_holds.digest(),
     #windows
   ) .. table.concat(windows)
 end
@@ -250,12 +243,7 @@ local function extend_hold(h, hold, _, _, ttl)
   local external_id = hold.more and hold.more.externalId or ''
   local identity_until = key_holds.identity_until(external_id)
   local expires, fields = hold.at + hold.ttl, hold_list.fields(h)
-  local _, _, due = key_extension.read()
-  if expires < due then
-    key_extension.set_due(expires)
-    fields[#fields + 1], fields[#fields + 2] = 'state', key_packed
-    redis.call('ZADD', name_of.hold_queue(call_workspace), int(expires), string.sub(key_name, #call_key_records + 1))
-  end
+  key_holds.look_by(expires, fields)
   redis.call('HSET', key_name, unpack(fields))
   key_holds.note_identity(external_id, expires, identity_until)
   return pack_changed({ expires = expires, windows = {} })
