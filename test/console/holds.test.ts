@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
 import { harness, hourMs } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 
@@ -39,9 +39,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
 
   const open = async (rootKey = h.rootKey) => {
     await page.goto(`${server.url}/console/keys/${key.keyId}`);
-    await page.getByLabel('Root key').fill(rootKey);
-    await page.keyboard.press('Enter');
-    await page.locator('h1').waitFor();
+    await signIn(page, rootKey);
   };
   const card = () => page.locator('section.card', { has: page.getByRole('heading', { name: 'Open holds' }) });
   const rows = () => card().locator('tbody tr');

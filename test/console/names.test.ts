@@ -4,7 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
 import { harness, hourMs, type InputOf } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 
@@ -66,9 +66,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     page.setDefaultTimeout(40_000);
     page.on('pageerror', (error) => complaints.push(error.message));
     await page.goto(`${server.url}/console`);
-    await page.getByLabel('Root key').fill(rootKey);
-    await page.keyboard.press('Enter');
-    await page.locator('h1').waitFor();
+    await signIn(page, rootKey);
   }, 60_000);
   afterAll(async () => {
     await browser?.close();

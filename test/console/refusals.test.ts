@@ -2,7 +2,7 @@
 
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
 import { harness, hourMs } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 
@@ -43,9 +43,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
     page.setDefaultTimeout(40_000);
     await page.goto(`${server.url}/console/system`);
-    await page.getByLabel('Root key').fill(h.rootKey);
-    await page.keyboard.press('Enter');
-    await page.locator('h1').waitFor();
+    await signIn(page, h.rootKey);
   }, 120_000);
   afterAll(async () => {
     await browser?.close();
