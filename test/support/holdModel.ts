@@ -151,6 +151,7 @@ export class HoldModel {
   }
 
   set(key: HeldKey, remaining: number | undefined) {
+    this.#refill(key);
     key.limited = remaining !== undefined;
     this.#setBalance(key, remaining ?? 0);
     if (remaining === undefined) key.refill = undefined;

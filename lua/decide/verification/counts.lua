@@ -25,6 +25,13 @@ function key_counts.refilled(digest, balance, due)
   return balance, due
 end
 
+-- The balance of the key that was loaded, with a refill that is due; nil for an unlimited key. Changes nothing.
+function key_counts.balance()
+  local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  if key_flags.refilled and call_now >= refill_due then balance = key_refill_amount end
+  return key_flags.limited and balance or nil
+end
+
 -- The packed counts of an hour's refusals, with `more` of this outcome; FORBIDDEN is counted in KEY_EXTENSION. Also
 -- returns whether they are the first ones.
 function key_counts.more_refusals(refusals, outcome, more)

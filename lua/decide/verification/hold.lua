@@ -102,8 +102,7 @@ local function repeat_hold(hold, cost, request, text, ip)
     if charge_ahead then return write_repaired(requested) end
   end
   local dependencies = (key_identity or key_flags.permissions) and snapshot_dependencies() or ''
-  local balance, _, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
-  local answer = pack_verified(outcome, key_flags.limited, balance, outcome == VALID)
+  local answer = pack_verified(outcome, key_flags.limited, key_counts.balance() or 0, outcome == VALID)
   if outcome == VALID then answer = with_hold(answer, hold) end
   return answer, pack_snapshot(dependencies)
 end
@@ -224,7 +223,7 @@ end
 local function release_hold(h, hold)
   local windows, balance = {}, nil
   if hold.state == hold_list.RELEASED then
-    balance = key_flags.limited and struct.unpack(KEY_LIVE, key_packed, key_tail_at) or nil
+    balance = key_counts.balance()
   else
     balance = key_holds.release(h, hold)
   end

@@ -118,6 +118,10 @@ end
 -- The key as it was written since, or will be: its state, and that of its identity if it was written.
 local function key_written(state, identity)
   key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity
+  -- The link to a deleted identity may have been removed.
+  if key_external_id ~= key_linked_id then
+    key_limits_at = KEY_LINK_AT + LINK_BYTES_LENGTH + struct.unpack('>I2', state, KEY_LINK_AT)
+  end
 end
 
 -- The 24 characters of its id.

@@ -126,9 +126,7 @@ end
 -- its units and its term, see GRANTED. A restricted key is not leased, because its outcome depends on the address of
 -- the request. So a lease may repeat a decision for any address.
 local function lease_verification(outcome, position, last, root, wanted, number)
-  local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
-  -- Verify removed the link of this key: the fields of the state have moved, so it is read again.
-  if outcome ~= NOT_FOUND and key_external_id ~= key_linked_id then read_key(digest, true) end
+  local _, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
   if outcome ~= NOT_FOUND and restriction.is_restricted() then return 0, 0 end
   local text = fields <= last and restriction.without_address(string.sub(call_items, fields, last))
   local request = text and request_of(text)

@@ -801,6 +801,30 @@ test('many holds of a key: each is found, listed in order, and ends', async () =
   expect(await openHolds(keyId)).toEqual([]);
 });
 
+test('a repeated hold and a repeated release answer with a refill that is due', async () => {
+  const refill = { interval: 'daily', amount: 50 } as const;
+  const { key } = await createKey({ credits: { remaining: 30, refill } });
+  const own = await hold(key, { id: 'own', ttl: dayMs }, { credits: { cost: 5 } });
+  const other = await hold(key, { ttl: dayMs }, { credits: { cost: 5 } });
+  await ok('keys.releaseHold', { holdId: other.id });
+  clock.advance(dayMs - 1);
+  expect((await verify(key, { id: 'own', ttl: dayMs }, { credits: { cost: 5 } })).hold).toEqual(own);
+  expect(await verify(key, { id: 'own', ttl: dayMs }, { credits: { cost: 5 } })).toMatchObject({ credits: 50 });
+  expect(await ok('keys.releaseHold', { holdId: other.id })).toMatchObject({ credits: 50 });
+});
+
+test.each(['used', 'settled'] as const)('a key whose identity was deleted is held and %s', async (how) => {
+  const externalId = `deleted.${how}`;
+  const { keyId, key } = await createKey({ ...full, externalId });
+  const first = await hold(key, {}, request);
+  await ok('identities.deleteIdentity', { identity: externalId });
+  if (how === 'settled') expect(await settle(first.id, { credits: { cost: 5 } })).toMatchObject({ credits: 95 });
+  const { id } = await hold(key, {}, request);
+  expect((await openHolds(keyId)).at(-1)).toMatchObject({ id, ratelimits: [{ name: 'requests' }, { name: 'tokens' }] });
+  await settle(id, { credits: { cost: 0 }, ratelimits: [{ name: 'tokens', cost: 0 }] });
+  expect(await left(key)).toEqual(how === 'settled' ? [95, 8, 700] : [80, 8, 700]);
+});
+
 describe('a hold with very many or long names', () => {
   const names = (prefix: string) => Array.from({ length: 50 }, (_, index) => `${prefix}${index} `.padEnd(128, '€'));
   const limitsOf = (prefix: string) => names(prefix).map((name) => ({ ...tokens, name, autoApply: true }));
