@@ -67,6 +67,7 @@ const goals = [
   { key: 'migrationSeconds', figure: 'Migration of 1,000,000 keys, s', most: 60 },
   { key: 'migrationScript', figure: 'Its longest script, ms', most: 30 },
   { key: 'migrationP99', figure: 'p99 of verifications during it / before', most: 2 },
+  { key: 'holdCost', figure: 'Redis CPU µs of a hold and its settlement / of a verification', most: 2.2 },
   { key: 'memoryGrowth', figure: 'Server memory after 10 million requests / after 1 million', most: 1.1 },
   {
     key: 'workersCost',

@@ -354,8 +354,9 @@ function hold_list.sums(h)
   return credits, units, names
 end
 
--- When a key without holds is looked at again, to remove what is left of them.
-function hold_list.empty_until(now) return now + NUMBER_KEPT_MS end
+-- Until when what is left of the holds of a key is kept, if it has none. Not from the last settlement on, whose time
+-- would have to be written with each: a hold and its settlement would cost Redis a tenth more.
+function hold_list.kept_until(h, now) return math.min(NUMBERS_SINCE + h.next, now) + NUMBER_KEPT_MS end
 
 -- The fields to write, as arguments of HSET.
 function hold_list.fields(h)

@@ -178,7 +178,7 @@ function rankings({ period }: Records): object[] {
 
 /** Adds to the records what a list returned. */
 function collect(records: Records, operation: AnyOperation, items: Record<string, string>[]) {
-  const add = (to: string[], ...values: (string | undefined)[]) => {
+  const add = (to: string[], values: (string | undefined)[]) => {
     const known = new Set<string | undefined>(to);
     for (const value of values) {
       if (value !== undefined && !known.has(value)) to.push(value);
@@ -187,15 +187,26 @@ function collect(records: Records, operation: AnyOperation, items: Record<string
   };
   const { name } = operation;
   const listed = recordKinds.find(([kind]) => 'listedIds' in operation && operation.listedIds === kind);
-  if (name === 'keys.listKeys') add(records.key, ...items.map(({ keyId }) => keyId));
+  if (name === 'keys.listKeys')
+    add(
+      records.key,
+      items.map(({ keyId }) => keyId),
+    );
   else if (name === 'ratelimits.listOverrides') {
     const found = items.map((item) => ({ namespace: item.namespaceId!, identifier: item.identifier! }));
     const known = new Set(records.overrides.map(({ namespace, identifier }) => `${namespace} ${identifier}`));
-    records.overrides.push(...found.filter(({ namespace, identifier }) => !known.has(`${namespace} ${identifier}`)));
-  } else if (name === 'analytics.getVerifications') add(records.tags, ...items.map(({ tag }) => tag));
+    for (const each of found) if (!known.has(`${each.namespace} ${each.identifier}`)) records.overrides.push(each);
+  } else if (name === 'analytics.getVerifications')
+    add(
+      records.tags,
+      items.map(({ tag }) => tag),
+    );
   else if (listed) {
     const [kind, { unique = kind === 'namespace' ? 'name' : 'id' }] = listed;
-    add(records[kind], ...items.flatMap((item) => [item.id, item[unique]]));
+    add(
+      records[kind],
+      items.flatMap((item) => [item.id, item[unique]]),
+    );
   }
 }
 

@@ -46,9 +46,9 @@ function key_counts.more_refusals(refusals, outcome, more)
 end
 
 -- Writes the key with this balance, and with `count` more decisions and `spent_more` credits of this hour; the last
--- VALID was at `valid_at` (0 for none). `next_refill` is given if a refill was applied. Returns whether they are the
--- first refusals of the hour with this outcome.
-function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill)
+-- VALID was at `valid_at` (0 for none). `next_refill` is given if a refill was applied, `fields` if the record gets
+-- more fields. Returns whether they are the first refusals of the hour with this outcome.
+function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill, fields)
   local _, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local is_unlinked, is_first, usage = key_external_id ~= key_linked_id, false, nil
   if count + spent_more > 0 then
@@ -65,7 +65,11 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   local state =
     key_state(false, balance, next_refill or refill_due, math.max(last_used, valid_at), hour, valid, refusals, spent)
   if usage and is_unlinked then state = without_link(state) end
-  redis.call('HSET', key_name, 'state', state)
+  if fields then
+    redis.call('HSET', key_name, 'state', state, unpack(fields))
+  else
+    redis.call('HSET', key_name, 'state', state)
+  end
   key_written(state)
   if usage then
     local former = restriction.former

@@ -3,6 +3,7 @@
 
 -- @include "decide/call"
 -- @include "decide/totals"
+-- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/key"
 -- @include "decide/verification/returns"
@@ -137,8 +138,7 @@ local function write_settling(settling, h, due)
   end
   owned_windows.write(settling.records)
   local spent = settling.spent
-  key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due)
-  redis.call('HSET', key_name, unpack(hold_list.fields(h)))
+  key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due, hold_list.fields(h))
   if due ~= due_before then queue_until(due) end
   for _, settled in ipairs(settling.notes) do
     hold_list.note_settled(call_workspace, key24(), call_now, settled)
@@ -177,8 +177,14 @@ local function expire(settling, h, hold)
   return hold_list.release(h, hold, math.min(hold.due, call_now))
 end
 
--- Nothing is left of the holds of a key.
+-- A key that has no holds: removes what is left of them, or keeps it for some time.
 local function forget(h)
+  local kept_until = hold_list.kept_until(h, call_now)
+  if kept_until > call_now then
+    key_extension.set_due(kept_until)
+    redis.call('HSET', key_name, 'state', key_packed)
+    return queue_until(kept_until)
+  end
   hold_list.remove(h)
   redis.call('ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
   key_extension.set_due(NEVER)
@@ -194,7 +200,7 @@ function key_holds.apply_due()
   for _, hold in ipairs(due) do
     next_due = math.min(next_due, expire(settling, h, hold))
   end
-  if h.count == 0 then next_due = hold_list.empty_until(call_now) end
+  if h.count == 0 then next_due = hold_list.kept_until(h, call_now) end
   write_settling(settling, h, next_due)
   add_work(20 * #due + h.count / 2)
 end
@@ -204,8 +210,9 @@ function key_holds.is_due(holds_due)
   return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + hold_list.DUE_WITHIN
 end
 
--- As read_key, with the holds that expired given back.
+-- As read_key, with the holds that expired given back. A verification that is held finds its key loaded.
 function key_holds.read_key(digest, has_snapshot)
+  if charge_hold.is_held then return true end
   if not read_key(digest, has_snapshot) then return false end
   if key_flags.extended then
     local _, _, holds_due = key_extension.read()
@@ -223,7 +230,6 @@ function key_holds.settle(h, hold, cost, units)
   local settling, _, _, due = begin_settling(), key_extension.read()
   settle_one(settling, hold, cost, units)
   hold_list.replace(h, hold)
-  if h.count == 0 then due = math.max(due, hold_list.empty_until(call_now)) end
   write_settling(settling, h, due)
   return key_flags.limited and settling.balance or nil
 end

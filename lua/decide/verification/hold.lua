@@ -120,7 +120,7 @@ local function find_repeated(h, id)
   if h.open >= hold_list.MAX then return item_error('too_many_holds') end
 end
 
--- Verifies, and counts no credits as spent.
+-- Verifies the key that was loaded, and counts no credits as spent.
 local function verify_held(position, last, root_index)
   charge_hold.set(true)
   local decided, answer, snapshot = pcall(verify, position, last, root_index)
@@ -135,20 +135,20 @@ local function decide_hold(position, last, root_index)
   local ttl, on_expiry, id
   ttl, on_expiry, id, position = struct.unpack(HOLD_ITEM, call_items, position)
   local wanted = { ttl = ttl, on_expiry = on_expiry, id = id }
-  local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
+  local digest, cost, cached_time, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
+  if not root.may_verify or not key_holds.read_key(digest, cached_time > 0) or not verifies_key(root) then
+    return verify(position, last, root_index)
+  end
   local text = fields <= last and string.sub(call_items, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   text = text and restriction.without_address(text)
   local request = text and request_of(text) or nil
-  local h, identity_until
-  if root.may_verify and key_holds.read_key(digest, false) and verifies_key(root) then
-    h, identity_until = hold_list.read(key_name), key_holds.identity_until(key_external_id)
-    local problem, hold = find_repeated(h, id)
-    if problem then return problem end
-    add_work(hold_list.work())
-    if hold then return repeat_hold(hold, cost, request, text, ip) end
-    if is_too_large(h, wanted, cost, request, text) then return item_error('hold_too_large') end
-  end
+  local h, identity_until = hold_list.read(key_name), key_holds.identity_until(key_external_id)
+  local problem, repeated = find_repeated(h, id)
+  if problem then return problem end
+  add_work(hold_list.work())
+  if repeated then return repeat_hold(repeated, cost, request, text, ip) end
+  if is_too_large(h, wanted, cost, request, text) then return item_error('hold_too_large') end
   local answer, snapshot = verify_held(position, last, root_index)
   if not answer or string.byte(answer) % SNAPSHOT_BEFORE ~= VALID then return answer, snapshot end
   local hold = hold_charges(h, wanted, cost, request, identity_until)
