@@ -29,6 +29,20 @@ const step = {
     times: fc.constantFrom(1, 2, 5, 12),
     wanted: fc.constantFrom(16, 4, 0),
   }),
+  hold: fc.record({
+    do: fc.constant('hold' as const),
+    server,
+    key,
+    request: fc.nat(2),
+    ttl: fc.constantFrom(50, 400, 3_000),
+  }),
+  endHold: fc.record({
+    do: fc.constant('endHold' as const),
+    server,
+    key,
+    which: fc.nat(3),
+    used: fc.constantFrom(0 as const, 0 as const, 1 as const, 2 as const),
+  }),
   change: fc.record({
     do: fc.constant('change' as const),
     server,
@@ -162,6 +176,8 @@ export const themes = {
       disconnect: 1,
       restart: 1,
       clock: 1,
+      hold: 2,
+      endHold: 2,
     },
     delays: { prompt: 8, slow: 1, lost: 1 },
   },
@@ -256,6 +272,18 @@ export const themes = {
     keys: { unlimited: 3, credits: 1 },
     steps: { verify: 4, wait: 3, change: 2, settled: 2, disconnect: 2 },
     delays: { prompt: 1 },
+  },
+  holds: {
+    keyCount: 2,
+    keys: { limited: 1, credits: 1, refilled: 1, both: 1, linked: 2, linkedToo: 1, shared: 1 },
+    steps: { verify: 6, hold: 4, endHold: 4, wait: 2, until: 1 },
+    delays: { prompt: 1 },
+  },
+  heldChanges: {
+    keyCount: 2,
+    keys: { refilled: 1, both: 1, linked: 2, several: 1 },
+    steps: { verify: 4, hold: 4, endHold: 4, limits: 1, links: 1, balance: 2, deletion: 1, wait: 2, until: 1 },
+    delays: { prompt: 2, slow: 1 },
   },
 } satisfies Record<string, Theme>;
 export type ThemeName = keyof typeof themes;

@@ -58,6 +58,11 @@ const mutants: { [Rule in keyof Rules]: [ThemeName, RegExp] } = {
   endsWithUnits: ['terms', /outlasts/],
   oldestSlice: ['smallSlices', /Units of a window are not/],
   chargedSlice: ['slices', /Units of a window are not|entry is negative/],
+  heldRefusals: ['holds', /Refused by a lease though/],
+  heldBalance: ['heldChanges', /Credits left are not/],
+  heldSlice: ['holds', /Units of a window are not/],
+  heldOwner: ['heldChanges', /Units of a window are not/],
+  heldOnce: ['holds', /A hold ends twice/],
   stepClears: ['stepsBack', /counts less|more than the limit/],
 };
 

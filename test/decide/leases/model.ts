@@ -34,7 +34,13 @@
 // A key stands for a counter of a namespace, too: then requests of several costs and limits share its window, and a
 // changed duration stands for an override.
 //
-// Not in the model: tags, servers whose terms differ, deletion of identities and of registry entries with term 0, and
+// A hold is a verification whose charges its caller settles later: less comes back, more is charged, also above a limit
+// or the balance. Redis decides all of it. What is held is charged, so no lease has it; but what comes back makes a
+// refusal wrong, so none is leased while units are held. Leases of other keys of an identity may see it up to a term
+// late when a hold expires. After Redis's clock stepped back, units come back to the slice of that time, if there is one.
+//
+// Not in the model: late settlements of holds, holds of a request whose limit is at most 64 where other requests have
+// larger ones on the same window, tags, servers whose terms differ, deletion of identities and of registry entries with term 0, and
 // of leases that have ended by Redis's clock when a record has no room for more.
 
 /** Longest time between two settlements of a session, in terms. */
@@ -147,6 +153,16 @@ export const rules = {
   pauseAfterRecall: true,
   /** Units that were out when the clock stepped back are not given back to a counter that was adapted to it. */
   stepClears: true,
+  /** While a key has holds, or an identity may have, no refusal for want of units is leased: a settlement returns some. */
+  heldRefusals: true,
+  /** Credits that were held come back only to the balance that was charged. */
+  heldBalance: true,
+  /** Units that were held come back to the slice in which they were charged. */
+  heldSlice: true,
+  /** Units that were held come back to the identity that was charged. */
+  heldOwner: true,
+  /** A hold ends once. */
+  heldOnce: true,
 };
 export type Rules = typeof rules;
 
@@ -192,6 +208,18 @@ export interface UnitsOut {
   fingerprint: string;
 }
 
+/** What a verification charged until it is settled. */
+export interface Hold {
+  number: number;
+  /** When it was charged and when it expires, by Redis's clock. */
+  at: number;
+  due: number;
+  /** 0 for a key that was unlimited. */
+  credits: number;
+  balance: number;
+  windows: readonly (ChargedWindow & { owner: string; limit: number })[];
+}
+
 export interface WindowEntry {
   /** End of the slice. */
   end: number;
@@ -208,6 +236,8 @@ export interface Owner {
   leases: UnitsOut[];
   /** No units are granted before, by Redis's clock. */
   pausedUntil: number;
+  /** The last expiry of a hold that charged it, by Redis's clock; of an identity. */
+  heldUntil: number;
   version: number;
 }
 
@@ -227,6 +257,9 @@ export interface Key extends Owner {
   state: 'stored' | 'deleted' | 'gone';
   identity?: number | undefined;
   requests: readonly Request[];
+  holds: readonly Hold[];
+  /** How often the balance was set or refilled. */
+  balances: number;
   /** Each verification spends one credit. */
   credits?: number | undefined;
   refill?: { at: number; every: number; amount: number } | undefined;
@@ -245,6 +278,8 @@ export interface RedisState {
   keys: Key[];
   identities: Owner[];
   registry: Map<string, Registered>;
+  /** The number of the last hold. */
+  holds: number;
   /** By what is counted (a key, an identity, all keys), hour and outcome. */
   usage: Record<string, number>;
 }
@@ -264,6 +299,18 @@ export interface Ask {
   number: number;
   /** Entries that were recalled and waited for. */
   recalled: readonly Named[];
+  /** The time to the expiry of a hold of what is charged; undefined for no hold. */
+  hold: number | undefined;
+}
+
+/** Settles a hold of a key, if it has any. */
+export interface EndHold {
+  kind: 'endHold';
+  key: number;
+  /** Its place. */
+  which: number;
+  /** Of what was held: none, all, or twice that. */
+  used: 0 | 1 | 2;
 }
 
 export interface Grant {
@@ -364,7 +411,7 @@ export interface Leave {
   granted: number;
 }
 
-export type Script = Ask | Settlement | Change | Removal | Leave;
+export type Script = Ask | EndHold | Settlement | Change | Removal | Leave;
 
 /** A charge of one decision, or of `count`, to a window. */
 export interface Charged {
@@ -387,6 +434,10 @@ export interface Witness {
   balanceSet(key: number, added?: number): void;
   balanceClamped(key: number): void;
   windowAdapted(owner: string): void;
+  /** The charges of the last decision are held. */
+  held(key: number, hold: Hold): void;
+  /** `more` are charges now. */
+  holdEnded(key: number, hold: Hold, used: number, more: readonly Charged[], isExpired: boolean): void;
 }
 
 const never = Infinity;
@@ -460,6 +511,7 @@ export const balanceOf = (key: Key) => (key.credits === undefined ? never : (key
 function refill(key: Key, now: number, witness: Witness, index: number) {
   if (!key.refill || now < key.refill.at || key.credits === undefined) return;
   key.credits = key.refill.amount;
+  key.balances++;
   while (key.refill.at <= now) key.refill = { ...key.refill, at: key.refill.at + key.refill.every };
   witness.balanceSet(index);
 }
@@ -471,6 +523,7 @@ export function decide(state: RedisState, now: number, ask: Ask, setting: Settin
   const owners: Owner[] = [key, linked(state, key)].filter((owner) => owner !== undefined);
   let limits: Checked[] = [];
   if (key.state === 'stored') {
+    expireHolds(state, key, ask.key, now, setting, witness);
     refill(key, now, witness, ask.key);
     limits = limitsOf(state, key, request).map((one) => {
       return { ...one, cost: request.cost, total: windowTotal(one.owner, one, now, setting, witness) };
@@ -483,6 +536,7 @@ export function decide(state: RedisState, now: number, ask: Ask, setting: Settin
   const windows = outcome === 'RATE_LIMITED' ? short.map((one) => windowIdOf(one.owner, one)) : undefined;
   if (isRefusal(outcome)) witness.refused(ask.key, ask.session, windows);
   if (outcome === 'VALID') witness.charged(ask, 1, undefined, charge(key, limits, now, 1), key.credits !== undefined);
+  if (outcome === 'VALID' && ask.hold !== undefined) hold(state, key, limits, now, ask, witness);
   if (outcome !== 'NOT_FOUND') count(state, key.id, key.identity, now, outcome, 1);
   const left = leftOf(key, limits, outcome);
   const grant = ask.wanted > 0 ? grantOf(state, key, now, ask, outcome, limits, setting, witness) : undefined;
@@ -537,6 +591,77 @@ function charge(key: Key, limits: Checked[], now: number, times: number): Charge
   });
 }
 
+/** Holds what was just charged. */
+function hold(state: RedisState, key: Key, limits: Checked[], now: number, ask: Ask, witness: Witness) {
+  const due = now + ask.hold!;
+  const windows = limits.map(({ owner, name, duration, limit, cost }) => {
+    return { owner: owner.id, name, duration, limit, cost };
+  });
+  const credits = key.credits === undefined ? 0 : 1;
+  const made = { number: ++state.holds, at: now, due, credits, balance: key.balances, windows };
+  key.holds = [...key.holds, made];
+  const shared = linked(state, key);
+  if (shared && windows.some(({ owner }) => owner === shared.id)) shared.heldUntil = Math.max(shared.heldUntil, due);
+  witness.held(ask.key, made);
+}
+
+/** What has expired comes back. */
+function expireHolds(state: RedisState, key: Key, index: number, now: number, setting: Setting, witness: Witness) {
+  for (const one of key.holds) if (one.due <= now) finishHold(state, key, index, one, 0, now, true, setting, witness);
+}
+
+/** Settles a hold. Nothing happens if its key was deleted, or has none. */
+export function endHold(
+  state: RedisState,
+  now: number,
+  { key: index, which, used }: EndHold,
+  setting: Setting,
+  witness: Witness,
+) {
+  const key = state.keys[index]!;
+  if (key.state !== 'stored') return;
+  expireHolds(state, key, index, now, setting, witness);
+  const one = key.holds[which % key.holds.length];
+  if (one) finishHold(state, key, index, one, used, now, false, setting, witness);
+}
+
+function finishHold(
+  state: RedisState,
+  key: Key,
+  index: number,
+  one: Hold,
+  used: 0 | 1 | 2,
+  now: number,
+  isExpired: boolean,
+  setting: Setting,
+  witness: Witness,
+) {
+  const { rules } = setting;
+  refill(key, now, witness, index);
+  if (rules.heldOnce || isExpired) key.holds = key.holds.filter((other) => other !== one);
+  const more: Charged[] = [];
+  for (const of of one.windows) {
+    const identity = state.identities.find(({ id }) => id === of.owner);
+    const owner = of.owner === key.id ? key : rules.heldOwner ? identity : linked(state, key);
+    if (!owner) continue;
+    const at = rules.heldSlice ? one.at : now;
+    if (used === 0) giveBack(owner, { at, windows: [of], limit: of.limit }, now, 1, rules);
+    if (used === 2) more.push(...chargeAbove(owner, of, now, setting, witness));
+  }
+  const returned = one.credits * (1 - used);
+  if (key.credits !== undefined && (returned < 0 || one.balance === key.balances || !rules.heldBalance))
+    key.credits += returned;
+  witness.holdEnded(index, one, used, more, isExpired);
+}
+
+/** Charges a window also above its limit. */
+function chargeAbove(owner: Owner, of: Hold['windows'][number], now: number, setting: Setting, witness: Witness) {
+  const checked = { ...of, owner, total: windowTotal(owner, of, now, setting, witness) };
+  const window = windowIdOf(owner, of);
+  const { limit, duration, cost } = of;
+  return [{ owner: owner.id, window, end: chargeWindow(checked, now, 1), duration, limit, cost }];
+}
+
 /** What the decision says is left after it. */
 function leftOf(key: Key, limits: Checked[], outcome: Outcome): Left[] {
   const isCharged = outcome === 'VALID';
@@ -564,6 +689,7 @@ function endsOf(key: Key, now: number, outcome: Outcome, limits: Checked[], { ru
   if (rules.endsWithHour) ends.push((Math.floor(now / hourMs) + 1) * hourMs);
   if (key.expires !== undefined && outcome !== 'EXPIRED' && outcome !== 'DISABLED') ends.push(key.expires);
   const isCharged = outcome === 'VALID' || isRefusal(outcome);
+  for (const { due } of key.holds) ends.push(due);
   if (key.refill && isCharged) ends.push(key.refill.at);
   for (const one of limits) {
     const window = one.owner.windows[memberOf(one)]!;
@@ -593,6 +719,8 @@ function grantOf(
   const shared = linked(state, key);
   const owners = shared ? [key, shared] : [key];
   if (isRefusal(outcome) && owners.some(({ leases }) => leases.length > 0) && rules.overdueRefusals) return undefined;
+  const isHeld = key.holds.length > 0 || (shared !== undefined && shared.heldUntil > now);
+  if (isRefusal(outcome) && isHeld && rules.heldRefusals) return undefined;
   let units: number | undefined;
   if (outcome === 'VALID' && (limits.length > 0 || key.credits !== undefined)) {
     // Not for long after a step back of the clock.
@@ -686,18 +814,30 @@ function takeBack(state: RedisState, now: number, session: string, of: Returned,
 }
 
 /** Window units go back only to the slice in which they were charged. */
-function giveBack(owner: Owner, { at, windows }: UnitsOut, now: number, times: number, rules: Rules) {
+function giveBack(
+  owner: Owner,
+  { at, windows, limit }: Pick<UnitsOut, 'at' | 'windows'> & { limit?: number },
+  now: number,
+  times: number,
+  rules: Rules,
+) {
   // After the clock stepped back, windows have other slices.
   if (at > now && rules.stepClears) return;
   for (const one of windows) {
     const slice = Math.floor(one.duration / 64);
-    const [earliest, latest] = rules.chargedSlice ? [at - (at % slice) + slice, at + slice] : [0, never];
+    const own = limit === undefined ? slice : sliceOf(limit, one.duration);
+    const [earliest, latest] = rules.chargedSlice ? [at - (at % own) + own, at + slice] : [0, never];
     if (!rules.keptWindows && !owner.limits.some((limit) => memberOf(limit) === memberOf(one))) continue;
     const isCharged = ({ end }: WindowEntry) => end >= earliest && end <= latest;
     const window = owner.windows[memberOf(one)] ?? [];
-    const entry = rules.oldestSlice ? window.find(isCharged) : window.findLast(isCharged);
-    // An older slice may have fewer units, but only after the clock stepped back.
-    if (entry) entry.units -= Math.min(entry.units, times * (rules.chargedCost ? one.cost : 20));
+    const charged = window.filter(isCharged);
+    let left = times * (rules.chargedCost ? one.cost : 20);
+    // An older slice has fewer units only after the clock stepped back.
+    for (const entry of rules.oldestSlice ? charged : charged.reverse()) {
+      const taken = Math.min(entry.units, left);
+      entry.units -= taken;
+      left -= taken;
+    }
   }
 }
 
@@ -731,6 +871,7 @@ export function change(
     Object.assign(key, {
       windows: {},
       leases: [],
+      holds: [],
       pausedUntil: 0,
       identity: mutation.value ? undefined : key.identity,
     });
@@ -758,6 +899,7 @@ function changeStored(
     key.credits = mutation.value ?? undefined;
     if (mutation.value === null) key.refill = undefined;
     if (rules.setClears) renumber(key, undefined);
+    key.balances++;
     witness.balanceSet(index);
   }
   if (key.credits === undefined) return;
@@ -770,7 +912,8 @@ function changeStored(
     const { value } = mutation;
     if (key.credits + value < 0) {
       witness.balanceClamped(index);
-      key.credits = 0;
+      key.credits = Math.min(0, key.credits);
+      key.balances++;
       if (rules.clampClears) renumber(key, undefined);
       witness.balanceSet(index);
     } else {

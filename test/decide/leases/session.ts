@@ -45,6 +45,8 @@ export interface Verification {
   wanted: number;
   begun: number;
   recalls: number;
+  /** Of Ask. */
+  hold: number | undefined;
 }
 
 export interface Lease {
@@ -112,7 +114,7 @@ export class Session {
   // ---- Decide
 
   verify(verification: Verification) {
-    const lease = this.leases.get(this.nameOf(verification));
+    const lease = verification.hold === undefined && this.leases.get(this.nameOf(verification));
     if (lease && this.env.clock() < lease.ends && (lease.count === undefined || lease.used < lease.count)) {
       lease.used++;
       this.tally(lease);
@@ -144,7 +146,7 @@ export class Session {
   }
 
   private ask(verification: Verification, recalled: Ask['recalled']) {
-    const { key, request } = verification;
+    const { key, request, hold } = verification;
     const isAsked = [...this.asks.values()].some((ask) => ask.key === key && ask.request === request);
     const wanted = isAsked ? 0 : verification.wanted;
     const number = ++this.number;
@@ -172,7 +174,7 @@ export class Session {
       this.env.failed(verification);
       if (recalled.length > 0) this.resume(key);
     };
-    this.env.send({ kind: 'decide', session: this.id, key, request, wanted, number, recalled }, onReply, onLost);
+    this.env.send({ kind: 'decide', session: this.id, key, request, wanted, number, recalled, hold }, onReply, onLost);
   }
 
   private decidedByRedis(

@@ -6,6 +6,7 @@ import {
   type Change,
   change,
   decide,
+  endHold,
   hourMs,
   type Key,
   type Limit,
@@ -22,6 +23,8 @@ import { type Environment, type Lease, type Message, Session, type Verification 
 
 export type Step =
   | { do: 'verify'; server: number; key: number; request: number; times: number; wanted: number }
+  | { do: 'hold'; server: number; key: number; request: number; ttl: number }
+  | { do: 'endHold'; server: number; key: number; which: number; used: 0 | 1 | 2 }
   | { do: 'change'; server: number; key: number; mutation: Mutation }
   | { do: 'wait'; ms: number }
   | { do: 'waitUntil'; what: 'leaseEnds' | 'sliceEnds' | 'unitsFree' | 'refill' | 'hourEnds' | 'settled' }
@@ -33,7 +36,7 @@ export type Step =
 export interface Scenario {
   term: number;
   reserve: number;
-  keys: (Omit<Key, 'state' | keyof Owner> & { limits?: readonly Limit[] })[];
+  keys: (Omit<Key, 'state' | 'holds' | 'balances' | keyof Owner> & { limits?: readonly Limit[] })[];
   /** Limits of each. */
   identities: (readonly Limit[])[];
   /** Rate of Redis's clock, then of each server's. */
@@ -50,8 +53,10 @@ const promptMs = 5;
 /** Redis's time at the start, divisible by all slices. */
 export const startMs = 6_400_000;
 
+const noted = () => {};
+
 const newOwner = (id: string, limits: readonly Limit[]): Owner => {
-  return { id, limits, version: 0, windows: {}, leases: [], pausedUntil: 0 };
+  return { id, limits, version: 0, windows: {}, leases: [], pausedUntil: 0, heldUntil: 0 };
 };
 
 interface Connection {
@@ -170,10 +175,11 @@ export class World implements Observed {
     this.setting = { rules, term: scenario.term, reserve: scenario.reserve };
     this.redis = {
       keys: scenario.keys.map((key, index) => {
-        return { ...key, ...newOwner(`k${index}`, key.limits ?? []), state: 'stored' };
+        return { ...key, ...newOwner(`k${index}`, key.limits ?? []), state: 'stored', holds: [], balances: 0 };
       }),
       identities: scenario.identities.map((limits, index) => newOwner(`i${index}`, limits)),
       registry: new Map(),
+      holds: 0,
       usage: {},
     };
     this.checks = new Checks(this);
@@ -343,6 +349,8 @@ export class World implements Observed {
         if (decision.outcome !== 'RECALL') checks.decidedByRedis(decision, redisNow);
         return decision;
       }
+      case 'endHold':
+        return endHold(redis, redisNow, script, setting, checks);
       case 'settle':
         this.settlements++;
         return settle(redis, redisNow, script, setting, checks);
@@ -374,6 +382,10 @@ export class World implements Observed {
     switch (step.do) {
       case 'verify':
         return this.verify(server!, step);
+      case 'hold':
+        return this.hold(server!, step);
+      case 'endHold':
+        return this.send(server!, { ...step, kind: 'endHold', key: step.key % this.redis.keys.length }, noted, noted);
       case 'change':
         return this.change(server!, step.key % this.redis.keys.length, step.mutation);
       case 'wait':
@@ -403,8 +415,15 @@ export class World implements Observed {
     const key = anyKey % this.redis.keys.length;
     const request = anyRequest % this.redis.keys[key]!.requests.length;
     for (let time = 0; time < times; time++) {
-      server.handle(() => server.session.verify({ key, request, wanted, begun, recalls: 0 }));
+      server.handle(() => server.session.verify({ key, request, wanted, begun, recalls: 0, hold: undefined }));
     }
+  }
+
+  private hold(server: Server, { key: anyKey, request: anyRequest, ttl }: Step & { do: 'hold' }) {
+    const key = anyKey % this.redis.keys.length;
+    const request = anyRequest % this.redis.keys[key]!.requests.length;
+    const begun = this.now;
+    server.handle(() => server.session.verify({ key, request, wanted: 0, begun, recalls: 0, hold: ttl }));
   }
 
   private change(server: Server, key: number, mutation: Mutation) {
@@ -501,6 +520,7 @@ function copyOf(state: RedisState): RedisState {
     keys: state.keys.map(copied),
     identities: state.identities.map(copied),
     registry: new Map(state.registry),
+    holds: state.holds,
     usage: { ...state.usage },
   };
 }
