@@ -8,6 +8,7 @@ import { afterEach, beforeAll, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
 import { dataKey, workspaceKey } from '../../src/redis/names.ts';
 import { dataVersion } from '../../src/scripts/layout.ts';
+import { withoutRestrictions } from '../fixtures/data/answers.ts';
 import { openClient } from '../support/client.ts';
 import { earlierRelease, lastCommits } from '../support/earlierRelease.ts';
 import { type Call, type EveryReadOptions, everyRead } from '../support/everyRead.ts';
@@ -191,8 +192,13 @@ test.skipIf(!folder)(
     for (let count = 0; count < loadKeys; count++)
       made.push((await loadApi('keys.createKey', { apiId, credits: { remaining: 10_000_000 } })) as never);
     const second = await startEarlier(redis.url);
-    const before = await everyRead(callOf(second.url, rootKey), options);
+    const all = await everyRead(callOf(second.url, rootKey), options);
+    const before = all.filter(({ code }) => code !== 'route_not_found');
     expect(before.length).toBeGreaterThan(200);
+    const known = new Set(before.map(({ name }) => name));
+    /** What a new server responds to the operations that the earlier release has. */
+    const readBy = async ({ url }: Running) =>
+      (await everyRead(callOf(url, rootKey), options)).filter(({ name }) => known.has(name)).map(withoutRestrictions);
 
     const live = [first, second];
     const load = startLoad(loadRootKey, made, () => live);
@@ -203,7 +209,7 @@ test.skipIf(!folder)(
     await expect.poll(() => third.printed()).toContain('because of other servers');
     expect(await redis.admin.hget(dataKey, 'version')).toBe('4');
     live.push(await startNew(redis.url));
-    expect(await everyRead(callOf(third.url, rootKey), options)).toEqual(before);
+    expect(await readBy(third)).toEqual(before);
     await retire(second, live);
     const replaced = { refused: load.refused.length, served: load.counts.valid };
     expect(load.refused).toEqual([]);
@@ -233,7 +239,7 @@ test.skipIf(!folder)(
 
     const health = (await (await fetch(`${other.url}/health/ready`)).json()) as { data: object };
     expect(health.data).toMatchObject({ ready: true, dataVersion });
-    expect(await everyRead(callOf(other.url, rootKey), options)).toEqual(before);
+    expect(await readBy(other)).toEqual(before);
     await checkLedger(other, loadRootKey, made, load.counts);
     await checkIndex(redis.admin, workspaceId, options.expiring);
     report({
