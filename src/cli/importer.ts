@@ -517,7 +517,9 @@ export class Importer {
     const problem = until !== undefined && tooOld(this.#store, temporarySince, 'until');
     if (problem) return [rejection(line, 'until', problem)];
     if (this.#options.dryRun) {
-      this.#count('override', !(await this.#store.overrides.find(workspaceId, namespace, identifier)));
+      const hasEnded = until !== undefined && until <= this.#nowMs && !former;
+      const found = await this.#store.overrides.find(workspaceId, namespace, identifier);
+      this.#count('override', !found && !hasEnded);
       return [];
     }
     const keptId = overrideId.slice('rlor_'.length);
