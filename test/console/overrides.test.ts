@@ -64,7 +64,9 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await dialog().getByLabel('Applies').selectOption({ label: 'for 1 day' });
     expect(await dialog().textContent()).toMatch(/Until \d{4}-\d\d-\d\d \S+ UTC, then 10 in any 1 min\./);
     await save();
-    await expect.poll(() => row('user_42').textContent()).toMatch(/500.*until in (23 hours|1 day), then 10 in any 1 min/);
+    await expect
+      .poll(() => row('user_42').textContent())
+      .toMatch(/500.*until \d{4}-\d\d-\d\d \d\d:\d\d UTC, then 10 in any 1 min/);
     const { until, former } = await get('user_42');
     expect(former).toEqual({ limit: 10, duration: minute });
     expect(until! - before).toBeGreaterThanOrEqual(dayMs);
@@ -98,14 +100,18 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await dialog().getByLabel('Applies').selectOption({ label: 'until …' });
     expect(await dialog().getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
     const time = (ms: number) => new Date(ms).toISOString().slice(0, 16);
-    await dialog().getByLabel('Until, UTC').fill(time(Date.now() + 400 * dayMs));
+    await dialog()
+      .getByLabel('Until, UTC')
+      .fill(time(Date.now() + 400 * dayMs));
     await dialog().getByRole('button', { name: 'Save' }).click();
     await dialog().getByText('must be at most 366 days ahead').first().waitFor();
     const until = Date.now() + 10 * dayMs;
     await dialog().getByLabel('Until, UTC').fill(time(until));
     await dialog().getByText(', then none.').waitFor();
     await save();
-    await expect.poll(() => row('guest_*').textContent()).toMatch(/until in (9|10) days, then none/);
+    await expect
+      .poll(() => row('guest_*').textContent())
+      .toContain(`until ${time(until).replace('T', ' ')} UTC, then none`);
     const expected = { duration: 90_000, until: Math.floor(until / minute) * minute };
     expect(await get('guest_*')).toMatchObject(expected);
     // It leaves the list when it ends: the card looks again every ten seconds.

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call, type Failure } from '../api.ts';
-import { count, duration, isoOf } from '../format.ts';
+import { ago, count, dateTime, duration, isoOf } from '../format.ts';
 import {
   Badge,
   Button,
@@ -118,7 +118,11 @@ function Lasting({ override: { until, former } }: { override: Override }) {
   if (until === undefined) return <span class="quiet">always</span>;
   return (
     <>
-      until <Time ms={until} />, <span class="quiet">then {former ? amountOf(former) : 'none'}</span>
+      until{' '}
+      <time dateTime={isoOf(until)} title={ago(until)}>
+        {dateTime(until, { seconds: false })} UTC
+      </time>
+      , <span class="quiet">then {former ? amountOf(former) : 'none'}</span>
     </>
   );
 }
