@@ -54,6 +54,9 @@ export const workspaceWildcardsMax = 2000;
 /** The longest time from now until a temporary override ends. */
 export const lastsMax = 366 * dayMs;
 
+/** After this many calls a page has fewer overrides than were asked for. */
+const listStepsMax = 5;
+
 function readOverride(reply: Reply): Override {
   const override = fromNamed<OverrideReply>(reply);
   const { id, identifier, limit, duration, created, ends, formerLimit, formerDuration } = override;
@@ -132,11 +135,21 @@ export function openOverrides({ run }: StoreContext) {
       page: { namespace: string; after?: string | undefined; count: number },
     ): Promise<PageOf<Override> | undefined> {
       const { namespace, count } = page;
-      const after = page.after?.slice('rlor_'.length) ?? '';
-      const reply = await run('overrides/list', workspaceId, { namespace, identifier: '', after, count });
-      if (!reply) return undefined;
-      const [items, more, last] = reply;
-      return { items: items.map(readOverride), next: more === 1 ? `rlor_${last}` : undefined };
+      const items: Override[] = [];
+      let after = page.after?.slice('rlor_'.length) ?? '';
+      // Again for those that have ended and were not removed yet.
+      for (let step = 0; step < listStepsMax; step++) {
+        const given = { namespace, identifier: '', after, count: step === 0 ? count : 100 };
+        const reply = await run('overrides/list', workspaceId, given);
+        if (!reply) return undefined;
+        const [found, more, last] = reply;
+        items.push(...found.map(readOverride));
+        if (items.length > count) return { items: items.slice(0, count), next: items[count - 1]!.overrideId };
+        if (more === 0) return { items, next: undefined };
+        if (items.length === count) return { items, next: `rlor_${last}` };
+        after = last;
+      }
+      return { items, next: `rlor_${after}` };
     },
 
     /** False when there is no override for exactly this identifier. */

@@ -278,6 +278,8 @@ describe('overrides that have ended', () => {
     clock.advance(1000);
     const left = identifiers.filter((_, index) => index % 12 >= 8);
     for (const limit of [1, 3, 8, 100]) {
+      const full = await call('ratelimits.listOverrides', { namespace, limit });
+      expect((full.data as never as { overrides: unknown[] }).overrides).toHaveLength(Math.min(limit, left.length));
       const pages = await readPages(async (at) => {
         const { status, data, pagination } = await call('ratelimits.listOverrides', { namespace, limit, ...at });
         return { status, data: (data as never as { overrides: { identifier: string }[] }).overrides, pagination };
@@ -285,6 +287,23 @@ describe('overrides that have ended', () => {
       expect(pages.flat().map(({ identifier }) => identifier)).toEqual(left);
     }
     expect(await countOf(namespace)).toBe(left.length);
+  });
+
+  test('more than a call examines: a page may be short, and the next one goes on', async () => {
+    const namespace = freshNamespace();
+    await set(namespace, 'first');
+    for (let first = 0; first < 440; first += 20)
+      await Promise.all(
+        Array.from({ length: 20 }, (_, index) => set(namespace, `${first + index}`, { until: clock.now + 1000 })),
+      );
+    await set(namespace, 'last');
+    clock.advance(1000);
+    const pages = await readPages(async (at) => {
+      const { status, data, pagination } = await call('ratelimits.listOverrides', { namespace, limit: 2, ...at });
+      return { status, data: (data as never as { overrides: { identifier: string }[] }).overrides, pagination };
+    });
+    expect(pages.map((items) => items.map(({ identifier }) => identifier))).toEqual([['first'], ['last']]);
+    while (await sweep());
   });
 
   test('are removed by the sweeper, and nothing is left of them', async () => {
