@@ -2,7 +2,7 @@
 
 import type { Actor } from '../domain/caller.ts';
 import { dayMs } from '../domain/time.ts';
-import { type Reply, refusal } from '../scripts/calls.ts';
+import { type Reply, type Run, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
@@ -71,6 +71,31 @@ function readOverride(reply: Reply): Override {
   };
 }
 
+interface OverridePage {
+  namespace: string;
+  after?: string | undefined;
+  count: number;
+}
+
+async function list(run: Run, workspaceId: string, page: OverridePage): Promise<PageOf<Override> | undefined> {
+  const { namespace, count } = page;
+  const items: Override[] = [];
+  let after = page.after?.slice('rlor_'.length) ?? '';
+  // Again for those that have ended and were not removed yet.
+  for (let step = 0; step < listStepsMax; step++) {
+    const given = { namespace, identifier: '', after, count: step === 0 ? count : 100 };
+    const reply = await run('overrides/list', workspaceId, given);
+    if (!reply) return undefined;
+    const [found, more, last] = reply;
+    items.push(...found.map(readOverride));
+    if (items.length > count) return { items: items.slice(0, count), next: items[count - 1]!.overrideId };
+    if (more === 0) return { items, next: undefined };
+    if (items.length === count) return { items, next: `rlor_${last}` };
+    after = last;
+  }
+  return { items, next: `rlor_${after}` };
+}
+
 export function openOverrides({ run }: StoreContext) {
   return {
     /** A namespace by name or id. */
@@ -130,27 +155,7 @@ export function openOverrides({ run }: StoreContext) {
     /**
      * A page in order of creation, after the override with the id `after`; undefined when there is no such namespace.
      */
-    async list(
-      workspaceId: string,
-      page: { namespace: string; after?: string | undefined; count: number },
-    ): Promise<PageOf<Override> | undefined> {
-      const { namespace, count } = page;
-      const items: Override[] = [];
-      let after = page.after?.slice('rlor_'.length) ?? '';
-      // Again for those that have ended and were not removed yet.
-      for (let step = 0; step < listStepsMax; step++) {
-        const given = { namespace, identifier: '', after, count: step === 0 ? count : 100 };
-        const reply = await run('overrides/list', workspaceId, given);
-        if (!reply) return undefined;
-        const [found, more, last] = reply;
-        items.push(...found.map(readOverride));
-        if (items.length > count) return { items: items.slice(0, count), next: items[count - 1]!.overrideId };
-        if (more === 0) return { items, next: undefined };
-        if (items.length === count) return { items, next: `rlor_${last}` };
-        after = last;
-      }
-      return { items, next: `rlor_${after}` };
-    },
+    list: (workspaceId: string, page: OverridePage) => list(run, workspaceId, page),
 
     /** False when there is no override for exactly this identifier. */
     delete: async (workspaceId: string, namespace: string, identifier: string, actor: Actor): Promise<boolean> =>
