@@ -151,7 +151,7 @@ const table = {
   gatewayIpHeader: setting('GATEWAY_IP_HEADER', '', headerNameOrNone, 'Header from which the gateway check reads the address of the end user, for keys with `allowedIps`, such as `X-Real-IP`; of several addresses the last one counts. The gateway must set it or append to it: otherwise the end user chooses the address. If empty, keys with `allowedIps` are refused.'),
   gatewayRootKey: setting('GATEWAY_ROOT_KEY', '', rootKey, 'Root key of the gateway check. If set, every client that reaches the port can check keys. If empty, each check must send one in `X-Tollgate-Root-Key`.'),
   gatewayMeta: setting('GATEWAY_META', '', members, 'Members of a key\'s `meta` that the gateway check returns as headers, such as `plan,region`.'),
-  sweepIntervalMs: setting('SWEEP_INTERVAL_MS', '1000', wholeNumber(10, 3_600_000), 'Interval at which due refills and purges are processed. It does not affect the accuracy of refills.'),
+  sweepIntervalMs: setting('SWEEP_INTERVAL_MS', '1000', wholeNumber(10, 3_600_000), 'Interval at which due refills, purges, expired holds and ended overrides are processed. It does not affect the accuracy of refills.'),
 };
 
 type AnySetting = Kind<unknown> & { variable: string; default: string; meaning: string };

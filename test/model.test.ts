@@ -829,11 +829,16 @@ const kinds: [weight: number, kind: Kind][] = [
   ],
   [
     4,
-    step('setOverride', fc.tuple(check, one(...patterns), one(0, 1, 2, 65)), (world, [made, identifier, limit]) => {
-      const { namespace, duration } = checkOf(world, made);
-      const input = { namespace, identifier, limit, duration };
-      return same(world, 'ratelimits.setOverride', input, () => world.model.setOverride(input));
-    }),
+    step(
+      'setOverride',
+      fc.tuple(check, one(...patterns), one(0, 1, 2, 65), one(undefined, 1, 700, 20_000, hourMs)),
+      (world, [made, identifier, limit, lastsMs]) => {
+        const { namespace, duration } = checkOf(world, made);
+        const until = lastsMs && world.model.now + lastsMs;
+        const input = { namespace, identifier, limit, duration, ...(until && { until }) };
+        return same(world, 'ratelimits.setOverride', input, () => world.model.setOverride(input));
+      },
+    ),
   ],
   [
     3,
@@ -872,8 +877,8 @@ const kinds: [weight: number, kind: Kind][] = [
   [
     2,
     step('sweep', fc.constant(''), async ({ model, workspaceId }) => {
-      const { refill, purge, rollUp } = h.store.sweep;
-      for (const part of [refill, purge, rollUp]) while (await part(workspaceId));
+      const { refill, purge, overrides, rollUp } = h.store.sweep;
+      for (const part of [refill, purge, overrides, rollUp]) while (await part(workspaceId));
       model.sweep();
     }),
   ],

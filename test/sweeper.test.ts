@@ -427,7 +427,14 @@ describe('the loop', () => {
   test('is stopped between two steps, with any amount of work left', async () => {
     let steps = 0;
     const endless = async () => ++steps > 0;
-    const sweep = { holds: endless, refill: endless, purge: endless, rollUp: endless, count: async () => 0 };
+    const sweep = {
+      holds: endless,
+      refill: endless,
+      purge: endless,
+      overrides: endless,
+      rollUp: endless,
+      count: async () => 0,
+    };
     const sweeper = startSweeper({ workspaces: tollgate.store.workspaces, sweep }, { intervalMs: 1, log });
     await vi.waitUntil(() => steps > 3, waiting);
     await sweeper.stop();
@@ -452,6 +459,7 @@ describe('the loop', () => {
           },
           holds: tollgate.store.sweep.holds,
           purge: tollgate.store.sweep.purge,
+          overrides: tollgate.store.sweep.overrides,
           rollUp: tollgate.store.sweep.rollUp,
           count: tollgate.store.sweep.count,
         },

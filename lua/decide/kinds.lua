@@ -30,9 +30,9 @@ local decision_kinds = {
   [KIND_LIMIT] = {
     decide = ratelimit,
     passed = LIMIT_PASSED,
-    lease = lease_checks,
-    awaited = function() recall_of_checks(item_checks, true) end,
-    settle = settle_checks,
+    lease = check_leases.lease,
+    awaited = function() limit_checks.recall(item_checks, true) end,
+    settle = check_leases.settle,
   },
 }
 

@@ -21,6 +21,9 @@ function name_of.namespace_names(workspace) return workspace .. ':nsid' end
 function name_of.namespace_list(workspace) return workspace .. ':nsl' end
 function name_of.overrides(workspace, namespace16) return workspace .. ':ov:' .. namespace16 end
 function name_of.wildcard_overrides(workspace, namespace16) return workspace .. ':ovw:' .. namespace16 end
+-- When the overrides end that then no longer exist: of all namespaces, and of one.
+function name_of.override_ends(workspace) return workspace .. ':ove' end
+function name_of.override_ends_of(workspace, namespace16) return workspace .. ':ovu:' .. namespace16 end
 function name_of.override_list(workspace, namespace16) return workspace .. ':ovl:' .. namespace16 end
 function name_of.permission_numbers(workspace) return workspace .. ':pn' end
 function name_of.permission_slugs(workspace) return workspace .. ':ps' end

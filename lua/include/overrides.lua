@@ -64,11 +64,24 @@ local function matches_wildcard(wildcard, identifier)
   return true
 end
 
-local function read_override(workspace, namespace, identifier)
+-- The override for exactly this identifier that is in force at a time, or nil: {id16, limit, duration, created}. One
+-- that is temporary also has `ends` and, if it replaced one, `former` {limit, duration}, which is in force afterwards.
+local function read_override(workspace, namespace, identifier, now)
   local packed = redis.call('HGET', name_of.overrides(workspace, namespace.id16), identifier)
   if not packed then return nil end
   local id16, limit, duration, created = struct.unpack(OVERRIDE, packed)
-  return { id16 = id16, limit = limit, duration = duration, created = created }
+  local override = { id16 = id16, limit = limit, duration = duration, created = created }
+  if #packed == OVERRIDE_LENGTH then return override end
+  local ends, has_former, former_limit, former_duration = struct.unpack(OVERRIDE_END, packed, OVERRIDE_LENGTH + 1)
+  if now < ends then
+    override.ends, override.former =
+      ends, has_former == 1 and { limit = former_limit, duration = former_duration } or nil
+  elseif has_former == 1 then
+    override.limit, override.duration = former_limit, former_duration
+  else
+    return nil
+  end
+  return override
 end
 
 -- The identifiers with a `*` of a namespace's overrides, in the order in which they are tried.
@@ -80,12 +93,12 @@ local function wildcard_patterns(workspace, namespace)
   return patterns
 end
 
--- The override for an identifier, or nil: the exact one, else the first wildcard that matches. Wildcards are sorted by
--- literal characters, most first, then by age, oldest first.
-local function override_for(workspace, namespace, identifier)
+-- The override for an identifier at a time, or nil: the exact one, else the first wildcard that matches. Wildcards are
+-- sorted by literal characters, most first, then by age, oldest first.
+local function override_for(workspace, namespace, identifier, now)
   -- An identifier with a `*` may equal a wildcard literally.
   local may_be_exact = namespace.exact or namespace.wild and string.find(identifier, '*', 1, true)
-  local exact = may_be_exact and read_override(workspace, namespace, identifier)
+  local exact = may_be_exact and read_override(workspace, namespace, identifier, now)
   if exact then return exact end
   if not namespace.wild then return nil end
   -- Parsed once for all checks of a batch.
@@ -105,31 +118,9 @@ local function override_for(workspace, namespace, identifier)
       prefix = string.sub(identifier, 1, prefix_bytes)
     end
     if prefix == wildcard.head and matches_wildcard(wildcard, identifier) then
-      return read_override(workspace, namespace, wildcard.pattern)
+      local override = read_override(workspace, namespace, wildcard.pattern, now)
+      -- One that has ended and was not removed yet matches nothing.
+      if override then return override end
     end
   end
-end
-
--- The cost of checking these patterns: their number of `*`; how many have text between two `*`, which needs a search
--- through the whole identifier; their bytes.
-local function weight_of(patterns)
-  local stars, searching, bytes = 0, 0, 0
-  for _, pattern in ipairs(patterns) do
-    stars = stars + select(2, string.gsub(pattern, '%*', ''))
-    if #wildcard_of(pattern) > 0 then searching = searching + 1 end
-    bytes = bytes + #pattern
-  end
-  return stars, searching, bytes
-end
-
--- The number of overrides of a namespace, and of those with a `*`.
-local function count_overrides(workspace, namespace)
-  return redis.call('ZCARD', name_of.override_list(workspace, namespace.id16)),
-    redis.call('ZCARD', name_of.wildcard_overrides(workspace, namespace.id16))
-end
-
--- Updates the value of a namespace's name after a change of its overrides.
-local function update_kinds(workspace, namespace, all, wild)
-  local kinds = (all > wild and 'e' or '') .. (wild > 0 and 'w' or '')
-  redis.call('HSET', name_of.namespace_ids(workspace), namespace.name, namespace.id16 .. kinds)
 end

@@ -7,8 +7,9 @@
 -- ARGV[2]  identifier  of one override, or '' for a page
 -- ARGV[3]  after       the last id of the page before (without `rlor_`), or ''
 -- ARGV[4]  count       limit of the page
--- returns  {{OverrideReply (src/records/overrides.ts)…}, 1 if there are more, else 0}, or false when there is no such
---          namespace
+-- ARGV[5]  now_ms      '' for Redis's clock
+-- returns  {{OverrideReply (src/records/overrides.ts)…}, 1 if there are more, else 0, the last id that was examined or
+--          ''}, or false when there is no such namespace
 
 -- @include "include/clock"
 -- @include "include/fields"
@@ -16,20 +17,30 @@
 -- @include "include/overrides"
 -- @include "include/pages"
 
-local workspace, name, identifier, after, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local workspace, name, identifier, after, count, now =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
 local namespace = find_namespace(workspace, name)
 if not namespace then return false end
 
-local function override_reply(_, each)
-  local override = read_override(workspace, namespace, each)
-  return override
-    and named({
-      id = override.id16,
-      identifier = each,
-      limit = int(override.limit),
-      duration = int(override.duration),
-      created = int(override.created),
-    })
+local last = ''
+local function override_reply(_, each, id16)
+  -- Also of one that has ended, with which a page may end.
+  last = id16
+  local override = read_override(workspace, namespace, each, now)
+  if not override then return nil end
+  local former = override.former
+  return named({
+    id = override.id16,
+    identifier = each,
+    limit = int(override.limit),
+    duration = int(override.duration),
+    created = int(override.created),
+    ends = override.ends and int(override.ends),
+    formerLimit = former and int(former.limit),
+    formerDuration = former and int(former.duration),
+  })
 end
-if identifier ~= '' then return { { override_reply(workspace, identifier) }, 0 } end
-return page_of(workspace, name_of.override_list(workspace, namespace.id16), after, 'asc', count, override_reply)
+if identifier ~= '' then return { { override_reply(workspace, identifier, '') }, 0, '' } end
+local page = page_of(workspace, name_of.override_list(workspace, namespace.id16), after, 'asc', count, override_reply)
+page[3] = last
+return page

@@ -26,7 +26,9 @@ local stored = read_fields(workspace, 'key_records', 'override_records')
 local reply = { now = int(now), sessions = { count_sessions(workspace) } }
 -- The two fields are one more than the numbers, see include/records.
 reply.keys = (tonumber(stored.key_records) or 1) - 1
-reply.allOverrides = (tonumber(stored.override_records) or 1) - 1
+-- Without those that have ended and were not removed yet.
+local ended = redis.call('ZCOUNT', name_of.override_ends(workspace), '-inf', int(now))
+reply.allOverrides = (tonumber(stored.override_records) or 1) - 1 - ended
 reply.deletedKeys = redis.call('ZCARD', name_of.purge_queue(workspace))
 reply.apis = redis.call('ZCARD', name_of.api_list(workspace))
 reply.deletedApis = redis.call('LLEN', name_of.dead_apis(workspace))

@@ -126,7 +126,7 @@ export function clientOverHttp(url: string, rootKey: string | undefined): Client
     const all = { ...input, ...(cursor !== undefined && { cursor }) };
     const { data, pagination } = await bodyOf(await send(name, all, AbortSignal.timeout(timeoutMs)));
     const { cursor: next, looked, total, since, counted } = pagination ?? {};
-    return { data, next, looked, total, since, counted };
+    return { data: itemsOf(name, data), next, looked, total, since, counted };
   };
   const listen: Listen = async (input) => {
     const connection = new AbortController();
@@ -147,6 +147,13 @@ export function clientOverHttp(url: string, rootKey: string | undefined): Client
     }
   };
   return { call: call as Call, listen };
+}
+
+/** The list that the response to an operation has in a member; any other data as it is. */
+function itemsOf(name: OperationName, data: unknown): unknown {
+  const operation = (operations as readonly AnyOperation[]).find((one) => one.name === name);
+  const member = operation?.kind === 'manages' ? operation.wrapItems : undefined;
+  return member === undefined ? data : (data as Record<string, unknown>)[member];
 }
 
 function unreachable(error: Error): never {

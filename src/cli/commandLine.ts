@@ -102,6 +102,7 @@ const groups: Record<string, string> = {
   api: 'Manage APIs, the containers of keys.',
   key: 'Manage keys.',
   identity: 'Manage identities, the owners of keys.',
+  override: 'Manage overrides, other limits of some identifiers in a namespace.',
 };
 
 /** Adds a command that calls operations: on the store, or on the server at TOLLGATE_URL. */

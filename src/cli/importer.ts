@@ -4,6 +4,7 @@ import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
 import { restrictionsSince } from '../operations/keys/keyFields.ts';
+import { temporarySince } from '../operations/ratelimits/setOverride.ts';
 import { tooOld } from '../operations/rules.ts';
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
@@ -512,15 +513,24 @@ export class Importer {
 
   async #createOverride(target: Target, { override, line }: Entry<'override'>): Promise<Rejection[]> {
     const { workspaceId } = target;
-    const { namespace, identifier, limit, duration, overrideId, createdAt } = override;
+    const { namespace, identifier, limit, duration, overrideId, createdAt, until, former } = override;
+    const problem = until !== undefined && tooOld(this.#store, temporarySince, 'until');
+    if (problem) return [rejection(line, 'until', problem)];
     if (this.#options.dryRun) {
-      this.#count('override', !(await this.#store.overrides.find(workspaceId, namespace, identifier)));
+      const hasEnded = until !== undefined && until <= this.#nowMs && !former;
+      const found = await this.#store.overrides.find(workspaceId, namespace, identifier);
+      this.#count('override', !found && !hasEnded);
       return [];
     }
     const keptId = overrideId.slice('rlor_'.length);
-    const given = { namespace, identifier, limit, durationMs: duration, keptId, createdMs: createdAt };
-    const result = await this.#store.overrides.set(workspaceId, given, actorFor(target));
-    if ('refused' in result && result.refused !== 'exists') {
+    const given = { namespace, identifier, limit, durationMs: duration, untilMs: until, former };
+    const result = await this.#store.overrides.set(
+      workspaceId,
+      { ...given, keptId, createdMs: createdAt },
+      actorFor(target),
+    );
+    // One that has ended since the export is as one that exists: there is nothing to create.
+    if ('refused' in result && result.refused !== 'exists' && result.refused !== 'ended') {
       const isUnknown = result.refused === 'namespace_not_found';
       return [
         isUnknown

@@ -22,6 +22,7 @@ import {
 import { explainRow } from './explain.ts';
 import { holdRows } from './holdCommands.ts';
 import { identityLimitRow, keyLimitRow } from './limitCommands.ts';
+import { overrideRows } from './overrideCommands.ts';
 import { refusalRows } from './refusalsCommand.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, durationText, expiryOf, limitText, numberOf, tableOf, timeText } from './table.ts';
@@ -95,7 +96,7 @@ function filtersFor(wanted: string): InputOf<'keys.listKeys'>[] {
 
 /** A value in the audit log, with its times and durations as elsewhere. */
 function valueText(field: string, value = ''): string {
-  if (field === 'expires' && /^\d+$/.test(value)) return timeText(Number(value));
+  if (/^(expires|until)$/.test(field) && /^\d+$/.test(value)) return timeText(Number(value));
   return field === 'ratelimits' ? value.replaceAll(/\b(\d+) ms\b/g, (_, ms) => durationText(Number(ms))) : value;
 }
 
@@ -375,4 +376,11 @@ const otherRows: CommandRow[] = [
   },
 ];
 
-export const commandRows: readonly CommandRow[] = [...apiRows, ...keyRows, ...otherRows, ...refusalRows, usageRow];
+export const commandRows: readonly CommandRow[] = [
+  ...apiRows,
+  ...keyRows,
+  ...otherRows,
+  ...overrideRows,
+  ...refusalRows,
+  usageRow,
+];

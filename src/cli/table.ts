@@ -19,10 +19,10 @@ export const timeText = (ms: number | undefined): string =>
 
 const units = { w: 7 * dayMs, d: dayMs, h: hourMs, m: 60_000, s: 1000, ms: 1 } as const;
 
-/** Milliseconds of `90s`, `15m`, `12h`, `30d` or `1w`. */
-export function durationOf(text: string): number {
+/** Milliseconds of `90s`, `15m`, `12h`, `30d` or `1w`. An error names what is `of` it, such as `--for `. */
+export function durationOf(text: string, of = ''): number {
   const [, count, unit] = /^(\d{1,12})(ms|s|m|h|d|w)$/.exec(text) ?? [];
-  if (!unit) throw new Error(`${text} is not a duration. Use, for example, 90s, 15m, 12h, 30d or 1w.`);
+  if (!unit) throw new Error(`${of}${text} is not a duration. Use, for example, 90s, 15m, 12h, 30d or 1w.`);
   return Number(count) * units[unit as keyof typeof units];
 }
 
@@ -70,13 +70,13 @@ export function endOf(text: string, startMs: number | undefined, nowMs: number):
 }
 
 /** Unix milliseconds of an expiry: a date, a time with its zone, or a duration from `nowMs`. */
-export function expiryOf(text: string, nowMs: number): number {
+export function expiryOf(text: string, nowMs: number, option = '--expires'): number {
   const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text);
-  const ms = isDate ? Date.parse(text) : /^\d+[a-z]+$/.test(text) ? nowMs + durationOf(text) : Number.NaN;
+  const ms = isDate ? Date.parse(text) : /^\d+[a-z]+$/.test(text) ? nowMs + durationOf(text, `${option} `) : Number.NaN;
   if (ms > nowMs && ms <= timeMax) return ms;
-  if (ms <= nowMs) throw new Error(`--expires ${text} is in the past.`);
+  if (ms <= nowMs) throw new Error(`${option} ${text} is in the past.`);
   throw new Error(
-    `--expires ${text} is not valid. Use a date (2027-01-31), a time with its zone (2027-01-31T12:00Z), ` +
+    `${option} ${text} is not valid. Use a date (2027-01-31), a time with its zone (2027-01-31T12:00Z), ` +
       'or a duration from now (15m, 12h, 30d, 1w), up to the end of 2099.',
   );
 }

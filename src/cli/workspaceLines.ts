@@ -55,6 +55,10 @@ export const workspaceSchemas = {
     limit: setOverride.input.properties.limit,
     duration: setOverride.input.properties.duration,
     createdAt: Type.Optional(Time),
+    until: Type.Optional(Time),
+    former: Type.Optional(
+      Fields({ limit: setOverride.input.properties.limit, duration: setOverride.input.properties.duration }),
+    ),
   }),
   window: Fields({
     owner: OwnerId,
@@ -134,8 +138,12 @@ export function readWorkspaceLine(kind: keyof typeof workspaceSchemas, fields: u
       if (name.startsWith('rlns_')) throw invalid('body.name', 'must not begin like an id');
       return { kind, namespace: { id: namespaceId, name } };
     }
-    case 'override':
-      return { kind, override: fields as OverrideLine };
+    case 'override': {
+      const override = fields as OverrideLine;
+      if (override.former && override.until === undefined)
+        throw invalid('body.former', 'needs `until`, the time from which on it is in force');
+      return { kind, override };
+    }
     case 'window': {
       const window = fields as WindowLine;
       checkUsed(window.used, 'body.used');

@@ -31,6 +31,9 @@ export function dateTime(ms: number, { seconds = true } = {}): string {
   const text = new Date(ms).toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
 }
+/** For files. */
+export const isoOf = (ms: number | undefined): string | undefined =>
+  ms === undefined ? undefined : new Date(ms).toISOString();
 export const date = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 export const timeOfDay = (ms: number): string => new Date(ms).toISOString().slice(11, 19);
 export const hourOfDay = (ms: number): string => `${pad(new Date(ms).getUTCHours())}:00`;

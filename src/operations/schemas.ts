@@ -382,6 +382,21 @@ export const Override = Type.Object(
     limit: Type.Integer({ description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
     duration: Type.Integer({ description: 'Duration in milliseconds.' }),
     createdAt: CreatedAt,
+    until: Type.Optional(
+      Type.Integer({ description: 'End of a temporary override in Unix milliseconds. Absent: it is permanent.' }),
+    ),
+    former: Type.Optional(
+      Type.Object(
+        {
+          limit: Type.Integer({ description: 'Units admitted in any interval of `duration`.' }),
+          duration: Type.Integer({ description: 'Duration in milliseconds.' }),
+        },
+        {
+          description:
+            'The permanent override that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
+        },
+      ),
+    ),
   },
   { description: 'An override: the limit of an identifier in a namespace.' },
 );

@@ -1,7 +1,8 @@
 // Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
-import { type Reply, refusal } from '../scripts/calls.ts';
+import { dayMs } from '../domain/time.ts';
+import { type Reply, type Run, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
@@ -18,6 +19,10 @@ export interface Override {
   limit: number;
   duration: number;
   createdAt: number;
+  /** Unix milliseconds. Undefined for a permanent one. */
+  until: number | undefined;
+  /** The permanent one that is in force again from `until` on. */
+  former: { limit: number; duration: number } | undefined;
 }
 
 /** An override as a named reply. */
@@ -28,6 +33,9 @@ interface OverrideReply {
   limit: string;
   duration: string;
   created: string;
+  ends?: string;
+  formerLimit?: string;
+  formerDuration?: string;
 }
 
 /**
@@ -43,15 +51,49 @@ export const wildcardsMax = { stars: 256, searching: 16, bytes: 16_384 };
  */
 export const workspaceWildcardsMax = 2000;
 
+/** The longest time from now until a temporary override ends. */
+export const lastsMax = 366 * dayMs;
+
+/** After this many calls a page has fewer overrides than were asked for. */
+const listStepsMax = 5;
+
 function readOverride(reply: Reply): Override {
-  const { id, identifier, limit, duration, created } = fromNamed<OverrideReply>(reply);
+  const override = fromNamed<OverrideReply>(reply);
+  const { id, identifier, limit, duration, created, ends, formerLimit, formerDuration } = override;
   return {
     overrideId: `rlor_${id}`,
     identifier,
     limit: Number(limit),
     duration: Number(duration),
     createdAt: Number(created),
+    until: ends === undefined ? undefined : Number(ends),
+    former: formerLimit === undefined ? undefined : { limit: Number(formerLimit), duration: Number(formerDuration) },
   };
+}
+
+interface OverridePage {
+  namespace: string;
+  after?: string | undefined;
+  count: number;
+}
+
+async function list(run: Run, workspaceId: string, page: OverridePage): Promise<PageOf<Override> | undefined> {
+  const { namespace, count } = page;
+  const items: Override[] = [];
+  let after = page.after?.slice('rlor_'.length) ?? '';
+  // Again for those that have ended and were not removed yet.
+  for (let step = 0; step < listStepsMax; step++) {
+    const given = { namespace, identifier: '', after, count: step === 0 ? count : 100 };
+    const reply = await run('overrides/list', workspaceId, given);
+    if (!reply) return undefined;
+    const [found, more, last] = reply;
+    items.push(...found.map(readOverride));
+    if (items.length > count) return { items: items.slice(0, count), next: items[count - 1]!.overrideId };
+    if (more === 0) return { items, next: undefined };
+    if (items.length === count) return { items, next: `rlor_${last}` };
+    after = last;
+  }
+  return { items, next: `rlor_${after}` };
 }
 
 export function openOverrides({ run }: StoreContext) {
@@ -72,24 +114,30 @@ export function openOverrides({ run }: StoreContext) {
         identifier: string;
         limit: number;
         durationMs: number;
+        untilMs?: number | undefined;
         /** Of an export, without `rlor_`. An existing override is then not changed. */
         keptId?: string;
         createdMs?: number | undefined;
+        former?: Override['former'];
       },
       actor: Actor,
     ) {
-      const { namespace, identifier, limit, durationMs, keptId = '', createdMs = '' } = override;
+      const { namespace, identifier, limit, durationMs, untilMs = '', keptId = '', createdMs = '', former } = override;
       const literals = [...identifier].filter((character) => character !== '*').length;
       const [outcome, detail = ''] = await run('overrides/set', workspaceId, {
         namespace,
         identifier,
         limit,
         duration: durationMs,
+        endsMs: untilMs,
+        formerLimit: former?.limit ?? '',
+        formerDuration: former?.duration ?? '',
         literals,
         starsMax: wildcardsMax.stars,
         searchingMax: wildcardsMax.searching,
         bytesMax: wildcardsMax.bytes,
         workspaceMax: workspaceWildcardsMax,
+        lastsMax,
         keptId,
         createdMs,
         actor,
@@ -107,17 +155,7 @@ export function openOverrides({ run }: StoreContext) {
     /**
      * A page in order of creation, after the override with the id `after`; undefined when there is no such namespace.
      */
-    async list(
-      workspaceId: string,
-      page: { namespace: string; after?: string | undefined; count: number },
-    ): Promise<PageOf<Override> | undefined> {
-      const { namespace, count } = page;
-      const after = page.after?.slice('rlor_'.length) ?? '';
-      const reply = await run('overrides/list', workspaceId, { namespace, identifier: '', after, count });
-      if (!reply) return undefined;
-      const items = reply[0].map(readOverride);
-      return { items, next: reply[1] === 1 ? items.at(-1)?.overrideId : undefined };
-    },
+    list: (workspaceId: string, page: OverridePage) => list(run, workspaceId, page),
 
     /** False when there is no override for exactly this identifier. */
     delete: async (workspaceId: string, namespace: string, identifier: string, actor: Actor): Promise<boolean> =>

@@ -116,7 +116,20 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':ov:<id16>',
     type: 'hash',
-    holds: 'overrides of a namespace: identifier to id16, limit, duration, created (packed)',
+    holds:
+      'overrides of a namespace: identifier to id16, limit, duration, created; of a temporary one also its end and the former one (packed)',
+  },
+  {
+    name: ':ove',
+    type: 'zset',
+    holds: 'overrides that no longer exist after their end: id16 of the namespace, identifier, by their end',
+    since: 6,
+  },
+  {
+    name: ':ovu:<id16>',
+    type: 'zset',
+    holds: 'those of a namespace: identifier, by their end',
+    since: 6,
   },
   { name: ':ovl:<id16>', type: 'zset', holds: 'overrides in order: id16, identifier' },
   { name: ':ovw:<id16>', type: 'zset', holds: 'overrides with a `*`, most literal characters first: id16, identifier' },

@@ -367,6 +367,15 @@ export const notedQueryMax = 256;
 
 /** An override of a namespace. */
 const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
+/** Follows a temporary override, since data version 6. */
+const overrideEnd = struct({
+  /** Unix milliseconds. Then the former override is in force again, if it has one. */
+  ends: uint(6),
+  hasFormer: uint(1),
+  /** 0 without one. */
+  formerLimit: uint(7),
+  formerDuration: uint(7),
+});
 
 /** The holds of a key (lua/include/holds.lua), since data version 6. */
 const holdsHead = struct({
@@ -695,6 +704,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   NOTED_REFUSAL: { of: notedRefusal },
   NOTED_MORE: { of: notedMore },
   OVERRIDE: { of: override },
+  OVERRIDE_END: { of: overrideEnd },
   ITEM_HEAD: { of: itemHead },
   VERIFY_ITEM: { of: verifyItem },
   LIMIT_CHECK: { of: limitCheck },

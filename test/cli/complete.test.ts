@@ -573,6 +573,34 @@ describe('into a workspace that exists', () => {
     expect(refused.err).toContain('The file has 2 workspaces. Import it without --workspace.');
   });
 
+  test('a temporary override that has ended since: the former one, or none', async () => {
+    const redis = await emptyRedis();
+    const isTemporary = ({ kind, until }: Line) => kind === 'override' && until !== undefined;
+    const lines = linesOf(exported);
+    const temporary = lines.filter(isTemporary);
+    const kept = temporary.filter(({ former }) => former !== undefined);
+    expect(kept.length).toBeGreaterThan(0);
+    expect(temporary.length).toBe(2 * kept.length);
+    const text = textOf(lines.map((line) => (isTemporary(line) ? { ...line, until: now - dayMs } : line)));
+    const all = lines.filter(({ kind }) => kind === 'override').length;
+    for (const more of [['--dry-run'], []]) {
+      const { created, existed } = await importInto(redis.url, text, ...more);
+      expect([created.override, existed.override]).toEqual([all - kept.length, kept.length]);
+    }
+    const call = (await serverOn(redis.url)).callAs(tollgate.rootKey);
+    const { name } = things[0]!;
+    const { data } = await call('ratelimits.listOverrides', { namespace: name, limit: 100 });
+    const overrides = (data as { overrides: object[] }).overrides;
+    expect(overrides).toEqual([
+      expect.objectContaining({ identifier: name, limit: 5 }),
+      expect.objectContaining({ identifier: 'user_*' }),
+    ]);
+    for (const override of overrides) {
+      expect(override).not.toHaveProperty('until');
+      expect(override).not.toHaveProperty('former');
+    }
+  });
+
   test('existing records and counts stay as they are', async () => {
     const redis = await emptyRedis();
     await importInto(redis.url, exported);

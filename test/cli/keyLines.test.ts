@@ -588,7 +588,7 @@ describe('with a Redis of its own', () => {
     expect({ code, count }).toEqual({ code: 0, count: 10_127 });
   });
 
-  test('of data of version 5 an import rejects keys with allowedIps or a debt, and takes the others', async () => {
+  test('of data of version 5 an import rejects what needs version 6, and takes the rest', async () => {
     const { workspaceId } = await store.workspaces.create('earlier');
     const apiId = await store.apis.create(workspaceId, 'earlier', cliActor);
     const socket = redis.url.slice('unix:'.length);
@@ -602,12 +602,27 @@ describe('with a Redis of its own', () => {
       hash: hashOf(newSecret()),
       ...fields,
     }));
+    const overrides = [1, 2].map((number) => ({
+      kind: 'override',
+      overrideId: `rlor_${'1'.repeat(15)}${number}`,
+      namespace: 'earlier',
+      identifier: `${number}`,
+      limit: 1,
+      duration: 1000,
+      ...(number === 2 && { until: Date.now() + 60_000 }),
+    }));
     const own = { REDIS_URL: redis.url };
-    const { out, err } = await runCli(['import', '-', '--workspace', workspaceId], own, textOf(lines));
-    for (const field of ['allowedIps', 'credits.debt'])
+    const { out, err } = await runCli(
+      ['import', '-', '--workspace', workspaceId],
+      own,
+      textOf([...overrides, ...lines]),
+    );
+    for (const field of ['allowedIps', 'credits.debt', 'until'])
       expect(`${out}${err}`).toContain(`${field} needs version 6 of the stored data, and it has version 5`);
     const { items } = (await store.keys.list(workspaceId, { apiId, count: 10 }))!;
     expect(items.map(({ name }) => name)).toEqual(['any']);
+    const found = (await store.overrides.list(workspaceId, { namespace: 'earlier', count: 10 }))!;
+    expect(found.items.map(({ identifier }) => identifier)).toEqual(['1']);
   });
 
   test('an unreachable Redis ends an import with its position and what to do', async () => {

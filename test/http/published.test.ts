@@ -91,6 +91,7 @@ const hints: Hints = {
   hash: (own) => either(own, hash(1), hash(2), hash(3)),
   interval: () => fc.constantFrom('daily', 'monthly'),
   start: (own) => either(own, 0, 'pay'),
+  until: (own) => either(own, Date.UTC(2026, 0, 16)),
   ip: (own) => either(own, '203.0.113.7', '::ffff:10.1.2.3', '010.1.1.1'),
   allowedIps: (own) => either(own, ['203.0.113.7'], ['::/0', '10.0.0.0/8'], ['::/0', '10.0.0.0/33']),
 };

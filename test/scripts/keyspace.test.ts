@@ -111,6 +111,8 @@ async function aBitOfEverything() {
     await ok('ratelimits.setOverride', { namespace: 'email', identifier, limit: 10, duration: 2000 });
     await ok('ratelimits.setOverride', { namespace: 'email', identifier: `${identifier}*`, limit: 5, duration: 3000 });
   }
+  const temporary = { namespace: 'email', limit: 10, duration: 2000, until: clock.now + 30 * dayMs };
+  for (const identifier of ['temporary', 'alice']) await ok('ratelimits.setOverride', { ...temporary, identifier });
   await ok('ratelimits.multiLimit', [
     { namespace: 'email', identifier: 'alice', limit: 3, duration: 60_000 },
     { namespace: 'email', identifier: 'bob', limit: 3, duration: 60_000 },
@@ -138,6 +140,7 @@ async function sweepAll() {
     while (await tollgate.store.sweep.holds(workspaceId));
     while (await tollgate.store.sweep.refill(workspaceId));
     while (await tollgate.store.sweep.purge(workspaceId));
+    while (await tollgate.store.sweep.overrides(workspaceId));
     while (await tollgate.store.sweep.rollUp(workspaceId));
   }
 }

@@ -63,6 +63,22 @@ test('the example in the comment of layout.ts is what Lua packs', async () => {
   expect([...rows].map(([, hex]) => hex!.replaceAll(' ', '')).join('')).toBe((await stored()).key);
 });
 
+test('a temporary override is a permanent one and its end', async () => {
+  const [permanent, temporary] = (await snippet.run(
+    [],
+    `local permanent = struct.pack(OVERRIDE, 'Override12345678', 10, 60000, 1763596800000)
+    local packed = { permanent, permanent .. struct.pack(OVERRIDE_END, 1763600400000, 1, 5, 30000) }
+    for index, text in ipairs(packed) do
+      packed[index] = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+    end
+    return packed`,
+    'tg:{none}',
+    [],
+  )) as string[];
+  expect(permanent).toBe((await stored()).override);
+  expect(temporary).toBe(`${permanent}${['019a9ec67e80', '01', '00000000000005', '00000000007530'].join('')}`);
+});
+
 /**
  * Golden bytes by the version of the data. `UPDATE=1 npx vitest run test/scripts/layout.test.ts` adds those of a new
  * version.

@@ -57,7 +57,11 @@ export async function makeThings(call: Call, rootKey: string) {
   await ok('ratelimits.setOverride', { ...override, limit: 5, duration: 1000 });
   await ok('ratelimits.setOverride', { ...override, identifier: 'user_*', limit: 5, duration: 1000 });
   await ok('ratelimits.limit', { ...override, identifier: 'counted', limit: 5, duration: 1000 });
-  const { namespaceId } = await ok('ratelimits.getOverride', override);
+  const { namespaceId, createdAt } = await ok('ratelimits.getOverride', override);
+  // Earlier releases have no temporary overrides.
+  const temporary = { ...override, limit: 50, duration: 1000, until: createdAt + 300 * 24 * hour };
+  await call('ratelimits.setOverride', temporary, rootKey);
+  await call('ratelimits.setOverride', { ...temporary, identifier: 'guest_*' }, rootKey);
   const deleted = await ok('keys.createKey', { apiId, name, externalId: name, ratelimits: limits });
   await ok('keys.verifyKey', { key: deleted.key });
   await ok('keys.deleteKey', { keyId: deleted.keyId });

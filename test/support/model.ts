@@ -126,6 +126,15 @@ interface Override {
   limit: number;
   duration: number;
   createdAt: number;
+  /** Of a temporary one, with the permanent one that it replaced. */
+  until?: number | undefined;
+  former?: { limit: number; duration: number } | undefined;
+}
+/** What is in force of an override at a time. */
+function overrideAt(now: number, { until, former, ...override }: Override): Override | undefined {
+  if (until === undefined) return override;
+  if (now < until) return { ...override, until, ...(former && { former }) };
+  return former && { ...override, ...former };
 }
 class Namespace extends Owner {
   readonly id = new Id('rlns');
@@ -135,6 +144,10 @@ class Namespace extends Owner {
   constructor(name: string) {
     super();
     this.name = name;
+  }
+
+  overridesAt(now: number): Override[] {
+    return this.overrides.flatMap((override) => overrideAt(now, override) ?? []);
   }
 }
 
@@ -763,11 +776,12 @@ export class Model {
   // Rate limits.
 
   #override(namespace: Namespace, identifier: string): Override | undefined {
-    const exact = namespace.overrides.find((override) => override.identifier === identifier);
+    const overrides = namespace.overridesAt(this.now);
+    const exact = overrides.find((override) => override.identifier === identifier);
     if (exact) return exact;
     const literals = ({ identifier: pattern }: Override) => pattern.replaceAll('*', '').length;
     // In order of creation, and sorting is stable: the oldest among equals stays first.
-    return namespace.overrides
+    return overrides
       .filter(({ identifier: pattern }) => pattern.includes('*') && matches(pattern, identifier))
       .sort((a, b) => literals(b) - literals(a))[0];
   }
@@ -816,16 +830,31 @@ export class Model {
     return namespace;
   }
 
-  setOverride({ namespace: ref, identifier, limit, duration }: Omit<CheckInput, 'cost'>) {
+  setOverride({
+    namespace: ref,
+    identifier,
+    limit,
+    duration,
+    until,
+  }: Omit<CheckInput, 'cost'> & { until?: number | undefined }) {
     if (!this.#namespace(ref) && ref.startsWith('rlns_')) refuse('namespace_not_found');
+    this.#removeEnded();
     const { overrides } = this.#namespaceOrNew(ref);
     let override = overrides.find((one) => one.identifier === identifier);
+    const before = override && overrideAt(this.now, override);
     if (!override) {
       override = { overrideId: new Id('rlor'), identifier, limit, duration, createdAt: this.now };
       overrides.push(override);
     }
-    Object.assign(override, { limit, duration });
+    const permanent = before?.until === undefined ? before : before.former;
+    const former = until !== undefined && permanent && { limit: permanent.limit, duration: permanent.duration };
+    Object.assign(override, { limit, duration, until, former: former || undefined });
     return { overrideId: override.overrideId };
+  }
+
+  #removeEnded() {
+    for (const namespace of this.namespaces)
+      namespace.overrides = namespace.overrides.filter((override) => overrideAt(this.now, override));
   }
 
   #overrides(ref: string): Namespace {
@@ -833,8 +862,9 @@ export class Model {
   }
 
   listOverrides(ref: string) {
-    const { id, name, overrides } = this.#overrides(ref);
-    return overrides.map((override) => ({ ...override, namespace: name, namespaceId: id }));
+    const namespace = this.#overrides(ref);
+    const { id, name } = namespace;
+    return namespace.overridesAt(this.now).map((override) => ({ ...override, namespace: name, namespaceId: id }));
   }
 
   getOverride(ref: string, identifier: string) {
@@ -852,6 +882,7 @@ export class Model {
   // The sweeper's work is visible in one way only: a hash can be imported again once its key is erased.
 
   sweep() {
+    this.#removeEnded();
     for (const key of this.keys) {
       if (key.state === 'live') this.#refill(key);
       const forgotten = key.state === 'kept' ? this.now >= key.keptUntil : key.api.deleted;

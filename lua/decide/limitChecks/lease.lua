@@ -10,6 +10,8 @@
 -- @include "include/overrides"
 -- @include "include/window"
 
+local check_leases = {}
+
 -- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has
 -- too many leases, or grants are paused.
 local function charge_windows(units, number)
@@ -35,9 +37,10 @@ local function charge_windows(units, number)
 end
 
 -- Grants a lease of the checks of the last item. Returns its units and its term, see GRANTED. Results hold until the
--- first units expire, or the slice ends in which units are charged, and not beyond the hour, in which all decisions of
--- a lease are counted. A check of cost 0 has no units: others would change what it returns.
-local function lease_checks(outcome, _, _, root, wanted, number)
+-- first units expire, or the slice ends in which units are charged, or a temporary override ends, and not beyond the
+-- hour, in which all decisions of a lease are counted. A check of cost 0 has no units: others would change what it
+-- returns.
+function check_leases.lease(outcome, _, _, root, wanted, number)
   add_work(8 * #item_checks)
   local ends = math.min(root.expires or NEVER, (call_hour + 1) * HOUR_MS)
   local units, has_passed, seen = wanted, outcome == LIMIT_PASSED, {}
@@ -50,6 +53,7 @@ local function lease_checks(outcome, _, _, root, wanted, number)
     -- Units that are overdue may be returned after all.
     local recent = not has_passed and lease_list.recent(noted_leases.of_window(check), call_now) or ''
     if recent ~= '' then return 0, 0 end
+    if check.ends then ends = math.min(ends, check.ends) end
     if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
     if has_passed then
       if cost == 0 then return 0, 0 end
@@ -84,7 +88,7 @@ end
 
 -- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is
 -- each LIMIT_CHECK, with the duration that it had: that of an override, or else of the request.
-local function settle_checks(number, count, outcome, used, used_at, subject)
+function check_leases.settle(number, count, outcome, used, used_at, subject)
   local hour, position = math.floor(used_at / HOUR_MS), 1
   local day, field = call_hours.day(hour), call_hours.hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
   while position <= #subject do
@@ -93,16 +97,19 @@ local function settle_checks(number, count, outcome, used, used_at, subject)
     _, _, duration, namespace_name, identifier, position = struct.unpack(LIMIT_CHECK, subject, position)
     local namespace = call_namespaces[namespace_name]
     if namespace == nil then
-      namespace = cache_namespace(namespace_name, find_namespace(call_workspace, namespace_name))
+      namespace = limit_checks.cache_namespace(namespace_name, find_namespace(call_workspace, namespace_name))
     end
     if namespace and number > 0 then
       local check = { namespace = namespace, duration = duration, identifier = identifier }
       local is_returned = return_to_window(check, number, used)
-      -- A session whose answer was lost does not know of an override.
-      local override = not is_returned and override_for(call_workspace, namespace, identifier)
-      if override then
-        check.duration = override.duration
-        return_to_window(check, number, used)
+      -- A session whose answer was lost does not know of an override. It may have been the temporary one, which is in
+      -- force at time 0, or what is in force after it, whichever is in force now.
+      for _, at in ipairs(is_returned and {} or { 0, NEVER }) do
+        local override = override_for(call_workspace, namespace, identifier, at)
+        if override then
+          check.duration = override.duration
+          return_to_window(check, number, used)
+        end
       end
     end
     if namespace and count > 0 then

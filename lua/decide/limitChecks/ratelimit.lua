@@ -16,9 +16,11 @@
 
 -- The checks of the last item that was not refused.
 local item_checks
+-- What leases of limit checks need, too.
+local limit_checks = {}
 
 -- Caches a namespace for this call (false if it does not exist), with the names of its usage records.
-local function cache_namespace(name, namespace)
+function limit_checks.cache_namespace(name, namespace)
   if namespace then
     namespace.usage = name_of.namespace_usage(call_workspace, namespace.id16, call_day)
     namespace.identifiers = name_of.identifier_usage(call_workspace, namespace.id16, call_day)
@@ -75,7 +77,7 @@ local function read_checks(position, count, root)
     cost, limit, duration, namespace_name, identifier, position = struct.unpack(LIMIT_CHECK, call_items, position)
     local namespace = call_namespaces[namespace_name]
     if namespace == nil then
-      namespace = cache_namespace(namespace_name, find_namespace(call_workspace, namespace_name))
+      namespace = limit_checks.cache_namespace(namespace_name, find_namespace(call_workspace, namespace_name))
     end
     if not namespace or not root.limits_all then
       local problem = refused_namespace(root, namespace_name, namespace)
@@ -84,7 +86,8 @@ local function read_checks(position, count, root)
     if not namespace and not missing[namespace_name] then
       missing[namespace_name], missing[#missing + 1] = true, namespace_name
     end
-    -- Created with all fields, because Lua allocates a table again when it grows.
+    -- Created with all fields, because Lua allocates a table again when it grows. Only with a temporary override it
+    -- has `ends`, too.
     checks[index] = {
       cost = cost,
       limit = limit,
@@ -109,11 +112,12 @@ local function read_counters(checks)
     local namespace = check.namespace
     if namespace then
       local is_parsed = namespace.wildcards
-      local override = override_for(call_workspace, namespace, check.identifier)
+      local override = override_for(call_workspace, namespace, check.identifier, call_now)
       if namespace.wildcards then add_work(#namespace.wildcards * (is_parsed and 1 or 3)) end
       if override then
         check.limit, check.duration = override.limit, override.duration
         check.override = override.id16 .. struct.pack(OVERRIDE_DURATION, override.duration)
+        check.ends = override.ends
       end
       check.counter = counter_of(counters, namespace, check, false)
     end
@@ -128,7 +132,7 @@ local function create_missing(missing, checks, counters)
   end
   local next_id = take_stamps(call_workspace, call_now, #missing)
   for _, name in ipairs(missing) do
-    cache_namespace(name, create_namespace(call_workspace, name, next_id()))
+    limit_checks.cache_namespace(name, create_namespace(call_workspace, name, next_id()))
   end
   for index = 1, #checks do
     local check = checks[index]
@@ -172,7 +176,7 @@ end
 
 -- noted_leases.recall_of for checks: for the leases of the windows of refused checks; of all, if the checks
 -- `have_passed`.
-local function recall_of_checks(checks, have_passed)
+function limit_checks.recall(checks, have_passed)
   local places
   for index = 1, #checks do
     local check = checks[index]
@@ -249,7 +253,7 @@ local function ratelimit(position, _, root_index)
   end
   local passed = check_counters(checks)
   if not passed then
-    problem = recall_of_checks(checks, false)
+    problem = limit_checks.recall(checks, false)
     if problem then return problem end
   end
   item_checks = checks

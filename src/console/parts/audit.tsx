@@ -10,7 +10,7 @@ import { type Column, CsvButton, List, usePages } from './table.tsx';
 /** A value as it is displayed elsewhere: times in UTC, durations with their unit, keys as links. */
 function Value({ field, text }: { field: string; text: string | undefined }) {
   if (text === undefined) return <>–</>;
-  if (field === 'expires') return <>{dateTime(Number(text))} UTC</>;
+  if (field === 'expires' || field === 'until') return <>{dateTime(Number(text))} UTC</>;
   if (isKeyId(text)) return <Resource id={text} />;
   return <>{text.replaceAll(/\b(\d+) ms\b/g, (_, ms) => duration(Number(ms)))}</>;
 }

@@ -23,7 +23,7 @@ export const draftOf = ({ name, limit, duration: ms, autoApply }: Ratelimit): Li
 const wholeOf = (text: string) =>
   /^\d+$/.test(text.replaceAll(',', '').trim()) ? Number(text.replaceAll(',', '')) : undefined;
 /** "1 min 30 s" and the like; each part as in readDuration. */
-function durationOf(text: string): number | undefined {
+export function durationOf(text: string): number | undefined {
   const parts = text.match(/\d+(?:\.\d+)?\s*[a-z]*/g);
   if (!parts || parts.join('').replaceAll(' ', '') !== text.replaceAll(' ', '')) return undefined;
   let sum = 0;

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearch } from 'wouter-preact';
 import { call, type Failure, refresh, useData } from '../api.ts';
-import { compact, count } from '../format.ts';
+import { compact, count, isoOf } from '../format.ts';
 import {
   Badge,
   Button,
@@ -107,9 +107,6 @@ const deletedColumns: Column<Key>[] = [
     csv: ({ restorableUntil }) => isoOf(restorableUntil),
   },
 ];
-function isoOf(ms: number | undefined): string | undefined {
-  return ms === undefined ? undefined : new Date(ms).toISOString();
-}
 
 export function Keys() {
   const query = new URLSearchParams(useSearch());

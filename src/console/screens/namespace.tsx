@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call, type Failure } from '../api.ts';
-import { count, duration, readDuration } from '../format.ts';
+import { ago, count, dateTime, duration, isoOf } from '../format.ts';
 import {
   Badge,
   Button,
@@ -15,6 +15,7 @@ import {
   Time,
 } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
+import { amountOf, SetOverride } from '../parts/overrideForm.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { usePeriod } from '../period.ts';
@@ -44,6 +45,7 @@ export function Namespace({ namespace }: { namespace: string }) {
     },
     { name: 'Limit', cell: ({ limit }) => <Count value={limit} />, csv: ({ limit }) => limit, isNumber: true },
     { name: 'In any', cell: (row) => duration(row.duration), csv: (row) => row.duration },
+    { name: 'Applies', cell: (row) => <Lasting override={row} />, csv: ({ until }) => isoOf(until) },
     { name: 'Created', cell: ({ createdAt }) => <Time ms={createdAt} />, isWide: true },
     {
       name: 'Change',
@@ -102,42 +104,26 @@ export function Namespace({ namespace }: { namespace: string }) {
           close={close}
         >
           <p>The limit of the request, or a wildcard that matches, applies from the next check on.</p>
+          {acting.override.former && (
+            <p>The override that it replaced until its end ({amountOf(acting.override.former)}) is deleted, too.</p>
+          )}
         </Act>
       )}
     </>
   );
 }
 
-function SetOverride(props: { namespace: string; override: Override | undefined; close: () => void }) {
-  const { namespace, override, close } = props;
-  const [identifier, setIdentifier] = useState(override?.identifier ?? '');
-  const [limit, setLimit] = useState(`${override?.limit ?? 100}`);
-  const [text, setText] = useState(override ? duration(override.duration).replaceAll(' ', '') : '1min');
-  const ms = readDuration(text);
-  const input = { namespace, identifier, limit: Number(limit), duration: ms };
+/** Until when an override applies, and what does then. */
+function Lasting({ override: { until, former } }: { override: Override }) {
+  if (until === undefined) return <span class="quiet">always</span>;
   return (
-    <Act
-      title={override ? `Override of ${override.identifier}` : 'New override'}
-      operation="ratelimits.setOverride"
-      input={input}
-      act="Save"
-      ready={identifier !== '' && /^\d+$/.test(limit) && ms !== undefined}
-      close={close}
-    >
-      {!override && (
-        <TextField
-          label="Identifier"
-          value={identifier}
-          set={setIdentifier}
-          hint="Or a wildcard, such as user_*."
-          placeholder="user_42"
-        />
-      )}
-      <div class="fields">
-        <TextField label="Limit" inputMode="numeric" value={limit} set={setLimit} hint="0 blocks every request." />
-        <TextField label="In any" value={text} set={setText} hint="10s, 1min, 1h" />
-      </div>
-    </Act>
+    <>
+      until{' '}
+      <time dateTime={isoOf(until)} title={ago(until)}>
+        {dateTime(until, { seconds: false })} UTC
+      </time>
+      , <span class="quiet">then {former ? amountOf(former) : 'none'}</span>
+    </>
   );
 }
 

@@ -1,13 +1,19 @@
 import Type from 'typebox';
+import { dayMs, timeMax } from '../../domain/time.ts';
 import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
-import { invalid } from '../rules.ts';
+import { lastsMax, wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
+import { invalid, requireData } from '../rules.ts';
 import { Duration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
 
 const wildcardsBound =
   `all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ${wildcardsMax.bytes} bytes in total, ` +
   `of which at most ${wildcardsMax.searching} are between two \`*\``;
+
+const lastsBound = `at most ${lastsMax / dayMs} days ahead`;
+
+/** Since which version data can store temporary overrides. */
+export const temporarySince = 6;
 
 export const setOverride = manages({
   name: 'ratelimits.setOverride',
@@ -19,9 +25,16 @@ export const setOverride = manages({
     identifier: Identifier,
     limit: Int({ minimum: 0, description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
     duration: Duration,
+    until: Type.Optional(
+      Int({
+        minimum: 0,
+        maximum: timeMax,
+        description: `Time in Unix milliseconds at which the override ends, ${lastsBound}. The permanent override that it replaces is in force again from then on, if there is one. Absent: it is permanent, and replaces what was set before.`,
+      }),
+    ),
   }),
   output: Type.Object({ overrideId: OverrideId }),
-  errors: ['namespace_not_found', 'too_many_records'],
+  errors: ['namespace_not_found', 'precondition_failed', 'too_many_records'],
   needs: { ratelimit: ['set_override'] },
 
   /** Only a caller that may create namespaces sets an override in one that does not exist. */
@@ -36,19 +49,32 @@ export const setOverride = manages({
   },
   scope: (_input, namespace) => namespace?.id ?? '*',
 
-  async handle({ namespace, identifier, limit, duration }, { store, caller, actor }) {
+  async handle({ namespace, identifier, limit, duration, until }, { store, caller, actor }) {
+    if (until !== undefined) requireData(store, temporarySince, 'until');
     const result = await store.overrides.set(
       caller.workspaceId,
-      { namespace, identifier, limit, durationMs: duration },
+      { namespace, identifier, limit, durationMs: duration, untilMs: until },
       actor,
     );
     if ('overrideId' in result) return result;
-    if (result.refused === 'too_many_in_workspace') {
-      const message = `is one wildcard too many: the namespaces of a workspace have at most ${workspaceWildcardsMax} in total`;
-      throw invalid('body.identifier', message);
-    }
-    throw result.refused === 'namespace_not_found'
-      ? notFound('namespace', namespace)
-      : invalid('body.identifier', `is one wildcard too many: ${wildcardsBound}`);
+    throw refusalOf(result.refused, namespace);
   },
 });
+
+function refusalOf(refused: string, namespace: string): ApiError {
+  switch (refused) {
+    case 'namespace_not_found':
+      return notFound('namespace', namespace);
+    case 'ended':
+      return invalid('body.until', 'must be in the future');
+    case 'too_late':
+      return invalid('body.until', `must be ${lastsBound}`);
+    case 'too_many_in_workspace':
+      return invalid(
+        'body.identifier',
+        `is one wildcard too many: the namespaces of a workspace have at most ${workspaceWildcardsMax} in total`,
+      );
+    default:
+      return invalid('body.identifier', `is one wildcard too many: ${wildcardsBound}`);
+  }
+}

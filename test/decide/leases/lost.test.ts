@@ -121,3 +121,41 @@ test.each(['key', 'identity'])('units of a grant whose answer is lost come back 
   // The decision whose answer was lost was made.
   expect(ratelimits![0]!.remaining).toBe(1000 - charged - 1);
 });
+
+test.each(['none', 'one'])(
+  'units of a grant under an override that has ended since, with %s before it',
+  async (former) => {
+    const of = { namespace: newName(), identifier: 'one', limit: 1000 };
+    if (former === 'one') await ok('ratelimits.setOverride', { ...of, duration: 3 * hourMs });
+    const temporary = { ...of, duration: 2 * hourMs };
+    const lastsMs = 1000;
+    await ok('ratelimits.setOverride', { ...temporary, until: clock.now + lastsMs });
+    const check = { ...of, duration: hourMs };
+    const charged = await untilGranted(first, async () => (await ok('ratelimits.limit', check)).success);
+    await first.recall();
+    proxy.losesAnswers = true;
+    expect((await call('ratelimits.limit', check)).status).not.toBe(200);
+    clock.advance(lastsMs);
+    proxy.losesAnswers = false;
+    await settled();
+    await vi.waitFor(() => ok('ratelimits.setOverride', temporary), { timeout: 10_000, interval: 10 });
+    // The decision whose answer was lost was made.
+    expect((await ok('ratelimits.limit', { ...check, cost: 0 })).remaining).toBe(1000 - charged - 1);
+  },
+);
+
+test('units of a grant under an override that a temporary one has replaced since', async () => {
+  const of = { namespace: newName(), identifier: 'one', limit: 1000 };
+  await ok('ratelimits.setOverride', { ...of, duration: 3 * hourMs });
+  const check = { ...of, duration: hourMs };
+  const charged = await untilGranted(first, async () => (await ok('ratelimits.limit', check)).success);
+  await first.recall();
+  proxy.losesAnswers = true;
+  expect((await call('ratelimits.limit', check)).status).not.toBe(200);
+  proxy.losesAnswers = false;
+  const temporary = { ...of, duration: 2 * hourMs, until: clock.now + 1000 };
+  await vi.waitFor(() => ok('ratelimits.setOverride', temporary), { timeout: 10_000, interval: 10 });
+  await settled();
+  clock.advance(1000);
+  expect((await ok('ratelimits.limit', { ...check, cost: 0 })).remaining).toBe(1000 - charged - 1);
+});

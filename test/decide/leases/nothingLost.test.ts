@@ -254,6 +254,23 @@ describe.each([
         await changer.ok('ratelimits.deleteOverride', { namespace: of.namespace, identifier: of.identifier });
       },
     ],
+    [
+      'a temporary override of another duration is set and used, and ends',
+      async (of) => {
+        await changer.ok('ratelimits.setOverride', { ...of, duration: 2 * hourMs, until: held.clock.now + 200 });
+        for (let time = 0; time < 30; time++) await holder.ok('ratelimits.limit', of);
+        held.clock.advance(200);
+      },
+    ],
+    [
+      'a temporary override of a higher limit is set and used, and ends',
+      async (of) => {
+        await changer.ok('ratelimits.setOverride', { ...of, limit: 100_000, until: held.clock.now + 200 });
+        for (let time = 0; time < 30; time++) await holder.ok('ratelimits.limit', of);
+        held.clock.advance(200);
+      },
+      970,
+    ],
   ];
   test.each(ofCheck)('a limit of an identifier admits exactly its number: %s', async (_what, change, admits = 1000) => {
     const of = check();

@@ -220,6 +220,24 @@ const changing: Record<string, Make> = {
     ];
     return { requests: [1, 2].map((cost) => checked(ok, { ...of, limit: 1000, duration: hourMs, cost })), changes };
   },
+  async 'an override that ends'(ok) {
+    const of = { namespace: 'twins', identifier: newName() };
+    const set = (most: number, duration: number, lastsMs?: number) => () =>
+      ok('ratelimits.setOverride', {
+        ...of,
+        limit: most,
+        duration,
+        ...(lastsMs && { until: clock.now + lastsMs }),
+      });
+    await set(1500, hourMs)();
+    const changes: Sent[] = [
+      ...[7, 30, 80].flatMap((lastsMs) => [set(1700, hourMs, lastsMs), set(1700, 2 * hourMs, lastsMs)]),
+      set(0, hourMs, 20),
+      set(1500, hourMs),
+      () => ok('ratelimits.deleteOverride', of).catch(() => {}),
+    ];
+    return { requests: [1, 2].map((cost) => checked(ok, { ...of, limit: 1000, duration: hourMs, cost })), changes };
+  },
 };
 
 /** With holds that are settled, given back and expire. */

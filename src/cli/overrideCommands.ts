@@ -1,0 +1,96 @@
+// The commands about overrides: other limits of some identifiers in a namespace of ratelimits.limit.
+
+import type { OutputOf } from './client.ts';
+import {
+  type CommandRow,
+  done,
+  type Given,
+  given,
+  limitOption,
+  listResult,
+  readAll,
+  text,
+  wantedOf,
+} from './commandRow.ts';
+import { durationOf, durationText, expiryOf, numberOf, tableOf, timeText } from './table.ts';
+
+type Override = OutputOf<'ratelimits.getOverride'>;
+
+const amountText = ({ limit, duration }: { limit: number; duration: number }) =>
+  `${limit} per ${durationText(duration)}`;
+
+const headings = ['IDENTIFIER', 'LIMIT', 'UNTIL', 'THEN'];
+const rowOf = (override: Override) => [
+  override.identifier,
+  amountText(override),
+  timeText(override.until),
+  override.until === undefined ? '' : override.former ? amountText(override.former) : 'none',
+];
+
+/** When a temporary override ends; undefined for a permanent one. */
+function untilOf({ for: lasts, until }: Given): number | undefined {
+  if (lasts !== undefined && until !== undefined) throw new Error('--for and --until both set the end. Leave one out.');
+  const nowMs = Date.now();
+  if (until !== undefined) return expiryOf(text(until)!, nowMs, '--until');
+  if (lasts === undefined) return undefined;
+  const lastsMs = durationOf(text(lasts)!, '--for ');
+  if (lastsMs === 0) throw new Error(`--for ${lasts} ends at once.`);
+  return nowMs + lastsMs;
+}
+
+export const overrideRows: readonly CommandRow[] = [
+  {
+    words: 'override list <namespace>',
+    about: 'List the overrides of a namespace, in order of creation.',
+    options: [limitOption],
+    async run(call, options) {
+      const namespace = text(options.namespace)!;
+      const page = await readAll(wantedOf(options), (limit, next) =>
+        call('ratelimits.listOverrides', { namespace, limit }, next),
+      );
+      return listResult('overrides', page, headings, rowOf);
+    },
+  },
+  {
+    words: 'override get <namespace> <identifier>',
+    about: 'Print the override for exactly this identifier.',
+    async run(call, options) {
+      const input = { namespace: text(options.namespace)!, identifier: text(options.identifier)! };
+      const { data } = await call('ratelimits.getOverride', input);
+      return { lines: tableOf(headings, [rowOf(data)]), json: data };
+    },
+  },
+  {
+    words: 'override set <namespace> <identifier> <limit> <duration>',
+    about:
+      'Set the limit of an identifier, or of those that match its `*`, for example `mail user_42 500 1m`. 0 blocks them.',
+    options: [
+      [
+        '--for <duration>',
+        'only for this long from now, such as 1d; then the permanent override before it applies again',
+      ],
+      ['--until <time>', 'only until then: a date such as 2027-01-31, or a time with its zone'],
+    ],
+    async run(call, options) {
+      const [namespace, identifier] = [text(options.namespace)!, text(options.identifier)!];
+      const limit = numberOf(text(options.limit)!);
+      const duration = durationOf(text(options.duration)!, '<duration> ');
+      const until = untilOf(options);
+      const { data } = await call('ratelimits.setOverride', given({ namespace, identifier, limit, duration, until }));
+      const end = until === undefined ? '' : ` until ${timeText(until)}, then its permanent override, if it has one`;
+      return done(`${identifier} in ${namespace} has ${amountText({ limit, duration })}${end}.`, {
+        ...data,
+        ...given({ until }),
+      });
+    },
+  },
+  {
+    words: 'override delete <namespace> <identifier>',
+    about: 'Delete the override for exactly this identifier, and the one that a temporary one replaced.',
+    async run(call, options) {
+      const [namespace, identifier] = [text(options.namespace)!, text(options.identifier)!];
+      await call('ratelimits.deleteOverride', { namespace, identifier });
+      return done(`Deleted the override of ${identifier} in ${namespace}.`, { namespace, identifier });
+    },
+  },
+];
