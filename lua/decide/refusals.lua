@@ -75,9 +75,10 @@ local function refusals_of_row(outcome, is_first, left)
   return has_row and count
 end
 
--- The first limit that is exceeded, of the results of the last check: its name, limit and duration, the cost of the
--- verification and the units that are left. '', 0, 0, 0, 0 for none.
+-- The first limit that is exceeded, of the results of the last check, a window before slots: its name, limit and
+-- duration, the cost of the verification and the units that are left. '', 0, 0, 0, 0 for none.
 local function exceeded_limit(requested)
+  local slots
   for index = 1, charge_count do
     local place, exceeded, remaining =
       charge_results[4 * index - 3], charge_results[4 * index - 2], charge_results[4 * index - 1]
@@ -89,10 +90,13 @@ local function exceeded_limit(requested)
       local limits = place > PLACES_OF_IDENTITY and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
         or read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
       local limit = limits[place > PLACES_OF_IDENTITY and place - PLACES_OF_IDENTITY or place]
-      return limit.name, limit.limit, limit.duration, key_counts.requested_cost(requested, limit.name), remaining
+      local figures =
+        { limit.name, limit.limit, limit.duration, key_counts.requested_cost(requested, limit.name), remaining }
+      if limit.type == 0 then return unpack(figures) end
+      slots = slots or figures
     end
   end
-  return '', 0, 0, 0, 0
+  return unpack(slots or { '', 0, 0, 0, 0 })
 end
 
 -- The first tags of a request as JSON, as many as fit; '' for none.

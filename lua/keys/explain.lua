@@ -15,6 +15,7 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
+-- @include "decide/verification/hold"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
@@ -38,12 +39,17 @@ end
 -- limit, duration, cost, and the units that count.
 local function limit_figures(requested)
   local figures = {}
+  local function note(limit, duration, cost, total)
+    figures[#figures + 1] = { int(limit), int(duration), int(cost), int(total) }
+  end
   local function noted(text, first, last, at, limit, duration, cost)
     local total, first_live, oldest = window_charge(text, first, last, at, limit, duration, cost, false)
-    if total then figures[#figures + 1] = { int(limit), int(duration), int(cost), int(total) } end
+    if total then note(limit, duration, cost, total) end
     return total, first_live, oldest
   end
+  charge_hold.note = note
   check_limits_by(noted, requested)
+  charge_hold.note = nil
   for index, figure in ipairs(figures) do
     local at = 4 * index - 4
     figures[index] = {

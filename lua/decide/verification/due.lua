@@ -3,12 +3,14 @@
 
 -- @include "decide/call"
 -- @include "decide/totals"
+-- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/key"
 -- @include "decide/verification/returns"
 -- @include "include/clock"
 -- @include "include/holds"
 -- @include "include/names"
+-- @include "include/state"
 
 local key_holds = {}
 
@@ -79,12 +81,32 @@ local function collect(settling, hold, units)
   end
 end
 
+-- Collects the slots that a hold gives back, whatever it charges, and returns them.
+function key_holds.collect_slots(settling, hold)
+  local slots = {}
+  for index, slot in ipairs(hold.slots) do
+    local owner = slot.of_identity and hold.more.identity .. hold.more.externalId or ''
+    local wanted = settling.wanted[owner] or { more = slot.of_identity and hold.more }
+    slots[index] = { duration = 0, name = slot.name, units = slot.cost, slot_end = slot.slot_end }
+    settling.wanted[owner], wanted[#wanted + 1] = wanted, slots[index]
+  end
+  return slots
+end
+
+-- The record and the state of the identity that a hold charged; nil if there is none, it was deleted, or is another one
+-- of that name.
+function key_holds.charged_identity(more)
+  if not more or not more.identity then return nil end
+  local name = name_of.identity_record(call_workspace, more.externalId)
+  local state = redis.call('HGET', name, 'state')
+  if state and string.sub(state, 1, 16) == more.identity then return name, state end
+end
+
 -- Changes the windows of an identity, in memory.
 local function give_back_to_identity(settling, wanted)
-  local name = name_of.identity_record(call_workspace, wanted.more.externalId)
-  local state, id16 = redis.call('HGET', name, 'state'), wanted.more.identity
-  -- It was deleted, or is another one of that name.
-  if not state or string.sub(state, 1, 16) ~= id16 then return end
+  local name, state = key_holds.charged_identity(wanted.more)
+  if not name then return end
+  local id16 = wanted.more.identity
   settling.identities[name] = owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, id16, wanted, settling.records)
 end
 
@@ -117,6 +139,7 @@ end
 local function settle_one(settling, hold, cost, units)
   local is_open, _, _, _, balances = hold.state ~= hold_list.RELEASED, key_extension.read()
   collect(settling, hold, units)
+  key_holds.collect_slots(settling, hold)
   if not key_flags.limited then return end
   local returned = (is_open and hold.cost or 0) - cost
   -- The balance was set or refilled since: it has none of these credits.
@@ -127,15 +150,20 @@ local function settle_one(settling, hold, cost, units)
   if hold.more and hold.more.tags and cost > 0 then spend_by_tag(settling, hold.more.tags, cost) end
 end
 
+-- Writes the windows that were changed, but for those in the state of the key.
+function key_holds.write_windows(settling)
+  for name, state in pairs(settling.identities) do
+    redis.call('HSET', name, 'state', state)
+  end
+  owned_windows.write(settling.records)
+end
+
 -- Writes the holds, and what settling some of them changed. Everything is read before the first write.
 local function write_settling(settling, h, due)
   return_collected(settling)
   local _, _, due_before = key_extension.read()
   key_extension.set_due(due)
-  for name, state in pairs(settling.identities) do
-    redis.call('HSET', name, 'state', state)
-  end
-  owned_windows.write(settling.records)
+  key_holds.write_windows(settling)
   local spent = settling.spent
   key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due)
   redis.call('HSET', key_name, unpack(hold_list.fields(h)))
@@ -215,6 +243,52 @@ function key_holds.read_key(digest, has_snapshot)
     end
   end
   return true
+end
+
+-- The concurrency limits of a state by their names.
+function key_holds.slot_limits(packed, limits_at, tail_bytes)
+  local limits = {}
+  for _, l in ipairs(packed and read_limits(packed, limits_at, tail_bytes) or {}) do
+    if l.type == 1 then limits[l.name] = l end
+  end
+  return limits
+end
+
+-- Moves the slots of an open hold to a new expiry, in memory: `ttl` from now, or as late as their limits allow. Returns
+-- the expiry, and a function that writes the slots.
+function key_holds.move_slots(hold, ttl)
+  ttl = math.min(ttl, hold.at + hold_list.EXPIRES_WITHIN - call_now)
+  if #hold.slots == 0 then
+    return call_now + ttl, function() end
+  end
+  local _, identity = key_holds.charged_identity(hold.more)
+  local of_key = key_holds.slot_limits(key_packed, key_limits_at, key_flags.tail_bytes)
+  local of_identity = key_holds.slot_limits(identity, IDENTITY_LIMITS_AT, 0)
+  local limits, settling = {}, { wanted = {}, identities = {}, records = {} }
+  for _, slot in ipairs(hold.slots) do
+    -- Nil if it was removed.
+    slot.limit = (slot.of_identity and of_identity or of_key)[slot.name]
+    limits[#limits + 1] = slot.limit
+  end
+  local expires, moved = charge_hold.expiry(ttl, limits), key_holds.collect_slots(settling, hold)
+  for index, w in ipairs(moved) do
+    local limit = hold.slots[index].limit
+    w.moved_to = limit and charge_hold.slot_end(expires, limit.limit, limit.duration) or expires
+  end
+  return_collected(settling)
+  local slots = {}
+  for index, w in ipairs(moved) do
+    local slot = hold.slots[index]
+    slot.slot_end = w.moved_to
+    -- One that is not there any more is none of this hold.
+    if w.is_found then slots[#slots + 1] = slot end
+  end
+  hold.slots = slots
+  return expires,
+    function()
+      redis.call('HSET', key_name, 'state', key_packed)
+      key_holds.write_windows(settling)
+    end
 end
 
 -- Settles a hold that was found: `cost` credits, and units for each of its windows. Returns the balance; nil for an
