@@ -76,7 +76,7 @@ local function refusals_of_row(outcome, is_first, left)
 end
 
 -- The first limit that is exceeded, of the results of the last check, a window before slots: its name, limit and
--- duration, the cost of the verification and the units that are left. '', 0, 0, 0, 0 for none.
+-- duration, the cost of the verification, the units that are left, and whether these are slots. '', 0, 0, 0, 0 for none.
 local function exceeded_limit(requested)
   local slots
   for index = 1, charge_count do
@@ -92,6 +92,7 @@ local function exceeded_limit(requested)
       local limit = limits[place > PLACES_OF_IDENTITY and place - PLACES_OF_IDENTITY or place]
       local figures =
         { limit.name, limit.limit, limit.duration, key_counts.requested_cost(requested, limit.name), remaining }
+      figures[6] = limit.type == 1
       if limit.type == 0 then return unpack(figures) end
       slots = slots or figures
     end
@@ -132,12 +133,12 @@ end
 
 -- `cost` and `balance` are those of the credits.
 local function add_row(hour, count, outcome, request, external_id, at, leased, cost, balance)
-  local name, limit, duration, units, left = '', 0, 0, 0, 0
+  local name, limit, duration, units, left, has_slots = '', 0, 0, 0, 0, false
   if outcome == USAGE_EXCEEDED then
     -- A debt is no balance.
     units, left = cost, math.max(0, balance)
   elseif outcome == RATE_LIMITED and not leased then
-    name, limit, duration, units, left = exceeded_limit(request and request.limits)
+    name, limit, duration, units, left, has_slots = exceeded_limit(request and request.limits)
   end
   local tags, query = noted_tags(request), noted_query(request)
   -- A call that failed may have left rows of another workspace.
@@ -148,7 +149,7 @@ local function add_row(hour, count, outcome, request, external_id, at, leased, c
     NOTED_REFUSAL,
     at,
     outcome,
-    leased and 1 or 0,
+    leased and 1 or has_slots and 2 or 0,
     count,
     limit,
     duration,

@@ -285,9 +285,9 @@ local function take_due_of(h, bucket, now, due, limit)
   return next_due
 end
 
--- Takes holds that are due out of the buckets, at most `limit`, and returns them in order of time, with the time at
--- which the next one is due. With many holds an examination of all takes milliseconds, so the next look is some time
--- later: a tenth of a millisecond for each hold.
+-- Takes holds that are due out of the buckets, at most `limit`, and returns them in order of time and suffix, with the
+-- time at which the next one is due. With many holds an examination of all takes milliseconds, so the next look is some
+-- time later: a tenth of a millisecond for each hold.
 function hold_list.take_due(h, now, limit)
   local due, next_due = {}, NEVER
   for bucket = 0, h.buckets - 1 do
@@ -301,7 +301,10 @@ function hold_list.take_due(h, now, limit)
     h.count = h.count - 1
     if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
   end
-  table.sort(due, function(a, b) return a.due < b.due end)
+  table.sort(due, function(a, b)
+    if a.due ~= b.due then return a.due < b.due end
+    return a.suffix < b.suffix
+  end)
   if h.count > ALL_EXAMINED and next_due > now then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
   return due, next_due
 end

@@ -428,7 +428,7 @@ function takes({ verifications }: TailFilter, { outcome, snapshot }: Verified): 
 
 /** The event of a verification in the tail. */
 function eventOf({ tags, ratelimits }: VerifyRequest, { outcome, snapshot, ratelimits: states, atMs }: Verified) {
-  const exceeded = states.find((state) => state.exceeded);
+  const exceeded = exceededOf(states, snapshot);
   return {
     time: atMs,
     outcome,
@@ -439,6 +439,15 @@ function eventOf({ tags, ratelimits }: VerifyRequest, { outcome, snapshot, ratel
     tags,
     ratelimit: exceeded && limitNameOf(exceeded, snapshot, ratelimits),
   };
+}
+
+/** The first limit that is exceeded, a window before slots. */
+function exceededOf(states: readonly LimitState[], snapshot: SnapshotText | undefined): LimitState | undefined {
+  const exceeded = states.filter((state) => state.exceeded);
+  const hasSlots = ({ of, index }: LimitState) =>
+    (of === 'key' ? snapshot?.keyLimits : of === 'identity' ? snapshot?.identityLimits : undefined)?.[index]?.type !==
+    undefined;
+  return exceeded.find((state) => !hasSlots(state)) ?? exceeded[0];
 }
 
 function limitNameOf(

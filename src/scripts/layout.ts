@@ -334,7 +334,7 @@ export const notedRefusal = struct({
   /** Of the last one, Unix milliseconds. */
   time: uint(6),
   outcome: uint(1),
-  /** 1 for decisions by a lease. */
+  /** 1 for decisions by a lease, 2 for a limit of slots, since data version 6. */
   leased: uint(1),
   /** The number of refusals of the key since the row before it in that minute. */
   count: uint(6),

@@ -27,12 +27,23 @@ const fine = { name: 'fine', limit: 40, duration: hourMs, autoApply: true };
 const coarse = { name: 'coarse', limit: 1000, duration: hourMs, autoApply: false };
 const short = { name: 'short', limit: 300, duration: 2000, autoApply: true };
 const ofIdentity = { name: 'shared', limit: 900, duration: 10 * 60_000, autoApply: true };
+const jobs = { name: 'jobs', limit: 3, duration: 60_000, autoApply: true, type: 'concurrency' as const };
+const streams = { name: 'streams', limit: 100, duration: 10 * 60_000, autoApply: false, type: 'concurrency' as const };
+const together = { name: 'together', limit: 5, duration: hourMs, autoApply: true, type: 'concurrency' as const };
+const slots = ['jobs', 'streams', 'together'];
 const limitSets: ModelLimit[][] = [
   [fine, coarse],
   [coarse],
   [{ ...coarse, limit: 60 }, fine],
   [short, coarse, { ...fine, limit: 2000 }],
   [],
+  [jobs, coarse],
+  [fine, { ...jobs, limit: 2, duration: hourMs }, streams],
+  [
+    { ...streams, autoApply: true, duration: 2000 },
+    { ...jobs, limit: 70 },
+  ],
+  [{ name: 'jobs', limit: 60, duration: 60_000, autoApply: true }, streams],
 ];
 
 interface World {
@@ -97,7 +108,7 @@ function wantedOf({ pick, model }: World, key: HeldKey): Wanted[] {
   const names = model.limitsOf(key).map(({ name }) => name);
   const wanted: Wanted[] = [...new Set(names)]
     .filter(() => pick(0, 1) === 0)
-    .map((name) => ({ name, cost: pick(0, 12) }));
+    .map((name) => ({ name, cost: slots.includes(name) ? pick(0, 2) : pick(0, 12) }));
   if (pick(0, 3) === 0) wanted.push({ name: 'adhoc', cost: pick(0, 5), limit: one(pick, [30, 500]), duration: hourMs });
   return wanted;
 }
@@ -148,7 +159,7 @@ async function change(world: World, action: 'settle' | 'release' | 'extend') {
     .filter(() => pick(0, 1) === 0)
     .map(({ name, units }) => ({ name, cost: Math.max(0, units + pick(-15, 15)) }));
   const unique = [...new Map(ratelimits.map((each) => [each.name, each])).values()];
-  if (pick(0, 30) === 0) unique.push({ name: 'none', cost: 1 });
+  if (pick(0, 30) === 0) unique.push({ name: one(pick, ['none', 'together']), cost: 1 });
   const amounts = {
     ...(credits !== undefined && { credits: { cost: credits } }),
     ...(unique.length > 0 && { ratelimits: unique }),
@@ -163,6 +174,8 @@ async function change(world: World, action: 'settle' | 'release' | 'extend') {
           ? await send(world, 'keys.releaseHold', { holdId })
           : await send(world, 'keys.extendHold', { holdId, ttl });
     expect(sent.status).toBe(expected.status);
+    if (expected.expires !== undefined)
+      expect((sent.data as { hold: { expires: number } }).hold.expires).toBe(expected.expires);
     if (expected.late !== undefined) expect((sent.data as { late: boolean }).late).toBe(expected.late);
     if (expected.status === 200 && action !== 'extend' && world.isExact && expected.credits)
       expect([(sent.data as { credits?: number }).credits, (sent.data as { debt?: number }).debt]).toEqual(
@@ -217,7 +230,11 @@ async function check(world: World) {
     const { credits } = (await world.call('keys.getKey', { keyId: key.keyId })).data;
     expect([credits?.remaining, credits?.debt]).toEqual(model.creditsOf(key));
     const open = (await world.call('keys.listHolds', { keyId: key.keyId })).data;
-    expect(open.map(({ id, credits, expires }) => [id, credits, expires]).sort()).toEqual(model.openOf(key));
+    const textOf = (slots: { name: string; cost: number }[] = []) =>
+      slots.map(({ name, cost }) => `${name} ${cost}`).join();
+    expect(open.map(({ id, credits, expires, slots }) => [id, credits, expires, textOf(slots)]).sort()).toEqual(
+      model.openOf(key),
+    );
     model.checkSums(key);
     if (key.enabled)
       await verify(
@@ -305,9 +322,9 @@ async function history(
   try {
     for (const externalId of ['held.one', 'held.two']) {
       await world.call('identities.deleteIdentity', { identity: externalId } as never);
-      await world.call('identities.createIdentity', { externalId, ratelimits: [ofIdentity] });
+      await world.call('identities.createIdentity', { externalId, ratelimits: [ofIdentity, together] });
     }
-    model.identityLimits = [ofIdentity];
+    model.identityLimits = [ofIdentity, together];
     world.keys.push(await makeKey(world, 'one'), await makeKey(world, 'two'));
     for (let count = 0; count < steps; count++) await step(world);
     await finish(world);
