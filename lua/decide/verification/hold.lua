@@ -18,7 +18,7 @@ local function verifies_key(root) return root.verifies_all or allows(root, 'api'
 
 -- What the verification that was just made charged to windows, as `windows` of a hold that ends at `expires`, the slots
 -- that it took, and whether one of both is of the identity.
-local function windows_charged(requested, expires)
+function charge_hold.windows_charged(requested, expires)
   local windows, slots, of_any_identity = {}, {}, false
   local key_limits = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
   local identity_limits = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
@@ -48,7 +48,7 @@ local function windows_charged(requested, expires)
 end
 
 -- What a repeated request must have in common with the first one.
-local function shape_of(cost, requested)
+function charge_hold.shape_of(cost, requested)
   return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
 end
 
@@ -57,7 +57,7 @@ end
 local function new_hold(h, wanted, cost, request)
   local requested, more = request and request.limits, {}
   local expires = wanted.expires or call_now + (wanted.ttl or 0)
-  local windows, slots, of_identity = windows_charged(requested, expires)
+  local windows, slots, of_identity = charge_hold.windows_charged(requested, expires)
   local _, _, _, balances = key_extension.read()
   local hold = { state = wanted.on_expiry, at = call_now, ttl = expires - call_now, balance = balances }
   hold.windows, hold.slots = windows, slots
@@ -66,7 +66,7 @@ local function new_hold(h, wanted, cost, request)
   if of_identity then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
   end
-  if wanted.id ~= '' then more.shape = shape_of(cost, requested) end
+  if wanted.id ~= '' then more.shape = charge_hold.shape_of(cost, requested) end
   more.tags = key_flags.limited and request and request.tags or nil
   if next(more) then hold.more = more end
   return hold, of_identity
@@ -92,7 +92,7 @@ local function hold_charges(h, wanted, cost, request, identity_until)
   return hold
 end
 
-local function with_hold(answer, hold)
+function charge_hold.with_hold(answer, hold)
   local suffix, outcome = hold_list.printed(hold.suffix), string.byte(answer) + WITH_HOLD
   return string.char(outcome) .. string.sub(answer, 2) .. suffix .. struct.pack(HELD, hold.at + hold.ttl, #suffix)
 end
@@ -100,7 +100,7 @@ end
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
 local function repeat_hold(hold, cost, request, text, ip)
   local requested = request and request.limits
-  if hold.more.shape ~= shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
+  if hold.more.shape ~= charge_hold.shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text, ip)
   if outcome == VALID then
     local problem = charge_hold.look(requested)
@@ -113,7 +113,7 @@ local function repeat_hold(hold, cost, request, text, ip)
   end
   local dependencies = (key_identity or key_flags.permissions) and snapshot_dependencies() or ''
   local answer = pack_verified(outcome, key_flags.limited, key_counts.balance() or 0, outcome == VALID)
-  if outcome == VALID then answer = with_hold(answer, hold) end
+  if outcome == VALID then answer = charge_hold.with_hold(answer, hold) end
   return answer, pack_snapshot(dependencies)
 end
 
@@ -173,7 +173,7 @@ function charge_hold.decide(wanted, position, last, root_index)
   end
   if not answer or string.byte(answer) % SNAPSHOT_BEFORE ~= VALID then return answer, snapshot end
   local hold = hold_charges(h, wanted, cost, request, identity_until)
-  return with_hold(answer, hold), snapshot
+  return charge_hold.with_hold(answer, hold), snapshot
 end
 
 -- Decides an item: a verification with a hold.

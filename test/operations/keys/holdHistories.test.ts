@@ -409,3 +409,61 @@ test.each(seeds)('also while the clock steps forward and back: %i', { timeout: 6
   expect(await check()).toBe(0);
   clock.now = Math.max(startMs, latest);
 });
+
+/** What is taken of a concurrency limit are always the slots of its open holds, whatever the clock does. */
+test.each(seeds)(
+  'slots are those of open holds, also while the clock steps: %i',
+  { timeout: 60_000 },
+  async (number) => {
+    const pick = random(number);
+    const { clock, ok, call, createKey } = plain;
+    const owner = `stepped${number}`;
+    await ok('identities.createIdentity', {
+      externalId: owner,
+      ratelimits: [{ ...together, limit: 100, duration: 60_000 }],
+    });
+    const keys = [
+      await createKey({ ratelimits: [jobs], externalId: owner }),
+      await createKey({
+        externalId: owner,
+        ratelimits: [{ ...streams, autoApply: true, limit: 80, duration: 90_000 }],
+      }),
+    ];
+    const limits: Record<string, number> = { jobs: 3, streams: 80, together: 100 };
+    const made: string[] = [];
+    const trace: string[] = [];
+    const check = async () => {
+      while (await plain.store.sweep.holds(plain.workspaceId));
+      const taken: Record<string, number> = { jobs: 0, streams: 0, together: 0 };
+      for (const { keyId } of keys)
+        for (const { slots = [] } of await ok('keys.listHolds', { keyId }))
+          for (const { name, cost } of slots) taken[name]! += cost;
+      for (const { key } of keys) {
+        const names = ['together', key === keys[0]!.key ? 'jobs' : 'streams'];
+        const { ratelimits } = await ok('keys.verifyKey', {
+          key,
+          ratelimits: names.map((name) => ({ name, cost: 0 })),
+        });
+        for (const { name, remaining } of ratelimits!) {
+          expect(remaining, `${name}, SEED=${number}\n${trace.join('\n')}`).toBe(limits[name]! - taken[name]!);
+          expect(taken[name]).toBeLessThanOrEqual(limits[name]!);
+        }
+      }
+    };
+    for (let count = 0; count < 60; count++) {
+      const what = pick(0, 9);
+      const holdId = made[pick(0, Math.max(0, made.length - 1))] ?? 'hold_none';
+      trace.push(`${clock.now} ${what} ${holdId}`);
+      if (what < 4) {
+        const hold = pick(0, 1) === 0 ? { hold: { ttl: pick(1, 100) * 1000 } } : {};
+        const { data } = await call('keys.verifyKey', { key: one(pick, keys).key, ...hold });
+        if (data.hold) made.push(data.hold.id);
+      } else if (what === 4) await call('keys.settleHold', { holdId });
+      else if (what === 5) await call('keys.releaseHold', { holdId });
+      else if (what === 6) await call('keys.extendHold', { holdId, ttl: pick(1, 120) * 1000 });
+      else clock.advance(one(pick, [1, 500, 1500, 20_000, 61_000, -1, -1500, -30_000, -hourMs]));
+      if (pick(0, 2) === 0) await check();
+    }
+    await check();
+  },
+);
