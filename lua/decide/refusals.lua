@@ -76,7 +76,8 @@ local function refusals_of_row(outcome, is_first, left)
 end
 
 -- The first limit that is exceeded, of the results of the last check, a window before slots: its name, limit and
--- duration, the cost of the verification, the units that are left, and whether these are slots. '', 0, 0, 0, 0 for none.
+-- duration, the cost of the verification, the units that are left, and whether these are slots. '', 0, 0, 0, 0 for
+-- none.
 local function exceeded_limit(requested)
   local slots
   for index = 1, charge_count do

@@ -67,9 +67,10 @@ end
 local KEPT_DURATION_MAX = 30 * DAY_MS
 
 -- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window; a
--- concurrency limit keeps its slots with any duration. The window of a removed limit is stored in a record of its own until it expires, and a limit with its name and duration uses it
--- again. Returns the new limits (name_limits gives ids to new ones), and for keep_counters {reused: members of counters
--- that are used again, kept: counters to store, as many as the owner may still create, is_cut: whether some are lost}.
+-- concurrency limit keeps its slots with any duration. The window of a removed limit is stored in a record of its own
+-- until it expires, and a limit with its name and duration uses it again. Returns the new limits (name_limits gives ids
+-- to new ones), and for keep_counters {reused: members of counters that are used again, kept: counters to store, as
+-- many as the owner may still create, is_cut: whether some are lost}.
 local function replace_limits(workspace, owner, old, wanted, now)
   local by_name, limits, reused, kept = {}, {}, {}, {}
   for _, l in ipairs(old) do

@@ -286,7 +286,7 @@ end
 
 -- The earliest time at which `cost` fits if nothing else is charged. If the cost is above the limit, or the limit is 0,
 -- it never fits: then one duration from now (docs/contract.md §8).
-local function window_free_at(text, first, total, first_live, now, limit, duration, cost)
+function window_log.free_at(text, first, total, first_live, now, limit, duration, cost)
   if cost > limit or limit == 0 then return math.min(now + duration, WINDOW_LATEST) end
   if total + cost > limit then
     local kind = WINDOW_KINDS[string.byte(text, first)]

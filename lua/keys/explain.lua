@@ -29,6 +29,8 @@
 
 local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
+charge_hold.instead = hold_kinds.decide_slots
+
 -- Whether a key with this id existed: then it is in the list of deleted keys.
 local function was_deleted(id)
   local id24 = string.sub(id, 5)
@@ -172,7 +174,7 @@ local request = text and request_of(text) or nil
 local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
-  write_repaired(requested)
+  charge_hold.repair(requested)
   read_key(digest, false)
   limits = limit_figures(requested)
 end

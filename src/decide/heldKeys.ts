@@ -1,4 +1,5 @@
-// What this process knows of the keys whose holds it made, so that the end of a hold finds its key without a round trip.
+// What this process knows of the keys whose holds it made, so that the end of a hold finds its key without another
+// round trip.
 
 interface HeldKey {
   digest: string;

@@ -1,8 +1,8 @@
 // The limits of keys and identities. ARCHITECTURE.md has the recipe for another field of them.
 
 /**
- * `window` admits at most `limit` units in any interval of `duration`. `concurrency` has `limit` slots, each of which is
- * taken for at most `duration`.
+ * `window` admits at most `limit` units in any interval of `duration`. `concurrency` has `limit` slots, each of which
+ * is taken for at most `duration`.
  */
 export const limitTypes = ['window', 'concurrency'] as const;
 export type LimitType = (typeof limitTypes)[number];

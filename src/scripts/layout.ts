@@ -797,6 +797,8 @@ function literalsOf(): Map<string, string> {
     // A limit of at most this has slices of a millisecond (lua/include/window.lua).
     FINE_LIMIT: 64,
     SLOTS_MAX: slotsMax,
+    // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
+    SLOT_ENDS_MAX: 1000,
     KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,

@@ -1,5 +1,5 @@
-// A simple model of holds, credits, and the windows and slots of limits. Each charge of a window is a record of its own,
-// which ends with its slice, and each taken slot one that ends by itself.
+// A simple model of holds, credits, and the windows and slots of limits. Each charge of a window is a record of its
+// own, which ends with its slice, and each taken slot one that ends by itself.
 
 import { expect } from 'vitest';
 import { dayMs, hourMs } from './harness.ts';

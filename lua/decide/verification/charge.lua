@@ -2,8 +2,8 @@
 --
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The
 -- variables and tables here are used again for every item, because a table for each limit of each verification would be
--- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc, check_limit
--- and charge_hold.check_slots change them.
+-- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc,
+-- check_limit and charge_hold.check_slots change them.
 
 -- @include "include/counters"
 -- @include "decide/call"
@@ -56,7 +56,7 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   if remaining < cost then
     charge_exceeded = true
     results[at + 2], results[at + 3] = 1, remaining > 0 and remaining or 0
-    results[at + 4] = window_free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
+    results[at + 4] = window_log.free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
     results[at + 2], results[at + 3] = 0, suffix and remaining - cost or remaining
     -- As window_log.reset, without the call: saves 0.5 % of Redis's instructions per verification (callgrind,
@@ -67,9 +67,6 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   end
   return kept_until, suffix
 end
-
--- A counter of slots has at most this many ends; only changes of its limit can bring it there.
-charge_hold.SLOT_ENDS_MAX = 1000
 
 -- When a slot is given back whose hold ends at `expires`: above FINE_LIMIT at the end of a slice of the duration, so
 -- that 10,000 slots have few ends.
@@ -85,7 +82,7 @@ function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, 
   if hold.note then hold.note(limit, duration, cost, total) end
   if hold.slots and cost > 0 then hold.slots[#hold.slots + 1] = { limit = limit, duration = duration } end
   results[at + 1], results[at + 3] = place, remaining > 0 and remaining or 0
-  if remaining < cost or #ends >= hold.SLOT_ENDS_MAX and cost > 0 then
+  if remaining < cost or #ends >= SLOT_ENDS_MAX and cost > 0 then
     charge_exceeded = true
     local free_at, number = call_now + duration, 0
     while cost <= limit and remaining < cost do
@@ -391,7 +388,7 @@ end
 
 -- Repairs the windows that were charged while the clock was ahead, and writes them to the key, its identity and its
 -- counters.
-local function write_repaired(requested)
+function charge_hold.repair(requested)
   -- charge_exceeded is true, so this charges nothing.
   check_limits(window_charge, requested)
   local tail = string.sub(key_packed, #key_packed - key_flags.tail_bytes + 1)
@@ -403,10 +400,10 @@ local function write_repaired(requested)
   write_charged_counters()
 end
 
--- A verification that could not be decided. Returns nothing if it can be decided now: its windows were repaired. It takes
--- slots: then charge_hold.instead decides it as a verification with a hold, and this returns what that does.
+-- A verification that could not be decided. Returns nothing if it can be decided now: its windows were repaired.
+-- Otherwise it takes slots: charge_hold.instead, which scripts set, decides it as a verification with a hold.
 function charge_hold.undecided(position, last, root_index, requested)
-  if charge_ahead then return write_repaired(requested) end
+  if charge_ahead then return charge_hold.repair(requested) end
   if not charge_hold.is_held then return charge_hold.instead(position, last, root_index) end
 end
 

@@ -3,14 +3,12 @@
 
 -- @include "decide/call"
 -- @include "decide/totals"
--- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/key"
 -- @include "decide/verification/returns"
 -- @include "include/clock"
 -- @include "include/holds"
 -- @include "include/names"
--- @include "include/state"
 
 local key_holds = {}
 
@@ -111,7 +109,7 @@ local function give_back_to_identity(settling, wanted)
 end
 
 -- Changes all windows of which units were collected, in memory.
-local function return_collected(settling)
+function key_holds.return_collected(settling)
   for owner, wanted in pairs(settling.wanted) do
     if owner == '' then
       local tail_bytes, records = key_flags.tail_bytes, settling.records
@@ -160,7 +158,7 @@ end
 
 -- Writes the holds, and what settling some of them changed. Everything is read before the first write.
 local function write_settling(settling, h, due)
-  return_collected(settling)
+  key_holds.return_collected(settling)
   local _, _, due_before = key_extension.read()
   key_extension.set_due(due)
   key_holds.write_windows(settling)
@@ -243,52 +241,6 @@ function key_holds.read_key(digest, has_snapshot)
     end
   end
   return true
-end
-
--- The concurrency limits of a state by their names.
-function key_holds.slot_limits(packed, limits_at, tail_bytes)
-  local limits = {}
-  for _, l in ipairs(packed and read_limits(packed, limits_at, tail_bytes) or {}) do
-    if l.type == 1 then limits[l.name] = l end
-  end
-  return limits
-end
-
--- Moves the slots of an open hold to a new expiry, in memory: `ttl` from now, or as late as their limits allow. Returns
--- the expiry, and a function that writes the slots.
-function key_holds.move_slots(hold, ttl)
-  ttl = math.min(ttl, hold.at + hold_list.EXPIRES_WITHIN - call_now)
-  if #hold.slots == 0 then
-    return call_now + ttl, function() end
-  end
-  local _, identity = key_holds.charged_identity(hold.more)
-  local of_key = key_holds.slot_limits(key_packed, key_limits_at, key_flags.tail_bytes)
-  local of_identity = key_holds.slot_limits(identity, IDENTITY_LIMITS_AT, 0)
-  local limits, settling = {}, { wanted = {}, identities = {}, records = {} }
-  for _, slot in ipairs(hold.slots) do
-    -- Nil if it was removed.
-    slot.limit = (slot.of_identity and of_identity or of_key)[slot.name]
-    limits[#limits + 1] = slot.limit
-  end
-  local expires, moved = charge_hold.expiry(ttl, limits), key_holds.collect_slots(settling, hold)
-  for index, w in ipairs(moved) do
-    local limit = hold.slots[index].limit
-    w.moved_to = limit and charge_hold.slot_end(expires, limit.limit, limit.duration) or expires
-  end
-  return_collected(settling)
-  local slots = {}
-  for index, w in ipairs(moved) do
-    local slot = hold.slots[index]
-    slot.slot_end = w.moved_to
-    -- One that is not there any more is none of this hold.
-    if w.is_found then slots[#slots + 1] = slot end
-  end
-  hold.slots = slots
-  return expires,
-    function()
-      redis.call('HSET', key_name, 'state', key_packed)
-      key_holds.write_windows(settling)
-    end
 end
 
 -- Settles a hold that was found: `cost` credits, and units for each of its windows. Returns the balance; nil for an

@@ -13,6 +13,9 @@
 -- @include "include/holds"
 -- @include "include/state"
 
+-- What decides items, see lua/decide/kinds.lua.
+local hold_kinds = {}
+
 -- Whether the root key may verify the key that was loaded.
 local function verifies_key(root) return root.verifies_all or allows(root, 'api', key_api.id, 'verify_key') end
 
@@ -105,7 +108,7 @@ local function repeat_hold(hold, cost, request, text, ip)
   if outcome == VALID then
     local problem = charge_hold.look(requested)
     if problem then return problem end
-    if charge_ahead then return write_repaired(requested) end
+    if charge_ahead then return charge_hold.repair(requested) end
     -- What the hold itself took is not exceeded.
     for index = 1, charge_count do
       charge_results[4 * index - 2] = 0
@@ -177,13 +180,13 @@ function charge_hold.decide(wanted, position, last, root_index)
 end
 
 -- Decides an item: a verification with a hold.
-local function decide_hold(position, last, root_index)
+function hold_kinds.decide(position, last, root_index)
   local ttl, on_expiry, id, fields = struct.unpack(HOLD_ITEM, call_items, position)
   return charge_hold.decide({ ttl = ttl, on_expiry = on_expiry, id = id }, fields, last, root_index)
 end
 
--- A verification that takes slots and asks for no hold gets one that lasts as long as its limits allow.
-function charge_hold.instead(position, last, root_index)
+-- Decides a verification that takes slots and asks for no hold: it gets one that lasts as long as its limits allow.
+function hold_kinds.decide_slots(position, last, root_index)
   return charge_hold.decide({ on_expiry = hold_list.RELEASES, id = '' }, position, last, root_index)
 end
 
@@ -265,6 +268,52 @@ local function release_hold(h, hold)
   return pack_changed({ balance = balance, windows = windows })
 end
 
+-- The concurrency limits of a state by their names.
+function key_holds.slot_limits(packed, limits_at, tail_bytes)
+  local limits = {}
+  for _, l in ipairs(packed and read_limits(packed, limits_at, tail_bytes) or {}) do
+    if l.type == 1 then limits[l.name] = l end
+  end
+  return limits
+end
+
+-- Moves the slots of an open hold to a new expiry, in memory: `ttl` from now, or as late as their limits allow. Returns
+-- the expiry, and a function that writes the slots.
+function key_holds.move_slots(hold, ttl)
+  ttl = math.min(ttl, hold.at + hold_list.EXPIRES_WITHIN - call_now)
+  if #hold.slots == 0 then
+    return call_now + ttl, function() end
+  end
+  local _, identity = key_holds.charged_identity(hold.more)
+  local of_key = key_holds.slot_limits(key_packed, key_limits_at, key_flags.tail_bytes)
+  local of_identity = key_holds.slot_limits(identity, IDENTITY_LIMITS_AT, 0)
+  local limits, settling = {}, { wanted = {}, identities = {}, records = {} }
+  for _, slot in ipairs(hold.slots) do
+    -- Nil if it was removed.
+    slot.limit = (slot.of_identity and of_identity or of_key)[slot.name]
+    limits[#limits + 1] = slot.limit
+  end
+  local expires, moved = charge_hold.expiry(ttl, limits), key_holds.collect_slots(settling, hold)
+  for index, w in ipairs(moved) do
+    local limit = hold.slots[index].limit
+    w.moved_to = limit and charge_hold.slot_end(expires, limit.limit, limit.duration) or expires
+  end
+  key_holds.return_collected(settling)
+  local slots = {}
+  for index, w in ipairs(moved) do
+    local slot = hold.slots[index]
+    slot.slot_end = w.moved_to
+    -- One that is not there any more is none of this hold.
+    if w.is_found then slots[#slots + 1] = slot end
+  end
+  hold.slots = slots
+  return expires,
+    function()
+      redis.call('HSET', key_name, 'state', key_packed)
+      key_holds.write_windows(settling)
+    end
+end
+
 -- Sets another expiry, `ttl` from now; as long as the limits allow whose slots it takes.
 local function extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
@@ -287,7 +336,7 @@ end
 local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
 -- Decides an item: settles, releases or extends a hold.
-local function change_hold(position, _, root_index)
+function hold_kinds.change(position, _, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local action, ttl, has_credits, credits, digest, id24, suffix, limits
