@@ -1,7 +1,13 @@
 // Concurrency limits: slots that verifications take, and the ends of their holds free.
 
+import { pino } from 'pino';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { dayMs, harness, hourMs } from '../../support/harness.ts';
+import { createPipeline } from '../../../src/http/pipeline.ts';
+import { operations } from '../../../src/operations/index.ts';
+import { openStore } from '../../../src/store.ts';
+import { runCli } from '../../support/cli.ts';
+import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
+import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
 const { clock, call, ok, createKey } = tollgate;
@@ -495,4 +501,150 @@ describe('after the clock stepped back', () => {
     await release(own.id);
     await take(one.key);
   });
+});
+
+describe('is shown', () => {
+  test('by keys.explainKey, which takes no slot', async () => {
+    const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 2 }], credits: { remaining: 10 } });
+    const rule = async (extras: object = {}) => {
+      const { valid, code, rules, charge } = await ok('keys.explainKey', { keyId, ...extras } as never);
+      return { valid, code, charge, ...rules.find(({ rule }) => rule === 'ratelimits')! };
+    };
+    await take(key);
+    expect(await rule()).toMatchObject({
+      valid: true,
+      result: 'passed',
+      charge: { credits: 1, ratelimits: [{ name: 'jobs', cost: 1 }] },
+      ratelimits: [{ ...jobs, limit: 2, used: 1, cost: 1, exceeded: false, remaining: 0 }],
+    });
+    expect(await free(key)).toEqual([1, minute]);
+    await take(key);
+    expect(await rule()).toMatchObject({
+      code: 'RATE_LIMITED',
+      result: 'failed',
+      ratelimits: [{ type: 'concurrency', used: 2, exceeded: true, remaining: 0, reset: startMs + minute }],
+    });
+    expect((await ok('keys.explainKey', { keyId })).holds).toEqual({
+      open: 2,
+      credits: 2,
+      ratelimits: [{ name: 'jobs', cost: 2 }],
+    });
+    clock.now += minute;
+    expect(await rule()).toMatchObject({ valid: true, ratelimits: [{ used: 0, remaining: 1 }] });
+  });
+
+  test('in recent refusals, after a window that is exceeded, too', async () => {
+    const { keyId, key } = await createKey({
+      ratelimits: [
+        { ...jobs, limit: 1 },
+        { ...requests, limit: 2 },
+      ],
+    });
+    await take(key);
+    await verify(key);
+    await verify(key, { ratelimits: [{ name: 'requests', cost: 5 }] });
+    const rows = (await call('analytics.listRefusals', { keyId })).data;
+    expect(rows).toMatchObject([
+      { ratelimit: 'requests', limit: 2, cost: 5, remaining: 1 },
+      { ratelimit: 'jobs', limit: 1, duration: minute, type: 'concurrency', cost: 1, remaining: 0 },
+    ]);
+    expect(rows[0]).not.toHaveProperty('type');
+  });
+
+  test('in lists of keys and identities, and in the audit log', async () => {
+    const externalId = 'shown';
+    await ok('identities.createIdentity', { externalId, ratelimits: [jobs, requests] });
+    const { keyId, apiId, key } = await createKey({ externalId, ratelimits: [jobs, requests] });
+    const shown = [jobs, requests].map((limit) => ({ id: expect.stringMatching(/^rl_/), ...limit }));
+    const [listed] = await ok('keys.listKeys', { apiId });
+    expect(listed).toMatchObject({ keyId, ratelimits: shown, identity: { ratelimits: shown } });
+    expect(await ok('identities.getIdentity', { identity: externalId })).toMatchObject({ ratelimits: shown });
+    const [first] = (await ok('identities.listIdentities', { search: externalId })) as { ratelimits: object[] }[];
+    expect(first!.ratelimits).toEqual(shown);
+    expect(await ok('keys.whoami', { key })).toMatchObject({ ratelimits: shown });
+    const [event] = await ok('audit.listEvents', { resource: { id: keyId } } as never);
+    expect(JSON.stringify(event)).toContain(
+      'jobs 3 slots for 60000 ms, autoApply; requests 10 per 3600000 ms'.split(';')[0],
+    );
+  });
+
+  test('by the command line: inspect, and key holds', async () => {
+    const { keyId, key } = await createKey({ ratelimits: [jobs] });
+    await take(key, { ratelimits: [{ name: 'jobs', cost: 2 }] });
+    const run = async (...args: string[]) =>
+      (await runCli([...args, '--workspace', tollgate.workspaceId], { REDIS_URL: testRedisUrl() })).out;
+    const inspected = await run('inspect', keyId);
+    expect(inspected).toContain('jobs  3 slots for 60,000 ms, autoApply');
+    const removed = await update(keyId, { name: 'jobs', limit: null });
+    expect(removed).toEqual({});
+    expect(await run('inspect', keyId)).toContain('jobs  former limit of slots');
+  });
+});
+
+test('is exported with its type and without slots, and imported', async () => {
+  const externalId = 'exported';
+  await ok('identities.createIdentity', { externalId, ratelimits: [{ ...jobs, name: 'shared', duration: dayMs }] });
+  const { keyId, key } = await createKey({
+    externalId,
+    ratelimits: [{ ...jobs, duration: dayMs }],
+    credits: { remaining: 50 },
+  });
+  await take(key, { credits: { cost: 20 } });
+  const cli = (args: string[], input = '') =>
+    runCli([...args, '--workspace', tollgate.workspaceId], { REDIS_URL: testRedisUrl() }, input);
+  const lines = (await cli(['export', '-'])).out.split('\n');
+  const line = lines.find((each) => each.includes(`"${keyId}"`) && each.includes('"kind":"key"'))!;
+  expect(JSON.parse(line)).toMatchObject({ credits: { remaining: 50 } });
+  const ofIdentity = lines.find((each) => each.includes('"externalId":"exported"') && each.includes('"identity"'))!;
+  for (const { ratelimits } of [JSON.parse(line), JSON.parse(ofIdentity)]) {
+    expect(ratelimits).toMatchObject([{ type: 'concurrency', limit: 3, duration: dayMs }]);
+    expect(ratelimits[0]).not.toHaveProperty('used');
+  }
+  await ok('keys.deleteKey', { keyId, permanent: true });
+  await ok('identities.deleteIdentity', { identity: externalId });
+  const wrong = line.replace('"type":"concurrency"', '"type":"concurrency","used":[[1,1]]');
+  expect((await cli(['import', '-'], `${wrong}\n`)).out).toContain('ratelimits[0].used');
+  expect(await cli(['import', '-'], `${ofIdentity}\n${line}\n`)).toMatchObject({ code: 0 });
+  expect(await free(key, 'shared')).toEqual([3, 0, 3, 0]);
+  await take(key);
+  expect(await free(key, 'shared')).toEqual([2, dayMs, 2, dayMs]);
+});
+
+test('data of version 5 cannot have one: 412, and nothing changes', async () => {
+  const dataVersion = { current: 5, migration: undefined };
+  const store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, dataVersion });
+  const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+  const { keyId, apiId } = await createKey({ ratelimits: [requests] });
+  const externalId = 'old.data';
+  await ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+  const hash = Buffer.alloc(32, 3).toString('base64');
+  const ratelimits = [jobs];
+  const ratelimit = { name: 'requests', limit: 10, duration: minute, type: 'concurrency' };
+  try {
+    for (const [name, input] of [
+      ['keys.createKey', { apiId, ratelimits }],
+      ['keys.updateKey', { keyId, ratelimits }],
+      ['keys.updateKey', { keyId, ratelimit }],
+      ['keys.migrateKeys', { migrationId: 'old', apiId, keys: [{ hash, ratelimits }] }],
+      ['identities.createIdentity', { externalId: 'new.data', ratelimits }],
+      ['identities.updateIdentity', { identity: externalId, ratelimits }],
+      ['identities.updateIdentity', { identity: externalId, ratelimit }],
+    ] as const) {
+      const request = requestTo(`/v2/${name}`, tollgate.rootKey, { body: JSON.stringify(input) });
+      const response = await answer(request);
+      const { error } = jsonOf(response, request.requestId);
+      expect([name, response.status, error.detail]).toEqual([
+        name,
+        412,
+        expect.stringContaining('a limit of type concurrency needs version 6 of the stored data'),
+      ]);
+    }
+    for (const read of [
+      await ok('keys.getKey', { keyId }),
+      await ok('identities.getIdentity', { identity: externalId }),
+    ])
+      expect(read.ratelimits).toMatchObject([requests]);
+  } finally {
+    await store.close();
+  }
 });
