@@ -37,6 +37,7 @@
 -- @include "decide/refusals"
 -- @include "decide/session"
 -- @include "decide/totals"
+-- @include "decide/verification/charge"
 -- @include "decide/verification/hold"
 -- @include "decide/verification/verify"
 
@@ -44,13 +45,15 @@
 -- block Redis for long.
 local WORK_MAX = 2500
 
+charge_hold.instead = hold_kinds.decide_slots
+
 local deciders = {
   [KIND_VERIFY] = verify,
   [KIND_LIMIT] = ratelimit,
   [KIND_LEASE] = lease,
   [KIND_SETTLE] = settle,
-  [KIND_HOLD] = decide_hold,
-  [KIND_HOLD_CHANGE] = change_hold,
+  [KIND_HOLD] = hold_kinds.decide,
+  [KIND_HOLD_CHANGE] = hold_kinds.change,
 }
 
 -- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their

@@ -56,7 +56,8 @@ describe('fields of a limit', () => {
     const printed = /"ratelimits":\[(\{"id":"rl_[^}]*\})/.exec(read('README.md'))![1]!;
     for (const field of Object.keys(limitValues)) {
       for (const row of rows) expect(row).toMatch(new RegExp(`\\b${field}\\b`));
-      expect(printed).toContain(`"${field}":`);
+      // A window has no type in responses.
+      if (field !== 'type') expect(printed).toContain(`"${field}":`);
     }
   });
 });

@@ -26,7 +26,11 @@ local decision_kinds = {
     settle = settle_verifications,
   },
   -- Not leased: only a refusal that leases may change is sent again, within a lease item.
-  [KIND_HOLD] = { decide = decide_hold, passed = VALID, awaited = function() noted_leases.recall_of_key(true) end },
+  [KIND_HOLD] = {
+    decide = hold_kinds.decide,
+    passed = VALID,
+    awaited = function() noted_leases.recall_of_key(true) end,
+  },
   [KIND_LIMIT] = {
     decide = ratelimit,
     passed = LIMIT_PASSED,

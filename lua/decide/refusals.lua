@@ -75,9 +75,11 @@ local function refusals_of_row(outcome, is_first, left)
   return has_row and count
 end
 
--- The first limit that is exceeded, of the results of the last check: its name, limit and duration, the cost of the
--- verification and the units that are left. '', 0, 0, 0, 0 for none.
+-- The first limit that is exceeded, of the results of the last check, a window before slots: its name, limit and
+-- duration, the cost of the verification, the units that are left, and whether these are slots. '', 0, 0, 0, 0 for
+-- none.
 local function exceeded_limit(requested)
+  local slots
   for index = 1, charge_count do
     local place, exceeded, remaining =
       charge_results[4 * index - 3], charge_results[4 * index - 2], charge_results[4 * index - 1]
@@ -89,10 +91,14 @@ local function exceeded_limit(requested)
       local limits = place > PLACES_OF_IDENTITY and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
         or read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
       local limit = limits[place > PLACES_OF_IDENTITY and place - PLACES_OF_IDENTITY or place]
-      return limit.name, limit.limit, limit.duration, key_counts.requested_cost(requested, limit.name), remaining
+      local figures =
+        { limit.name, limit.limit, limit.duration, key_counts.requested_cost(requested, limit.name), remaining }
+      figures[6] = limit.type == 1
+      if limit.type == 0 then return unpack(figures) end
+      slots = slots or figures
     end
   end
-  return '', 0, 0, 0, 0
+  return unpack(slots or { '', 0, 0, 0, 0 })
 end
 
 -- The first tags of a request as JSON, as many as fit; '' for none.
@@ -128,12 +134,12 @@ end
 
 -- `cost` and `balance` are those of the credits.
 local function add_row(hour, count, outcome, request, external_id, at, leased, cost, balance)
-  local name, limit, duration, units, left = '', 0, 0, 0, 0
+  local name, limit, duration, units, left, has_slots = '', 0, 0, 0, 0, false
   if outcome == USAGE_EXCEEDED then
     -- A debt is no balance.
     units, left = cost, math.max(0, balance)
   elseif outcome == RATE_LIMITED and not leased then
-    name, limit, duration, units, left = exceeded_limit(request and request.limits)
+    name, limit, duration, units, left, has_slots = exceeded_limit(request and request.limits)
   end
   local tags, query = noted_tags(request), noted_query(request)
   -- A call that failed may have left rows of another workspace.
@@ -144,7 +150,7 @@ local function add_row(hour, count, outcome, request, external_id, at, leased, c
     NOTED_REFUSAL,
     at,
     outcome,
-    leased and 1 or 0,
+    leased and 1 or has_slots and 2 or 0,
     count,
     limit,
     duration,

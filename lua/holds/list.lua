@@ -26,9 +26,12 @@ local open, total = hold_list.first_open(hold_list.read(record), now, after_due,
 
 local replies = {}
 for index = 1, math.min(count, #open) do
-  local hold, windows = open[index], {}
+  local hold, windows, slots = open[index], {}, {}
   for number, w in ipairs(hold.windows) do
     windows[number] = { w.name, int(w.cost), w.of_identity and 1 or 0 }
+  end
+  for number, slot in ipairs(hold.slots) do
+    slots[number] = { slot.name, int(slot.cost) }
   end
   replies[index] = named({
     suffix = hold_list.printed(hold.suffix),
@@ -37,6 +40,7 @@ for index = 1, math.min(count, #open) do
     charges = hold.state == hold_list.CHARGES and 1,
     cost = state.limited and int(hold.cost),
     windows = windows,
+    slots = #slots > 0 and slots,
   })
 end
 return { replies, #open > count and 1 or 0, total }

@@ -6,8 +6,8 @@
 --                     ratelimit (see with_limit in include/limits)}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  IdentityReply (src/records/records.ts), false when there is no such identity, or 'new_limit' or
---          'too_many_limits'
+-- returns  IdentityReply (src/records/records.ts), false when there is no such identity, or a refusal of
+--          with_limit
 
 -- @include "include/audit"
 -- @include "include/changes"

@@ -27,7 +27,8 @@ local function limits_text(limits)
   local texts = {}
   for index, l in ipairs(limits) do
     local applied = (l.autoApply == 1 or l.autoApply == true) and ', autoApply' or ''
-    texts[index] = string.format('%s %s per %s ms%s', l.name, int(l.limit), int(l.duration), applied)
+    local format = (l.type == 1 or l.type == 'concurrency') and '%s %s slots for %s ms%s' or '%s %s per %s ms%s'
+    texts[index] = string.format(format, l.name, int(l.limit), int(l.duration), applied)
   end
   return names_text(texts)
 end

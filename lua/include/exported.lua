@@ -4,11 +4,11 @@
 -- @include "include/window"
 
 -- The units that count in the windows of limits that last a day or longer: {index of the limit, from 1; end of each
--- slice; its units}. Shorter windows are not exported: they are soon empty.
+-- slice; its units}. Shorter windows are not exported: they are soon empty. Slots are not: they belong to holds.
 local function used_units(limits, now)
   local used = {}
   for index, l in ipairs(limits) do
-    local window = l.duration >= DAY_MS and l.window ~= '' and read_window(l.window)
+    local window = l.duration >= DAY_MS and l.type ~= 1 and l.window ~= '' and read_window(l.window)
     local ends, units = {}, {}
     for entry, slice_end in ipairs(window and window.ends or {}) do
       if slice_end + l.duration > now then

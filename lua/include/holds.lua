@@ -6,6 +6,8 @@
 -- A bucket is one HOLD after the other. The number of buckets grows with the number of holds, one bucket at a time
 -- (linear hashing), so that a hold is found and written in a few kilobytes, whatever their number is.
 --
+-- It takes slots of concurrency limits, which are free again when it ends, however it ends.
+--
 -- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number
 -- as five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
 
@@ -24,13 +26,14 @@ local hold_list = {
   -- while the clock was ahead, and ends at once.
   EXPIRES_WITHIN = 30 * DAY_MS,
   DUE_WITHIN = 31 * DAY_MS,
+  -- In the bits of a window: a HELD_WIDE_WINDOW, and slots.
+  WIDE = 4,
+  SLOTS = 8,
 }
 -- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
 -- A bucket has about this many holds.
 local BUCKET_HOLDS = 32
--- In the bits of a window: a HELD_WIDE_WINDOW.
-local WIDE = 4
 -- With this many holds or fewer, each look at a key finds the expired ones.
 local ALL_EXAMINED = 256
 
@@ -118,15 +121,16 @@ local function each_in(part, visit)
   end
 end
 
--- What a hold charged to a window, and the position after it.
+-- What a hold charged to a window, or took as slots (with `slot_end`), and the position after it.
 local function read_held_window(part, position)
   local w = {}
-  if string.byte(part, position) < WIDE then
+  if string.byte(part, position) % hold_list.SLOTS < hold_list.WIDE then
     w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WINDOW, part, position)
   else
     w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WIDE_WINDOW, part, position)
   end
   w.of_identity, w.is_fine = w.bits % 2 == 1, w.bits % 4 >= 2
+  w.slot_end = w.bits >= hold_list.SLOTS and w.duration or nil
   return w, position
 end
 
@@ -135,9 +139,12 @@ local function unpack_hold(part, first, last)
   local _
   _, hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, windows, position =
     struct.unpack(HOLD, part, first)
-  hold.due, hold.windows = hold.at + hold.ttl, {}
-  for index = 1, windows do
-    hold.windows[index], position = read_held_window(part, position)
+  hold.due, hold.windows, hold.slots = hold.at + hold.ttl, {}, {}
+  for _ = 1, windows do
+    local w
+    w, position = read_held_window(part, position)
+    local list = w.slot_end and hold.slots or hold.windows
+    list[#list + 1] = w
   end
   hold.more = position <= last and cjson.decode(string.sub(part, position, last)) or nil
   return hold
@@ -150,8 +157,12 @@ local function pack_hold(hold)
     if w.cost < 2 ^ 32 then
       parts[index] = struct.pack(HELD_WINDOW, bits, w.duration, w.cost, #w.name, w.name)
     else
-      parts[index] = struct.pack(HELD_WIDE_WINDOW, bits + WIDE, w.duration, w.cost, #w.name, w.name)
+      parts[index] = struct.pack(HELD_WIDE_WINDOW, bits + hold_list.WIDE, w.duration, w.cost, #w.name, w.name)
     end
+  end
+  for _, slot in ipairs(hold.slots) do
+    local bits = hold_list.SLOTS + (slot.of_identity and 1 or 0)
+    parts[#parts + 1] = struct.pack(HELD_WINDOW, bits, slot.slot_end, slot.cost, #slot.name, slot.name)
   end
   local rest = table.concat(parts) .. (hold.more and cjson.encode(hold.more) or '')
   -- Of what follows `bytes`.
@@ -166,14 +177,14 @@ local function pack_hold(hold)
     hold.balance,
     #hold.suffix,
     hold.suffix,
-    #hold.windows
+    #parts
   ) .. rest
 end
 
 -- The bytes that a hold takes.
 function hold_list.bytes_of(hold) return #pack_hold(hold) end
 
--- The hold with this suffix, or nil: {state, at, ttl, due, cost, balance, suffix, windows, more, and its place}.
+-- The hold with this suffix, or nil: {state, at, ttl, due, cost, balance, suffix, windows, slots, more, and its place}.
 function hold_list.find(h, suffix)
   local bucket, found = bucket_of(h.buckets, suffix), nil
   local part = part_of(h, bucket)
@@ -219,10 +230,10 @@ function hold_list.add(h, hold)
 end
 
 -- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
--- there are too many.
+-- there are too many. Slots stay free: a late settlement takes none.
 function hold_list.release(h, hold, at)
   if h.count - h.open >= hold_list.MAX then return NEVER end
-  hold.state, hold.ttl = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at
+  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, {}
   hold_list.add(h, hold)
   h.open = h.open - 1
   return at + hold_list.LATE_MS
@@ -274,9 +285,9 @@ local function take_due_of(h, bucket, now, due, limit)
   return next_due
 end
 
--- Takes holds that are due out of the buckets, at most `limit`, and returns them in order of time, with the time at
--- which the next one is due. With many holds an examination of all takes milliseconds, so the next look is some time
--- later: a tenth of a millisecond for each hold.
+-- Takes holds that are due out of the buckets, at most `limit`, and returns them in order of time and suffix, with the
+-- time at which the next one is due. With many holds an examination of all takes milliseconds, so the next look is some
+-- time later: a tenth of a millisecond for each hold.
 function hold_list.take_due(h, now, limit)
   local due, next_due = {}, NEVER
   for bucket = 0, h.buckets - 1 do
@@ -290,7 +301,10 @@ function hold_list.take_due(h, now, limit)
     h.count = h.count - 1
     if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
   end
-  table.sort(due, function(a, b) return a.due < b.due end)
+  table.sort(due, function(a, b)
+    if a.due ~= b.due then return a.due < b.due end
+    return a.suffix < b.suffix
+  end)
   if h.count > ALL_EXAMINED and next_due > now then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
   return due, next_due
 end
@@ -329,7 +343,7 @@ function hold_list.first_open(h, now, after_due, after_suffix, count)
   return found, total
 end
 
--- What open holds hold: credits, and units by the name of a limit, with the names in order.
+-- What open holds hold: credits, and units (or slots) by the name of a limit, with the names in order.
 function hold_list.sums(h)
   local credits, units, names = 0, {}, {}
   for bucket = 0, h.buckets - 1 do

@@ -3,15 +3,22 @@
 -- @include "include/counters"
 -- @include "include/names"
 
--- A limit {name, LIMIT_VALUES (numbers)} of one in a request or a state, whose switches may be booleans or absent.
+-- What requests and states have for values of a limit that are 0 or 1. `window` is the type of a limit without one.
+local SWITCHED = { [true] = 1, [false] = 0, window = 0, concurrency = 1 }
+
+-- A limit {name, LIMIT_VALUES (numbers)} of one in a request or a state, some of whose values may be absent.
 local function limit_of(wanted)
   local limit = { name = wanted.name }
   for _, value in ipairs(LIMIT_VALUES) do
     local given = wanted[value]
-    limit[value] = given == true and 1 or given or 0
+    limit[value] = SWITCHED[given] or given or 0
   end
   return limit
 end
+
+-- The duration by which the counter of a limit is found: 0 for the slots of a concurrency limit, which do not depend on
+-- its duration. So a limit that gets another type begins with an empty counter.
+local function counter_duration(limit) return limit.type == 1 and 0 or limit.duration end
 
 -- The limits of a new owner, with empty windows.
 local function new_limits(wanted, next_id)
@@ -27,8 +34,9 @@ end
 local LIMITS_MAX = 50
 
 -- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), other
--- LIMIT_VALUES}, where the others are as before if they are absent. Returns nil and why not, if the limit is new:
--- `new_limit` without a duration, `too_many_limits`.
+-- LIMIT_VALUES}, where the others are as before if they are absent. Returns nil and why not: if the limit is new,
+-- `new_limit` without a duration, or `too_many_limits`; `slots_limit` or `slots_duration` if a concurrency limit
+-- cannot have that limit or duration.
 local function with_limit(limits, change)
   local wanted, before = {}, nil
   for _, l in ipairs(limits) do
@@ -47,6 +55,9 @@ local function with_limit(limits, change)
       for _, value in ipairs(LIMIT_VALUES) do
         if change[value] ~= nil then w[value] = change[value] end
       end
+      local changed = limit_of(w)
+      if changed.type == 1 and changed.limit > SLOTS_MAX then return nil, 'slots_limit' end
+      if changed.type == 1 and changed.duration > DAY_MS then return nil, 'slots_duration' end
     end
   end
   return wanted
@@ -55,10 +66,11 @@ end
 -- Longest time that the counter of a removed limit is kept in case the limit is added again.
 local KEPT_DURATION_MAX = 30 * DAY_MS
 
--- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window. The window
--- of a removed limit is stored in a record of its own until it expires, and a limit with its name and duration uses it
--- again. Returns the new limits (name_limits gives ids to new ones), and for keep_counters {reused: members of counters
--- that are used again, kept: counters to store, as many as the owner may still create, is_cut: whether some are lost}.
+-- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window; a
+-- concurrency limit keeps its slots with any duration. The window of a removed limit is stored in a record of its own
+-- until it expires, and a limit with its name and duration uses it again. Returns the new limits (name_limits gives ids
+-- to new ones), and for keep_counters {reused: members of counters that are used again, kept: counters to store, as
+-- many as the owner may still create, is_cut: whether some are lost}.
 local function replace_limits(workspace, owner, old, wanted, now)
   local by_name, limits, reused, kept = {}, {}, {}, {}
   for _, l in ipairs(old) do
@@ -68,11 +80,12 @@ local function replace_limits(workspace, owner, old, wanted, now)
     local before = by_name[w.name]
     local limit = limit_of(w)
     limit.id, limit.window = before and before.id, ''
-    if before and before.duration == w.duration then
+    local duration = counter_duration(limit)
+    if before and counter_duration(before) == duration then
       limit.window = before.window
       by_name[w.name] = nil
     else
-      local member = name_of.window_member(w.duration, w.name)
+      local member = name_of.window_member(duration, w.name)
       limit.window = redis.call('GET', name_of.window_at(workspace, owner, member)) or ''
       if limit.window ~= '' then reused[#reused + 1] = member end
     end
@@ -80,8 +93,9 @@ local function replace_limits(workspace, owner, old, wanted, now)
   end
   for _, l in pairs(by_name) do
     if l.window ~= '' then
-      kept[#kept + 1] =
-        { name_of.window_member(l.duration, l.name), l.window, math.min(l.duration, KEPT_DURATION_MAX), true }
+      local duration = counter_duration(l)
+      local kept_for = math.min(duration > 0 and duration or DAY_MS, KEPT_DURATION_MAX)
+      kept[#kept + 1] = { name_of.window_member(duration, l.name), l.window, kept_for, true }
     end
   end
   local counters = { reused = reused, kept = kept, is_cut = false }

@@ -9,8 +9,8 @@
 -- @include "include/calendar"
 
 local FLAGS = KEY_FLAGS
--- The names of the values of a limit, in the order of LIMIT_HEAD.
-local VALUES = LIMIT_VALUES
+-- The values of a limit that are 0 or 1: their bits in LIMIT_HEAD.
+local SWITCHES = LIMIT_SWITCHES
 
 -- Sets a field of `into` for each flag of a state, by its name.
 local function read_flags(flags, into)
@@ -47,16 +47,18 @@ local function read_limits(packed, position, tail_bytes)
   count, position = struct.unpack('>B', packed, position)
   local lengths, window_first = window_lengths(packed, count, tail_bytes)
   for index = 1, count do
-    local head = { struct.unpack(LIMIT_HEAD, packed, position) }
-    local id_at, name_bytes = position + LIMIT_HEAD_LENGTH, head[#VALUES + 1]
+    local limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local id_at = position + LIMIT_HEAD_LENGTH
     local name_at = id_at + LIMIT_ID_LENGTH
     local l = {
+      limit = limit,
+      duration = duration,
       id = string.sub(packed, id_at, name_at - 1),
       name = string.sub(packed, name_at, name_at + name_bytes - 1),
       window = string.sub(packed, window_first, window_first + lengths[index] - 1),
     }
-    for at, value in ipairs(VALUES) do
-      l[value] = head[at]
+    for value, bit in pairs(SWITCHES) do
+      l[value] = switches % (bit + bit) >= bit and 1 or 0
     end
     limits[index] = l
     position, window_first = name_at + name_bytes, window_first + lengths[index]
@@ -77,9 +79,8 @@ local function limits_fault(packed, position, last)
     local duration = struct.unpack('>I7', packed, position + LIMIT_HEAD_DURATION_AT - 1)
     local name_bytes = struct.unpack('>I2', packed, position + LIMIT_HEAD_NAME_BYTES_AT - 1)
     if duration == 0 then return name .. '.duration', position + LIMIT_HEAD_DURATION_AT - 1 end
-    for value, at in pairs(LIMIT_SWITCHES) do
-      if string.byte(packed, position + at) > 1 then return name .. '.' .. value, position + at end
-    end
+    local switches_at = position + LIMIT_HEAD_SWITCHES_AT - 1
+    if string.byte(packed, switches_at) >= LIMIT_SWITCHES_END then return name .. '.switches', switches_at end
     if next_at + name_bytes > lengths_at then return name .. '.name', next_at end
     position = next_at + name_bytes
   end
@@ -93,12 +94,11 @@ end
 local function pack_limits(limits)
   local parts, count = { struct.pack('>B', #limits) }, #limits
   for index, l in ipairs(limits) do
-    local values = {}
-    for at, value in ipairs(VALUES) do
-      values[at] = l[value]
+    local switches = 0
+    for value, bit in pairs(SWITCHES) do
+      switches = switches + bit * l[value]
     end
-    values[#values + 1] = #l.name
-    parts[index + 1] = struct.pack(LIMIT_HEAD, unpack(values)) .. l.id .. l.name
+    parts[index + 1] = struct.pack(LIMIT_HEAD, l.limit, l.duration, switches, #l.name) .. l.id .. l.name
     parts[count + index + 1] = l.window
     parts[2 * count + index + 1] = struct.pack(WINDOW_BYTES, #l.window)
   end
@@ -106,11 +106,12 @@ local function pack_limits(limits)
 end
 
 -- `packed`, whose limits are from `limits_at` to `tail_bytes` before its end, with the window of the limit of this name
--- and duration as `change` returns it (nil: as it was). Also returns whether there is such a limit.
+-- and duration (0: a concurrency limit) as `change` returns it (nil: as it was). Also returns whether there is such a
+-- limit.
 local function with_window(packed, limits_at, tail_bytes, name, duration, change)
   local limits = read_limits(packed, limits_at, tail_bytes)
   for _, l in ipairs(limits) do
-    if l.name == name and l.duration == duration then
+    if l.name == name and (l.type == 1 and 0 or l.duration) == duration then
       local window = change(l.window)
       if not window then return packed, true end
       l.window = window

@@ -88,7 +88,7 @@ end
 
 -- The end of the slice at `now`, as window_charge has it too, without a call.
 function window_log.slice_end(now, limit, duration)
-  local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
+  local slice = limit <= FINE_LIMIT and 1 or (duration - duration % 64) / 64
   return now - now % slice + slice
 end
 
@@ -124,7 +124,7 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
   end
   if not may_charge or cost == 0 or total + cost > limit then return total, first_live, oldest end
 
-  local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
+  local slice = limit <= FINE_LIMIT and 1 or (duration - duration % 64) / 64
   local slice_end = now - now % slice + slice
   if not first_live then return total, first_live, slice_end, first - 1, new_window({ slice_end }, { cost }, slice) end
   local kept = last - kind.newest_bytes
@@ -204,6 +204,61 @@ function window_log.repaired(text, now, duration)
   return new_window(ends, units, slice)
 end
 
+-- The slots of a concurrency limit are a counter whose entries end when their slots do, so that a slot is free at that
+-- time even if nobody gives it back.
+
+-- The slots in the counter from `first` to `last` of a packed value that are taken at `now`: the ends and units of its
+-- entries, the sum of the units, and its step. Holds end within 31 days (hold_list.DUE_WITHIN): a later entry was made
+-- while the clock was ahead, and its hold ends at once.
+function window_log.slots(text, first, last, now)
+  local ends, units, total, step = {}, {}, 0, 1
+  if last < first then return ends, units, total, step end
+  local kind, base = WINDOW_KINDS[string.byte(text, first)], nil
+  local _
+  _, base, step = struct.unpack(WINDOW_HEAD, text, first)
+  for position = first + WINDOW_HEAD_BYTES, last - kind.newest_bytes + 1, kind.bytes do
+    local steps, taken = struct.unpack(kind.entry, text, position)
+    local slot_end = base + steps * step
+    if slot_end > now and slot_end <= now + 31 * DAY_MS then
+      ends[#ends + 1], units[#units + 1], total = slot_end, taken, total + taken
+    end
+  end
+  return ends, units, total, step
+end
+
+-- Packs slots, as window_log.slots returns them, with `count` more that end at this time.
+function window_log.with_slots(ends, units, step, slot_end, count)
+  local at = #ends + 1
+  while at > 1 and ends[at - 1] >= slot_end do
+    at = at - 1
+  end
+  if ends[at] == slot_end then
+    units[at] = units[at] + count
+  else
+    table.insert(ends, at, slot_end)
+    table.insert(units, at, count)
+  end
+  return new_window(ends, units, step)
+end
+
+-- Takes `count` slots that end at this time out of a counter of slots, or moves them to another end. Returns nil when
+-- they are not there: the slots that another hold took may end at the same time, but then all of them are there.
+function window_log.without_slots(text, now, slot_end, count, moved_to)
+  local ends, units, _, step = window_log.slots(text, 1, #text, now)
+  for at, each in ipairs(ends) do
+    if each == slot_end and units[at] >= count then
+      units[at] = units[at] - count
+      if units[at] == 0 then
+        table.remove(ends, at)
+        table.remove(units, at)
+      end
+      if moved_to then return window_log.with_slots(ends, units, step, moved_to, count) end
+      return #ends > 0 and new_window(ends, units, step) or ''
+    end
+  end
+  return nil
+end
+
 -- Unpacks a counter, for inspection: {kind, base, step, ends and units of its entries, sum}. If the bytes do not fit
 -- this format: nil, the first field that does not fit, and its position.
 local function read_window(text)
@@ -231,7 +286,7 @@ end
 
 -- The earliest time at which `cost` fits if nothing else is charged. If the cost is above the limit, or the limit is 0,
 -- it never fits: then one duration from now (docs/contract.md §8).
-local function window_free_at(text, first, total, first_live, now, limit, duration, cost)
+function window_log.free_at(text, first, total, first_live, now, limit, duration, cost)
   if cost > limit or limit == 0 then return math.min(now + duration, WINDOW_LATEST) end
   if total + cost > limit then
     local kind = WINDOW_KINDS[string.byte(text, first)]

@@ -15,6 +15,7 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
+-- @include "decide/verification/hold"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
@@ -28,6 +29,8 @@
 
 local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
+charge_hold.instead = hold_kinds.decide_slots
+
 -- Whether a key with this id existed: then it is in the list of deleted keys.
 local function was_deleted(id)
   local id24 = string.sub(id, 5)
@@ -38,12 +41,17 @@ end
 -- limit, duration, cost, and the units that count.
 local function limit_figures(requested)
   local figures = {}
+  local function note(limit, duration, cost, total)
+    figures[#figures + 1] = { int(limit), int(duration), int(cost), int(total) }
+  end
   local function noted(text, first, last, at, limit, duration, cost)
     local total, first_live, oldest = window_charge(text, first, last, at, limit, duration, cost, false)
-    if total then figures[#figures + 1] = { int(limit), int(duration), int(cost), int(total) } end
+    if total then note(limit, duration, cost, total) end
     return total, first_live, oldest
   end
+  charge_hold.note = note
   check_limits_by(noted, requested)
+  charge_hold.note = nil
   for index, figure in ipairs(figures) do
     local at = 4 * index - 4
     figures[index] = {
@@ -166,7 +174,7 @@ local request = text and request_of(text) or nil
 local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
-  write_repaired(requested)
+  charge_hold.repair(requested)
   read_key(digest, false)
   limits = limit_figures(requested)
 end

@@ -42,17 +42,27 @@ local function version_reply(version)
   return { time, number }
 end
 
--- A window, and the units that count now. `limit` is nil if none is stored with the window.
-local function window_reply(bytes, limit, duration)
-  if bytes == '' then return named({ bytes = 0, counted = 0, remaining = limit }) end
-  local window, field, position = read_window(bytes)
-  if not window then return named({ fault = fault_reply(bytes, field, position) }) end
+-- The units that count now, when the first of them ends, and whether they were charged while the clock was ahead.
+local function counted_in(bytes, limit, duration, has_slots)
+  if has_slots then
+    local ends, _, total = window_log.slots(bytes, 1, #bytes, now)
+    return total, ends[1], false
+  end
   local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)
   local is_ahead = not counted
   if is_ahead then
     local settled = window_log.repaired(bytes, now, duration)
     counted, _, oldest = window_charge(settled, 1, #settled, now, limit, duration, 0, false)
   end
+  return counted, window_log.reset(oldest, duration), is_ahead
+end
+
+-- A window, and the units that count now. `limit` is nil if none is stored with the window.
+local function window_reply(bytes, limit, duration, has_slots)
+  if bytes == '' then return named({ bytes = 0, counted = 0, remaining = limit }) end
+  local window, field, position = read_window(bytes)
+  if not window then return named({ fault = fault_reply(bytes, field, position) }) end
+  local counted, reset, is_ahead = counted_in(bytes, limit, duration, has_slots)
   return named({
     bytes = #bytes,
     kind = window.kind,
@@ -63,7 +73,7 @@ local function window_reply(bytes, limit, duration)
     sum = window.sum,
     counted = counted,
     remaining = limit and math.max(0, limit - counted),
-    reset = counted > 0 and window_log.reset(oldest, duration),
+    reset = counted > 0 and reset,
     ahead = is_ahead and 1,
   })
 end
@@ -71,7 +81,7 @@ end
 local function limits_reply(limits)
   local replies = {}
   for index, l in ipairs(limits) do
-    replies[index] = limit_reply(l, { window = window_reply(l.window, l.limit, l.duration) })
+    replies[index] = limit_reply(l, { window = window_reply(l.window, l.limit, l.duration, l.type == 1) })
   end
   return replies
 end
@@ -90,7 +100,7 @@ local function counters_reply(owner)
         name = limit_name,
         duration = duration,
         expiresIn = redis.call('PTTL', name),
-        window = window_reply(bytes, nil, duration),
+        window = window_reply(bytes, nil, duration, duration == 0),
       })
     end
   end

@@ -8,7 +8,8 @@
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
---          {'refill_unlimited'} | {'new_limit'} | {'too_many_limits'} (with_limit in include/limits)
+--          {'refill_unlimited'} | {'new_limit'} | {'too_many_limits'} | {'slots_limit'} |
+--          {'slots_duration'} (with_limit in include/limits)
 
 -- @include "include/audit"
 -- @include "include/changes"

@@ -89,8 +89,8 @@ function figuresOf({
     slugs && `has ${slugs.filter(({ held }) => held).length} of ${slugs.length} permissions`,
     missing && `missing: ${missing.join(', ')}`,
     ...(ratelimits ?? []).map(
-      ({ name, of, used, limit, duration, cost }) =>
-        `${name} of ${of}: ${used} of ${limit} per ${durationText(duration)}, cost ${cost}`,
+      ({ name, of, used, limit, duration, type, cost }) =>
+        `${name} of ${of}: ${used} of ${limit} ${type ? 'slots for' : 'per'} ${durationText(duration)}, cost ${cost}`,
     ),
     balance !== undefined && `balance ${balance}${debt === undefined ? '' : `, debt ${debt}`}, cost ${cost}`,
     result === 'passed' && remaining !== undefined && `then ${remaining}`,

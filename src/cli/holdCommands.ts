@@ -28,6 +28,8 @@ function holdIdOf({ holdId }: Given): string {
 }
 
 const unitsText = (limits: Ended['ratelimits']) => limits.map(({ name, cost }) => `${cost} of ${name}`).join(', ');
+const slotsText = (slots: Ended['ratelimits']) =>
+  slots.map(({ name, cost }) => `${cost} ${cost === 1 ? 'slot' : 'slots'} of ${name}`).join(', ');
 
 function balanceText({ keyId, credits, debt }: Ended): string {
   if (credits === undefined) return `${keyId} has unlimited credits.`;
@@ -50,7 +52,7 @@ export const holdRows: readonly CommandRow[] = [
         timeText(hold.expires),
         hold.onExpiry,
         hold.credits === undefined ? 'unlimited' : String(hold.credits),
-        unitsText(hold.ratelimits),
+        [unitsText(hold.ratelimits), slotsText(hold.slots ?? [])].filter(Boolean).join(', '),
       ]);
     },
   },

@@ -5,7 +5,7 @@ import { dayMs } from '../domain/time.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
 import { restrictionsSince } from '../operations/keys/keyFields.ts';
 import { temporarySince } from '../operations/ratelimits/setOverride.ts';
-import { tooOld } from '../operations/rules.ts';
+import { concurrencySince, hasConcurrency, tooOld } from '../operations/rules.ts';
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
@@ -19,6 +19,7 @@ import { workspaceOf } from './workspaces.ts';
 /** Fields that data of an earlier version cannot store: since which version it can, and whether a key has one. */
 const newFields: readonly (readonly [field: string, since: number, has: (key: NewKey) => boolean])[] = [
   ['allowedIps', restrictionsSince, ({ allowedIps }) => allowedIps !== undefined],
+  ['ratelimits', concurrencySince, ({ ratelimits }) => hasConcurrency(ratelimits)],
   ['credits.debt', holdsSince, ({ remaining = 0 }) => remaining < 0],
 ];
 
@@ -475,8 +476,11 @@ export class Importer {
     const rejections: Rejection[] = [];
     const ids = new Set<string>();
     const distinct = new Map<string, RecordOf<'identity'>['identity']>();
+    const problem = tooOld(this.#store, concurrencySince, 'ratelimits');
     for (const { identity, line } of entries) {
-      if (distinct.has(identity.externalId)) this.existed.identity++;
+      if (problem !== undefined && hasConcurrency(identity.ratelimits))
+        rejections.push(rejection(line, 'ratelimits', problem));
+      else if (distinct.has(identity.externalId)) this.existed.identity++;
       else if (identity.keptId !== undefined && ids.has(identity.keptId))
         rejections.push(rejection(line, 'identityId', 'is the id of another identity'));
       else {

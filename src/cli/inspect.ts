@@ -148,10 +148,10 @@ function usageText({ hour, counts, spentCredits }: InspectedUsage): string {
   return `${timeOf(hour)}  ${counted.join(', ') || 'nothing'}; ${count(spentCredits, 'credit')} spent`;
 }
 
-function limitLines({ id, name, limit, duration, autoApply, window }: InspectedLimit): string[] {
+function limitLines({ id, name, limit, duration, autoApply, type, window }: InspectedLimit): string[] {
   const applied = autoApply ? 'autoApply' : 'if the request names it';
   return [
-    `  ${name}  ${number(limit)} per ${number(duration)} ms, ${applied}  ${id}`,
+    `  ${name}  ${number(limit)} ${type ? 'slots for' : 'per'} ${number(duration)} ms, ${applied}  ${id}`,
     ...indented(indented(windowLines(window))),
   ];
 }
@@ -197,7 +197,7 @@ function counterLines({ count: listed, counters }: InspectedCounters): string[] 
   const omitted = listed - counters.length;
   return [
     ...counters.flatMap(({ name, duration, expiresIn, window }) => [
-      `  ${name}  ad hoc or former limit per ${number(duration)} ms, expires in ${number(expiresIn)} ms`,
+      `  ${name}  ${duration === 0 ? 'former limit of slots' : `ad hoc or former limit per ${number(duration)} ms`}, expires in ${number(expiresIn)} ms`,
       ...indented(indented(windowLines(window))),
     ]),
     ...(omitted > 0 ? [`  ${number(omitted)} more listed: expired, or beyond the first 100`] : []),

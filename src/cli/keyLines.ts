@@ -14,7 +14,7 @@ import { createKey } from '../operations/keys/createKey.ts';
 import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrateKeys.ts';
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
-import { checkNamesOnce, invalid, metaText } from '../operations/rules.ts';
+import { checkLimits, invalid, metaText } from '../operations/rules.ts';
 import { ExternalId, Fields, Int, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
 import type { ApiRecord } from '../records/apis.ts';
 import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
@@ -155,7 +155,7 @@ function readKeyKind(kind: KeyKind, fields: unknown, apiId: string | undefined, 
       return { kind, api: fields as Static<typeof ApiLine> };
     case 'identity': {
       const { externalId, meta, ratelimits = [], identityId } = fields as Static<typeof IdentityLine>;
-      checkNamesOnce(ratelimits);
+      checkLimits(ratelimits);
       const identity = {
         externalId,
         meta: metaText(meta, context, 'meta') ?? undefined,
@@ -227,6 +227,11 @@ function limitsOfLine(
   keepsIds = true,
 ): (Omit<(typeof limits)[number], 'id' | 'used'> & ExportedLimit)[] {
   return limits.map(({ id, used, ...limit }, index) => {
+    if (used && limit.type === 'concurrency')
+      throw invalid(
+        `body.ratelimits[${index}].used`,
+        'is of a window: the slots of a concurrency limit are those of holds',
+      );
     if (used) checkUsed(used, `body.ratelimits[${index}].used`);
     return { ...limit, keptId: keepsIds && id && limitId.test(id) ? id.slice('rl_'.length) : undefined, used };
   });

@@ -16,11 +16,17 @@ const atOnce = 8;
 
 const limitArguments = '<name> <limit> [duration]';
 const about =
-  'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay, and the duration of one that exists if none is given.';
+  'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay, and the duration and type of one that exists if none is given.';
+/** Its type. */
+const typeOption = [
+  '--type <type>',
+  '`concurrency` for slots, which verifications take and the ends of their holds free, each for the duration at most; or `window`',
+] as const;
 
 export const keyLimitRow: CommandRow = {
   words: `key limit <keyId> ${limitArguments}`,
   about,
+  options: [typeOption],
   async run(call, options) {
     const keyId = keyIdOf(options);
     const { data: before } = await call('keys.getKey', { keyId });
@@ -34,7 +40,10 @@ export const keyLimitRow: CommandRow = {
 export const identityLimitRow: CommandRow = {
   words: `identity limit <owner> ${limitArguments}`,
   about: `${about} All keys of the identity share it, except those with a limit of that name of their own, which are printed.`,
-  options: [['--keys', 'change the limits of that name of its keys too, which keep their durations if none is given']],
+  options: [
+    typeOption,
+    ['--keys', 'change the limits of that name of its keys too, which keep their durations if none is given'],
+  ],
   async run(call, options) {
     const identity = text(options.owner)!;
     const { data: before } = await call('identities.getIdentity', { identity });
@@ -64,8 +73,9 @@ function changeOf(options: Given, limits: readonly Limit[]): Change {
   if (options.limit === 'none') return { name, limit: null };
   const limit = numberOf(text(options.limit)!);
   const duration = text(options.duration) === undefined ? undefined : durationOf(text(options.duration)!);
-  if (limits.some((one) => one.name === name)) return given({ name, limit, duration });
-  if (duration !== undefined) return { name, limit, duration, autoApply: true };
+  const type = text(options.type) as 'window' | 'concurrency' | undefined;
+  if (limits.some((one) => one.name === name)) return given({ name, limit, duration, type });
+  if (duration !== undefined) return { name, limit, duration, autoApply: true, ...(type && { type }) };
   const names = limits.map((one) => one.name).join(', ');
   throw new Error(
     `There is no limit ${name}${names && `, only ${names}`}. Give a duration to add it, such as \`${limit} 1m\`.`,

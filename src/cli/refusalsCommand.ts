@@ -122,12 +122,14 @@ const rowOf = (refusals: Refusals[number]): string[] => [
   (refusals.tags ?? []).join(', '),
 ];
 
-function limitOf({ outcome, ratelimit, limit, duration, cost, remaining, source }: Refusals[number]): string {
+function limitOf({ outcome, ratelimit, limit, duration, type, cost, remaining, source }: Refusals[number]): string {
   const figures = cost === undefined ? '' : `cost ${cost}${remaining === undefined ? '' : `, ${remaining} left`}`;
   if (ratelimit === undefined)
     return figures || (outcome === 'RATE_LIMITED' && source === 'lease' ? '(by a lease)' : '');
   const isWhole = limit !== undefined && duration !== undefined;
-  return [isWhole ? limitText({ name: ratelimit, limit, duration }) : ratelimit, figures].filter(Boolean).join(', ');
+  return [isWhole ? limitText({ name: ratelimit, limit, duration, type }) : ratelimit, figures]
+    .filter(Boolean)
+    .join(', ');
 }
 
 const isListed = ({ refused, listed }: Counted[number]) => refused === listed;

@@ -32,9 +32,16 @@ export function durationText(ms: number): string {
   return `${ms / units[unit]}${unit}`;
 }
 
-/** A limit, such as `requests 100 per 1m`. */
-export const limitText = ({ name, limit, duration }: { name: string; limit: number; duration: number }): string =>
-  `${name} ${limit} per ${durationText(duration)}`;
+interface LimitFigures {
+  name: string;
+  limit: number;
+  duration: number;
+  type?: string | undefined;
+}
+
+/** A limit, such as `requests 100 per 1m`, or `jobs 10 slots for 1m`. */
+export const limitText = ({ name, limit, duration, type }: LimitFigures): string =>
+  `${name} ${limit} ${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration)}`;
 
 /** How long ago something was, in its largest unit up to days, without the rest. */
 export function ageText(ms: number): string {

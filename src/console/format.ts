@@ -87,3 +87,7 @@ export function download(name: string, text: string) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
+
+/** The units of a limit, or its slots. */
+export const unitsOf = ({ limit, duration: ms, type }: { limit: number; duration: number; type?: string }): string =>
+  type ? `${count(limit)} slots, each for ${duration(ms)} at most` : `${count(limit)} in any ${duration(ms)}`;

@@ -1,6 +1,7 @@
 // The hot path, put together: a decider, and the kinds of decisions that it makes.
 
 import { Decider, type DeciderOptions } from './decider.ts';
+import { HeldKeys } from './heldKeys.ts';
 import { Holds } from './holds.ts';
 import { LimitChecks } from './limitChecks.ts';
 import { type VerificationOptions, Verifications } from './verification.ts';
@@ -13,10 +14,11 @@ export type DecideOptions = DeciderOptions &
 
 export function openDecide(options: DecideOptions) {
   const decider = new Decider(options);
-  const verifications = new Verifications(decider, options);
+  const heldKeys = new HeldKeys(options.digestOf);
+  const verifications = new Verifications(decider, options, heldKeys);
   return {
     verifications,
-    holds: new Holds(decider, verifications, options.digestOf),
+    holds: new Holds(decider, verifications, heldKeys),
     limitChecks: new LimitChecks(decider, options),
     leasing: decider.leasing,
 

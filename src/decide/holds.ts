@@ -2,25 +2,23 @@
 // (lua/decide/verification/hold.lua). Redis decides each of them: what is held is never leased.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
-import { holdIdOf, parseHoldId } from '../domain/holdId.ts';
-import { keyIdOf } from '../domain/verification.ts';
+import { parseHoldId } from '../domain/holdId.ts';
 import { ApiError } from '../errors.ts';
 import {
   changedHold,
-  held,
   holdActions,
-  holdBytesMax,
   holdChanged,
   holdChangeItem,
   holdExpiries,
   holdItem,
-  holdsMax,
   settledWindow,
   verifyItem,
 } from '../scripts/layout.ts';
-import { Reader, readUint } from '../scripts/struct.ts';
+import { Reader } from '../scripts/struct.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
+import type { HeldKeys } from './heldKeys.ts';
+import { holdError } from './holdErrors.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import type { Amounts } from './leases/amounts.ts';
 import { noText, type Repeatable } from './leases/leases.ts';
@@ -43,11 +41,6 @@ interface HoldRequest {
   id: string;
 }
 
-export interface HeldVerified extends Verified {
-  /** Undefined if it was refused. */
-  hold?: { id: string; expires: number } | undefined;
-}
-
 interface HoldChange {
   action: (typeof holdActions)[number];
   /** Of an extension, in milliseconds. */
@@ -68,12 +61,6 @@ export interface ChangedHold {
   ratelimits: { name: string; cost: number }[];
 }
 
-/** What this process knows of a key that has holds. */
-interface HeldKey {
-  digest: string;
-  identity?: string | undefined;
-}
-
 /** The work of a hold, in units of a plain verification. */
 const heldWeight = 1.5;
 
@@ -87,21 +74,18 @@ class HeldVerification extends Verification {
     this.#kind = kind;
   }
 
-  override decide(): HeldVerified | Promise<HeldVerified> {
+  override decide(): Verified | Promise<Verified> {
     return this.#kind.verifications.decider.decideAtRedis(this.#kind, this);
   }
 }
 
 /** Verifications with a hold: as verifications, with the hold in the answer. */
-class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSnapshot | undefined> {
+class HeldVerifications implements Kind<HeldVerification, Verified, CachedSnapshot | undefined> {
   readonly isLeased = false;
   readonly verifications: Verifications;
-  /** Called with the key of each hold that was made. */
-  readonly #made: (workspaceId: string, id24: string, key: HeldKey) => void;
 
-  constructor(verifications: Verifications, made: (workspaceId: string, id24: string, key: HeldKey) => void) {
+  constructor(verifications: Verifications) {
     this.verifications = verifications;
-    this.#made = made;
   }
 
   pack(batch: Batch, verification: HeldVerification, waiting: Waiting, lease: LeasePart | undefined) {
@@ -115,48 +99,25 @@ class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSn
     return cached;
   }
 
-  read(answer: Answer): HeldVerified | ItemError {
-    const { packed, at, end } = answer;
-    // 1 is VALID, without the bit of a snapshot.
-    if ((packed[at]! & 127) !== 1) return readVerified(answer);
-    const heldAt = end - held.bytes;
-    const suffixAt = heldAt - packed[end - 1]!;
-    if (suffixAt <= at) throw unreadable();
-    const verified: HeldVerified | ItemError = readVerified({ ...answer, end: suffixAt });
-    if ('reason' in verified) return verified;
-    // Its id is completed when the key is known.
-    const expires = readUint(packed, heldAt, held.fields.expires.bytes);
-    verified.hold = { id: packed.toString('latin1', suffixAt, heldAt), expires };
-    return verified;
+  read(answer: Answer): Verified | ItemError {
+    return readVerified(answer);
   }
 
   finish(
-    decision: HeldVerified,
+    decision: Verified,
     verification: HeldVerification,
     cached: CachedSnapshot | undefined,
     answer: Answer,
     snapshots: SnapshotsOfBatch,
-  ): HeldVerified | Promise<HeldVerified> {
-    const finished = this.verifications.finish(decision, verification, cached, answer, snapshots);
-    return finished instanceof Promise
-      ? finished.then((known) => this.#withId(known, verification))
-      : this.#withId(finished, verification);
+  ): Verified | Promise<Verified> {
+    return this.verifications.finish(decision, verification, cached, answer, snapshots);
   }
 
-  #withId(decision: HeldVerified, { workspaceId, about: digest }: HeldVerification): HeldVerified {
-    const { hold, snapshot } = decision;
-    if (!hold || !snapshot) return decision;
-    const id24 = keyIdOf(snapshot).slice('key_'.length);
-    hold.id = holdIdOf(id24, hold.id);
-    this.#made(workspaceId, id24, { digest, identity: snapshot.externalId });
-    return decision;
-  }
-
-  correct(decision: HeldVerified, verification: HeldVerification, amounts: Amounts) {
+  correct(decision: Verified, verification: HeldVerification, amounts: Amounts) {
     this.verifications.correct(decision, verification, amounts);
   }
 
-  repeatable(): Repeatable<HeldVerified> {
+  repeatable(): Repeatable<Verified> {
     throw new Error('Holds are not leased.');
   }
 
@@ -164,45 +125,16 @@ class HeldVerifications implements Kind<HeldVerification, HeldVerified, CachedSn
     return this.verifications.unanswered(verification);
   }
 
-  count(decision: HeldVerified) {
+  count(decision: Verified) {
     this.verifications.count(decision);
   }
 
-  offer(decision: HeldVerified, verification: HeldVerification, source: DecisionSource, latencyMs: number) {
+  offer(decision: Verified, verification: HeldVerification, source: DecisionSource, latencyMs: number) {
     this.verifications.offer(decision, verification, source, latencyMs);
   }
 
   errorOf(error: ItemError, verification: HeldVerification): Error | undefined {
-    return holdError(error) ?? this.verifications.errorOf(error, verification);
-  }
-}
-
-/** The caller of keys.verifyKey can do something about it, the operator of a gateway cannot. */
-export class TooManyHolds extends ApiError {
-  constructor() {
-    super('precondition_failed', `The key has ${holdsMax} open holds, the maximum. Nothing was charged.`);
-  }
-}
-
-/** The errors of holds. */
-function holdError({ reason, detail }: ItemError): Error | undefined {
-  switch (reason) {
-    case 'hold_not_found':
-      return new ApiError('hold_not_found', 'There is no such hold, or it was forgotten.');
-    case 'hold_ended':
-      return new ApiError('conflict', 'The hold has ended: it was settled, released or charged.');
-    case 'hold_differs':
-      return new ApiError('conflict', 'A request with this hold had other amounts before.');
-    case 'hold_limit_not_found':
-      return new ApiError('precondition_failed', `The hold has no limit named ${JSON.stringify(detail)}.`);
-    case 'too_many_holds':
-      return new TooManyHolds();
-    case 'hold_too_large': {
-      const what = `A hold has at most ${holdBytesMax} bytes, for the names of its limits and its tags.`;
-      return new ApiError('precondition_failed', `${what} Nothing was charged.`);
-    }
-    default:
-      return undefined;
+    return this.verifications.errorOf(error, verification);
   }
 }
 
@@ -246,11 +178,11 @@ const noId24 = '\0'.repeat(holdChangeItem.fields.id24.bytes);
 class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   readonly isLeased = false;
   readonly #decider: Decider;
-  readonly #keyOf: (workspaceId: string, id24: string) => Promise<HeldKey | undefined>;
+  readonly #heldKeys: HeldKeys;
 
-  constructor(decider: Decider, keyOf: (workspaceId: string, id24: string) => Promise<HeldKey | undefined>) {
+  constructor(decider: Decider, heldKeys: HeldKeys) {
     this.#decider = decider;
-    this.#keyOf = keyOf;
+    this.#heldKeys = heldKeys;
   }
 
   async decide(request: HoldChangeRequest): Promise<ChangedHold> {
@@ -270,7 +202,7 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   async #decideAccepted(request: HoldChangeRequest): Promise<ChangedHold> {
     const { workspaceId, id24 } = request;
     if (request.about === '' && id24 !== '') {
-      const { digest = '', identity } = (await this.#keyOf(workspaceId, id24)) ?? {};
+      const { digest = '', identity } = (await this.#heldKeys.find(workspaceId, id24)) ?? {};
       request.about = digest;
       request.identity = identity;
     }
@@ -343,34 +275,17 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   }
 }
 
-/** Limit of the keys of holds that are kept. */
-const keysMax = 20_000;
-
 export class Holds {
   readonly #held: HeldVerifications;
   readonly #changes: HoldChanges;
-  /** Keys that have holds, by workspace and key. */
-  readonly #keys = new Map<string, HeldKey>();
 
-  constructor(
-    decider: Decider,
-    verifications: Verifications,
-    digestOf: (workspaceId: string, id24: string) => Promise<string | undefined>,
-  ) {
-    this.#held = new HeldVerifications(verifications, (workspaceId, id24, key) => {
-      if (this.#keys.size >= keysMax) this.#keys.clear();
-      this.#keys.set(workspaceId + id24, key);
-    });
-    this.#changes = new HoldChanges(decider, async (workspaceId, id24) => {
-      const known = this.#keys.get(workspaceId + id24);
-      if (known) return known;
-      const digest = await digestOf(workspaceId, id24);
-      return digest === undefined ? undefined : { digest };
-    });
+  constructor(decider: Decider, verifications: Verifications, heldKeys: HeldKeys) {
+    this.#held = new HeldVerifications(verifications);
+    this.#changes = new HoldChanges(decider, heldKeys);
   }
 
   /** Prepares verifications with a hold. */
-  prepare(rootKey: PresentedRootKey, request: VerifyRequest, hold: HoldRequest): Prepared<HeldVerified> {
+  prepare(rootKey: PresentedRootKey, request: VerifyRequest, hold: HoldRequest): Prepared<Verified> {
     return new HeldVerification(this.#held, rootKey, request, hold);
   }
 

@@ -2,7 +2,7 @@
 // only when the version that the server sends is out of date, as with an ETag.
 
 import { JsonText } from '../domain/json.ts';
-import { type Ratelimit, ratelimitOf } from '../domain/limit.ts';
+import { type Ratelimit, ratelimitOf, switchesOf } from '../domain/limit.ts';
 import {
   type PrintedLimit,
   printSnapshot,
@@ -152,7 +152,7 @@ function readIdentity(reader: Reader): SnapshotIdentity {
 const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
 
 const limitOf = (stored: Values<typeof limitStruct.fields>): Ratelimit =>
-  ratelimitOf(`rl_${stored.id16}`, stored.name, stored);
+  ratelimitOf(`rl_${stored.id16}`, stored.name, { ...stored, ...switchesOf(stored.switches) });
 
 /**
  * A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the

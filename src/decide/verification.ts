@@ -1,11 +1,13 @@
 // Verifications: the kind of decision of keys.verifyKey and of the gateway check (lua/decide/verification/verify.lua).
 
 import type { PresentedRootKey } from '../domain/caller.ts';
+import { holdIdOf } from '../domain/holdId.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import { keyIdOf, keyNameOf, type Outcome, outcomes, type SnapshotText } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import {
+  held,
   limitOwners,
   placesOfOwner,
   snapshotBefore,
@@ -13,10 +15,13 @@ import {
   verified,
   verifiedLimit,
   verifyItem,
+  withHold,
 } from '../scripts/layout.ts';
 import { readInt, readUint } from '../scripts/struct.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
+import type { HeldKeys } from './heldKeys.ts';
+import { holdError } from './holdErrors.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import { type Amounts, type Charge, type DecidedAmount, leftOf } from './leases/amounts.ts';
 import { type LeasedRequest, noText, type Repeatable } from './leases/leases.ts';
@@ -43,6 +48,8 @@ export interface Verified {
   ratelimits: LimitState[];
   /** Time of the decision by Redis's clock, in Unix milliseconds. */
   atMs: number;
+  /** The hold that it made, if it made one. */
+  hold?: { id: string; expires: number };
 }
 
 export interface VerifyRequest {
@@ -117,11 +124,13 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
   readonly isLeased = true;
   readonly decider: Decider;
   readonly #options: VerificationOptions;
+  readonly #heldKeys: HeldKeys;
   readonly #snapshots = new SnapshotCache();
 
-  constructor(decider: Decider, options: VerificationOptions) {
+  constructor(decider: Decider, options: VerificationOptions, heldKeys: HeldKeys) {
     this.decider = decider;
     this.#options = options;
+    this.#heldKeys = heldKeys;
   }
 
   /** Prepares requests like this one. */
@@ -149,8 +158,32 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     return readVerified(answer);
   }
 
-  /** Adds the snapshot of the key: from its answer, from an earlier answer of the batch, or from the cache. */
+  /** Adds the snapshot of the key, and completes the id of the hold if there is one. */
   finish(
+    decision: Verified,
+    verification: Verification,
+    cached: CachedSnapshot | undefined,
+    answer: Answer,
+    snapshots: SnapshotsOfBatch,
+  ): Verified | Promise<Verified> {
+    const finished = this.#withSnapshot(decision, verification, cached, answer, snapshots);
+    if (decision.hold === undefined) return finished;
+    return finished instanceof Promise
+      ? finished.then((known) => this.#withHoldId(known, verification))
+      : this.#withHoldId(finished, verification);
+  }
+
+  #withHoldId(decision: Verified, { workspaceId, about: digest }: Verification): Verified {
+    const { hold, snapshot } = decision;
+    if (!hold || !snapshot) return decision;
+    const id24 = keyIdOf(snapshot).slice('key_'.length);
+    hold.id = holdIdOf(id24, hold.id);
+    this.#heldKeys.note(workspaceId, id24, { digest, identity: snapshot.externalId });
+    return decision;
+  }
+
+  /** From the answer, from an earlier answer of the batch, or from the cache. */
+  #withSnapshot(
     decision: Verified,
     { workspaceId, about: digest }: Verification,
     cached: CachedSnapshot | undefined,
@@ -211,7 +244,7 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
       const name = JSON.stringify(detail);
       return new ApiError('precondition_failed', `Neither the key nor its identity has a limit named ${name}.`);
     }
-    if (reason !== 'too_many_counters') return undefined;
+    if (reason !== 'too_many_counters') return holdError({ reason, detail });
     const location = `body.ratelimits[${ratelimits?.findIndex(({ name }) => name === detail)}].name`;
     const message = `needs a counter, and the key has its maximum of ${countersMax} counters of ad hoc limits`;
     const fix = 'Use fewer names and durations of ad hoc limits, or wait until their durations have passed.';
@@ -268,11 +301,27 @@ const hasSnapshotBefore = ({ packed, at }: Answer): boolean => (packed[at]! & sn
 
 /** Returns the decision without the snapshot of the key, or the error of its item. */
 export function readVerified(answer: Answer): Verified | ItemError {
-  const { packed, at, end, atMs } = answer;
+  const { packed, at } = answer;
   const outcome = outcomes[(packed[at]! & ~snapshotBefore) - 1];
-  if (outcome === undefined) return readItemError(answer);
+  if (outcome !== undefined) return readDecision(answer, outcome);
+  return (packed[at]! & ~snapshotBefore) === withHold + numberOf('VALID') ? readHeld(answer) : readItemError(answer);
+}
+
+/** Of a verification that made a hold. The id of the hold is completed when the key is known. */
+function readHeld(answer: Answer): Verified {
+  const { packed, at, end } = answer;
+  const heldAt = end - held.bytes;
+  const suffixAt = heldAt - packed[end - 1]!;
+  if (suffixAt <= at) throw unreadable();
+  const decision = readDecision({ ...answer, end: suffixAt }, 'VALID');
+  const expires = readUint(packed, heldAt, held.fields.expires.bytes);
+  decision.hold = { id: packed.toString('latin1', suffixAt, heldAt), expires };
+  return decision;
+}
+
+function readDecision({ packed, at, end, snapshot, atMs }: Answer, outcome: Outcome): Verified {
   if (outcome === 'NOT_FOUND') {
-    if (end - at !== 1 || answer.snapshot) throw unreadable();
+    if (end - at !== 1 || snapshot) throw unreadable();
     return { outcome, snapshot: undefined, credits: undefined, ratelimits: [], atMs };
   }
   const count = end - at < verified.bytes ? 0 : packed[at + verified.at.limits]!;
@@ -379,7 +428,7 @@ function takes({ verifications }: TailFilter, { outcome, snapshot }: Verified): 
 
 /** The event of a verification in the tail. */
 function eventOf({ tags, ratelimits }: VerifyRequest, { outcome, snapshot, ratelimits: states, atMs }: Verified) {
-  const exceeded = states.find((state) => state.exceeded);
+  const exceeded = exceededOf(states, snapshot);
   return {
     time: atMs,
     outcome,
@@ -390,6 +439,15 @@ function eventOf({ tags, ratelimits }: VerifyRequest, { outcome, snapshot, ratel
     tags,
     ratelimit: exceeded && limitNameOf(exceeded, snapshot, ratelimits),
   };
+}
+
+/** The first limit that is exceeded, a window before slots. */
+function exceededOf(states: readonly LimitState[], snapshot: SnapshotText | undefined): LimitState | undefined {
+  const exceeded = states.filter((state) => state.exceeded);
+  const hasSlots = ({ of, index }: LimitState) =>
+    (of === 'key' ? snapshot?.keyLimits : of === 'identity' ? snapshot?.identityLimits : undefined)?.[index]?.type !==
+    undefined;
+  return exceeded.find((state) => !hasSlots(state)) ?? exceeded[0];
 }
 
 function limitNameOf(

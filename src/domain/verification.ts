@@ -119,6 +119,8 @@ export interface PrintedLimit {
   name: string;
   limit: number;
   duration: number;
+  /** Undefined for a window. */
+  type: Ratelimit['type'] | undefined;
   /** The limit as JSON without its closing brace: the response continues it with the state of the limit. */
   text: string;
 }
@@ -127,6 +129,7 @@ const printLimit = (limit: Ratelimit): PrintedLimit => ({
   name: limit.name,
   limit: limit.limit,
   duration: limit.duration,
+  type: limit.type,
   text: limitText(limit),
 });
 

@@ -7,7 +7,7 @@
 
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';
-import { type HeldVerified, TooManyHolds } from '../decide/holds.ts';
+import { TooManyHolds } from '../decide/holdErrors.ts';
 import type { Verified } from '../decide/verification.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
@@ -145,7 +145,7 @@ class Gateway {
     const ip = this.#ipHeader === '' ? undefined : readAddress(request, this.#ipHeader);
     const input = { ...readInput(request, key), ...(ip !== undefined && { ip }) };
     this.#checkInput(input);
-    const verified: HeldVerified = input.hold
+    const verified: Verified = input.hold
       ? await prepareHeld(input, input.hold, rootKey, this.#store).decide()
       : await prepareVerification(input, rootKey, this.#store).decide();
     return verified.outcome === 'VALID'
@@ -179,7 +179,7 @@ class Gateway {
     return key && key.length <= keyCharactersMax ? key : undefined;
   }
 
-  #admit(request: HeadRequest, verified: HeldVerified, input: Input): Response {
+  #admit(request: HeadRequest, verified: Verified, input: Input): Response {
     const snapshot = verified.snapshot!;
     const headers = verifiedHeaders(verified, checkedLimits(verified, input));
     // These headers are always present, if necessary with an empty value. So a gateway that sets them on the end user's

@@ -1,8 +1,10 @@
 // Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
+import { slotDurationMax, slotsMax } from '../domain/limit.ts';
 import type { RecordName } from '../domain/records.ts';
 import { ApiError, existing, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
+import type { LimitRefusal } from '../records/keys.ts';
 import type { Store } from '../store.ts';
 import { ratelimitsMax, slugLengths } from './schemas.ts';
 
@@ -67,21 +69,69 @@ export function checkNamesOnce(items: readonly { name: string }[] | null | undef
   }
 }
 
+interface GivenLimit {
+  name: string;
+  limit: number | null;
+  duration?: number | undefined;
+  type?: string | undefined;
+}
+
+const slotsProblem = `must be at most ${slotsMax} for a concurrency limit`;
+const slotDurationProblem = `must be at most ${slotDurationMax} for a concurrency limit: holds last no longer`;
+
+/** A hold has the slots of a concurrency limit. */
+function checkSlots({ limit, duration = 0, type }: GivenLimit, location: string) {
+  if (type !== 'concurrency') return;
+  if (limit !== null && limit > slotsMax) throw invalid(`${location}.limit`, slotsProblem);
+  if (duration > slotDurationMax) throw invalid(`${location}.duration`, slotDurationProblem);
+}
+
+/** Limits of a key or an identity. */
+export function checkLimits(limits: readonly GivenLimit[] | null | undefined, location = 'body.ratelimits') {
+  checkNamesOnce(limits, location);
+  for (const [index, limit] of (limits ?? []).entries()) checkSlots(limit, `${location}[${index}]`);
+}
+
+/** The first version of the data that can store concurrency limits. */
+export const concurrencySince = 6;
+export const hasConcurrency = (limits: readonly { type?: string | undefined }[] | null | undefined): boolean =>
+  (limits ?? []).some(({ type }) => type === 'concurrency');
+
+interface LimitFields {
+  ratelimit?: GivenLimit | undefined;
+  ratelimits?: readonly GivenLimit[] | null | undefined;
+}
+
+/** Refuses concurrency limits while servers of an earlier release may verify keys: they would take them for windows. */
+export function requireConcurrency({ ratelimit, ratelimits }: LimitFields, store: Pick<Store, 'dataVersion'>) {
+  if (hasConcurrency(ratelimits) || (ratelimit && hasConcurrency([ratelimit])))
+    requireData(store, concurrencySince, 'a limit of type concurrency');
+}
+
 /** A single limit to change, and a list that replaces all, contradict each other. */
-export function checkOneOfRatelimits({ ratelimit, ratelimits }: { ratelimit?: unknown; ratelimits?: unknown }) {
+export function checkOneOfRatelimits({ ratelimit, ratelimits }: LimitFields) {
+  if (ratelimit) checkSlots(ratelimit, 'body.ratelimit');
   if (ratelimit === undefined || ratelimits === undefined) return;
   throw invalid('body.ratelimit', 'cannot be sent together with ratelimits', 'Leave one of them out.');
 }
 
 /** The error for a single limit that was not changed. */
-export const limitRefused = (refused: 'new_limit' | 'too_many_limits', name: string) =>
-  refused === 'new_limit'
-    ? invalid(
+export function limitRefused(refused: LimitRefusal, name: string) {
+  switch (refused) {
+    case 'new_limit':
+      return invalid(
         'body.ratelimit.duration',
         `is required: there is no limit ${JSON.stringify(name)} yet`,
         'Send the duration of the new limit.',
-      )
-    : invalid('body.ratelimit', `would be one more than the ${ratelimitsMax} limits that are allowed`);
+      );
+    case 'too_many_limits':
+      return invalid('body.ratelimit', `would be one more than the ${ratelimitsMax} limits that are allowed`);
+    case 'slots_limit':
+      return invalid('body.ratelimit.limit', slotsProblem);
+    case 'slots_duration':
+      return invalid('body.ratelimit.duration', slotDurationProblem);
+  }
+}
 
 /** Checks the size of a metadata object, and returns its text in the request. Returns undefined and null unchanged. */
 export function metaText(

@@ -4,7 +4,7 @@ import Type, { type Static, type TSchema } from 'typebox';
 import { actions, grantPattern } from '../domain/grants.ts';
 import { addressCharactersMax, rangeCharactersMax } from '../domain/ipRange.ts';
 import type { JsonText } from '../domain/json.ts';
-import type { LimitValueName } from '../domain/limit.ts';
+import { type LimitValueName, limitTypes, slotDurationMax, slotsMax } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
@@ -158,17 +158,30 @@ export const Ignored = <Schema extends TSchema>(schema: Schema) =>
 
 const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
 
+const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
+/** The bounds of a concurrency limit. */
+const boundsOfSlots = {
+  anyOf: [
+    { properties: { type: { const: 'window' } } },
+    { properties: { limit: { maximum: slotsMax }, duration: { maximum: slotDurationMax } } },
+  ],
+};
+
 type LimitSchemas = Record<LimitValueName | 'id' | 'name', TSchema>;
 
-export const RatelimitRequest = Fields({
-  id: Ignored(Type.String({ maxLength: 255 })),
-  name: ratelimitName('Name of the limit, unique in its list.'),
-  limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
-  duration: Duration,
-  autoApply: Type.Optional(
-    Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
-  ),
-} satisfies LimitSchemas);
+export const RatelimitRequest = Fields(
+  {
+    id: Ignored(Type.String({ maxLength: 255 })),
+    name: ratelimitName('Name of the limit, unique in its list.'),
+    limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`, or slots.' }),
+    duration: Duration,
+    autoApply: Type.Optional(
+      Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
+    ),
+    type: Type.Optional(Type.Enum([...limitTypes], { default: 'window', description: typeMeaning })),
+  } satisfies LimitSchemas,
+  { documented: boundsOfSlots },
+);
 /** Of a key or an identity; LIMITS_MAX in lua/include/limits.lua. */
 export const ratelimitsMax = 50;
 export const Ratelimits = Type.Array(RatelimitRequest, {
@@ -182,7 +195,10 @@ export const RatelimitChange = Fields(
     id: Ignored(Type.String({ maxLength: 255 })),
     name: ratelimitName('Name of the limit.'),
     limit: Nullable(
-      Int({ minimum: 1, description: 'Units admitted in any interval of `duration`. null: the limit is removed.' }),
+      Int({
+        minimum: 1,
+        description: 'Units admitted in any interval of `duration`, or slots. null: the limit is removed.',
+      }),
     ),
     duration: Type.Optional(
       Int({
@@ -196,8 +212,16 @@ export const RatelimitChange = Fields(
           'Check the limit in every verification, even if not named; as before by default, and false for a new limit.',
       }),
     ),
+    type: Type.Optional(
+      Type.Enum([...limitTypes], {
+        description: `${typeMeaning} As before by default, and \`window\` for a new limit. A change of it begins without units and slots.`,
+      }),
+    ),
   } satisfies LimitSchemas,
-  { description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.' },
+  {
+    description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.',
+    documented: boundsOfSlots,
+  },
 );
 /** Of an operation that takes both. */
 export const oneOfRatelimits = {
@@ -207,14 +231,18 @@ export const oneOfRatelimits = {
 /** The fields of a configured limit in responses. */
 export const ratelimitFields = {
   name: Type.String({ description: 'Name of the limit.' }),
-  limit: Type.Integer({ description: 'Units admitted in any interval of `duration`.' }),
+  limit: Type.Integer({ description: 'Units admitted in any interval of `duration`, or slots.' }),
   duration: Type.Integer({ description: 'Duration in milliseconds.' }),
   autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
+  type: Type.Optional(
+    Type.Enum(['concurrency'], { description: '`concurrency` for a limit of slots. Absent for a window.' }),
+  ),
 } satisfies Record<LimitValueName | 'name', TSchema>;
 
 /** In a request that names a limit, and may repeat what was read of it. */
 export const ignoredLimitFields = {
   autoApply: Ignored(ratelimitFields.autoApply),
+  type: Ignored(Type.Enum([...limitTypes])),
 } satisfies Record<Exclude<LimitValueName, 'limit' | 'duration'>, TSchema>;
 
 export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
@@ -257,7 +285,9 @@ export const CreditsOrUnlimited = Type.Object({
   refill: Type.Optional(RefillRule),
 });
 
-export const Remaining = Type.Integer({ description: 'Units that can be charged directly after this response.' });
+export const Remaining = Type.Integer({
+  description: 'Units that can be charged, or slots that can be taken, directly after this response.',
+});
 
 export const VerifiedRatelimit = Type.Object({
   id: Type.String({
@@ -267,7 +297,9 @@ export const VerifiedRatelimit = Type.Object({
   ...ratelimitFields,
   exceeded: Type.Boolean({ description: 'True if the limit refused the request.' }),
   remaining: Remaining,
-  reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
+  reset: Type.Integer({
+    description: 'Reset time in Unix milliseconds. Of slots: when the next one frees itself; now if none is taken.',
+  }),
 });
 
 export const Empty = Type.Object({}, { description: 'An empty object.' });

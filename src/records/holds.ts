@@ -12,6 +12,8 @@ interface OpenHold {
   onExpiry: 'release' | 'charge';
   credits?: number;
   ratelimits: { name: string; cost: number }[];
+  /** Of concurrency limits. */
+  slots?: { name: string; cost: number }[];
 }
 
 interface HoldReply {
@@ -21,6 +23,7 @@ interface HoldReply {
   charges?: 1;
   cost?: string;
   windows: [name: string, cost: string, ofIdentity: 0 | 1][];
+  slots?: [name: string, cost: string][];
 }
 
 export function openHolds({ run }: StoreContext) {
@@ -40,11 +43,12 @@ export function openHolds({ run }: StoreContext) {
   };
 }
 
-const holdOf = (keyId: string, { suffix, at, due, charges, cost, windows }: HoldReply): OpenHold => ({
+const holdOf = (keyId: string, { suffix, at, due, charges, cost, windows, slots }: HoldReply): OpenHold => ({
   id: holdIdOf(keyId.slice('key_'.length), suffix),
   createdAt: Number(at),
   expires: Number(due),
   onExpiry: charges === 1 ? 'charge' : 'release',
   ...(cost !== undefined && { credits: Number(cost) }),
   ratelimits: windows.map(([name, units]) => ({ name, cost: Number(units) })),
+  ...(slots && { slots: slots.map(([name, taken]) => ({ name, cost: Number(taken) })) }),
 });

@@ -249,6 +249,7 @@ function readFault(reply: Reply | undefined): Fault | undefined {
   return { field: name, offset, bytes, hex };
 }
 
+/** The slots of a concurrency limit are a window of which each entry ends by itself: its duration is 0. */
 function readWindow(reply: Reply, duration: number, now: number): InspectedWindow {
   const { fault, bytes, counted, remaining, reset, ahead, kind, base, step, sum, ends, units } =
     fromNamed<WindowReply>(reply);
@@ -261,7 +262,7 @@ function readWindow(reply: Reply, duration: number, now: number): InspectedWindo
 function readLimit(reply: Reply, now: number): InspectedLimit {
   const { window, ...stored } = fromNamed<LimitReply & { window: Reply }>(reply);
   const limit = limitOfReply(stored);
-  return { ...limit, window: readWindow(window, limit.duration, now) };
+  return { ...limit, window: readWindow(window, limit.type ? 0 : limit.duration, now) };
 }
 
 function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number): InspectedCounters {

@@ -84,7 +84,7 @@ export interface ExportedKey extends KeyRecord {
 }
 
 /** Why a limit was not changed: a new one has no duration, or there would be too many. */
-export type LimitRefusal = 'new_limit' | 'too_many_limits';
+export type LimitRefusal = 'new_limit' | 'too_many_limits' | 'slots_limit' | 'slots_duration';
 
 /** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
 export interface KeyChanges extends UpdatedValues {

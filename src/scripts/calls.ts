@@ -113,6 +113,8 @@ const signatures = {
     'refill_unlimited',
     'new_limit',
     'too_many_limits',
+    'slots_limit',
+    'slots_duration',
   ),
   'keys/updateCredits': takes('keyId', 'operation', 'value', 'awaits', 'actor', 'now').returns<
     ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']

@@ -23,7 +23,7 @@
 //   limits    01                                                               one
 //             00 00 00 00 00 00 0a                             limit           10
 //             00 00 00 00 00 ea 60                             duration        60000
-//             01                                               autoApply       yes
+//             01                                               switches        autoApply
 //             00 06                                            nameBytes       6
 //             4c 69 6d 69 74 49 64 31 32 33 34 35 36 37 38 39  id16            `LimitId123456789`
 //             6d 69 6e 75 74 65                                name            `minute`
@@ -44,14 +44,13 @@
 
 import { packRanges, unpackRanges } from '../domain/ipRange.ts';
 import { JsonText } from '../domain/json.ts';
-import { type LimitValueName, limitValues } from '../domain/limit.ts';
+import { limitSwitches, limitValues, slotsMax } from '../domain/limit.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import {
   ascii,
   bytes,
   counts,
-  type Field,
   type Fields,
   int,
   list,
@@ -143,6 +142,8 @@ export const holdExpiries = ['release', 'charge'] as const;
 export const holdActions = ['settle', 'release', 'extend'] as const;
 /** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
 export const snapshotBefore = 128;
+/** Added to the outcome of a verification: it made a hold, which follows (HELD). */
+export const withHold = 64;
 /** Added to the length of an answer: its snapshot follows the answers. */
 export const withSnapshot = 32_768;
 
@@ -228,12 +229,8 @@ export const keyRecordFields = {
 /** The link of a key to an identity. A key without an identity has only its length, 0. */
 const link = struct({ identityId16: bytes(16), externalId: rest });
 
-/** The bytes of the values of a limit, in the order of `limitValues`. */
-const limitValueBytes = { limit: uint(7), duration: uint(7), autoApply: uint(1) } satisfies Record<
-  LimitValueName,
-  Field
->;
-const limitHead = { ...limitValueBytes, nameBytes: uint(2) };
+/** The values of a limit. `switches` are the bits of `limitSwitches`; that of `type` since data version 6. */
+const limitHead = { limit: uint(7), duration: uint(7), switches: uint(1), nameBytes: uint(2) };
 /**
  * A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the
  * windows.
@@ -337,7 +334,7 @@ export const notedRefusal = struct({
   /** Of the last one, Unix milliseconds. */
   time: uint(6),
   outcome: uint(1),
-  /** 1 for decisions by a lease. */
+  /** 1 for decisions by a lease, 2 for a limit of slots, since data version 6. */
   leased: uint(1),
   /** The number of refusals of the key since the row before it in that minute. */
   count: uint(6),
@@ -408,10 +405,11 @@ const hold = struct({
   suffix: text(1),
   windows: uint(1),
 });
-/** What a hold charged to a window. */
+/** What a hold charged to a window, or the slots that it takes of a concurrency limit. */
 const heldWindow = struct({
-  /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. */
+  /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. 8: slots. */
   bits: uint(1),
+  /** Of slots: when they are free, Unix milliseconds. */
   duration: uint(7),
   cost: uint(4),
   name: text(2),
@@ -611,7 +609,7 @@ export const verifiedLimit = struct({
   /** Unix milliseconds. */
   reset: uint(7),
 });
-/** The end of the answer to a hold item that is VALID, after the suffix of the hold. */
+/** The end of the answer to a verification that made a hold, after the suffix of the hold. */
 export const held = struct({ expires: uint(6), suffixBytes: uint(1) });
 /** The answer to an item that changes a hold; the windows follow, each SETTLED_WINDOW. */
 export const changedHold = struct({
@@ -761,9 +759,6 @@ const luaTable = (entries: readonly (readonly [name: string, value: number | str
 const luaList = (items: readonly (string | number)[]): string =>
   `{ ${items.map((item) => (typeof item === 'number' ? item : `'${item}'`)).join(', ')} }`;
 
-const switchesOf = () =>
-  Object.entries(limit.at).filter(([name]) => limitValues[name as LimitValueName] === ('boolean' as string));
-
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -805,9 +800,15 @@ function literalsOf(): Map<string, string> {
     KEY_UPDATED_FIELDS: fieldNames('updated'),
     KEY_COPIED_FIELDS: fieldNames('copied'),
     KEY_FIELD_FLAGS: luaTable(flagged),
-    LIMIT_VALUES: luaList(Object.keys(limitValueBytes)),
-    // Booleans by name: their place in LIMIT_HEAD, from 0.
-    LIMIT_SWITCHES: luaTable(switchesOf()),
+    LIMIT_VALUES: luaList(Object.keys(limitValues)),
+    LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
+    CONCURRENCY: limitSwitches.type,
+    LIMIT_SWITCHES_END: 2 * Math.max(...Object.values(limitSwitches)),
+    // A limit of at most this has slices of a millisecond (lua/include/window.lua).
+    FINE_LIMIT: 64,
+    SLOTS_MAX: slotsMax,
+    // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
+    SLOT_ENDS_MAX: 1000,
     KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
@@ -828,6 +829,7 @@ function literalsOf(): Map<string, string> {
     HOLDS_MAX: holdsMax,
     HOLD_BYTES_MAX: holdBytesMax,
     SNAPSHOT_BEFORE: snapshotBefore,
+    WITH_HOLD: withHold,
     WITH_SNAPSHOT: withSnapshot,
   };
   for (const [name, value] of Object.entries(others)) literals.set(name, String(value));

@@ -10,7 +10,7 @@
 type UintBytes = 1 | 2 | 4 | 6 | 7;
 
 /** A field of a structure. */
-export type Field =
+type Field =
   | { kind: 'uint'; bytes: UintBytes }
   /** A number that may be negative: two's complement. Its absolute value is a safe integer. */
   | { kind: 'int'; bytes: 7 }

@@ -217,7 +217,7 @@ export function faultOfRows(rows: Buffer, hour: number): string | undefined {
     try {
       const { time, outcome, leased, key24, tags } = notedRefusal.read(reader);
       if (!reader.isAtEnd) notedMore.read(reader);
-      const isKnown = outcome > 1 && countedOutcomes.includes(outcome) && leased <= 1;
+      const isKnown = outcome > 1 && countedOutcomes.includes(outcome) && leased <= 2;
       if (!isKnown) return 'a row has an unknown outcome';
       if (Math.floor(time / hourMs) !== hour) return 'a row is of another hour';
       if (!/^[1-9A-HJ-NP-Za-km-z]{24}$/.test(key24)) return 'a row has no key';

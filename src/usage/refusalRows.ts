@@ -194,10 +194,10 @@ function refusalsOf(packed: Buffer, at: number, apiId: string): Refusals {
     ...(externalId !== '' && { externalId }),
     ...(more && more.query !== '' && { permissions: more.query.slice(0, notedQueryMax) }),
     ...(isCut && { permissionsCut: true }),
-    ...(isOfLimit && { ratelimit, limit, duration }),
+    ...(isOfLimit && { ratelimit, limit, duration, ...(leased === 2 && { type: 'concurrency' as const }) }),
     ...(more && (isOfLimit || isOfCredits) && { cost: more.cost }),
     // The balance at the time of a decision by a lease is not known.
-    ...(more && (isOfLimit || (isOfCredits && leased === 0)) && { remaining: more.remaining }),
+    ...(more && (isOfLimit || (isOfCredits && leased !== 1)) && { remaining: more.remaining }),
     ...(tags !== '' && { tags: JSON.parse(tags) as string[] }),
     source: leased === 1 ? 'lease' : 'redis',
     count,

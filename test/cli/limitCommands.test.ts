@@ -54,6 +54,16 @@ describeWays(app, url, ({ run, lines, json }) => {
       code: 1,
       err: 'tollgate: There is no limit others, only requests, exports, mails. Give a duration to add it, such as `7 1m`.\n',
     });
+    // The type stays, as the duration does.
+    const slots = ['key', 'limit', keyId, 'mails', '5', '--type'];
+    expect((await lines(...slots, 'concurrency'))[0]).toContain('mails 5 slots for 90s.');
+    expect((await lines('key', 'limit', keyId, 'mails', '6'))[0]).toContain('mails 6 slots for 90s.');
+    expect(await run(['key', 'limit', keyId, 'mails', '10001'])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('<limit> must be at most 10000 for a concurrency limit'),
+    });
+    expect(await run([...slots, 'both'])).toMatchObject({ code: 1, err: expect.stringContaining('--type must be') });
+    expect((await lines(...slots, 'window'))[0]).toContain('mails 5 per 90s.');
     for (const name of ['requests', 'exports', 'mails']) await lines('key', 'limit', keyId, name, 'none');
     expect(await json('key', 'limit', keyId, 'mails', 'none')).toEqual({ keyId, ratelimits: [] });
   });

@@ -67,6 +67,29 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await page.getByText('Added credits pay the debt first.').waitFor();
   });
 
+  test('a concurrency limit is edited, and shows its slots and the hold that takes them', async () => {
+    await open();
+    const limits = page.locator('section.card', { has: page.getByRole('heading', { name: 'Limits', exact: true }) });
+    await limits.getByRole('button', { name: 'Edit' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Add a limit' }).click();
+    const added = dialog.locator('fieldset.group .fields').last();
+    await added.getByLabel('Name').fill('jobs');
+    await added.getByLabel('Limits').selectOption('concurrency');
+    await added.getByLabel('Slots').fill('20000');
+    await added.getByText('At most 10,000 slots.').waitFor();
+    await added.getByLabel('Slots').fill('10');
+    await added.getByLabel('Taken at most').fill('1 min');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await limits.getByText('10 slots, each for 1 min at most').waitFor();
+    const { ratelimits } = await ok('keys.getKey', { keyId: key.keyId });
+    expect(ratelimits).toMatchObject([{ name: 'tokens' }, { name: 'jobs', limit: 10, type: 'concurrency' }]);
+    for (let count = 0; count < 3; count++) await ok('keys.verifyKey', { key: key.key });
+    await limits.getByText('3 of 10 slots').waitFor({ timeout: 15_000 });
+    await expect.poll(() => rows().count(), { timeout: 15_000 }).toBe(3);
+    expect(await rows().nth(0).textContent()).toContain('jobs: 1 slot');
+  });
+
   test('more than a page are listed page after page', async () => {
     for (let count = 0; count < 30; count++) await hold(1, {});
     await open();

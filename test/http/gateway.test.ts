@@ -179,6 +179,23 @@ describe('the gateway check of a valid key', () => {
     expect(await h.ok('keys.settleHold', { holdId, credits: { cost: 1 } })).toMatchObject({ credits: 8, late: false });
   });
 
+  test('that takes a slot responds with its hold, also if the gateway asks for none, and is 429 without a free one', async () => {
+    const jobs = { name: 'jobs', limit: 1, duration: 60_000, autoApply: true, type: 'concurrency' as const };
+    const { key, keyId } = await h.createKey({ ratelimits: [jobs] });
+    const { status, headers } = await ask(own, bearer(key));
+    const holdId = headers['x-tollgate-hold-id'] as string;
+    expect([status, holdId]).toEqual([200, expect.stringMatching(/^hold_\w{24}\.\d+$/)]);
+    expect(headers['ratelimit-policy']).toBe('"jobs";q=1;w=60');
+    expect(headers.ratelimit).toBe('"jobs";r=0;t=60');
+    expect(await h.ok('keys.listHolds', { keyId })).toMatchObject([{ id: holdId, slots: [{ name: 'jobs', cost: 1 }] }]);
+    const refusal = await ask(own, bearer(key));
+    expect(refused(refusal)).toEqual([429, 'rate_limited', 'RATE_LIMITED']);
+    expect(refusal.headers['retry-after']).toBe('60');
+    await h.ok('keys.releaseHold', { holdId });
+    expect((await ask(own, bearer(key, { 'x-tollgate-hold': '5000' }))).status).toBe(200);
+    expect((await h.ok('keys.listHolds', { keyId })).length).toBe(1);
+  });
+
   test('is 429 for a key with 10,000 open holds: the client is at fault, not the gateway', async () => {
     const { key } = await h.createKey({});
     for (let first = 0; first < 10_000; first += 250) {

@@ -380,9 +380,9 @@ describe('bytes that cannot be decoded', () => {
   test.each([
     ['link', linkAt, linkAt + 1, 3],
     ['link', linkAt, linkAt, 255],
-    ['limits[0].autoApply', limitAt + limit.at.autoApply, limitAt + limit.at.autoApply, 2],
+    ['limits[0].switches', limitAt + limit.at.switches, limitAt + limit.at.switches, 4],
     ['limits[0].name', limitAt + limit.at.name, limitAt + limit.at.nameBytes, 255],
-    ['limits[1].autoApply', secondAt + limit.at.autoApply, secondAt + limit.at.autoApply, 2],
+    ['limits[1].switches', secondAt + limit.at.switches, secondAt + limit.at.switches, 255],
   ])('%s that does not fit is named', async (field, offset, at, byte) => {
     const { inspection, state } = await damaged((bytes) => {
       bytes[at] = byte;

@@ -1,5 +1,5 @@
-// A simple model of holds, credits and the windows of limits. Each charge of a window is a record of its own, which
-// ends with its slice.
+// A simple model of holds, credits, and the windows and slots of limits. Each charge of a window is a record of its
+// own, which ends with its slice, and each taken slot one that ends by itself.
 
 import { expect } from 'vitest';
 import { dayMs, hourMs } from './harness.ts';
@@ -9,6 +9,7 @@ export interface ModelLimit {
   limit: number;
   duration: number;
   autoApply: boolean;
+  type?: 'concurrency';
 }
 /** A limit in a request; with `limit` it is of the request. */
 export interface Wanted {
@@ -28,6 +29,13 @@ interface HeldWindow {
   window: Charge[];
   duration: number;
 }
+/** Slots of one limit, which are in the list of all that are taken of it. */
+interface HeldSlots {
+  name: string;
+  ofIdentity: boolean;
+  taken: Charge;
+  all: Charge[];
+}
 interface Hold {
   key: HeldKey;
   state: 'open' | 'released';
@@ -40,6 +48,7 @@ interface Hold {
   balances: number;
   charges: boolean;
   windows: HeldWindow[];
+  slots: HeldSlots[];
 }
 interface Settled {
   at: number;
@@ -128,14 +137,19 @@ export class HoldModel {
   openOf(key: HeldKey) {
     return [...this.#holds]
       .filter(([, hold]) => hold.key === key && hold.state === 'open' && hold.due > this.#clock.now)
-      .map(([id, { cost, due }]) => [id, key.limited ? cost : undefined, due])
+      .map(([id, { cost, due, slots }]) => [
+        id,
+        key.limited ? cost : undefined,
+        due,
+        slots.map(({ name, taken }) => `${name} ${taken.units}`).join(),
+      ])
       .sort();
   }
 
   /** Deletes or restores a key. Its counters of ad hoc and former limits are erased with it. */
   erase(key: HeldKey) {
     key.deleted = !key.deleted;
-    const kept = new Set(key.limits.map(({ name, duration }) => `${key.keyId} ${name} ${duration}`));
+    const kept = new Set(key.limits.map((limit) => `${key.keyId} ${limit.name} ${windowDuration(limit)}`));
     for (const [id, window] of this.#windows)
       if (key.deleted && id.startsWith(`${key.keyId} `) && !kept.has(id)) window.length = 0;
   }
@@ -191,36 +205,51 @@ export class HoldModel {
     if (repeated)
       return { status: 200, code: 'VALID', expires: repeated.expires, left: repeated.hold ? undefined : {} };
     const now = this.#clock.now;
-    if (limits.some(({ window, limit, duration, units }) => totalOf(window, duration, now) + units > limit))
+    if (
+      limits.some(
+        (applying) => totalOf(applying.window, windowDuration(applying), now) + applying.units > applying.limit,
+      )
+    )
       return { status: 200, code: 'RATE_LIMITED' };
     if (key.limited && key.balance < cost) return { status: 200, code: 'USAGE_EXCEEDED' };
     const windows: HeldWindow[] = [];
-    for (const { name, window, limit, duration, units } of limits) {
+    const slots: HeldSlots[] = [];
+    const taking = limits.filter(({ type, units }) => type && units > 0);
+    const due = taking.length > 0 || hold ? expiryOf(now, hold?.ttl, taking) : undefined;
+    for (const { name, window, limit, duration, units, type, ofIdentity } of limits) {
+      if (type) {
+        if (units === 0) continue;
+        const taken = { units, end: slotEnd(due!, limit, duration) };
+        window.push(taken);
+        slots.push({ name, ofIdentity, taken, all: window });
+        continue;
+      }
       if (units > 0) charge(window, limit, duration, units, now);
       windows.push({ name, units, window, duration, isFine: limit <= 64 });
     }
     if (key.limited) key.balance -= cost;
     const left = Object.fromEntries(
-      limits.map(({ name, window, limit, duration }) => [
-        name + duration,
-        Math.max(0, limit - totalOf(window, duration, now)),
+      limits.map((applying) => [
+        applying.name + applying.duration,
+        Math.max(0, applying.limit - totalOf(applying.window, windowDuration(applying), now)),
       ]),
     );
-    if (!hold) {
+    if (due === undefined) {
       if (key.limited) this.#spend(key, cost);
       return { status: 200, code: 'VALID', left };
     }
     const held: Hold = {
       key,
       state: 'open',
-      ownId: hold.id ?? '',
+      ownId: hold?.id ?? '',
       shape,
       at: now,
-      due: now + hold.ttl,
+      due,
       cost: key.limited ? cost : 0,
       balances: key.balances,
-      charges: hold.onExpiry === 'charge',
+      charges: hold?.onExpiry === 'charge',
       windows,
+      slots,
     };
     return { status: 200, code: 'VALID', expires: held.due, left, hold: held };
   }
@@ -233,7 +262,7 @@ export class HoldModel {
       credits,
       ratelimits,
     }: { ttl: number; credits: number | undefined; ratelimits: { name: string; cost: number }[] },
-  ): { status: number; late?: boolean; credits?: [number | undefined, number | undefined] } {
+  ): { status: number; late?: boolean; expires?: number; credits?: [number | undefined, number | undefined] } {
     const known = this.#holds.get(holdId);
     const key = known?.key ?? this.#keys.find(({ keyId }) => holdId.startsWith(`hold_${keyId.slice(4)}`));
     if (!key || key.deleted) return { status: 404 };
@@ -254,8 +283,8 @@ export class HoldModel {
     }
     if (action === 'extend') {
       if (hold.state === 'released') return { status: 409 };
-      hold.due = this.#clock.now + ttl;
-      return { status: 200 };
+      this.#extend(hold, ttl);
+      return { status: 200, expires: hold.due };
     }
     if (action === 'release') {
       if (hold.state === 'open') this.#release(hold, this.#clock.now);
@@ -285,7 +314,7 @@ export class HoldModel {
 
   #expire(key: HeldKey) {
     const { now } = this.#clock;
-    for (const [id, hold] of [...this.#holds].sort(([, a], [, b]) => a.due - b.due)) {
+    for (const [id, hold] of [...this.#holds].sort(([a, { due }], [b, other]) => due - other.due || bySuffix(a, b))) {
       if (hold.key !== key || hold.due > now) continue;
       // Refills are applied with the first that changes the balance.
       this.#refill(key);
@@ -299,6 +328,23 @@ export class HoldModel {
         );
       else this.#release(hold, hold.due);
       if (hold.state === 'released' && hold.due <= now) this.#holds.delete(id);
+    }
+  }
+
+  /** Moves its slots, as far as they are still there. */
+  #extend(hold: Hold, ttl: number) {
+    const { now } = this.#clock;
+    hold.slots = hold.slots.filter(({ all, taken }) => all.includes(taken));
+    const limitOf = ({ name, ofIdentity }: HeldSlots) =>
+      (ofIdentity ? this.identityLimits : hold.key.limits).find((limit) => limit.type && limit.name === name);
+    hold.due = expiryOf(
+      now,
+      ttl,
+      hold.slots.flatMap((slots) => limitOf(slots) ?? []),
+    );
+    for (const slots of hold.slots) {
+      const limit = limitOf(slots);
+      slots.taken.end = limit ? slotEnd(hold.due, limit.limit, limit.duration) : hold.due;
     }
   }
 
@@ -325,6 +371,8 @@ export class HoldModel {
   #give(hold: Hold, cost: number, units: number[]) {
     const { key, state, windows } = hold;
     const { now } = this.#clock;
+    for (const { all, taken } of hold.slots) if (all.includes(taken)) all.splice(all.indexOf(taken), 1);
+    hold.slots = [];
     for (const [index, { isFine, units: held, window, duration }] of windows.entries()) {
       const more = units[index]! - (state === 'open' ? held : 0);
       if (more < 0) giveBack(window, hold.at, duration, isFine, -more);
@@ -375,23 +423,25 @@ export class HoldModel {
 
   /** The limits of a verification with what they charge. */
   #applying(key: HeldKey, wanted: Wanted[]) {
-    const applying: { name: string; window: Charge[]; limit: number; duration: number; units: number }[] = [];
+    const applying: Applying[] = [];
     const seen = new Set<string>();
     const costs = new Map(wanted.map((each) => [each.name, each]));
     for (const [owner, limits] of [
       [key.keyId, key.limits],
       [key.identity ?? '', key.identity ? this.identityLimits : []],
     ] as const)
-      for (const { name, limit, duration, autoApply } of limits) {
+      for (const { name, limit, duration, autoApply, type } of limits) {
         if (seen.has(name)) continue;
         seen.add(name);
         const asked = costs.get(name);
         if (asked || autoApply)
           applying.push({
             name,
-            window: this.#window(owner, name, duration),
+            window: this.#window(owner, name, windowDuration({ duration, type })),
             limit,
             duration,
+            type,
+            ofIdentity: owner !== key.keyId,
             units: asked?.cost ?? 1,
           });
       }
@@ -402,6 +452,8 @@ export class HoldModel {
           window: this.#window(key.keyId, name, duration!),
           limit,
           duration: duration!,
+          type: undefined,
+          ofIdentity: false,
           units: cost,
         });
     return applying;
@@ -413,6 +465,43 @@ export class HoldModel {
     this.#windows.set(id, window);
     return window;
   }
+}
+
+interface Applying {
+  name: string;
+  window: Charge[];
+  limit: number;
+  duration: number;
+  type: 'concurrency' | undefined;
+  ofIdentity: boolean;
+  units: number;
+}
+
+/** Slots do not depend on the duration of their limit. */
+const windowDuration = ({ duration, type }: { duration: number; type?: string | undefined }) => (type ? 0 : duration);
+
+const sliceOf = (limit: number, duration: number) => (limit <= 64 ? 1 : (duration - (duration % 64)) / 64);
+/** Rounded up to a slice. */
+function slotEnd(due: number, limit: number, duration: number) {
+  const slice = sliceOf(limit, duration);
+  return Math.ceil(due / slice) * slice;
+}
+
+/** When a hold ends that takes slots of these limits: none of them is taken for longer than its duration. */
+function expiryOf(now: number, ttl = dayMs, limits: readonly { limit: number; duration: number }[]) {
+  let due = Math.min(now + ttl, ...limits.map(({ duration }) => now + duration));
+  for (const { limit, duration } of limits) {
+    const slice = sliceOf(limit, duration);
+    if (slotEnd(due, limit, duration) > now + duration) due = Math.floor(due / slice) * slice;
+  }
+  return due;
+}
+
+/** By the ends of the ids of holds: numbers first, in their order, as they are stored. */
+function bySuffix(a: string, b: string): number {
+  const [one, other] = [a, b].map((id) => id.slice('hold_'.length + 24));
+  if (one!.startsWith('.') && other!.startsWith('.')) return Number(one!.slice(1)) - Number(other!.slice(1));
+  return one! < other! ? -1 : 1;
 }
 
 const creditsFor = (balance: number | undefined): [number | undefined, number | undefined] =>

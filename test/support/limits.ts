@@ -3,7 +3,8 @@
 import { expect } from 'vitest';
 import type { Ratelimit } from '../../src/domain/limit.ts';
 
-type OptionalValues = Omit<Ratelimit, 'id' | 'name' | 'limit' | 'duration'>;
+/** Without `type`: the model of concurrency limits is in holdModel.ts. */
+type OptionalValues = Omit<Ratelimit, 'id' | 'name' | 'limit' | 'duration' | 'type'>;
 
 /** The values of a limit whose request has none. */
 export const limitDefaults: OptionalValues = { autoApply: false };

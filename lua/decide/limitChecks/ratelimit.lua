@@ -216,7 +216,7 @@ local function pack_check(check)
     reset = window_log.reset(counter.oldest, check.duration)
   else
     -- The cost of earlier checks on this counter has to fit as well.
-    reset = window_free_at(
+    reset = window_log.free_at(
       counter.before,
       1,
       counter.total,

@@ -2,8 +2,8 @@
 --
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The
 -- variables and tables here are used again for every item, because a table for each limit of each verification would be
--- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc and
--- check_limit change them.
+-- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc,
+-- check_limit and charge_hold.check_slots change them.
 
 -- @include "include/counters"
 -- @include "decide/call"
@@ -27,9 +27,12 @@ local charge_results = {}
 local charge_counters
 -- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
--- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled.
-local charge_hold = { is_held = false }
-function charge_hold.set(is_held) charge_hold.is_held = is_held end
+-- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled. `expires`: when
+-- the hold that is being made ends, and gives the slots of concurrency limits back. Without one no slot is taken.
+local charge_hold = { is_held = false, expires = nil }
+function charge_hold.set(is_held, expires)
+  charge_hold.is_held, charge_hold.expires = is_held, expires
+end
 -- By the place of a limit (see VERIFIED_LIMIT): the new end of its window; false if nothing is charged.
 local charge_suffix = {}
 -- By place: where the bytes that the window keeps end. The new end follows them.
@@ -53,7 +56,7 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   if remaining < cost then
     charge_exceeded = true
     results[at + 2], results[at + 3] = 1, remaining > 0 and remaining or 0
-    results[at + 4] = window_free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
+    results[at + 4] = window_log.free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
     results[at + 2], results[at + 3] = 0, suffix and remaining - cost or remaining
     -- As window_log.reset, without the call: saves 0.5 % of Redis's instructions per verification (callgrind,
@@ -63,6 +66,59 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
     results[at + 4] = reset
   end
   return kept_until, suffix
+end
+
+-- When a slot is given back whose hold ends at `expires`: above FINE_LIMIT at the end of a slice of the duration, so
+-- that 10,000 slots have few ends.
+function charge_hold.slot_end(expires, limit, duration) return window_log.slice_end(expires - 1, limit, duration) end
+
+-- In the place of check_limit, for a concurrency limit: `cost` are the slots to take. Where they are free, but no hold
+-- is being made that could give them back, charge_exceeded is true without a result that is exceeded: then
+-- charge_hold.undecided makes one.
+function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, last)
+  local ends, units, total, step = window_log.slots(bytes, first, last, call_now)
+  local remaining, results, at, hold = limit - total, charge_results, 4 * charge_count, charge_hold
+  charge_count = charge_count + 1
+  if hold.note then hold.note(limit, duration, cost, total) end
+  if hold.slots and cost > 0 then hold.slots[#hold.slots + 1] = { limit = limit, duration = duration } end
+  results[at + 1], results[at + 3] = place, remaining > 0 and remaining or 0
+  if remaining < cost or #ends >= SLOT_ENDS_MAX and cost > 0 then
+    charge_exceeded = true
+    local free_at, number = call_now + duration, 0
+    while cost <= limit and remaining < cost do
+      number = number + 1
+      free_at, remaining = ends[number], remaining + units[number]
+    end
+    results[at + 2], results[at + 4] = 1, free_at
+    return nil
+  end
+  results[at + 2], results[at + 4] = 0, ends[1] or call_now
+  if cost == 0 or not charge_allowed or charge_exceeded then return nil end
+  if not hold.expires then
+    charge_exceeded = true
+    return nil
+  end
+  if #ends == 0 then step = window_log.slice_end(0, limit, duration) end
+  local window = window_log.with_slots(ends, units, step, hold.slot_end(hold.expires, limit, duration), cost)
+  results[at + 3], results[at + 4] = remaining - cost, ends[1]
+  return first - 1, window
+end
+
+-- The expiry of a hold that lasts for `ttl` (nil: as long as it may), and takes slots of the limits that apply: at most
+-- as long as the shortest of them allows.
+function charge_hold.expiry(ttl, slots)
+  local expires = call_now + (ttl or DAY_MS)
+  for _, slot in ipairs(slots) do
+    expires = math.min(expires, call_now + slot.duration)
+  end
+  for _, slot in ipairs(slots) do
+    local slot_end = charge_hold.slot_end(expires, slot.limit, slot.duration)
+    -- The end of the slice is beyond what the limit allows: the hold ends at its beginning.
+    if slot_end > call_now + slot.duration then
+      expires = slot_end - window_log.slice_end(0, slot.limit, slot.duration)
+    end
+  end
+  return expires
 end
 
 -- Checks those limits of a state that apply. `costs` are the limits in the request by name: {name, cost, limit of an ad
@@ -81,7 +137,7 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
     lengths, window_first = window_lengths(packed, count, tail_bytes)
   end
   for number = 1, count do
-    local limit, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
     local name_at = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
     position = name_at + name_bytes
     if is_sole then
@@ -96,9 +152,10 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
       if seen then seen[name] = true end
       local wanted = costs and costs[name]
       if wanted and wanted[3] and not is_key then wanted = nil end
-      if wanted and not wanted[3] or auto_apply == 1 and not wanted then
+      if wanted and not wanted[3] or switches % 2 == 1 and not wanted then
         local cost = wanted and wanted[2] or 1
-        local kept_until, suffix = check_limit(charge, place, limit, duration, cost, packed, window_first, window_last)
+        local check = switches < CONCURRENCY and check_limit or charge_hold.check_slots
+        local kept_until, suffix = check(charge, place, limit, duration, cost, packed, window_first, window_last)
         if suffix then
           charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last
           lengths[number] = kept_until - window_first + 1 + #suffix
@@ -118,10 +175,11 @@ local function find_window(wanted_name, wanted_duration)
   position = position + 1
   local lengths, window_first = window_lengths(packed, count, key_flags.tail_bytes)
   for number = 1, count do
-    local _, duration, _, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local _, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
     local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
     position = name_at + name_bytes
-    if duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then
+    local is_window = switches < CONCURRENCY
+    if is_window and duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then
       return window_first, window_first + lengths[number] - 1, number
     end
     window_first = window_first + lengths[number]
@@ -182,8 +240,32 @@ local function check_limits(charge, requested)
   end
 end
 
+-- Whether a concurrency limit may take part in a verification of the key.
+function charge_hold.has_slots(requested)
+  local named = {}
+  for _, wanted in ipairs(requested or {}) do
+    named[wanted[1]] = true
+  end
+  local function has(packed, limits_at, tail_bytes)
+    for _, l in ipairs(read_limits(packed, limits_at, tail_bytes)) do
+      if l.type == 1 and (l.autoApply == 1 or named[l.name]) then return true end
+    end
+    return false
+  end
+  return has(key_packed, key_limits_at, key_flags.tail_bytes)
+    or key_identity ~= nil and has(key_identity, IDENTITY_LIMITS_AT, 0)
+end
+
+-- Whether one of the limits that apply is exceeded.
+function charge_hold.exceeds()
+  for index = 1, charge_count do
+    if charge_results[4 * index - 2] == 1 then return true end
+  end
+  return false
+end
+
 -- Checks limits and balance of a verification that no earlier check refused. Returns its outcome; nil and an item
--- error; or nil when windows have to be repaired first.
+-- error; or nil when it has to be decided by charge_hold.undecided first.
 local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false
   local problem
@@ -195,7 +277,7 @@ local function check_limits_and_balance(requested, is_affordable)
     charge_lengths = check_stored(window_charge, PLACES_OF_KEY, key_packed, key_limits_at, key_flags.tail_bytes)
   end
   if not charge_exceeded and is_affordable then return VALID end
-  if charge_ahead then return nil end
+  if charge_ahead or is_affordable and not charge_hold.exceeds() then return nil end
   -- Units that a server has leased may be returned: then a refusal would be wrong.
   problem = noted_leases.recall_of_key(false)
   if problem then return nil, problem end
@@ -306,7 +388,7 @@ end
 
 -- Repairs the windows that were charged while the clock was ahead, and writes them to the key, its identity and its
 -- counters.
-local function write_repaired(requested)
+function charge_hold.repair(requested)
   -- charge_exceeded is true, so this charges nothing.
   check_limits(window_charge, requested)
   local tail = string.sub(key_packed, #key_packed - key_flags.tail_bytes + 1)
@@ -316,6 +398,13 @@ local function write_repaired(requested)
   if repaired then write_identity(repaired) end
   noted_leases.forget_slices()
   write_charged_counters()
+end
+
+-- A verification that could not be decided. Returns nothing if it can be decided now: its windows were repaired.
+-- Otherwise it takes slots: charge_hold.instead, which scripts set, decides it as a verification with a hold.
+function charge_hold.undecided(position, last, root_index, requested)
+  if charge_ahead then return charge_hold.repair(requested) end
+  if not charge_hold.is_held then return charge_hold.instead(position, last, root_index) end
 end
 
 -- The packed answer to a verification, with the results of its limits if they were checked.

@@ -80,17 +80,37 @@ local function collect(settling, hold, units)
   end
 end
 
+-- Collects the slots that a hold gives back, whatever it charges, and returns them.
+function key_holds.collect_slots(settling, hold)
+  local slots = {}
+  for index, slot in ipairs(hold.slots) do
+    local owner = slot.of_identity and hold.more.identity .. hold.more.externalId or ''
+    local wanted = settling.wanted[owner] or { more = slot.of_identity and hold.more }
+    slots[index] = { duration = 0, name = slot.name, units = slot.cost, slot_end = slot.slot_end }
+    settling.wanted[owner], wanted[#wanted + 1] = wanted, slots[index]
+  end
+  return slots
+end
+
+-- The record and the state of the identity that a hold charged; nil if there is none, it was deleted, or is another one
+-- of that name.
+function key_holds.charged_identity(more)
+  if not more or not more.identity then return nil end
+  local name = name_of.identity_record(call_workspace, more.externalId)
+  local state = redis.call('HGET', name, 'state')
+  if state and string.sub(state, 1, 16) == more.identity then return name, state end
+end
+
 -- Changes the windows of an identity, in memory.
 local function give_back_to_identity(settling, wanted)
-  local name = name_of.identity_record(call_workspace, wanted.more.externalId)
-  local state, id16 = redis.call('HGET', name, 'state'), wanted.more.identity
-  -- It was deleted, or is another one of that name.
-  if not state or string.sub(state, 1, 16) ~= id16 then return end
+  local name, state = key_holds.charged_identity(wanted.more)
+  if not name then return end
+  local id16 = wanted.more.identity
   settling.identities[name] = owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, id16, wanted, settling.records)
 end
 
 -- Changes all windows of which units were collected, in memory.
-local function return_collected(settling)
+function key_holds.return_collected(settling)
   for owner, wanted in pairs(settling.wanted) do
     if owner == '' then
       local tail_bytes, records = key_flags.tail_bytes, settling.records
@@ -118,6 +138,7 @@ end
 local function settle_one(settling, hold, cost, units)
   local is_open, _, _, _, balances = hold.state ~= hold_list.RELEASED, key_extension.read()
   collect(settling, hold, units)
+  key_holds.collect_slots(settling, hold)
   if not key_flags.limited then return end
   local returned = (is_open and hold.cost or 0) - cost
   -- The balance was set or refilled since: it has none of these credits.
@@ -128,15 +149,20 @@ local function settle_one(settling, hold, cost, units)
   if hold.more and hold.more.tags and cost > 0 then spend_by_tag(settling, hold.more.tags, cost) end
 end
 
--- Writes the holds, and what settling some of them changed. Everything is read before the first write.
-local function write_settling(settling, h, due)
-  return_collected(settling)
-  local _, _, due_before = key_extension.read()
-  key_extension.set_due(due)
+-- Writes the windows that were changed, but for those in the state of the key.
+function key_holds.write_windows(settling)
   for name, state in pairs(settling.identities) do
     redis.call('HSET', name, 'state', state)
   end
   owned_windows.write(settling.records)
+end
+
+-- Writes the holds, and what settling some of them changed. Everything is read before the first write.
+local function write_settling(settling, h, due)
+  key_holds.return_collected(settling)
+  local _, _, due_before = key_extension.read()
+  key_extension.set_due(due)
+  key_holds.write_windows(settling)
   local spent = settling.spent
   key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due, hold_list.fields(h))
   if due ~= due_before then queue_until(due) end

@@ -13,54 +13,63 @@
 -- @include "include/holds"
 -- @include "include/state"
 
--- Windows whose limit is at most this have slices of a millisecond (include/window).
-local FINE_LIMIT = 64
+-- What decides items, see lua/decide/kinds.lua.
+local hold_kinds = {}
 
 -- Whether the root key may verify the key that was loaded.
 local function verifies_key(root) return root.verifies_all or allows(root, 'api', key_api.id, 'verify_key') end
 
--- What the verification that was just made charged to windows, as `windows` of a hold, and whether one is of the
--- identity.
-local function windows_charged(requested)
-  local windows, of_any_identity = {}, false
+-- What the verification that was just made charged to windows, as `windows` of a hold that ends at `expires`, the slots
+-- that it took, and whether one of both is of the identity.
+function charge_hold.windows_charged(requested, expires)
+  local windows, slots, of_any_identity = {}, {}, false
   local key_limits = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
   local identity_limits = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
   for index = 1, charge_count do
     local place, w = charge_results[4 * index - 3], nil
     if place > PLACES_OF_REQUEST then
       local name, cost, limit, duration = unpack(requested[place - PLACES_OF_REQUEST])
-      w = { name = name, cost = cost, limit = limit, duration = duration }
+      w = { name = name, cost = cost, limit = limit, duration = duration, type = 0 }
     else
       local of_identity = place > PLACES_OF_IDENTITY
       local limit = of_identity and identity_limits[place - PLACES_OF_IDENTITY] or key_limits[place]
       local cost = key_counts.requested_cost(requested, limit.name)
-      w = { name = limit.name, cost = cost, limit = limit.limit, duration = limit.duration, of_identity = of_identity }
+      w = { name = limit.name, cost = cost, limit = limit.limit, duration = limit.duration, type = limit.type }
+      w.of_identity = of_identity
     end
-    w.is_fine = w.limit <= FINE_LIMIT
-    -- Also at a cost of 0: the settlement may charge more.
-    windows[index], of_any_identity = w, of_any_identity or w.of_identity
+    if w.type == 0 then
+      w.is_fine = w.limit <= FINE_LIMIT
+      -- Also at a cost of 0: the settlement may charge more.
+      windows[#windows + 1] = w
+    elseif w.cost > 0 then
+      w.slot_end = charge_hold.slot_end(expires, w.limit, w.duration)
+      slots[#slots + 1] = w
+    end
+    if w.type == 0 or w.cost > 0 then of_any_identity = of_any_identity or w.of_identity end
   end
-  return windows, of_any_identity
+  return windows, slots, of_any_identity
 end
 
 -- What a repeated request must have in common with the first one.
-local function shape_of(cost, requested)
+function charge_hold.shape_of(cost, requested)
   return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
 end
 
 -- A hold of what the last check of limits has charged, or would charge, and whether a window is of the identity.
--- `wanted` is {ttl, on_expiry, id} of HOLD_ITEM.
+-- `wanted` is {ttl, on_expiry, id} of HOLD_ITEM, with its expiry if that is known.
 local function new_hold(h, wanted, cost, request)
   local requested, more = request and request.limits, {}
-  local windows, of_identity = windows_charged(requested)
+  local expires = wanted.expires or call_now + (wanted.ttl or 0)
+  local windows, slots, of_identity = charge_hold.windows_charged(requested, expires)
   local _, _, _, balances = key_extension.read()
-  local hold = { state = wanted.on_expiry, at = call_now, ttl = wanted.ttl, windows = windows, balance = balances }
+  local hold = { state = wanted.on_expiry, at = call_now, ttl = expires - call_now, balance = balances }
+  hold.windows, hold.slots = windows, slots
   hold.cost = key_flags.limited and cost or 0
   hold.suffix = wanted.id ~= '' and '_' .. wanted.id or hold_list.next_suffix(h, call_now)
   if of_identity then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
   end
-  if wanted.id ~= '' then more.shape = shape_of(cost, requested) end
+  if wanted.id ~= '' then more.shape = charge_hold.shape_of(cost, requested) end
   more.tags = key_flags.limited and request and request.tags or nil
   if next(more) then hold.more = more end
   return hold, of_identity
@@ -86,24 +95,28 @@ local function hold_charges(h, wanted, cost, request, identity_until)
   return hold
 end
 
-local function with_hold(answer, hold)
-  local suffix = hold_list.printed(hold.suffix)
-  return answer .. suffix .. struct.pack(HELD, hold.at + hold.ttl, #suffix)
+function charge_hold.with_hold(answer, hold)
+  local suffix, outcome = hold_list.printed(hold.suffix), string.byte(answer) + WITH_HOLD
+  return string.char(outcome) .. string.sub(answer, 2) .. suffix .. struct.pack(HELD, hold.at + hold.ttl, #suffix)
 end
 
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
 local function repeat_hold(hold, cost, request, text, ip)
   local requested = request and request.limits
-  if hold.more.shape ~= shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
+  if hold.more.shape ~= charge_hold.shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text, ip)
   if outcome == VALID then
     local problem = charge_hold.look(requested)
     if problem then return problem end
-    if charge_ahead then return write_repaired(requested) end
+    if charge_ahead then return charge_hold.repair(requested) end
+    -- What the hold itself took is not exceeded.
+    for index = 1, charge_count do
+      charge_results[4 * index - 2] = 0
+    end
   end
   local dependencies = (key_identity or key_flags.permissions) and snapshot_dependencies() or ''
   local answer = pack_verified(outcome, key_flags.limited, key_counts.balance() or 0, outcome == VALID)
-  if outcome == VALID then answer = with_hold(answer, hold) end
+  if outcome == VALID then answer = charge_hold.with_hold(answer, hold) end
   return answer, pack_snapshot(dependencies)
 end
 
@@ -120,21 +133,29 @@ local function find_repeated(h, id)
   if h.open >= hold_list.MAX then return item_error('too_many_holds') end
 end
 
--- Verifies the key that was loaded, and counts no credits as spent.
-local function verify_held(position, last, root_index)
-  charge_hold.set(true)
+-- Verifies the key that was loaded, and counts no credits as spent. Slots are taken until `expires`; returns nothing if
+-- that is not known.
+local function verify_held(position, last, root_index, expires)
+  charge_hold.set(true, expires)
   local decided, answer, snapshot = pcall(verify, position, last, root_index)
-  charge_hold.set(false)
+  charge_hold.set(false, nil)
   if not decided then error(answer, 0) end
   return answer, snapshot
 end
 
--- Decides an item: a verification whose charges are held if it is VALID. As `verify`.
-local function decide_hold(position, last, root_index)
+-- The expiry of a hold of a verification that takes slots.
+function charge_hold.planned(wanted, requested)
+  local slots = {}
+  charge_hold.slots = slots
+  local looked, problem = pcall(charge_hold.look, requested)
+  charge_hold.slots = nil
+  if not looked then error(problem, 0) end
+  return charge_hold.expiry(wanted.ttl, slots)
+end
+
+-- Decides a verification whose VERIFY_ITEM is at `position`, and holds what it charges if it is VALID. As `verify`.
+function charge_hold.decide(wanted, position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
-  local ttl, on_expiry, id
-  ttl, on_expiry, id, position = struct.unpack(HOLD_ITEM, call_items, position)
-  local wanted = { ttl = ttl, on_expiry = on_expiry, id = id }
   local digest, cost, cached_time, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify or not key_holds.read_key(digest, cached_time > 0) or not verifies_key(root) then
     return verify(position, last, root_index)
@@ -144,15 +165,30 @@ local function decide_hold(position, last, root_index)
   text = text and restriction.without_address(text)
   local request = text and request_of(text) or nil
   local h, identity_until = hold_list.read(key_name), key_holds.identity_until(key_external_id)
-  local problem, repeated = find_repeated(h, id)
+  local problem, repeated = find_repeated(h, wanted.id)
   if problem then return problem end
   add_work(hold_list.work())
   if repeated then return repeat_hold(repeated, cost, request, text, ip) end
   if is_too_large(h, wanted, cost, request, text) then return item_error('hold_too_large') end
-  local answer, snapshot = verify_held(position, last, root_index)
+  local answer, snapshot = verify_held(position, last, root_index, nil)
+  if not answer and not charge_ahead then
+    wanted.expires = charge_hold.planned(wanted, request and request.limits)
+    answer, snapshot = verify_held(position, last, root_index, wanted.expires)
+  end
   if not answer or string.byte(answer) % SNAPSHOT_BEFORE ~= VALID then return answer, snapshot end
   local hold = hold_charges(h, wanted, cost, request, identity_until)
-  return with_hold(answer, hold), snapshot
+  return charge_hold.with_hold(answer, hold), snapshot
+end
+
+-- Decides an item: a verification with a hold.
+function hold_kinds.decide(position, last, root_index)
+  local ttl, on_expiry, id, fields = struct.unpack(HOLD_ITEM, call_items, position)
+  return charge_hold.decide({ ttl = ttl, on_expiry = on_expiry, id = id }, fields, last, root_index)
+end
+
+-- Decides a verification that takes slots and asks for no hold: it gets one that lasts as long as its limits allow.
+function hold_kinds.decide_slots(position, last, root_index)
+  return charge_hold.decide({ on_expiry = hold_list.RELEASES, id = '' }, position, last, root_index)
 end
 
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), windows: each {cost, name}}.
@@ -233,17 +269,66 @@ local function release_hold(h, hold)
   return pack_changed({ balance = balance, windows = windows })
 end
 
--- Sets another expiry, `ttl` from now.
+-- The concurrency limits of a state by their names.
+function key_holds.slot_limits(packed, limits_at, tail_bytes)
+  local limits = {}
+  for _, l in ipairs(packed and read_limits(packed, limits_at, tail_bytes) or {}) do
+    if l.type == 1 then limits[l.name] = l end
+  end
+  return limits
+end
+
+-- Moves the slots of an open hold to a new expiry, in memory: `ttl` from now, or as late as their limits allow. Returns
+-- the expiry, and a function that writes the slots.
+function key_holds.move_slots(hold, ttl)
+  ttl = math.min(ttl, hold.at + hold_list.EXPIRES_WITHIN - call_now)
+  if #hold.slots == 0 then
+    return call_now + ttl, function() end
+  end
+  local _, identity = key_holds.charged_identity(hold.more)
+  local of_key = key_holds.slot_limits(key_packed, key_limits_at, key_flags.tail_bytes)
+  local of_identity = key_holds.slot_limits(identity, IDENTITY_LIMITS_AT, 0)
+  local limits, settling = {}, { wanted = {}, identities = {}, records = {} }
+  for _, slot in ipairs(hold.slots) do
+    -- Nil if it was removed.
+    slot.limit = (slot.of_identity and of_identity or of_key)[slot.name]
+    limits[#limits + 1] = slot.limit
+  end
+  local expires, moved = charge_hold.expiry(ttl, limits), key_holds.collect_slots(settling, hold)
+  for index, w in ipairs(moved) do
+    local limit = hold.slots[index].limit
+    w.moved_to = limit and charge_hold.slot_end(expires, limit.limit, limit.duration) or expires
+  end
+  key_holds.return_collected(settling)
+  local slots = {}
+  for index, w in ipairs(moved) do
+    local slot = hold.slots[index]
+    slot.slot_end = w.moved_to
+    -- One that is not there any more is none of this hold.
+    if w.is_found then slots[#slots + 1] = slot end
+  end
+  hold.slots = slots
+  return expires,
+    function()
+      redis.call('HSET', key_name, 'state', key_packed)
+      key_holds.write_windows(settling)
+    end
+end
+
+-- Sets another expiry, `ttl` from now; as long as the limits allow whose slots it takes.
 local function extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
-  hold.ttl = math.min(call_now + ttl - hold.at, hold_list.EXPIRES_WITHIN)
+  local expires, write_slots = key_holds.move_slots(hold, ttl)
+  hold.ttl = math.min(expires - hold.at, hold_list.EXPIRES_WITHIN)
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
   local external_id = hold.more and hold.more.externalId or ''
   local identity_until = key_holds.identity_until(external_id)
-  local expires, fields = hold.at + hold.ttl, hold_list.fields(h)
+  expires = hold.at + hold.ttl
+  local fields = hold_list.fields(h)
   key_holds.look_by(expires, fields)
   redis.call('HSET', key_name, unpack(fields))
+  write_slots()
   key_holds.note_identity(external_id, expires, identity_until)
   return pack_changed({ expires = expires, windows = {} })
 end
@@ -252,7 +337,7 @@ end
 local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
 -- Decides an item: settles, releases or extends a hold.
-local function change_hold(position, _, root_index)
+function hold_kinds.change(position, _, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local action, ttl, has_credits, credits, digest, id24, suffix, limits

@@ -27,13 +27,18 @@ local function with_units(bytes, duration, units)
 end
 
 -- Gives back units that were charged at a time to windows of an owner, whose state has its limits from `limits_at` to
--- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine, at}; units below 0 are charged. Each
--- window is in the state, in a record of its own, or gone. Returns the state. `records` collects by name the records to
--- write: {owner, bytes, counter (in the form of write_counters, if units were charged)}. What was changed is read
--- there.
+-- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine, at}; units below 0 are charged. Slots are
+-- {duration = 0, name, units, slot_end, moved_to (nil: they are given back)}, and get `is_found`. Each window is in the
+-- state, in a record of its own, or gone. Returns the state. `records` collects by name the records to write: {owner,
+-- bytes, counter (in the form of write_counters, if units were charged)}. What was changed is read there.
 function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
   for _, w in ipairs(wanted) do
     local function changed(bytes)
+      if w.slot_end then
+        local window = bytes ~= '' and window_log.without_slots(bytes, call_now, w.slot_end, w.units, w.moved_to)
+        w.is_found = window and true
+        return window or nil
+      end
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
       if w.units == 0 or w.at > call_now then return nil end

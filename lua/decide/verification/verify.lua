@@ -50,12 +50,11 @@ local function flush_former_counts()
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of
--- the key if the caller has none of this version; nothing when windows had to be repaired first, and the item has to be
--- decided again.
+-- the key if the caller has none of this version; nothing when windows had to be repaired first, or a verification that
+-- is held has to know its expiry, and the item has to be decided again.
 local function verify(position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
-  local digest, cost, cached_time, cached_number, cached_dependencies
-  digest, cost, cached_time, cached_number, cached_dependencies, position =
+  local digest, cost, cached_time, cached_number, cached_dependencies, fields =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   if not key_holds.read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
@@ -69,7 +68,7 @@ local function verify(position, last, root_index)
   end
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
-  local text = position <= last and string.sub(call_items, position, last)
+  local text = fields <= last and string.sub(call_items, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   if ip then text = restriction.without_address(text) end
   local request = text and (memo[text] or request_of(text))
@@ -80,7 +79,7 @@ local function verify(position, last, root_index)
     local problem
     outcome, problem = check_limits_and_balance(requested, not flags.limited or balance >= cost)
     if problem then return problem end
-    if not outcome then return write_repaired(requested) end
+    if not outcome then return charge_hold.undecided(position, last, root_index, requested) end
   end
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local is_valid, snapshot, is_sent = outcome == VALID, nil, nil

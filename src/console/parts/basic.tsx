@@ -341,18 +341,27 @@ export function Head({ title, children }: { title: string; children?: ComponentC
 }
 
 /** How full something is: a bar with its figures as text. */
-export function Gauge({ used, of, label }: { used: number; of: number; label: string }) {
+export function Gauge({ used, of, label, what }: { used: number; of: number; label: string; what?: string }) {
   const part = of === 0 ? 1 : Math.min(1, Math.max(0, used / of));
   const tone = part >= 1 ? 'full' : part >= 0.8 ? 'high' : '';
   return (
     <div class="gauge">
       <meter class={tone} min={0} max={1} value={part} aria-label={label} />
       <span class="number">
-        {count(used)} of {count(of)}
+        {count(used)} of {count(of)} {what}
       </span>
     </div>
   );
 }
+
+/** How full a limit is. */
+export const LimitGauge = ({
+  used,
+  limit,
+}: {
+  used: number;
+  limit: { name: string; limit: number; type?: string };
+}) => <Gauge used={used} of={limit.limit} label={`${limit.name} used`} {...(limit.type && { what: 'slots' })} />;
 
 /** In the place of what the root key may not do. */
 export const Lacks = ({ title, grant }: { title?: string; grant: string }) => (

@@ -6,7 +6,11 @@ import { Badge, Card, Copy, Count, Empty, Time } from './basic.tsx';
 import { type Column, CsvButton, List, usePages } from './table.tsx';
 
 const time = (ms: number) => new Date(ms).toISOString();
-const unitsOf = ({ ratelimits }: OpenHold) => ratelimits.map(({ name, cost }) => `${name}: ${count(cost)}`).join(', ');
+const unitsOf = ({ ratelimits, slots = [] }: OpenHold) =>
+  [
+    ...ratelimits.map(({ name, cost }) => `${name}: ${count(cost)}`),
+    ...slots.map(({ name, cost }) => `${name}: ${count(cost)} ${cost === 1 ? 'slot' : 'slots'}`),
+  ].join(', ');
 
 const columns: Column<OpenHold>[] = [
   {

@@ -1,8 +1,8 @@
 // The parts of a key's form: they are the same for a new key and for changes.
 
 import { useState } from 'preact/hooks';
-import type { NewLimit } from '../../domain/limit.ts';
-import { duration, readDuration } from '../format.ts';
+import { type LimitType, type NewLimit, slotDurationMax, slotsMax } from '../../domain/limit.ts';
+import { count, duration, readDuration } from '../format.ts';
 import type { Credits, Ratelimit } from '../records.ts';
 import { Button, Check, Field, SelectField, TextField } from './basic.tsx';
 
@@ -11,13 +11,15 @@ export interface LimitDraft {
   limit: string;
   duration: string;
   autoApply: boolean;
+  type: LimitType;
 }
 
-export const draftOf = ({ name, limit, duration: ms, autoApply }: Ratelimit): LimitDraft => ({
+export const draftOf = ({ name, limit, duration: ms, autoApply, type }: Ratelimit): LimitDraft => ({
   name,
   limit: `${limit}`,
   duration: duration(ms),
   autoApply,
+  type: type ?? 'window',
 });
 
 const wholeOf = (text: string) =>
@@ -35,20 +37,25 @@ export function durationOf(text: string): number | undefined {
   return sum;
 }
 
-const limitOf = ({ name, limit, duration: text, autoApply }: LimitDraft): NewLimit => ({
+const limitOf = ({ name, limit, duration: text, autoApply, type }: LimitDraft): NewLimit => ({
   name: name.trim(),
   limit: wholeOf(limit) ?? 0,
   duration: durationOf(text) ?? 0,
   autoApply,
+  ...(type === 'concurrency' && { type }),
 });
 
 /** What is missing in each field. */
 function missingIn(draft: LimitDraft) {
-  const { name, limit, duration: ms } = limitOf(draft);
+  const { name, limit, duration: ms, type } = limitOf(draft);
   return {
     name: name.length < 3 && 'At least 3 characters.',
-    limit: limit === 0 && 'A whole number, at least 1.',
-    duration: ms < 1000 && 'At least 1 s: 10 s, 1 min, 1 h.',
+    limit:
+      (limit === 0 && 'A whole number, at least 1.') ||
+      (type && limit > slotsMax && `At most ${count(slotsMax)} slots.`),
+    duration:
+      (ms < 1000 && 'At least 1 s: 10 s, 1 min, 1 h.') ||
+      (type && ms > slotDurationMax && `At most ${duration(slotDurationMax)}.`),
   };
 }
 
@@ -68,15 +75,24 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
         hint={missing.name}
         placeholder="requests"
       />
+      <SelectField
+        label="Limits"
+        value={draft.type}
+        set={(type) => change({ type: type as LimitType })}
+        options={[
+          ['window', 'units in a time'],
+          ['concurrency', 'slots at once'],
+        ]}
+      />
       <TextField
-        label="Units"
+        label={draft.type === 'window' ? 'Units' : 'Slots'}
         inputMode="numeric"
         value={draft.limit}
         set={(limit) => change({ limit })}
         hint={missing.limit}
       />
       <TextField
-        label="In any"
+        label={draft.type === 'window' ? 'In any' : 'Taken at most'}
         value={draft.duration}
         set={(text) => change({ duration: text })}
         hint={missing.duration}
@@ -112,7 +128,13 @@ export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; se
           onClick={() =>
             set([
               ...drafts,
-              { name: drafts.length ? '' : 'requests', limit: '100', duration: '1 min', autoApply: true },
+              {
+                name: drafts.length ? '' : 'requests',
+                limit: '100',
+                duration: '1 min',
+                autoApply: true,
+                type: 'window',
+              },
             ])
           }
         >

@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { count, dateTime, duration } from '../format.ts';
+import { count, dateTime, unitsOf } from '../format.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
 import { Badge, Card, Count, CustomerLink, Empty, Field, Outcome } from './basic.tsx';
@@ -15,10 +15,10 @@ interface Row extends Refusals {
   number: number;
 }
 
-const limitOf = ({ ratelimit, limit, duration: ms, source, outcome }: Row) =>
+const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: Row) =>
   ratelimit === undefined
     ? source === 'lease' && outcome === 'RATE_LIMITED' && <Badge>local</Badge>
-    : `${ratelimit}: ${count(limit!)} in any ${duration(ms!)}`;
+    : `${ratelimit}: ${unitsOf({ limit, duration, ...(type && { type }) })}`;
 
 const costOf = ({ cost, remaining }: Row) =>
   cost !== undefined && `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left`}`;

@@ -2,7 +2,7 @@
 
 import { useData } from '../api.ts';
 import type { Explained, Ratelimit } from '../records.ts';
-import { Gauge } from './basic.tsx';
+import { LimitGauge } from './basic.tsx';
 
 /**
  * The cell of a limit, with the figures of a verification of this key. Empty until there is a key, and for limits that
@@ -16,8 +16,8 @@ export function useUsedNow(keyId: string | undefined, limits: readonly Ratelimit
     2000,
   );
   const now = data?.rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
-  return ({ id, name, limit }: Ratelimit) => {
-    const used = now.find((one) => one.id === id)?.used;
-    return used !== undefined && <Gauge used={used} of={limit} label={`${name} used`} />;
+  return (limit: Ratelimit) => {
+    const used = now.find(({ id }) => id === limit.id)?.used;
+    return used !== undefined && <LimitGauge used={used} limit={limit} />;
   };
 }

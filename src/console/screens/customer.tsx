@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { count, duration } from '../format.ts';
+import { unitsOf } from '../format.ts';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
@@ -93,7 +93,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
                 idOf={({ id }) => id}
                 columns={[
                   { name: 'Limit', cell: ({ name }) => name },
-                  { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
+                  { name: 'Units', cell: unitsOf },
                   { name: 'Used now', cell: usedNow },
                   { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named') },
                 ]}

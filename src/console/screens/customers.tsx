@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { count, duration } from '../format.ts';
+import { unitsOf } from '../format.ts';
 import { Button, Card, CustomerLink, Empty, Head, LacksScreen, useSettled } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
@@ -18,14 +18,11 @@ const columns: Column<Identity>[] = [
   { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },
   {
     name: 'Shared limits',
-    cell: ({ ratelimits = [] }) => (
-      <>
-        {ratelimits
-          .map(({ name, limit, duration: ms }) => `${name}: ${count(limit)} in any ${duration(ms)}`)
-          .join('; ')}
-      </>
-    ),
-    csv: ({ ratelimits = [] }) => ratelimits.map(({ name, limit, duration: ms }) => `${name} ${limit}/${ms}`).join(' '),
+    cell: ({ ratelimits = [] }) => <>{ratelimits.map((limit) => `${limit.name}: ${unitsOf(limit)}`).join('; ')}</>,
+    csv: ({ ratelimits = [] }) =>
+      ratelimits
+        .map(({ name, limit, duration: ms, type }) => `${name} ${limit}${type ? ' slots' : ''}/${ms}`)
+        .join(' '),
   },
   {
     name: 'Metadata',

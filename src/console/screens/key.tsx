@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { count, dateTime, duration } from '../format.ts';
+import { count, dateTime, unitsOf } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
 import {
   Badge,
@@ -241,7 +241,7 @@ function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
                 </>
               ),
             },
-            { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
+            { name: 'Units', cell: unitsOf },
             { name: 'Used now', cell: usedNow },
           ]}
         />

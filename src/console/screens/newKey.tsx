@@ -38,15 +38,15 @@ const templates = {
   blank: { credits: creditsDraftOf(undefined), limits: [] as LimitDraft[] },
   limited: {
     credits: creditsDraftOf(undefined),
-    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true }],
+    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true, type: 'window' as const }],
   },
   trial: {
     credits: creditsDraftOf({ remaining: 1000 }),
-    limits: [{ name: 'requests', limit: '10', duration: '1 min', autoApply: true }],
+    limits: [{ name: 'requests', limit: '10', duration: '1 min', autoApply: true, type: 'window' as const }],
   },
   monthly: {
     credits: creditsDraftOf({ remaining: 10_000, refill: { interval: 'monthly', amount: 10_000, refillDay: 1 } }),
-    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true }],
+    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true, type: 'window' as const }],
   },
 };
 type Template = keyof typeof templates;

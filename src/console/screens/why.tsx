@@ -1,8 +1,19 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Link, useSearch } from 'wouter-preact';
 import { call, type Failure } from '../api.ts';
-import { count, dateTime, duration } from '../format.ts';
-import { AsCurl, Badge, Button, Card, Gauge, Head, LacksScreen, Outcome, Problem, TextField } from '../parts/basic.tsx';
+import { count, dateTime, duration, unitsOf } from '../format.ts';
+import {
+  AsCurl,
+  Badge,
+  Button,
+  Card,
+  Head,
+  LacksScreen,
+  LimitGauge,
+  Outcome,
+  Problem,
+  TextField,
+} from '../parts/basic.tsx';
 import { namesOf } from '../parts/keyForm.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { Table } from '../parts/table.tsx';
@@ -106,10 +117,14 @@ const reasons: Record<string, string> = {
   deleted: 'It was deleted.',
   api_deleted: 'Its API was deleted.',
   too_many_counters: 'It has its maximum of counters for limits of requests.',
+  too_many_holds: 'It has its maximum of open holds, and a slot needs one more.',
+  hold_too_large: 'The hold that a slot needs would be too large.',
 };
 
-const exceededOf = ({ name, used, limit, cost, duration: ms }: ExplainedLimit) =>
-  `${name}: ${count(used)} of ${count(limit)} in any ${duration(ms)} are used, the cost is ${count(cost)}.`;
+const exceededOf = ({ name, used, limit, cost, duration: ms, type }: ExplainedLimit) =>
+  type
+    ? `${name}: ${count(used)} of ${count(limit)} slots are taken, the cost is ${count(cost)}.`
+    : `${name}: ${count(used)} of ${count(limit)} in any ${duration(ms)} are used, the cost is ${count(cost)}.`;
 
 /** The figures of a rule in a sentence. */
 function figuresOf(rule: ExplainedRule) {
@@ -175,8 +190,8 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
             idOf={({ id, name }) => id + name}
             columns={[
               { name: 'Limit', cell: ({ name, of }) => `${name} (of the ${of === 'identity' ? 'customer' : of})` },
-              { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
-              { name: 'Used', cell: (row) => <Gauge used={row.used} of={row.limit} label={`${row.name} used`} /> },
+              { name: 'Units', cell: (row) => unitsOf(row) },
+              { name: 'Used', cell: (row) => <LimitGauge used={row.used} limit={row} /> },
               { name: 'Cost', cell: ({ cost }) => count(cost), isNumber: true },
               { name: 'Reset, UTC', cell: ({ reset }) => <span class="number">{dateTime(reset)}</span>, isWide: true },
             ]}

@@ -40,8 +40,11 @@ export const listRefusals = manages({
       ratelimit: Type.Optional(
         Type.String({ description: 'Name of the first limit that was exceeded. Absent for decisions by a lease.' }),
       ),
-      limit: Type.Optional(Type.Integer({ description: 'Units that this limit admits.' })),
-      duration: Type.Optional(Type.Integer({ description: 'Length of the window of this limit in milliseconds.' })),
+      limit: Type.Optional(Type.Integer({ description: 'Units that this limit admits, or slots that it has.' })),
+      duration: Type.Optional(Type.Integer({ description: 'Duration of this limit in milliseconds.' })),
+      type: Type.Optional(
+        Type.Enum(['concurrency'], { description: 'The limit is one of slots. Absent for a window.' }),
+      ),
       cost: Type.Optional(
         Type.Integer({ description: 'Units of this limit, or credits, that the verification would have taken.' }),
       ),

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkNamesOnce, checkOneOfRatelimits, limitRefused, metaText } from '../rules.ts';
+import { checkLimits, checkOneOfRatelimits, limitRefused, metaText, requireConcurrency } from '../rules.ts';
 import { Fields, Identity, IdentityRef, Meta, oneOfRatelimits, RatelimitChange, Ratelimits } from '../schemas.ts';
 import { byIdentity } from './identityByRef.ts';
 
@@ -18,17 +18,18 @@ export const updateIdentity = manages({
     oneOfRatelimits,
   ),
   output: Identity,
-  errors: ['identity_not_found'],
+  errors: ['identity_not_found', 'precondition_failed'],
   needs: { identity: ['update_identity'] },
   check({ meta, ratelimits, ratelimit }, context) {
     checkOneOfRatelimits({ ratelimit, ratelimits });
-    checkNamesOnce(ratelimits);
+    checkLimits(ratelimits);
     metaText(meta, context, 'meta');
   },
   ...byIdentity,
 
   async handle({ meta, ratelimits, ratelimit }, context, { id }) {
     const { store, caller, actor } = context;
+    requireConcurrency({ ratelimit, ratelimits }, store);
     const text = meta && (metaText(meta, context, 'meta') ?? '');
     const changes = { identity: id, meta: text, ratelimits, ratelimit };
     const result = existing(await store.identities.update(caller.workspaceId, changes, actor), 'identity');

@@ -30,8 +30,8 @@ const LimitFigures = Type.Object({
   id: Type.String({ description: 'Id of the limit; empty for a limit that the request defined.' }),
   of: Type.Enum(['key', 'identity', 'request'], { description: 'Owner of the limit.' }),
   ...ratelimitFields,
-  cost: Type.Integer({ description: 'Units that the verification would take.' }),
-  used: Type.Integer({ description: 'Units that count now.' }),
+  cost: Type.Integer({ description: 'Units or slots that the verification would take.' }),
+  used: Type.Integer({ description: 'Units that count now, or slots that are taken.' }),
   exceeded: Type.Boolean({ description: 'True if the limit would refuse the verification.' }),
   remaining: Type.Integer({
     description: 'As in the response of the verification. If it does not reach the limits, as of now.',
@@ -43,8 +43,9 @@ const RuleResult = Type.Object({
   rule: Type.Enum(ruleNames, { description: 'Name of the rule.' }),
   result: Type.Enum(['passed', 'failed', 'not_reached'], { description: 'Result of the rule.' }),
   reason: Type.Optional(
-    Type.Enum(['unknown', 'deleted', 'api_deleted', 'too_many_counters'], {
-      description: 'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters.',
+    Type.Enum(['unknown', 'deleted', 'api_deleted', 'too_many_counters', 'too_many_holds', 'hold_too_large'], {
+      description:
+        'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
     }),
   ),
   expires: Type.Optional(Type.Integer({ description: 'Expiry time in Unix milliseconds.' })),
@@ -200,6 +201,7 @@ function decidedBy({ decision }: Explanation): [Code, Rule | undefined] {
   if ('reason' in decision) {
     if (decision.reason === 'limit_not_found') return ['precondition_failed', 'ratelimit_names'];
     if (decision.reason === 'too_many_counters') return ['invalid_input', 'ratelimits'];
+    if (isOfHolds(decision.reason)) return ['precondition_failed', 'ratelimits'];
     throw new Error(`explainKey: unexpected refusal ${decision.reason}: ${decision.detail}`);
   }
   const { outcome } = decision;
@@ -221,6 +223,10 @@ function refusedBy(code: Code, failed: Rule, figures: FiguresByRule) {
   return { valid: false, code, rules, charge: nothing() };
 }
 
+/** A verification that takes a slot makes a hold. */
+const isOfHolds = (reason: string): reason is 'too_many_holds' | 'hold_too_large' =>
+  reason === 'too_many_holds' || reason === 'hold_too_large';
+
 type FiguresByRule = { readonly [Name in Rule]?: Figures };
 
 function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rule | undefined): FiguresByRule {
@@ -241,7 +247,7 @@ function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rul
     ratelimit_names: detail?.reason === 'limit_not_found' ? { missing: [detail.detail] } : {},
     ratelimits: {
       ...(ratelimits.length > 0 && { ratelimits }),
-      ...(detail?.reason === 'too_many_counters' && { reason: detail.reason }),
+      ...(detail && (detail.reason === 'too_many_counters' || isOfHolds(detail.reason)) && { reason: detail.reason }),
     },
     credits: balance === undefined ? {} : creditsOf(balance, cost, remaining, refill),
   };

@@ -7,6 +7,8 @@ import { HoldId, HoldTtl } from './holdFields.ts';
 export const extendHold = decides({
   name: 'keys.extendHold',
   summary: 'Set another expiry of an open hold, from now on. A hold lasts for 30 days at most.',
+  description:
+    'A hold that takes slots of concurrency limits expires at the latest after the shortest `duration` of these, counted from now. The response has the expiry.',
   input: Fields({ holdId: HoldId, ttl: HoldTtl }),
   output: Type.Object({
     keyId: Type.String({ description: 'Id of the key.' }),

@@ -44,7 +44,7 @@ export const HeldOutput = Type.Object(
     id: Type.String({ description: 'Id of the hold (`hold_…`), for `keys.settleHold`.' }),
     expires: ExpiresAt,
   },
-  { description: 'The hold, if one was asked for and `valid` is true.' },
+  { description: 'The hold, if `valid` is true and one was asked for, or a slot of a concurrency limit was taken.' },
 );
 
 export const changedHoldOutput = Type.Object({
@@ -56,7 +56,7 @@ export const changedHoldOutput = Type.Object({
       name: Type.String({ description: 'Name of the limit.' }),
       cost: Type.Integer({ description: 'Units that were charged in all.' }),
     }),
-    { description: 'The limits that the hold charged.' },
+    { description: 'The limits that the hold charged, without those whose slots it took.' },
   ),
   late: Type.Boolean({ description: 'True if the hold had been given back before.' }),
 });

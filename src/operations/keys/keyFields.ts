@@ -5,7 +5,7 @@ import Type from 'typebox';
 import { isRange } from '../../domain/ipRange.ts';
 import type { JsonText } from '../../domain/json.ts';
 import type { Store } from '../../store.ts';
-import { checkCredits, checkNamesOnce, invalid, requireData } from '../rules.ts';
+import { checkCredits, checkLimits, invalid, requireData } from '../rules.ts';
 import {
   CreatedAt,
   CreditChanges,
@@ -116,7 +116,7 @@ type ChangedKeyInput = Static<typeof Changed>;
 /** Checks what the schemas cannot express, except `meta`. `at` is the location of the fields in the input. */
 export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput | ChangedKeyInput, at: string) {
   checkCredits(credits, `${at}.credits`);
-  checkNamesOnce(ratelimits, `${at}.ratelimits`);
+  checkLimits(ratelimits, `${at}.ratelimits`);
   const odd = (allowedIps ?? []).findIndex((range) => !isRange(range));
   if (odd >= 0) {
     const fix = 'Write 203.0.113.7, 203.0.113.0/24, 2001:db8::1 or 2001:db8::/32, without port, brackets and zone.';

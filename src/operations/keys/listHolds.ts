@@ -21,6 +21,15 @@ export const listHolds = manages({
         }),
         { description: 'Limits of which it holds units.' },
       ),
+      slots: Type.Optional(
+        Type.Array(
+          Type.Object({
+            name: Type.String({ description: 'Name of the concurrency limit.' }),
+            cost: Type.Integer({ description: 'Slots that it takes.' }),
+          }),
+          { description: 'Concurrency limits of which it takes slots. Absent for none.' },
+        ),
+      ),
     }),
   ),
   errors: ['key_not_found'],

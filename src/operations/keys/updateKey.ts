@@ -1,7 +1,15 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../records/keys.ts';
-import { checkOneOfRatelimits, checkSlugs, invalid, limitRefused, metaText, refusalError } from '../rules.ts';
+import {
+  checkOneOfRatelimits,
+  checkSlugs,
+  invalid,
+  limitRefused,
+  metaText,
+  refusalError,
+  requireConcurrency,
+} from '../rules.ts';
 import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 import { changedKeyFields, checkKeyFields, keyFieldErrors, requireRestrictions } from './keyFields.ts';
@@ -25,6 +33,7 @@ export const updateKey = manages({
     await checkSlugs(unchanged.permissions, context);
     const { store, caller, actor } = context;
     requireRestrictions(unchanged, store);
+    requireConcurrency(unchanged, store);
     const text = metaText(meta, context, 'meta');
     const changes: KeyChanges = {
       // A field that the store does not know does not compile.
@@ -39,6 +48,8 @@ export const updateKey = manages({
     switch (refused) {
       case 'new_limit':
       case 'too_many_limits':
+      case 'slots_limit':
+      case 'slots_duration':
         throw limitRefused(refused, unchanged.ratelimit!.name);
       case 'refill_unlimited':
         throw invalid(

@@ -1,5 +1,4 @@
 import Type, { type Static } from 'typebox';
-import type { HeldVerified } from '../../decide/holds.ts';
 import type { Prepared } from '../../decide/kind.ts';
 import type { LimitState, Verified } from '../../decide/verification.ts';
 import type { PresentedRootKey } from '../../domain/caller.ts';
@@ -41,7 +40,8 @@ const NamedLimit = Fields(
       Int({
         minimum: 0,
         default: 1,
-        description: 'Units to charge. 0 checks whether the count is within the limit without charging.',
+        description:
+          'Units to charge, or slots to take. 0 checks whether the count is within the limit without charging.',
       }),
     ),
     limit: Type.Optional(
@@ -55,7 +55,12 @@ const NamedLimit = Fields(
     id: Ignored(Type.String({ maxLength: 255 })),
     ...ignoredLimitFields,
   },
-  { documented: { dependentRequired: { limit: ['duration'], duration: ['limit'] } } },
+  {
+    documented: {
+      dependentRequired: { limit: ['duration'], duration: ['limit'] },
+      anyOf: [{ properties: { type: { const: 'window' } } }, { properties: { limit: false } }],
+    },
+  },
 );
 
 /** A verification without its key. */
@@ -115,10 +120,10 @@ const description = `The checks run in this order. The first that fails decides 
 4. The key has no \`allowedIps\`, or one of them contains \`ip\`. Else \`FORBIDDEN\`, also without \`ip\`.
 5. The permissions of the key and its roles satisfy the query. Else \`INSUFFICIENT_PERMISSIONS\`.
 6. Every limit that the request names without \`limit\` and \`duration\` exists on the key or its identity. Else HTTP 412.
-7. No limit would be exceeded: those with \`autoApply\`, and those that the request names. Else \`RATE_LIMITED\`.
+7. No limit would be exceeded, and every concurrency limit has a free slot: those with \`autoApply\`, and those that the request names. Else \`RATE_LIMITED\`.
 8. The balance is at least the cost. Else \`USAGE_EXCEEDED\`. An unlimited key always passes.
 
-If all pass, the code is \`VALID\`, and \`valid\` is true. Only then are credits and limits charged. \`keys.explainKey\` returns the result of each check.`;
+If all pass, the code is \`VALID\`, and \`valid\` is true. Only then are credits and limits charged. A verification that takes a slot of a concurrency limit makes a hold, also if \`hold\` is not sent; its end frees the slot. \`keys.explainKey\` returns the result of each check.`;
 
 export const verifyKey = decides({
   name: 'keys.verifyKey',
@@ -130,25 +135,11 @@ export const verifyKey = decides({
   needs: { api: ['verify_key'] },
 
   prepare(input, rootKey, store) {
-    const { ratelimits } = input;
-    const { hold } = input;
-    if (hold) return prepareHold(input, hold, rootKey, store);
-    const print = ratelimits ? (verified: Verified) => printVerified(verified, ratelimits) : printPlain;
-    return new Printed(prepareVerification(input, rootKey, store), print);
+    const { ratelimits, hold } = input;
+    const prepared = hold ? prepareHeld(input, hold, rootKey, store) : prepareVerification(input, rootKey, store);
+    return new Printed(prepared, ratelimits ? (verified) => printVerified(verified, ratelimits) : printPlain);
   },
 });
-
-function prepareHold(
-  wanted: Static<typeof input>,
-  hold: Static<typeof Hold>,
-  rootKey: PresentedRootKey,
-  store: Store,
-): Prepared<string> {
-  return new Printed(prepareHeld(wanted, hold, rootKey, store), (held) => {
-    const text = printVerified(held, wanted.ratelimits);
-    return held.hold ? `${text.slice(0, -1)},"hold":${JSON.stringify(held.hold)}}` : text;
-  });
-}
 
 /** Prepares a verification with a hold, also for the gateway check. Throws as prepareVerification does. */
 export function prepareHeld(
@@ -156,7 +147,7 @@ export function prepareHeld(
   { ttl, onExpiry = 'release', id = '' }: Static<typeof Hold>,
   rootKey: PresentedRootKey,
   store: Store,
-): Prepared<HeldVerified> {
+): Prepared<Verified> {
   const request = { digest: digestTextOf(key), ...verificationOf(verification) };
   requireData(store, holdsSince, 'hold');
   return store.decide.holds.prepare(rootKey, request, { ttlMs: ttl, onExpiry: onExpiry as 'release', id });
@@ -209,10 +200,14 @@ type NamedLimits = Static<typeof NamedLimit>[];
 
 function checkRatelimits(ratelimits: NamedLimits) {
   checkNamesOnce(ratelimits);
-  for (const [index, { limit, duration }] of ratelimits.entries()) {
+  for (const [index, { limit, duration, type }] of ratelimits.entries()) {
     if ((limit === undefined) !== (duration === undefined)) {
       const missing = limit === undefined ? 'limit' : 'duration';
       throw invalid(`body.ratelimits[${index}].${missing}`, 'is missing: limit and duration go together');
+    }
+    if (type === 'concurrency' && limit !== undefined) {
+      const problem = 'is of a limit of the key or its identity: one with limit and duration is a window';
+      throw invalid(`body.ratelimits[${index}].type`, problem, 'Leave out limit and duration, or type.');
     }
   }
 }
@@ -228,8 +223,15 @@ function resetText(ms: number): string {
   return lastReset.text;
 }
 
-/** Prints a response. The text of its snapshot was printed when the snapshot's version was first used. */
-function printVerified(
+/** Prints a response. */
+function printVerified(verified: Verified, requested: NamedLimits | undefined): string {
+  const text = printDecision(verified, requested);
+  const { hold } = verified;
+  return hold === undefined ? text : `${text.slice(0, -1)},"hold":${JSON.stringify(hold)}}`;
+}
+
+/** The text of its snapshot was printed when the snapshot's version was first used. */
+function printDecision(
   { outcome, snapshot, credits, ratelimits }: Verified,
   requested: NamedLimits | undefined,
 ): string {

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { heldServers, newName } from './heldServers.ts';
 
-const held = heldServers(2);
+const held = heldServers(4);
 const [holder, other] = held.servers as [typeof held.first, typeof held.first];
 const { clock, createKey } = held;
 /** Without leases. */
@@ -135,4 +135,92 @@ test('a change of a hold by a root key that is unknown ends no lease', async () 
   expect(await decidedBy(holder, () => holder.ok('keys.verifyKey', { key }))).toBe(1);
   expect((await holder.call('keys.releaseHold', { holdId })).status).toBe(404);
   expect(await decidedBy(holder, () => holder.ok('keys.verifyKey', { key }))).toBe(0);
+});
+
+describe('a concurrency limit', () => {
+  const jobs = { name: 'jobs', limit: 3, duration: 60_000, autoApply: true, type: 'concurrency' as const };
+  const verify = (server: Server, key: string, ratelimits?: object[]) =>
+    server.ok('keys.verifyKey', { key, ...(ratelimits && { ratelimits }) } as never);
+
+  test.each([
+    ['the key', 'key'],
+    ['its identity', 'identity'],
+  ])('of %s is never decided by a lease: neither its slots, nor looks, nor refusals', async (_of, owner) => {
+    const externalId = newName();
+    const ofKey = owner === 'key';
+    if (!ofKey) await holder.ok('identities.createIdentity', { externalId, ratelimits: [jobs] });
+    const { key } = await createKey({ externalId, ...(ofKey && { ratelimits: [jobs] }) });
+    const { key: sibling } = ofKey ? { key } : await createKey({ externalId });
+    const decided = await decidedBy(holder, async () => {
+      for (let time = 0; time < 20; time++) {
+        expect((await verify(holder, key, [{ name: 'jobs', cost: 0 }])).ratelimits![0]!.remaining).toBe(3);
+        expect((await verify(holder, sibling, [{ name: 'jobs', cost: 0 }])).valid).toBe(true);
+      }
+      const holds = [await verify(holder, key), await verify(holder, sibling), await verify(holder, key)];
+      for (let time = 0; time < 20; time++) expect((await verify(holder, sibling)).code).toBe('RATE_LIMITED');
+      await other.ok('keys.releaseHold', { holdId: holds[1]!.hold!.id });
+      expect((await verify(holder, sibling)).valid).toBe(true);
+      for (let time = 0; time < 20; time++) expect((await verify(holder, key)).code).toBe('RATE_LIMITED');
+      clock.advance(60_000);
+      expect((await verify(holder, key)).valid).toBe(true);
+    });
+    expect(decided).toBe(0);
+    expect(holder.counts.granted.filter((units) => units > 0)).toEqual([]);
+  });
+
+  test('that is not named leaves the leases of the key, and ends those that a new one would take part in', async () => {
+    const { key, keyId } = await createKey({ ratelimits: [requests, { ...jobs, autoApply: false }] });
+    const decided = await decidedBy(holder, async () => {
+      for (let time = 0; time < 50; time++) expect((await verify(holder, key)).valid).toBe(true);
+    });
+    expect(decided).toBeGreaterThan(0);
+    await other.ok('keys.updateKey', { keyId, ratelimit: { name: 'jobs', limit: 3, autoApply: true } });
+    for (let time = 0; time < 3; time++) expect((await verify(holder, key)).hold).toBeDefined();
+    expect((await verify(holder, key)).code).toBe('RATE_LIMITED');
+  });
+
+  test('takes part while units of the key are leased: these come back first', async () => {
+    const { key } = await createKey({
+      ratelimits: [
+        { ...requests, limit: 200 },
+        { ...jobs, autoApply: false },
+      ],
+    });
+    for (let time = 0; time < 100; time++) await verify(holder, key);
+    expect(holder.counts.granted.some((units) => units > 0)).toBe(true);
+    const named = [{ name: 'jobs' }, { name: 'requests', cost: 100 }];
+    const { valid, hold } = await verify(other, key, named);
+    expect([valid, hold !== undefined]).toEqual([true, true]);
+    expect(await fill(holder, key)).toBe(0);
+  });
+});
+
+test('callers of four servers race for the last slots: never more than there are, and all come back', async () => {
+  const externalId = newName();
+  const limit = 3;
+  const jobs = { name: 'jobs', limit, duration: 60_000, autoApply: true, type: 'concurrency' as const };
+  await holder.ok('identities.createIdentity', { externalId, ratelimits: [jobs] });
+  const keys = [await createKey({ externalId }), await createKey({ externalId }), await createKey({ externalId })];
+  let open = 0;
+  let most = 0;
+  let taken = 0;
+  const caller = async (number: number) => {
+    for (let time = 0; time < 25; time++) {
+      const server = held.servers[(number + time) % 4]!;
+      const { hold } = await server.ok('keys.verifyKey', { key: keys[number % 3]!.key });
+      if (!hold) continue;
+      open++;
+      taken++;
+      most = Math.max(most, open);
+      await new Promise((resolve) => setImmediate(resolve));
+      open--;
+      const end = time % 2 ? 'keys.releaseHold' : 'keys.settleHold';
+      await held.servers[number % 4]!.ok(end, { holdId: hold.id });
+    }
+  };
+  await Promise.all(Array.from({ length: 12 }, (_, number) => caller(number)));
+  expect(most).toBeLessThanOrEqual(limit);
+  expect(taken).toBeGreaterThan(limit);
+  const left = await holder.ok('keys.verifyKey', { key: keys[0]!.key, ratelimits: [{ name: 'jobs', cost: 0 }] });
+  expect(left.ratelimits![0]!.remaining).toBe(limit);
 });

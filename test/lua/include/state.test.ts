@@ -3,7 +3,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type LimitValueName, limitValues } from '../../../src/domain/limit.ts';
+import { limitValues } from '../../../src/domain/limit.ts';
 import { keyFlags, limit, never, usage } from '../../../src/scripts/layout.ts';
 import { snippets } from '../../support/snippet.ts';
 
@@ -27,9 +27,9 @@ const time = fc.oneof(fc.integer({ min: 0, max: 4_102_444_800_000 }), fc.constan
 const values = Object.fromEntries(
   Object.entries(limitValues).map(([name, kind]) => [
     name,
-    kind === 'boolean'
-      ? fc.constantFrom(0, 1)
-      : safeInteger.map((number) => number % 256 ** limit.fields[name as LimitValueName].bytes),
+    kind === 'number'
+      ? safeInteger.map((number) => number % 256 ** limit.fields[name as 'limit' | 'duration'].bytes)
+      : fc.constantFrom(0, 1),
   ]),
 );
 const limits = fc.array(

@@ -27,12 +27,23 @@ const fine = { name: 'fine', limit: 40, duration: hourMs, autoApply: true };
 const coarse = { name: 'coarse', limit: 1000, duration: hourMs, autoApply: false };
 const short = { name: 'short', limit: 300, duration: 2000, autoApply: true };
 const ofIdentity = { name: 'shared', limit: 900, duration: 10 * 60_000, autoApply: true };
+const jobs = { name: 'jobs', limit: 3, duration: 60_000, autoApply: true, type: 'concurrency' as const };
+const streams = { name: 'streams', limit: 100, duration: 10 * 60_000, autoApply: false, type: 'concurrency' as const };
+const together = { name: 'together', limit: 5, duration: hourMs, autoApply: true, type: 'concurrency' as const };
+const slots = ['jobs', 'streams', 'together'];
 const limitSets: ModelLimit[][] = [
   [fine, coarse],
   [coarse],
   [{ ...coarse, limit: 60 }, fine],
   [short, coarse, { ...fine, limit: 2000 }],
   [],
+  [jobs, coarse],
+  [fine, { ...jobs, limit: 2, duration: hourMs }, streams],
+  [
+    { ...streams, autoApply: true, duration: 2000 },
+    { ...jobs, limit: 70 },
+  ],
+  [{ name: 'jobs', limit: 60, duration: 60_000, autoApply: true }, streams],
 ];
 
 interface World {
@@ -97,7 +108,7 @@ function wantedOf({ pick, model }: World, key: HeldKey): Wanted[] {
   const names = model.limitsOf(key).map(({ name }) => name);
   const wanted: Wanted[] = [...new Set(names)]
     .filter(() => pick(0, 1) === 0)
-    .map((name) => ({ name, cost: pick(0, 12) }));
+    .map((name) => ({ name, cost: slots.includes(name) ? pick(0, 2) : pick(0, 12) }));
   if (pick(0, 3) === 0) wanted.push({ name: 'adhoc', cost: pick(0, 5), limit: one(pick, [30, 500]), duration: hourMs });
   return wanted;
 }
@@ -148,7 +159,7 @@ async function change(world: World, action: 'settle' | 'release' | 'extend') {
     .filter(() => pick(0, 1) === 0)
     .map(({ name, units }) => ({ name, cost: Math.max(0, units + pick(-15, 15)) }));
   const unique = [...new Map(ratelimits.map((each) => [each.name, each])).values()];
-  if (pick(0, 30) === 0) unique.push({ name: 'none', cost: 1 });
+  if (pick(0, 30) === 0) unique.push({ name: one(pick, ['none', 'together']), cost: 1 });
   const amounts = {
     ...(credits !== undefined && { credits: { cost: credits } }),
     ...(unique.length > 0 && { ratelimits: unique }),
@@ -163,6 +174,8 @@ async function change(world: World, action: 'settle' | 'release' | 'extend') {
           ? await send(world, 'keys.releaseHold', { holdId })
           : await send(world, 'keys.extendHold', { holdId, ttl });
     expect(sent.status).toBe(expected.status);
+    if (expected.expires !== undefined)
+      expect((sent.data as { hold: { expires: number } }).hold.expires).toBe(expected.expires);
     if (expected.late !== undefined) expect((sent.data as { late: boolean }).late).toBe(expected.late);
     if (expected.status === 200 && action !== 'extend' && world.isExact && expected.credits)
       expect([(sent.data as { credits?: number }).credits, (sent.data as { debt?: number }).debt]).toEqual(
@@ -217,7 +230,11 @@ async function check(world: World) {
     const { credits } = (await world.call('keys.getKey', { keyId: key.keyId })).data;
     expect([credits?.remaining, credits?.debt]).toEqual(model.creditsOf(key));
     const open = (await world.call('keys.listHolds', { keyId: key.keyId })).data;
-    expect(open.map(({ id, credits, expires }) => [id, credits, expires]).sort()).toEqual(model.openOf(key));
+    const textOf = (slots: { name: string; cost: number }[] = []) =>
+      slots.map(({ name, cost }) => `${name} ${cost}`).join();
+    expect(open.map(({ id, credits, expires, slots }) => [id, credits, expires, textOf(slots)]).sort()).toEqual(
+      model.openOf(key),
+    );
     model.checkSums(key);
     if (key.enabled)
       await verify(
@@ -305,9 +322,9 @@ async function history(
   try {
     for (const externalId of ['held.one', 'held.two']) {
       await world.call('identities.deleteIdentity', { identity: externalId } as never);
-      await world.call('identities.createIdentity', { externalId, ratelimits: [ofIdentity] });
+      await world.call('identities.createIdentity', { externalId, ratelimits: [ofIdentity, together] });
     }
-    model.identityLimits = [ofIdentity];
+    model.identityLimits = [ofIdentity, together];
     world.keys.push(await makeKey(world, 'one'), await makeKey(world, 'two'));
     for (let count = 0; count < steps; count++) await step(world);
     await finish(world);
@@ -392,3 +409,61 @@ test.each(seeds)('also while the clock steps forward and back: %i', { timeout: 6
   expect(await check()).toBe(0);
   clock.now = Math.max(startMs, latest);
 });
+
+/** What is taken of a concurrency limit are always the slots of its open holds, whatever the clock does. */
+test.each(seeds)(
+  'slots are those of open holds, also while the clock steps: %i',
+  { timeout: 60_000 },
+  async (number) => {
+    const pick = random(number);
+    const { clock, ok, call, createKey } = plain;
+    const owner = `stepped${number}`;
+    await ok('identities.createIdentity', {
+      externalId: owner,
+      ratelimits: [{ ...together, limit: 100, duration: 60_000 }],
+    });
+    const keys = [
+      await createKey({ ratelimits: [jobs], externalId: owner }),
+      await createKey({
+        externalId: owner,
+        ratelimits: [{ ...streams, autoApply: true, limit: 80, duration: 90_000 }],
+      }),
+    ];
+    const limits: Record<string, number> = { jobs: 3, streams: 80, together: 100 };
+    const made: string[] = [];
+    const trace: string[] = [];
+    const check = async () => {
+      while (await plain.store.sweep.holds(plain.workspaceId));
+      const taken: Record<string, number> = { jobs: 0, streams: 0, together: 0 };
+      for (const { keyId } of keys)
+        for (const { slots = [] } of await ok('keys.listHolds', { keyId }))
+          for (const { name, cost } of slots) taken[name]! += cost;
+      for (const { key } of keys) {
+        const names = ['together', key === keys[0]!.key ? 'jobs' : 'streams'];
+        const { ratelimits } = await ok('keys.verifyKey', {
+          key,
+          ratelimits: names.map((name) => ({ name, cost: 0 })),
+        });
+        for (const { name, remaining } of ratelimits!) {
+          expect(remaining, `${name}, SEED=${number}\n${trace.join('\n')}`).toBe(limits[name]! - taken[name]!);
+          expect(taken[name]).toBeLessThanOrEqual(limits[name]!);
+        }
+      }
+    };
+    for (let count = 0; count < 60; count++) {
+      const what = pick(0, 9);
+      const holdId = made[pick(0, Math.max(0, made.length - 1))] ?? 'hold_none';
+      trace.push(`${clock.now} ${what} ${holdId}`);
+      if (what < 4) {
+        const hold = pick(0, 1) === 0 ? { hold: { ttl: pick(1, 100) * 1000 } } : {};
+        const { data } = await call('keys.verifyKey', { key: one(pick, keys).key, ...hold });
+        if (data.hold) made.push(data.hold.id);
+      } else if (what === 4) await call('keys.settleHold', { holdId });
+      else if (what === 5) await call('keys.releaseHold', { holdId });
+      else if (what === 6) await call('keys.extendHold', { holdId, ttl: pick(1, 120) * 1000 });
+      else clock.advance(one(pick, [1, 500, 1500, 20_000, 61_000, -1, -1500, -30_000, -hourMs]));
+      if (pick(0, 2) === 0) await check();
+    }
+    await check();
+  },
+);
