@@ -29,10 +29,11 @@ function holdIdOf({ holdId }: Given): string {
 
 const unitsText = (limits: Ended['ratelimits']) => limits.map(({ name, cost }) => `${cost} of ${name}`).join(', ');
 
-function balanceText({ keyId, credits, debt }: Ended): string {
-  if (credits === undefined) return `${keyId} has unlimited credits.`;
-  return `${keyId} has ${credits} credits${debt === undefined ? '' : ` and a debt of ${debt}`}.`;
-}
+const creditsText = (owner: string, { credits, debt }: Pick<Ended, 'credits' | 'debt'>): string =>
+  `${owner} has ${credits ?? 'unlimited'} credits${debt === undefined ? '' : ` and a debt of ${debt}`}.`;
+
+const balanceText = ({ keyId, identity, ...balance }: Ended): string =>
+  [creditsText(keyId, balance), ...(identity ? [creditsText('Its identity', identity)] : [])].join(' ');
 
 export const holdRows: readonly CommandRow[] = [
   {

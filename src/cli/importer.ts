@@ -2,6 +2,7 @@
 
 import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
+import { sharedCreditsSince } from '../operations/identities/sharedCredits.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
 import { restrictionsSince } from '../operations/keys/keyFields.ts';
 import { tooOld } from '../operations/rules.ts';
@@ -474,8 +475,10 @@ export class Importer {
     const rejections: Rejection[] = [];
     const ids = new Set<string>();
     const distinct = new Map<string, RecordOf<'identity'>['identity']>();
+    const problem = tooOld(this.#store, sharedCreditsSince, 'credits');
     for (const { identity, line } of entries) {
-      if (distinct.has(identity.externalId)) this.existed.identity++;
+      if (problem !== undefined && identity.credits) rejections.push(rejection(line, 'credits', problem));
+      else if (distinct.has(identity.externalId)) this.existed.identity++;
       else if (identity.keptId !== undefined && ids.has(identity.keptId))
         rejections.push(rejection(line, 'identityId', 'is the id of another identity'));
       else {

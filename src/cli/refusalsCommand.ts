@@ -122,8 +122,9 @@ const rowOf = (refusals: Refusals[number]): string[] => [
   (refusals.tags ?? []).join(', '),
 ];
 
-function limitOf({ outcome, ratelimit, limit, duration, cost, remaining, source }: Refusals[number]): string {
-  const figures = cost === undefined ? '' : `cost ${cost}${remaining === undefined ? '' : `, ${remaining} left`}`;
+function limitOf({ outcome, ratelimit, limit, duration, cost, remaining, of, source }: Refusals[number]): string {
+  const left = remaining === undefined ? '' : `, ${remaining} left${of ? ' of the identity' : ''}`;
+  const figures = cost === undefined ? '' : `cost ${cost}${left}`;
   if (ratelimit === undefined)
     return figures || (outcome === 'RATE_LIMITED' && source === 'lease' ? '(by a lease)' : '');
   const isWhole = limit !== undefined && duration !== undefined;

@@ -588,7 +588,7 @@ describe('with a Redis of its own', () => {
     expect({ code, count }).toEqual({ code: 0, count: 10_127 });
   });
 
-  test('of data of version 5 an import rejects keys with allowedIps or a debt, and takes the others', async () => {
+  test('of data of version 5 an import rejects keys with allowedIps or a debt, and identities with credits', async () => {
     const { workspaceId } = await store.workspaces.create('earlier');
     const apiId = await store.apis.create(workspaceId, 'earlier', cliActor);
     const socket = redis.url.slice('unix:'.length);
@@ -602,9 +602,16 @@ describe('with a Redis of its own', () => {
       hash: hashOf(newSecret()),
       ...fields,
     }));
+    const identities = [
+      { kind: 'identity', externalId: 'plain' },
+      { kind: 'identity', externalId: 'prepaid', credits: { remaining: 5 } },
+    ];
     const own = { REDIS_URL: redis.url };
-    const { out, err } = await runCli(['import', '-', '--workspace', workspaceId], own, textOf(lines));
-    for (const field of ['allowedIps', 'credits.debt'])
+    const text = textOf([...identities, ...lines]);
+    const { out, err } = await runCli(['import', '-', '--workspace', workspaceId], own, text);
+    const { items: made } = await store.identities.list(workspaceId, { count: 10 });
+    expect(made.map(({ externalId }) => externalId)).toEqual(['plain']);
+    for (const field of ['allowedIps', 'credits.debt', 'credits'])
       expect(`${out}${err}`).toContain(`${field} needs version 6 of the stored data, and it has version 5`);
     const { items } = (await store.keys.list(workspaceId, { apiId, count: 10 }))!;
     expect(items.map(({ name }) => name)).toEqual(['any']);
