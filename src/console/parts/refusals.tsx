@@ -20,8 +20,9 @@ const limitOf = ({ ratelimit, limit, duration: ms, source, outcome }: Row) =>
     ? source === 'lease' && outcome === 'RATE_LIMITED' && <Badge>local</Badge>
     : `${ratelimit}: ${count(limit!)} in any ${duration(ms!)}`;
 
-const costOf = ({ cost, remaining }: Row) =>
-  cost !== undefined && `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left`}`;
+const costOf = ({ cost, remaining, of }: Row) =>
+  cost !== undefined &&
+  `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left${of ? ' of the customer' : ''}`}`;
 
 const askedOf = ({ permissions, permissionsCut }: Row) => permissions && `${permissions}${permissionsCut ? '…' : ''}`;
 
