@@ -85,7 +85,7 @@ end
 
 -- Holds what the verification that was just made charged. Returns the hold.
 local function hold_charges(h, wanted, cost, request, identity_until)
-  local shared = key_identity and identity_credits.current or nil
+  local shared = identity_credits.is_shared() and identity_credits.current or nil
   local hold, of_identity = new_hold(h, wanted, cost, request, shared)
   hold_list.add(h, hold)
   local fields, expires = hold_list.fields(h), call_now + hold.ttl

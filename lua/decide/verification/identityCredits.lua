@@ -6,7 +6,7 @@
 -- @include "include/identityBalance"
 -- @include "include/names"
 
--- `current` is the balance that of_key read last, as it was charged since; nil for none.
+-- `current` is the balance that of_key read last, as it was charged since: that of the key only while is_shared.
 local identity_credits = {}
 
 -- The balance of the identity of the key, which has an identity; nil if that has none. A caller that changes it has to
