@@ -120,7 +120,7 @@ local function decide_batch(KEYS, ARGV)
   local answers, reply = pack_answers(), batch.reply
   this_session.close()
   write_api_totals()
-  write_refusals()
+  noted_refusals.write()
   local identifiers, tags = write_totals()
   if not reply and identifiers + tags == 0 then return answers end
   reply = reply or {}

@@ -15,6 +15,8 @@
 -- @include "include/names"
 -- @include "include/state"
 
+local noted_refusals = {}
+
 -- Ranks of rows: the first refusal of a key with this outcome in the hour, the first in the minute, and all others. The
 -- share of a rank is 2^-rank of the bytes at the beginning of the hour, and twice that at its end.
 local FIRST_OF_HOUR, FIRST_OF_MINUTE, FURTHER = 1, 2, 3
@@ -102,7 +104,7 @@ local function exceeded_limit(requested)
 end
 
 -- The first tags of a request as JSON, as many as fit; '' for none.
-local function noted_tags(request)
+function noted_refusals.tags_of(request)
   local texts, bytes = {}, 1
   for _, tag in ipairs(request and request.tags or {}) do
     local text = cjson.encode(tag)
@@ -115,7 +117,7 @@ end
 
 -- The permission query of a request as text; '' for none. Its tokens are slugs and the numbers 1 (and) and 2 (or), in
 -- postfix order. A text that is too long is cut, and has one more byte than the limit.
-local function noted_query(request)
+function noted_refusals.query_of(request)
   local texts, are_or = {}, {}
   for _, token in ipairs(request and request.query or {}) do
     if type(token) == 'string' then
@@ -132,16 +134,16 @@ local function noted_query(request)
   return string.sub(texts[1] or '', 1, NOTED_QUERY_MAX + 1)
 end
 
--- `cost` and `balance` are those of the credits.
-local function add_row(hour, count, outcome, request, external_id, at, leased, cost, balance)
+-- `cost` and `balance` are those of the credits; `of_identity`: of those of the identity.
+local function add_row(hour, count, outcome, request, external_id, at, leased, cost, balance, of_identity)
   local name, limit, duration, units, left, has_slots = '', 0, 0, 0, 0, false
   if outcome == USAGE_EXCEEDED then
     -- A debt is no balance.
-    units, left = cost, math.max(0, balance)
+    units, left, limit = cost, math.max(0, balance), of_identity and 1 or 0
   elseif outcome == RATE_LIMITED and not leased then
     name, limit, duration, units, left, has_slots = exceeded_limit(request and request.limits)
   end
-  local tags, query = noted_tags(request), noted_query(request)
+  local tags, query = noted_refusals.tags_of(request), noted_refusals.query_of(request)
   -- A call that failed may have left rows of another workspace.
   if rows_call ~= call_number then
     new_rows, rows_call = {}, call_number
@@ -171,13 +173,13 @@ end
 -- Notes `count` refusals of the key that was read last, of which the last one was at `at`. `is_first`: the key had no
 -- refusal with this outcome in the hour before. `leased`: by a lease, whose exceeded limit is not known. Called before
 -- the key is written.
-local function note_refusals(count, outcome, is_first, request, external_id, at, leased, cost, balance)
+function noted_refusals.note(count, outcome, is_first, request, external_id, at, leased, cost, balance, of_identity)
   if call_now >= minute_ends or call_now < minute_starts then begin_minute() end
   local hour = leased and math.floor(at / HOUR_MS) or call_hour
   if hour ~= call_hour then
     -- The count of a row is one of its hour.
     if has_room_for_row(FIRST_OF_MINUTE, hour) then
-      add_row(hour, count, outcome, request, external_id, at, leased, cost, balance)
+      add_row(hour, count, outcome, request, external_id, at, leased, cost, balance, of_identity)
     end
     return
   end
@@ -186,11 +188,11 @@ local function note_refusals(count, outcome, is_first, request, external_id, at,
   -- In a flood this is all that most refusals cost.
   if left > 0 then return end
   local all = refusals_of_row(outcome, is_first, left)
-  if all then add_row(hour, all, outcome, request, external_id, at, leased, cost, balance) end
+  if all then add_row(hour, all, outcome, request, external_id, at, leased, cost, balance, of_identity) end
 end
 
 -- Adds the rows of this call to those of their hours.
-local function write_refusals()
+function noted_refusals.write()
   if rows_call ~= call_number then return end
   for hour, rows in pairs(new_rows) do
     local record = name_of.refusal_rows(call_workspace, int(hour))

@@ -6,9 +6,11 @@
 -- @include "decide/verification/key"
 -- @include "include/names"
 
+local usage_by_tag = {}
+
 -- The distinct tags of a request that are counted, for the key that was read last. The tags of an API are limited in
 -- number, so that no caller fills Redis with names.
-local function counted_tags(tags)
+function usage_by_tag.counted(tags)
   local names = name_of.tag_names(call_workspace, key_api8)
   local room, seen, counted = call_settings.tags_max - redis.call('SCARD', names), {}, {}
   for _, tag in ipairs(tags) do
@@ -23,7 +25,7 @@ local function counted_tags(tags)
 end
 
 -- Counts `count` of an outcome of the key in an hour, and the credits that they spent, for each of these tags.
-local function count_tags(tags, external_id, outcome, spent, count, hour)
+function usage_by_tag.count(tags, external_id, outcome, spent, count, hour)
   if #tags == 0 then return end
   local id24, api8, day = key24(), key_api8, call_day
   local text = call_hour_of_day

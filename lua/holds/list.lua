@@ -38,7 +38,7 @@ for index = 1, math.min(count, #open) do
     at = int(hold.at),
     due = int(hold.due),
     charges = hold.state == hold_list.CHARGES and 1,
-    cost = state.limited and int(hold.cost),
+    cost = (state.limited or hold.more and hold.more.number) and int(hold.cost),
     windows = windows,
     slots = #slots > 0 and slots,
   })

@@ -2,8 +2,9 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list, the audit stream
--- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, keptId (of an export, without `id_`)}], with
---                     distinct externalIds; meta and keptId may be absent
+-- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, credits {remaining, refill, refillDue}, keptId
+--                     (of an export, without `id_`)}], with distinct externalIds; all but externalId and ratelimits
+--                     may be absent
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {for each identity its id, or false when its externalId or its id exists}
@@ -14,6 +15,7 @@
 -- @include "include/exported"
 -- @include "include/fields"
 -- @include "include/identities"
+-- @include "include/identityBalance"
 -- @include "include/ids"
 -- @include "include/limits"
 -- @include "include/names"
@@ -21,6 +23,17 @@
 -- @include "include/state"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+
+-- The balance of a new identity; nil for none.
+local function new_balance(identity, version)
+  local credits = identity.credits
+  if not credits then return nil end
+  local balance = identity_balance.new(identity.record, credits.remaining, version)
+  set_refill(balance, credits.refill, now)
+  if balance.refilled and credits.refillDue then balance.refill_due = credits.refillDue end
+  return balance
+end
+
 local stamps, created, answer = 0, 0, {}
 for index, identity in ipairs(request) do
   identity.record = name_of.identity_record(workspace, identity.externalId)
@@ -40,8 +53,12 @@ for index, identity in ipairs(request) do
     local function id_of_identity() return identity.keptId or next_id() end
     local id16 = string.sub(create_identity(workspace, identity.externalId, id_of_identity, next_version), 1, 16)
     local limits = restore_limits(new_limits(identity.ratelimits, next_id), identity.ratelimits)
-    local state = pack_identity({ id16 = id16, version = next_version(), limits = limits })
+    local version = next_version()
+    local balance = new_balance(identity, version)
+    local state = pack_identity({ id16 = id16, version = version, has_balance = balance, limits = limits })
+    if balance then identity_balance.write(balance) end
     set_fields(identity.record, { state = state, meta = identity.meta })
+    identity.balance = balance
     answer[index] = 'id_' .. id16
   end
 end
@@ -52,6 +69,8 @@ else
   audit(workspace, now, actor, 'identity', answer[1], {
     { 'externalId', nil, request[1].externalId },
     { 'meta', nil, request[1].meta },
+    { 'credits.remaining', nil, request[1].balance and request[1].balance.balance },
+    { 'credits.refill', nil, request[1].balance and refill_text(request[1].balance) },
     { 'ratelimits', nil, limits_text(request[1].ratelimits) },
   })
 end

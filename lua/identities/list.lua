@@ -8,14 +8,17 @@
 -- ARGV[2]  count      limit of the identities to read
 -- ARGV[3]  search     '' for all; else text in lower case that the id or externalId (ASCII) must contain
 -- ARGV[4]  wanted     limit of the identities to return
+-- ARGV[5]  now_ms     '' for Redis's clock
 -- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are
 --          more or 0}
 
+-- @include "include/clock"
 -- @include "include/identities"
 -- @include "include/names"
 -- @include "include/reply"
 
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local now = now_ms(ARGV[5])
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', name_of.identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local rows, last, examined, parts = {}, '', 0, 0
@@ -28,9 +31,9 @@ for index = 1, math.min(count, #members) do
     or string.find(string.lower('id_' .. id16), search, 1, true)
     or string.find(string.lower(external_id), search, 1, true)
   then
-    local row_parts
-    rows[#rows + 1], row_parts =
-      identity_reply(load_identity(workspace, external_id), external_id, identity_meta(workspace, external_id))
+    local identity, row_parts = load_identity(workspace, external_id), nil
+    local balance = balance_of_identity(workspace, identity, external_id, now)
+    rows[#rows + 1], row_parts = identity_reply(identity, external_id, identity_meta(workspace, external_id), balance)
     parts = parts + row_parts
   end
 end

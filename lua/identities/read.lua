@@ -4,11 +4,15 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list
 -- ARGV[1]  identity   its id or externalId
+-- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  IdentityReply (src/records/records.ts), or false
 
+-- @include "include/clock"
 -- @include "include/identities"
 
-local workspace, wanted = KEYS[1], ARGV[1]
+local workspace, wanted, now = KEYS[1], ARGV[1], now_ms(ARGV[2])
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return false end
-return (identity_reply(load_identity(workspace, external_id), external_id, identity_meta(workspace, external_id)))
+local identity, meta = load_identity(workspace, external_id), identity_meta(workspace, external_id)
+local balance = balance_of_identity(workspace, identity, external_id, now)
+return (identity_reply(identity, external_id, meta, balance))

@@ -3,23 +3,40 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list, window counters, the audit stream
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
---                     ratelimit (see with_limit in include/limits)}
+--                     ratelimit (see with_limit in include/limits), credits (null removes them) {remaining, refill
+--                     (null removes it)}}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  IdentityReply (src/records/records.ts), false when there is no such identity, or a refusal of
---          with_limit
+-- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a refusal
+--          of with_limit
 
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/identities"
+-- @include "include/identityBalance"
 -- @include "include/ids"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/state"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+
+-- A balance (nil for none) as a request changes it, which does not remove it.
+local function set_credits(balance, record, credits, version)
+  if credits.remaining and balance then
+    balance.balance = credits.remaining
+    identity_balance.renumber(balance, version)
+  elseif credits.remaining then
+    balance = identity_balance.new(record, credits.remaining, version)
+  end
+  if balance and credits.refill then
+    set_refill(balance, credits.refill ~= cjson.null and credits.refill or nil, now)
+  end
+  return balance
+end
+
 local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
 local record, identity = name_of.identity_record(workspace, external_id), load_identity(workspace, external_id)
@@ -34,6 +51,13 @@ if request.ratelimits then
 end
 local meta = identity_meta(workspace, external_id)
 local meta_before = meta or nil
+local credits, null = request.credits, cjson.null
+local balance = balance_of_identity(workspace, identity, external_id, now)
+local balance_before, refill_before = balance and balance.balance, balance and refill_text(balance)
+local is_removed = credits == null or credits and credits.remaining == null
+if credits and not is_removed and credits.refill and credits.refill ~= null and not (balance or credits.remaining) then
+  return 'refill_unlimited'
+end
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
@@ -41,13 +65,26 @@ if request.ratelimits then
   keep_counters(workspace, identity.id16, record, counters, now)
 end
 identity.version = next_version()
+if is_removed then
+  balance = nil
+elseif credits then
+  balance = set_credits(balance, record, credits, identity.version)
+end
+identity.has_balance = balance ~= nil
 redis.call('HSET', record, 'state', pack_identity(identity))
+if is_removed then
+  redis.call('HDEL', record, 'credits')
+elseif credits and balance then
+  identity_balance.write(balance)
+end
 if request.meta then
   write_field(record, 'meta', request.meta)
   meta = request.meta ~= '' and request.meta
 end
 audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
   { 'meta', meta_before, meta or nil },
+  { 'credits.remaining', balance_before, balance and balance.balance },
+  { 'credits.refill', refill_before, balance and refill_text(balance) },
   { 'ratelimits', limits_before, limits_text(identity.limits) },
 })
-return (identity_reply(identity, external_id, meta))
+return (identity_reply(identity, external_id, meta, balance))

@@ -263,6 +263,12 @@ local function each_due_in(part, visit)
   end
 end
 
+-- The order of holds by expiry.
+local function is_before(a, b)
+  if a.due ~= b.due then return a.due < b.due end
+  return a.suffix < b.suffix
+end
+
 -- Takes holds of a bucket that are due out of it, and adds them to `due`. Returns when the next one is due.
 local function take_due_of(h, bucket, now, due, limit)
   local part, next_due, latest = part_of(h, bucket), NEVER, now + hold_list.DUE_WITHIN
@@ -301,10 +307,7 @@ function hold_list.take_due(h, now, limit)
     h.count = h.count - 1
     if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
   end
-  table.sort(due, function(a, b)
-    if a.due ~= b.due then return a.due < b.due end
-    return a.suffix < b.suffix
-  end)
+  table.sort(due, is_before)
   if h.count > ALL_EXAMINED and next_due > now then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
   return due, next_due
 end
@@ -312,10 +315,6 @@ end
 -- The first `count` open holds in order of expiry and suffix after a place, and the number of all that are open.
 function hold_list.first_open(h, now, after_due, after_suffix, count)
   local found, total, worst = {}, 0, NEVER
-  local function is_before(a, b)
-    if a.due ~= b.due then return a.due < b.due end
-    return a.suffix < b.suffix
-  end
   local function cut()
     table.sort(found, is_before)
     for index = #found, count + 1, -1 do
@@ -392,15 +391,19 @@ local function settled_record(workspace, id24, now, hours_ago)
   return name_of.settled_holds(workspace, id24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
 end
 
--- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), windows: each {cost, name}}.
+-- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity, nil
+-- if it was not charged), windows: each {cost, name}}.
 function hold_list.note_settled(workspace, id24, now, settled)
   local parts = {}
   for index, w in ipairs(settled.windows) do
     parts[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
   end
-  local rest, suffix = table.concat(parts), settled.suffix
+  local count, suffix = #parts, settled.suffix
+  if settled.shared then parts[count + 1] = struct.pack(IDENTITY_LEFT, settled.shared) end
+  local rest = table.concat(parts)
   local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
   local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0
+  if settled.shared then has_balance = has_balance + HAS_BALANCE_OF_IDENTITY end
   local entry = struct.pack(
     SETTLED_HOLD,
     bytes,
@@ -410,7 +413,7 @@ function hold_list.note_settled(workspace, id24, now, settled)
     settled.balance or 0,
     #suffix,
     suffix,
-    #parts
+    count
   ) .. rest
   local record = settled_record(workspace, id24, now, 0)
   local length = redis.call('APPEND', record, entry)
@@ -429,11 +432,14 @@ function hold_list.find_settled(workspace, id24, now, wanted)
         struct.unpack(SETTLED_HOLD, stored, first)
       if suffix == wanted then
         local settled = { suffix = suffix, late = late == 1, cost = cost, windows = {} }
-        settled.balance = has_balance == 1 and balance or nil
+        settled.balance = has_balance % HAS_BALANCE_OF_IDENTITY == 1 and balance or nil
         for index = 1, windows do
           local w = {}
           w.cost, w.name, position = struct.unpack(SETTLED_WINDOW, stored, position)
           settled.windows[index] = w
+        end
+        if has_balance >= HAS_BALANCE_OF_IDENTITY then
+          settled.shared = struct.unpack(IDENTITY_LEFT, stored, position)
         end
         return settled
       end

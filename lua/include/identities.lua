@@ -10,6 +10,7 @@
 -- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/fields"
+-- @include "include/identityBalance"
 -- @include "include/names"
 -- @include "include/pages"
 -- @include "include/reply"
@@ -43,9 +44,23 @@ local function identity_meta(workspace, external_id)
   return redis.call('HGET', name_of.identity_record(workspace, external_id), 'meta')
 end
 
--- An identity as a named reply (IdentityReply in src/records/records.ts), and the number of its parts.
-local function identity_reply(identity, external_id, meta)
+-- The balance of an identity as it is now; nil if it has none.
+local function balance_of_identity(workspace, identity, external_id, now)
+  return identity.has_balance and identity_balance.read(name_of.identity_record(workspace, external_id), now) or nil
+end
+
+-- An identity as a named reply (IdentityReply in src/records/records.ts), and the number of its parts. `balance` is nil
+-- if it has none. A reply for an export has what an import needs of it, too.
+local function identity_reply(identity, external_id, meta, balance, is_export)
   local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limit_replies(identity.limits) }
+  if balance then
+    -- An export has no holds: they have expired in it.
+    reply.balance = int(is_export and math.min(balance.balance + balance.held, SAFE_INTEGER) or balance.balance)
+    if balance.refill_due > 0 then
+      reply.refillAmount, reply.refillDay = int(balance.refill_amount), balance.refill_day
+      reply.refillDue = is_export and int(balance.refill_due)
+    end
+  end
   return named(reply), #identity.limits + parts_of_meta(meta)
 end
 

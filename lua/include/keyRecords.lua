@@ -1,6 +1,5 @@
 -- The records of keys. Every function that reads runs before the first write of its script.
 
--- @include "include/calendar"
 -- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/expiries"
@@ -39,7 +38,7 @@ end
 local function created_field(id, created) return created ~= time_in(id) and int(created) end
 
 -- The fields of a key's reply (KeyReply in src/records/records.ts), and the number of its parts.
-local function key_reply(workspace, record, state, api_id)
+local function key_reply(workspace, record, state, api_id, now)
   local reply = {
     keyId = 'key_' .. state.id,
     apiId = api_id,
@@ -62,22 +61,12 @@ local function key_reply(workspace, record, state, api_id)
   local parts = given + #reply.roleNames + #state.limits + parts_of_meta(reply.meta)
   local identity, external_id = identity_of(workspace, state.link)
   if identity then
-    local identity_parts
-    reply.identity, identity_parts = identity_reply(identity, external_id, identity_meta(workspace, external_id))
+    local balance, identity_parts = balance_of_identity(workspace, identity, external_id, now), nil
+    reply.identity, identity_parts =
+      identity_reply(identity, external_id, identity_meta(workspace, external_id), balance)
     parts = parts + identity_parts
   end
   return reply, parts
-end
-
--- Sets the refill of a state: {interval, amount, refillDay}, or nil for none.
-local function set_refill(state, refill, now)
-  state.refilled = refill ~= nil
-  state.refill_amount, state.refill_day, state.refill_due = 0, 0, 0
-  if refill then
-    state.refill_amount = refill.amount
-    state.refill_day = refill.interval == 'monthly' and (refill.refillDay or 1) or 0
-    state.refill_due = refill_after(now, state.refill_day)
-  end
 end
 
 -- Updates the queue of refills after a change of a state.

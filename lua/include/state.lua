@@ -204,9 +204,25 @@ local function apply_refill(s, now)
   return true
 end
 
+-- Sets the refill of a state or of the balance of an identity: {interval, amount, refillDay}, or nil for none.
+local function set_refill(state, refill, now)
+  state.refilled = refill ~= nil
+  state.refill_amount, state.refill_day, state.refill_due = 0, 0, 0
+  if refill then
+    state.refill_amount = refill.amount
+    state.refill_day = refill.interval == 'monthly' and (refill.refillDay or 1) or 0
+    state.refill_due = refill_after(now, state.refill_day)
+  end
+end
+
+-- The bit of a balance is apart from the version here.
 local function read_identity(packed)
   local id16, version = struct.unpack(IDENTITY_HEAD, packed)
-  return { id16 = id16, version = version, limits = read_limits(packed, IDENTITY_LIMITS_AT, 0) }
+  local first = string.byte(version)
+  local has_balance = first >= WITH_BALANCE
+  if has_balance then version = string.char(first - WITH_BALANCE) .. string.sub(version, 2) end
+  local limits = read_limits(packed, IDENTITY_LIMITS_AT, 0)
+  return { id16 = id16, version = version, has_balance = has_balance, limits = limits }
 end
 
 -- As limits_fault, of the state of an identity.
@@ -216,5 +232,7 @@ local function identity_fault(packed)
 end
 
 local function pack_identity(identity)
-  return struct.pack(IDENTITY_HEAD, identity.id16, identity.version) .. pack_limits(identity.limits)
+  local version = identity.version
+  if identity.has_balance then version = string.char(string.byte(version) + WITH_BALANCE) .. string.sub(version, 2) end
+  return struct.pack(IDENTITY_HEAD, identity.id16, version) .. pack_limits(identity.limits)
 end

@@ -2,8 +2,8 @@
 -- can be restored and the same secret cannot be imported again; then the sweeper removes it.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
--- derives  key and API records, lists of keys and deleted keys, the indexes of starts and by expiry, identity's key
---          list, refill and purge queues, usage history, the audit stream
+-- derives  key, API and identity records, lists of keys and deleted keys, the indexes of starts and by expiry,
+--          identity's key list, refill and purge queues, usage history, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  permanent     0 | 1
 -- ARGV[3]  retention_ms  how long a deleted key's record is kept
@@ -15,6 +15,7 @@
 -- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/fields"
+-- @include "include/heldCredits"
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
@@ -34,6 +35,7 @@ if not record then return { 'key_not_found' } end
 local fields = read_fields(record, 'name', 'start')
 local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
 local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
+local give_back = permanent and returning_held_credits(workspace, record, state, now)
 unlist_key(workspace, digest, state)
 unindex_start()
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, state.forbidden, usage_retention_ms)
@@ -41,7 +43,8 @@ add_former(name_of.former_keys(workspace, api8), state.id, now, usage_retention_
 if state.link ~= '' then
   add_former(name_of.former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
 end
-if permanent then
+if give_back then
+  give_back()
   add_records(workspace, 'key_records', -redis.call('UNLINK', record))
 else
   state.deleted, state.usage, state.forbidden = true, NO_USAGE, 0

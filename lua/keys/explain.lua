@@ -16,6 +16,7 @@
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
 -- @include "decide/verification/hold"
+-- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
@@ -127,6 +128,7 @@ local function figures_of(digest)
     balance, refill_due = key_counts.refilled(digest, balance, refill_due)
   end
   local decisions, others = leased_decisions()
+  local shared = key_identity and identity_credits.of_key()
   return {
     status = 'found',
     keyId = 'key_' .. key24(),
@@ -138,6 +140,12 @@ local function figures_of(digest)
     refillAmount = key_flags.refilled and int(key_refill_amount),
     refillDay = key_flags.refilled and key_refill_day,
     refillDue = key_flags.refilled and int(refill_due),
+    shared = shared and named({
+      balance = int(shared.balance),
+      refillAmount = shared.refilled and int(shared.refill_amount),
+      refillDay = shared.refilled and shared.refill_day,
+      refillDue = shared.refilled and int(shared.refill_due),
+    }),
     leased = decisions,
     leasedByOthers = others,
   }

@@ -66,7 +66,7 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
   local record, state = load_key(workspace, digest, now, is_deleted)
   if record then
     parts = parts + give_holds_back(record, state)
-    local key, key_parts = key_reply(workspace, record, state, api_id)
+    local key, key_parts = key_reply(workspace, record, state, api_id, now)
     key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')
     key.refillDue = state.refilled and int(state.refill_due)
     key.formerLink = state.link ~= '' and not key.identity and state.link

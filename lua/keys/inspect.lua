@@ -126,6 +126,17 @@ local function identity_inspected(link)
     local identity = read_identity(packed)
     reply.version = version_reply(identity.version)
     reply.limits = limits_reply(identity.limits)
+    if identity.has_balance then
+      local stored = redis.call('HGET', record, 'credits') or ''
+      if #stored == IDENTITY_BALANCE_LENGTH then
+        local balance = { struct.unpack(IDENTITY_BALANCE, stored) }
+        -- The last value is the position after the structure.
+        balance[#balance] = nil
+        reply.balance = balance
+      else
+        reply.fault = fault_reply(stored, 'credits', 1)
+      end
+    end
   end
   return named(reply)
 end

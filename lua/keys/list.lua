@@ -42,7 +42,7 @@ while examined < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
   examined = examined + 1
   local record, state = load_key(workspace, digests[examined], now)
   if record then
-    local key, key_parts = key_reply(workspace, record, state, api_id)
+    local key, key_parts = key_reply(workspace, record, state, api_id, now)
     keys[#keys + 1], parts = named(key), parts + key_parts
   end
 end

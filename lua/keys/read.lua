@@ -18,4 +18,4 @@ local workspace, key_id, digest, is_deleted, now = KEYS[1], ARGV[1], ARGV[2], AR
 if key_id ~= '' then digest = (is_deleted and deleted_digest_of or digest_of)(workspace, key_id) end
 local record, state, api_id = load_key(workspace, digest, now, is_deleted)
 if not record then return false end
-return named((key_reply(workspace, record, state, api_id)))
+return named((key_reply(workspace, record, state, api_id, now)))

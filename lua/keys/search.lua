@@ -222,7 +222,7 @@ local examined, parts, count, is_full = 0, 0, #given / key_bytes, false
 local function add_to(found, digest)
   local record, state, api_id = load_key(workspace, digest, now, is_deleted)
   if not record then return end
-  local key, key_parts = key_reply(workspace, record, state, api_id)
+  local key, key_parts = key_reply(workspace, record, state, api_id, now)
   key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
   local reply = named(key)
   for _, search in ipairs(found) do

@@ -1,8 +1,8 @@
 -- Remove some records that no request can reach: deleted keys past their retention, and keys of deleted APIs.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key records, refill queue,
---          identities' key lists, the indexes of starts and by expiry
+-- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key and identity records, refill
+--          queue, identities' key lists, the indexes of starts and by expiry
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
@@ -10,6 +10,7 @@
 -- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/expiries"
+-- @include "include/heldCredits"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/names"
@@ -28,12 +29,20 @@ local function state_of(digest)
   return read and state or nil
 end
 
+-- Gives back what holds of a key hold of its identity, if that can be read.
+local function give_back_held(digest, state)
+  local record = name_of.key_record(workspace, digest)
+  local is_read, give_back = pcall(returning_held_credits, workspace, record, state, now)
+  if is_read then give_back() end
+end
+
 local removed, erased = 0, 0
 local due = redis.call('ZRANGE', name_of.purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
 local late = due[1] and now - tonumber(redis.call('ZSCORE', name_of.purge_queue(workspace), due[1])) or 0
 for _, digest in ipairs(due) do
   local state = state_of(digest)
   local start = state and redis.call('HGET', name_of.key_record(workspace, digest), 'start')
+  if state and state.deleted then give_back_held(digest, state) end
   if not state or state.deleted then erased = erased + redis.call('UNLINK', name_of.key_record(workspace, digest)) end
   if state then
     local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
@@ -51,7 +60,8 @@ if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
   local counters = 0
   for index, digest in ipairs(digests) do
-    local state = state_of(digest) or { link = '' }
+    local state = state_of(digest) or { link = '', holds_due = NEVER }
+    give_back_held(digest, state)
     -- The id in the list, even if the record has another or cannot be read.
     state.id = ids[index]
     local counters_of_key, erased_now = erase_key(workspace, digest, state)

@@ -81,6 +81,8 @@ function figuresOf({
   cost,
   remaining,
   refill,
+  identity,
+  of,
 }: Rule): string {
   return [
     reason?.replaceAll('_', ' '),
@@ -92,10 +94,23 @@ function figuresOf({
       ({ name, of, used, limit, duration, type, cost }) =>
         `${name} of ${of}: ${used} of ${limit} ${type ? 'slots for' : 'per'} ${durationText(duration)}, cost ${cost}`,
     ),
-    balance !== undefined && `balance ${balance}${debt === undefined ? '' : `, debt ${debt}`}, cost ${cost}`,
-    result === 'passed' && remaining !== undefined && `then ${remaining}`,
-    refill && `refill of ${refill.amount} at ${timeText(refill.next)}`,
+    ...balanceTexts('balance', { balance, debt, remaining, refill }, cost, result),
+    ...balanceTexts('balance of the identity', identity ?? {}, cost, result),
+    of && `that of the ${of} is too small`,
   ]
     .filter(Boolean)
     .join('; ');
+}
+
+function balanceTexts(
+  name: string,
+  { balance, debt, remaining, refill }: NonNullable<Rule['identity']>,
+  cost: number | undefined,
+  result: Rule['result'],
+) {
+  return [
+    balance !== undefined && `${name} ${balance}${debt === undefined ? '' : `, debt ${debt}`}, cost ${cost}`,
+    result === 'passed' && remaining !== undefined && `then ${remaining}`,
+    refill && `refill of ${refill.amount} at ${timeText(refill.next)}`,
+  ];
 }

@@ -31,10 +31,11 @@ const unitsText = (limits: Ended['ratelimits']) => limits.map(({ name, cost }) =
 const slotsText = (slots: Ended['ratelimits']) =>
   slots.map(({ name, cost }) => `${cost} ${cost === 1 ? 'slot' : 'slots'} of ${name}`).join(', ');
 
-function balanceText({ keyId, credits, debt }: Ended): string {
-  if (credits === undefined) return `${keyId} has unlimited credits.`;
-  return `${keyId} has ${credits} credits${debt === undefined ? '' : ` and a debt of ${debt}`}.`;
-}
+const creditsText = (owner: string, { credits, debt }: Pick<Ended, 'credits' | 'debt'>): string =>
+  `${owner} has ${credits ?? 'unlimited'} credits${debt === undefined ? '' : ` and a debt of ${debt}`}.`;
+
+const balanceText = ({ keyId, identity, ...balance }: Ended): string =>
+  [creditsText(keyId, balance), ...(identity ? [creditsText('Its identity', identity)] : [])].join(' ');
 
 export const holdRows: readonly CommandRow[] = [
   {

@@ -2,6 +2,7 @@
 
 import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
+import { sharedCreditsSince } from '../operations/identities/sharedCredits.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
 import { restrictionsSince } from '../operations/keys/keyFields.ts';
 import { temporarySince } from '../operations/ratelimits/setOverride.ts';
@@ -476,10 +477,15 @@ export class Importer {
     const rejections: Rejection[] = [];
     const ids = new Set<string>();
     const distinct = new Map<string, RecordOf<'identity'>['identity']>();
-    const problem = tooOld(this.#store, concurrencySince, 'ratelimits');
+    const tooOldFor = {
+      ratelimits: tooOld(this.#store, concurrencySince, 'ratelimits'),
+      credits: tooOld(this.#store, sharedCreditsSince, 'credits'),
+    };
     for (const { identity, line } of entries) {
-      if (problem !== undefined && hasConcurrency(identity.ratelimits))
-        rejections.push(rejection(line, 'ratelimits', problem));
+      if (tooOldFor.ratelimits !== undefined && hasConcurrency(identity.ratelimits))
+        rejections.push(rejection(line, 'ratelimits', tooOldFor.ratelimits));
+      else if (tooOldFor.credits !== undefined && identity.credits)
+        rejections.push(rejection(line, 'credits', tooOldFor.credits));
       else if (distinct.has(identity.externalId)) this.existed.identity++;
       else if (identity.keptId !== undefined && ids.has(identity.keptId))
         rejections.push(rejection(line, 'identityId', 'is the id of another identity'));

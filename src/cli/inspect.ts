@@ -5,10 +5,12 @@ import { unpackRanges } from '../domain/ipRange.ts';
 import { checksum, digestOf } from '../domain/keyString.ts';
 import type {
   Fault,
+  InspectedBalance,
   InspectedCounters,
   InspectedHistory,
   InspectedIdentity,
   InspectedLimit,
+  InspectedRefill,
   InspectedState,
   InspectedUsage,
   InspectedWindow,
@@ -114,7 +116,7 @@ function linesOf(inspection: Inspection, workspace: string): string[] {
       ...(fault ? indented(faultLines(fault)) : []),
     ]),
     ...section('Limits of the key', (state?.limits ?? []).flatMap(limitLines)),
-    ...(identity ? identityLines(identity) : []),
+    ...(identity ? identityLines(identity, now) : []),
     ...section('Counters next to the key', counterLines(counters)),
     ...section(
       'Other fields of the record',
@@ -129,18 +131,23 @@ function linesOf(inspection: Inspection, workspace: string): string[] {
 function stateLines(state: InspectedState, now: number, identity: InspectedIdentity | undefined): string[] {
   const { version, flags, expires, refill, balance, lastUsed, usage } = state;
   const expired = expires !== undefined && expires <= now ? ', expired' : '';
-  const rule = refill && (refill.interval === 'daily' ? 'every day' : `monthly on day ${refill.day}`);
-  const due = refill && refill.due <= now ? ', due: the next request applies it' : '';
   return [
     row('version', `${version.time}, number ${version.number}`),
     row('flags', flags.includes('enabled') ? flags.join(', ') : ['not enabled', ...flags].join(', ')),
     row('expires', expires === undefined ? 'never' : `${timeOf(expires)}${expired}`),
     row('identity', identity ? `${identity.id} ${identity.externalId}` : 'none'),
     row('balance', balance === undefined ? 'unlimited' : count(balance, 'credit')),
-    row('refill', refill ? `to ${number(refill.amount)} ${rule}, next ${timeOf(refill.due)}${due}` : 'none'),
+    row('refill', refillText(refill, now)),
     row('last used', lastUsed === undefined ? 'never' : timeOf(lastUsed)),
     row('usage', usage ? `not in the history yet: ${usageText(usage)}` : 'nothing counted since the last flush'),
   ];
+}
+
+function refillText(refill: InspectedRefill | undefined, now: number): string {
+  if (!refill) return 'none';
+  const rule = refill.interval === 'daily' ? 'every day' : `monthly on day ${refill.day}`;
+  const due = refill.due <= now ? ', due: the next request applies it' : '';
+  return `to ${number(refill.amount)} ${rule}, next ${timeOf(refill.due)}${due}`;
 }
 
 function usageText({ hour, counts, spentCredits }: InspectedUsage): string {
@@ -175,8 +182,8 @@ function windowLines(window: InspectedWindow): string[] {
   ];
 }
 
-function identityLines(identity: InspectedIdentity): string[] {
-  const { id, externalId, isDeleted, isReplaced, meta, version, limits, counters, fault } = identity;
+function identityLines(identity: InspectedIdentity, now: number): string[] {
+  const { id, externalId, isDeleted, isReplaced, meta, version, balance, limits, counters, fault } = identity;
   const other = isReplaced ? '; another identity has its externalId now' : '';
   return [
     ...section('Identity', [
@@ -184,12 +191,18 @@ function identityLines(identity: InspectedIdentity): string[] {
       row('externalId', externalId),
       ...(version ? [row('version', `${version.time}, number ${version.number}`)] : []),
       ...(meta === undefined ? [] : [row('meta', meta)]),
+      ...(balance ? balanceLines(balance, now) : []),
       ...(fault ? indented(['state', ...faultLines(fault)]) : []),
     ]),
     ...section('Limits of the identity, shared by its keys', limits.flatMap(limitLines)),
     ...section('Counters next to the identity', counterLines(counters)),
   ];
 }
+
+const balanceLines = ({ balance, refill, number: numbered, held }: InspectedBalance, now: number): string[] => [
+  row('balance', `${count(balance, 'credit')}, number ${numbered}, ${number(held)} held`),
+  row('refill', refillText(refill, now)),
+];
 
 /** Nothing in a counter distinguishes the limit of a request from a former one. */
 function counterLines({ count: listed, counters }: InspectedCounters): string[] {

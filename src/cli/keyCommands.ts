@@ -39,6 +39,16 @@ const stateOf = ({ enabled, expires, restorableUntil }: Key): string => {
 const creditsText = ({ remaining, debt }: NonNullable<Key['credits']>): string =>
   `${remaining}${debt === undefined ? '' : `, debt ${debt}`}`;
 
+const debtText = ({ debt }: { debt?: number }): string => (debt === undefined ? '' : ` and a debt of ${debt}`);
+
+/** A change of a balance as text; `without` removes it. */
+function creditChangeOf(change: string, without: 'unlimited' | 'none') {
+  const [, sign, number] = new RegExp(`^([+-]?)(\\d+|${without})$`).exec(change) ?? [];
+  if (number === undefined) throw new Error(`${change} is not a balance. Use, for example, 500, +500 or ${without}.`);
+  const operation = sign === '+' ? 'increment' : sign === '-' ? 'decrement' : 'set';
+  return { operation, value: number === without ? null : numberOf(number) } as const;
+}
+
 const keysResult = (page: Answer<Key[]>): CommandResult =>
   listResult('keys', page, ['KEY', 'START', 'NAME', 'OWNER', 'STATE', 'CREDITS', 'LAST USED'], (key) => [
     key.keyId,
@@ -279,16 +289,12 @@ const keyRows: CommandRow[] = [
     words: 'key credits <keyId> <change>',
     about: 'Change the balance of a key: `500` sets it, `+500` adds, `-500` subtracts, `unlimited` removes it.',
     async run(call, options) {
-      const { change } = options;
       const keyId = keyIdOf(options);
-      const [, sign, number] = /^([+-]?)(\d+|unlimited)$/.exec(text(change)!) ?? [];
-      if (number === undefined)
-        throw new Error(`${change} is not a balance. Use, for example, 500, +500 or unlimited.`);
-      const operation = sign === '+' ? 'increment' : sign === '-' ? 'decrement' : 'set';
-      const value = number === 'unlimited' ? null : numberOf(number);
-      const { data } = await call('keys.updateCredits', { keyId, operation, value });
-      const debt = data.debt === undefined ? '' : ` and a debt of ${data.debt}`;
-      return done(`${keyId} has ${data.remaining ?? 'unlimited'} credits${debt}.`, { keyId, ...data });
+      const { data } = await call('keys.updateCredits', {
+        keyId,
+        ...creditChangeOf(text(options.change)!, 'unlimited'),
+      });
+      return done(`${keyId} has ${data.remaining ?? 'unlimited'} credits${debtText(data)}.`, { keyId, ...data });
     },
   },
   keyLimitRow,
@@ -305,10 +311,11 @@ const otherRows: CommandRow[] = [
       const read = (limit: number, next: string | undefined) =>
         call('identities.listIdentities', { ...input, limit }, next);
       const page = await readAll(wantedOf(options), read);
-      return listResult('identities', page, ['IDENTITY', 'OWNER', 'LIMITS'], ({ id, externalId, ratelimits }) => [
-        id,
-        externalId,
-        ratelimits.map(limitText).join(', '),
+      return listResult('identities', page, ['IDENTITY', 'OWNER', 'LIMITS', 'CREDITS'], (identity) => [
+        identity.id,
+        identity.externalId,
+        identity.ratelimits.map(limitText).join(', '),
+        identity.credits ? creditsText(identity.credits) : '',
       ]);
     },
   },
@@ -321,10 +328,14 @@ const otherRows: CommandRow[] = [
   {
     words: 'identity create <owner>',
     about: 'Create an identity with this externalId.',
-    options: [['--meta <json>', 'metadata, such as `{"plan":"pro"}`']],
-    async run(call, { owner, meta }) {
+    options: [
+      ['--meta <json>', 'metadata, such as `{"plan":"pro"}`'],
+      ['--credits <n>', 'a balance that its keys share; none by default'],
+    ],
+    async run(call, { owner, meta, credits }) {
       const input = given({
         externalId: text(owner)!,
+        credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!) },
         meta: text(meta) === undefined ? undefined : metaOf(text(meta)!),
       });
       const { data } = await call('identities.createIdentity', input);
@@ -332,8 +343,18 @@ const otherRows: CommandRow[] = [
     },
   },
   {
+    words: 'identity credits <owner> <change>',
+    about:
+      'Change the balance that the keys of an identity share: `500` sets it, `+500` adds, `-500` subtracts, `none` removes it.',
+    async run(call, { owner, change }) {
+      const identity = text(owner)!;
+      const { data } = await call('identities.updateCredits', { identity, ...creditChangeOf(text(change)!, 'none') });
+      return done(`${identity} has ${data.remaining ?? 'no'} credits${debtText(data)}.`, { identity, ...data });
+    },
+  },
+  {
     words: 'identity delete <owner>',
-    about: 'Delete an identity, by its id or externalId. Its keys stay valid and lose its limits.',
+    about: 'Delete an identity, by its id or externalId. Its keys stay valid and lose its limits and credits.',
     async run(call, { owner }) {
       await call('identities.deleteIdentity', { identity: text(owner)! });
       return done(`Deleted identity ${owner}.`, { identity: owner });

@@ -14,7 +14,7 @@ import { createKey } from '../operations/keys/createKey.ts';
 import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrateKeys.ts';
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
-import { checkLimits, invalid, metaText } from '../operations/rules.ts';
+import { checkCredits, checkLimits, invalid, metaText } from '../operations/rules.ts';
 import { ExternalId, Fields, Int, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
 import type { ApiRecord } from '../records/apis.ts';
 import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
@@ -47,13 +47,16 @@ const isStart = (start: unknown) => typeof start === 'string' && start.length <=
 
 const ApiLine = Fields({ apiId: LineApiId, ...createApi.input.properties, createdAt: Time });
 
+const LineCredits = Fields({
+  ...IssuedKey.properties.credits.properties,
+  debt: Type.Optional(Int({ minimum: 1 })),
+});
+
 const KeyLine = Fields({
   apiId: Type.Optional(LineApiId),
   keyId: Type.Optional(LineKeyId),
   ...IssuedKey.properties,
-  credits: Type.Optional(
-    Fields({ ...IssuedKey.properties.credits.properties, debt: Type.Optional(Int({ minimum: 1 })) }),
-  ),
+  credits: Type.Optional(LineCredits),
   ratelimits: Limits,
   start: Type.Optional(Type.String({ maxLength: startMax })),
   prefix: createKey.input.properties.prefix,
@@ -77,7 +80,13 @@ const DeletedKeyLine = Fields({
 // An import takes the slugs and names that other services have.
 const PermissionLine = Fields({ ...createPermission.input.properties, slug: Slug, permissionId: keptId('perm') });
 const RoleLine = Fields({ ...createRole.input.properties, name: RoleName, roleId: keptId('role') });
-const IdentityLine = Fields({ ...createIdentity.input.properties, ratelimits: Limits, identityId: keptId('id') });
+const IdentityLine = Fields({
+  ...createIdentity.input.properties,
+  credits: Type.Optional(LineCredits),
+  ratelimits: Limits,
+  identityId: keptId('id'),
+  refillAt: Time,
+});
 
 const schemas = {
   permission: PermissionLine,
@@ -154,15 +163,7 @@ function readKeyKind(kind: KeyKind, fields: unknown, apiId: string | undefined, 
     case 'api':
       return { kind, api: fields as Static<typeof ApiLine> };
     case 'identity': {
-      const { externalId, meta, ratelimits = [], identityId } = fields as Static<typeof IdentityLine>;
-      checkLimits(ratelimits);
-      const identity = {
-        externalId,
-        meta: metaText(meta, context, 'meta') ?? undefined,
-        ratelimits: limitsOfLine(ratelimits),
-        keptId: identityId?.slice('id_'.length),
-      };
-      return { kind, identity };
+      return { kind, identity: readIdentityLine(fields as Static<typeof IdentityLine>, context) };
     }
     case 'key':
     case 'deletedKey': {
@@ -171,6 +172,22 @@ function readKeyKind(kind: KeyKind, fields: unknown, apiId: string | undefined, 
       return { kind, apiId: read.apiId, key: { ...read.key, restorableUntil } };
     }
   }
+}
+
+function readIdentityLine(line: Static<typeof IdentityLine>, context: LineContext): NewIdentity {
+  const { externalId, meta, ratelimits = [], identityId, refillAt } = line;
+  checkLimits(ratelimits);
+  checkCredits(line.credits);
+  const { debt, credits } = creditsOfLine(line.credits);
+  const remaining = debt === undefined ? credits?.remaining : -debt;
+  const refill = credits?.refill as NewKey['refill'];
+  return {
+    externalId,
+    meta: metaText(meta, context, 'meta') ?? undefined,
+    ratelimits: limitsOfLine(ratelimits),
+    keptId: identityId?.slice('id_'.length),
+    credits: typeof remaining === 'number' ? { remaining, refill, refillDue: refillAt } : undefined,
+  };
 }
 
 function readKeyLine(
@@ -183,7 +200,6 @@ function readKeyLine(
   const { debt, credits } = creditsOfLine(fields.credits);
   const issued = { ...fields, credits };
   checkIssuedKey({ ...issued, ratelimits }, 'body');
-  if (debt !== undefined && credits?.remaining !== 0) throw invalid('body.credits.debt', 'is of a balance of 0');
   if (formerIdentity !== undefined && issued.externalId !== undefined)
     throw invalid('body.formerIdentity', 'is of a key without an identity');
   const apiId = intoApi ?? ownApi;
@@ -216,6 +232,7 @@ function readKeyLine(
 function creditsOfLine(given: Static<typeof KeyLine>['credits']) {
   if (!given) return { debt: undefined, credits: undefined };
   const { debt, ...credits } = given;
+  if (debt !== undefined && credits.remaining !== 0) throw invalid('body.credits.debt', 'is of a balance of 0');
   return { debt, credits };
 }
 
@@ -264,11 +281,13 @@ export const roleLine = ({ id, name, description, permissions }: Role) =>
 
 export const apiLine = ({ id, name, createdAt }: ApiRecord) => printLine('api', { apiId: id, name, createdAt });
 
-export const identityLine = ({ id, externalId, meta, ratelimits, used }: ExportedIdentity) =>
+export const identityLine = ({ id, externalId, meta, ratelimits, credits, refillDue, used }: ExportedIdentity) =>
   printLine('identity', {
     identityId: id,
     externalId,
     meta: withoutEmpty(meta),
+    credits,
+    refillAt: refillDue,
     ratelimits: limitsOf(ratelimits, used),
   });
 

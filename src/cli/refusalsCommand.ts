@@ -122,8 +122,10 @@ const rowOf = (refusals: Refusals[number]): string[] => [
   (refusals.tags ?? []).join(', '),
 ];
 
-function limitOf({ outcome, ratelimit, limit, duration, type, cost, remaining, source }: Refusals[number]): string {
-  const figures = cost === undefined ? '' : `cost ${cost}${remaining === undefined ? '' : `, ${remaining} left`}`;
+function limitOf(refusals: Refusals[number]): string {
+  const { outcome, ratelimit, limit, duration, type, cost, remaining, of, source } = refusals;
+  const left = remaining === undefined ? '' : `, ${remaining} left${of ? ' of the identity' : ''}`;
+  const figures = cost === undefined ? '' : `cost ${cost}${left}`;
   if (ratelimit === undefined)
     return figures || (outcome === 'RATE_LIMITED' && source === 'lease' ? '(by a lease)' : '');
   const isWhole = limit !== undefined && duration !== undefined;

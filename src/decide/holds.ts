@@ -6,11 +6,13 @@ import { parseHoldId } from '../domain/holdId.ts';
 import { ApiError } from '../errors.ts';
 import {
   changedHold,
+  hasBalances,
   holdActions,
   holdChanged,
   holdChangeItem,
   holdExpiries,
   holdItem,
+  identityLeft,
   settledWindow,
   verifyItem,
 } from '../scripts/layout.ts';
@@ -58,6 +60,8 @@ export interface ChangedHold {
   expires: number;
   /** Negative if more was spent than the key had; undefined for an unlimited key. */
   balance: number | undefined;
+  /** That of the identity; undefined if the hold did not charge it. */
+  identityBalance: number | undefined;
   ratelimits: { name: string; cost: number }[];
 }
 
@@ -243,9 +247,10 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
       const { cost, name } = settledWindow.read(reader);
       return { name, cost };
     });
+    const identityBalance = hasBalance < hasBalances.identity ? undefined : identityLeft.read(reader).shared;
     if (!reader.isAtEnd) throw unreadable();
-    const left = hasBalance === 1 ? balance : undefined;
-    return { keyId: '', late: late === 1, expires, balance: left, ratelimits };
+    const left = hasBalance % hasBalances.identity === 1 ? balance : undefined;
+    return { keyId: '', late: late === 1, expires, balance: left, identityBalance, ratelimits };
   }
 
   finish(decision: ChangedHold, { id24 }: HoldChangeRequest): ChangedHold {

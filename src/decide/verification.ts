@@ -7,7 +7,9 @@ import { keyIdOf, keyNameOf, type Outcome, outcomes, type SnapshotText } from '.
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import {
+  hasBalances,
   held,
+  identityLeft,
   limitOwners,
   placesOfOwner,
   snapshotBefore,
@@ -45,6 +47,8 @@ export interface Verified {
   snapshot: SnapshotText | undefined;
   /** The balance after charging; undefined for an unlimited key. */
   credits: number | undefined;
+  /** That of its identity; undefined if it has none. */
+  identityCredits: number | undefined;
   ratelimits: LimitState[];
   /** Time of the decision by Redis's clock, in Unix milliseconds. */
   atMs: number;
@@ -322,12 +326,14 @@ function readHeld(answer: Answer): Verified {
 function readDecision({ packed, at, end, snapshot, atMs }: Answer, outcome: Outcome): Verified {
   if (outcome === 'NOT_FOUND') {
     if (end - at !== 1 || snapshot) throw unreadable();
-    return { outcome, snapshot: undefined, credits: undefined, ratelimits: [], atMs };
+    return { outcome, snapshot: undefined, credits: undefined, identityCredits: undefined, ratelimits: [], atMs };
   }
   const count = end - at < verified.bytes ? 0 : packed[at + verified.at.limits]!;
-  if (end - at !== verified.bytes + verifiedLimit.bytes * count) throw unreadable();
-  const hasBalance = packed[at + verified.at.hasBalance] === 1;
-  const credits = hasBalance ? readInt(packed, at + verified.at.balance) : undefined;
+  const hasBalance = packed[at + verified.at.hasBalance]!;
+  const leftBytes = hasBalance < hasBalances.identity ? 0 : identityLeft.bytes;
+  if (end - at !== verified.bytes + verifiedLimit.bytes * count + leftBytes) throw unreadable();
+  const credits = hasBalance % hasBalances.identity === 1 ? readInt(packed, at + verified.at.balance) : undefined;
+  const identityCredits = leftBytes > 0 ? readInt(packed, end - leftBytes) : undefined;
   // An array of this length: `push` makes room for 17.
   const ratelimits = new Array<LimitState>(count);
   for (let number = 0; number < count; number++) {
@@ -341,7 +347,7 @@ function readDecision({ packed, at, end, snapshot, atMs }: Answer, outcome: Outc
       resetAtMs: readUint(packed, limitAt + verifiedLimit.at.reset, 7),
     };
   }
-  return { outcome, snapshot: undefined, credits, ratelimits, atMs };
+  return { outcome, snapshot: undefined, credits, identityCredits, ratelimits, atMs };
 }
 
 /** An outcome as in TALLY. */

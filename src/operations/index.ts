@@ -15,6 +15,7 @@ import { createIdentity } from './identities/createIdentity.ts';
 import { deleteIdentity } from './identities/deleteIdentity.ts';
 import { getIdentity } from './identities/getIdentity.ts';
 import { listIdentities } from './identities/listIdentities.ts';
+import { updateCredits as updateIdentityCredits } from './identities/updateCredits.ts';
 import { updateIdentity } from './identities/updateIdentity.ts';
 import { addPermissions } from './keys/addPermissions.ts';
 import { addRoles } from './keys/addRoles.ts';
@@ -104,6 +105,7 @@ export const operations = [
   getIdentity,
   listIdentities,
   updateIdentity,
+  updateIdentityCredits,
   deleteIdentity,
   createPermission,
   getPermission,

@@ -124,21 +124,29 @@ const Balance = Nullable(
   Int({ minimum: 0, description: `Balance of credits, at most ${integerMax}. null: unlimited.` }),
 );
 
-export const NewCredits = Fields(
-  { remaining: Balance, refill: Type.Optional(Refill) },
-  {
-    description: 'Credits of the key. Absent: unlimited.',
-    documented: { anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: false } }] },
-  },
-);
-export const CreditChanges = Fields(
-  { remaining: Type.Optional(Balance), refill: Type.Optional(Nullable(Refill)) },
-  {
-    description: 'Changes of the credits. null: unlimited.',
-    documented: {
-      anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: { type: 'null' } } }],
+const newCredits = (description: string) =>
+  Fields(
+    { remaining: Balance, refill: Type.Optional(Refill) },
+    {
+      description,
+      documented: { anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: false } }] },
     },
-  },
+  );
+export const NewCredits = newCredits('Credits of the key. Absent: unlimited.');
+export const NewSharedCredits = newCredits('Credits that all keys of the identity share. Absent: none.');
+const creditChanges = (description: string) =>
+  Fields(
+    { remaining: Type.Optional(Balance), refill: Type.Optional(Nullable(Refill)) },
+    {
+      description,
+      documented: {
+        anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: { type: 'null' } } }],
+      },
+    },
+  );
+export const CreditChanges = creditChanges('Changes of the credits. null: unlimited.');
+export const SharedCreditChanges = creditChanges(
+  'Changes of the credits that all keys of the identity share. null: they are removed.',
 );
 
 /** Maximum credits that one verification charges. */
@@ -247,16 +255,6 @@ export const ignoredLimitFields = {
 
 export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
 
-export const Identity = Type.Object(
-  {
-    id: Type.String({ description: 'Id of the identity (`id_…`).' }),
-    externalId: Type.String({ description: 'Your id of the owner.' }),
-    meta: MetaText,
-    ratelimits: Type.Array(Ratelimit, { description: 'Limits that all keys of the identity share.' }),
-  },
-  { description: 'Owner of keys.' },
-);
-
 /** The fields of a refill in responses. */
 export const refillFields = {
   interval,
@@ -278,6 +276,34 @@ export const Credits = Type.Object(
   },
   { description: 'Credits of the key. Absent: unlimited.' },
 );
+
+const identityFields = {
+  id: Type.String({ description: 'Id of the identity (`id_…`).' }),
+  externalId: Type.String({ description: 'Your id of the owner.' }),
+  meta: MetaText,
+  ratelimits: Type.Array(Ratelimit, { description: 'Limits that all keys of the identity share.' }),
+};
+export const Identity = Type.Object(
+  {
+    ...identityFields,
+    credits: Type.Optional(
+      Type.Object(Credits.properties, { description: 'Credits that all keys of the identity share. Absent: none.' }),
+    ),
+  },
+  { description: 'Owner of keys.' },
+);
+/** In a verification, whose balances are numbers. */
+export const VerifiedIdentity = Type.Object(
+  {
+    ...identityFields,
+    credits: Type.Optional(
+      Type.Integer({ description: 'Balance that all keys of the identity share, after charging. Absent: none.' }),
+    ),
+    debt: Type.Optional(Debt),
+  },
+  { description: 'Owner of keys.' },
+);
+
 /** `remaining: null` means unlimited. It is the only null in responses. */
 export const CreditsOrUnlimited = Type.Object({
   remaining: Nullable(Type.Integer({ description: 'Balance of credits. null: unlimited.' })),

@@ -8,6 +8,7 @@ import { unpackRanges } from '../domain/ipRange.ts';
 import { digestTextOf } from '../domain/keyString.ts';
 import { adHocLimit, type Ratelimit } from '../domain/limit.ts';
 import type { Snapshot } from '../domain/verification.ts';
+import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { limitOwners, placesOfOwner, verifyItem } from '../scripts/layout.ts';
 import { asText, fromNamed, type Refill, readRefill } from './records.ts';
@@ -27,6 +28,8 @@ interface Explained {
   refillAmount?: string;
   refillDay?: number;
   refillDue?: string;
+  /** The balance of its identity and its refill as above, a named reply; missing if it has none. */
+  shared?: Reply;
   /** A `1` or `0` for each slug of the query. */
   held?: string;
   /** Decisions by the key, and by other keys of its identity, that servers have charged in advance. */
@@ -49,6 +52,8 @@ interface LimitFigures extends Ratelimit {
   reset: number;
 }
 
+type DueRefill = Refill & { next: number };
+
 interface MissingKey {
   status: 'unknown' | 'deleted' | 'api_deleted';
   nowMs: number;
@@ -68,7 +73,9 @@ export interface Explanation {
   expires: number | undefined;
   allowedIps: string[] | undefined;
   balance: number | undefined;
-  refill: (Refill & { next: number }) | undefined;
+  refill: DueRefill | undefined;
+  /** The balance of its identity; undefined if it has none. */
+  shared: { balance: number; refill: DueRefill | undefined } | undefined;
   /** For each slug of the query, whether the key has it. */
   held: boolean[];
   ratelimits: LimitFigures[];
@@ -111,8 +118,7 @@ function read(
   snapshot: Snapshot | undefined,
   request: ExplainRequest,
 ): Explanation {
-  const { expires, allowedIps, balance, refillDue, held = '', holds } = figures;
-  const refill = readRefill(figures);
+  const { expires, allowedIps, balance, held = '', holds } = figures;
   const limits = snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request));
   return {
     status: 'found',
@@ -125,7 +131,8 @@ function read(
     expires: expires === undefined ? undefined : Number(expires),
     allowedIps: allowedIps === undefined ? undefined : unpackRanges(allowedIps),
     balance: balance === undefined ? undefined : Number(balance),
-    refill: refill && { ...refill, next: Number(refillDue) },
+    refill: refillOf(figures),
+    shared: figures.shared === undefined ? undefined : sharedOf(fromNamed(figures.shared)),
     held: [...held].map((digit) => digit === '1'),
     ratelimits: withDecided(limits ?? [], decision),
     leased: { key: figures.leased!, identity: figures.leasedByOthers! },
@@ -136,6 +143,18 @@ function read(
     },
   };
 }
+
+type Refilled = Pick<Explained, 'refillAmount' | 'refillDay' | 'refillDue'>;
+
+function refillOf(figures: Refilled): DueRefill | undefined {
+  const refill = readRefill(figures);
+  return refill && { ...refill, next: Number(figures.refillDue) };
+}
+
+const sharedOf = (figures: Refilled & { balance: string }) => ({
+  balance: Number(figures.balance),
+  refill: refillOf(figures),
+});
 
 function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest): LimitFigures {
   const [place, exceeded, remaining, reset, limit, duration, cost, used] = values as [

@@ -3,9 +3,9 @@
 import type { Actor } from '../domain/caller.ts';
 import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { type LimitRefusal, pageMetaMax } from './keys.ts';
+import { type Balance, type KeyChanges, type LimitRefusal, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
-import { type Identity, readIdentity, readUsedUnits } from './records.ts';
+import { type Identity, type Refill, readIdentity, readUsedUnits, refillDueOf } from './records.ts';
 
 /** A search reads this many identities per step, and this many steps; then the page ends with a cursor. */
 const stepMax = 1000;
@@ -16,12 +16,21 @@ export interface NewIdentity {
   /** JSON text. */
   meta?: string | undefined;
   ratelimits: readonly (NewLimit & ExportedLimit)[];
+  /** `remaining` is negative for the debt of an export; `refillDue` is of an export, Unix milliseconds. */
+  credits?: { remaining: number; refill?: Refill | undefined; refillDue?: number | undefined } | undefined;
   /** Of an export, without `id_`. */
   keptId?: string | undefined;
 }
 
+interface CreditChange {
+  identity: string;
+  operation: 'set' | 'increment' | 'decrement';
+  value: number | undefined;
+}
+
 /** With the units of long windows, by the place of their limit. */
 export interface ExportedIdentity extends Identity {
+  refillDue?: number;
   used: ReadonlyMap<number, UsedSlices>;
 }
 
@@ -70,7 +79,10 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
     ): Promise<PageOf<ExportedIdentity>> {
       const given = { after: page.after?.slice('id_'.length) ?? '', count: page.count };
       const [replies, more] = await run('identities/export', workspaceId, given);
-      const items = replies.map(([reply, used]) => ({ ...readIdentity(reply), used: readUsedUnits(used) }));
+      const items = replies.map(([reply, used]) => {
+        const refillDue = refillDueOf(reply);
+        return { ...readIdentity(reply), ...(refillDue !== undefined && { refillDue }), used: readUsedUnits(used) };
+      });
       return { items, next: more === 1 ? items.at(-1)?.id : undefined };
     },
 
@@ -82,16 +94,36 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
         meta?: string | undefined;
         ratelimits?: readonly NewLimit[] | undefined;
         ratelimit?: LimitChange | undefined;
+        /** Null removes the balance. */
+        credits?: KeyChanges['credits'];
       },
       actor: Actor,
-    ): Promise<{ identity: Identity; refused?: undefined } | { refused: LimitRefusal } | undefined> {
+    ): Promise<
+      { identity: Identity; refused?: undefined } | { refused: LimitRefusal | 'refill_unlimited' } | undefined
+    > {
       const reply = await run('identities/update', workspaceId, { request: JSON.stringify(changes), actor });
-      if (typeof reply === 'string') return { refused: reply as LimitRefusal };
+      if (typeof reply === 'string') return { refused: reply as LimitRefusal | 'refill_unlimited' };
       return reply ? { identity: readIdentity(reply) } : undefined;
     },
+
+    updateCredits: (workspaceId: string, change: CreditChange, actor: Actor) =>
+      changeCredits(run, workspaceId, change, actor),
 
     /** False when there is no such identity. */
     delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
       (await run('identities/delete', workspaceId, { identity, usageRetentionMs, actor })) === 1,
   };
+}
+
+/** Changes the balance. With an undefined `value` it is removed. */
+async function changeCredits(
+  run: StoreContext['run'],
+  workspaceId: string,
+  { value, ...change }: CreditChange,
+  actor: Actor,
+): Promise<Balance | { refused: 'identity_not_found' | 'unlimited' | 'too_large' }> {
+  const reply = await run('identities/updateCredits', workspaceId, { ...change, value: value ?? '', actor });
+  if (reply[0] !== 'updated') return { refused: reply[0] };
+  const { credits } = readIdentity(reply[1]);
+  return { remaining: undefined, refill: undefined, ...credits };
 }

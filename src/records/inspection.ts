@@ -72,7 +72,7 @@ export interface InspectedState {
   version: { time: number; number: number };
   flags: (typeof keyFlags)[number][];
   expires: number | undefined;
-  refill: { amount: number; interval: 'daily' | 'monthly'; day: number | undefined; due: number } | undefined;
+  refill: InspectedRefill | undefined;
   /** Undefined for an unlimited key. */
   balance: number | undefined;
   lastUsed: number | undefined;
@@ -90,9 +90,23 @@ export interface InspectedIdentity {
   /** JSON text. */
   meta: string | undefined;
   version: { time: number; number: number } | undefined;
+  /** Undefined if it has none. */
+  balance: InspectedBalance | undefined;
   limits: InspectedLimit[];
   counters: InspectedCounters;
   fault: Fault | undefined;
+}
+
+export type InspectedRefill = { amount: number; interval: 'daily' | 'monthly'; day: number | undefined; due: number };
+
+/** `identityBalance` of layout.ts. */
+export interface InspectedBalance {
+  /** Negative: a debt. */
+  balance: number;
+  refill: InspectedRefill | undefined;
+  number: number;
+  /** What open holds of its keys hold of it and give back at their expiry. */
+  held: number;
 }
 
 export interface InspectedHistory {
@@ -185,6 +199,8 @@ interface IdentityReply extends CountersReply {
   replaced?: Flag;
   meta?: string;
   version?: VersionReply;
+  /** The values of `identityBalance`. */
+  balance?: [balance: number, amount: number, day: number, due: number, number: number, held: number];
   limits?: Reply[];
   fault?: Reply;
 }
@@ -282,6 +298,18 @@ function usageOf(hour: number, counted: Counts): InspectedUsage {
   return { hour: hour * hourMs, counts, spentCredits: counted[spentPlace]! };
 }
 
+const refillOf = (amount: number, day: number, due: number): InspectedRefill => ({
+  amount,
+  interval: day === 0 ? 'daily' : 'monthly',
+  day: day === 0 ? undefined : day,
+  due,
+});
+
+function readBalance(values: NonNullable<IdentityReply['balance']>): InspectedBalance {
+  const [balance, amount, day, due, number, held] = values;
+  return { balance, refill: due === 0 ? undefined : refillOf(amount, day, due), number, held };
+}
+
 function readState(reply: Reply, now: number): InspectedState {
   const state = fromNamed<StateReply>(reply);
   // USAGE: its counts and the credits spent are in the order of places.
@@ -293,14 +321,7 @@ function readState(reply: Reply, now: number): InspectedState {
     version: readVersion(state.version),
     flags,
     expires: state.expires === never ? undefined : state.expires,
-    refill: flags.includes('refilled')
-      ? {
-          amount,
-          interval: refillDay === 0 ? 'daily' : 'monthly',
-          day: refillDay === 0 ? undefined : refillDay,
-          due,
-        }
-      : undefined,
+    refill: flags.includes('refilled') ? refillOf(amount, refillDay, due) : undefined,
     balance: flags.includes('limited') ? state.balance : undefined,
     lastUsed: state.last_used === 0 ? undefined : state.last_used,
     usage: hour === 0 ? undefined : usageOf(hour, counts),
@@ -317,6 +338,7 @@ function readIdentity(reply: Reply, now: number): InspectedIdentity {
     isReplaced: identity.replaced === 1,
     meta: identity.meta,
     version: identity.version && readVersion(identity.version),
+    balance: identity.balance && readBalance(identity.balance),
     limits: (identity.limits ?? []).map((limit) => readLimit(limit, now)),
     counters: readCounters(identity, now),
     fault: readFault(identity.fault),

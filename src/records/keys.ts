@@ -98,7 +98,7 @@ export interface KeyChanges extends UpdatedValues {
   permissions?: readonly string[] | undefined;
 }
 
-interface Balance {
+export interface Balance {
   /** Undefined is unlimited. */
   remaining: number | undefined;
   debt?: number;

@@ -27,6 +27,7 @@ export interface Identity {
   externalId: string;
   meta: JsonText;
   ratelimits: Ratelimit[];
+  credits?: Credits;
 }
 
 export interface KeyRecord extends DisplayedValues {
@@ -81,6 +82,12 @@ interface IdentityReply {
   meta?: string;
   /** Each a named reply. */
   limits: Reply[];
+  /** As those of a key; missing without a balance. */
+  balance?: string;
+  refillAmount?: string;
+  refillDay?: number;
+  /** Of an export. */
+  refillDue?: string;
 }
 
 type DisplayFields = typeof keyRecordFields;
@@ -118,9 +125,20 @@ export const limitOfReply = (reply: LimitReply): Ratelimit => ratelimitOf(`rl_${
 const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
 
 export function readIdentity(reply: unknown): Identity {
-  const { id, externalId, meta, limits } = fromNamed<IdentityReply>(reply);
-  return { id: `id_${id}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(readLimit) };
+  const named = fromNamed<IdentityReply>(reply);
+  const { id, externalId, meta, limits } = named;
+  const credits = readCredits(named);
+  return {
+    id: `id_${id}`,
+    externalId,
+    meta: new JsonText(meta ?? '{}'),
+    ratelimits: limits.map(readLimit),
+    ...(credits && { credits }),
+  };
 }
+
+/** When the next refill of an exported identity is due, Unix milliseconds. */
+export const refillDueOf = (reply: unknown): number | undefined => numberOf(fromNamed<IdentityReply>(reply).refillDue);
 
 export function readRefill({
   refillAmount,
@@ -133,10 +151,17 @@ export function readRefill({
 
 const numberOf = (value: string | undefined): number | undefined => (value === undefined ? undefined : Number(value));
 
+/** Undefined for an unlimited key, or an identity without a balance. */
+function readCredits(reply: Pick<KeyReply, 'balance' | 'refillAmount' | 'refillDay'>): Credits | undefined {
+  if (reply.balance === undefined) return undefined;
+  const refill = readRefill(reply);
+  return { ...creditsOf(Number(reply.balance)), ...(refill && { refill }) };
+}
+
 /** `permissions` replaces the slugs of the reply where it has lists of numbers. */
 export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
-  const { balance, slugs, roleNames, limits } = reply;
-  const refill = readRefill(reply);
+  const { slugs, roleNames, limits } = reply;
+  const credits = readCredits(reply);
   const expires = numberOf(reply.expires);
   const updatedAt = numberOf(reply.updated);
   const lastUsedAt = numberOf(reply.lastUsed);
@@ -153,7 +178,7 @@ export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
     ...(lastUsedAt !== undefined && { lastUsedAt }),
     ...((permissions || slugs.length > 0) && { permissions: permissions ?? slugs }),
     ...(roleNames.length > 0 && { roles: roleNames }),
-    ...(balance !== undefined && { credits: { ...creditsOf(Number(balance)), ...(refill && { refill }) } }),
+    ...(credits && { credits }),
     ...(identity && { externalId: identity.externalId, identity }),
     ...(limits.length > 0 && { ratelimits: limits.map(readLimit) }),
     ...(reply.restorableUntil !== undefined && { restorableUntil: Number(reply.restorableUntil) }),

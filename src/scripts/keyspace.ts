@@ -100,7 +100,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':i:<externalId>',
     type: 'hash',
     holds:
-      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik), held (until when holds of its keys may give units back, Unix milliseconds)',
+      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik), held (until when holds of its keys may give units back, Unix milliseconds), credits (its balance, packed)',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {

@@ -276,8 +276,28 @@ const keyTail = struct({
   spent: usage.fields.spent,
 });
 
-/** The state of an identity; its limits follow, with the windows that all its keys share. */
+/**
+ * The state of an identity; its limits follow, with the windows that all its keys share. The highest bit of the time in
+ * its version, which no time uses, says that its record has a balance: so an identity without one costs nothing more.
+ */
 const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
+/** Added to the first byte of the version of an identity with a balance. */
+const withBalance = 128;
+
+/** The balance of an identity, field `credits` of its record, since data version 6. */
+const identityBalance = struct({
+  /** Negative: a debt, as that of a key. */
+  balance: int(7),
+  refillAmount: uint(7),
+  /** 0 daily, 1 to 31 monthly. */
+  refillDay: uint(1),
+  /** Unix milliseconds; 0 without a refill. */
+  refillDue: uint(6),
+  /** Of the balance; it grows when that is set or refilled, and no balance of the workspace has had it before. */
+  number: uint(7),
+  /** What open holds hold of it that give all back at their expiry. */
+  held: uint(7),
+});
 
 /**
  * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted and `usageSpent` if
@@ -338,7 +358,10 @@ export const notedRefusal = struct({
   leased: uint(1),
   /** The number of refusals of the key since the row before it in that minute. */
   count: uint(6),
-  /** Of the limit that was exceeded; 0 and '' for other outcomes and leased decisions. */
+  /**
+   * Of the limit that was exceeded; 0 and '' for other outcomes and leased decisions. For USAGE_EXCEEDED `limit` is 1
+   * if the balance of the identity was too small, not that of the key.
+   */
   limit: uint(7),
   duration: uint(7),
   key24: bytes(24),
@@ -355,7 +378,7 @@ export const notedRefusal = struct({
 export const notedMore = struct({
   /** Of the verification: units of the limit that was exceeded, or credits; 0 for other outcomes. */
   cost: uint(7),
-  /** Units that this limit had left, or credits that the key had left. */
+  /** Units that this limit had left, or credits that the key or its identity had left. */
   remaining: uint(7),
   /** The permission query. One byte longer than `notedQueryMax` if the rest is missing. */
   query: text(2),
@@ -394,10 +417,13 @@ const holdHead = {
   /** Milliseconds from then to its expiry; of one that was given back, to when it is forgotten. */
   ttl: uint(4),
 };
-/** A hold. Its windows follow, each HELD_WINDOW, then JSON {externalId, tags, shape} or nothing. */
+/**
+ * A hold. Its windows follow, each HELD_WINDOW, then JSON {externalId, identity (id16), number (of the balance of the
+ * identity, if that was charged), alone (true if the key was not), tags, shape} or nothing.
+ */
 const hold = struct({
   ...holdHead,
-  /** Credits: at most 10^12. */
+  /** Credits: at most 10^12. The key and its identity are charged the same. */
   cost: uint(6),
   /** The number of the balance that was charged. */
   balance: uint(2),
@@ -416,11 +442,15 @@ const heldWindow = struct({
 });
 /** The same for a cost of 2^32 or more. */
 const heldWideWindow = struct({ ...heldWindow.fields, cost: uint(7), name: text(2) });
-/** A settlement, so that it can be repeated. Its windows follow, each SETTLED_WINDOW. */
+/**
+ * A settlement, so that it can be repeated. Its windows follow, each SETTLED_WINDOW, then IDENTITY_LEFT if `hasBalance`
+ * says so.
+ */
 const settledHold = struct({
   bytes: uint(2),
   late: uint(1),
   cost: uint(7),
+  /** See hasBalances. */
   hasBalance: uint(1),
   balance: int(7),
   suffix: text(1),
@@ -599,7 +629,14 @@ export const batchHead = struct({
   count: uint(1),
 });
 export const answerBytes = uint(2);
-/** The answer to a verification. For NOT_FOUND it is the outcome alone. */
+/** Bits of `hasBalance`: of the key, and of its identity. The latter is in `identityLeft`. */
+export const hasBalances = { key: 1, identity: 2 };
+/** The balance of an identity, after the limits of an answer. */
+export const identityLeft = struct({ shared: int(7) });
+/**
+ * The answer to a verification. For NOT_FOUND it is the outcome alone. Its limits follow, each VERIFIED_LIMIT, then
+ * IDENTITY_LEFT if `hasBalance` says so.
+ */
 export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: int(7), limits: uint(1) });
 export const verifiedLimit = struct({
   /** See placesOfOwner. */
@@ -611,7 +648,7 @@ export const verifiedLimit = struct({
 });
 /** The end of the answer to a verification that made a hold, after the suffix of the hold. */
 export const held = struct({ expires: uint(6), suffixBytes: uint(1) });
-/** The answer to an item that changes a hold; the windows follow, each SETTLED_WINDOW. */
+/** The answer to an item that changes a hold; the windows follow, each SETTLED_WINDOW, and IDENTITY_LEFT as above. */
 export const changedHold = struct({
   outcome: uint(1),
   late: uint(1),
@@ -696,6 +733,8 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   LIMIT_HEAD: { of: struct(limitHead) },
   WINDOW_BYTES: { of: windowBytes },
   IDENTITY_HEAD: { of: identityHead },
+  IDENTITY_BALANCE: { of: identityBalance },
+  IDENTITY_LEFT: { of: identityLeft },
   USAGE_ENTRY_HEAD: { of: usageEntryHead },
   KEY_DAYS_HEAD: { of: keyDaysHead },
   VERSION: { of: version },
@@ -759,6 +798,18 @@ const luaTable = (entries: readonly (readonly [name: string, value: number | str
 const luaList = (items: readonly (string | number)[]): string =>
   `{ ${items.map((item) => (typeof item === 'number' ? item : `'${item}'`)).join(', ')} }`;
 
+const literalsOfLimits = (): Record<string, number | string> => ({
+  LIMIT_VALUES: luaList(Object.keys(limitValues)),
+  LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
+  CONCURRENCY: limitSwitches.type,
+  LIMIT_SWITCHES_END: 2 * Math.max(...Object.values(limitSwitches)),
+  // A limit of at most this has slices of a millisecond (lua/include/window.lua).
+  FINE_LIMIT: 64,
+  SLOTS_MAX: slotsMax,
+  // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
+  SLOT_ENDS_MAX: 1000,
+});
+
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -790,6 +841,8 @@ function literalsOf(): Map<string, string> {
     LINK_BYTES_LENGTH: 2,
     LIMIT_ID_LENGTH: 16,
     IDENTITY_LIMITS_AT: identityHead.bytes + 1,
+    WITH_BALANCE: withBalance,
+    HAS_BALANCE_OF_IDENTITY: hasBalances.identity,
     NO_USAGE: zeros(usage.bytes),
     NO_REFUSALS: zeros(usageCount.bytes * (outcomesInTail - 1)),
     // The first outcome after VALID.
@@ -800,15 +853,7 @@ function literalsOf(): Map<string, string> {
     KEY_UPDATED_FIELDS: fieldNames('updated'),
     KEY_COPIED_FIELDS: fieldNames('copied'),
     KEY_FIELD_FLAGS: luaTable(flagged),
-    LIMIT_VALUES: luaList(Object.keys(limitValues)),
-    LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
-    CONCURRENCY: limitSwitches.type,
-    LIMIT_SWITCHES_END: 2 * Math.max(...Object.values(limitSwitches)),
-    // A limit of at most this has slices of a millisecond (lua/include/window.lua).
-    FINE_LIMIT: 64,
-    SLOTS_MAX: slotsMax,
-    // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
-    SLOT_ENDS_MAX: 1000,
+    ...literalsOfLimits(),
     KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,

@@ -28,6 +28,8 @@ export interface Refusals {
   cost?: number;
   /** What the limit or the balance had left. */
   remaining?: number;
+  /** Whose balance was too small, if not that of the key. */
+  of?: 'identity';
   tags?: string[];
   source: 'redis' | 'lease';
   count: number;
@@ -198,6 +200,8 @@ function refusalsOf(packed: Buffer, at: number, apiId: string): Refusals {
     ...(more && (isOfLimit || isOfCredits) && { cost: more.cost }),
     // The balance at the time of a decision by a lease is not known.
     ...(more && (isOfLimit || (isOfCredits && leased !== 1)) && { remaining: more.remaining }),
+    // A row of credits has the mark of a balance of the identity in the place of a limit.
+    ...(isOfCredits && limit === 1 && { of: 'identity' as const }),
     ...(tags !== '' && { tags: JSON.parse(tags) as string[] }),
     source: leased === 1 ? 'lease' : 'redis',
     count,

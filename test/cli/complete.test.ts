@@ -158,6 +158,13 @@ beforeAll(async () => {
   const { hold } = await ok('keys.verifyKey', { key: indebted.key, hold: { ttl: dayMs } });
   await ok('keys.settleHold', { holdId: hold!.id, credits: { cost: 10 } });
   expect((await ok('keys.getKey', { keyId: indebted.keyId })).credits).toEqual({ remaining: 0, debt: 7 });
+  const refill = { interval: 'monthly', amount: 60, refillDay: 31 } as const;
+  await ok('identities.createIdentity', { externalId: 'prepaid', credits: { remaining: 90, refill } });
+  await ok('identities.createIdentity', { externalId: 'indebted', credits: { remaining: 3 } });
+  const inDebt = await ok('keys.createKey', { apiId, externalId: 'indebted' });
+  const { hold: shared } = await ok('keys.verifyKey', { key: inDebt.key, hold: { ttl: dayMs } });
+  await ok('keys.settleHold', { holdId: shared!.id, credits: { cost: 10 } });
+  expect((await ok('identities.getIdentity', { identity: 'indebted' })).credits).toEqual({ remaining: 0, debt: 7 });
   const erased = await ok('keys.createKey', { apiId, externalId: 'gone' });
   for (let day = 20; day > 0; day--) {
     clock.now = now - day * dayMs;
@@ -406,7 +413,7 @@ describe('into an empty Redis', () => {
   test('a data directory is created', async () => {
     const dataDir = join(dir, 'new');
     const { code, err } = await runCli(['import', '-'], { TOLLGATE_DATA_DIR: dataDir }, exported);
-    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 12 keys') });
+    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 13 keys') });
     const list = await runCli(['workspace', 'list'], { TOLLGATE_DATA_DIR: dataDir });
     expect(list.out).toContain(tollgate.workspaceId);
   });
@@ -556,7 +563,7 @@ describe('into a workspace that exists', () => {
     const { workspaceId } = await store.workspaces.create('other');
     const text = complete();
     const summary = await importInto(redis.url, text, '--workspace', workspaceId, '--with', 'root-keys');
-    expect(summary).toMatchObject({ created: { key: 10, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
+    expect(summary).toMatchObject({ created: { key: 11, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
     expect(summary.rootKeysOfOtherWorkspace).toBeGreaterThan(3);
     const { items } = await store.apis.list(workspaceId, { count: 10 });
     expect(items.map(({ id }) => id)).toEqual(
@@ -668,7 +675,7 @@ describe('a part', () => {
     expect(
       Object.entries(created).filter(([kind, count]) => count > 0 && /usage|refusals|rootKey|audit/i.test(kind)),
     ).toEqual([]);
-    expect(created).toMatchObject({ key: 12, workspace: 2 });
+    expect(created).toMatchObject({ key: 13, workspace: 2 });
     const { code, err } = await cli(['export', '-', '--without', 'everything'], source.url);
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('--without takes root-keys, usage, audit') });
   });
@@ -999,7 +1006,9 @@ describe('hostile lines', () => {
 test('open holds are exported as at their expiry, and a debt is one afterwards', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'holds' });
   const ratelimits = [{ name: 'daily', limit: 1000, duration: 2 * dayMs, autoApply: true }];
-  const { key, keyId } = await ok('keys.createKey', { apiId, credits: { remaining: 100 }, ratelimits });
+  await ok('identities.createIdentity', { externalId: 'holding', credits: { remaining: 200 } });
+  const owned = { apiId, externalId: 'holding' };
+  const { key, keyId } = await ok('keys.createKey', { ...owned, credits: { remaining: 100 }, ratelimits });
   const held = (cost: number, onExpiry: 'release' | 'charge') =>
     ok('keys.verifyKey', {
       key,
@@ -1018,6 +1027,7 @@ test('open holds are exported as at their expiry, and a debt is one afterwards',
   expect(await call('keys.settleHold', { holdId: hold!.id })).toMatchObject({ status: 404 });
   expect((await call('keys.verifyKey', { key })).data).toMatchObject({
     credits: 69,
+    identity: { credits: 169 },
     ratelimits: [{ remaining: 699 }],
   });
 });

@@ -273,6 +273,29 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       );
   });
 
+  test('the credits of an identity are given, changed, explained and removed', async () => {
+    const owner = `prepaid.${way.replace(' ', '')}`;
+    await lines('identity', 'create', owner, '--credits', '30');
+    expect((await lines('identity', 'list', '--search', owner))[1]).toMatch(/ 30$/);
+    expect(await lines('identity', 'credits', owner, '+20')).toEqual([`${owner} has 50 credits.`]);
+    expect(await lines('identity', 'credits', owner, '-10')).toEqual([`${owner} has 40 credits.`]);
+    expect(await json('identity', 'credits', owner, '12')).toEqual({ identity: owner, remaining: 12 });
+    const { apiId } = await json('api', 'create', owner);
+    const { keyId, key } = await app.ok('keys.createKey', { apiId, externalId: owner });
+    const explained = (await lines('key', 'explain', keyId, '--cost', '13')).join('\n');
+    expect(explained).toMatch(/balance of the identity 12, cost 13; that of the identity is too small/);
+    const { hold } = await app.ok('keys.verifyKey', { key, credits: { cost: 5 }, hold: { ttl: 60_000 } });
+    expect(await lines('key', 'hold-settle', hold!.id, '--cost', '20')).toEqual([
+      `Settled ${hold!.id}. ${keyId} has 0 credits and a debt of 8. Its identity has 0 credits and a debt of 8.`,
+    ]);
+    expect((await lines('identity', 'list', '--search', owner))[1]).toMatch(/ 0, debt 8$/);
+    await app.ok('keys.verifyKey', { key, credits: { cost: 3 } });
+    expect((await lines('key', 'refusals', keyId)).join('\n')).toContain('cost 3, 0 left of the identity');
+    expect(await lines('identity', 'credits', owner, 'none')).toEqual([`${owner} has no credits.`]);
+    expect((await run(['identity', 'credits', owner, 'unlimited'])).err).toContain('unlimited is not a balance');
+    expect((await run(['identity', 'credits', owner, '+1'])).err).toContain('cannot increment');
+  });
+
   test('an identity is created, printed and deleted', async () => {
     const owner = `made.${way.replace(' ', '')}`;
     const [created] = await lines('identity', 'create', owner, '--meta', '{"plan":"pro"}');

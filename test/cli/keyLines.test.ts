@@ -611,13 +611,16 @@ describe('with a Redis of its own', () => {
       duration: 1000,
       ...(number === 2 && { until: Date.now() + 60_000 }),
     }));
+    const identities = [
+      { kind: 'identity', externalId: 'plain' },
+      { kind: 'identity', externalId: 'prepaid', credits: { remaining: 5 } },
+    ];
     const own = { REDIS_URL: redis.url };
-    const { out, err } = await runCli(
-      ['import', '-', '--workspace', workspaceId],
-      own,
-      textOf([...overrides, ...lines]),
-    );
-    for (const field of ['allowedIps', 'credits.debt', 'until'])
+    const text = textOf([...overrides, ...identities, ...lines]);
+    const { out, err } = await runCli(['import', '-', '--workspace', workspaceId], own, text);
+    const { items: made } = await store.identities.list(workspaceId, { count: 10 });
+    expect(made.map(({ externalId }) => externalId)).toEqual(['plain']);
+    for (const field of ['allowedIps', 'credits.debt', 'credits', 'until'])
       expect(`${out}${err}`).toContain(`${field} needs version 6 of the stored data, and it has version 5`);
     const { items } = (await store.keys.list(workspaceId, { apiId, count: 10 }))!;
     expect(items.map(({ name }) => name)).toEqual(['any']);

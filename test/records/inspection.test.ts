@@ -438,6 +438,23 @@ describe('bytes that cannot be decoded', () => {
     expect(inspection.fault!.hex).toHaveLength(2 * 64 * 1024);
   });
 
+  test('the balance of an identity', async () => {
+    const refill = { interval: 'monthly', amount: 9, refillDay: 31 } as const;
+    await ok('identities.createIdentity', { externalId: 'prepaid', credits: { remaining: 7, refill } });
+    const { keyId, key } = await createKey({ externalId: 'prepaid' });
+    await ok('keys.verifyKey', { key, credits: { cost: 2 }, hold: { ttl: 60_000 } });
+    const { identity } = await inspect(keyId);
+    expect(identity!.balance).toEqual({
+      balance: 5,
+      refill: { amount: 9, interval: 'monthly', day: 31, due: expect.any(Number) },
+      number: expect.any(Number),
+      held: 2,
+    });
+    expect(identity!.version!.time).toBeLessThan(2 ** 47);
+    await redis.hset(nameOf('i:prepaid'), 'credits', 'x');
+    expect((await inspect(keyId)).identity!.fault).toEqual({ field: 'credits', offset: 0, bytes: 1, hex: '78' });
+  });
+
   test('the state of an identity, a counter, and a history', async () => {
     const { key, keyId } = await createKey({ externalId: 'broken' });
     await verify(key, { ratelimits: [{ name: 'adhoc', limit: 5, duration: 10_000 }] });

@@ -231,7 +231,12 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     documented: () => ({ search: 'edit' }),
   },
   'identities.createIdentity': {
-    input: () => ({ externalId: freshName(), meta: { a: 1 }, ratelimits: newLimits() }),
+    input: () => ({
+      externalId: freshName(),
+      meta: { a: 1 },
+      ratelimits: newLimits(),
+      credits: { remaining: 7, refill: { interval: 'monthly', amount: 9, refillDay: 2 } },
+    }),
     needs: ['identity.create_identity'],
     elsewhere: null,
     changes: (_things, { identityId }) => ['identity', identityId],
@@ -239,6 +244,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       externalId: 'ada',
       meta: { plan: 'pro' },
       ratelimits: [{ name: 'tokens', limit: 20_000, duration: 60 * minute }],
+      credits: { remaining: 5000, refill: { interval: 'monthly', amount: 5000 } },
     }),
   },
   'identities.getIdentity': {
@@ -261,6 +267,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: 'identity_not_found',
     changes: ({ identityId }) => ['identity', identityId],
     documented: () => ({ identity: 'ada', meta: { plan: 'enterprise' } }),
+  },
+  'identities.updateCredits': {
+    input: ({ identityId }) => ({ identity: identityId, operation: 'set', value: 11 }),
+    needs: ['identity.update_identity'],
+    elsewhere: 'identity_not_found',
+    changes: ({ identityId }) => ['identity', identityId],
+    documented: () => ({ identity: 'ada', operation: 'increment', value: 1000 }),
   },
   'keys.createKey': {
     input: (things) => ({ apiId: things.apiId, ...key(things) }),

@@ -1,5 +1,5 @@
-// A simple model of holds, credits, and the windows and slots of limits. Each charge of a window is a record of its
-// own, which ends with its slice, and each taken slot one that ends by itself.
+// A simple model of holds, credits of keys and identities, and the windows and slots of limits. Each charge of a window
+// is a record of its own, which ends with its slice, and each taken slot one that ends by itself.
 
 import { expect } from 'vitest';
 import { dayMs, hourMs } from './harness.ts';
@@ -49,31 +49,44 @@ interface Hold {
   charges: boolean;
   windows: HeldWindow[];
   slots: HeldSlots[];
+  /** The identity whose balance was charged, and the number of that; `alone`: the key was not. */
+  shared: SharedBalance | undefined;
+  sharedBalances: number;
+  alone: boolean;
 }
 interface Settled {
   at: number;
   late: boolean;
   cost: number;
   balance: number | undefined;
+  shared: number | undefined;
   windows: { name: string; units: number }[];
 }
-export interface HeldKey {
+type Shown = [credits: number | undefined, debt: number | undefined];
+interface Balance {
+  balance: number;
+  balances: number;
+  refill: { amount: number } | undefined;
+  refillDue: number;
+  /** What the balance that it has now was given. */
+  granted: number;
+  spentOfBalance: number;
+}
+/** An identity. One that is deleted and created again is another one. */
+export interface SharedBalance extends Balance {
+  /** Whether it has a balance. */
+  exists: boolean;
+}
+export interface HeldKey extends Balance {
   keyId: string;
   key: string;
   apiId: string;
   limits: ModelLimit[];
   identity: string | undefined;
   limited: boolean;
-  balance: number;
-  balances: number;
-  refill: { amount: number } | undefined;
-  refillDue: number;
   enabled: boolean;
   deleted: boolean;
   spent: number;
-  /** What the balance that it has now was given. */
-  granted: number;
-  spentOfBalance: number;
 }
 export interface Expected {
   status: number;
@@ -91,6 +104,7 @@ export class HoldModel {
   readonly #holds = new Map<string, Hold>();
   readonly #settled = new Map<string, Settled>();
   readonly #keys: HeldKey[] = [];
+  readonly #identities = new Map<string, SharedBalance>();
   identityLimits: ModelLimit[] = [];
 
   constructor(clock: { now: number }) {
@@ -129,17 +143,73 @@ export class HoldModel {
     if (hold) this.#holds.set(holdId, hold);
   }
 
-  creditsOf(key: HeldKey): [number | undefined, number | undefined] {
-    if (!key.limited) return [undefined, undefined];
-    return [Math.max(0, key.balance), key.balance < 0 ? -key.balance : undefined];
+  /** The balance of the key itself. */
+  creditsOf(key: HeldKey): Shown {
+    return creditsFor(key.limited ? key.balance : undefined);
+  }
+
+  /** What a verification shows: of the key, else of its identity; then of its identity. */
+  shownOf(key: HeldKey): [Shown, Shown] {
+    const shared = this.sharedOf(key.identity)?.balance;
+    return [creditsFor(key.limited ? key.balance : shared), creditsFor(shared)];
+  }
+
+  /** What the end of a hold shows. */
+  #shownOfHold({ key, shared }: Hold): [Shown, Shown] {
+    const left = this.#existing(shared)?.balance;
+    return [creditsFor(key.limited ? key.balance : left), creditsFor(left)];
+  }
+
+  /** Creates an identity without a balance, also in the place of one of this name, whose keys have none then. */
+  addIdentity(externalId: string) {
+    const before = this.#identities.get(externalId);
+    if (before) before.exists = false;
+    for (const key of this.#keys) if (key.identity === externalId) key.identity = undefined;
+    for (const id of this.#windows.keys()) if (id.startsWith(`${externalId} `)) this.#windows.delete(id);
+    const none = { balance: 0, balances: 0, refill: undefined, refillDue: 0, granted: 0, spentOfBalance: 0 };
+    this.#identities.set(externalId, { ...none, exists: false });
+  }
+
+  /** The balance of an identity; undefined without one. */
+  sharedOf = (externalId: string | undefined): SharedBalance | undefined =>
+    this.#existing(this.#identities.get(externalId ?? ''));
+
+  #existing(shared: SharedBalance | undefined): SharedBalance | undefined {
+    if (!shared?.exists) return undefined;
+    this.#refill(shared);
+    return shared;
+  }
+
+  /** Sets or removes a balance; a refill of null is removed, of undefined stays. */
+  setShared(externalId: string, remaining: number | undefined, refill?: { amount: number } | null) {
+    const shared = this.#identities.get(externalId)!;
+    this.#existing(shared);
+    if (!shared.exists) shared.refill = undefined;
+    shared.exists = remaining !== undefined;
+    this.#setBalance(shared, remaining ?? 0);
+    if (refill !== undefined) {
+      shared.refill = refill ?? undefined;
+      shared.refillDue = this.#nextDay();
+    }
+  }
+
+  updateShared(externalId: string, operation: 'set' | 'increment' | 'decrement', value: number): number {
+    if (operation === 'set') {
+      this.setShared(externalId, value);
+      return 200;
+    }
+    const shared = this.sharedOf(externalId);
+    if (!shared) return 400;
+    this.#change(shared, operation, value);
+    return 200;
   }
 
   openOf(key: HeldKey) {
     return [...this.#holds]
       .filter(([, hold]) => hold.key === key && hold.state === 'open' && hold.due > this.#clock.now)
-      .map(([id, { cost, due, slots }]) => [
+      .map(([id, { cost, due, shared, slots }]) => [
         id,
-        key.limited ? cost : undefined,
+        key.limited || shared ? cost : undefined,
         due,
         slots.map(({ name, taken }) => `${name} ${taken.units}`).join(),
       ])
@@ -156,16 +226,17 @@ export class HoldModel {
 
   /** Granted is spent, held and left. */
   checkSums(key: HeldKey) {
-    if (!key.limited) return;
-    const own = [...this.#holds.values()].filter(
-      (hold) => hold.key === key && hold.state === 'open' && hold.balances === key.balances,
-    );
-    const held = own.reduce((sum, { cost }) => sum + cost, 0);
-    expect(key.granted).toBe(key.spentOfBalance + held + key.balance);
+    const open = [...this.#holds.values()].filter(({ state }) => state === 'open');
+    const held = (holds: Hold[]) => holds.reduce((sum, { cost }) => sum + cost, 0);
+    const own = open.filter((hold) => hold.key === key && hold.balances === key.balances && !hold.alone);
+    if (key.limited) expect(key.granted).toBe(key.spentOfBalance + held(own) + key.balance);
+    const shared = this.sharedOf(key.identity);
+    const ofIdentity = open.filter((hold) => hold.shared === shared && hold.sharedBalances === shared?.balances);
+    if (shared) expect(shared.granted).toBe(shared.spentOfBalance + held(ofIdentity) + shared.balance);
   }
 
   set(key: HeldKey, remaining: number | undefined) {
-    this.#refill(key);
+    if (key.limited) this.#refill(key);
     key.limited = remaining !== undefined;
     this.#setBalance(key, remaining ?? 0);
     if (remaining === undefined) key.refill = undefined;
@@ -173,20 +244,25 @@ export class HoldModel {
 
   updateCredits(key: HeldKey, operation: 'set' | 'increment' | 'decrement', value: number): number {
     if (key.deleted) return 404;
-    this.#refill(key);
+    if (key.limited) this.#refill(key);
     if (operation === 'set') {
       key.limited = true;
       this.#setBalance(key, value);
       return 200;
     }
     if (!key.limited) return 400;
-    if (operation === 'decrement' && value > key.balance) this.#setBalance(key, Math.min(0, key.balance));
-    else {
-      const more = operation === 'increment' ? value : -value;
-      key.balance += more;
-      key.granted += more;
-    }
+    this.#change(key, operation, value);
     return 200;
+  }
+
+  #change(of: Balance, operation: 'increment' | 'decrement', value: number) {
+    if (operation === 'decrement' && value > of.balance) {
+      this.#setBalance(of, Math.min(0, of.balance));
+      return;
+    }
+    const more = operation === 'increment' ? value : -value;
+    of.balance += more;
+    of.granted += more;
   }
 
   verify(
@@ -211,7 +287,9 @@ export class HoldModel {
       )
     )
       return { status: 200, code: 'RATE_LIMITED' };
-    if (key.limited && key.balance < cost) return { status: 200, code: 'USAGE_EXCEEDED' };
+    const shared = this.sharedOf(key.identity);
+    const charged = [...(key.limited ? [key] : []), ...(shared ? [shared] : [])];
+    if (charged.some(({ balance }) => balance < cost)) return { status: 200, code: 'USAGE_EXCEEDED' };
     const windows: HeldWindow[] = [];
     const slots: HeldSlots[] = [];
     const taking = limits.filter(({ type, units }) => type && units > 0);
@@ -227,7 +305,7 @@ export class HoldModel {
       if (units > 0) charge(window, limit, duration, units, now);
       windows.push({ name, units, window, duration, isFine: limit <= 64 });
     }
-    if (key.limited) key.balance -= cost;
+    for (const each of charged) each.balance -= cost;
     const left = Object.fromEntries(
       limits.map((applying) => [
         applying.name + applying.duration,
@@ -235,7 +313,8 @@ export class HoldModel {
       ]),
     );
     if (due === undefined) {
-      if (key.limited) this.#spend(key, cost);
+      for (const each of charged) each.spentOfBalance += cost;
+      if (charged.length > 0) key.spent += cost;
       return { status: 200, code: 'VALID', left };
     }
     const held: Hold = {
@@ -245,11 +324,14 @@ export class HoldModel {
       shape,
       at: now,
       due,
-      cost: key.limited ? cost : 0,
+      cost: charged.length > 0 ? cost : 0,
       balances: key.balances,
       charges: hold?.onExpiry === 'charge',
       windows,
       slots,
+      shared,
+      sharedBalances: shared?.balances ?? 0,
+      alone: !key.limited,
     };
     return { status: 200, code: 'VALID', expires: held.due, left, hold: held };
   }
@@ -262,7 +344,7 @@ export class HoldModel {
       credits,
       ratelimits,
     }: { ttl: number; credits: number | undefined; ratelimits: { name: string; cost: number }[] },
-  ): { status: number; late?: boolean; expires?: number; credits?: [number | undefined, number | undefined] } {
+  ): { status: number; late?: boolean; expires?: number; shown?: [Shown, Shown] } {
     const known = this.#holds.get(holdId);
     const key = known?.key ?? this.#keys.find(({ keyId }) => holdId.startsWith(`hold_${keyId.slice(4)}`));
     if (!key || key.deleted) return { status: 404 };
@@ -279,7 +361,8 @@ export class HoldModel {
         (credits ?? settled.cost) === settled.cost &&
         [...wanted.keys()].every((name) => names.includes(name)) &&
         settled.windows.every(({ name, units }) => (wanted.get(name) ?? units) === units);
-      return isSame ? { status: 200, late: settled.late, credits: creditsFor(settled.balance) } : { status: 409 };
+      const shown: [Shown, Shown] = [creditsFor(settled.balance ?? settled.shared), creditsFor(settled.shared)];
+      return isSame ? { status: 200, late: settled.late, shown } : { status: 409 };
     }
     if (action === 'extend') {
       if (hold.state === 'released') return { status: 409 };
@@ -288,7 +371,7 @@ export class HoldModel {
     }
     if (action === 'release') {
       if (hold.state === 'open') this.#release(hold, this.#clock.now);
-      return { status: 200, late: false, credits: this.creditsOf(key) };
+      return { status: 200, late: false, shown: this.#shownOfHold(hold) };
     }
     if ([...wanted.keys()].some((name) => !hold.windows.some((window) => window.name === name))) return { status: 412 };
     const late = hold.state === 'released';
@@ -298,18 +381,18 @@ export class HoldModel {
       credits ?? hold.cost,
       hold.windows.map(({ name, units }) => wanted.get(name) ?? units),
     );
-    return { status: 200, late, credits: this.creditsOf(key) };
+    return { status: 200, late, shown: this.#shownOfHold(hold) };
   }
 
   /** Settles expired holds, and applies refills. */
   sweep() {
     for (const key of this.#keys) this.#expire(key);
-    for (const key of this.#keys) if (!key.deleted) this.#refill(key);
+    for (const key of this.#keys) if (!key.deleted && key.limited) this.#refill(key);
   }
 
   #look(key: HeldKey) {
     this.#expire(key);
-    this.#refill(key);
+    if (key.limited) this.#refill(key);
   }
 
   #expire(key: HeldKey) {
@@ -317,7 +400,7 @@ export class HoldModel {
     for (const [id, hold] of [...this.#holds].sort(([a, { due }], [b, other]) => due - other.due || bySuffix(a, b))) {
       if (hold.key !== key || hold.due > now) continue;
       // Refills are applied with the first that changes the balance.
-      this.#refill(key);
+      if (key.limited) this.#refill(key);
       if (hold.state === 'released') this.#holds.delete(id);
       else if (hold.charges)
         this.#settle(
@@ -364,7 +447,9 @@ export class HoldModel {
     this.#holds.delete(id);
     const { key } = hold;
     const windows = hold.windows.map(({ name }, index) => ({ name, units: units[index]! }));
-    this.#settled.set(id, { at: this.#clock.now, late, cost, balance: key.limited ? key.balance : undefined, windows });
+    const balance = key.limited ? key.balance : undefined;
+    const shared = this.#existing(hold.shared)?.balance;
+    this.#settled.set(id, { at: this.#clock.now, late, cost, balance, shared, windows });
   }
 
   /** Charges these amounts in the place of what is held. */
@@ -378,32 +463,34 @@ export class HoldModel {
       if (more < 0) giveBack(window, hold.at, duration, isFine, -more);
       else if (more > 0) charge(window, Number.MAX_SAFE_INTEGER, duration, more, now);
     }
+    const shared = this.#existing(hold.shared);
+    const held = state === 'open' ? hold.cost : 0;
+    if (shared) this.#giveCredits(shared, held, cost, state === 'open' && hold.sharedBalances === shared.balances);
+    if (key.limited || shared) key.spent += cost;
     if (!key.limited) return;
     this.#refill(key);
-    const isOwn = state === 'open' && hold.balances === key.balances;
-    const held = state === 'open' ? hold.cost : 0;
+    const isOwn = state === 'open' && hold.balances === key.balances && !hold.alone;
+    this.#giveCredits(key, hold.alone ? 0 : held, cost, isOwn);
+  }
+
+  /** `isOwn`: the balance is the one that was charged. */
+  #giveCredits(of: Balance, held: number, cost: number, isOwn: boolean) {
     const returned = held - cost;
-    if (isOwn || returned < 0) key.balance += returned;
-    key.spent += cost;
-    key.spentOfBalance += isOwn ? cost : Math.max(0, -returned);
+    if (isOwn || returned < 0) of.balance += returned;
+    of.spentOfBalance += isOwn ? cost : Math.max(0, -returned);
   }
 
-  #spend(key: HeldKey, cost: number) {
-    key.spent += cost;
-    key.spentOfBalance += cost;
+  #setBalance(of: Balance, balance: number) {
+    of.balance = balance;
+    of.balances++;
+    of.granted = balance;
+    of.spentOfBalance = 0;
   }
 
-  #setBalance(key: HeldKey, balance: number) {
-    key.balance = balance;
-    key.balances++;
-    key.granted = balance;
-    key.spentOfBalance = 0;
-  }
-
-  #refill(key: HeldKey) {
-    if (!key.refill || !key.limited || this.#clock.now < key.refillDue) return;
-    key.refillDue = this.#nextDay();
-    this.#setBalance(key, key.refill.amount);
+  #refill(of: Balance) {
+    if (!of.refill || this.#clock.now < of.refillDue) return;
+    of.refillDue = this.#nextDay();
+    this.#setBalance(of, of.refill.amount);
   }
 
   #nextDay = () => (Math.floor(this.#clock.now / dayMs) + 1) * dayMs;
@@ -504,7 +591,7 @@ function bySuffix(a: string, b: string): number {
   return one! < other! ? -1 : 1;
 }
 
-const creditsFor = (balance: number | undefined): [number | undefined, number | undefined] =>
+export const creditsFor = (balance: number | undefined): Shown =>
   balance === undefined ? [undefined, undefined] : [Math.max(0, balance), balance < 0 ? -balance : undefined];
 
 const totalOf = (window: Charge[], duration: number, now: number) =>

@@ -45,6 +45,11 @@ function key_counts.more_refusals(refusals, outcome, more)
     count == 0
 end
 
+-- A new state of the key without its link to a deleted identity.
+function key_counts.without_link(state)
+  return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
+end
+
 -- Writes the key with this balance, and with `count` more decisions and `spent_more` credits of this hour; the last
 -- VALID was at `valid_at` (0 for none). `next_refill` is given if a refill was applied, `fields` if the record gets
 -- more fields. Returns whether they are the first refusals of the hour with this outcome.
@@ -64,7 +69,7 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   end
   local state =
     key_state(false, balance, next_refill or refill_due, math.max(last_used, valid_at), hour, valid, refusals, spent)
-  if usage and is_unlinked then state = without_link(state) end
+  if usage and is_unlinked then state = key_counts.without_link(state) end
   if fields then
     redis.call('HSET', key_name, 'state', state, unpack(fields))
   else

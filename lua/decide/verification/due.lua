@@ -9,6 +9,7 @@
 -- @include "decide/verification/returns"
 -- @include "include/clock"
 -- @include "include/holds"
+-- @include "include/identityBalance"
 -- @include "include/names"
 
 local key_holds = {}
@@ -46,15 +47,15 @@ end
 local SETTLED_AT_ONCE = 250
 
 -- The balance of the key with a due refill applied, and the time of the next one; credits that settlements spend; what
--- windows get back, by owner; the states of identities whose windows change, by record; windows with a record of their
--- own; settlements to note.
+-- windows get back, by owner; the states of identities whose windows change, by record; the balances of identities, by
+-- id (false for one that is gone); windows with a record of their own; settlements to note.
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
     balance, refill_due = key_counts.refilled(key_holds.digest(), balance, refill_due)
   end
   local settling = { balance = balance, refill_due = refill_due, spent = 0, wanted = {}, identities = {}, records = {} }
-  settling.tags, settling.notes = {}, {}
+  settling.tags, settling.notes, settling.accounts = {}, {}, {}
   return settling
 end
 
@@ -133,26 +134,47 @@ local function spend_by_tag(settling, tags, cost)
   end
 end
 
+-- The balance of an identity that a hold charged; nil if it charged none, or that is gone.
+function key_holds.account_of(hold)
+  local more = hold.more
+  if not more or not more.number then return nil end
+  local record = name_of.identity_record(call_workspace, more.externalId)
+  return identity_balance.of_hold(record, more.identity, call_now)
+end
+
 -- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place
--- of what it held.
+-- of what it held. Returns the balance of the identity that it charged, or false.
 local function settle_one(settling, hold, cost, units)
   local is_open, _, _, _, balances = hold.state ~= hold_list.RELEASED, key_extension.read()
   collect(settling, hold, units)
   key_holds.collect_slots(settling, hold)
-  if not key_flags.limited then return end
-  local returned = (is_open and hold.cost or 0) - cost
-  -- The balance was set or refilled since: it has none of these credits.
-  if returned > 0 and hold.balance ~= balances then returned = 0 end
-  local balance = settling.balance + returned
-  settling.balance = math.max(-SAFE_INTEGER, math.min(balance, SAFE_INTEGER))
+  local more, accounts = hold.more or {}, settling.accounts
+  local id16 = more.number and more.identity
+  if id16 and accounts[id16] == nil then accounts[id16] = key_holds.account_of(hold) or false end
+  local account = id16 and accounts[id16]
+  if account then identity_balance.settle(account, hold, cost, is_open, hold.state == hold_list.RELEASES) end
+  if key_flags.limited then
+    -- `alone`: only the identity was charged.
+    local returned = (is_open and not more.alone and hold.cost or 0) - cost
+    -- The balance was set or refilled since: it has none of these credits.
+    if returned > 0 and hold.balance ~= balances then returned = 0 end
+    local balance = settling.balance + returned
+    settling.balance = math.max(-SAFE_INTEGER, math.min(balance, SAFE_INTEGER))
+  elseif not account then
+    return false
+  end
   settling.spent = settling.spent + cost
-  if hold.more and hold.more.tags and cost > 0 then spend_by_tag(settling, hold.more.tags, cost) end
+  if more.tags and cost > 0 then spend_by_tag(settling, more.tags, cost) end
+  return account
 end
 
 -- Writes the windows that were changed, but for those in the state of the key.
 function key_holds.write_windows(settling)
   for name, state in pairs(settling.identities) do
     redis.call('HSET', name, 'state', state)
+  end
+  for _, account in pairs(settling.accounts) do
+    if account then identity_balance.write(account) end
   end
   owned_windows.write(settling.records)
 end
@@ -191,10 +213,11 @@ end
 local function expire(settling, h, hold)
   if hold.state == hold_list.RELEASED then return NEVER end
   local is_charged = hold.state == hold_list.CHARGES
-  settle_one(settling, hold, is_charged and hold.cost or 0, key_holds.units(hold, is_charged))
+  local account = settle_one(settling, hold, is_charged and hold.cost or 0, key_holds.units(hold, is_charged))
   if is_charged then
     local balance = key_flags.limited and settling.balance or nil
     local settled = { suffix = hold.suffix, late = false, cost = hold.cost, balance = balance, windows = hold.windows }
+    settled.shared = account and account.balance or nil
     settling.notes[#settling.notes + 1] = settled
     return NEVER
   end
@@ -250,22 +273,22 @@ function key_holds.read_key(digest, has_snapshot)
   return true
 end
 
--- Settles a hold that was found: `cost` credits, and units for each of its windows. Returns the balance; nil for an
--- unlimited key.
+-- Settles a hold that was found: `cost` credits, and units for each of its windows. Returns the balance, nil for an
+-- unlimited key; and that of the identity that the hold charged, nil for none.
 function key_holds.settle(h, hold, cost, units)
   local settling, _, _, due = begin_settling(), key_extension.read()
-  settle_one(settling, hold, cost, units)
+  local account = settle_one(settling, hold, cost, units)
   hold_list.replace(h, hold)
   write_settling(settling, h, due)
-  return key_flags.limited and settling.balance or nil
+  return key_flags.limited and settling.balance or nil, account and account.balance or nil
 end
 
--- Gives everything back. It may be settled until it is forgotten.
+-- Gives everything back. It may be settled until it is forgotten. Returns the balances as key_holds.settle.
 function key_holds.release(h, hold)
   local settling, _, _, due = begin_settling(), key_extension.read()
-  settle_one(settling, hold, 0, key_holds.units(hold, false))
+  local account = settle_one(settling, hold, 0, key_holds.units(hold, false))
   hold_list.replace(h, hold)
   due = math.min(due, hold_list.release(h, hold, call_now))
   write_settling(settling, h, due)
-  return key_flags.limited and settling.balance or nil
+  return key_flags.limited and settling.balance or nil, account and account.balance or nil
 end

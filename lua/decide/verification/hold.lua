@@ -5,12 +5,14 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
+-- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/snapshot"
 -- @include "decide/verification/verify"
 -- @include "include/clock"
 -- @include "include/holds"
+-- @include "include/identityBalance"
 -- @include "include/state"
 
 -- What decides items, see lua/decide/kinds.lua.
@@ -56,21 +58,26 @@ function charge_hold.shape_of(cost, requested)
 end
 
 -- A hold of what the last check of limits has charged, or would charge, and whether a window is of the identity.
--- `wanted` is {ttl, on_expiry, id} of HOLD_ITEM, with its expiry if that is known.
-local function new_hold(h, wanted, cost, request)
+-- `wanted` is {ttl, on_expiry, id} of HOLD_ITEM, with its expiry if that is known; `shared` the balance of the identity or
+-- nil.
+local function new_hold(h, wanted, cost, request, shared)
   local requested, more = request and request.limits, {}
   local expires = wanted.expires or call_now + (wanted.ttl or 0)
   local windows, slots, of_identity = charge_hold.windows_charged(requested, expires)
   local _, _, _, balances = key_extension.read()
   local hold = { state = wanted.on_expiry, at = call_now, ttl = expires - call_now, balance = balances }
+  local has_credits = key_flags.limited or shared
   hold.windows, hold.slots = windows, slots
-  hold.cost = key_flags.limited and cost or 0
+  hold.cost = has_credits and cost or 0
   hold.suffix = wanted.id ~= '' and '_' .. wanted.id or hold_list.next_suffix(h, call_now)
-  if of_identity then
+  if of_identity or shared then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
   end
+  if shared then
+    more.number, more.alone = identity_balance.number_of(shared), not key_flags.limited or nil
+  end
   if wanted.id ~= '' then more.shape = charge_hold.shape_of(cost, requested) end
-  more.tags = key_flags.limited and request and request.tags or nil
+  more.tags = has_credits and request and request.tags or nil
   if next(more) then hold.more = more end
   return hold, of_identity
 end
@@ -78,20 +85,27 @@ end
 -- Whether the hold of a request would take too many bytes. The names of all limits and the tags are in the states and
 -- in `text`: only where these are long, it is made to know its bytes.
 local function is_too_large(h, wanted, cost, request, text)
+  local shared = key_identity and identity_credits.of_key() or nil
   local bytes = #key_packed + (key_identity and #key_identity or 0) + 2 * (text and #text or 0)
-  if bytes <= HOLD_BYTES_MAX then return false end
+  -- The number of the balance.
+  if bytes + (shared and 64 or 0) <= HOLD_BYTES_MAX then return false end
   if charge_hold.look(request and request.limits) or charge_ahead then return false end
-  return hold_list.bytes_of((new_hold(h, wanted, cost, request))) > HOLD_BYTES_MAX
+  return hold_list.bytes_of((new_hold(h, wanted, cost, request, shared))) > HOLD_BYTES_MAX
 end
 
 -- Holds what the verification that was just made charged. Returns the hold.
 local function hold_charges(h, wanted, cost, request, identity_until)
-  local hold, of_identity = new_hold(h, wanted, cost, request)
+  local shared = identity_credits.is_shared() and identity_credits.current or nil
+  local hold, of_identity = new_hold(h, wanted, cost, request, shared)
   hold_list.add(h, hold)
   local fields, expires = hold_list.fields(h), call_now + hold.ttl
   key_holds.look_by(expires, fields)
   redis.call('HSET', key_name, unpack(fields))
   if of_identity then key_holds.note_identity(key_external_id, expires, identity_until) end
+  if shared and hold.state == hold_list.RELEASES then
+    shared.held = shared.held + hold.cost
+    identity_credits.write()
+  end
   return hold
 end
 
@@ -114,10 +128,12 @@ local function repeat_hold(hold, cost, request, text, ip)
       charge_results[4 * index - 2] = 0
     end
   end
-  local dependencies = (key_identity or key_flags.permissions) and snapshot_dependencies() or ''
+  local dependencies = (key_identity or key_flags.permissions) and key_snapshot.dependencies() or ''
   local answer = pack_verified(outcome, key_flags.limited, key_counts.balance() or 0, outcome == VALID)
+  local shared = key_identity and identity_credits.of_key()
+  if shared then answer = identity_credits.added(answer, VERIFIED_HAS_BALANCE_AT, shared.balance) end
   if outcome == VALID then answer = charge_hold.with_hold(answer, hold) end
-  return answer, pack_snapshot(dependencies)
+  return answer, key_snapshot.pack(dependencies)
 end
 
 -- Why there can be no new hold with this id (`''` for none) of the key that was loaded, and its open hold of this id.
@@ -191,14 +207,15 @@ function hold_kinds.decide_slots(position, last, root_index)
   return charge_hold.decide({ on_expiry = hold_list.RELEASES, id = '' }, position, last, root_index)
 end
 
--- The answer to a change: {late, expires, balance (nil for an unlimited key), windows: each {cost, name}}.
+-- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
+-- if it was not charged), windows: each {cost, name}}.
 local function pack_changed(changed)
   local windows = {}
   for index, w in ipairs(changed.windows) do
     windows[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
   end
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
-  return struct.pack(
+  local answer = struct.pack(
     CHANGED_HOLD,
     HOLD_CHANGED,
     late,
@@ -208,6 +225,8 @@ local function pack_changed(changed)
     key_holds.digest(),
     #windows
   ) .. table.concat(windows)
+  if not changed.shared then return answer end
+  return identity_credits.added(answer, CHANGED_HOLD_HAS_BALANCE_AT, changed.shared)
 end
 
 -- The units of each window that a settlement charges: those of the request by name, or else `otherwise`. Also returns a
@@ -224,18 +243,22 @@ local function actual_units(windows, wanted, otherwise)
   return units
 end
 
+-- What an item does.
+local changes = {}
+
 -- Settles a hold that is open or was released.
-local function settle_hold(h, hold, credits, wanted)
+function changes.settle(h, hold, credits, wanted)
   local is_late = hold.state == hold_list.RELEASED
   local units, unknown = actual_units(hold.windows, wanted, key_holds.units(hold, true))
   if unknown then return item_error('hold_limit_not_found', unknown) end
   local cost = credits or hold.cost
-  local balance = key_holds.settle(h, hold, cost, units)
+  local balance, shared = key_holds.settle(h, hold, cost, units)
   local windows = {}
   for index, w in ipairs(hold.windows) do
     windows[index] = { name = w.name, cost = units[index] }
   end
   local settled = { suffix = hold.suffix, late = is_late, cost = cost, balance = balance, windows = windows }
+  settled.shared = shared
   hold_list.note_settled(call_workspace, key24(), call_now, settled)
   return pack_changed(settled)
 end
@@ -256,17 +279,18 @@ local function settle_again(settled, credits, wanted)
 end
 
 -- Gives a hold back. Repeating it changes nothing.
-local function release_hold(h, hold)
-  local windows, balance = {}, nil
+function changes.release(h, hold)
+  local windows, balance, shared = {}, nil, nil
   if hold.state == hold_list.RELEASED then
-    balance = key_counts.balance()
+    local account = key_holds.account_of(hold)
+    balance, shared = key_counts.balance(), account and account.balance
   else
-    balance = key_holds.release(h, hold)
+    balance, shared = key_holds.release(h, hold)
   end
   for index, w in ipairs(hold.windows) do
     windows[index] = { name = w.name, cost = 0 }
   end
-  return pack_changed({ balance = balance, windows = windows })
+  return pack_changed({ balance = balance, shared = shared, windows = windows })
 end
 
 -- The concurrency limits of a state by their names.
@@ -288,7 +312,7 @@ function key_holds.move_slots(hold, ttl)
   local _, identity = key_holds.charged_identity(hold.more)
   local of_key = key_holds.slot_limits(key_packed, key_limits_at, key_flags.tail_bytes)
   local of_identity = key_holds.slot_limits(identity, IDENTITY_LIMITS_AT, 0)
-  local limits, settling = {}, { wanted = {}, identities = {}, records = {} }
+  local limits, settling = {}, { wanted = {}, identities = {}, accounts = {}, records = {} }
   for _, slot in ipairs(hold.slots) do
     -- Nil if it was removed.
     slot.limit = (slot.of_identity and of_identity or of_key)[slot.name]
@@ -316,7 +340,7 @@ function key_holds.move_slots(hold, ttl)
 end
 
 -- Sets another expiry, `ttl` from now; as long as the limits allow whose slots it takes.
-local function extend_hold(h, hold, _, _, ttl)
+function changes.extend(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
   local expires, write_slots = key_holds.move_slots(hold, ttl)
   hold.ttl = math.min(expires - hold.at, hold_list.EXPIRES_WITHIN)
@@ -332,9 +356,6 @@ local function extend_hold(h, hold, _, _, ttl)
   key_holds.note_identity(external_id, expires, identity_until)
   return pack_changed({ expires = expires, windows = {} })
 end
-
--- By the action of an item.
-local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
 -- Decides an item: settles, releases or extends a hold.
 function hold_kinds.change(position, _, root_index)
@@ -357,7 +378,8 @@ function hold_kinds.change(position, _, root_index)
   local hold = hold_list.find(h, suffix)
   local settled = not hold and hold_list.find_settled(call_workspace, key24(), call_now, suffix)
   add_work(hold_list.work())
-  if hold then return change_by[action](h, hold, has_credits == 1 and credits or nil, wanted, ttl) end
+  local change = action == 0 and changes.settle or action == 1 and changes.release or changes.extend
+  if hold then return change(h, hold, has_credits == 1 and credits or nil, wanted, ttl) end
   if not settled then return item_error('hold_not_found') end
   if action ~= 0 then return item_error('hold_ended', suffix) end
   return settle_again(settled, has_credits == 1 and credits or nil, wanted)

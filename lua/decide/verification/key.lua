@@ -127,11 +127,6 @@ end
 -- The 24 characters of its id.
 local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
 
--- A new state of the key without its link to a deleted identity.
-local function without_link(state)
-  return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
-end
-
 -- Loads the key that a tally names: its digest, and its id (NO_ID24 if that is not known). Returns whether the key is
 -- live as for read_key, and whether its record is stored. Of another key with this digest, or none, only the id is
 -- loaded.

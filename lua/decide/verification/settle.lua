@@ -95,7 +95,7 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   local digest, cost, id24, external_id, fields = struct.unpack(TALLIED_KEY, subject)
   local is_live, is_stored = read_tallied_key(digest, id24)
   local request = fields <= #subject and request_of(string.sub(subject, fields))
-  local tags = count > 0 and request and request.tags and counted_tags(request.tags)
+  local tags = count > 0 and request and request.tags and usage_by_tag.counted(request.tags)
   local hour, spent = math.floor(used_at / HOUR_MS), outcome == VALID and count * cost or 0
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
   -- Only an extended state counts it.
@@ -124,7 +124,9 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   if return_to_identity then return_to_identity() end
   if count == 0 then return end
   if is_former then count_former(external_id, hour, count, outcome, spent) end
-  if tags then count_tags(tags, external_id, outcome, spent, count, hour) end
+  if tags then usage_by_tag.count(tags, external_id, outcome, spent, count, hour) end
   count_for_api(hour, count, outcome, spent)
-  if outcome ~= VALID then note_refusals(count, outcome, is_first, request, external_id, used_at, true, cost, 0) end
+  if outcome ~= VALID then
+    noted_refusals.note(count, outcome, is_first, request, external_id, used_at, true, cost, 0)
+  end
 end

@@ -8,6 +8,8 @@
 -- @include "include/permissions"
 -- @include "include/state"
 
+local key_snapshot = {}
+
 -- Role names, as `roles` of SNAPSHOT.
 local function pack_names(names)
   local parts = { struct.pack('>I2', #names) }
@@ -37,14 +39,14 @@ local function packed_permissions(record)
 end
 
 -- The versions that the snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
-local function snapshot_dependencies()
+function key_snapshot.dependencies()
   local version = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH) or ''
   return key_flags.permissions and version .. rbac_version() or version
 end
 
 -- Packs the snapshot. The caller notes in `snapshots` of the API that it is in an answer of this call, so that no later
 -- one needs it.
-local function pack_snapshot(dependencies)
+function key_snapshot.pack(dependencies)
   key_api.snapshots = key_api.snapshots or {}
   local slugs, number_lists, roles = '', '', '\0\0'
   if key_flags.permissions then

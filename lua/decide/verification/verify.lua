@@ -5,6 +5,7 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
+-- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/memo"
 -- @include "decide/permitted"
@@ -36,15 +37,25 @@ local function precheck(request, text, ip)
   return VALID
 end
 
--- Counts a refusal in the packed counts of the hour's refusals, and in the rows of recent refusals.
-local function count_refusal(refusals, outcome, request, cost, balance)
+-- Where the state of an identity says whether it has a balance.
+local FLAG_AT = IDENTITY_HEAD_VERSION_AT
+
+-- Lua bounds the names that one function uses.
+local counting = {}
+
+-- Counts a refusal in the packed counts of the hour's refusals, and in the rows of recent refusals. `shared` is the
+-- balance of the identity, if it has one.
+function counting.refusal(refusals, outcome, request, cost, balance, shared)
   local more, is_first = key_counts.more_refusals(refusals, outcome, 1)
-  note_refusals(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance)
+  -- The first balance that is too small is named.
+  local of_identity = shared and (not key_flags.limited or balance >= cost)
+  if of_identity then balance = shared.balance end
+  noted_refusals.note(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance, of_identity)
   return more
 end
 
 -- Moves the counts of an earlier hour, or of an identity that was deleted, from the state to the log of the key.
-local function flush_former_counts()
+function counting.flush_former()
   local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
   flush_usage(call_workspace, key24(), key_linked_id, usage, restriction.former, call_settings.retention, call_hour)
 end
@@ -57,15 +68,15 @@ local function verify(position, last, root_index)
   local digest, cost, cached_time, cached_number, cached_dependencies, fields =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
-  if not key_holds.read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
+  local is_found = key_holds.read_key(digest, cached_time > 0)
+    and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
+  if not is_found then return struct.pack('>B', NOT_FOUND) end
   local flags, api = key_flags, key_api
-  if not root.verifies_all and not allows(root, 'api', api.id, 'verify_key') then
-    return struct.pack('>B', NOT_FOUND)
-  end
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if flags.refilled then
     balance, refill_due = key_counts.refilled(digest, balance, refill_due)
   end
+  local shared = key_identity and string.byte(key_identity, FLAG_AT) >= WITH_BALANCE and identity_credits.of_key()
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
   local text = fields <= last and string.sub(call_items, fields, last)
@@ -74,50 +85,51 @@ local function verify(position, last, root_index)
   local request = text and (memo[text] or request_of(text))
   local requested = request and request.limits
   local outcome = precheck(request, text, ip)
-  local is_checked = outcome == VALID
+  local is_checked, problem = outcome == VALID, nil
   if is_checked then
-    local problem
-    outcome, problem = check_limits_and_balance(requested, not flags.limited or balance >= cost)
-    if problem then return problem end
-    if not outcome then return charge_hold.undecided(position, last, root_index, requested) end
+    local is_affordable = (not flags.limited or balance >= cost) and (not shared or shared.balance >= cost)
+    outcome, problem = check_limits_and_balance(requested, is_affordable)
+    if not outcome then return problem or charge_hold.undecided(position, last, root_index, requested) end
   end
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local is_valid, snapshot, is_sent = outcome == VALID, nil, nil
-  local dependencies = (key_identity or flags.permissions) and snapshot_dependencies() or ''
+  local dependencies = (key_identity or flags.permissions) and key_snapshot.dependencies() or ''
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
     -- Returned once per call. Otherwise many verifications of a key that is not cached would each return its snapshot.
     is_sent = api.snapshots and api.snapshots[digest]
-    if not is_sent then snapshot = pack_snapshot(dependencies) end
+    if not is_sent then snapshot = key_snapshot.pack(dependencies) end
   end
-  local tags = request and request.tags and counted_tags(request.tags)
+  local tags = request and request.tags and usage_by_tag.counted(request.tags)
 
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
-  local is_new_hour = hour ~= call_hour or is_unlinked
+  local is_new_hour = is_unlinked or hour ~= call_hour
   if is_new_hour then
     valid, refusals, spent = restriction.begin_hour()
   end
-  local charged = is_valid and flags.limited and cost or 0
-  balance, charged = balance - charged, charge_hold.is_held and 0 or charged
-  spent = spent + charged
+  local charged = is_valid and (flags.limited or shared) and cost or 0
+  if flags.limited then balance = balance - charged end
+  local counted = charge_hold.is_held and 0 or charged
   if is_valid then
-    valid, last_used = valid + 1, call_now
+    valid, last_used, spent = valid + 1, call_now, spent + counted
   else
-    refusals = count_refusal(refusals, outcome, request, cost, balance)
+    refusals = counting.refusal(refusals, outcome, request, cost, balance, shared)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
-  if is_unlinked then state = without_link(state) end
+  if is_unlinked then state = key_counts.without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
   local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_checked)
+  if shared then answer = identity_credits.charge(answer, charged) end
 
   -- Write. If the first command succeeds, none of the following can fail.
   redis.call('HSET', key_name, 'state', state)
   if new_identity then write_identity(new_identity) end
+  if shared then identity_credits.write() end
   if is_valid and charge_counters then write_charged_counters() end
-  if is_new_hour then flush_former_counts() end
-  if tags then count_tags(tags, key_external_id, outcome, charged, 1, call_hour) end
+  if is_new_hour then counting.flush_former() end
+  if tags then usage_by_tag.count(tags, key_external_id, outcome, counted, 1, call_hour) end
   if snapshot then api.snapshots[digest] = true end
-  count_verification(api, outcome, charged)
+  count_verification(api, outcome, counted)
   key_written(state, new_identity)
   return answer, snapshot
 end

@@ -185,7 +185,9 @@ export function creditsOf({ remaining, interval, amount, refillDay }: CreditsDra
   return { remaining: balance, refill: { interval, amount: refilled!, ...day } };
 }
 
-export function CreditsFields({ draft, set }: { draft: CreditsDraft; set: (draft: CreditsDraft) => void }) {
+export function CreditsFields(props: { draft: CreditsDraft; set: (draft: CreditsDraft) => void; none?: string }) {
+  // What an empty balance means.
+  const { draft, set, none = 'unlimited' } = props;
   return (
     <fieldset class="group">
       <legend>Credits</legend>
@@ -196,7 +198,7 @@ export function CreditsFields({ draft, set }: { draft: CreditsDraft; set: (draft
           value={draft.remaining}
           set={(remaining) => set({ ...draft, remaining })}
           hint={draft.remaining.trim() !== '' && wholeOf(draft.remaining) === undefined && 'A whole number.'}
-          placeholder="unlimited"
+          placeholder={none}
         />
         <SelectField
           label="Refill"

@@ -20,8 +20,9 @@ const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: 
     ? source === 'lease' && outcome === 'RATE_LIMITED' && <Badge>local</Badge>
     : `${ratelimit}: ${unitsOf({ limit, duration, ...(type && { type }) })}`;
 
-const costOf = ({ cost, remaining }: Row) =>
-  cost !== undefined && `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left`}`;
+const costOf = ({ cost, remaining, of }: Row) =>
+  cost !== undefined &&
+  `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left${of ? ' of the customer' : ''}`}`;
 
 const askedOf = ({ permissions, permissionsCut }: Row) => permissions && `${permissions}${permissionsCut ? '…' : ''}`;
 

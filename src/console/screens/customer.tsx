@@ -3,8 +3,18 @@ import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { unitsOf } from '../format.ts';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
+import { CreditsCard } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
+import {
+  CreditsFields,
+  creditsDraftOf,
+  creditsOf,
+  draftOf,
+  LimitFields,
+  limitsOf,
+  MetaField,
+  metaOf,
+} from '../parts/keyForm.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
@@ -27,10 +37,12 @@ export function Customer({ externalId }: { externalId: string }) {
 }
 
 const columns = keyColumns.filter(({ name }) => name !== 'Customer');
+type Editing = 'meta' | 'credits' | 'limits';
+
 const ownFirst = 'A key that has its own limit of the same name uses its own.';
 
 function Screen({ data, period }: { data: Identity; period: ReturnType<typeof usePeriod> }) {
-  const [acting, setActing] = useState<'meta' | 'limits' | 'delete'>();
+  const [acting, setActing] = useState<Editing | 'delete'>();
   const [, go] = useLocation();
   const { externalId, ratelimits = [] } = data;
   const keys = usePages<Key>('keys.listKeys', { externalId, order: 'desc', limit: 25 }, 10_000);
@@ -38,7 +50,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   const isShared = ({ name }: { name: string }) => ratelimits.some((shared) => shared.name === name);
   const keyOfShared = keys.rows?.find((key) => !key.ratelimits?.some(isShared));
   const usedNow = useUsedNow(keyOfShared?.keyId, ratelimits);
-  const edit = (what: 'meta' | 'limits') =>
+  const edit = (what: Editing) =>
     may('identity', 'update_identity') && (
       <Button class="small" onClick={() => setActing(what)}>
         Edit
@@ -82,6 +94,13 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
             </dd>
           </dl>
         </Card>
+        <CreditsCard title="Credits that all keys share" credits={data.credits} edit={edit('credits')}>
+          {data.credits ? (
+            <p class="quiet">A verification charges them together with the credits of the key, or neither.</p>
+          ) : (
+            <Empty title="It has none" />
+          )}
+        </CreditsCard>
         <Card title="Limits that all keys share" actions={edit('limits')}>
           {ratelimits.length === 0 ? (
             <Empty title="It has no limit" />
@@ -122,6 +141,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         />
       </Card>
       {acting === 'meta' && <EditMeta data={data} close={close} />}
+      {acting === 'credits' && <EditCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
       {acting === 'delete' && (
         <Act
@@ -134,7 +154,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           close={close}
           done={() => go('/customers')}
         >
-          <p>Its keys stay, without an owner and without the limits that they shared.</p>
+          <p>Its keys stay, without an owner and without the limits and credits that they shared.</p>
         </Act>
       )}
     </>
@@ -154,6 +174,25 @@ function EditMeta({ data, close }: { data: Identity; close: () => void }) {
       close={close}
     >
       <MetaField value={text} set={setText} />
+    </Act>
+  );
+}
+
+function EditCredits({ data, close }: { data: Identity; close: () => void }) {
+  const [draft, setDraft] = useState(creditsDraftOf(data.credits));
+  const credits = creditsOf(draft);
+  const refill = credits && 'refill' in credits ? {} : { refill: null };
+  return (
+    <Act
+      title={`Credits of ${data.externalId}`}
+      operation="identities.updateIdentity"
+      input={{ identity: data.id, credits: credits && { ...refill, ...credits } }}
+      act="Save"
+      ready={credits !== undefined}
+      close={close}
+    >
+      <CreditsFields draft={draft} set={setDraft} none="none" />
+      <p class="hint">The balance is set to this figure, also if credits are spent before you save.</p>
     </Act>
   );
 }

@@ -10,7 +10,6 @@ import {
   Card,
   CustomerLink,
   Empty,
-  Gauge,
   Head,
   Id,
   LacksScreen,
@@ -18,6 +17,7 @@ import {
   PeriodChoice,
   Time,
 } from '../parts/basic.tsx';
+import { CreditsCard } from '../parts/credits.tsx';
 import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
 import { Table } from '../parts/table.tsx';
@@ -80,7 +80,9 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
         <Card title="Key" actions={edit('details')}>
           <Details data={data} />
         </Card>
-        <CreditsCard data={data} edit={edit('credits')} />
+        <CreditsCard credits={data.credits} edit={edit('credits')}>
+          <CreditsOfKey data={data} />
+        </CreditsCard>
         <LimitsCard data={data} edit={edit('limits')} />
         <Card title="Permissions and roles" actions={edit('access')}>
           <Names title="Permissions, with those of roles" names={data.permissions} none="It has no permission." />
@@ -170,53 +172,6 @@ const Details = ({ data }: { data: Key }) => (
   </dl>
 );
 
-/** The start of the next day, or of the day of the month, in UTC. */
-function nextRefill(refill: NonNullable<Key['credits']>['refill'] & object, nowMs = Date.now()): number {
-  const now = new Date(nowMs);
-  const [year, month, day] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
-  if (refill.interval === 'daily') return Date.UTC(year, month, day + 1);
-  const dayIn = (ofMonth: number) =>
-    Date.UTC(year, ofMonth, Math.min(refill.refillDay ?? 1, new Date(Date.UTC(year, ofMonth + 1, 0)).getUTCDate()));
-  return dayIn(month) > nowMs ? dayIn(month) : dayIn(month + 1);
-}
-
-function CreditsCard({ data: { credits }, edit }: { data: Key; edit: ComponentChildren }) {
-  return (
-    <Card title="Credits" actions={edit}>
-      {!credits ? (
-        <Empty title="Unlimited">
-          <p class="quiet">Verifications of this key charge no credits.</p>
-        </Empty>
-      ) : (
-        <>
-          <p class="figure-value number">
-            {count(credits.remaining)} left{' '}
-            {credits.debt !== undefined && <Badge tone="bad">debt {count(credits.debt)}</Badge>}
-          </p>
-          {credits.debt !== undefined && (
-            <p class="quiet">Settled holds spent more than the balance. Added credits pay the debt first.</p>
-          )}
-          {credits.refill ? (
-            <>
-              <Gauge
-                used={Math.max(0, credits.refill.amount - credits.remaining)}
-                of={credits.refill.amount}
-                label="Credits used"
-              />
-              <p class="quiet">
-                Refilled to {count(credits.refill.amount)} {credits.refill.interval}, next at{' '}
-                {dateTime(nextRefill(credits.refill), { seconds: false })} UTC.
-              </p>
-            </>
-          ) : (
-            <p class="quiet">It is not refilled.</p>
-          )}
-        </>
-      )}
-    </Card>
-  );
-}
-
 /** Each limit, and how full it is now. */
 function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
   const own = data.ratelimits ?? [];
@@ -274,3 +229,20 @@ const Names = ({ title, names, none }: { title: string; names: string[] | undefi
     )}
   </div>
 );
+
+/** What besides its balance, or without one, limits the key. */
+function CreditsOfKey({ data: { credits, identity } }: { data: Key }) {
+  const shared = identity?.credits;
+  if (shared)
+    return (
+      <p class="quiet">
+        Verifications charge the credits of its customer, <CustomerLink externalId={identity.externalId} />, too:{' '}
+        {count(shared.remaining)} left.
+      </p>
+    );
+  return credits ? null : (
+    <Empty title="Unlimited">
+      <p class="quiet">Verifications of this key charge no credits.</p>
+    </Empty>
+  );
+}

@@ -126,9 +126,18 @@ const exceededOf = ({ name, used, limit, cost, duration: ms, type }: ExplainedLi
     ? `${name}: ${count(used)} of ${count(limit)} slots are taken, the cost is ${count(cost)}.`
     : `${name}: ${count(used)} of ${count(limit)} in any ${duration(ms)} are used, the cost is ${count(cost)}.`;
 
+/** A balance and its refill in sentences; nothing without one. */
+function balanceOf(name: string, figures: NonNullable<ExplainedRule['identity']>, cost: number) {
+  const { balance, debt, remaining = 0, refill } = figures;
+  if (balance === undefined) return undefined;
+  const before = `${name} ${count(balance)}${debt === undefined ? '' : `, debt ${count(debt)}`}`;
+  const next = refill ? ` Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.` : '';
+  return `${before}, cost ${count(cost)}, then ${count(remaining)}.${next}`;
+}
+
 /** The figures of a rule in a sentence. */
 function figuresOf(rule: ExplainedRule) {
-  const { reason, expires, allowedIps, ip, slugs, missing, ratelimits, balance, debt, cost, remaining, refill } = rule;
+  const { reason, expires, allowedIps, ip, slugs, missing, ratelimits, cost = 0, identity, of } = rule;
   const texts = [
     reason && (reasons[reason] ?? reason),
     expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
@@ -139,9 +148,9 @@ function figuresOf(rule: ExplainedRule) {
       ?.filter(({ exceeded }) => exceeded)
       .map(exceededOf)
       .join(' '),
-    balance !== undefined &&
-      `Balance ${count(balance)}${debt === undefined ? '' : `, debt ${count(debt)}`}, cost ${count(cost ?? 0)}, then ${count(remaining ?? 0)}.`,
-    refill && `Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.`,
+    balanceOf('Balance', rule, cost),
+    identity && balanceOf('Balance of the customer', identity, cost),
+    of && `The balance of the ${of === 'key' ? 'key' : 'customer'} is too small.`,
   ];
   return texts.filter(Boolean).join(' ');
 }

@@ -53,6 +53,11 @@ export const listRefusals = manages({
           description: 'Units of this limit, or credits, that were left. Absent for decisions by a lease.',
         }),
       ),
+      of: Type.Optional(
+        Type.Literal('identity', {
+          description: 'Of USAGE_EXCEEDED: the balance of the identity was too small, not that of the key.',
+        }),
+      ),
       tags: Type.Optional(
         Type.Array(Type.String(), {
           description: 'Tags of the last refusal, as many as have 256 bytes together as JSON.',

@@ -1,26 +1,40 @@
 import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkLimits, metaText, requireConcurrency } from '../rules.ts';
-import { ExternalId, Fields, Meta, Ratelimits } from '../schemas.ts';
+import type { NewIdentity } from '../../records/identities.ts';
+import { checkCredits, checkLimits, metaText, requireConcurrency } from '../rules.ts';
+import { ExternalId, Fields, Meta, NewSharedCredits, Ratelimits } from '../schemas.ts';
+import { requireSharedCredits } from './sharedCredits.ts';
 
 export const createIdentity = manages({
   name: 'identities.createIdentity',
-  summary: 'Create an identity: the owner of keys, with metadata and limits that its keys share.',
-  input: Fields({ externalId: ExternalId, meta: Type.Optional(Meta), ratelimits: Type.Optional(Ratelimits) }),
+  summary: 'Create an identity: the owner of keys, with metadata, limits and credits that its keys share.',
+  input: Fields({
+    externalId: ExternalId,
+    meta: Type.Optional(Meta),
+    ratelimits: Type.Optional(Ratelimits),
+    credits: Type.Optional(NewSharedCredits),
+  }),
   output: Type.Object({ identityId: Type.String({ description: 'Id of the new identity.' }) }),
   errors: ['identity_already_exists', 'precondition_failed', 'too_many_records'],
   needs: { identity: ['create_identity'] },
   scope: () => '*',
-  check({ meta, ratelimits }, context) {
+  check({ meta, ratelimits, credits }, context) {
     checkLimits(ratelimits);
+    checkCredits(credits);
     metaText(meta, context, 'meta');
   },
 
-  async handle({ externalId, meta, ratelimits = [] }, context) {
+  async handle({ externalId, meta, ratelimits = [], credits }, context) {
     const { store, caller, actor } = context;
     requireConcurrency({ ratelimits }, store);
-    const identity = { externalId, meta: metaText(meta, context, 'meta') ?? undefined, ratelimits };
+    requireSharedCredits(credits, store);
+    const identity = {
+      externalId,
+      meta: metaText(meta, context, 'meta') ?? undefined,
+      ratelimits,
+      credits: credits && credits.remaining !== null ? (credits as NewIdentity['credits']) : undefined,
+    };
     const [identityId] = await store.identities.create(caller.workspaceId, [identity], actor);
     if (!identityId) throw alreadyExists('identity', externalId);
     return { identityId };

@@ -1,38 +1,67 @@
 import Type from 'typebox';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkLimits, checkOneOfRatelimits, limitRefused, metaText, requireConcurrency } from '../rules.ts';
-import { Fields, Identity, IdentityRef, Meta, oneOfRatelimits, RatelimitChange, Ratelimits } from '../schemas.ts';
+import type { KeyChanges } from '../../records/keys.ts';
+import {
+  checkCredits,
+  checkLimits,
+  checkOneOfRatelimits,
+  invalid,
+  limitRefused,
+  metaText,
+  requireConcurrency,
+} from '../rules.ts';
+import {
+  Fields,
+  Identity,
+  IdentityRef,
+  Meta,
+  Nullable,
+  oneOfRatelimits,
+  RatelimitChange,
+  Ratelimits,
+  SharedCreditChanges,
+} from '../schemas.ts';
 import { byIdentity } from './identityByRef.ts';
+import { requireSharedCredits } from './sharedCredits.ts';
 
 export const updateIdentity = manages({
   name: 'identities.updateIdentity',
-  summary: 'Update the metadata or limits of an identity. Omitted fields are unchanged.',
+  summary: 'Update the metadata, limits or credits of an identity. Omitted fields are unchanged.',
   input: Fields(
     {
       identity: IdentityRef,
       meta: Type.Optional(Meta),
       ratelimits: Type.Optional(Ratelimits),
       ratelimit: Type.Optional(RatelimitChange),
+      credits: Type.Optional(Nullable(SharedCreditChanges)),
     },
     oneOfRatelimits,
   ),
   output: Identity,
   errors: ['identity_not_found', 'precondition_failed'],
   needs: { identity: ['update_identity'] },
-  check({ meta, ratelimits, ratelimit }, context) {
+  check({ meta, ratelimits, ratelimit, credits }, context) {
+    checkCredits(credits);
     checkOneOfRatelimits({ ratelimit, ratelimits });
     checkLimits(ratelimits);
     metaText(meta, context, 'meta');
   },
   ...byIdentity,
 
-  async handle({ meta, ratelimits, ratelimit }, context, { id }) {
+  async handle({ meta, ratelimits, ratelimit, credits }, context, { id }) {
     const { store, caller, actor } = context;
     requireConcurrency({ ratelimit, ratelimits }, store);
+    requireSharedCredits(credits, store);
     const text = meta && (metaText(meta, context, 'meta') ?? '');
-    const changes = { identity: id, meta: text, ratelimits, ratelimit };
+    const changes = { identity: id, meta: text, ratelimits, ratelimit, credits: credits as KeyChanges['credits'] };
     const result = existing(await store.identities.update(caller.workspaceId, changes, actor), 'identity');
+    if (result.refused === 'refill_unlimited')
+      throw invalid(
+        'body.credits.refill',
+        'needs a balance: the identity has nothing to refill',
+        'Set remaining as well.',
+      );
     if (result.refused) throw limitRefused(result.refused, ratelimit!.name);
     return result.identity;
   },

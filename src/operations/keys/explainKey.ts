@@ -39,6 +39,18 @@ const LimitFigures = Type.Object({
   reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
 });
 
+const balanceFigures = (balance: string, refill: string) => ({
+  balance: Type.Optional(Type.Integer({ description: balance })),
+  debt: Type.Optional(Debt),
+  remaining: Type.Optional(Type.Integer({ description: 'Credits in the response of the verification.' })),
+  refill: Type.Optional(
+    Type.Object(
+      { ...refillFields, next: Type.Integer({ description: 'Time of the next refill in Unix milliseconds.' }) },
+      { description: refill },
+    ),
+  ),
+});
+
 const RuleResult = Type.Object({
   rule: Type.Enum(ruleNames, { description: 'Name of the rule.' }),
   result: Type.Enum(['passed', 'failed', 'not_reached'], { description: 'Result of the rule.' }),
@@ -74,15 +86,15 @@ const RuleResult = Type.Object({
     }),
   ),
   ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
-  balance: Type.Optional(Type.Integer({ description: 'Credits before the charge. Absent for an unlimited key.' })),
-  debt: Type.Optional(Debt),
   cost: Type.Optional(Type.Integer({ description: 'Credits that the verification would take.' })),
-  remaining: Type.Optional(Type.Integer({ description: 'Credits in the response of the verification.' })),
-  refill: Type.Optional(
-    Type.Object(
-      { ...refillFields, next: Type.Integer({ description: 'Time of the next refill in Unix milliseconds.' }) },
-      { description: 'Automatic refill of the key.' },
-    ),
+  ...balanceFigures('Credits before the charge. Absent for an unlimited key.', 'Automatic refill of the key.'),
+  identity: Type.Optional(
+    Type.Object(balanceFigures('Credits of the identity before the charge.', 'Automatic refill of the identity.'), {
+      description: 'Of `credits`: the balance that all keys of the identity share. Absent if there is none.',
+    }),
+  ),
+  of: Type.Optional(
+    Type.Enum(['key', 'identity'], { description: 'Of `credits`, if it failed: whose balance is too small.' }),
   ),
 });
 type RuleResult = Static<typeof RuleResult>;
@@ -230,13 +242,11 @@ const isOfHolds = (reason: string): reason is 'too_many_holds' | 'hold_too_large
 type FiguresByRule = { readonly [Name in Rule]?: Figures };
 
 function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rule | undefined): FiguresByRule {
-  const { expires, allowedIps, held, ratelimits, balance, refill, decision } = found;
+  const { expires, allowedIps, held, ratelimits } = found;
   const slugs = query
     ?.filter((token) => typeof token === 'string')
     .map((slug, index) => ({ slug, held: held[index]! }));
-  const detail = 'reason' in decision ? decision : undefined;
-  const credits = 'reason' in decision ? undefined : decision.credits;
-  const remaining = credits === undefined ? undefined : Math.max(0, credits);
+  const detail = 'reason' in found.decision ? found.decision : undefined;
   return {
     expires: definedOf({ expires }),
     allowed_ips: allowedIps === undefined ? {} : definedOf({ allowedIps, ip: ip && addressText(ip) }),
@@ -249,21 +259,33 @@ function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rul
       ...(ratelimits.length > 0 && { ratelimits }),
       ...(detail && (detail.reason === 'too_many_counters' || isOfHolds(detail.reason)) && { reason: detail.reason }),
     },
-    credits: balance === undefined ? {} : creditsOf(balance, cost, remaining, refill),
+    credits: creditsFigures(found, cost, failed === 'credits'),
+  };
+}
+
+/** The balances of the key and its identity, as far as they have some. */
+function creditsFigures({ balance, refill, shared, decision }: Explanation, cost: number, isFailed: boolean): Figures {
+  if (balance === undefined && !shared) return {};
+  const { credits, identityCredits } = 'reason' in decision ? {} : decision;
+  const ofKey = balance !== undefined && balance < cost;
+  return {
+    ...(balance !== undefined && creditsOf(balance, credits, refill)),
+    cost,
+    ...(shared && { identity: creditsOf(shared.balance, identityCredits, shared.refill) }),
+    ...(isFailed && shared && { of: ofKey ? 'key' : 'identity' }),
   };
 }
 
 /** A balance below 0 is a debt. */
-const creditsOf = (balance: number, cost: number, remaining: number | undefined, refill: Explanation['refill']) => ({
+const creditsOf = (balance: number, remaining: number | undefined, refill: Explanation['refill']) => ({
   balance: Math.max(0, balance),
   ...(balance < 0 && { debt: -balance }),
-  cost,
   ...definedOf({ remaining: remaining && Math.max(0, remaining), refill }),
 });
 
-function chargeOf({ balance, ratelimits }: Explanation, { cost }: Request): Output['charge'] {
+function chargeOf({ balance, shared, ratelimits }: Explanation, { cost }: Request): Output['charge'] {
   const charged = ratelimits.filter(({ cost }) => cost > 0).map(({ id, name, cost }) => ({ id, name, cost }));
-  return { credits: balance === undefined ? 0 : cost, ratelimits: charged };
+  return { credits: balance === undefined && !shared ? 0 : cost, ratelimits: charged };
 }
 
 interface Part {

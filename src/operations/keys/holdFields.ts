@@ -49,8 +49,21 @@ export const HeldOutput = Type.Object(
 
 export const changedHoldOutput = Type.Object({
   keyId: Type.String({ description: 'Id of the key.' }),
-  credits: Type.Optional(Type.Integer({ description: 'Balance after this. Absent for an unlimited key.' })),
+  credits: Type.Optional(
+    Type.Integer({
+      description: 'Balance of the key after this; that of its identity if the key has none. Absent without either.',
+    }),
+  ),
   debt: Type.Optional(Debt),
+  identity: Type.Optional(
+    Type.Object(
+      {
+        credits: Type.Integer({ description: 'Balance that all keys of the identity share, after this.' }),
+        debt: Type.Optional(Debt),
+      },
+      { description: 'The identity whose balance the hold charged. Absent if there is none.' },
+    ),
+  ),
   ratelimits: Type.Array(
     Type.Object({
       name: Type.String({ description: 'Name of the limit.' }),
@@ -65,9 +78,10 @@ export const changedHoldOutput = Type.Object({
 const balanceFields = (balance: number | undefined) =>
   balance === undefined ? {} : { credits: Math.max(0, balance), ...(balance < 0 && { debt: -balance }) };
 
-export const changedHoldOf = ({ keyId, balance, ratelimits, late }: ChangedHold) => ({
+export const changedHoldOf = ({ keyId, balance, identityBalance, ratelimits, late }: ChangedHold) => ({
   keyId,
-  ...balanceFields(balance),
+  ...balanceFields(balance ?? identityBalance),
+  ...(identityBalance !== undefined && { identity: balanceFields(identityBalance) }),
   ratelimits,
   late,
 });

@@ -17,7 +17,6 @@ import {
   Debt,
   ExpiresAt,
   Fields,
-  Identity,
   Ignored,
   Int,
   IpAddress,
@@ -25,6 +24,7 @@ import {
   KeyString,
   Meta,
   Tag,
+  VerifiedIdentity,
   VerifiedRatelimit,
 } from '../schemas.ts';
 import { HeldOutput, Hold, holdsSince } from './holdFields.ts';
@@ -104,8 +104,10 @@ const output = Type.Object({
   expires: Type.Optional(ExpiresAt),
   permissions: Type.Optional(Type.Array(Type.String(), { description: 'Direct permissions and those of its roles.' })),
   roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
-  identity: Type.Optional(Identity),
-  credits: Type.Optional(Type.Integer({ description: 'Balance after charging.' })),
+  identity: Type.Optional(VerifiedIdentity),
+  credits: Type.Optional(
+    Type.Integer({ description: 'Balance of the key after charging; that of its identity if the key has none.' }),
+  ),
   debt: Type.Optional(Debt),
   hold: Type.Optional(HeldOutput),
   ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'All limits that were checked.' })),
@@ -121,7 +123,7 @@ const description = `The checks run in this order. The first that fails decides 
 5. The permissions of the key and its roles satisfy the query. Else \`INSUFFICIENT_PERMISSIONS\`.
 6. Every limit that the request names without \`limit\` and \`duration\` exists on the key or its identity. Else HTTP 412.
 7. No limit would be exceeded, and every concurrency limit has a free slot: those with \`autoApply\`, and those that the request names. Else \`RATE_LIMITED\`.
-8. The balance is at least the cost. Else \`USAGE_EXCEEDED\`. An unlimited key always passes.
+8. The balance of the key and that of its identity, if there are any, are at least the cost. Else \`USAGE_EXCEEDED\`.
 
 If all pass, the code is \`VALID\`, and \`valid\` is true. Only then are credits and limits charged. A verification that takes a slot of a concurrency limit makes a hold, also if \`hold\` is not sent; its end frees the slot. \`keys.explainKey\` returns the result of each check.`;
 
@@ -223,6 +225,9 @@ function resetText(ms: number): string {
   return lastReset.text;
 }
 
+const creditsText = (balance: number): string =>
+  balance < 0 ? `,"credits":0,"debt":${-balance}` : `,"credits":${balance}`;
+
 /** Prints a response. */
 function printVerified(verified: Verified, requested: NamedLimits | undefined): string {
   const text = printDecision(verified, requested);
@@ -232,13 +237,16 @@ function printVerified(verified: Verified, requested: NamedLimits | undefined): 
 
 /** The text of its snapshot was printed when the snapshot's version was first used. */
 function printDecision(
-  { outcome, snapshot, credits, ratelimits }: Verified,
+  { outcome, snapshot, credits, identityCredits, ratelimits }: Verified,
   requested: NamedLimits | undefined,
 ): string {
   if (!snapshot) return `{"valid":false,"code":"${outcome}"}`;
   // Of as few parts as possible, because each of them costs the time to join it and memory.
   let text = heads[outcome] + snapshot.fields;
-  if (credits !== undefined) text += credits < 0 ? `,"credits":0,"debt":${-credits}` : `,"credits":${credits}`;
+  // The identity is the last of the fields.
+  if (identityCredits !== undefined) text = `${text.slice(0, -1)}${creditsText(identityCredits)}}`;
+  const shown = credits ?? identityCredits;
+  if (shown !== undefined) text += creditsText(shown);
   const last = ratelimits.length - 1;
   if (last < 0) return `${text}}`;
   text += ',"ratelimits":[';

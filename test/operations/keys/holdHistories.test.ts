@@ -7,7 +7,7 @@
 import { describe, expect, test } from 'vitest';
 import { heldServers } from '../../decide/leases/heldServers.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
-import { type HeldKey, HoldModel, type ModelLimit, type Wanted } from '../../support/holdModel.ts';
+import { creditsFor, type HeldKey, HoldModel, type ModelLimit, type Wanted } from '../../support/holdModel.ts';
 import { random, seed } from '../../support/random.ts';
 
 const runs = Number(process.env.RUNS ?? 6);
@@ -131,11 +131,21 @@ async function verify(world: World, key: HeldKey, wanted: Wanted[], cost: number
     world.made.push(data.hold.id);
   }
   if (!isExact) return;
-  expect([data.credits, data.debt]).toEqual(model.creditsOf(key));
+  expect(shownIn(data)).toEqual(model.shownOf(key));
   if (expected.left)
     expect(
       Object.fromEntries(data.ratelimits?.map((limit) => [limit.name + limit.duration, limit.remaining]) ?? []),
     ).toEqual(expected.left);
+}
+
+/** Credits and debt of a response, and those of its identity. */
+function shownIn(data: object) {
+  type Shown = { credits?: number; debt?: number };
+  const { credits, debt, identity } = data as Shown & { identity?: Shown };
+  return [
+    [credits, debt],
+    [identity?.credits, identity?.debt],
+  ];
 }
 
 async function newHold(world: World) {
@@ -177,10 +187,8 @@ async function change(world: World, action: 'settle' | 'release' | 'extend') {
     if (expected.expires !== undefined)
       expect((sent.data as { hold: { expires: number } }).hold.expires).toBe(expected.expires);
     if (expected.late !== undefined) expect((sent.data as { late: boolean }).late).toBe(expected.late);
-    if (expected.status === 200 && action !== 'extend' && world.isExact && expected.credits)
-      expect([(sent.data as { credits?: number }).credits, (sent.data as { debt?: number }).debt]).toEqual(
-        expected.credits,
-      );
+    if (expected.status === 200 && action !== 'extend' && world.isExact && expected.shown)
+      expect(shownIn(sent.data)).toEqual(expected.shown);
   }
 }
 
@@ -221,11 +229,50 @@ async function manage(world: World) {
   }
 }
 
+const externalIds = ['held.one', 'held.two'];
+
+/** Changes the balance of an identity, or deletes and creates it. */
+async function manageIdentity(world: World) {
+  const { pick, model } = world;
+  const identity = one(pick, externalIds);
+  const remaining = pick(0, 300);
+  switch (pick(0, 5)) {
+    case 0:
+      return makeIdentity(world, identity);
+    case 1: {
+      await send(world, 'identities.updateIdentity', { identity, credits: null });
+      return model.setShared(identity, undefined);
+    }
+    case 2:
+    case 3: {
+      const refill = one(pick, [undefined, null, { interval: 'daily' as const, amount: 90 }]);
+      await send(world, 'identities.updateIdentity', { identity, credits: { remaining, refill } });
+      return model.setShared(identity, remaining, refill);
+    }
+    default: {
+      const operation = one(pick, ['set', 'increment', 'decrement'] as const);
+      const { status } = await send(world, 'identities.updateCredits', { identity, operation, value: remaining });
+      expect(status).toBe(model.updateShared(identity, operation, remaining));
+    }
+  }
+}
+
+/** An identity without a balance, in the place of one of this name. */
+async function makeIdentity({ call, model }: World, externalId: string) {
+  await call('identities.deleteIdentity', { identity: externalId } as never);
+  await call('identities.createIdentity', { externalId, ratelimits: [ofIdentity, together] });
+  model.addIdentity(externalId);
+}
+
 /** Compares all that is held and left. */
 async function check(world: World) {
   const { model, keys } = world;
   await world.settled();
   await sweepAll(world);
+  for (const identity of externalIds) {
+    const { credits } = (await world.call('identities.getIdentity', { identity })).data;
+    expect([credits?.remaining, credits?.debt], identity).toEqual(creditsFor(model.sharedOf(identity)?.balance));
+  }
   for (const key of keys.filter(({ deleted }) => !deleted)) {
     const { credits } = (await world.call('keys.getKey', { keyId: key.keyId })).data;
     expect([credits?.remaining, credits?.debt]).toEqual(model.creditsOf(key));
@@ -256,7 +303,7 @@ const workspaceOf = (model: HoldModel) => workspaces.get(model)!;
 
 async function step(world: World) {
   const { pick, keys } = world;
-  const what = pick(0, 19);
+  const what = pick(0, 20);
   if (what < 6) return newHold(world);
   if (what < 9) {
     const key = one(pick, keys);
@@ -267,6 +314,7 @@ async function step(world: World) {
   if (what === 13) return change(world, 'extend');
   if (what === 14) return manage(world);
   if (what === 15) return check(world);
+  if (what === 20) return manageIdentity(world);
   plain.clock.advance(
     pick(0, 5) === 0
       ? one(pick, [hourMs, 3 * hourMs, dayMs, 25 * hourMs])
@@ -320,10 +368,7 @@ async function history(
     call: ((name, input, as) => one(pick, servers)(name, input, as)) as Call,
   };
   try {
-    for (const externalId of ['held.one', 'held.two']) {
-      await world.call('identities.deleteIdentity', { identity: externalId } as never);
-      await world.call('identities.createIdentity', { externalId, ratelimits: [ofIdentity, together] });
-    }
+    for (const externalId of externalIds) await makeIdentity(world, externalId);
     model.identityLimits = [ofIdentity, together];
     world.keys.push(await makeKey(world, 'one'), await makeKey(world, 'two'));
     for (let count = 0; count < steps; count++) await step(world);

@@ -1,0 +1,28 @@
+-- Credits of identities that holds of a key hold, when the record of the key is removed with its holds.
+
+-- @include "include/holds"
+-- @include "include/identityBalance"
+-- @include "include/names"
+
+-- Gives back what open holds of a key hold of balances of identities: all but those that are charged at their expiry.
+-- `state` is that of the key. Returns a function that writes it; it reads, so it must run before the first write of a
+-- script.
+local function returning_held_credits(workspace, record, state, now)
+  local balances = {}
+  local function give_back(hold)
+    local more = hold.more
+    if hold.state == hold_list.RELEASED or not more or not more.number then return end
+    if balances[more.identity] == nil then
+      local of_identity = name_of.identity_record(workspace, more.externalId)
+      balances[more.identity] = identity_balance.of_hold(of_identity, more.identity, now) or false
+    end
+    local balance, gives_back = balances[more.identity], hold.state == hold_list.RELEASES
+    if balance then identity_balance.settle(balance, hold, gives_back and 0 or hold.cost, true, gives_back) end
+  end
+  if state.holds_due ~= NEVER then hold_list.each(hold_list.read(record), give_back) end
+  return function()
+    for _, balance in pairs(balances) do
+      if balance then identity_balance.write(balance) end
+    end
+  end
+end

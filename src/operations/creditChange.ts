@@ -1,0 +1,68 @@
+// What keys.updateCredits and identities.updateCredits share: their input, and why they refuse.
+
+import Type, { type TSchema } from 'typebox';
+import { notFound } from '../errors.ts';
+import type { Balance } from '../records/keys.ts';
+import { invalid } from './rules.ts';
+import { Fields, Int, Nullable } from './schemas.ts';
+
+const operations = ['set', 'increment', 'decrement'] as const;
+type CreditOperation = (typeof operations)[number];
+
+/** The input: the owner of a balance, by the reference `name`, and the change. `without` is an owner that has none. */
+export const creditChange = <const Name extends string, Reference extends TSchema>(
+  name: Name,
+  reference: Reference,
+  { without, removed }: { without: string; removed: string },
+) =>
+  Fields(
+    {
+      ...({ [name]: reference } as Record<Name, Reference>),
+      operation: Type.Enum([...operations], {
+        description: `Change of the balance. ${without} has none to increment or decrement. A decrement stops at 0.`,
+      }),
+      value: Type.Optional(
+        Nullable(
+          Int({
+            minimum: 0,
+            description: `Number of credits. null with \`set\`: ${removed}. The balance is at most 2^53 - 1.`,
+          }),
+        ),
+      ),
+    },
+    {
+      documented: {
+        required: [name, 'operation', 'value'],
+        anyOf: [{ properties: { operation: { const: 'set' } } }, { properties: { value: { type: 'integer' } } }],
+      },
+    },
+  );
+
+/** Checks what the schema cannot express. `fix` is what null does. */
+export function checkCreditChange(
+  { operation, value }: { operation: string; value?: number | null | undefined },
+  fix: string,
+) {
+  if (value === undefined) throw invalid('body.value', 'is required', fix);
+  if (value === null && operation !== 'set') throw invalid('body.value', `must be a number to ${operation}`);
+}
+
+/** The change as the store takes it. */
+export const changeOf = (operation: string, value: number | null | undefined) => ({
+  operation: operation as CreditOperation,
+  value: value ?? undefined,
+});
+
+/** The balance after a change, or the error of one that the store refused. `without` as above. */
+export function changedCredits<Owner extends 'key' | 'identity'>(
+  owner: Owner,
+  result: Balance | { refused: `${Owner}_not_found` | 'unlimited' | 'too_large' },
+  operation: string,
+  without: string,
+) {
+  if (!('refused' in result)) return { ...result, remaining: result.remaining ?? null };
+  if (result.refused === `${owner}_not_found`) throw notFound(owner);
+  throw result.refused === 'unlimited'
+    ? invalid('body.operation', `cannot ${operation} ${without}`, 'Set its credits to a number first.')
+    : invalid('body.value', `increases the balance above ${Number.MAX_SAFE_INTEGER}`);
+}
