@@ -400,9 +400,11 @@ function charge_hold.repair(requested)
   write_charged_counters()
 end
 
--- A verification that could not be decided. Returns nothing if it can be decided now: its windows were repaired.
--- Otherwise it takes slots: charge_hold.instead, which scripts set, decides it as a verification with a hold.
-function charge_hold.undecided(position, last, root_index, requested)
+-- A verification that could not be decided: returns its item error (`problem`), if it has one; nothing if it can be
+-- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead, which scripts set, decides it
+-- as a verification with a hold.
+function charge_hold.undecided(problem, position, last, root_index, requested)
+  if problem then return problem end
   if charge_ahead then return charge_hold.repair(requested) end
   if not charge_hold.is_held then return charge_hold.instead(position, last, root_index) end
 end

@@ -89,7 +89,7 @@ local function verify(position, last, root_index)
   if is_checked then
     local is_affordable = (not flags.limited or balance >= cost) and (not shared or shared.balance >= cost)
     outcome, problem = check_limits_and_balance(requested, is_affordable)
-    if not outcome then return problem or charge_hold.undecided(position, last, root_index, requested) end
+    if not outcome then return charge_hold.undecided(problem, position, last, root_index, requested) end
   end
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local is_valid, snapshot, is_sent = outcome == VALID, nil, nil
