@@ -209,7 +209,7 @@ end
 
 -- The slots in the counter from `first` to `last` of a packed value that are taken at `now`: the ends and units of its
 -- entries, the sum of the units, and its step. Holds end within 31 days (hold_list.DUE_WITHIN): a later entry was made
--- while the clock was ahead, and its hold ends at once.
+-- while the clock was ahead, and its hold ends at once. Without `now` all entries are read.
 function window_log.slots(text, first, last, now)
   local ends, units, total, step = {}, {}, 0, 1
   if last < first then return ends, units, total, step end
@@ -219,11 +219,32 @@ function window_log.slots(text, first, last, now)
   for position = first + WINDOW_HEAD_BYTES, last - kind.newest_bytes + 1, kind.bytes do
     local steps, taken = struct.unpack(kind.entry, text, position)
     local slot_end = base + steps * step
-    if slot_end > now and slot_end <= now + 31 * DAY_MS then
+    if not now or slot_end > now and slot_end <= now + 31 * DAY_MS then
       ends[#ends + 1], units[#units + 1], total = slot_end, taken, total + taken
     end
   end
   return ends, units, total, step
+end
+
+-- The number of slots that are taken at `now`, when the next one frees itself (nil if none is taken), and the number of
+-- different ends: as window_log.slots, which reads all entries.
+function window_log.taken(text, first, last, now)
+  if last < first then return 0, nil, 0 end
+  local kind = WINDOW_KINDS[string.byte(text, first)]
+  local newest_at = last - kind.newest_bytes + 1
+  local steps, _, total = struct.unpack(kind.newest, text, newest_at)
+  local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
+  if base + steps * step > now + 31 * DAY_MS then
+    local ends, _, live = window_log.slots(text, first, last, now)
+    return live, ends[1], #ends
+  end
+  for position = first + WINDOW_HEAD_BYTES, newest_at, kind.bytes do
+    local entry_steps, units = struct.unpack(kind.entry, text, position)
+    local slot_end = base + entry_steps * step
+    if slot_end > now then return total, slot_end, (newest_at - position) / kind.bytes + 1 end
+    total = total - units
+  end
+  return 0, nil, 0
 end
 
 -- Packs slots, as window_log.slots returns them, with `count` more that end at this time.
@@ -242,9 +263,10 @@ function window_log.with_slots(ends, units, step, slot_end, count)
 end
 
 -- Takes `count` slots that end at this time out of a counter of slots, or moves them to another end. Returns nil when
--- they are not there: the slots that another hold took may end at the same time, but then all of them are there.
-function window_log.without_slots(text, now, slot_end, count, moved_to)
-  local ends, units, _, step = window_log.slots(text, 1, #text, now)
+-- they are not there: the slots that another hold took may end at the same time, but then all of them are there. Also
+-- of those that have expired: after the clock stepped back they would count again.
+function window_log.without_slots(text, slot_end, count, moved_to)
+  local ends, units, _, step = window_log.slots(text, 1, #text, nil)
   for at, each in ipairs(ends) do
     if each == slot_end and units[at] >= count then
       units[at] = units[at] - count

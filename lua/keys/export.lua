@@ -34,7 +34,7 @@ local function give_holds_back(record, state)
   if state.holds_due == NEVER then return 0 end
   local h, windows = hold_list.read(record), {}
   for _, l in ipairs(state.limits) do
-    if l.type == 0 then windows[l.name .. ' ' .. l.duration] = l end
+    windows[l.name .. ' ' .. l.duration] = l
   end
   hold_list.each(h, function(hold)
     if hold.state ~= hold_list.RELEASES then return end

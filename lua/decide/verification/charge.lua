@@ -76,29 +76,33 @@ function charge_hold.slot_end(expires, limit, duration) return window_log.slice_
 -- is being made that could give them back, charge_exceeded is true without a result that is exceeded: then
 -- charge_hold.undecided makes one.
 function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, last)
-  local ends, units, total, step = window_log.slots(bytes, first, last, call_now)
+  local total, next_end, count = window_log.taken(bytes, first, last, call_now)
   local remaining, results, at, hold = limit - total, charge_results, 4 * charge_count, charge_hold
   charge_count = charge_count + 1
   if hold.note then hold.note(limit, duration, cost, total) end
   if hold.slots and cost > 0 then hold.slots[#hold.slots + 1] = { limit = limit, duration = duration } end
   results[at + 1], results[at + 3] = place, remaining > 0 and remaining or 0
-  if remaining < cost or #ends >= SLOT_ENDS_MAX and cost > 0 then
+  if remaining < cost or count >= SLOT_ENDS_MAX and cost > 0 then
     charge_exceeded = true
+    local ends, units = window_log.slots(bytes, first, last, call_now)
     local free_at, number = call_now + duration, 0
     while cost <= limit and remaining < cost do
       number = number + 1
       free_at, remaining = ends[number], remaining + units[number]
     end
     results[at + 2], results[at + 4] = 1, free_at
+    add_work(count / 2)
     return nil
   end
-  results[at + 2], results[at + 4] = 0, ends[1] or call_now
+  results[at + 2], results[at + 4] = 0, next_end or call_now
   if cost == 0 or not charge_allowed or charge_exceeded then return nil end
   if not hold.expires then
     charge_exceeded = true
     return nil
   end
+  local ends, units, _, step = window_log.slots(bytes, first, last, call_now)
   if #ends == 0 then step = window_log.slice_end(0, limit, duration) end
+  add_work(count)
   local window = window_log.with_slots(ends, units, step, hold.slot_end(hold.expires, limit, duration), cost)
   results[at + 3], results[at + 4] = remaining - cost, ends[1]
   return first - 1, window

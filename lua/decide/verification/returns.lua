@@ -35,7 +35,7 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
   for _, w in ipairs(wanted) do
     local function changed(bytes)
       if w.slot_end then
-        local window = bytes ~= '' and window_log.without_slots(bytes, call_now, w.slot_end, w.units, w.moved_to)
+        local window = bytes ~= '' and window_log.without_slots(bytes, w.slot_end, w.units, w.moved_to)
         w.is_found = window and true
         return window or nil
       end

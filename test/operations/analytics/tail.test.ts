@@ -98,6 +98,18 @@ describe('analytics.tail: events', () => {
     heard.stream.stop();
   });
 
+  test('a window that refuses is named before a concurrency limit that does', async () => {
+    const heard = await listen({ outcome: 'RATE_LIMITED' });
+    const jobs = { name: 'jobs', limit: 1, duration: hourMs, autoApply: true, type: 'concurrency' as const };
+    const { key } = await createKey({ ratelimits: [jobs, { ...limited, limit: 5 }] });
+    await ok('keys.verifyKey', { key });
+    await ok('keys.verifyKey', { key });
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: limited.name, cost: 9 }] });
+    const events = await heard.until(2);
+    expect(events.map(({ data }) => data.ratelimit)).toEqual(['jobs', limited.name]);
+    heard.stream.stop();
+  });
+
   test('an ad hoc limit that refuses is named', async () => {
     const heard = await listen({ outcome: 'RATE_LIMITED' });
     const { key } = await createKey();

@@ -371,6 +371,21 @@ describe('a change of the limit', () => {
   });
 });
 
+test('a slot that is lost with its counter is none of the hold, when that is extended', async () => {
+  const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 1 }] });
+  const lost = await take(key, { hold: { ttl: 5000 } });
+  await update(keyId, { name: 'jobs', limit: null });
+  // The deletion of the key erases counters of removed limits.
+  await ok('keys.deleteKey', { keyId });
+  await ok('keys.restoreKey', { keyId });
+  await ok('keys.updateKey', { keyId, ratelimits: [{ ...jobs, limit: 1 }] });
+  expect(await extend(lost.id, 30_000)).toBe(30_000);
+  expect((await openHolds(keyId))[0]).not.toHaveProperty('slots');
+  await take(key, { hold: { ttl: 30_000 } });
+  await release(lost.id);
+  expect((await verify(key)).code).toBe('RATE_LIMITED');
+});
+
 describe('a limit above 64', () => {
   const many = { ...jobs, limit: 10_000, duration: 64_000 };
 
@@ -487,6 +502,15 @@ describe('after the clock stepped back', () => {
     expect(await free(key)).toEqual([2, 0]);
   });
 
+  test('a slot whose hold has expired and was given back stays free', async () => {
+    const { key } = await createKey({ ratelimits: [jobs] });
+    await take(key);
+    clock.now = startMs + minute;
+    expect(await free(key)).toEqual([3, minute]);
+    clock.now = startMs + 1000;
+    expect(await free(key)).toEqual([3, 1000]);
+  });
+
   test('slots of years ahead block nothing', async () => {
     const externalId = 'ahead';
     await ok('identities.createIdentity', { externalId, ratelimits: [{ ...jobs, limit: 1 }] });
@@ -582,6 +606,8 @@ describe('is shown', () => {
 });
 
 test('is exported with its type and without slots, and imported', async () => {
+  // The command line asks for the time of Redis.
+  clock.now = Date.now();
   const externalId = 'exported';
   await ok('identities.createIdentity', { externalId, ratelimits: [{ ...jobs, name: 'shared', duration: dayMs }] });
   const { keyId, key } = await createKey({
@@ -605,9 +631,10 @@ test('is exported with its type and without slots, and imported', async () => {
   const wrong = line.replace('"type":"concurrency"', '"type":"concurrency","used":[[1,1]]');
   expect((await cli(['import', '-'], `${wrong}\n`)).out).toContain('ratelimits[0].used');
   expect(await cli(['import', '-'], `${ofIdentity}\n${line}\n`)).toMatchObject({ code: 0 });
-  expect(await free(key, 'shared')).toEqual([3, 0, 3, 0]);
+  const nowMs = clock.now - startMs;
+  expect(await free(key, 'shared')).toEqual([3, nowMs, 3, nowMs]);
   await take(key);
-  expect(await free(key, 'shared')).toEqual([2, dayMs, 2, dayMs]);
+  expect(await free(key, 'shared')).toEqual([2, nowMs + dayMs, 2, nowMs + dayMs]);
 });
 
 test('data of version 5 cannot have one: 412, and nothing changes', async () => {

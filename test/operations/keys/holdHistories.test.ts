@@ -506,7 +506,11 @@ test.each(seeds)(
       } else if (what === 4) await call('keys.settleHold', { holdId });
       else if (what === 5) await call('keys.releaseHold', { holdId });
       else if (what === 6) await call('keys.extendHold', { holdId, ttl: pick(1, 120) * 1000 });
-      else clock.advance(one(pick, [1, 500, 1500, 20_000, 61_000, -1, -1500, -30_000, -hourMs]));
+      else {
+        clock.advance(one(pick, [1, 500, 1500, 20_000, 61_000, -1, -1500, -30_000, -hourMs]));
+        // An expired slot of one key may be taken by the other one: then the clock must not undo the expiry.
+        while (await plain.store.sweep.holds(plain.workspaceId));
+      }
       if (pick(0, 2) === 0) await check();
     }
     await check();

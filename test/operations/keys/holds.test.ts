@@ -356,6 +356,15 @@ describe('a debt', () => {
   });
 });
 
+test('holds that expire in the same millisecond are settled in the order of their ids', async () => {
+  const { key } = await createKey({ credits: { remaining: 100 } });
+  const charged = await hold(key, { id: 'own', onExpiry: 'charge' }, { credits: { cost: 1 } });
+  for (let count = 0; count < 8; count++) await hold(key, {}, { credits: { cost: 10 } });
+  clock.advance(minute);
+  // All others were released before it was charged.
+  expect(await settle(charged.id)).toMatchObject({ credits: 99, late: false });
+});
+
 describe('an id of the caller', () => {
   test('returns the same hold while it is open, and charges nothing again', async () => {
     const { keyId, key } = await createKey(full);
