@@ -7,8 +7,8 @@
 --                     (null removes it)}}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a refusal
---          of with_limit
+-- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a
+--          refusal of with_limit
 
 -- @include "include/audit"
 -- @include "include/changes"

@@ -165,7 +165,12 @@ export class HoldModel {
     const before = this.#identities.get(externalId);
     if (before) before.exists = false;
     for (const key of this.#keys) if (key.identity === externalId) key.identity = undefined;
-    for (const id of this.#windows.keys()) if (id.startsWith(`${externalId} `)) this.#windows.delete(id);
+    for (const [id, window] of this.#windows) {
+      if (!id.startsWith(`${externalId} `)) continue;
+      // Holds that took slots of it have none.
+      window.length = 0;
+      this.#windows.delete(id);
+    }
     const none = { balance: 0, balances: 0, refill: undefined, refillDue: 0, granted: 0, spentOfBalance: 0 };
     this.#identities.set(externalId, { ...none, exists: false });
   }

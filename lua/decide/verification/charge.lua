@@ -405,8 +405,8 @@ function charge_hold.repair(requested)
 end
 
 -- A verification that could not be decided: returns its item error (`problem`), if it has one; nothing if it can be
--- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead, which scripts set, decides it
--- as a verification with a hold.
+-- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead, which scripts set, decides
+-- it as a verification with a hold.
 function charge_hold.undecided(problem, position, last, root_index, requested)
   if problem then return problem end
   if charge_ahead then return charge_hold.repair(requested) end

@@ -58,8 +58,8 @@ function charge_hold.shape_of(cost, requested)
 end
 
 -- A hold of what the last check of limits has charged, or would charge, and whether a window is of the identity.
--- `wanted` is {ttl, on_expiry, id} of HOLD_ITEM, with its expiry if that is known; `shared` the balance of the identity or
--- nil.
+-- `wanted` is {ttl, on_expiry, id} of HOLD_ITEM, with its expiry if that is known; `shared` the balance of the identity
+-- or nil.
 local function new_hold(h, wanted, cost, request, shared)
   local requested, more = request and request.limits, {}
   local expires = wanted.expires or call_now + (wanted.ttl or 0)

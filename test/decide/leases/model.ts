@@ -37,11 +37,12 @@
 // A hold is a verification whose charges its caller settles later: less comes back, more is charged, also above a limit
 // or the balance. Redis decides all of it. What is held is charged, so no lease has it; but what comes back makes a
 // refusal wrong, so none is leased while units are held. Leases of other keys of an identity may see it up to a term
-// late when a hold expires. After Redis's clock stepped back, units come back to the slice of that time, if there is one.
+// late when a hold expires. After Redis's clock stepped back, units come back to the slice of that time, if there is
+// one.
 //
 // Not in the model: late settlements of holds, holds of a request whose limit is at most 64 where other requests have
-// larger ones on the same window, tags, servers whose terms differ, deletion of identities and of registry entries with term 0, and
-// of leases that have ended by Redis's clock when a record has no room for more.
+// larger ones on the same window, tags, servers whose terms differ, deletion of identities and of registry entries
+// with term 0, and of leases that have ended by Redis's clock when a record has no room for more.
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
@@ -153,7 +154,7 @@ export const rules = {
   pauseAfterRecall: true,
   /** Units that were out when the clock stepped back are not given back to a counter that was adapted to it. */
   stepClears: true,
-  /** While a key has holds, or an identity may have, no refusal for want of units is leased: a settlement returns some. */
+  /** While units of a key or identity may be held, no refusal for want of them is leased: a settlement returns some. */
   heldRefusals: true,
   /** Credits that were held come back only to the balance that was charged. */
   heldBalance: true,
