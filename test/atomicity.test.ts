@@ -545,6 +545,11 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       input: (things) => ({ ...examples['ratelimits.setOverride'].input(things), namespace: freshName() }),
     },
     {
+      because: 'it would have ended',
+      code: 'invalid_input',
+      input: (things) => ({ ...examples['ratelimits.setOverride'].input(things), namespace: freshName(), until: 1 }),
+    },
+    {
       because: 'it is one wildcard too many',
       code: 'invalid_input',
       // One after the other: on a busy machine, so many concurrent requests would wait too long and be refused.

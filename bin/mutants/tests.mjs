@@ -82,9 +82,9 @@ const nearest = [
   ],
   [/include\/names/, [...verify, 'test/scripts/keyspace.test.ts', ...ratelimits]],
   [
-    /include\/overrides/,
+    /include\/overrides|include\/overrideRecords|sweep\/overrides/,
     [
-      ...under('operations/ratelimits', 'setOverride listOverrides deleteOverride'),
+      ...under('operations/ratelimits', 'setOverride listOverrides deleteOverride temporaryOverrides'),
       'test/lua/include/overrides.test.ts',
       ...ratelimits,
     ],
@@ -130,7 +130,7 @@ const nearest = [
   [/keys\/update/, under('operations/keys', 'updateKey')],
   [
     /lua\/(namespaces|overrides)/,
-    under('operations/ratelimits', 'setOverride getOverride listOverrides deleteOverride'),
+    under('operations/ratelimits', 'setOverride getOverride listOverrides deleteOverride temporaryOverrides'),
   ],
   [
     /lua\/permissions/,

@@ -32,6 +32,7 @@ test('every writing script waits for the disk, except verification, background w
     'migrations/to5',
     'rootKeys/authenticate',
     'sweep/holds',
+    'sweep/overrides',
     'sweep/purge',
     'sweep/refill',
     'sweep/requeue',

@@ -4,10 +4,12 @@ import { pino } from 'pino';
 import { describe, expect, test } from 'vitest';
 import { createPipeline } from '../../../src/http/pipeline.ts';
 import { operations } from '../../../src/operations/index.ts';
+import { cliActor } from '../../../src/records/rootKeys.ts';
 import { connect } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { openStore } from '../../../src/store.ts';
 import { dayMs, harness, hourMs, type InputOf, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
+import { namesIn } from '../../support/keyspace.ts';
 import { readPages } from '../../support/lists.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -310,7 +312,10 @@ describe('overrides that have ended', () => {
     const { rootKey, workspaceId } = await createWorkspace();
     const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
     try {
-      const namesOf = async () => (await redis.keys(`${workspaceKey(workspaceId)}:ov*`)).sort();
+      const namesOf = async () => {
+        const names = (await namesIn(redis)).map((name) => name.toString('latin1'));
+        return names.filter((name) => name.startsWith(`${workspaceKey(workspaceId)}:ov`)).sort();
+      };
       const namespace = 'swept';
       const given = { namespace, limit: 1, duration: minute };
       const one = async (identifier: string, until?: number) =>
@@ -432,6 +437,34 @@ describe('ratelimits.setOverride with `until`: refused', () => {
       await store.close();
     }
   });
+});
+
+test('an override of an export keeps its id and its end; one that has ended is its former one, or none', async () => {
+  const namespace = freshNamespace();
+  await set(namespace, 'first');
+  const createdMs = clock.now - 1000;
+  const former = { limit: 7, duration: 2 * minute };
+  const importOf = (identifier: string, more: object) => {
+    const keptId = identifier.padEnd(16, 'x');
+    const given = { namespace, identifier, limit: 50, durationMs: minute, keptId, createdMs, ...more };
+    return h.store.overrides.set(h.workspaceId, given, cliActor);
+  };
+  const until = clock.now + 400 * dayMs;
+  const ended = clock.now;
+  await importOf('lasts', { untilMs: until, former });
+  await importOf('lastsAlone', { untilMs: until });
+  await importOf('ended', { untilMs: ended, former });
+  expect(await importOf('endedAlone', { untilMs: ended })).toMatchObject({ refused: 'ended' });
+  expect(await importOf('lasts', { untilMs: until + 1 })).toMatchObject({ refused: 'exists' });
+  const of = { createdAt: createdMs, namespace, namespaceId: expect.any(String) };
+  const lasts = { ...of, limit: 50, duration: minute, until };
+  expect((await listed(namespace)).slice(1)).toEqual(
+    [
+      { ...of, ...former, identifier: 'ended', overrideId: 'rlor_endedxxxxxxxxxxx' },
+      { ...lasts, former, identifier: 'lasts', overrideId: 'rlor_lastsxxxxxxxxxxx' },
+      { ...lasts, identifier: 'lastsAlone', overrideId: 'rlor_lastsAlonexxxxxx' },
+    ].sort((a, b) => (a.overrideId < b.overrideId ? -1 : 1)),
+  );
 });
 
 test('a permanent override is stored in the bytes that it always had, also after a temporary one was replaced', async () => {
