@@ -5,8 +5,8 @@
 -- @include "include/names"
 
 -- Gives back what open holds of a key hold of balances of identities: all but those that are charged at their expiry.
--- `state` is that of the key. Returns a function that writes it; it reads, so it must run before the first write of a
--- script.
+-- `state` is that of the key. Returns a function that writes it, and the number of holds that were read. It reads, so
+-- it must run before the first write of a script.
 local function returning_held_credits(workspace, record, state, now)
   local balances = {}
   local function give_back(hold)
@@ -19,10 +19,16 @@ local function returning_held_credits(workspace, record, state, now)
     local balance, gives_back = balances[more.identity], hold.state == hold_list.RELEASES
     if balance then identity_balance.settle(balance, hold, gives_back and 0 or hold.cost, true, gives_back) end
   end
-  if state.holds_due ~= NEVER then hold_list.each(hold_list.read(record), give_back) end
-  return function()
+  local count = 0
+  if state.holds_due ~= NEVER then
+    local h = hold_list.read(record)
+    hold_list.each(h, give_back)
+    count = h.count
+  end
+  local function write()
     for _, balance in pairs(balances) do
       if balance then identity_balance.write(balance) end
     end
   end
+  return write, count
 end

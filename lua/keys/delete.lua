@@ -35,7 +35,7 @@ if not record then return { 'key_not_found' } end
 local fields = read_fields(record, 'name', 'start')
 local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
 local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
-local give_back = permanent and returning_held_credits(workspace, record, state, now)
+local give_back = permanent and returning_held_credits(workspace, record, state, now) or nil
 unlist_key(workspace, digest, state)
 unindex_start()
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, state.forbidden, usage_retention_ms)

@@ -29,11 +29,17 @@ local function state_of(digest)
   return read and state or nil
 end
 
+-- After reading this many holds the next call continues: that takes some milliseconds.
+local HOLDS_AT_ONCE = 2000
+local holds = 0
+
 -- Gives back what holds of a key hold of its identity, if that can be read.
 local function give_back_held(digest, state)
   local record = name_of.key_record(workspace, digest)
-  local is_read, give_back = pcall(returning_held_credits, workspace, record, state, now)
-  if is_read then give_back() end
+  local is_read, give_back, read = pcall(returning_held_credits, workspace, record, state, now)
+  if not is_read then return end
+  give_back()
+  holds = holds + read
 end
 
 local removed, erased = 0, 0
@@ -53,6 +59,10 @@ for _, digest in ipairs(due) do
   end
   redis.call('ZREM', name_of.purge_queue(workspace), digest)
   removed = removed + 1
+  if holds > HOLDS_AT_ONCE then
+    removed = count
+    break
+  end
 end
 
 local api8 = redis.call('LINDEX', name_of.dead_apis(workspace), 0)
@@ -67,7 +77,7 @@ if api8 and removed < count then
     local counters_of_key, erased_now = erase_key(workspace, digest, state)
     counters, erased, removed = counters + counters_of_key, erased + erased_now, removed + 1
     -- The next call removes the rest: return that there may be more.
-    if counters > COUNTERS_MAX and removed < count then
+    if (counters > COUNTERS_MAX or holds > HOLDS_AT_ONCE) and removed < count then
       removed = count
       break
     end

@@ -49,6 +49,12 @@ function creditChangeOf(change: string, without: 'unlimited' | 'none') {
   return { operation, value: number === without ? null : numberOf(number) } as const;
 }
 
+/** What limits the use of a key: its own balance, else that of its identity. */
+function balanceText({ credits, identity }: Key): string {
+  if (credits) return creditsText(credits);
+  return identity?.credits ? `${creditsText(identity.credits)} of its owner` : 'unlimited';
+}
+
 const keysResult = (page: Answer<Key[]>): CommandResult =>
   listResult('keys', page, ['KEY', 'START', 'NAME', 'OWNER', 'STATE', 'CREDITS', 'LAST USED'], (key) => [
     key.keyId,
@@ -56,7 +62,7 @@ const keysResult = (page: Answer<Key[]>): CommandResult =>
     key.name ?? '',
     key.externalId ?? '',
     stateOf(key),
-    key.credits ? creditsText(key.credits) : 'unlimited',
+    balanceText(key),
     timeText(key.lastUsedAt),
   ]);
 

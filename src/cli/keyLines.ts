@@ -177,7 +177,7 @@ function readKeyKind(kind: KeyKind, fields: unknown, apiId: string | undefined, 
 function readIdentityLine(line: Static<typeof IdentityLine>, context: LineContext): NewIdentity {
   const { externalId, meta, ratelimits = [], identityId, refillAt } = line;
   checkLimits(ratelimits);
-  checkCredits(line.credits);
+  checkCredits(line.credits, 'body.credits', 'the identity');
   const { debt, credits } = creditsOfLine(line.credits);
   const remaining = debt === undefined ? credits?.remaining : -debt;
   const refill = credits?.refill as NewKey['refill'];

@@ -18,8 +18,12 @@ interface CreditFields {
   refill?: { interval: string; refillDay?: number | undefined } | null | undefined;
 }
 
-/** `refillDay` requires a monthly refill, and a refill requires a balance. */
-export function checkCredits(credits: CreditFields | null | undefined, location = 'body.credits') {
+/** `refillDay` requires a monthly refill, and a refill requires a balance. `without` is an owner without one. */
+export function checkCredits(
+  credits: CreditFields | null | undefined,
+  location = 'body.credits',
+  without = 'an unlimited key',
+) {
   if (!credits?.refill) return;
   if (credits.refill.refillDay !== undefined && credits.refill.interval !== 'monthly') {
     throw invalid(
@@ -31,7 +35,7 @@ export function checkCredits(credits: CreditFields | null | undefined, location 
   if (credits.remaining === null) {
     throw invalid(
       `${location}.refill`,
-      'needs a balance: an unlimited key has nothing to refill',
+      `needs a balance: ${without} has nothing to refill`,
       'Set remaining to a number.',
     );
   }

@@ -282,6 +282,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(await json('identity', 'credits', owner, '12')).toEqual({ identity: owner, remaining: 12 });
     const { apiId } = await json('api', 'create', owner);
     const { keyId, key } = await app.ok('keys.createKey', { apiId, externalId: owner });
+    expect((await lines('key', 'list', '--api', apiId))[1]).toContain(' 12 of its owner');
     const explained = (await lines('key', 'explain', keyId, '--cost', '13')).join('\n');
     expect(explained).toMatch(/balance of the identity 12, cost 13; that of the identity is too small/);
     const { hold } = await app.ok('keys.verifyKey', { key, credits: { cost: 5 }, hold: { ttl: 60_000 } });

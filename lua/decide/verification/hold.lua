@@ -243,11 +243,8 @@ local function actual_units(windows, wanted, otherwise)
   return units
 end
 
--- What an item does.
-local changes = {}
-
 -- Settles a hold that is open or was released.
-function changes.settle(h, hold, credits, wanted)
+local function settle_hold(h, hold, credits, wanted)
   local is_late = hold.state == hold_list.RELEASED
   local units, unknown = actual_units(hold.windows, wanted, key_holds.units(hold, true))
   if unknown then return item_error('hold_limit_not_found', unknown) end
@@ -279,7 +276,7 @@ local function settle_again(settled, credits, wanted)
 end
 
 -- Gives a hold back. Repeating it changes nothing.
-function changes.release(h, hold)
+local function release_hold(h, hold)
   local windows, balance, shared = {}, nil, nil
   if hold.state == hold_list.RELEASED then
     local account = key_holds.account_of(hold)
@@ -340,7 +337,7 @@ function key_holds.move_slots(hold, ttl)
 end
 
 -- Sets another expiry, `ttl` from now; as long as the limits allow whose slots it takes.
-function changes.extend(h, hold, _, _, ttl)
+local function extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
   local expires, write_slots = key_holds.move_slots(hold, ttl)
   hold.ttl = math.min(expires - hold.at, hold_list.EXPIRES_WITHIN)
@@ -356,6 +353,9 @@ function changes.extend(h, hold, _, _, ttl)
   key_holds.note_identity(external_id, expires, identity_until)
   return pack_changed({ expires = expires, windows = {} })
 end
+
+-- By the action of an item.
+local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
 -- Decides an item: settles, releases or extends a hold.
 function hold_kinds.change(position, _, root_index)
@@ -378,8 +378,7 @@ function hold_kinds.change(position, _, root_index)
   local hold = hold_list.find(h, suffix)
   local settled = not hold and hold_list.find_settled(call_workspace, key24(), call_now, suffix)
   add_work(hold_list.work())
-  local change = action == 0 and changes.settle or action == 1 and changes.release or changes.extend
-  if hold then return change(h, hold, has_credits == 1 and credits or nil, wanted, ttl) end
+  if hold then return change_by[action](h, hold, has_credits == 1 and credits or nil, wanted, ttl) end
   if not settled then return item_error('hold_not_found') end
   if action ~= 0 then return item_error('hold_ended', suffix) end
   return settle_again(settled, has_credits == 1 and credits or nil, wanted)

@@ -50,9 +50,12 @@ export function stateOf(key: Key) {
   if (key.restorableUntil !== undefined) return <Badge tone="bad">Deleted</Badge>;
   if (!key.enabled) return <Badge>Disabled</Badge>;
   if (key.expires !== undefined && key.expires <= Date.now()) return <Badge tone="warn">Expired</Badge>;
-  if (key.credits?.remaining === 0) return <Badge tone="warn">Used up</Badge>;
+  if (key.credits?.remaining === 0 || key.identity?.credits?.remaining === 0) return <Badge tone="warn">Used up</Badge>;
   return <Badge tone="good">Enabled</Badge>;
 }
+
+/** The credits of a key, else of its customer; undefined if it is unlimited. */
+const creditsLeft = ({ credits, identity }: Key) => (credits ?? identity?.credits)?.remaining;
 
 export const keyColumns: Column<Key>[] = [
   {
@@ -84,8 +87,11 @@ export const keyColumns: Column<Key>[] = [
   },
   {
     name: 'Credits',
-    cell: ({ credits }) => <span class="number">{credits ? count(credits.remaining) : '∞'}</span>,
-    csv: ({ credits }) => credits?.remaining,
+    cell: (key) => {
+      const left = creditsLeft(key);
+      return <span class="number">{left === undefined ? '∞' : count(left)}</span>;
+    },
+    csv: creditsLeft,
     isNumber: true,
     isWide: true,
   },

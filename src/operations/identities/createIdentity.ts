@@ -21,7 +21,7 @@ export const createIdentity = manages({
   scope: () => '*',
   check({ meta, ratelimits, credits }, context) {
     checkLimits(ratelimits);
-    checkCredits(credits);
+    checkCredits(credits, 'body.credits', 'the identity');
     metaText(meta, context, 'meta');
   },
 

@@ -42,7 +42,7 @@ export const updateIdentity = manages({
   errors: ['identity_not_found', 'precondition_failed'],
   needs: { identity: ['update_identity'] },
   check({ meta, ratelimits, ratelimit, credits }, context) {
-    checkCredits(credits);
+    checkCredits(credits, 'body.credits', 'the identity');
     checkOneOfRatelimits({ ratelimit, ratelimits });
     checkLimits(ratelimits);
     metaText(meta, context, 'meta');

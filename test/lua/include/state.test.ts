@@ -110,9 +110,13 @@ test('a key state is read as it was packed', async () => {
   );
 });
 
+/** The highest bit of the time in a version is that of a balance. */
+const version = bytes(8, 8).map((text) => String.fromCharCode(text.charCodeAt(0) & 127) + text.slice(1));
+const identities = fc.record({ id16: bytes(16, 16), version, has_balance: fc.boolean(), limits });
+
 test('an identity is read as it was packed', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.record({ id16: bytes(16, 16), version: bytes(8, 8), limits }), async (identity) => {
+    fc.asyncProperty(identities, async (identity) => {
       const read = await run(
         includes,
         `${bytesOfHex} ${textToLua}
