@@ -749,6 +749,19 @@ const luaTable = (entries: readonly (readonly [name: string, value: number | str
 const luaList = (items: readonly (string | number)[]): string =>
   `{ ${items.map((item) => (typeof item === 'number' ? item : `'${item}'`)).join(', ')} }`;
 
+/** About the values of limits, their windows and their slots. */
+const limitLiterals = (): Record<string, number | string> => ({
+  LIMIT_VALUES: luaList(Object.keys(limitValues)),
+  LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
+  CONCURRENCY: limitSwitches.type,
+  LIMIT_SWITCHES_END: 2 * Math.max(...Object.values(limitSwitches)),
+  // A limit of at most this has slices of a millisecond (lua/include/window.lua).
+  FINE_LIMIT: 64,
+  SLOTS_MAX: slotsMax,
+  // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
+  SLOT_ENDS_MAX: 1000,
+});
+
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -790,15 +803,7 @@ function literalsOf(): Map<string, string> {
     KEY_UPDATED_FIELDS: fieldNames('updated'),
     KEY_COPIED_FIELDS: fieldNames('copied'),
     KEY_FIELD_FLAGS: luaTable(flagged),
-    LIMIT_VALUES: luaList(Object.keys(limitValues)),
-    LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
-    CONCURRENCY: limitSwitches.type,
-    LIMIT_SWITCHES_END: 2 * Math.max(...Object.values(limitSwitches)),
-    // A limit of at most this has slices of a millisecond (lua/include/window.lua).
-    FINE_LIMIT: 64,
-    SLOTS_MAX: slotsMax,
-    // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
-    SLOT_ENDS_MAX: 1000,
+    ...limitLiterals(),
     KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
