@@ -798,7 +798,8 @@ const luaTable = (entries: readonly (readonly [name: string, value: number | str
 const luaList = (items: readonly (string | number)[]): string =>
   `{ ${items.map((item) => (typeof item === 'number' ? item : `'${item}'`)).join(', ')} }`;
 
-const literalsOfLimits = (): Record<string, number | string> => ({
+/** About the values of limits, their windows and their slots. */
+const limitLiterals = (): Record<string, number | string> => ({
   LIMIT_VALUES: luaList(Object.keys(limitValues)),
   LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
   CONCURRENCY: limitSwitches.type,
@@ -853,7 +854,7 @@ function literalsOf(): Map<string, string> {
     KEY_UPDATED_FIELDS: fieldNames('updated'),
     KEY_COPIED_FIELDS: fieldNames('copied'),
     KEY_FIELD_FLAGS: luaTable(flagged),
-    ...literalsOfLimits(),
+    ...limitLiterals(),
     KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
