@@ -153,6 +153,8 @@ const queries = fc.constantFrom(
 const hintsOf = ({ name }: AnyOperation): Hints => {
   if (name === 'keys.verifyKey' || name === 'keys.explainKey') return { ...hints, permissions: mostly(queries) };
   if (name === 'keys.listKeys') return { ...hints, start: (own) => own };
+  if (name === 'ratelimits.setOverride')
+    return { ...hints, until: (own) => fc.oneof({ weight: 6, arbitrary: fc.constant(Date.now() + 300_000) }, own) };
   if (name === 'keys.restoreKey') return { ...hints, keyId: mostly(named('deletedKeyId')) };
   if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants) };
   return hints;
@@ -241,9 +243,9 @@ const rarely = <T>(usual: T, ...unusual: T[]) =>
  * those that accept the smallest part of what is made up: each must pass in any run, so at least ten times in most.
  */
 function weightOf({ name }: AnyOperation): number {
-  if (/createKey|migrateKeys|updateKey|explainKey|restoreKey/.test(name)) return 14;
+  if (/createKey|migrateKeys|updateKey|updateIdentity|explainKey|restoreKey/.test(name)) return 14;
   if (/getTop/.test(name)) return 28;
-  if (/deleteKey|getVerifications|deleteOverride/.test(name)) return 8;
+  if (/deleteKey|getVerifications|Override$/.test(name)) return 8;
   if (/create|verify|imit$/.test(name)) return 6;
   return /delete/.test(name) ? 2 : 4;
 }
