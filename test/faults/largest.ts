@@ -46,6 +46,10 @@ const wholeKey = {
   permissions: slugs,
 };
 
+/** An identity with a balance. */
+const paid = 'p'.repeat(255);
+const { credits } = wholeKey;
+
 /**
  * Each of the first four refusals of a key in a minute has a row of analytics.listRefusals, with the longest texts that
  * it may have.
@@ -61,6 +65,7 @@ export async function makeLargest(ok: Ok) {
   const { apiId } = await ok('apis.createApi', { name: 'a'.repeat(255) });
   const { externalId } = wholeKey;
   const { identityId } = await ok('identities.createIdentity', { externalId, meta, ratelimits: limits });
+  await ok('identities.createIdentity', { externalId: paid, meta, ratelimits: limits, credits });
   const description = 'd'.repeat(512);
   for (const slug of slugs) await ok('permissions.createPermission', { slug, name: 'p'.repeat(512), description });
   for (const slug of queried) await ok('permissions.createPermission', { slug, name: slug });
@@ -238,15 +243,20 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
     '100 roles of 1000 permissions': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
   },
-  'identities.createIdentity': { '': () => ({ externalId: fresh(255), meta, ratelimits: limits }) },
+  'identities.createIdentity': { '': () => ({ externalId: fresh(255), meta, ratelimits: limits, credits }) },
   'identities.listIdentities': {
     '100 identities of 50 limits': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
   },
   'identities.updateIdentity': {
     '': ({ identityId }) => ({ identity: identityId, meta, ratelimits: otherLimits() }),
+    'with a balance': () => ({ identity: paid, meta, ratelimits: otherLimits(), credits }),
   },
-  'ratelimits.setOverride': { '': () => ({ namespace, identifier: fresh(512), limit: 1e9, duration: day }) },
+  'identities.updateCredits': { '': () => ({ identity: paid, operation: 'set', value: 1e12 }) },
+  'ratelimits.setOverride': {
+    '': () => ({ namespace, identifier: fresh(512), limit: 1e9, duration: day }),
+    'for a day': () => ({ namespace, identifier: fresh(512), limit: 1e9, duration: day, until: Date.now() + day }),
+  },
   'ratelimits.getOverride': { '': () => ({ namespace, identifier: wildcard(0) }) },
   'ratelimits.listOverrides': { '100 overrides': () => ({ namespace, limit: listed }) },
   'analytics.getVerifications': {
