@@ -78,12 +78,14 @@ const refuseOddSlugs = (
 
 /**
  * Operations that refuse most of the valid requests: no random text is a cursor, most APIs of the run are protected,
- * and most random permissions are short.
+ * most random permissions are short, and most lists of a hundred keys have a text that looks like an address, and is
+ * none (`allowedIps`, see rules.json).
  */
 const mayRefuseMost = (operations as readonly AnyOperation[])
   .filter(
     (operation) =>
       operation.name === 'apis.deleteApi' ||
+      operation.name === 'keys.migrateKeys' ||
       refuseOddSlugs.includes(operation.name) ||
       (operation.kind === 'manages' && operation.list),
   )
