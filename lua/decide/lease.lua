@@ -31,7 +31,7 @@ local function lease(position, last, root_index)
   if not answer then return nil end
   local outcome, units, term = string.byte(answer) % SNAPSHOT_BEFORE, 0, 0
   -- Also when it is not refused, so that the next refusal does not wait for them again.
-  if recalled ~= '' and (outcome == kind.passed or outcome == VALID + WITH_HOLD) then kind.awaited() end
+  if recalled ~= '' and outcome % WITH_HOLD == kind.passed then kind.awaited() end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
     local root, is_granted = call_roots[root_index], nil
     is_granted, units, term = pcall(grant_lease, kind, outcome, position, last, root, wanted, number)

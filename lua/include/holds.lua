@@ -22,10 +22,8 @@ local hold_list = {
   MAX = HOLDS_MAX,
   -- How long a released hold may be settled.
   LATE_MS = DAY_MS,
-  -- Longest time from a verification to the expiry of its hold, and from now to the end of one. A later one was made
-  -- while the clock was ahead, and ends at once.
+  -- Longest time from a verification to the expiry of its hold.
   EXPIRES_WITHIN = 30 * DAY_MS,
-  DUE_WITHIN = 31 * DAY_MS,
   -- In the bits of a window: a HELD_WIDE_WINDOW, and slots.
   WIDE = 4,
   SLOTS = 8,
@@ -271,7 +269,7 @@ end
 
 -- Takes holds of a bucket that are due out of it, and adds them to `due`. Returns when the next one is due.
 local function take_due_of(h, bucket, now, due, limit)
-  local part, next_due, latest = part_of(h, bucket), NEVER, now + hold_list.DUE_WITHIN
+  local part, next_due, latest = part_of(h, bucket), NEVER, now + HOLDS_DUE_WITHIN
   local taken = {}
   each_due_in(part, function(_, at, first, last)
     if (at <= now or at > latest) and #due + #taken < limit then

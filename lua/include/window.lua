@@ -208,8 +208,8 @@ end
 -- time even if nobody gives it back.
 
 -- The slots in the counter from `first` to `last` of a packed value that are taken at `now`: the ends and units of its
--- entries, the sum of the units, and its step. Holds end within 31 days (hold_list.DUE_WITHIN): a later entry was made
--- while the clock was ahead, and its hold ends at once. Without `now` all entries are read.
+-- entries, the sum of the units, and its step. An entry later than any hold ends was made while the clock was ahead,
+-- and its hold ends at once. Without `now` all entries are read.
 function window_log.slots(text, first, last, now)
   local ends, units, total, step = {}, {}, 0, 1
   if last < first then return ends, units, total, step end
@@ -219,7 +219,7 @@ function window_log.slots(text, first, last, now)
   for position = first + WINDOW_HEAD_BYTES, last - kind.newest_bytes + 1, kind.bytes do
     local steps, taken = struct.unpack(kind.entry, text, position)
     local slot_end = base + steps * step
-    if not now or slot_end > now and slot_end <= now + 31 * DAY_MS then
+    if not now or slot_end > now and slot_end <= now + HOLDS_DUE_WITHIN then
       ends[#ends + 1], units[#units + 1], total = slot_end, taken, total + taken
     end
   end
@@ -234,7 +234,7 @@ function window_log.taken(text, first, last, now)
   local newest_at = last - kind.newest_bytes + 1
   local steps, _, total = struct.unpack(kind.newest, text, newest_at)
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
-  if base + steps * step > now + 31 * DAY_MS then
+  if base + steps * step > now + HOLDS_DUE_WITHIN then
     local ends, _, live = window_log.slots(text, first, last, now)
     return live, ends[1], #ends
   end

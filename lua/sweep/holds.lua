@@ -12,7 +12,6 @@
 -- @include "decide/totals"
 -- @include "decide/verification/due"
 -- @include "decide/verification/key"
--- @include "include/holds"
 -- @include "include/names"
 
 local workspace, count, retention, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], now_ms(ARGV[3])
@@ -20,7 +19,7 @@ local queue = name_of.hold_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
 if #due == 0 then
   -- Holds that were made while the clock was ahead.
-  due = redis.call('ZRANGE', queue, int(now + hold_list.DUE_WITHIN + 1), int(NEVER), 'BYSCORE', 'LIMIT', 0, count)
+  due = redis.call('ZRANGE', queue, int(now + HOLDS_DUE_WITHIN + 1), int(NEVER), 'BYSCORE', 'LIMIT', 0, count)
 end
 local late = due[1] and math.max(0, now - tonumber(redis.call('ZSCORE', queue, due[1]))) or 0
 

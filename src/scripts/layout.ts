@@ -873,6 +873,8 @@ function literalsOf(): Map<string, string> {
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
     HOLDS_MAX: holdsMax,
+    // From now to the end of a hold. A later one was made while the clock was ahead, and ends at once.
+    HOLDS_DUE_WITHIN: 31 * dayMs,
     HOLD_BYTES_MAX: holdBytesMax,
     SNAPSHOT_BEFORE: snapshotBefore,
     WITH_HOLD: withHold,

@@ -256,7 +256,7 @@ end
 
 -- Whether a key whose holds are due at this time has to be looked at: also if that was set while the clock was ahead.
 function key_holds.is_due(holds_due)
-  return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + hold_list.DUE_WITHIN
+  return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLDS_DUE_WITHIN
 end
 
 -- As read_key, with the holds that expired given back. A verification that is held finds its key loaded.
