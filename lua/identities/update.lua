@@ -8,7 +8,7 @@
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a
---          refusal of with_limit
+--          refusal of with_limit or with_limits
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -41,11 +41,13 @@ local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
 local record, identity = name_of.identity_record(workspace, external_id), load_identity(workspace, external_id)
 local limits_before, counters = limits_text(identity.limits), nil
+local refusal
 if request.ratelimit then
-  local refusal
   request.ratelimits, refusal = with_limit(identity.limits, request.ratelimit)
-  if refusal then return refusal end
+elseif request.ratelimits then
+  request.ratelimits, refusal = with_limits(identity.limits, request.ratelimits)
 end
+if refusal then return refusal end
 if request.ratelimits then
   identity.limits, counters = replace_limits(workspace, identity.id16, identity.limits, request.ratelimits, now)
 end

@@ -33,10 +33,30 @@ end
 -- Limits of an owner (src/operations/schemas.ts).
 local LIMITS_MAX = 50
 
+-- Why a concurrency limit cannot have its number or duration: `slots_limit`, `slots_duration`; nil if it can.
+local function slots_refusal(limit)
+  if limit.type ~= 1 then return nil end
+  return limit.limit > SLOTS_MAX and 'slots_limit' or limit.duration > DAY_MS and 'slots_duration' or nil
+end
+
+-- A list of a request in the place of the limits of an owner. A limit without a type keeps that of the limit with its
+-- name: callers that do not know types send back what they read. Returns nil and slots_refusal.
+local function with_limits(limits, wanted)
+  local types = {}
+  for _, l in ipairs(limits) do
+    types[l.name] = l.type
+  end
+  for _, w in ipairs(wanted) do
+    w.type = w.type or types[w.name]
+    local refusal = slots_refusal(limit_of(w))
+    if refusal then return nil, refusal end
+  end
+  return wanted
+end
+
 -- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), other
 -- LIMIT_VALUES}, where the others are as before if they are absent. Returns nil and why not: if the limit is new,
--- `new_limit` without a duration, or `too_many_limits`; `slots_limit` or `slots_duration` if a concurrency limit
--- cannot have that limit or duration.
+-- `new_limit` without a duration, or `too_many_limits`; or slots_refusal.
 local function with_limit(limits, change)
   local wanted, before = {}, nil
   for _, l in ipairs(limits) do
@@ -55,9 +75,8 @@ local function with_limit(limits, change)
       for _, value in ipairs(LIMIT_VALUES) do
         if change[value] ~= nil then w[value] = change[value] end
       end
-      local changed = limit_of(w)
-      if changed.type == 1 and changed.limit > SLOTS_MAX then return nil, 'slots_limit' end
-      if changed.type == 1 and changed.duration > DAY_MS then return nil, 'slots_duration' end
+      local refusal = slots_refusal(limit_of(w))
+      if refusal then return nil, refusal end
     end
   end
   return wanted

@@ -9,7 +9,7 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
 --          {'refill_unlimited'} | {'new_limit'} | {'too_many_limits'} | {'slots_limit'} |
---          {'slots_duration'} (with_limit in include/limits)
+--          {'slots_duration'} (with_limit and with_limits in include/limits)
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -43,11 +43,13 @@ if not record then return { 'key_not_found' } end
 
 -- Read and decide.
 local values, was_usable = state_values(state), is_usable(state)
+local refusal
 if request.ratelimit then
-  local refusal
   request.ratelimits, refusal = with_limit(state.limits, request.ratelimit)
-  if refusal then return { refusal } end
+elseif request.ratelimits and request.ratelimits ~= null then
+  request.ratelimits, refusal = with_limits(state.limits, request.ratelimits)
 end
+if refusal then return { refusal } end
 local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
 local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
 local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')

@@ -119,21 +119,29 @@ export function checkOneOfRatelimits({ ratelimit, ratelimits }: LimitFields) {
   throw invalid('body.ratelimit', 'cannot be sent together with ratelimits', 'Leave one of them out.');
 }
 
-/** The error for a single limit that was not changed. */
-export function limitRefused(refused: LimitRefusal, name: string) {
+/** The error for a single limit, or a list of them, that was not changed. */
+export function limitRefused(
+  refused: LimitRefusal,
+  { ratelimit }: LimitFields & { ratelimit?: { name: string } | undefined },
+) {
+  const ofList = 'has a limit of type concurrency, which it keeps without `type`. Its';
   switch (refused) {
     case 'new_limit':
       return invalid(
         'body.ratelimit.duration',
-        `is required: there is no limit ${JSON.stringify(name)} yet`,
+        `is required: there is no limit ${JSON.stringify(ratelimit?.name)} yet`,
         'Send the duration of the new limit.',
       );
     case 'too_many_limits':
       return invalid('body.ratelimit', `would be one more than the ${ratelimitsMax} limits that are allowed`);
     case 'slots_limit':
-      return invalid('body.ratelimit.limit', slotsProblem);
+      return ratelimit
+        ? invalid('body.ratelimit.limit', slotsProblem)
+        : invalid('body.ratelimits', `${ofList} limit ${slotsProblem}`);
     case 'slots_duration':
-      return invalid('body.ratelimit.duration', slotDurationProblem);
+      return ratelimit
+        ? invalid('body.ratelimit.duration', slotDurationProblem)
+        : invalid('body.ratelimits', `${ofList} duration ${slotDurationProblem}`);
   }
 }
 

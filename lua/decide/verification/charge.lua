@@ -86,7 +86,8 @@ function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, 
   if remaining < cost or count >= SLOT_ENDS_MAX and cost > 0 then
     charge_exceeded = true
     local ends, units = window_log.slots(bytes, first, last, call_now)
-    local free_at, number = call_now + duration, 0
+    -- With too many ends, the first of them makes room.
+    local free_at, number = remaining < cost and call_now + duration or ends[1], 0
     while cost <= limit and remaining < cost do
       number = number + 1
       free_at, remaining = ends[number], remaining + units[number]

@@ -62,7 +62,7 @@ export const updateIdentity = manages({
         'needs a balance: the identity has nothing to refill',
         'Set remaining as well.',
       );
-    if (result.refused) throw limitRefused(result.refused, ratelimit!.name);
+    if (result.refused) throw limitRefused(result.refused, { ratelimit });
     return result.identity;
   },
 });

@@ -50,7 +50,7 @@ export const updateKey = manages({
       case 'too_many_limits':
       case 'slots_limit':
       case 'slots_duration':
-        throw limitRefused(refused, unchanged.ratelimit!.name);
+        throw limitRefused(refused, unchanged);
       case 'refill_unlimited':
         throw invalid(
           'body.credits.refill',

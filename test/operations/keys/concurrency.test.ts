@@ -357,6 +357,36 @@ describe('a change of the limit', () => {
     expect(await free(key)).toEqual([3, 0]);
   });
 
+  test.each(['key', 'identity'] as const)(
+    'of the list of the %s without a type, as an SDK sends it, keeps the type',
+    async (owner) => {
+      const externalId = `typed.${owner}`;
+      const { identityId } = await ok('identities.createIdentity', { externalId, ratelimits: [jobs] });
+      const { keyId, key } = await createKey(owner === 'key' ? { ratelimits: [jobs] } : { externalId });
+      const change = (ratelimits: (Partial<typeof jobs> & { name: string; limit: number; duration: number })[]) =>
+        owner === 'key'
+          ? call('keys.updateKey', { keyId, ratelimits })
+          : call('identities.updateIdentity', { identity: identityId, ratelimits });
+      await take(key);
+      const { type: _, ...untyped } = jobs;
+      expect((await change([untyped, { ...untyped, name: 'other' }])).status).toBe(200);
+      const { ratelimits } =
+        owner === 'key'
+          ? await ok('keys.getKey', { keyId })
+          : await ok('identities.getIdentity', { identity: externalId });
+      expect(ratelimits!.map(({ name, type }) => [name, type])).toEqual([
+        [jobs.name, 'concurrency'],
+        ['other', undefined],
+      ]);
+      expect((await free(key))[0]).toBe(jobs.limit - 1);
+      const refused = await change([{ ...untyped, duration: dayMs + 1 }]);
+      expect([refused.status, refused.error?.detail]).toEqual([400, expect.stringContaining('body.ratelimits')]);
+      expect((await free(key))[0]).toBe(jobs.limit - 1);
+      await change([{ ...untyped, type: 'window' as never }]);
+      expect((await verify(key)).hold).toBeUndefined();
+    },
+  );
+
   test('that removes it and adds it again keeps the slots of its open holds', async () => {
     const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 2 }] });
     const { id } = await take(key);
