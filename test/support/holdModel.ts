@@ -9,7 +9,7 @@ export interface ModelLimit {
   limit: number;
   duration: number;
   autoApply: boolean;
-  type?: 'concurrency';
+  type?: 'concurrency' | undefined;
 }
 /** A limit in a request; with `limit` it is of the request. */
 export interface Wanted {
@@ -129,6 +129,12 @@ export class HoldModel {
     };
     this.#keys.push(key);
     return key;
+  }
+
+  /** A limit without a type keeps that of the one with its name. */
+  setLimits(key: HeldKey, limits: readonly ModelLimit[]) {
+    const types = new Map(key.limits.map(({ name, type }) => [name, type]));
+    key.limits = limits.map((limit) => ({ ...limit, type: limit.type ?? types.get(limit.name) }));
   }
 
   limitsOf(key: HeldKey): ModelLimit[] {

@@ -206,7 +206,7 @@ async function manage(world: World) {
   const remaining = pick(0, 400);
   switch (pick(0, 7)) {
     case 0:
-      return update({ ratelimits: limits }, () => (key.limits = limits));
+      return update({ ratelimits: limits }, () => model.setLimits(key, limits));
     case 1:
       return update({ externalId: identity ?? null }, () => (key.identity = identity));
     case 2:
