@@ -30,7 +30,8 @@ local function new_balance(identity, version)
   if not credits then return nil end
   local balance = identity_balance.new(identity.record, credits.remaining, version)
   set_refill(balance, credits.refill, now)
-  if balance.refilled and credits.refillDue then balance.refill_due = credits.refillDue end
+  -- 0 is a balance without a refill.
+  if balance.refilled and credits.refillDue then balance.refill_due = math.max(1, credits.refillDue) end
   return balance
 end
 

@@ -37,3 +37,10 @@ local function refill_after(now, refill_day)
   if due <= now then due = start_of(month + 1) end
   return due
 end
+
+-- A refill that is not due yet. A time more than two periods away was set while the clock was ahead: it is computed
+-- again.
+local function refill_due_of(due, now, refill_day)
+  if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then return refill_after(now, refill_day) end
+  return due
+end

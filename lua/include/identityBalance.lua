@@ -10,15 +10,14 @@ local identity_balance = {}
 -- Whether an identity with this state has a balance.
 function identity_balance.is_flagged(packed) return string.byte(packed, IDENTITY_HEAD_VERSION_AT) >= WITH_BALANCE end
 
--- Applies a refill that is due. A time more than two periods away was set while the clock was ahead: it is computed
--- again.
+-- Applies a refill that is due.
 function identity_balance.refill(b, now)
   if now >= b.refill_due then
     -- Another balance: what is held of the former one does not come back to it.
     b.balance, b.number, b.held = b.refill_amount, b.number + 1, 0
     b.refill_due = refill_after(now, b.refill_day)
-  elseif b.refill_due - now > (b.refill_day == 0 and 2 or 62) * DAY_MS then
-    b.refill_due = refill_after(now, b.refill_day)
+  else
+    b.refill_due = refill_due_of(b.refill_due, now, b.refill_day)
   end
 end
 

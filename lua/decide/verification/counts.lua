@@ -18,11 +18,9 @@ function key_counts.refilled(digest, balance, due)
     key_extension.next_balance()
     return key_refill_amount, refill_after(now, refill_day)
   end
-  if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
-    due = refill_after(now, refill_day)
-    redis.call('ZADD', name_of.refill_queue(call_workspace), due, digest)
-  end
-  return balance, due
+  local next_due = refill_due_of(due, now, refill_day)
+  if next_due ~= due then redis.call('ZADD', name_of.refill_queue(call_workspace), next_due, digest) end
+  return balance, next_due
 end
 
 -- The balance of the key that was loaded, with a refill that is due; nil for an unlimited key. Changes nothing.
