@@ -262,10 +262,11 @@ function window_log.with_slots(ends, units, step, slot_end, count)
   return new_window(ends, units, step)
 end
 
--- Takes `count` slots that end at this time out of a counter of slots, or moves them to another end. Returns nil when
--- they are not there: the slots that another hold took may end at the same time, but then all of them are there. Also
--- of those that have expired: after the clock stepped back they would count again.
-function window_log.without_slots(text, slot_end, count, moved_to)
+-- Takes `count` slots that end at this time out of a counter of slots, or moves them to another end, which is rounded
+-- up to a `slice` where there are too many ends. Returns the counter and this end; nil when they are not there: the
+-- slots that another hold took may end at the same time, but then all of them are there. Also of those that have
+-- expired: after the clock stepped back they would count again.
+function window_log.without_slots(text, slot_end, count, moved_to, slice)
   local ends, units, _, step = window_log.slots(text, 1, #text, nil)
   for at, each in ipairs(ends) do
     if each == slot_end and units[at] >= count then
@@ -274,7 +275,10 @@ function window_log.without_slots(text, slot_end, count, moved_to)
         table.remove(ends, at)
         table.remove(units, at)
       end
-      if moved_to then return window_log.with_slots(ends, units, step, moved_to, count) end
+      if moved_to then
+        if #ends >= SLOT_ENDS_MAX then moved_to = math.ceil(moved_to / slice) * slice end
+        return window_log.with_slots(ends, units, step, moved_to, count), moved_to
+      end
       return #ends > 0 and new_window(ends, units, step) or ''
     end
   end

@@ -29,8 +29,8 @@ local charge_counters
 local charge_lengths, charge_identity_lengths
 -- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled. `expires`: when
 -- the hold that is being made ends, and gives the slots of concurrency limits back. Without one no slot is taken.
--- `extended_formats`: see key_formats.
-local charge_hold = { is_held = false, expires = nil, extended_formats = { made = 0 } }
+-- `lacks_units`: a window has too few units, of which leases may give some back. `extended_formats`: see key_formats.
+local charge_hold = { is_held = false, expires = nil, lacks_units = false, extended_formats = { made = 0 } }
 function charge_hold.set(is_held, expires)
   charge_hold.is_held, charge_hold.expires = is_held, expires
 end
@@ -55,7 +55,7 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   charge_count = charge_count + 1
   results[at + 1] = place
   if remaining < cost then
-    charge_exceeded = true
+    charge_exceeded, charge_hold.lacks_units = true, true
     results[at + 2], results[at + 3] = 1, remaining > 0 and remaining or 0
     results[at + 4] = window_log.free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
@@ -284,12 +284,16 @@ local function check_limits_and_balance(requested, is_affordable)
   end
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead or is_affordable and not charge_hold.exceeds() then return nil end
-  -- Units that a server has leased may be returned: then a refusal would be wrong.
-  problem = noted_leases.recall_of_key(false)
-  if problem then return nil, problem end
+  -- Units that a server has leased may be returned: then a refusal would be wrong. No slot is leased.
+  if charge_hold.lacks_units or not is_affordable then
+    charge_hold.lacks_units = false
+    problem = noted_leases.recall_of_key(false)
+    if problem then return nil, problem end
+  end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.
   if charge_count > 1 then check_limits(window_charge, requested) end
+  charge_hold.lacks_units = false
   return RATE_LIMITED
 end
 

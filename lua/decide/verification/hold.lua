@@ -14,6 +14,7 @@
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/state"
+-- @include "include/window"
 
 -- What decides items, see lua/decide/kinds.lua.
 local hold_kinds = {}
@@ -186,7 +187,11 @@ function charge_hold.decide(wanted, position, last, root_index)
   add_work(hold_list.work())
   if repeated then return repeat_hold(repeated, cost, request, text, ip) end
   if is_too_large(h, wanted, cost, request, text) then return item_error('hold_too_large') end
-  local answer, snapshot = verify_held(position, last, root_index, nil)
+  -- Without `ttl` it takes slots: that was seen by verify.
+  local answer, snapshot
+  if wanted.ttl then
+    answer, snapshot = verify_held(position, last, root_index, nil)
+  end
   if not answer and not charge_ahead then
     wanted.expires = charge_hold.planned(wanted, request and request.limits)
     answer, snapshot = verify_held(position, last, root_index, wanted.expires)
@@ -319,14 +324,16 @@ function key_holds.move_slots(hold, ttl)
   for index, w in ipairs(moved) do
     local limit = hold.slots[index].limit
     w.moved_to = limit and charge_hold.slot_end(expires, limit.limit, limit.duration) or expires
+    w.slice = window_log.slice_end(0, FINE_LIMIT + 1, limit and limit.duration or DAY_MS)
   end
   key_holds.return_collected(settling)
   local slots = {}
   for index, w in ipairs(moved) do
     local slot = hold.slots[index]
-    slot.slot_end = w.moved_to
     -- One that is not there any more is none of this hold.
-    if w.is_found then slots[#slots + 1] = slot end
+    if w.is_found then
+      slot.slot_end, slots[#slots + 1] = w.moved_to, slot
+    end
   end
   hold.slots = slots
   return expires,
@@ -340,7 +347,9 @@ end
 local function extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
   local expires, write_slots = key_holds.move_slots(hold, ttl)
-  hold.ttl = math.min(expires - hold.at, hold_list.EXPIRES_WITHIN)
+  -- It was made before the clock stepped back: with units, which are of the slice of that time, it lasts until then.
+  if expires < hold.at and #hold.windows == 0 then hold.at = call_now end
+  hold.ttl = math.max(0, math.min(expires - hold.at, hold_list.EXPIRES_WITHIN))
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
   local external_id = hold.more and hold.more.externalId or ''

@@ -28,16 +28,19 @@ end
 
 -- Gives back units that were charged at a time to windows of an owner, whose state has its limits from `limits_at` to
 -- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine, at}; units below 0 are charged. Slots are
--- {duration = 0, name, units, slot_end, moved_to (nil: they are given back)}, and get `is_found`. Each window is in the
+-- {duration = 0, name, units, slot_end, moved_to (nil: they are given back) and slice (see window_log.without_slots)},
+-- and get `is_found` and the real moved_to. Each window is in the
 -- state, in a record of its own, or gone. Returns the state. `records` collects by name the records to write: {owner,
 -- bytes, counter (in the form of write_counters, if units were charged)}. What was changed is read there.
 function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
   for _, w in ipairs(wanted) do
     local function changed(bytes)
       if w.slot_end then
-        local window = bytes ~= '' and window_log.without_slots(bytes, w.slot_end, w.units, w.moved_to)
-        w.is_found = window and true
-        return window or nil
+        add_work(#bytes / 16)
+        if bytes == '' then return nil end
+        local window, moved_to = window_log.without_slots(bytes, w.slot_end, w.units, w.moved_to, w.slice)
+        w.is_found, w.moved_to = window and true, moved_to
+        return window
       end
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
@@ -53,7 +56,12 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
       local window = (before.bytes or w.units < 0) and changed(before.bytes or '')
       if window then
         local counter = before.counter
-        if w.units < 0 then counter = counter or { member, '', w.duration, not before.bytes } end
+        if w.units < 0 then
+          counter = counter or { member, '', w.duration, not before.bytes }
+        elseif w.moved_to then
+          -- So that it is kept until then.
+          counter = { member, '', DAY_MS, false }
+        end
         if counter then counter[2] = window end
         records[record] = { owner = owner, bytes = window, counter = counter }
       end

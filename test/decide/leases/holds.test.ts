@@ -138,6 +138,19 @@ test('a change of a hold by a root key that is unknown ends no lease', async () 
 });
 
 describe('a concurrency limit', () => {
+  test('that is full takes back no leases: none has slots', async () => {
+    const jobs = { name: 'jobs', limit: 1, duration: hourMs, type: 'concurrency' as const };
+    const { key } = await createKey({ ratelimits: [{ ...requests, limit: 100_000 }, jobs] });
+    const named = { key, ratelimits: [{ name: 'jobs', cost: 1 }] };
+    const { hold } = await other.ok('keys.verifyKey', named);
+    await held.untilGranted(holder, async () => (await holder.ok('keys.verifyKey', { key })).valid);
+    for (let times = 0; times < 3; times++) {
+      expect(await other.ok('keys.verifyKey', named)).toMatchObject({ code: 'RATE_LIMITED' });
+      expect(await decidedBy(holder, () => holder.ok('keys.verifyKey', { key }))).toBe(1);
+    }
+    await other.ok('keys.releaseHold', { holdId: hold!.id });
+  });
+
   const jobs = { name: 'jobs', limit: 3, duration: 60_000, autoApply: true, type: 'concurrency' as const };
   const verify = (server: Server, key: string, ratelimits?: object[]) =>
     server.ok('keys.verifyKey', { key, ...(ratelimits && { ratelimits }) } as never);

@@ -4,9 +4,11 @@ import { pino } from 'pino';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { createPipeline } from '../../../src/http/pipeline.ts';
 import { operations } from '../../../src/operations/index.ts';
+import { connect } from '../../../src/redis/connection.ts';
 import { openStore } from '../../../src/store.ts';
 import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
+import { namesIn } from '../../support/keyspace.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
@@ -37,6 +39,7 @@ const free = async (key: string, ...names: string[]) => {
     return [remaining, reset - startMs];
   });
 };
+const openRedis = () => connect(testRedisUrl(), { commandTimeoutMs: 5000 });
 const release = (holdId: string) => ok('keys.releaseHold', { holdId });
 const settle = (holdId: string, extras: object = {}) => ok('keys.settleHold', { holdId, ...extras });
 const extend = async (holdId: string, ttl: number) =>
@@ -515,7 +518,67 @@ test('a rotated key has the limit, without the slots of the old one', async () =
   expect(await free(successor.key)).toEqual([3, 0]);
 });
 
+test('many extensions after a lower limit leave a counter small, and each slot is freed', {
+  timeout: 60_000,
+}, async () => {
+  const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 10_000, duration: hourMs }] });
+  const holds = await Promise.all(Array.from({ length: 1200 }, () => take(key)));
+  await update(keyId, { name: 'jobs', limit: 64 });
+  for (const { id } of holds) {
+    clock.now += 3;
+    expect(await extend(id, hourMs)).toBe(clock.now + hourMs - startMs);
+  }
+  const { ratelimits } = await ok('keys.verifyKey', { key, ratelimits: [{ name: 'jobs', cost: 0 }] });
+  expect(ratelimits![0]).toMatchObject({ remaining: 0 });
+  // 1000 exact ends and 65 slices of the duration, 4 bytes each; 200 more without the slices.
+  const stored = await openRedis();
+  const names = await namesIn(stored);
+  const lengths = await Promise.all(
+    names
+      .filter((name) => name.includes(':k:'))
+      .map((name) => stored.call('HSTRLEN', name, 'state') as Promise<number>),
+  );
+  stored.disconnect();
+  expect(Math.max(...lengths)).toBeLessThan(4500);
+  for (const { id } of holds) await release(id);
+  expect((await free(key))[0]).toBe(64);
+});
+
+test('a removed limit keeps the slot of a hold that is extended, as long as that lasts', async () => {
+  const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, duration: dayMs }] });
+  const { id } = await take(key);
+  await update(keyId, { name: 'jobs', limit: null });
+  expect(await extend(id, hourMs)).toBe(hourMs);
+  const stored = await openRedis();
+  const lifetimes = async () => {
+    const names = (await namesIn(stored)).filter(
+      (name) => name.includes(keyId.slice('key_'.length)) && name.includes('jobs'),
+    );
+    return Promise.all(names.map((name) => stored.pttl(name)));
+  };
+  for (const name of (await namesIn(stored)).filter(
+    (name) => name.includes(keyId.slice('key_'.length)) && name.includes('jobs'),
+  ))
+    await stored.pexpire(name, hourMs);
+  await extend(id, dayMs);
+  expect(await lifetimes()).toEqual([expect.toSatisfy((ttl) => ttl > dayMs)]);
+  stored.disconnect();
+});
+
 describe('after the clock stepped back', () => {
+  test('an extension does not end a hold, and its slot stays taken', async () => {
+    const { keyId, key } = await createKey({ ratelimits: [jobs] });
+    clock.now = startMs + hourMs;
+    const { id } = await take(key);
+    clock.now = startMs;
+    await ok('keys.extendHold', { holdId: id, ttl: minute });
+    await take(key, { hold: { ttl: 1000 } });
+    clock.now += 1001;
+    expect((await free(key))[0]).toBe(2);
+    expect((await openHolds(keyId)).map((one) => one.id)).toEqual([id]);
+    expect(await settle(id)).toMatchObject({ late: false });
+  });
+
   test('slots are taken until their holds end, and can be given back', async () => {
     const { key } = await createKey({ ratelimits: [{ ...jobs, limit: 2 }] });
     clock.now = startMs + hourMs;
