@@ -133,7 +133,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   meta: ['--meta'],
   name: ['--name', '<name>'],
   namespace: ['--namespace', '<namespace>'],
-  operation: ['--operation'],
+  operation: ['--operation', '<change>'],
   outcome: ['--outcome'],
   permission: ['--permission'],
   permissions: ['--permissions', '--permission'],

@@ -58,13 +58,19 @@ export function firstOf(items: readonly string[], max: number, separator = ', ')
 const clockTime = /^\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?$/;
 const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$/;
 
+/** `Date.parse` takes February 31 for March 3. */
+const isDay = (day: string): boolean => {
+  const ms = Date.parse(day);
+  return !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(day);
+};
+
 /** Unix milliseconds of a time, of UTC without a zone. One without a date is the last one at or before `nowMs`. */
 export function timeOf(text: string, nowMs: number): number {
   const hasDate = isoTime.test(text);
   const iso = hasDate ? text : `${new Date(nowMs).toISOString().slice(0, 10)}T${text}`;
   const hasZone = /(Z|[+-]\d\d:\d\d)$/.test(text);
   const ms = Date.parse(hasZone || !iso.includes(':') ? iso : `${iso}Z`);
-  if (!(hasDate || clockTime.test(text)) || Number.isNaN(ms) || ms < 0)
+  if (!(hasDate || clockTime.test(text)) || !isDay(iso.slice(0, 10)) || Number.isNaN(ms) || ms < 0)
     throw new Error(`${text} is not a time. Use a time of UTC such as 14:03, 2026-11-22 or 2026-11-22T14:03.`);
   // A zone may move a time without a date to the day before or after.
   return hasDate ? ms : ms - Math.ceil((ms - nowMs) / dayMs) * dayMs;
@@ -78,7 +84,8 @@ export function endOf(text: string, startMs: number | undefined, nowMs: number):
 
 /** Unix milliseconds of an expiry: a date, a time with its zone, or a duration from `nowMs`. */
 export function expiryOf(text: string, nowMs: number, option = '--expires'): number {
-  const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text);
+  const isDate =
+    /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text) && isDay(text.slice(0, 10));
   const ms = isDate ? Date.parse(text) : /^\d+[a-z]+$/.test(text) ? nowMs + durationOf(text, `${option} `) : Number.NaN;
   if (ms > nowMs && ms <= timeMax) return ms;
   if (ms <= nowMs) throw new Error(`${option} ${text} is in the past.`);

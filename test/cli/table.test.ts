@@ -35,12 +35,21 @@ test('a period may end in the future, or on the day after its start', () => {
   }
 });
 
-test.each(['', '14', '25:00', '2026-11', '2026-13-01', '2026-11-16T', 'T14:03', 'now', '1795385741189', '1969-12-31'])(
-  '%j is no time',
-  (text) => {
-    expect(() => timeOf(text, now)).toThrow(`${text} is not a time. Use a time of UTC such as 14:03`);
-  },
-);
+test.each([
+  '',
+  '14',
+  '25:00',
+  '2026-11',
+  '2026-13-01',
+  '2026-02-31',
+  '2026-11-16T',
+  'T14:03',
+  'now',
+  '1795385741189',
+  '1969-12-31',
+])('%j is no time', (text) => {
+  expect(() => timeOf(text, now)).toThrow(`${text} is not a time. Use a time of UTC such as 14:03`);
+});
 
 test.each([
   ['250ms', 250, '250ms'],
@@ -65,7 +74,7 @@ test('an expiry is a date, a time with its zone, or a duration from now', () => 
   expect(expiryOf('1w', now)).toBe(now + 604_800_000);
   expect(expiryOf('2026-11-23', now)).toBe(Date.parse('2026-11-23'));
   for (const text of ['2026-11-22', '0s']) expect(() => expiryOf(text, now)).toThrow('is in the past');
-  for (const text of ['23:00', '2026-11-23T10:00', '4000w', 'never']) {
+  for (const text of ['23:00', '2026-11-23T10:00', '4000w', 'never', '2027-02-31', '2027-02-29T10:00Z', '2027-13-01']) {
     expect(() => expiryOf(text, now)).toThrow(`--expires ${text} is not valid. Use a date`);
   }
 });

@@ -3,7 +3,6 @@
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { runCli } from './cli.ts';
 import type { harness } from './harness.ts';
-import { testRedisUrl } from './redis.ts';
 import { serveStore } from './serving.ts';
 
 type App = ReturnType<typeof harness>;
@@ -32,7 +31,7 @@ export function describeWays(app: App, url: () => string, tests: (commands: Comm
     const run: Commands['run'] = (args, input = '') =>
       way === 'HTTP'
         ? runCli(args, { TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: app.rootKey }, input)
-        : runCli([...args, '--workspace', app.workspaceId], { REDIS_URL: testRedisUrl() }, input);
+        : runCli([...args, '--workspace', app.workspaceId], { REDIS_URL: app.redisUrl() }, input);
     const lines: Commands['lines'] = async (...args) => {
       const { code, out, err } = await run(args);
       expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });

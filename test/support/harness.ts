@@ -227,6 +227,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
 
   return {
     clock,
+    /** The URL of its Redis. */
+    redisUrl: url,
     /** As the server calls the pipeline. */
     respond: (request: Request) => state.answer(request),
     call,
