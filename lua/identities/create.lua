@@ -7,7 +7,8 @@
 --                     may be absent
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {for each identity its id, or false when its externalId or its id exists}
+-- returns  {for each identity its id, or false when its externalId or its id exists}, or for the first limit that
+--          cannot be temporary `ended` or `too_late`, a space and its index, from 0
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -42,7 +43,10 @@ for index, identity in ipairs(request) do
     or identity.keptId and external_id_for(workspace, 'id_' .. identity.keptId) ~= nil
   answer[index] = false
   if not identity.exists then
-    stamps, created = stamps + 3 + #identity.ratelimits, created + 1
+    local refusal, refused_at
+    identity.limits, refusal, refused_at = limit_list.of_new(identity.ratelimits, now)
+    if refusal then return refusal .. ' ' .. int(refused_at) end
+    stamps, created = stamps + 3 + #identity.limits, created + 1
   end
 end
 if created == 0 then return answer end
@@ -53,7 +57,8 @@ for index, identity in ipairs(request) do
   if not identity.exists then
     local function id_of_identity() return identity.keptId or next_id() end
     local id16 = string.sub(create_identity(workspace, identity.externalId, id_of_identity, next_version), 1, 16)
-    local limits = restore_limits(new_limits(identity.ratelimits, next_id), identity.ratelimits)
+    limit_list.name(identity.limits, next_id)
+    local limits = restore_limits(identity.limits, identity.ratelimits)
     local version = next_version()
     local balance = new_balance(identity, version)
     local state = pack_identity({ id16 = id16, version = version, has_balance = balance, limits = limits })
@@ -72,7 +77,7 @@ else
     { 'meta', nil, request[1].meta },
     { 'credits.remaining', nil, request[1].balance and request[1].balance.balance },
     { 'credits.refill', nil, request[1].balance and refill_text(request[1].balance) },
-    { 'ratelimits', nil, limits_text(request[1].ratelimits) },
+    { 'ratelimits', nil, limits_text(request[1].limits, now) },
   })
 end
 return answer

@@ -33,7 +33,8 @@ for index = 1, math.min(count, #members) do
   then
     local identity, row_parts = load_identity(workspace, external_id), nil
     local balance = balance_of_identity(workspace, identity, external_id, now)
-    rows[#rows + 1], row_parts = identity_reply(identity, external_id, identity_meta(workspace, external_id), balance)
+    rows[#rows + 1], row_parts =
+      identity_reply(identity, external_id, identity_meta(workspace, external_id), balance, now)
     parts = parts + row_parts
   end
 end

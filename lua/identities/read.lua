@@ -15,4 +15,4 @@ local external_id = external_id_for(workspace, wanted)
 if not external_id then return false end
 local identity, meta = load_identity(workspace, external_id), identity_meta(workspace, external_id)
 local balance = balance_of_identity(workspace, identity, external_id, now)
-return (identity_reply(identity, external_id, meta, balance))
+return (identity_reply(identity, external_id, meta, balance, now))

@@ -3,12 +3,12 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list, window counters, the audit stream
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
---                     ratelimit (see with_limit in include/limits), credits (null removes them) {remaining, refill
+--                     ratelimit (see with_one in include/limits), credits (null removes them) {remaining, refill
 --                     (null removes it)}}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a
---          refusal of with_limit or with_limits
+--          refusal of limit_list.with_one or with_all, the latter with a space and the index of the limit, from 0
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -40,16 +40,16 @@ end
 local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
 local record, identity = name_of.identity_record(workspace, external_id), load_identity(workspace, external_id)
-local limits_before, counters = limits_text(identity.limits), nil
-local refusal
+local limits_before, counters = limits_text(identity.limits, now), nil
+local limits, refusal, refused_at = limit_ends.in_force(identity.limits, now), nil, nil
 if request.ratelimit then
-  request.ratelimits, refusal = with_limit(identity.limits, request.ratelimit)
+  request.ratelimits, refusal = limit_list.with_one(limits, request.ratelimit, now)
 elseif request.ratelimits then
-  request.ratelimits, refusal = with_limits(identity.limits, request.ratelimits)
+  request.ratelimits, refusal, refused_at = limit_list.with_all(limits, request.ratelimits, now)
 end
-if refusal then return refusal end
+if refusal then return refused_at and refusal .. ' ' .. int(refused_at) or refusal end
 if request.ratelimits then
-  identity.limits, counters = replace_limits(workspace, identity.id16, identity.limits, request.ratelimits, now)
+  identity.limits, counters = limit_list.replace(workspace, identity.id16, identity.limits, request.ratelimits, now)
 end
 local meta = identity_meta(workspace, external_id)
 local meta_before = meta or nil
@@ -63,8 +63,8 @@ end
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
-  name_limits(identity.limits, next_id)
-  keep_counters(workspace, identity.id16, record, counters, now)
+  limit_list.name(identity.limits, next_id)
+  limit_list.keep_counters(workspace, identity.id16, record, counters, now)
 end
 identity.version = next_version()
 if is_removed then
@@ -87,6 +87,6 @@ audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
   { 'meta', meta_before, meta or nil },
   { 'credits.remaining', balance_before, balance and balance.balance },
   { 'credits.refill', refill_before, balance and refill_text(balance) },
-  { 'ratelimits', limits_before, limits_text(identity.limits) },
+  { 'ratelimits', limits_before, limits_text(identity.limits, now) },
 })
-return (identity_reply(identity, external_id, meta, balance))
+return (identity_reply(identity, external_id, meta, balance, now))

@@ -57,4 +57,4 @@ audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
   { 'credits.remaining', before, balance and balance.balance },
   { 'credits.refill', refill_before, balance and refill_text(balance) },
 })
-return { 'updated', (identity_reply(identity, external_id, meta, balance)) }
+return { 'updated', (identity_reply(identity, external_id, meta, balance, now)) }

@@ -3,6 +3,7 @@
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/permissions"
+-- @include "include/state"
 
 -- At most this many items of a list are named.
 local ITEMS_MAX = 20
@@ -22,13 +23,13 @@ local function grants_list(grants)
   return names_text(list)
 end
 
--- Limits of a state or of a request as text.
-local function limits_text(limits)
+-- The limits of a state that are in force, as text.
+local function limits_text(limits, now)
   local texts = {}
-  for index, l in ipairs(limits) do
-    local applied = (l.autoApply == 1 or l.autoApply == true) and ', autoApply' or ''
-    local format = (l.type == 1 or l.type == 'concurrency') and '%s %s slots for %s ms%s' or '%s %s per %s ms%s'
-    texts[index] = string.format(format, l.name, int(l.limit), int(l.duration), applied)
+  for index, l in ipairs((limit_ends.in_force(limits, now))) do
+    local applied, ends = l.autoApply == 1 and ', autoApply' or '', l.ends and ', until ' .. int(l.ends) or ''
+    local format = l.type == 1 and '%s %s slots for %s ms' or '%s %s per %s ms'
+    texts[index] = string.format(format, l.name, int(l.limit), int(l.duration)) .. applied .. ends
   end
   return names_text(texts)
 end
@@ -83,14 +84,14 @@ local function ranges_text(ranges)
 end
 
 -- The values of a state by the names of their fields in the interface.
-local function state_values(state)
+local function state_values(state, now)
   return {
     enabled = state.enabled,
     expires = state.expires < NEVER and state.expires or nil,
     externalId = string.sub(state.link, LINK_EXTERNAL_ID_AT),
     ['credits.remaining'] = state.limited and state.balance or 'unlimited',
     ['credits.refill'] = refill_text(state),
-    ratelimits = limits_text(state.limits),
+    ratelimits = limits_text(state.limits, now),
   }
 end
 

@@ -1,7 +1,20 @@
 -- What an export has of limits besides their values: ids, and the units that long windows have counted.
 
 -- @include "include/clock"
+-- @include "include/names"
+-- @include "include/state"
 -- @include "include/window"
+
+-- The limits in force of an owner, with their windows: that of a former limit of another duration is in a record.
+local function limits_in_force(workspace, owner, limits, now)
+  local list, has_ended = limit_ends.in_force(limits, now)
+  for _, l in ipairs(has_ended and list or {}) do
+    if l.window == '' and l.type == 0 then
+      l.window = redis.call('GET', name_of.window_at(workspace, owner, name_of.window_member(l.duration, l.name))) or ''
+    end
+  end
+  return list
+end
 
 -- The units that count in the windows of limits that last a day or longer: {index of the limit, from 1; end of each
 -- slice; its units}. Shorter windows are not exported: they are soon empty. Slots are not: they belong to holds.

@@ -51,8 +51,9 @@ end
 
 -- An identity as a named reply (IdentityReply in src/records/records.ts), and the number of its parts. `balance` is nil
 -- if it has none. A reply for an export has what an import needs of it, too.
-local function identity_reply(identity, external_id, meta, balance, is_export)
-  local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limit_replies(identity.limits) }
+local function identity_reply(identity, external_id, meta, balance, now, is_export)
+  local limits = limit_replies(identity.limits, now)
+  local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limits }
   if balance then
     -- An export has no holds: they have expired in it.
     reply.balance = int(is_export and math.min(balance.balance + balance.held, SAFE_INTEGER) or balance.balance)

@@ -48,7 +48,7 @@ local function key_reply(workspace, record, state, api_id, now)
     balance = state.limited and int(state.balance),
     refillAmount = state.refilled and int(state.refill_amount),
     refillDay = state.refilled and state.refill_day,
-    limits = limit_replies(state.limits),
+    limits = limit_replies(state.limits, now),
   }
   for name, value in pairs(read_fields(record, KEY_DISPLAY_FIELDS)) do
     reply[name] = value
@@ -63,7 +63,7 @@ local function key_reply(workspace, record, state, api_id, now)
   if identity then
     local balance, identity_parts = balance_of_identity(workspace, identity, external_id, now), nil
     reply.identity, identity_parts =
-      identity_reply(identity, external_id, identity_meta(workspace, external_id), balance)
+      identity_reply(identity, external_id, identity_meta(workspace, external_id), balance, now)
     parts = parts + identity_parts
   end
   return reply, parts

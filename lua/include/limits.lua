@@ -3,101 +3,149 @@
 -- @include "include/counters"
 -- @include "include/names"
 
--- What requests and states have for values of a limit that are 0 or 1. `window` is the type of a limit without one.
-local SWITCHED = { [true] = 1, [false] = 0, window = 0, concurrency = 1 }
+-- In one table, because Lua bounds the names of a library.
+local limit_list = {
+  -- Limits of an owner (src/operations/schemas.ts).
+  MAX = 50,
+  -- What requests and states have for values of a limit that are 0 or 1. `window` is the type of a limit without one.
+  SWITCHED = { [true] = 1, [false] = 0, window = 0, concurrency = 1 },
+  -- Longest time that the counter of a removed limit is kept in case the limit is added again.
+  KEPT_DURATION_MAX = 30 * DAY_MS,
+}
 
--- A limit {name, LIMIT_VALUES (numbers)} of one in a request or a state, some of whose values may be absent.
-local function limit_of(wanted)
-  local limit = { name = wanted.name }
+-- A limit {name, LIMIT_VALUES (numbers), ends and former if it is temporary} of one in a request or a state, some of
+-- whose values may be absent. The end in a request, `until`, is set by limit_list.set_end.
+function limit_list.of(wanted)
+  local limit = { name = wanted.name, ends = wanted.ends, former = wanted.ends and wanted.former }
   for _, value in ipairs(LIMIT_VALUES) do
     local given = wanted[value]
-    limit[value] = SWITCHED[given] or given or 0
+    limit[value] = limit_list.SWITCHED[given] or given or 0
   end
   return limit
 end
 
 -- The duration by which the counter of a limit is found: 0 for the slots of a concurrency limit, which do not depend on
 -- its duration. So a limit that gets another type begins with an empty counter.
-local function counter_duration(limit) return limit.type == 1 and 0 or limit.duration end
-
--- The limits of a new owner, with empty windows.
-local function new_limits(wanted, next_id)
-  local limits = {}
-  for index, w in ipairs(wanted) do
-    limits[index] = limit_of(w)
-    limits[index].id, limits[index].window = next_id(), ''
-  end
-  return limits
-end
-
--- Limits of an owner (src/operations/schemas.ts).
-local LIMITS_MAX = 50
+function limit_list.counter_duration(limit) return limit.type == 1 and 0 or limit.duration end
 
 -- Why a concurrency limit cannot have its number or duration: `slots_limit`, `slots_duration`; nil if it can.
-local function slots_refusal(limit)
+function limit_list.slots_refusal(limit)
   if limit.type ~= 1 then return nil end
   return limit.limit > SLOTS_MAX and 'slots_limit' or limit.duration > DAY_MS and 'slots_duration' or nil
 end
 
--- A list of a request in the place of the limits of an owner. A limit without a type keeps that of the limit with its
--- name: callers that do not know types send back what they read. Returns nil and slots_refusal.
-local function with_limits(limits, wanted)
-  local types = {}
-  for _, l in ipairs(limits) do
-    types[l.name] = l.type
+-- Sets the end of a limit as a request wants it, and what is in force again then. `before` is the limit in force with
+-- its name, or nil. Without `until`, a limit with the same values stays temporary: callers that do not know the field
+-- send back what they read. Returns nil, or why it cannot be: `ended`, `too_late`, `type_of_former`.
+function limit_list.set_end(limit, wanted, before, now)
+  local ends, former = wanted['until'], before
+  limit.ends, limit.former = nil, nil
+  if ends == cjson.null then return nil end
+  if before and before.ends then
+    former = before.former
+    local is_same = limit.limit == before.limit and limit.duration == before.duration and limit.type == before.type
+    if not ends and is_same then ends = before.ends end
   end
-  for _, w in ipairs(wanted) do
-    w.type = w.type or types[w.name]
-    local refusal = slots_refusal(limit_of(w))
-    if refusal then return nil, refusal end
+  if not ends then return nil end
+  if wanted.keptFormer ~= nil then
+    former = wanted.keptFormer ~= cjson.null and limit_list.of(wanted.keptFormer) or nil
+  elseif ends <= now then
+    return 'ended'
+  elseif ends > now + LASTS_MAX and not (before and before.ends == ends) then
+    return 'too_late'
+  elseif former and before.type ~= limit.type then
+    return 'type_of_former'
   end
-  return wanted
+  limit.ends = ends
+  limit.former = former and { limit = former.limit, duration = former.duration, autoApply = former.autoApply }
 end
 
--- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), other
--- LIMIT_VALUES}, where the others are as before if they are absent. Returns nil and why not: if the limit is new,
--- `new_limit` without a duration, or `too_many_limits`; or slots_refusal.
-local function with_limit(limits, change)
-  local wanted, before = {}, nil
+-- A list of a request in the place of the limits of an owner, which are in force. A limit without a type keeps that of
+-- the limit with its name, as it keeps its end. Returns nil, why not (slots_refusal, set_end), and the index in the
+-- list, from 0.
+function limit_list.with_all(limits, wanted, now)
+  local before, list = {}, {}
   for _, l in ipairs(limits) do
-    if l.name == change.name then before = l end
-    if l.name ~= change.name or change.limit ~= cjson.null then wanted[#wanted + 1] = limit_of(l) end
+    before[l.name] = l
   end
-  if change.limit == cjson.null then return wanted end
+  for index, w in ipairs(wanted) do
+    local former = before[w.name]
+    w.type = w.type or former and former.type
+    list[index] = limit_list.of(w)
+    local refusal = limit_list.slots_refusal(list[index]) or limit_list.set_end(list[index], w, former, now)
+    if refusal then return nil, refusal, index - 1 end
+  end
+  return list
+end
+
+-- The limits of an owner, which are in force, with one change: {name, limit (null removes the limit), other
+-- LIMIT_VALUES, until}, where the others are as before if they are absent. Returns nil and why not: if the limit is
+-- new, `new_limit` without a duration, or `too_many_limits`; or as with_all.
+function limit_list.with_one(limits, change, now)
+  local list, changed, before = {}, nil, nil
+  for _, l in ipairs(limits) do
+    local is_named = l.name == change.name
+    if is_named then before = l end
+    if not is_named or change.limit ~= cjson.null then list[#list + 1] = limit_list.of(l) end
+    if is_named then changed = list[#list] end
+  end
+  if change.limit == cjson.null then return list end
   if not before then
     if not change.duration then return nil, 'new_limit' end
-    if #wanted >= LIMITS_MAX then return nil, 'too_many_limits' end
-    wanted[#wanted + 1] = change
-    return wanted
+    if #list >= limit_list.MAX then return nil, 'too_many_limits' end
+    changed = limit_list.of(change)
+    list[#list + 1] = changed
   end
-  for _, w in ipairs(wanted) do
-    if w.name == change.name then
-      for _, value in ipairs(LIMIT_VALUES) do
-        if change[value] ~= nil then w[value] = change[value] end
-      end
-      local refusal = slots_refusal(limit_of(w))
-      if refusal then return nil, refusal end
-    end
+  for _, value in ipairs(LIMIT_VALUES) do
+    local given = change[value]
+    if given ~= nil then changed[value] = limit_list.SWITCHED[given] or given end
   end
-  return wanted
+  local refusal = limit_list.slots_refusal(changed) or limit_list.set_end(changed, change, before, now)
+  if refusal then return nil, refusal end
+  return list
 end
 
--- Longest time that the counter of a removed limit is kept in case the limit is added again.
-local KEPT_DURATION_MAX = 30 * DAY_MS
+-- Of an import: a limit that has ended is the former one, or none.
+function limit_list.settle_ended(wanted, now)
+  for index = #wanted, 1, -1 do
+    local w = wanted[index]
+    local former, duration = w.keptFormer, w.duration
+    if former == cjson.null and w['until'] <= now then
+      table.remove(wanted, index)
+    elseif former and w['until'] <= now then
+      w.limit, w.duration, w.autoApply = former.limit, former.duration, former.autoApply
+      -- What was counted is of another counter.
+      if w.duration ~= duration then w.used = nil end
+      w['until'], w.keptFormer = nil, nil
+    end
+  end
+end
 
--- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window; a
--- concurrency limit keeps its slots with any duration. The window of a removed limit is stored in a record of its own
--- until it expires, and a limit with its name and duration uses it again. Returns the new limits (name_limits gives ids
--- to new ones), and for keep_counters {reused: members of counters that are used again, kept: counters to store, as
--- many as the owner may still create, is_cut: whether some are lost}.
-local function replace_limits(workspace, owner, old, wanted, now)
+-- The limits of a new owner, with empty windows, which have no ids yet. Returns nil and why not as with_all.
+function limit_list.of_new(wanted, now)
+  limit_list.settle_ended(wanted, now)
+  local list, refusal, index = limit_list.with_all({}, wanted, now)
+  for _, l in ipairs(list or {}) do
+    l.window = ''
+  end
+  return list, refusal, index
+end
+
+-- Replaces limits by name. `wanted` are limits as with_all returns them. A limit with the same name keeps its id, and
+-- with the same duration its window; a concurrency limit keeps its slots with any duration. The window of a removed
+-- limit is stored in a record of its own until it expires, and a limit with its name and duration uses it again.
+-- Returns the new limits (limit_list.name gives ids to new ones), and for limit_list.keep_counters {reused: members of
+-- counters that are used again, kept: counters to store, as many as the owner may still create, is_cut: whether some
+-- are lost}.
+function limit_list.replace(workspace, owner, old, wanted, now)
+  local counter_duration = limit_list.counter_duration
   local by_name, limits, reused, kept = {}, {}, {}, {}
   for _, l in ipairs(old) do
     by_name[l.name] = l
   end
   for index, w in ipairs(wanted) do
     local before = by_name[w.name]
-    local limit = limit_of(w)
+    local limit = limit_list.of(w)
     limit.id, limit.window = before and before.id, ''
     local duration = counter_duration(limit)
     if before and counter_duration(before) == duration then
@@ -113,7 +161,7 @@ local function replace_limits(workspace, owner, old, wanted, now)
   for _, l in pairs(by_name) do
     if l.window ~= '' then
       local duration = counter_duration(l)
-      local kept_for = math.min(duration > 0 and duration or DAY_MS, KEPT_DURATION_MAX)
+      local kept_for = math.min(duration > 0 and duration or DAY_MS, limit_list.KEPT_DURATION_MAX)
       kept[#kept + 1] = { name_of.window_member(duration, l.name), l.window, kept_for, true }
     end
   end
@@ -126,14 +174,15 @@ local function replace_limits(workspace, owner, old, wanted, now)
   return limits, counters
 end
 
-local function name_limits(limits, next_id)
+-- Gives ids to limits that have none.
+function limit_list.name(limits, next_id)
   for _, l in ipairs(limits) do
     l.id = l.id or next_id()
   end
 end
 
 -- `record` is that of the owner.
-local function keep_counters(workspace, owner, record, counters, now)
+function limit_list.keep_counters(workspace, owner, record, counters, now)
   -- A limit that is added again begins with an empty window, which gets nothing back from leases of the lost one.
   if counters.is_cut then redis.call('HDEL', record, 'leased') end
   for _, member in ipairs(counters.reused) do

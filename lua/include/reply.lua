@@ -2,6 +2,7 @@
 
 -- @include "include/clock"
 -- @include "include/fields"
+-- @include "include/state"
 
 -- A limit of a state as a named reply {id, name, LIMIT_VALUES (text)}, with what is in `more`.
 local function limit_reply(l, more)
@@ -10,12 +11,19 @@ local function limit_reply(l, more)
   for _, value in ipairs(LIMIT_VALUES) do
     reply[value] = int(l[value])
   end
+  if l.ends then
+    local former = l.former
+    reply.ends = int(l.ends)
+    reply.formerLimit, reply.formerDuration = former and int(former.limit), former and int(former.duration)
+    reply.formerAutoApply = former and int(former.autoApply)
+  end
   return named(reply)
 end
 
-local function limit_replies(limits)
+-- Those in force.
+local function limit_replies(limits, now)
   local replies = {}
-  for index, l in ipairs(limits) do
+  for index, l in ipairs((limit_ends.in_force(limits, now))) do
     replies[index] = limit_reply(l)
   end
   return replies

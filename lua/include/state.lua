@@ -4,11 +4,13 @@
 -- example.
 --
 -- Limits are stored as: their count (1), each limit; then their windows, one after the other; then the length of each
--- window (2).
+-- window (2). The window of a temporary limit begins with LIMIT_END.
 
 -- @include "include/calendar"
 
 local FLAGS = KEY_FLAGS
+-- What is stored of temporary limits: those with `ends`, and maybe `former`.
+local limit_ends = {}
 -- The values of a limit that are 0 or 1: their bits in LIMIT_HEAD.
 local SWITCHES = LIMIT_SWITCHES
 
@@ -41,6 +43,48 @@ local function window_lengths(packed, count, tail_bytes)
   return lengths, windows_at, lengths_at
 end
 
+-- Of a temporary limit: sets its end and `former` {limit, duration, autoApply} from LIMIT_END at a position, and
+-- removes it from its window.
+function limit_ends.read(l, packed, position)
+  local ends, former_limit, former_duration, former_auto_apply = struct.unpack(LIMIT_END, packed, position)
+  l.ends, l.window = ends, string.sub(l.window, LIMIT_END_LENGTH + 1)
+  if former_limit > 0 then
+    l.former = { limit = former_limit, duration = former_duration, autoApply = former_auto_apply }
+  end
+end
+
+-- What a window begins with; '' for that of a permanent limit.
+function limit_ends.pack(l)
+  if not l.ends then return '' end
+  local former = l.former or { limit = 0, duration = 0, autoApply = 0 }
+  return struct.pack(LIMIT_END, l.ends, former.limit, former.duration, former.autoApply)
+end
+
+-- Whether a limit of an identity with this state is temporary.
+function limit_ends.is_flagged(identity)
+  return string.byte(identity, IDENTITY_HEAD_VERSION_AT) % WITH_BALANCE >= WITH_TEMPORARY
+end
+
+-- The limits that are in force at a time: in the place of one that has ended its former one, if it has one. Also
+-- returns whether one has ended.
+function limit_ends.in_force(limits, now)
+  local list, has_ended = {}, false
+  for _, l in ipairs(limits) do
+    local current, former = l, l.former
+    if l.ends and now >= l.ends then
+      has_ended = true
+      current = former and { id = l.id, name = l.name, type = l.type, window = l.window }
+      if former then
+        current.limit, current.duration, current.autoApply = former.limit, former.duration, former.autoApply
+        -- Another counter: it is where `replace_limits` looks for it.
+        if l.type == 0 and former.duration ~= l.duration then current.window = '' end
+      end
+    end
+    list[#list + 1] = current
+  end
+  return list, has_ended
+end
+
 -- The limits in `packed` from `position` on, up to `tail_bytes` before its end.
 local function read_limits(packed, position, tail_bytes)
   local limits, count = {}, nil
@@ -60,6 +104,7 @@ local function read_limits(packed, position, tail_bytes)
     for value, bit in pairs(SWITCHES) do
       l[value] = switches % (bit + bit) >= bit and 1 or 0
     end
+    if switches >= TEMPORARY then limit_ends.read(l, packed, window_first) end
     limits[index] = l
     position, window_first = name_at + name_bytes, window_first + lengths[index]
   end
@@ -71,7 +116,7 @@ end
 -- error on such bytes.
 local function limits_fault(packed, position, last)
   local count = string.byte(packed, position)
-  local lengths_at, too_long = last - WINDOW_BYTES_LENGTH * count + 1, nil
+  local lengths_at, too_long, heads = last - WINDOW_BYTES_LENGTH * count + 1, nil, {}
   position = position + 1
   for index = 1, count do
     local name, next_at = string.format('limits[%d]', index - 1), position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
@@ -81,28 +126,34 @@ local function limits_fault(packed, position, last)
     if duration == 0 then return name .. '.duration', position + LIMIT_HEAD_DURATION_AT - 1 end
     local switches_at = position + LIMIT_HEAD_SWITCHES_AT - 1
     if string.byte(packed, switches_at) >= LIMIT_SWITCHES_END then return name .. '.switches', switches_at end
+    heads[index] = string.byte(packed, switches_at) >= TEMPORARY and LIMIT_END_LENGTH or 0
     if next_at + name_bytes > lengths_at then return name .. '.name', next_at end
     position = next_at + name_bytes
   end
   for index = 1, count do
-    position = position + struct.unpack(WINDOW_BYTES, packed, lengths_at + WINDOW_BYTES_LENGTH * (index - 1))
+    local bytes = struct.unpack(WINDOW_BYTES, packed, lengths_at + WINDOW_BYTES_LENGTH * (index - 1))
+    if bytes < heads[index] then return string.format('limits[%d].end', index - 1), position end
+    position = position + bytes
     too_long = too_long or position > lengths_at and string.format('limits[%d].windowBytes', index - 1)
   end
   if position ~= lengths_at then return too_long or 'windows', lengths_at end
 end
 
+-- Also returns whether one of them is temporary.
 local function pack_limits(limits)
-  local parts, count = { struct.pack('>B', #limits) }, #limits
+  local parts, count, is_temporary = { struct.pack('>B', #limits) }, #limits, false
   for index, l in ipairs(limits) do
-    local switches = 0
+    local switches = l.ends and TEMPORARY or 0
+    local window = limit_ends.pack(l) .. l.window
+    is_temporary = is_temporary or l.ends ~= nil
     for value, bit in pairs(SWITCHES) do
       switches = switches + bit * l[value]
     end
     parts[index + 1] = struct.pack(LIMIT_HEAD, l.limit, l.duration, switches, #l.name) .. l.id .. l.name
-    parts[count + index + 1] = l.window
-    parts[2 * count + index + 1] = struct.pack(WINDOW_BYTES, #l.window)
+    parts[count + index + 1] = window
+    parts[2 * count + index + 1] = struct.pack(WINDOW_BYTES, #window)
   end
-  return table.concat(parts)
+  return table.concat(parts), is_temporary
 end
 
 -- `packed`, whose limits are from `limits_at` to `tail_bytes` before its end, with the window of the limit of this name
@@ -116,7 +167,7 @@ local function with_window(packed, limits_at, tail_bytes, name, duration, change
       if not window then return packed, true end
       l.window = window
       local head, tail = string.sub(packed, 1, limits_at - 1), string.sub(packed, #packed - tail_bytes + 1)
-      return head .. pack_limits(limits) .. tail, true
+      return head .. (pack_limits(limits)) .. tail, true
     end
   end
   return packed, false
@@ -177,15 +228,16 @@ local function state_fault(packed)
 end
 
 local function pack_state(s)
-  local flags, extension = 0, pack_extension(s)
+  local flags, extension, limits = 0, pack_extension(s), nil
   s.extended = extension ~= ''
+  limits, s.temporary = pack_limits(s.limits)
   for name, bit in pairs(FLAGS) do
     if s[name] then flags = flags + bit end
   end
   local id16, api8 = string.sub(s.id, 1, 16), string.sub(s.id, 17)
   return struct.pack(KEY_FIXED, id16, s.version, api8, flags, s.expires, s.refill_amount, s.refill_day)
     .. struct.pack('>I2c0', #s.link, s.link)
-    .. pack_limits(s.limits)
+    .. limits
     .. extension
     .. struct.pack(KEY_LIVE, s.balance, s.refill_due, s.last_used)
     .. s.usage
@@ -215,12 +267,12 @@ local function set_refill(state, refill, now)
   end
 end
 
--- The bit of a balance is apart from the version here.
+-- The bits of a balance and of temporary limits are apart from the version here.
 local function read_identity(packed)
   local id16, version = struct.unpack(IDENTITY_HEAD, packed)
   local first = string.byte(version)
   local has_balance = first >= WITH_BALANCE
-  if has_balance then version = string.char(first - WITH_BALANCE) .. string.sub(version, 2) end
+  if first >= WITH_TEMPORARY then version = string.char(first % WITH_TEMPORARY) .. string.sub(version, 2) end
   local limits = read_limits(packed, IDENTITY_LIMITS_AT, 0)
   return { id16 = id16, version = version, has_balance = has_balance, limits = limits }
 end
@@ -232,7 +284,8 @@ local function identity_fault(packed)
 end
 
 local function pack_identity(identity)
-  local version = identity.version
-  if identity.has_balance then version = string.char(string.byte(version) + WITH_BALANCE) .. string.sub(version, 2) end
-  return struct.pack(IDENTITY_HEAD, identity.id16, version) .. pack_limits(identity.limits)
+  local version, limits, is_temporary = identity.version, pack_limits(identity.limits)
+  local bits = (identity.has_balance and WITH_BALANCE or 0) + (is_temporary and WITH_TEMPORARY or 0)
+  if bits > 0 then version = string.char(string.byte(version) + bits) .. string.sub(version, 2) end
+  return struct.pack(IDENTITY_HEAD, identity.id16, version) .. limits
 end

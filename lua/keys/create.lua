@@ -10,7 +10,8 @@
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} |
---          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id}
+--          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id} |
+--          {'ended', index of the key, a space, index of its limit} | {'too_late', as before}; both from 0
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -62,7 +63,10 @@ for index, key in ipairs(request.keys) do
     if not links[key.externalId] then records = records + 1 end
   end
   if not key.exists then records = records + 1 end
-  stamps = stamps + 2 + #(key.ratelimits or {})
+  local refusal, refused_at
+  key.limits, refusal, refused_at = limit_list.of_new(key.ratelimits or {}, now)
+  if refusal and not key.exists then return { refusal, int(index - 1) .. ' ' .. int(refused_at) } end
+  stamps = stamps + 2 + #(key.limits or {})
 end
 local numbers, missing_slugs = find_permissions(workspace, all_slugs)
 if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create_permission', missing_slugs[1] } end
@@ -115,7 +119,8 @@ for index, key in ipairs(request.keys) do
     }
     set_refill(state, key.refill, now)
     if key.refillDue and state.refilled then state.refill_due = key.refillDue end
-    state.limits = restore_limits(new_limits(key.ratelimits or {}, next_id), key.ratelimits or {})
+    limit_list.name(key.limits, next_id)
+    state.limits = restore_limits(key.limits, key.ratelimits or {})
 
     local fields = {
       start = key.start,
@@ -154,7 +159,7 @@ if created > 0 then
       { { 'keyCount', nil, created }, { 'migrationId', nil, request.migrationId } }
     )
   else
-    local key, changes = request.keys[1], state_changes(NEW_VALUES, state_values(last))
+    local key, changes = request.keys[1], state_changes(NEW_VALUES, state_values(last, now))
     for _, field in ipairs({ 'name', 'start', 'meta' }) do
       changes[#changes + 1] = { field, nil, key[field] }
     end

@@ -71,7 +71,9 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
     key.refillDue = state.refilled and int(state.refill_due)
     key.formerLink = state.link ~= '' and not key.identity and state.link
     key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
-    keys[#keys + 1], parts = { digest, named(key), used_units(state.limits, now) }, parts + key_parts
+    keys[#keys + 1], parts =
+      { digest, named(key), used_units(limits_in_force(workspace, state.id, state.limits, now), now) },
+      parts + key_parts
   end
 end
 local last = #members > examined and string.sub(members[examined], 1, PACKED_ID_BYTES)

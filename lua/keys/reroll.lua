@@ -33,6 +33,7 @@ if not record then return { 'key_not_found' } end
 local fields = read_fields(record, KEY_COPIED_FIELDS)
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
+new.limits = limit_ends.in_force(new.limits, now)
 if not identity_of(workspace, new.link) then new.link = '' end
 require_room(workspace, actor, 1)
 

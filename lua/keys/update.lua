@@ -9,7 +9,8 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
 --          {'refill_unlimited'} | {'new_limit'} | {'too_many_limits'} | {'slots_limit'} |
---          {'slots_duration'} (with_limit and with_limits in include/limits)
+--          {'slots_duration'} | {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late', as before} |
+--          {'type_of_former', as before} (limit_list.with_one and with_all in include/limits)
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -42,14 +43,14 @@ local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
 -- Read and decide.
-local values, was_usable = state_values(state), is_usable(state)
-local refusal
+local values, was_usable = state_values(state, now), is_usable(state)
+local limits, refused_limit, refused_at = limit_ends.in_force(state.limits, now), nil, nil
 if request.ratelimit then
-  request.ratelimits, refusal = with_limit(state.limits, request.ratelimit)
+  request.ratelimits, refused_limit = limit_list.with_one(limits, request.ratelimit, now)
 elseif request.ratelimits and request.ratelimits ~= null then
-  request.ratelimits, refusal = with_limits(state.limits, request.ratelimits)
+  request.ratelimits, refused_limit, refused_at = limit_list.with_all(limits, request.ratelimits, now)
 end
-if refusal then return { refusal } end
+if refused_limit then return { refused_limit, refused_at and int(refused_at) or '' } end
 local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
 local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
 local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')
@@ -87,7 +88,7 @@ end
 local unindex = unindexing_under_identity(workspace, old_link, state.id)
 local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
 if request.ratelimits then
-  state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted, now)
+  state.limits, counters = limit_list.replace(workspace, state.id, state.limits, wanted, now)
 end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
 local sets_balance = credits == null or credits and credits.remaining ~= nil
@@ -101,8 +102,8 @@ local next_id, next_version, reserve = take_stamps(workspace, now, 3 + #wanted +
 if has_only(request, ENDING) and was_usable and not is_usable(state) then write_even_if_full(workspace) end
 reserve()
 if request.ratelimits then
-  name_limits(state.limits, next_id)
-  keep_counters(workspace, state.id, record, counters, now)
+  limit_list.name(state.limits, next_id)
+  limit_list.keep_counters(workspace, state.id, record, counters, now)
 end
 if request.externalId then
   state.link = new_link or create_identity(workspace, request.externalId, next_id, next_version)
@@ -130,7 +131,7 @@ redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 if request.expires then index_expiry_of(workspace, state) end
 if credits then renumber_leased() end
 queue_refill(workspace, digest, state)
-local changes = state_changes(values, state_values(state))
+local changes = state_changes(values, state_values(state, now))
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
   if request[field] then
     local before, after = stored[field] or nil, request[field] ~= null and request[field] or nil

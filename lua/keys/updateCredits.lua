@@ -28,7 +28,7 @@ local actor, now = ARGV[5], now_ms(ARGV[6])
 local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
-local values = state_values(state)
+local values = state_values(state, now)
 if operation ~= 'set' and awaits and state.limited then
   if awaits_leased_credits(workspace, record, state.refill_due, now) then return { 'leased' } end
 end
@@ -56,7 +56,7 @@ state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 if is_set then forget_leased() end
 queue_refill(workspace, digest, state)
-audit(workspace, now, actor, 'key', key_id, state_changes(values, state_values(state)))
+audit(workspace, now, actor, 'key', key_id, state_changes(values, state_values(state, now)))
 return {
   'updated',
   named({

@@ -3,7 +3,7 @@
 import type { OutputOf } from './client.ts';
 import { type CommandRow, given, text, texts } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { durationText, numberOf, tableOf, timeText } from './table.ts';
+import { durationText, endText, numberOf, tableOf, timeText } from './table.ts';
 
 type Explanation = OutputOf<'keys.explainKey'>;
 type Rule = Explanation['rules'][number];
@@ -91,8 +91,8 @@ function figuresOf({
     slugs && `has ${slugs.filter(({ held }) => held).length} of ${slugs.length} permissions`,
     missing && `missing: ${missing.join(', ')}`,
     ...(ratelimits ?? []).map(
-      ({ name, of, used, limit, duration, type, cost }) =>
-        `${name} of ${of}: ${used} of ${limit} ${type ? 'slots for' : 'per'} ${durationText(duration)}, cost ${cost}`,
+      ({ name, of, used, limit, duration, cost, ...rest }) =>
+        `${name} of ${of}: ${used} of ${limit} ${rest.type ? 'slots for' : 'per'} ${durationText(duration)}${endText(rest)}, cost ${cost}`,
     ),
     ...balanceTexts('balance', { balance, debt, remaining, refill }, cost, result),
     ...balanceTexts('balance of the identity', identity ?? {}, cost, result),

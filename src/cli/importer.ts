@@ -5,8 +5,7 @@ import { dayMs } from '../domain/time.ts';
 import { sharedCreditsSince } from '../operations/identities/sharedCredits.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
 import { restrictionsSince } from '../operations/keys/keyFields.ts';
-import { temporarySince } from '../operations/ratelimits/setOverride.ts';
-import { concurrencySince, hasConcurrency, tooOld } from '../operations/rules.ts';
+import { concurrencySince, hasConcurrency, hasEnd, temporarySince, tooOld } from '../operations/rules.ts';
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
@@ -21,6 +20,7 @@ import { workspaceOf } from './workspaces.ts';
 const newFields: readonly (readonly [field: string, since: number, has: (key: NewKey) => boolean])[] = [
   ['allowedIps', restrictionsSince, ({ allowedIps }) => allowedIps !== undefined],
   ['ratelimits', concurrencySince, ({ ratelimits }) => hasConcurrency(ratelimits)],
+  ['ratelimits', temporarySince, ({ ratelimits }) => hasEnd(ratelimits)],
   ['credits.debt', holdsSince, ({ remaining = 0 }) => remaining < 0],
 ];
 
@@ -478,11 +478,11 @@ export class Importer {
     const ids = new Set<string>();
     const distinct = new Map<string, RecordOf<'identity'>['identity']>();
     const tooOldFor = {
-      ratelimits: tooOld(this.#store, concurrencySince, 'ratelimits'),
+      ratelimits: tooOld(this.#store, Math.max(concurrencySince, temporarySince), 'ratelimits'),
       credits: tooOld(this.#store, sharedCreditsSince, 'credits'),
     };
     for (const { identity, line } of entries) {
-      if (tooOldFor.ratelimits !== undefined && hasConcurrency(identity.ratelimits))
+      if (tooOldFor.ratelimits !== undefined && (hasConcurrency(identity.ratelimits) || hasEnd(identity.ratelimits)))
         rejections.push(rejection(line, 'ratelimits', tooOldFor.ratelimits));
       else if (tooOldFor.credits !== undefined && identity.credits)
         rejections.push(rejection(line, 'credits', tooOldFor.credits));
@@ -502,6 +502,8 @@ export class Importer {
             ),
           )
         : await this.#store.identities.create(workspaceId, identities, actorFor(target));
+      // The end of a limit in a line may be at any time.
+      if ('refused' in created) throw new Error(`An imported limit was refused: ${created.refused}.`);
       for (const id of created) this.#count('identity', id !== null);
     }
     return rejections;
@@ -867,6 +869,10 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
       return absent('roles', 'role');
     case 'create_permission':
       return absent('permissions', 'permission');
+    case 'ended':
+    case 'too_late':
+      // The end of a limit in a line may be at any time.
+      throw new Error(`An imported limit was refused: ${refused}.`);
   }
 }
 

@@ -155,12 +155,11 @@ function usageText({ hour, counts, spentCredits }: InspectedUsage): string {
   return `${timeOf(hour)}  ${counted.join(', ') || 'nothing'}; ${count(spentCredits, 'credit')} spent`;
 }
 
-function limitLines({ id, name, limit, duration, autoApply, type, window }: InspectedLimit): string[] {
-  const applied = autoApply ? 'autoApply' : 'if the request names it';
-  return [
-    `  ${name}  ${number(limit)} ${type ? 'slots for' : 'per'} ${number(duration)} ms, ${applied}  ${id}`,
-    ...indented(indented(windowLines(window))),
-  ];
+function limitLines({ id, name, window, until, former, ...values }: InspectedLimit): string[] {
+  const amountText = ({ limit, duration, autoApply }: NonNullable<InspectedLimit['former']>) =>
+    `${number(limit)} ${values.type ? 'slots for' : 'per'} ${number(duration)} ms, ${autoApply ? 'autoApply' : 'if the request names it'}`;
+  const end = until === undefined ? '' : `, until ${timeOf(until)}, then ${former ? amountText(former) : 'none'}`;
+  return [`  ${name}  ${amountText(values)}${end}  ${id}`, ...indented(indented(windowLines(window)))];
 }
 
 function windowLines(window: InspectedWindow): string[] {

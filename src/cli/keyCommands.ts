@@ -113,7 +113,10 @@ function filtersFor(wanted: string): InputOf<'keys.listKeys'>[] {
 /** A value in the audit log, with its times and durations as elsewhere. */
 function valueText(field: string, value = ''): string {
   if (/^(expires|until)$/.test(field) && /^\d+$/.test(value)) return timeText(Number(value));
-  return field === 'ratelimits' ? value.replaceAll(/\b(\d+) ms\b/g, (_, ms) => durationText(Number(ms))) : value;
+  if (field !== 'ratelimits') return value;
+  return value
+    .replaceAll(/\b(\d+) ms\b/g, (_, ms) => durationText(Number(ms)))
+    .replaceAll(/, until (\d+)\b/g, (_, ms) => `, until ${timeText(Number(ms))}`);
 }
 
 function metaOf(json: string): Record<string, unknown> {

@@ -14,7 +14,7 @@ import { createKey } from '../operations/keys/createKey.ts';
 import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrateKeys.ts';
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
-import { checkCredits, checkLimits, invalid, metaText } from '../operations/rules.ts';
+import { checkCredits, checkLimits, checkSlots, invalid, metaText } from '../operations/rules.ts';
 import { ExternalId, Fields, Int, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
 import type { ApiRecord } from '../records/apis.ts';
 import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
@@ -37,9 +37,18 @@ const Time = Type.Optional(RequiredTime);
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
 const keptId = (prefix: string) => Type.Optional(Type.String({ pattern: `^${prefix}_${base58}{16}$` }));
 
-const Limits = Type.Optional(
-  Type.Array(Fields({ ...RatelimitRequest.properties, used: Type.Optional(Used) }), { maxItems: ratelimitsMax }),
-);
+const LineLimit = Fields({
+  ...RatelimitRequest.properties,
+  former: Type.Optional(
+    Fields({
+      limit: RatelimitRequest.properties.limit,
+      duration: RatelimitRequest.properties.duration,
+      autoApply: Type.Boolean(),
+    }),
+  ),
+  used: Type.Optional(Used),
+});
+const Limits = Type.Optional(Type.Array(LineLimit, { maxItems: ratelimitsMax }));
 
 /** Allows a prefix and four characters, but not a key string that was put there by mistake. */
 const startMax = 24;
@@ -242,16 +251,37 @@ const limitId = new RegExp(`^rl_${base58}{16}$`);
 function limitsOfLine(
   limits: NonNullable<Static<typeof Limits>>,
   keepsIds = true,
-): (Omit<(typeof limits)[number], 'id' | 'used'> & ExportedLimit)[] {
-  return limits.map(({ id, used, ...limit }, index) => {
+): (Omit<(typeof limits)[number], 'id' | 'used' | 'former'> & ExportedLimit)[] {
+  return limits.map(({ id, used, former, ...limit }, index) => {
     if (used && limit.type === 'concurrency')
       throw invalid(
         `body.ratelimits[${index}].used`,
         'is of a window: the slots of a concurrency limit are those of holds',
       );
     if (used) checkUsed(used, `body.ratelimits[${index}].used`);
-    return { ...limit, keptId: keepsIds && id && limitId.test(id) ? id.slice('rl_'.length) : undefined, used };
+    const keptFormer = formerOfLine(limit, former, `body.ratelimits[${index}]`);
+    return {
+      ...limit,
+      keptId: keepsIds && id && limitId.test(id) ? id.slice('rl_'.length) : undefined,
+      used,
+      keptFormer,
+    };
   });
+}
+
+/** Of a temporary limit, which may have ended since the export: null for none. */
+function formerOfLine(
+  { type, until }: Static<typeof LineLimit>,
+  former: Static<typeof LineLimit>['former'],
+  location: string,
+): ExportedLimit['keptFormer'] {
+  if (until === undefined || until === null) {
+    if (former) throw invalid(`${location}.former`, 'needs `until`, the time from which on it is in force');
+    return undefined;
+  }
+  if (!former) return null;
+  checkSlots({ name: '', ...former, type }, `${location}.former`);
+  return former;
 }
 
 /**

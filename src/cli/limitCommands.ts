@@ -4,6 +4,7 @@ import type { Call, InputOf, OutputOf } from './client.ts';
 import { type CommandRow, type Given, given, keyIdOf, text } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, limitText, numberOf, tableOf } from './table.ts';
+import { untilOf, untilOptions } from './until.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
 type Limit = NonNullable<Key['ratelimits']>[number];
@@ -22,11 +23,15 @@ const typeOption = [
   '--type <type>',
   '`concurrency` for slots, which verifications take and the ends of their holds free, each for the duration at most; or `window`',
 ] as const;
+const lastingOptions = [
+  ...untilOptions('the permanent limit before it applies again, or none'),
+  ['--always', 'for good: also a limit that is temporary now'],
+] as const;
 
 export const keyLimitRow: CommandRow = {
   words: `key limit <keyId> ${limitArguments}`,
   about,
-  options: [typeOption],
+  options: [typeOption, ...lastingOptions],
   async run(call, options) {
     const keyId = keyIdOf(options);
     const { data: before } = await call('keys.getKey', { keyId });
@@ -42,6 +47,7 @@ export const identityLimitRow: CommandRow = {
   about: `${about} All keys of the identity share it, except those with a limit of that name of their own, which are printed.`,
   options: [
     typeOption,
+    ...lastingOptions,
     ['--keys', 'change the limits of that name of its keys too, which keep their durations if none is given'],
   ],
   async run(call, options) {
@@ -70,12 +76,19 @@ export const identityLimitRow: CommandRow = {
 /** The change of one limit. A new one is checked in every verification. */
 function changeOf(options: Given, limits: readonly Limit[]): Change {
   const name = text(options.name)!;
-  if (options.limit === 'none') return { name, limit: null };
+  const ends = untilOf(options);
+  if (options.always && ends !== undefined)
+    throw new Error('--always and an end contradict each other. Leave one out.');
+  if (options.limit === 'none') {
+    if (ends !== undefined) throw new Error('A limit is removed at once. Leave --for and --until out.');
+    return { name, limit: null };
+  }
+  const until = options.always ? null : ends;
   const limit = numberOf(text(options.limit)!);
   const duration = text(options.duration) === undefined ? undefined : durationOf(text(options.duration)!);
   const type = text(options.type) as 'window' | 'concurrency' | undefined;
-  if (limits.some((one) => one.name === name)) return given({ name, limit, duration, type });
-  if (duration !== undefined) return { name, limit, duration, autoApply: true, ...(type && { type }) };
+  if (limits.some((one) => one.name === name)) return given({ name, limit, duration, type, until });
+  if (duration !== undefined) return given({ name, limit, duration, autoApply: true, type, until });
   const names = limits.map((one) => one.name).join(', ');
   throw new Error(
     `There is no limit ${name}${names && `, only ${names}`}. Give a duration to add it, such as \`${limit} 1m\`.`,

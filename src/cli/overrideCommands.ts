@@ -1,18 +1,9 @@
 // The commands about overrides: other limits of some identifiers in a namespace of ratelimits.limit.
 
 import type { OutputOf } from './client.ts';
-import {
-  type CommandRow,
-  done,
-  type Given,
-  given,
-  limitOption,
-  listResult,
-  readAll,
-  text,
-  wantedOf,
-} from './commandRow.ts';
-import { durationOf, durationText, expiryOf, numberOf, tableOf, timeText } from './table.ts';
+import { type CommandRow, done, given, limitOption, listResult, readAll, text, wantedOf } from './commandRow.ts';
+import { durationOf, durationText, numberOf, tableOf, timeText } from './table.ts';
+import { untilOf, untilOptions } from './until.ts';
 
 type Override = OutputOf<'ratelimits.getOverride'>;
 
@@ -26,17 +17,6 @@ const rowOf = (override: Override) => [
   timeText(override.until),
   override.until === undefined ? '' : override.former ? amountText(override.former) : 'none',
 ];
-
-/** When a temporary override ends; undefined for a permanent one. */
-function untilOf({ for: lasts, until }: Given): number | undefined {
-  if (lasts !== undefined && until !== undefined) throw new Error('--for and --until both set the end. Leave one out.');
-  const nowMs = Date.now();
-  if (until !== undefined) return expiryOf(text(until)!, nowMs, '--until');
-  if (lasts === undefined) return undefined;
-  const lastsMs = durationOf(text(lasts)!, '--for ');
-  if (lastsMs === 0) throw new Error(`--for ${lasts} ends at once.`);
-  return nowMs + lastsMs;
-}
 
 export const overrideRows: readonly CommandRow[] = [
   {
@@ -64,13 +44,7 @@ export const overrideRows: readonly CommandRow[] = [
     words: 'override set <namespace> <identifier> <limit> <duration>',
     about:
       'Set the limit of an identifier, or of those that match its `*`, for example `mail user_42 500 1m`. 0 blocks them.',
-    options: [
-      [
-        '--for <duration>',
-        'only for this long from now, such as 1d; then the permanent override before it applies again',
-      ],
-      ['--until <time>', 'only until then: a date such as 2027-01-31, or a time with its zone'],
-    ],
+    options: untilOptions('the permanent override before it applies again'),
     async run(call, options) {
       const [namespace, identifier] = [text(options.namespace)!, text(options.identifier)!];
       const limit = numberOf(text(options.limit)!);

@@ -37,11 +37,21 @@ interface LimitFigures {
   limit: number;
   duration: number;
   type?: string | undefined;
+  /** Of a temporary limit. */
+  until?: number | undefined;
+  former?: { limit: number; duration: number } | undefined;
 }
 
+const amountText = ({ limit, duration }: Pick<LimitFigures, 'limit' | 'duration'>, type: string | undefined): string =>
+  `${limit} ${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration)}`;
+
+/** When a temporary limit ends, and what applies then, after a space; '' for a permanent one. */
+export const endText = ({ until, former, type }: Omit<LimitFigures, 'name' | 'limit' | 'duration'>): string =>
+  until === undefined ? '' : ` (until ${timeText(until)}, then ${former ? amountText(former, type) : 'none'})`;
+
 /** A limit, such as `requests 100 per 1m`, or `jobs 10 slots for 1m`. */
-export const limitText = ({ name, limit, duration, type }: LimitFigures): string =>
-  `${name} ${limit} ${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration)}`;
+export const limitText = (limit: LimitFigures): string =>
+  `${limit.name} ${amountText(limit, limit.type)}${endText(limit)}`;
 
 /** How long ago something was, in its largest unit up to days, without the rest. */
 export function ageText(ms: number): string {

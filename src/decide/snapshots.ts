@@ -2,7 +2,7 @@
 // only when the version that the server sends is out of date, as with an ETag.
 
 import { JsonText } from '../domain/json.ts';
-import { type Ratelimit, ratelimitOf, switchesOf } from '../domain/limit.ts';
+import { type Ratelimit, ratelimitOf, switchesOf, temporarySwitch } from '../domain/limit.ts';
 import {
   type PrintedLimit,
   printSnapshot,
@@ -10,7 +10,13 @@ import {
   type SnapshotIdentity,
   type SnapshotText,
 } from '../domain/verification.ts';
-import { type limit as limitStruct, never, snapshotIdentity, snapshot as snapshotStruct } from '../scripts/layout.ts';
+import {
+  limitEnd,
+  type limit as limitStruct,
+  never,
+  snapshotIdentity,
+  snapshot as snapshotStruct,
+} from '../scripts/layout.ts';
 import { Reader, type Values } from '../scripts/struct.ts';
 
 /** Bytes of cached snapshots, in each of two generations. */
@@ -138,7 +144,7 @@ export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLi
     meta: fields.meta === undefined ? undefined : new JsonText(fields.meta),
     permissions: linesOf(fields.slugs),
     roles: fields.roles.map(({ name }) => name),
-    ratelimits: fields.limits.map(limitOf),
+    ratelimits: readLimits(fields.limits, reader),
     identity: reader.isAtEnd ? undefined : readIdentity(reader),
   };
   return { version, snapshot, permissionLists: linesOf(fields.permissionLists) };
@@ -146,13 +152,20 @@ export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLi
 
 function readIdentity(reader: Reader): SnapshotIdentity {
   const { id16, externalId, meta, limits } = snapshotIdentity.read(reader);
-  return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(limitOf) };
+  return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: readLimits(limits, reader) };
 }
 
 const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
 
-const limitOf = (stored: Values<typeof limitStruct.fields>): Ratelimit =>
-  ratelimitOf(`rl_${stored.id16}`, stored.name, { ...stored, ...switchesOf(stored.switches) });
+/** The ends of the temporary limits follow the limits. */
+const readLimits = (limits: readonly Values<typeof limitStruct.fields>[], reader: Reader): Ratelimit[] =>
+  limits.map(({ id16, name, ...stored }) =>
+    ratelimitOf(`rl_${id16}`, name, {
+      ...stored,
+      ...switchesOf(stored.switches),
+      ...(stored.switches & temporarySwitch && limitEnd.read(reader)),
+    }),
+  );
 
 /**
  * A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the

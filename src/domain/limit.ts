@@ -9,6 +9,8 @@ export type LimitType = (typeof limitTypes)[number];
 /** Of limits of type concurrency: a hold has their slots, and lasts as long at most (operations/keys/holdFields.ts). */
 export const slotsMax = 10_000;
 export const slotDurationMax = 86_400_000;
+/** Of a temporary limit or override: the longest time from now until it ends. */
+export const lastsMax = 366 * 86_400_000;
 
 /**
  * What callers set of a limit besides its name, in the order of responses. src/scripts/layout.ts declares the bytes of
@@ -16,8 +18,10 @@ export const slotDurationMax = 86_400_000;
  */
 export const limitValues = { limit: 'number', duration: 'number', autoApply: 'boolean', type: 'type' } as const;
 
-/** The bits of the values that are 0 or 1, which are stored together. 4 is free. */
+/** The bits of the values that are 0 or 1, which are stored together. */
 export const limitSwitches = { autoApply: 1, type: 2 } as const;
+/** The bit beside them of a limit that ends by itself. */
+export const temporarySwitch = 4;
 
 export type LimitValueName = keyof typeof limitValues;
 type ValueTypes = { number: number; boolean: boolean; type: LimitType };
@@ -31,10 +35,18 @@ export interface Ratelimit extends Omit<LimitValues, 'type'> {
   name: string;
   /** Absent for a window. */
   type?: 'concurrency';
+  /** The end of a temporary limit, Unix milliseconds. Absent for a permanent one. */
+  until?: number;
+  /** What is in force again from `until` on. Absent: the limit is gone then. */
+  former?: FormerLimit;
 }
 
+/** The permanent limit that a temporary one replaced. Its name and type are those of the temporary one. */
+type FormerLimit = Pick<LimitValues, 'limit' | 'duration' | 'autoApply'>;
+
 /** As requests have it. */
-export type NewLimit = { name: string } & Pick<LimitValues, RequiredValue> & Partial<Omit<LimitValues, RequiredValue>>;
+export type NewLimit = { name: string; until?: number | null | undefined } & Pick<LimitValues, RequiredValue> &
+  Partial<Omit<LimitValues, RequiredValue>>;
 
 /** The units that a window has counted: the end of each slice, in Unix milliseconds and ascending, and its units. */
 export type UsedSlices = [end: number, units: number][];
@@ -44,18 +56,45 @@ export interface ExportedLimit {
   /** Without `rl_`. */
   keptId?: string | undefined;
   used?: UsedSlices | undefined;
+  /** Of a temporary limit, which may have ended; null for none. */
+  keptFormer?: FormerLimit | null | undefined;
 }
 
 /** One limit by its name. A null `limit` removes it; absent members are as before. */
-export type LimitChange = { name: string; limit: number | null } & {
+export type LimitChange = { name: string; limit: number | null; until?: number | null | undefined } & {
   [Name in Exclude<LimitValueName, 'limit'>]?: LimitValues[Name] | undefined;
 };
+
+/** The end of a limit as Redis has it; of a reply the values may be text. */
+export interface StoredEnd {
+  ends: number | string;
+  formerLimit: number | string;
+  formerDuration: number | string;
+  formerAutoApply: number | string;
+}
+
+/** `formerLimit` is 0 or undefined without one: no limit is 0. */
+const endOf = ({
+  ends,
+  formerLimit,
+  formerDuration,
+  formerAutoApply,
+}: StoredEnd): Pick<Ratelimit, 'until' | 'former'> => ({
+  until: Number(ends),
+  ...(Number(formerLimit ?? 0) > 0 && {
+    former: {
+      limit: Number(formerLimit),
+      duration: Number(formerDuration),
+      autoApply: Number(formerAutoApply) === 1,
+    },
+  }),
+});
 
 /** A limit whose values are those that Redis has; of a reply they may be text. */
 export const ratelimitOf = (
   id: string,
   name: string,
-  stored: Readonly<Record<LimitValueName, number | string>>,
+  stored: Readonly<Record<LimitValueName, number | string>> & Partial<StoredEnd>,
 ): Ratelimit => ({
   id,
   name,
@@ -63,6 +102,7 @@ export const ratelimitOf = (
   duration: Number(stored.duration),
   autoApply: Number(stored.autoApply) === 1,
   ...(Number(stored.type) === 1 && { type: 'concurrency' as const }),
+  ...(stored.ends !== undefined && endOf(stored as StoredEnd)),
 });
 
 /** The values of a limit that are stored together. */
@@ -76,7 +116,9 @@ export const adHocLimit = (name: string, limit: number, duration: number): Ratel
   ratelimitOf('', name, { limit, duration, autoApply: 0, type: 0 });
 
 /** A limit as JSON without its closing brace, so that a response can add its state. */
-export function limitText({ id, name, limit, duration, autoApply, type }: Ratelimit): string {
-  const text = `{"id":"${id}","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":${autoApply}`;
-  return type ? `${text},"type":"${type}"` : text;
+export function limitText({ id, name, limit, duration, autoApply, type, until, former }: Ratelimit): string {
+  let text = `{"id":"${id}","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":${autoApply}`;
+  if (type) text += `,"type":"${type}"`;
+  if (until !== undefined) text += `,"until":${until}`;
+  return former ? `${text},"former":${JSON.stringify(former)}` : text;
 }

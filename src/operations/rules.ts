@@ -6,7 +6,7 @@ import { ApiError, existing, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
 import type { LimitRefusal } from '../records/keys.ts';
 import type { Store } from '../store.ts';
-import { ratelimitsMax, slugLengths } from './schemas.ts';
+import { lastsBound, ratelimitsMax, slugLengths } from './schemas.ts';
 
 export const invalid = (location: string, message: string, fix?: string): ApiError =>
   new ApiError('invalid_input', `${location} ${message}.`, {
@@ -78,13 +78,14 @@ interface GivenLimit {
   limit: number | null;
   duration?: number | undefined;
   type?: string | undefined;
+  until?: number | null | undefined;
 }
 
 const slotsProblem = `must be at most ${slotsMax} for a concurrency limit`;
 const slotDurationProblem = `must be at most ${slotDurationMax} for a concurrency limit: holds last no longer`;
 
 /** A hold has the slots of a concurrency limit. */
-function checkSlots({ limit, duration = 0, type }: GivenLimit, location: string) {
+export function checkSlots({ limit, duration = 0, type }: GivenLimit, location: string) {
   if (type !== 'concurrency') return;
   if (limit !== null && limit > slotsMax) throw invalid(`${location}.limit`, slotsProblem);
   if (duration > slotDurationMax) throw invalid(`${location}.duration`, slotDurationProblem);
@@ -101,15 +102,25 @@ export const concurrencySince = 6;
 export const hasConcurrency = (limits: readonly { type?: string | undefined }[] | null | undefined): boolean =>
   (limits ?? []).some(({ type }) => type === 'concurrency');
 
+/** Since which version data can store temporary limits and overrides. */
+export const temporarySince = 6;
+export const hasEnd = (limits: readonly { until?: number | null | undefined }[] | null | undefined): boolean =>
+  (limits ?? []).some(({ until }) => until !== undefined && until !== null);
+
 interface LimitFields {
   ratelimit?: GivenLimit | undefined;
   ratelimits?: readonly GivenLimit[] | null | undefined;
 }
 
-/** Refuses concurrency limits while servers of an earlier release may verify keys: they would take them for windows. */
-export function requireConcurrency({ ratelimit, ratelimits }: LimitFields, store: Pick<Store, 'dataVersion'>) {
+/**
+ * Refuses concurrency limits and temporary ones while servers of an earlier release may verify keys: they would take
+ * them for windows, and misread them.
+ */
+export function requireLimits({ ratelimit, ratelimits }: LimitFields, store: Pick<Store, 'dataVersion'>) {
   if (hasConcurrency(ratelimits) || (ratelimit && hasConcurrency([ratelimit])))
     requireData(store, concurrencySince, 'a limit of type concurrency');
+  if (hasEnd(ratelimits) || (ratelimit && hasEnd([ratelimit])))
+    requireData(store, temporarySince, 'a limit with until');
 }
 
 /** A single limit to change, and a list that replaces all, contradict each other. */
@@ -119,11 +130,21 @@ export function checkOneOfRatelimits({ ratelimit, ratelimits }: LimitFields) {
   throw invalid('body.ratelimit', 'cannot be sent together with ratelimits', 'Leave one of them out.');
 }
 
-/** The error for a single limit, or a list of them, that was not changed. */
+const endProblems = { ended: 'must be in the future', too_late: `must be ${lastsBound}` };
+
+/** The error for a limit of this location that cannot end at that time. */
+export const endRefused = (refused: keyof typeof endProblems, location: string) =>
+  invalid(`${location}.until`, endProblems[refused]);
+
+/**
+ * The error for a single limit, or a list of them, that was not changed. `at` is the index in the list, '' for none.
+ */
 export function limitRefused(
   refused: LimitRefusal,
   { ratelimit }: LimitFields & { ratelimit?: { name: string } | undefined },
+  at: string,
 ) {
+  const location = ratelimit ? 'body.ratelimit' : `body.ratelimits[${at}]`;
   const ofList = 'has a limit of type concurrency, which it keeps without `type`. Its';
   switch (refused) {
     case 'new_limit':
@@ -142,6 +163,15 @@ export function limitRefused(
       return ratelimit
         ? invalid('body.ratelimit.duration', slotDurationProblem)
         : invalid('body.ratelimits', `${ofList} duration ${slotDurationProblem}`);
+    case 'ended':
+    case 'too_late':
+      return endRefused(refused, location);
+    case 'type_of_former':
+      return invalid(
+        `${location}.type`,
+        'must be that of the limit that is in force again after `until`',
+        'Leave it out, or change the limit without until first.',
+      );
   }
 }
 

@@ -4,8 +4,8 @@ import Type, { type Static, type TSchema } from 'typebox';
 import { actions, grantPattern } from '../domain/grants.ts';
 import { addressCharactersMax, rangeCharactersMax } from '../domain/ipRange.ts';
 import type { JsonText } from '../domain/json.ts';
-import { type LimitValueName, limitTypes, slotDurationMax, slotsMax } from '../domain/limit.ts';
-import { timeMax } from '../domain/time.ts';
+import { type LimitValueName, lastsMax, limitTypes, slotDurationMax, slotsMax } from '../domain/limit.ts';
+import { dayMs, timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
 /** Characters of the slugs that operations create. */
@@ -164,7 +164,33 @@ export const CounterDuration = Int({
 export const Ignored = <Schema extends TSchema>(schema: Schema) =>
   Type.Optional({ ...schema, description: 'Accepted and ignored, so that an item can be sent as it was read.' });
 
+export const lastsBound = `at most ${lastsMax / dayMs} days ahead`;
+const until = (absent: string) =>
+  Type.Optional(
+    Nullable(
+      Int({
+        minimum: 0,
+        maximum: timeMax,
+        description: `Time in Unix milliseconds at which the limit ends, ${lastsBound}. The permanent limit of this name before is in force again from then on, if there was one. A temporary limit has the type of the permanent one. null: it is permanent. ${absent}`,
+      }),
+    ),
+  );
+const untilOfList =
+  'Absent: it is permanent, but for a limit that is temporary and has this limit and duration: that keeps its end.';
+
 const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
+
+const FormerRatelimit = Type.Object(
+  {
+    limit: Type.Integer({ description: 'Units admitted in any interval of `duration`, or slots.' }),
+    duration: Type.Integer({ description: 'Duration in milliseconds.' }),
+    autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
+  },
+  {
+    description:
+      'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
+  },
+);
 
 const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
 /** The bounds of a concurrency limit. */
@@ -175,7 +201,7 @@ const boundsOfSlots = {
   ],
 };
 
-type LimitSchemas = Record<LimitValueName | 'id' | 'name', TSchema>;
+type LimitSchemas = Record<LimitValueName | 'id' | 'name' | 'until' | 'former', TSchema>;
 
 export const RatelimitRequest = Fields(
   {
@@ -187,6 +213,8 @@ export const RatelimitRequest = Fields(
       Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
     ),
     type: Type.Optional(Type.Enum([...limitTypes], { default: 'window', description: typeMeaning })),
+    until: until(untilOfList),
+    former: Ignored(FormerRatelimit),
   } satisfies LimitSchemas,
   { documented: boundsOfSlots },
 );
@@ -194,7 +222,7 @@ export const RatelimitRequest = Fields(
 export const ratelimitsMax = 50;
 export const Ratelimits = Type.Array(RatelimitRequest, {
   maxItems: ratelimitsMax,
-  description: 'Rate limits, each of another name.',
+  description: `Rate limits, each of another name. A limit with \`until\` ends, ${lastsBound}. A temporary limit has the type of the permanent one.`,
 });
 
 /** In operations that replace `ratelimits`: concurrent changes of different limits do not undo each other. */
@@ -225,6 +253,8 @@ export const RatelimitChange = Fields(
         description: `${typeMeaning} As before by default, and \`window\` for a new limit. A change of it begins without units and slots.`,
       }),
     ),
+    until: until(untilOfList),
+    former: Ignored(FormerRatelimit),
   } satisfies LimitSchemas,
   {
     description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.',
@@ -245,13 +275,19 @@ export const ratelimitFields = {
   type: Type.Optional(
     Type.Enum(['concurrency'], { description: '`concurrency` for a limit of slots. Absent for a window.' }),
   ),
-} satisfies Record<LimitValueName | 'name', TSchema>;
+  until: Type.Optional(
+    Type.Integer({ description: 'End of a temporary limit in Unix milliseconds. Absent: it is permanent.' }),
+  ),
+  former: Type.Optional(FormerRatelimit),
+} satisfies Record<LimitValueName | 'name' | 'until' | 'former', TSchema>;
 
 /** In a request that names a limit, and may repeat what was read of it. */
 export const ignoredLimitFields = {
   autoApply: Ignored(ratelimitFields.autoApply),
   type: Ignored(Type.Enum([...limitTypes])),
-} satisfies Record<Exclude<LimitValueName, 'limit' | 'duration'>, TSchema>;
+  until: Ignored(Type.Integer()),
+  former: Ignored(FormerRatelimit),
+} satisfies Record<Exclude<keyof typeof ratelimitFields, 'name' | 'limit' | 'duration'>, TSchema>;
 
 export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
 

@@ -3,7 +3,7 @@
 import type { Actor } from '../domain/caller.ts';
 import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { type Balance, type KeyChanges, type LimitRefusal, pageMetaMax } from './keys.ts';
+import { type Balance, type EndRefusal, type KeyChanges, type LimitRefusal, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
 import { type Identity, type Refill, readIdentity, readUsedUnits, refillDueOf } from './records.ts';
 
@@ -40,10 +40,10 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
   return {
     /**
      * Returns for each identity its id, or null when its externalId or kept id exists. The externalIds must be
-     * distinct.
+     * distinct. Creates none if a limit of one cannot be temporary; then `at` is its index.
      */
-    create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor): Promise<(string | null)[]> =>
-      run('identities/create', workspaceId, { request: JSON.stringify(identities), actor }),
+    create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor) =>
+      createIdentities(run, workspaceId, identities, actor),
 
     /** An identity by its id or externalId. */
     find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>
@@ -99,10 +99,12 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
       },
       actor: Actor,
     ): Promise<
-      { identity: Identity; refused?: undefined } | { refused: LimitRefusal | 'refill_unlimited' } | undefined
+      | { identity: Identity; refused?: undefined }
+      | { refused: LimitRefusal | 'refill_unlimited'; at: string }
+      | undefined
     > {
       const reply = await run('identities/update', workspaceId, { request: JSON.stringify(changes), actor });
-      if (typeof reply === 'string') return { refused: reply as LimitRefusal | 'refill_unlimited' };
+      if (typeof reply === 'string') return refusalAt<LimitRefusal | 'refill_unlimited'>(reply);
       return reply ? { identity: readIdentity(reply) } : undefined;
     },
 
@@ -113,6 +115,22 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
     delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
       (await run('identities/delete', workspaceId, { identity, usageRetentionMs, actor })) === 1,
   };
+}
+
+async function createIdentities(
+  run: StoreContext['run'],
+  workspaceId: string,
+  identities: readonly NewIdentity[],
+  actor: Actor,
+): Promise<(string | null)[] | { refused: EndRefusal; at: string }> {
+  const reply = await run('identities/create', workspaceId, { request: JSON.stringify(identities), actor });
+  return typeof reply === 'string' ? refusalAt<EndRefusal>(reply) : reply;
+}
+
+/** `at` is the index of a limit; '' for none. */
+function refusalAt<Refused extends string>(reply: string): { refused: Refused; at: string } {
+  const [refused, at = ''] = reply.split(' ');
+  return { refused: refused as Refused, at };
 }
 
 /** Changes the balance. With an undefined `value` it is removed. */

@@ -83,8 +83,19 @@ export interface ExportedKey extends KeyRecord {
   used: ReadonlyMap<number, UsedSlices>;
 }
 
-/** Why a limit was not changed: a new one has no duration, or there would be too many. */
-export type LimitRefusal = 'new_limit' | 'too_many_limits' | 'slots_limit' | 'slots_duration';
+/** Why a limit cannot be temporary: its end is not in the future, or too far away. */
+export type EndRefusal = 'ended' | 'too_late';
+/**
+ * Why a limit was not changed: a new one has no duration; there would be too many; a concurrency limit cannot have that
+ * limit or duration; its end; it has another type than the one that is in force again then.
+ */
+export type LimitRefusal =
+  | 'new_limit'
+  | 'too_many_limits'
+  | 'slots_limit'
+  | 'slots_duration'
+  | EndRefusal
+  | 'type_of_former';
 
 /** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
 export interface KeyChanges extends UpdatedValues {

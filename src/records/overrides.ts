@@ -1,7 +1,7 @@
 // Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
-import { dayMs } from '../domain/time.ts';
+import { lastsMax } from '../domain/limit.ts';
 import { type Reply, type Run, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
@@ -50,9 +50,6 @@ export const wildcardsMax = { stars: 256, searching: 16, bytes: 16_384 };
  * parses the wildcards of all of them: 4 µs each.
  */
 export const workspaceWildcardsMax = 2000;
-
-/** The longest time from now until a temporary override ends. */
-export const lastsMax = 366 * dayMs;
 
 /** After this many calls a page has fewer overrides than were asked for. */
 const listStepsMax = 5;

@@ -1,7 +1,7 @@
 // Reads replies of scripts into the shapes of docs/contract.md §4.
 
 import { JsonText } from '../domain/json.ts';
-import { type LimitValueName, type Ratelimit, ratelimitOf, type UsedSlices } from '../domain/limit.ts';
+import { type LimitValueName, type Ratelimit, ratelimitOf, type StoredEnd, type UsedSlices } from '../domain/limit.ts';
 import type { Reply, UsedUnits } from '../scripts/calls.ts';
 import type { keyRecordFields } from '../scripts/layout.ts';
 import { type DisplayedValues, valuesOf } from './keyValues.ts';
@@ -74,7 +74,7 @@ export const readUsedUnits = (replies: readonly UsedUnits[]): Map<number, UsedSl
   );
 
 /** As limit_reply of lua/include/reply.lua returns it. */
-export type LimitReply = Record<LimitValueName | 'id' | 'name', string>;
+export type LimitReply = Record<LimitValueName | 'id' | 'name', string> & Partial<Record<keyof StoredEnd, string>>;
 
 interface IdentityReply {
   id: string;

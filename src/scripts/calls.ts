@@ -61,7 +61,7 @@ const signatures = {
   >(),
   'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
   'holds/list': takes('keyId', 'after', 'count', 'now').returns<[holds: Reply[], more: 0 | 1, total: number] | null>(),
-  'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
+  'identities/create': takes('request', 'actor', 'now').returns<(string | null)[] | string>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
   'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], more: 0 | 1]>(),
   'identities/list': takes('after', 'count', 'search', 'wanted', 'now').returns<[unknown[], string, 0 | 1]>(),
@@ -76,6 +76,8 @@ const signatures = {
     'role_not_found',
     'create_permission',
     'key_id_taken',
+    'ended',
+    'too_late',
   ),
   'keys/delete': takes('keyId', 'permanent', 'retentionMs', 'usageRetentionMs', 'actor', 'now').decides(
     'deleted',
@@ -118,6 +120,9 @@ const signatures = {
     'too_many_limits',
     'slots_limit',
     'slots_duration',
+    'ended',
+    'too_late',
+    'type_of_former',
   ),
   'keys/updateCredits': takes('keyId', 'operation', 'value', 'awaits', 'actor', 'now').returns<
     ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']

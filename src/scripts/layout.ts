@@ -44,7 +44,7 @@
 
 import { packRanges, unpackRanges } from '../domain/ipRange.ts';
 import { JsonText } from '../domain/json.ts';
-import { limitSwitches, limitValues, slotsMax } from '../domain/limit.ts';
+import { lastsMax, limitSwitches, limitValues, slotsMax, temporarySwitch } from '../domain/limit.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import {
@@ -76,9 +76,18 @@ export const never = 2 ** 48 - 1;
 
 /**
  * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an
- * `extended` key has KEY_EXTENSION.
+ * `extended` key has KEY_EXTENSION, and one of the limits of a `temporary` key has LIMIT_END.
  */
-export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'deleted', 'extended'] as const;
+export const keyFlags = [
+  'enabled',
+  'limited',
+  'refilled',
+  'direct',
+  'roles',
+  'deleted',
+  'extended',
+  'temporary',
+] as const;
 
 /** The numbers of the outcomes that usage counts: all except NOT_FOUND, which has no key. */
 export const countedOutcomes: readonly number[] = outcomes.flatMap((outcome, index) =>
@@ -229,7 +238,10 @@ export const keyRecordFields = {
 /** The link of a key to an identity. A key without an identity has only its length, 0. */
 const link = struct({ identityId16: bytes(16), externalId: rest });
 
-/** The values of a limit. `switches` are the bits of `limitSwitches`; that of `type` since data version 6. */
+/**
+ * The values of a limit. `switches` are the bits of `limitSwitches`, and `temporarySwitch`; those of `type` and of that
+ * since data version 6.
+ */
 const limitHead = { limit: uint(7), duration: uint(7), switches: uint(1), nameBytes: uint(2) };
 /**
  * A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the
@@ -238,6 +250,18 @@ const limitHead = { limit: uint(7), duration: uint(7), switches: uint(1), nameBy
 export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBytes') });
 /** The length of a limit's window, after all windows. */
 const windowBytes = struct({ bytes: uint(2) });
+/**
+ * Begins the window of a temporary limit, since data version 6: so a verification finds all limits as without it. In a
+ * snapshot it follows the limits, for each that is temporary.
+ */
+export const limitEnd = struct({
+  /** Unix milliseconds. Then the former limit is in force again, if it has one. */
+  ends: uint(6),
+  /** 0 without one. Its type is that of the limit. */
+  formerLimit: uint(7),
+  formerDuration: uint(7),
+  formerAutoApply: uint(1),
+});
 
 /**
  * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
@@ -278,11 +302,14 @@ const keyTail = struct({
 
 /**
  * The state of an identity; its limits follow, with the windows that all its keys share. The highest bit of the time in
- * its version, which no time uses, says that its record has a balance: so an identity without one costs nothing more.
+ * its version, which no time uses, says that its record has a balance, and the next one that a limit is temporary: so
+ * an identity without both costs nothing more.
  */
 const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
 /** Added to the first byte of the version of an identity with a balance. */
 const withBalance = 128;
+/** Added to the first byte of the version of an identity with a temporary limit. */
+const withTemporary = 64;
 
 /** The balance of an identity, field `credits` of its record, since data version 6. */
 const identityBalance = struct({
@@ -732,6 +759,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   LINK: { of: link },
   LIMIT_HEAD: { of: struct(limitHead) },
   WINDOW_BYTES: { of: windowBytes },
+  LIMIT_END: { of: limitEnd },
   IDENTITY_HEAD: { of: identityHead },
   IDENTITY_BALANCE: { of: identityBalance },
   IDENTITY_LEFT: { of: identityLeft },
@@ -803,7 +831,9 @@ const limitLiterals = (): Record<string, number | string> => ({
   LIMIT_VALUES: luaList(Object.keys(limitValues)),
   LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
   CONCURRENCY: limitSwitches.type,
-  LIMIT_SWITCHES_END: 2 * Math.max(...Object.values(limitSwitches)),
+  TEMPORARY: temporarySwitch,
+  LIMIT_SWITCHES_END: 2 * temporarySwitch,
+  LASTS_MAX: lastsMax,
   // A limit of at most this has slices of a millisecond (lua/include/window.lua).
   FINE_LIMIT: 64,
   SLOTS_MAX: slotsMax,
@@ -843,6 +873,7 @@ function literalsOf(): Map<string, string> {
     LIMIT_ID_LENGTH: 16,
     IDENTITY_LIMITS_AT: identityHead.bytes + 1,
     WITH_BALANCE: withBalance,
+    WITH_TEMPORARY: withTemporary,
     HAS_BALANCE_OF_IDENTITY: hasBalances.identity,
     NO_USAGE: zeros(usage.bytes),
     NO_REFUSALS: zeros(usageCount.bytes * (outcomesInTail - 1)),
@@ -868,6 +899,7 @@ function literalsOf(): Map<string, string> {
     LEASE_PAUSE: leasePause,
     NO_SESSION: zeros(sessionBytes),
     EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
+    TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
     NO_ID24: zeros(talliedKey.fields.id24.bytes),
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.

@@ -3,7 +3,7 @@
 import { beforeEach, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { describeWays, served } from '../support/cliWays.ts';
-import { harness } from '../support/harness.ts';
+import { dayMs, harness } from '../support/harness.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -66,6 +66,55 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect((await lines(...slots, 'window'))[0]).toContain('mails 5 per 90s.');
     for (const name of ['requests', 'exports', 'mails']) await lines('key', 'limit', keyId, name, 'none');
     expect(await json('key', 'limit', keyId, 'mails', 'none')).toEqual({ keyId, ratelimits: [] });
+  });
+
+  test('a limit applies for some time, and then the one before or none', async () => {
+    const { keyId } = await app.createKey({ ratelimits: [requests] });
+    const before = Date.now();
+    const [line] = await lines('key', 'limit', keyId, 'requests', '500', '--for', '1d');
+    const [limit] = await limitsOf(keyId);
+    expect(limit).toMatchObject({ limit: 500, former: { limit: 10, duration: 60_000, autoApply: true } });
+    expect(limit!.until).toBeGreaterThanOrEqual(before + dayMs);
+    expect(limit!.until).toBeLessThanOrEqual(Date.now() + dayMs);
+    const until = new Date(limit!.until!).toISOString().replace('.000Z', 'Z');
+    expect(line).toBe(`${keyId} now has the limits requests 500 per 1m (until ${until}, then 10 per 1m).`);
+    const end = `${new Date(before + 2 * dayMs).toISOString().slice(0, 10)}T00:00:00Z`;
+    expect((await lines('key', 'limit', keyId, 'mails', '7', '90s', '--until', end))[0]).toContain(
+      `, mails 7 per 90s (until ${end}, then none).`,
+    );
+    const explained = (await lines('key', 'explain', keyId)).join('\n');
+    expect(explained).toContain(`requests of key: 0 of 500 per 1m (until ${until}, then 10 per 1m), cost 1`);
+    expect((await lines('audit', '--resource', keyId)).join('\n')).toContain(
+      `requests 500 per 1m, autoApply, until ${until}`,
+    );
+    expect((await lines('key', 'limit', keyId, 'requests', '500'))[0]).toContain(`requests 500 per 1m (until ${until}`);
+    expect((await lines('key', 'limit', keyId, 'requests', '500', '--always'))[0]).toContain(
+      'requests 500 per 1m, mails',
+    );
+    for (const [wrong, message] of [
+      [['600', '--for', '0s'], '--for 0s ends at once'],
+      [['600', '--for', '1d', '--until', end], '--for and --until both set the end'],
+      [['600', '--for', '1d', '--always'], '--always and an end contradict each other'],
+      [['none', '--for', '1d'], 'A limit is removed at once'],
+      [['600', '--for', '400d'], 'must be at most 366 days ahead'],
+      [['600', '--until', '2001-01-01'], '--until 2001-01-01 is in the past'],
+    ] as const)
+      expect(await run(['key', 'limit', keyId, 'requests', ...wrong])).toMatchObject({
+        code: 1,
+        err: expect.stringContaining(message),
+      });
+    expect((await limitsOf(keyId))[0]).toEqual({ ...requests, limit: 500 });
+  });
+
+  test('of an identity for some time, and of its keys', async () => {
+    const { owner, keyIds } = await newOwner(1);
+    await lines('identity', 'limit', owner, 'requests', '500', '--for', '1d', '--keys');
+    const { ratelimits } = await app.ok('identities.getIdentity', { identity: owner });
+    expect(ratelimits[0]).toMatchObject({ limit: 500, former: { limit: 10, duration: 60_000 } });
+    const [own] = await limitsOf(keyIds[0]!);
+    expect(own).toMatchObject({ limit: 500, until: ratelimits[0]!.until, former: { limit: 100, duration: 1000 } });
+    const listed = (await lines('identity', 'list')).find((line) => line.includes(owner));
+    expect(listed).toContain('requests 500 per 1m (until ');
   });
 
   test('of an identity: without keys of their own limit there is nothing more to print', async () => {

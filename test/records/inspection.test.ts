@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
+import { temporarySwitch } from '../../src/domain/limit.ts';
 import type { Inspection } from '../../src/records/inspection.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
@@ -380,7 +381,7 @@ describe('bytes that cannot be decoded', () => {
   test.each([
     ['link', linkAt, linkAt + 1, 3],
     ['link', linkAt, linkAt, 255],
-    ['limits[0].switches', limitAt + limit.at.switches, limitAt + limit.at.switches, 4],
+    ['limits[0].switches', limitAt + limit.at.switches, limitAt + limit.at.switches, 8],
     ['limits[0].name', limitAt + limit.at.name, limitAt + limit.at.nameBytes, 255],
     ['limits[1].switches', secondAt + limit.at.switches, secondAt + limit.at.switches, 255],
   ])('%s that does not fit is named', async (field, offset, at, byte) => {
@@ -390,6 +391,16 @@ describe('bytes that cannot be decoded', () => {
     });
     expect(inspection.fault).toEqual({ field, offset, bytes: state.length, hex: state.toString('hex') });
     expect(inspection.state).toBeUndefined();
+  });
+
+  test('a limit that is marked as temporary, whose window is too short for its end', async () => {
+    const { key, keyId } = await createKey({ ratelimits: [minute] });
+    const state = await stateOf(key);
+    const switchesAt = keyFixed.bytes + 2 + 1 + limit.at.switches;
+    state[switchesAt] = state[switchesAt]! | temporarySwitch;
+    await redis.hset(recordOf(key), 'state', state);
+    const offset = keyFixed.bytes + 2 + 1 + limit.at.name + minute.name.length;
+    expect((await inspect(keyId)).fault).toMatchObject({ field: 'limits[0].end', offset });
   });
 
   test('a duration of 0', async () => {

@@ -15,7 +15,7 @@ const snippet = snippets();
 /** Stored records, created by the functions that store them. The key is the example of layout.ts. */
 const make = `
   local window = new_window({ 1763596805257 }, { 3 }, 1)
-  local limits = { limit_of({ name = 'minute', limit = 10, duration = 60000, autoApply = true }) }
+  local limits = { limit_list.of({ name = 'minute', limit = 10, duration = 60000, autoApply = true }) }
   limits[1].id, limits[1].window = 'LimitId123456789', window
   local version = struct.pack(VERSION, 1763596800000, 7)
   local hour_counts = { 489900 }

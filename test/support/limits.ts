@@ -3,8 +3,11 @@
 import { expect } from 'vitest';
 import type { Ratelimit } from '../../src/domain/limit.ts';
 
-/** Without `type`: the model of concurrency limits is in holdModel.ts. */
-type OptionalValues = Omit<Ratelimit, 'id' | 'name' | 'limit' | 'duration' | 'type'>;
+/**
+ * Without `type`: the model of concurrency limits is in holdModel.ts. Without `until` and `former`: that of temporary
+ * limits is in test/operations/keys/temporaryLimits.test.ts.
+ */
+type OptionalValues = Omit<Ratelimit, 'id' | 'name' | 'limit' | 'duration' | 'type' | 'until' | 'former'>;
 
 /** The values of a limit whose request has none. */
 export const limitDefaults: OptionalValues = { autoApply: false };

@@ -7,6 +7,7 @@
 
 -- @include "include/counters"
 -- @include "decide/call"
+-- @include "decide/verification/endedLimits"
 -- @include "decide/verification/key"
 -- @include "decide/leased"
 -- @include "include/names"
@@ -29,8 +30,15 @@ local charge_counters
 local charge_lengths, charge_identity_lengths
 -- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled. `expires`: when
 -- the hold that is being made ends, and gives the slots of concurrency limits back. Without one no slot is taken.
--- `lacks_units`: a window has too few units, of which leases may give some back. `extended_formats`: see key_formats.
-local charge_hold = { is_held = false, expires = nil, lacks_units = false, extended_formats = { made = 0 } }
+-- `lacks_units`: a window has too few units, of which leases may give some back. `has_ended`: a temporary limit has
+-- ended, so charge_ahead is true. `extended_formats`: see key_formats.
+local charge_hold = {
+  is_held = false,
+  expires = nil,
+  lacks_units = false,
+  has_ended = false,
+  extended_formats = { made = 0 },
+}
 function charge_hold.set(is_held, expires)
   charge_hold.is_held, charge_hold.expires = is_held, expires
 end
@@ -110,6 +118,24 @@ function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, 
   return first - 1, window
 end
 
+-- In the place of `check` (check_limit or check_slots), for a temporary limit: LIMIT_END is at `first`.
+function charge_hold.check_temporary(check, charge, place, limit, duration, cost, bytes, first, last)
+  local ends, _, _, _ = struct.unpack(LIMIT_END, bytes, first)
+  if call_now >= ends then
+    charge_exceeded, charge_ahead, charge_hold.has_ended = true, true, true
+    return nil
+  end
+  return check(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
+end
+
+-- What checks a limit with other switches than autoApply.
+function charge_hold.check_of(switches)
+  if switches < TEMPORARY then return charge_hold.check_slots end
+  return switches < TEMPORARY + CONCURRENCY and charge_hold.check_ending or charge_hold.check_ending_slots
+end
+function charge_hold.check_ending(...) return charge_hold.check_temporary(check_limit, ...) end
+function charge_hold.check_ending_slots(...) return charge_hold.check_temporary(charge_hold.check_slots, ...) end
+
 -- The expiry of a hold that lasts for `ttl` (nil: as long as it may), and takes slots of the limits that apply: at most
 -- as long as the shortest of them allows.
 function charge_hold.expiry(ttl, slots)
@@ -160,7 +186,7 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
       if wanted and wanted[3] and not is_key then wanted = nil end
       if wanted and not wanted[3] or switches % 2 == 1 and not wanted then
         local cost = wanted and wanted[2] or 1
-        local check = switches < CONCURRENCY and check_limit or charge_hold.check_slots
+        local check = switches < CONCURRENCY and check_limit or charge_hold.check_of(switches)
         local kept_until, suffix = check(charge, place, limit, duration, cost, packed, window_first, window_last)
         if suffix then
           charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last
@@ -173,8 +199,8 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
   return lengths
 end
 
--- The positions of the first and the last byte of the key's window with this name and duration, and the number of its
--- limit; nil when the key has no such limit.
+-- The positions of the first and the last byte of the key's window with this name and duration, the number of its
+-- limit, and the bytes of LIMIT_END before it; nil when the key has no such limit.
 local function find_window(wanted_name, wanted_duration)
   local packed, position = key_packed, key_limits_at
   local count = string.byte(packed, position)
@@ -184,9 +210,10 @@ local function find_window(wanted_name, wanted_duration)
     local _, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
     local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
     position = name_at + name_bytes
-    local is_window = switches < CONCURRENCY
+    local is_window = switches % TEMPORARY < CONCURRENCY
     if is_window and duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then
-      return window_first, window_first + lengths[number] - 1, number
+      local end_bytes = switches >= TEMPORARY and LIMIT_END_LENGTH or 0
+      return window_first + end_bytes, window_first + lengths[number] - 1, number, end_bytes
     end
     window_first = window_first + lengths[number]
   end
@@ -197,12 +224,12 @@ end
 local function check_adhoc(charge, number, wanted)
   local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
   local place = PLACES_OF_REQUEST + number
-  local first, last, slot = find_window(name, duration)
+  local first, last, slot, end_bytes = find_window(name, duration)
   if slot then
     local kept_until, suffix = check_limit(charge, place, limit, duration, cost, key_packed, first, last)
     if suffix then
       charge_suffix[slot], charge_kept_until[slot], charge_window_end[slot] = suffix, kept_until, last
-      charge_lengths[slot] = kept_until - first + 1 + #suffix
+      charge_lengths[slot] = end_bytes + kept_until - first + 1 + #suffix
     end
     return true
   end
@@ -246,20 +273,23 @@ local function check_limits(charge, requested)
   end
 end
 
--- Whether a concurrency limit may take part in a verification of the key.
-function charge_hold.has_slots(requested)
-  local named = {}
+-- When the first temporary limit of the key or its identity ends; NEVER without one. Nil if a concurrency limit may
+-- take part in a verification of the key.
+function charge_hold.limits_end(requested)
+  local named, ends = {}, NEVER
   for _, wanted in ipairs(requested or {}) do
     named[wanted[1]] = true
   end
-  local function has(packed, limits_at, tail_bytes)
+  local function has_slots(packed, limits_at, tail_bytes)
     for _, l in ipairs(read_limits(packed, limits_at, tail_bytes)) do
       if l.type == 1 and (l.autoApply == 1 or named[l.name]) then return true end
+      ends = math.min(ends, l.ends or NEVER)
     end
     return false
   end
-  return has(key_packed, key_limits_at, key_flags.tail_bytes)
-    or key_identity ~= nil and has(key_identity, IDENTITY_LIMITS_AT, 0)
+  if has_slots(key_packed, key_limits_at, key_flags.tail_bytes) then return nil end
+  if key_identity and has_slots(key_identity, IDENTITY_LIMITS_AT, 0) then return nil end
+  return ends
 end
 
 -- Whether one of the limits that apply is exceeded.
@@ -409,10 +439,19 @@ local function write_charged_counters()
 end
 
 -- Repairs the windows that were charged while the clock was ahead, and writes them to the key, its identity and its
--- counters.
+-- counters; temporary limits that have ended are replaced first.
 function charge_hold.repair(requested)
+  local has_ended = charge_hold.has_ended
+  if has_ended then
+    charge_hold.has_ended = false
+    ended_limits.apply()
+  end
   -- charge_exceeded is true, so this charges nothing.
   check_limits(window_charge, requested)
+  if has_ended and not charge_ahead then
+    charge_ahead = true
+    return
+  end
   local tail = string.sub(key_packed, #key_packed - key_flags.tail_bytes + 1)
   local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
   if state then redis.call('HSET', key_name, 'state', state) end

@@ -5,6 +5,7 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
+-- @include "decide/verification/endedLimits"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
@@ -185,6 +186,8 @@ function charge_hold.decide(wanted, position, last, root_index)
   local problem, repeated = find_repeated(h, wanted.id)
   if problem then return problem end
   add_work(hold_list.work())
+  -- A repeated request has the limits of the identity in its answer, too.
+  if key_identity and limit_ends.is_flagged(key_identity) then ended_limits.apply() end
   if repeated then return repeat_hold(repeated, cost, request, text, ip) end
   if is_too_large(h, wanted, cost, request, text) then return item_error('hold_too_large') end
   -- Without `ttl` it takes slots: that was seen by verify.
@@ -298,7 +301,7 @@ end
 -- The concurrency limits of a state by their names.
 function key_holds.slot_limits(packed, limits_at, tail_bytes)
   local limits = {}
-  for _, l in ipairs(packed and read_limits(packed, limits_at, tail_bytes) or {}) do
+  for _, l in ipairs((limit_ends.in_force(packed and read_limits(packed, limits_at, tail_bytes) or {}, call_now))) do
     if l.type == 1 then limits[l.name] = l end
   end
   return limits

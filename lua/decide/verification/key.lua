@@ -84,7 +84,7 @@ function key_extension.read()
   return struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
 end
 
-local function with_extension(restricted, forbidden, holds_due, balances)
+function key_extension.put(restricted, forbidden, holds_due, balances)
   local flags, head_end = string.byte(key_packed, KEY_FIXED_FLAGS_AT), #key_packed - key_flags.tail_bytes
   if not key_flags.extended then flags = flags + EXTENDED_FLAG end
   key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)
@@ -99,19 +99,34 @@ end
 function key_extension.next_balance()
   if not key_flags.extended then return end
   local restricted, forbidden, holds_due, balances = key_extension.read()
-  with_extension(restricted, forbidden, holds_due, (balances + 1) % 65536)
+  key_extension.put(restricted, forbidden, holds_due, (balances + 1) % 65536)
 end
 
 -- When the key has to be looked at because of its holds.
 function key_extension.set_due(due)
   local restricted, forbidden, holds_due, balances = key_extension.read()
-  if due ~= holds_due then with_extension(restricted, forbidden, due, balances) end
+  if due ~= holds_due then key_extension.put(restricted, forbidden, due, balances) end
+end
+
+-- Other limits of the key, as pack_limits returns them, and its new version.
+function key_extension.set_limits(version, limits, is_temporary)
+  local flags, tail = string.byte(key_packed, KEY_FIXED_FLAGS_AT), string.sub(key_packed, -key_flags.tail_bytes)
+  if key_flags.temporary and not is_temporary then flags = flags - TEMPORARY_FLAG end
+  key_packed = string.sub(key_packed, 1, KEY_FIXED_VERSION_AT - 1)
+    .. version
+    .. string.sub(key_packed, KEY_FIXED_API8_AT, KEY_FIXED_FLAGS_AT - 1)
+    .. string.char(flags)
+    .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, key_limits_at - 1)
+    .. limits
+    .. tail
+  key_version_time, key_version_number = struct.unpack(VERSION, version)
+  key_flags, key_tail_at = flag_sets[flags] or flags_of(flags), #key_packed - (KEY_TAIL_LENGTH - 1)
 end
 
 -- Counts `more` FORBIDDEN verifications of an extended key, or none (nil). Returns their number before.
 function key_extension.count_forbidden(more)
   local restricted, forbidden, holds_due, balances = key_extension.read()
-  with_extension(restricted, more and forbidden + more or 0, holds_due, balances)
+  key_extension.put(restricted, more and forbidden + more or 0, holds_due, balances)
   return forbidden
 end
 

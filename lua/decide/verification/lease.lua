@@ -134,8 +134,13 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   local request = text and request_of(text)
   local requested = request and request.limits
   local is_checked = outcome == VALID or outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED
-  if is_checked and charge_hold.has_slots(requested) then return 0, 0 end
-  local ends = end_of(outcome, root, requested)
+  local limits_end = NEVER
+  -- An identity's limits are in every answer.
+  if is_checked or outcome ~= NOT_FOUND and key_identity and limit_ends.is_flagged(key_identity) then
+    limits_end = charge_hold.limits_end(requested)
+    if not limits_end then return 0, 0 end
+  end
+  local ends = math.min(end_of(outcome, root, requested), limits_end)
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
     -- Units that are overdue may be returned after all.
     local leases = lease_list.recent(noted_leases.of_key() .. noted_leases.of_identity(), call_now)

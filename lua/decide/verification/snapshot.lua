@@ -19,12 +19,17 @@ local function pack_names(names)
   return table.concat(parts)
 end
 
--- The configured limits of a state, without windows: the bytes from their count to their first window.
-local function configured_limits(packed, limits_at, tail_bytes)
+-- The configured limits of a state, without windows: the bytes from their count to their first window, and LIMIT_END of
+-- each temporary one, if there are such.
+local function configured_limits(packed, limits_at, tail_bytes, is_temporary)
   local count = string.byte(packed, limits_at)
   if count == 0 then return '\0' end
   local _, windows_at = window_lengths(packed, count, tail_bytes)
-  return string.sub(packed, limits_at, windows_at - 1)
+  local limits = string.sub(packed, limits_at, windows_at - 1)
+  for _, l in ipairs(is_temporary and read_limits(packed, limits_at, tail_bytes) or {}) do
+    limits = limits .. limit_ends.pack(l)
+  end
+  return limits
 end
 
 -- The permissions and roles of a key, packed: slugs, or lists of permission numbers if there are too many for a script;
@@ -60,7 +65,7 @@ function key_snapshot.pack(dependencies)
     local identity_display = key_identity_display
       or redis.call('HMGET', name_of.identity_record(call_workspace, external_id), 'state', 'meta')
     identity_meta = identity_display[2]
-    identity_limits = configured_limits(key_identity, IDENTITY_LIMITS_AT, 0)
+    identity_limits = configured_limits(key_identity, IDENTITY_LIMITS_AT, 0, limit_ends.is_flagged(key_identity))
   end
   -- `c16` takes the first 16 characters of a state, those of the id. Values that a format does not name are ignored.
   -- stylua: ignore
@@ -69,7 +74,7 @@ function key_snapshot.pack(dependencies)
     key_packed, key_api.id, key_flags.enabled and 1 or 0, key_expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '',
     #slugs, slugs, #number_lists, number_lists, roles,
-    configured_limits(key_packed, key_limits_at, key_flags.tail_bytes),
+    configured_limits(key_packed, key_limits_at, key_flags.tail_bytes, key_flags.temporary),
     key_identity, #external_id, external_id,
     identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
 end

@@ -2,9 +2,11 @@
 
 import { useState } from 'preact/hooks';
 import { type LimitType, type NewLimit, slotDurationMax, slotsMax } from '../../domain/limit.ts';
-import { count, duration, readDuration } from '../format.ts';
+import { count, duration, readDuration, unitsOf } from '../format.ts';
 import type { Credits, Ratelimit } from '../records.ts';
 import { Button, Check, Field, SelectField, TextField } from './basic.tsx';
+import { isComplete, type Lasting, LastingFields, lastingOf } from './lasting.tsx';
+import { inputTime } from './times.ts';
 
 export interface LimitDraft {
   name: string;
@@ -12,14 +14,29 @@ export interface LimitDraft {
   duration: string;
   autoApply: boolean;
   type: LimitType;
+  lasting: Lasting;
+  /** Undefined for a new one. */
+  before: Ratelimit | undefined;
 }
 
-export const draftOf = ({ name, limit, duration: ms, autoApply, type }: Ratelimit): LimitDraft => ({
+export const newDraft = (name: string, limit: string): LimitDraft => ({
   name,
-  limit: `${limit}`,
-  duration: duration(ms),
-  autoApply,
-  type: type ?? 'window',
+  limit,
+  duration: '1 min',
+  autoApply: true,
+  type: 'window',
+  lasting: lastingOf(undefined),
+  before: undefined,
+});
+
+export const draftOf = (before: Ratelimit): LimitDraft => ({
+  name: before.name,
+  limit: `${before.limit}`,
+  duration: duration(before.duration),
+  autoApply: before.autoApply,
+  type: before.type ?? 'window',
+  lasting: lastingOf(before),
+  before,
 });
 
 const wholeOf = (text: string) =>
@@ -37,12 +54,14 @@ export function durationOf(text: string): number | undefined {
   return sum;
 }
 
-const limitOf = ({ name, limit, duration: text, autoApply, type }: LimitDraft): NewLimit => ({
+/** A temporary limit is sent with its end, as it would become permanent when its units are edited. */
+const limitOf = ({ name, limit, duration: text, autoApply, type, lasting, before }: LimitDraft): NewLimit => ({
   name: name.trim(),
   limit: wholeOf(limit) ?? 0,
   duration: durationOf(text) ?? 0,
   autoApply,
   ...(type === 'concurrency' && { type }),
+  ...(lasting.until !== undefined ? { until: lasting.until } : before?.until !== undefined && { until: null }),
 });
 
 /** What is missing in each field. */
@@ -61,7 +80,9 @@ function missingIn(draft: LimitDraft) {
 
 /** The limits of drafts; undefined while one of them is not complete. */
 export const limitsOf = (drafts: readonly LimitDraft[]): NewLimit[] | undefined =>
-  drafts.some((draft) => Object.values(missingIn(draft)).some(Boolean)) ? undefined : drafts.map(limitOf);
+  drafts.every((draft) => isComplete(draft.lasting) && !Object.values(missingIn(draft)).some(Boolean))
+    ? drafts.map(limitOf)
+    : undefined;
 
 function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDraft>) => void; remove: () => void }) {
   const { draft, change, remove } = props;
@@ -98,6 +119,12 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
         hint={missing.duration}
         placeholder="10 s, 1 min, 1 h"
       />
+      <LastingFields
+        before={draft.name === draft.before?.name ? draft.before : undefined}
+        lasting={draft.lasting}
+        set={(lasting) => change({ lasting })}
+        amountOf={(amount) => unitsOf({ ...amount, ...(draft.type === 'concurrency' && { type: draft.type }) })}
+      />
       <div class="field">
         <Check label="Checked in every request" value={draft.autoApply} set={(autoApply) => change({ autoApply })} />
         <Button class="small" onClick={remove}>
@@ -123,21 +150,7 @@ export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; se
         />
       ))}
       <div>
-        <Button
-          class="small"
-          onClick={() =>
-            set([
-              ...drafts,
-              {
-                name: drafts.length ? '' : 'requests',
-                limit: '100',
-                duration: '1 min',
-                autoApply: true,
-                type: 'window',
-              },
-            ])
-          }
-        >
+        <Button class="small" onClick={() => set([...drafts, newDraft(drafts.length ? '' : 'requests', '100')])}>
           Add a limit
         </Button>
       </div>
@@ -232,11 +245,6 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
     </fieldset>
   );
 }
-
-/** A time in UTC as the field for one wants it. */
-export const inputTime = (ms: number | undefined): string =>
-  ms === undefined ? '' : new Date(ms).toISOString().slice(0, 16);
-export const timeOfInput = (text: string): number | undefined => (text === '' ? undefined : Date.parse(`${text}Z`));
 
 export function ExpiryField({ value, set }: { value: string; set: (value: string) => void }) {
   const presets = [

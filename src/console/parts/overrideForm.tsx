@@ -1,80 +1,23 @@
 // The form of an override: what applies to an identifier, and for how long.
 
 import { useState } from 'preact/hooks';
-import { count, dateTime, duration } from '../format.ts';
+import { count, duration } from '../format.ts';
 import type { Override } from '../records.ts';
-import { Field, SelectField, TextField } from './basic.tsx';
+import { TextField } from './basic.tsx';
 import { Act } from './dialog.tsx';
-import { durationOf, inputTime, timeOfInput } from './keyForm.tsx';
+import { durationOf } from './keyForm.tsx';
+import { LastingFields, lastingOf } from './lasting.tsx';
 
 /** "10 in any 1 min". */
 export const amountOf = ({ limit, duration: ms }: { limit: number; duration: number }): string =>
   `${count(limit)} in any ${duration(ms)}`;
-
-const hourMs = 3_600_000;
-const spans: Record<string, number> = { hour: hourMs, day: 24 * hourMs, week: 7 * 24 * hourMs };
-
-/** How long it applies, and when that ends: of a span, from when it was chosen. */
-interface Lasting {
-  choice: string;
-  until: number | undefined;
-}
-
-function LastingFields(props: { override: Override | undefined; lasting: Lasting; set: (lasting: Lasting) => void }) {
-  const { override, lasting, set } = props;
-  const { choice, until } = lasting;
-  const before = override?.until;
-  const choose = (next: string) => {
-    const span = spans[next];
-    set({ choice: next, until: next === 'keep' ? before : span === undefined ? undefined : Date.now() + span });
-  };
-  const kept = override?.until === undefined ? override : override.former;
-  const then = kept ? `then ${amountOf(kept)}` : 'then none';
-  return (
-    <>
-      <SelectField
-        label="Applies"
-        value={choice}
-        set={choose}
-        options={[
-          ...(before === undefined
-            ? []
-            : ([['keep', `until ${dateTime(before, { seconds: false })} UTC, as before`]] as const)),
-          ['always', 'always'],
-          ['hour', 'for 1 hour'],
-          ['day', 'for 1 day'],
-          ['week', 'for 7 days'],
-          ['time', 'until …'],
-        ]}
-        hint={
-          choice === 'always'
-            ? override?.former && `Replaces ${amountOf(override.former)}, too.`
-            : until !== undefined && `Until ${dateTime(until)} UTC, ${then}.`
-        }
-      />
-      {choice === 'time' && (
-        <Field label="Until, UTC" hint="At most 366 days ahead.">
-          {(id) => (
-            <input
-              id={id}
-              type="datetime-local"
-              value={inputTime(until)}
-              onInput={(e) => set({ choice, until: timeOfInput(e.currentTarget.value) })}
-            />
-          )}
-        </Field>
-      )}
-    </>
-  );
-}
 
 export function SetOverride(props: { namespace: string; override: Override | undefined; close: () => void }) {
   const { namespace, override, close } = props;
   const [identifier, setIdentifier] = useState(override?.identifier ?? '');
   const [limit, setLimit] = useState(`${override?.limit ?? 100}`);
   const [text, setText] = useState(override ? duration(override.duration) : '1 min');
-  const before = override?.until;
-  const [lasting, setLasting] = useState<Lasting>({ choice: before === undefined ? 'always' : 'keep', until: before });
+  const [lasting, setLasting] = useState(lastingOf(override));
   const ms = durationOf(text);
   const { choice, until } = lasting;
   const input = { namespace, identifier, limit: Number(limit), duration: ms, ...(until !== undefined && { until }) };
@@ -101,7 +44,7 @@ export function SetOverride(props: { namespace: string; override: Override | und
         <TextField label="Limit" inputMode="numeric" value={limit} set={setLimit} hint="0 blocks every request." />
         <TextField label="In any" value={text} set={setText} hint="10 s, 1 min, 1 h" />
       </div>
-      <LastingFields override={override} lasting={lasting} set={setLasting} />
+      <LastingFields before={override} lasting={lasting} set={setLasting} amountOf={amountOf} />
     </Act>
   );
 }

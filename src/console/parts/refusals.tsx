@@ -6,9 +6,9 @@ import { count, dateTime, unitsOf } from '../format.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
 import { Badge, Card, Count, CustomerLink, Empty, Field, Outcome } from './basic.tsx';
-import { timeOfInput } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
 import { type Column, CsvButton, List, usePages } from './table.tsx';
+import { timeOfInput } from './times.ts';
 
 /** Rows may be equal, so each has its number. */
 interface Row extends Refusals {

@@ -16,9 +16,10 @@ import {
   useSettled,
 } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { ExpiryField, namesOf, timeOfInput } from '../parts/keyForm.tsx';
+import { ExpiryField, namesOf } from '../parts/keyForm.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
+import { timeOfInput } from '../parts/times.ts';
 import { dayMs } from '../period.ts';
 import type { Permission, Role, RootKey } from '../records.ts';
 import { may } from '../session.ts';

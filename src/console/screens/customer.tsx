@@ -1,7 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { unitsOf } from '../format.ts';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
 import { CreditsCard } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
@@ -15,6 +14,7 @@ import {
   MetaField,
   metaOf,
 } from '../parts/keyForm.tsx';
+import { Units } from '../parts/lasting.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
@@ -112,7 +112,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
                 idOf={({ id }) => id}
                 columns={[
                   { name: 'Limit', cell: ({ name }) => name },
-                  { name: 'Units', cell: unitsOf },
+                  { name: 'Units', cell: (row) => <Units limit={row} /> },
                   { name: 'Used now', cell: usedNow },
                   { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named') },
                 ]}

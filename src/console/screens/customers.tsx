@@ -3,6 +3,7 @@ import { unitsOf } from '../format.ts';
 import { Button, Card, CustomerLink, Empty, Head, LacksScreen, useSettled } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
+import { endTextOf } from '../parts/lasting.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { usePeriod } from '../period.ts';
@@ -18,7 +19,13 @@ const columns: Column<Identity>[] = [
   { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },
   {
     name: 'Shared limits',
-    cell: ({ ratelimits = [] }) => <>{ratelimits.map((limit) => `${limit.name}: ${unitsOf(limit)}`).join('; ')}</>,
+    cell: ({ ratelimits = [] }) => (
+      <>
+        {ratelimits
+          .map((limit) => [`${limit.name}: ${unitsOf(limit)}`, endTextOf(limit)].filter(Boolean).join(', '))
+          .join('; ')}
+      </>
+    ),
     csv: ({ ratelimits = [] }) =>
       ratelimits
         .map(({ name, limit, duration: ms, type }) => `${name} ${limit}${type ? ' slots' : ''}/${ms}`)

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { count, dateTime, unitsOf } from '../format.ts';
+import { count, dateTime } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
 import {
   Badge,
@@ -20,6 +20,7 @@ import {
 import { CreditsCard } from '../parts/credits.tsx';
 import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
+import { Units } from '../parts/lasting.tsx';
 import { Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
@@ -196,7 +197,7 @@ function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
                 </>
               ),
             },
-            { name: 'Units', cell: unitsOf },
+            { name: 'Units', cell: (row) => <Units limit={row} /> },
             { name: 'Used now', cell: usedNow },
           ]}
         />

@@ -13,15 +13,14 @@ import {
   creditsOf,
   draftOf,
   ExpiryField,
-  inputTime,
   LimitFields,
   limitsOf,
   MetaField,
   metaOf,
   namesOf,
-  timeOfInput,
 } from '../parts/keyForm.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
+import { inputTime, timeOfInput } from '../parts/times.ts';
 import { countOf, periodOf } from '../period.ts';
 import type { Key, UsageRow } from '../records.ts';
 

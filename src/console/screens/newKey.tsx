@@ -27,9 +27,10 @@ import {
   MetaField,
   metaOf,
   namesOf,
-  timeOfInput,
+  newDraft,
 } from '../parts/keyForm.tsx';
 import { Secret } from '../parts/secret.tsx';
+import { timeOfInput } from '../parts/times.ts';
 import type { Api } from '../records.ts';
 import { may } from '../session.ts';
 import { useUnsaved } from '../unsaved.ts';
@@ -38,15 +39,15 @@ const templates = {
   blank: { credits: creditsDraftOf(undefined), limits: [] as LimitDraft[] },
   limited: {
     credits: creditsDraftOf(undefined),
-    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true, type: 'window' as const }],
+    limits: [newDraft('requests', '100')],
   },
   trial: {
     credits: creditsDraftOf({ remaining: 1000 }),
-    limits: [{ name: 'requests', limit: '10', duration: '1 min', autoApply: true, type: 'window' as const }],
+    limits: [newDraft('requests', '10')],
   },
   monthly: {
     credits: creditsDraftOf({ remaining: 10_000, refill: { interval: 'monthly', amount: 10_000, refillDay: 1 } }),
-    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true, type: 'window' as const }],
+    limits: [newDraft('requests', '100')],
   },
 };
 type Template = keyof typeof templates;

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Link, useSearch } from 'wouter-preact';
 import { call, type Failure } from '../api.ts';
-import { count, dateTime, duration, unitsOf } from '../format.ts';
+import { count, dateTime, duration } from '../format.ts';
 import {
   AsCurl,
   Badge,
@@ -15,6 +15,7 @@ import {
   TextField,
 } from '../parts/basic.tsx';
 import { namesOf } from '../parts/keyForm.tsx';
+import { Units } from '../parts/lasting.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { Table } from '../parts/table.tsx';
 import type { Explained, ExplainedLimit, ExplainedRule } from '../records.ts';
@@ -199,7 +200,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
             idOf={({ id, name }) => id + name}
             columns={[
               { name: 'Limit', cell: ({ name, of }) => `${name} (of the ${of === 'identity' ? 'customer' : of})` },
-              { name: 'Units', cell: (row) => unitsOf(row) },
+              { name: 'Units', cell: (row) => <Units limit={row} /> },
               { name: 'Used', cell: (row) => <LimitGauge used={row.used} limit={row} /> },
               { name: 'Cost', cell: ({ cost }) => count(cost), isNumber: true },
               { name: 'Reset, UTC', cell: ({ reset }) => <span class="number">{dateTime(reset)}</span>, isWide: true },

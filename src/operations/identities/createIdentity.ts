@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { NewIdentity } from '../../records/identities.ts';
-import { checkCredits, checkLimits, metaText, requireConcurrency } from '../rules.ts';
+import { checkCredits, checkLimits, endRefused, metaText, requireLimits } from '../rules.ts';
 import { ExternalId, Fields, Meta, NewSharedCredits, Ratelimits } from '../schemas.ts';
 import { requireSharedCredits } from './sharedCredits.ts';
 
@@ -27,7 +27,7 @@ export const createIdentity = manages({
 
   async handle({ externalId, meta, ratelimits = [], credits }, context) {
     const { store, caller, actor } = context;
-    requireConcurrency({ ratelimits }, store);
+    requireLimits({ ratelimits }, store);
     requireSharedCredits(credits, store);
     const identity = {
       externalId,
@@ -35,7 +35,9 @@ export const createIdentity = manages({
       ratelimits,
       credits: credits && credits.remaining !== null ? (credits as NewIdentity['credits']) : undefined,
     };
-    const [identityId] = await store.identities.create(caller.workspaceId, [identity], actor);
+    const created = await store.identities.create(caller.workspaceId, [identity], actor);
+    if ('refused' in created) throw endRefused(created.refused, `body.ratelimits[${created.at}]`);
+    const [identityId] = created;
     if (!identityId) throw alreadyExists('identity', externalId);
     return { identityId };
   },

@@ -9,7 +9,7 @@ import {
   invalid,
   limitRefused,
   metaText,
-  requireConcurrency,
+  requireLimits,
 } from '../rules.ts';
 import {
   Fields,
@@ -51,7 +51,7 @@ export const updateIdentity = manages({
 
   async handle({ meta, ratelimits, ratelimit, credits }, context, { id }) {
     const { store, caller, actor } = context;
-    requireConcurrency({ ratelimit, ratelimits }, store);
+    requireLimits({ ratelimit, ratelimits }, store);
     requireSharedCredits(credits, store);
     const text = meta && (metaText(meta, context, 'meta') ?? '');
     const changes = { identity: id, meta: text, ratelimits, ratelimit, credits: credits as KeyChanges['credits'] };
@@ -62,7 +62,7 @@ export const updateIdentity = manages({
         'needs a balance: the identity has nothing to refill',
         'Set remaining as well.',
       );
-    if (result.refused) throw limitRefused(result.refused, { ratelimit });
+    if (result.refused) throw limitRefused(result.refused, { ratelimit }, result.at);
     return result.identity;
   },
 });

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, invalid, metaText, requireConcurrency } from '../rules.ts';
+import { checkSlugs, invalid, metaText, requireLimits } from '../rules.ts';
 import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireRestrictions } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
@@ -49,7 +49,7 @@ export const createKey = manages({
     await checkSlugs(fields.permissions, context);
     const { store, caller, actor } = context;
     requireRestrictions(fields, store);
-    requireConcurrency(fields, store);
+    requireLimits(fields, store);
     const { key, start } = createKeyString({ prefix, byteLength });
     const newKey = newKeyOf(fields, metaText(fields.meta, context, 'meta'));
     const request = {

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../records/keys.ts';
-import { invalid, metaText, requireConcurrency } from '../rules.ts';
+import { invalid, metaText, requireLimits } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireRestrictions } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
@@ -116,7 +116,7 @@ export const migrateKeys = manages({
   async handle({ migrationId, apiId, keys }, context) {
     const { store, caller, actor } = context;
     for (const key of keys) requireRestrictions(key, store);
-    for (const key of keys) requireConcurrency(key, store);
+    for (const key of keys) requireLimits(key, store);
     const result = await store.keys.create(
       caller.workspaceId,
       {
@@ -127,7 +127,7 @@ export const migrateKeys = manages({
       },
       actor,
     );
-    if ('refused' in result) throw newKeyRefused(result, apiId);
+    if ('refused' in result) throw newKeyRefused(result, apiId, (index) => `body.keys[${index}]`);
     const migrated: { hash: string; keyId: string }[] = [];
     const failed: string[] = [];
     for (const [index, { hash }] of keys.entries()) {

@@ -3,7 +3,7 @@
 import type { ApiError } from '../../errors.ts';
 import type { NewKey } from '../../records/keys.ts';
 import type { Store } from '../../store.ts';
-import { apiNotFound, refusalError } from '../rules.ts';
+import { apiNotFound, endRefused, refusalError } from '../rules.ts';
 import type { NewKeyInput } from './keyFields.ts';
 
 /** An input without other fields than those of `Allowed`: they would have to be `never`. */
@@ -28,9 +28,17 @@ export function newKeyOf<Input extends NewKeyInput>(
 
 type Refusal = Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>;
 
-/** The error for keys that the store refused. */
-export function newKeyRefused(result: Refusal, apiId: string): ApiError {
+/** The error for keys that the store refused. `locationOf` is that of the fields of a key by its index. */
+export function newKeyRefused(
+  result: Refusal,
+  apiId: string,
+  locationOf: (index: string) => string = () => 'body',
+): ApiError {
   const { refused, name } = result;
+  if (refused === 'ended' || refused === 'too_late') {
+    const [key, limit] = name.split(' ');
+    return endRefused(refused, `${locationOf(key!)}.ratelimits[${limit}]`);
+  }
   if (refused === 'api_not_found') return apiNotFound(apiId);
   // Only an import brings ids.
   if (refused === 'key_id_taken') throw new Error('A new key was refused for its id.');

@@ -8,7 +8,7 @@ import {
   limitRefused,
   metaText,
   refusalError,
-  requireConcurrency,
+  requireLimits,
 } from '../rules.ts';
 import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
@@ -33,7 +33,7 @@ export const updateKey = manages({
     await checkSlugs(unchanged.permissions, context);
     const { store, caller, actor } = context;
     requireRestrictions(unchanged, store);
-    requireConcurrency(unchanged, store);
+    requireLimits(unchanged, store);
     const text = metaText(meta, context, 'meta');
     const changes: KeyChanges = {
       // A field that the store does not know does not compile.
@@ -50,7 +50,10 @@ export const updateKey = manages({
       case 'too_many_limits':
       case 'slots_limit':
       case 'slots_duration':
-        throw limitRefused(refused, unchanged);
+      case 'ended':
+      case 'too_late':
+      case 'type_of_former':
+        throw limitRefused(refused, unchanged, name);
       case 'refill_unlimited':
         throw invalid(
           'body.credits.refill',

@@ -1,19 +1,14 @@
 import Type from 'typebox';
-import { dayMs, timeMax } from '../../domain/time.ts';
+import { timeMax } from '../../domain/time.ts';
 import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { lastsMax, wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
-import { invalid, requireData } from '../rules.ts';
-import { Duration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
+import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
+import { invalid, requireData, temporarySince } from '../rules.ts';
+import { Duration, Fields, Identifier, Int, lastsBound, NamespaceRef, OverrideId } from '../schemas.ts';
 
 const wildcardsBound =
   `all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ${wildcardsMax.bytes} bytes in total, ` +
   `of which at most ${wildcardsMax.searching} are between two \`*\``;
-
-const lastsBound = `at most ${lastsMax / dayMs} days ahead`;
-
-/** Since which version data can store temporary overrides. */
-export const temporarySince = 6;
 
 export const setOverride = manages({
   name: 'ratelimits.setOverride',

@@ -38,7 +38,7 @@ describe.each([
   ['another server', other],
   ['the holder', holder],
 ])('changed by %s', (_by, changer) => {
-  const ofKey: [string, (keyId: string) => Promise<unknown>, number?, Ratelimit[]?][] = [
+  const ofKey: [string, (keyId: string, key: string) => Promise<unknown>, number?, Ratelimit[]?][] = [
     ['nothing', async () => {}],
     ['its name', (keyId) => changer.ok('keys.updateKey', { keyId, name: 'renamed' })],
     ['the same limits, written again', (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] })],
@@ -71,6 +71,25 @@ describe.each([
       },
     ],
     [
+      'a temporary limit of another duration is set and used, and ends',
+      async (keyId, key) => {
+        const ratelimit = { name: requests.name, limit: 1000, duration: 2 * hourMs, until: held.clock.now + 200 };
+        await changer.ok('keys.updateKey', { keyId, ratelimit });
+        await use(holder, key, 30);
+        held.clock.advance(200);
+      },
+    ],
+    [
+      'a temporary limit of a higher number is set and used, and ends',
+      async (keyId, key) => {
+        const ratelimit = { name: requests.name, limit: 100_000, until: held.clock.now + 200 };
+        await changer.ok('keys.updateKey', { keyId, ratelimit });
+        await use(holder, key, 30);
+        held.clock.advance(200);
+      },
+      970,
+    ],
+    [
       'deleted and restored',
       async (keyId) => {
         await changer.ok('keys.deleteKey', { keyId });
@@ -99,7 +118,7 @@ describe.each([
     async (_what, change, admits = 1000, ratelimits = [requests]) => {
       const { key, keyId } = await createKey({ ratelimits });
       await use(holder, key, 300);
-      await change(keyId);
+      await change(keyId, key);
       expect(300 + (await fill(other, key))).toBe(admits);
     },
   );
@@ -138,6 +157,14 @@ describe.each([
           ratelimits: [{ ...requests, duration: 2 * hourMs }],
         });
         await changer.ok('identities.updateIdentity', { identity, ratelimits: [requests] });
+      },
+    ],
+    [
+      'a temporary limit of another duration is set, and ends',
+      async ({ identity }) => {
+        const ratelimit = { name: requests.name, limit: 1000, duration: 2 * hourMs, until: held.clock.now + 200 };
+        await changer.ok('identities.updateIdentity', { identity, ratelimit });
+        held.clock.advance(200);
       },
     ],
     ['its meta', ({ identity }) => changer.ok('identities.updateIdentity', { identity, meta: { a: 1 } })],

@@ -207,6 +207,40 @@ const changing: Record<string, Make> = {
     ];
     return { requests: [one, two].map(({ key }) => verified(ok, { key })), changes, stored: storedOf(ok, one) };
   },
+  async 'a limit of a key that ends, and one of its identity'(ok) {
+    const identity = newName();
+    const shared = limit('shared', 2600, hourMs);
+    await ok('identities.createIdentity', { externalId: identity, ratelimits: [shared] });
+    const made = await newKey(ok, { externalId: identity, ratelimits: [requests] });
+    const { key, keyId } = made;
+    const own = (most: number, duration: number, lastsMs?: number) => () => {
+      const ratelimit = { name: 'requests', limit: most, duration, ...(lastsMs && { until: clock.now + lastsMs }) };
+      return ok('keys.updateKey', { keyId, ratelimit });
+    };
+    const ofIdentity = (most: number, duration: number, lastsMs?: number) => () => {
+      const ratelimit = { name: 'shared', limit: most, duration, ...(lastsMs && { until: clock.now + lastsMs }) };
+      return ok('identities.updateIdentity', { identity, ratelimit });
+    };
+    const added = (lastsMs: number) => () =>
+      ok('keys.updateKey', {
+        keyId,
+        ratelimit: { ...limit('added', 3000, hourMs), until: clock.now + lastsMs },
+      });
+    const changes: Sent[] = [
+      ...[7, 30, 80].flatMap((lastsMs) => [
+        own(2200, hourMs, lastsMs),
+        own(2200, 2 * hourMs, lastsMs),
+        ofIdentity(2700, hourMs, lastsMs),
+        ofIdentity(2700, 2 * hourMs, lastsMs),
+        added(lastsMs),
+      ]),
+      own(1, hourMs, 20),
+      own(requests.limit, hourMs),
+      ofIdentity(shared.limit, hourMs),
+    ];
+    const two = { key, ratelimits: [{ name: 'requests', cost: 3 }] };
+    return { requests: [verified(ok, { key }), verified(ok, two)], changes, stored: storedOf(ok, made) };
+  },
   async 'an override that is changed'(ok) {
     const of = { namespace: 'twins', identifier: newName() };
     const set = (most: number, duration: number) => () =>

@@ -1,5 +1,5 @@
-// lua/include/state.lua and replace_limits: packed values are read back exactly, and replacing a key's limits loses no
-// id and no count.
+// lua/include/state.lua and limit_list.replace: packed values are read back exactly, and replacing a key's limits loses
+// no id and no count.
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -32,20 +32,23 @@ const values = Object.fromEntries(
       : fc.constantFrom(0, 1),
   ]),
 );
+const permanent = { id: bytes(16, 16), name: bytes(3, 512), ...values, window: bytes(0, 2048) };
+const seven = fc.integer({ min: 1, max: 2 ** 40 });
+const former = fc.record({ limit: seven, duration: seven, autoApply: fc.constantFrom(0, 1) });
 const limits = fc.array(
-  fc.record({
-    id: bytes(16, 16),
-    name: bytes(3, 512),
-    ...values,
-    window: bytes(0, 2048),
-  }),
+  fc.oneof(
+    fc.record(permanent),
+    fc.record({ ...permanent, ends: time }),
+    fc.record({ ...permanent, ends: time, former }),
+  ),
   { maxLength: 50, size: 'medium' },
 );
+const derived: readonly string[] = ['extended', 'temporary'];
 const states = fc.record({
   id: bytes(24, 24),
   version: bytes(8, 8),
-  // `extended` follows from the fields of the extension.
-  ...Object.fromEntries(keyFlags.filter((flag) => flag !== 'extended').map((flag) => [flag, fc.boolean()])),
+  // `extended` follows from the fields of the extension, and `temporary` from the limits.
+  ...Object.fromEntries(keyFlags.filter((flag) => !derived.includes(flag)).map((flag) => [flag, fc.boolean()])),
   restricted: fc.boolean(),
   forbidden: fc.integer({ min: 0, max: 3 }),
   holds_due: fc.oneof(time, fc.constant(never)),
@@ -76,7 +79,7 @@ const textToLua = `
   local function from_text(t)
     for field, value in pairs(t) do
       if texts[field] then t[field] = bytes(value)
-      elseif type(value) == 'table' then for _, l in ipairs(value) do from_text(l) end
+      elseif type(value) == 'table' then from_text(value)
       elseif type(value) == 'string' then t[field] = tonumber(value) end
     end
     return t
@@ -84,7 +87,7 @@ const textToLua = `
   local function to_text(t)
     for field, value in pairs(t) do
       if texts[field] then t[field] = hex(value)
-      elseif type(value) == 'table' then for _, l in ipairs(value) do to_text(l) end
+      elseif type(value) == 'table' then to_text(value)
       elseif type(value) == 'number' then t[field] = int(value) end
     end
     return t
@@ -101,7 +104,8 @@ test('a key state is read as it was packed', async () => {
         'tg:{none}',
         [JSON.stringify(asText(state))],
       )) as [string, number];
-      const { limits, extended: _, ...rest } = JSON.parse(read) as { limits: unknown; extended: unknown };
+      const { limits, extended: _, temporary, ...rest } = JSON.parse(read) as Record<string, unknown>;
+      expect(temporary).toBe(state.limits.some((limit) => 'ends' in limit));
       // cjson prints an empty list as an empty object.
       expect({ ...rest, limits: state.limits.length === 0 ? [] : limits }).toEqual(asText(state));
       expect(again).toBe(1);
@@ -110,8 +114,8 @@ test('a key state is read as it was packed', async () => {
   );
 });
 
-/** The highest bit of the time in a version is that of a balance. */
-const version = bytes(8, 8).map((text) => String.fromCharCode(text.charCodeAt(0) & 127) + text.slice(1));
+/** The highest bits of the time in a version are those of a balance and of temporary limits. */
+const version = bytes(8, 8).map((text) => String.fromCharCode(text.charCodeAt(0) & 63) + text.slice(1));
 const identities = fc.record({ id16: bytes(16, 16), version, has_balance: fc.boolean(), limits });
 
 test('an identity is read as it was packed', async () => {
@@ -164,9 +168,9 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
          local limits, found = {}, {}
          for index, step in ipairs(cjson.decode(ARGV[1])) do
            local counters
-           limits, counters = replace_limits(KEYS[1], 'owner', limits, step.wanted, index)
-           name_limits(limits, next_id)
-           keep_counters(KEYS[1], 'owner', KEYS[1] .. ':k:owner', counters, index)
+           limits, counters = limit_list.replace(KEYS[1], 'owner', limits, step.wanted, index)
+           limit_list.name(limits, next_id)
+           limit_list.keep_counters(KEYS[1], 'owner', KEYS[1] .. ':k:owner', counters, index)
            local row = {}
            for at, l in ipairs(limits) do
              row[at] = { l.id, l.name, int(l.limit), int(l.duration), l.autoApply, l.window }
@@ -178,7 +182,7 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
              -- Its window is in the record now, and nowhere else.
              if redis.call('EXISTS', name_of.window_at(KEYS[1], 'owner', name_of.window_member(l.duration, l.name))) == 1 then row = 'left behind' end
            end
-           limits = read_limits(pack_limits(limits), 1, 0)
+           limits = read_limits((pack_limits(limits)), 1, 0)
            found[index] = row
          end
          return found`,

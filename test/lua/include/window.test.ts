@@ -524,7 +524,7 @@ describe('in the state of keys and identities', () => {
       `local record = name_of.identity_record(KEYS[1], ARGV[1])
        local identity = read_identity(redis.call('HGET', record, 'state'))
        local function limit(name, most, applied)
-         local limit = limit_of({ name = name, limit = tonumber(most), duration = tonumber(ARGV[4]), autoApply = applied })
+         local limit = limit_list.of({ name = name, limit = tonumber(most), duration = tonumber(ARGV[4]), autoApply = applied })
          limit.id, limit.window = name .. string.rep('1', 16 - #name), ''
          return limit
        end

@@ -1,0 +1,45 @@
+-- Temporary limits that have ended: whoever decides about the key or its identity next puts the former limits in their
+-- place, as a change of the limits at that time would have done. Their version is another one then, so that servers get
+-- what they cache of it.
+
+-- @include "decide/call"
+-- @include "decide/verification/key"
+-- @include "include/ids"
+-- @include "include/limits"
+-- @include "include/names"
+-- @include "include/state"
+
+local ended_limits = {}
+
+-- The limits of an owner without those that have ended, and their counters (limit_list.replace); nil if none has.
+function ended_limits.of_owner(owner, limits)
+  local list, has_ended = limit_ends.in_force(limits, call_now)
+  if not has_ended then return nil end
+  local after, counters = limit_list.replace(call_workspace, owner, limits, list, call_now)
+  return { limits = after, counters = counters }
+end
+
+-- Of the key that was loaded, and of its identity. Everything is read before the first write.
+function ended_limits.apply()
+  local of_key, of_identity, identity, record = nil, nil, nil, nil
+  if key_flags.temporary then
+    of_key = ended_limits.of_owner(key24(), read_limits(key_packed, key_limits_at, key_flags.tail_bytes))
+  end
+  if key_identity and limit_ends.is_flagged(key_identity) then
+    identity, record = read_identity(key_identity), name_of.identity_record(call_workspace, key_external_id)
+    of_identity = ended_limits.of_owner(identity.id16, identity.limits)
+  end
+  if not of_key and not of_identity then return end
+  local _, next_version = take_stamps(call_workspace, call_now, 2)
+  if of_key then
+    limit_list.keep_counters(call_workspace, key24(), key_name, of_key.counters, call_now)
+    key_extension.set_limits(next_version(), pack_limits(of_key.limits))
+    redis.call('HSET', key_name, 'state', key_packed)
+  end
+  if of_identity then
+    limit_list.keep_counters(call_workspace, identity.id16, record, of_identity.counters, call_now)
+    identity.limits, identity.version = of_identity.limits, next_version()
+    key_written(key_packed, pack_identity(identity))
+    redis.call('HSET', record, 'state', key_identity)
+  end
+end

@@ -1,0 +1,97 @@
+// For how long a limit or an override applies, in forms and tables.
+
+import { dateTime, unitsOf } from '../format.ts';
+import type { Ratelimit } from '../records.ts';
+import { Field, SelectField } from './basic.tsx';
+import { inputTime, timeOfInput } from './times.ts';
+
+interface Amount {
+  limit: number;
+  duration: number;
+}
+
+/** A limit or an override as it was before a change. */
+type Before = (Amount & { until?: number; former?: Amount }) | undefined;
+
+const hourMs = 3_600_000;
+const spans: Record<string, number> = { hour: hourMs, day: 24 * hourMs, week: 7 * 24 * hourMs };
+
+/** How long it applies, and when that ends: of a span, from when it was chosen. */
+export interface Lasting {
+  choice: string;
+  until: number | undefined;
+}
+
+export const lastingOf = (before: Before): Lasting =>
+  before?.until === undefined ? { choice: 'always', until: undefined } : { choice: 'keep', until: before.until };
+
+export const isComplete = ({ choice, until }: Lasting): boolean => choice === 'always' || until !== undefined;
+
+export function LastingFields(props: {
+  before: Before;
+  lasting: Lasting;
+  set: (lasting: Lasting) => void;
+  amountOf: (amount: Amount) => string;
+}) {
+  const { before, lasting, set, amountOf } = props;
+  const { choice, until } = lasting;
+  const end = before?.until;
+  const choose = (next: string) => {
+    const span = spans[next];
+    set({ choice: next, until: next === 'keep' ? end : span === undefined ? undefined : Date.now() + span });
+  };
+  const kept = end === undefined ? before : before?.former;
+  const then = kept ? `then ${amountOf(kept)}` : 'then none';
+  return (
+    <>
+      <SelectField
+        label="Applies"
+        value={choice}
+        set={choose}
+        options={[
+          ...(end === undefined
+            ? []
+            : ([['keep', `until ${dateTime(end, { seconds: false })} UTC, as before`]] as const)),
+          ['always', 'always'],
+          ['hour', 'for 1 hour'],
+          ['day', 'for 1 day'],
+          ['week', 'for 7 days'],
+          ['time', 'until …'],
+        ]}
+        hint={
+          choice === 'always'
+            ? before?.former && `Replaces ${amountOf(before.former)}, too.`
+            : until !== undefined && `Until ${dateTime(until)} UTC, ${then}.`
+        }
+      />
+      {choice === 'time' && (
+        <Field label="Until, UTC" hint="At most 366 days ahead.">
+          {(id) => (
+            <input
+              id={id}
+              type="datetime-local"
+              value={inputTime(until)}
+              onInput={(e) => set({ choice, until: timeOfInput(e.currentTarget.value) })}
+            />
+          )}
+        </Field>
+      )}
+    </>
+  );
+}
+
+type Limit = Pick<Ratelimit, 'limit' | 'duration' | 'type' | 'until' | 'former'>;
+
+/** When a temporary limit ends, and what applies then; '' for a permanent one. */
+export const endTextOf = ({ until, former, type }: Limit): string =>
+  until === undefined
+    ? ''
+    : `until ${dateTime(until)} UTC, then ${former ? unitsOf({ ...former, ...(type && { type }) }) : 'none'}`;
+
+/** The units of a limit, and its end. */
+export const Units = ({ limit }: { limit: Limit }) => (
+  <>
+    {unitsOf(limit)}
+    {limit.until !== undefined && <small>{endTextOf(limit)}</small>}
+  </>
+);
