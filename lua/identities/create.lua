@@ -61,7 +61,7 @@ for index, identity in ipairs(request) do
     local limits = restore_limits(identity.limits, identity.ratelimits)
     local version = next_version()
     local balance = new_balance(identity, version)
-    local state = pack_identity({ id16 = id16, version = version, has_balance = balance, limits = limits })
+    local state = packed_identity.pack({ id16 = id16, version = version, has_balance = balance, limits = limits })
     if balance then identity_balance.write(balance) end
     set_fields(identity.record, { state = state, meta = identity.meta })
     identity.balance = balance

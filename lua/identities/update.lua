@@ -73,7 +73,7 @@ elseif credits then
   balance = set_credits(balance, record, credits, identity.version)
 end
 identity.has_balance = balance ~= nil
-redis.call('HSET', record, 'state', pack_identity(identity))
+redis.call('HSET', record, 'state', packed_identity.pack(identity))
 if is_removed then
   redis.call('HDEL', record, 'credits')
 elseif credits and balance then

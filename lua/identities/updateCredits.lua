@@ -47,7 +47,7 @@ else
   if is_set then identity_balance.renumber(balance, identity.version) end
 end
 identity.has_balance = balance ~= nil
-redis.call('HSET', record, 'state', pack_identity(identity))
+redis.call('HSET', record, 'state', packed_identity.pack(identity))
 if balance then
   identity_balance.write(balance)
 else

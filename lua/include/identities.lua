@@ -27,7 +27,7 @@ local function external_id_for(workspace, id_or_external_id)
 end
 
 local function load_identity(workspace, external_id)
-  return read_identity(redis.call('HGET', name_of.identity_record(workspace, external_id), 'state'))
+  return packed_identity.read(redis.call('HGET', name_of.identity_record(workspace, external_id), 'state'))
 end
 
 -- The identity of a link: its state and externalId, or nil when there is none or it was deleted.
@@ -36,7 +36,7 @@ local function identity_of(workspace, link)
   local external_id = string.sub(link, 17)
   local packed = redis.call('HGET', name_of.identity_record(workspace, external_id), 'state')
   if not packed or string.sub(packed, 1, 16) ~= string.sub(link, 1, 16) then return nil end
-  return read_identity(packed), external_id
+  return packed_identity.read(packed), external_id
 end
 
 -- The metadata of an identity, or false.
@@ -73,7 +73,7 @@ end
 
 local function create_identity(workspace, external_id, next_id, next_version)
   local id16 = next_id()
-  local state = pack_identity({ id16 = id16, version = next_version(), limits = {} })
+  local state = packed_identity.pack({ id16 = id16, version = next_version(), limits = {} })
   redis.call('HSET', name_of.identity_record(workspace, external_id), 'state', state)
   redis.call('ZADD', name_of.identity_list(workspace), 0, id16 .. external_id)
   return id16 .. external_id

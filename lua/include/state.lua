@@ -267,8 +267,10 @@ local function set_refill(state, refill, now)
   end
 end
 
+local packed_identity = {}
+
 -- The bits of a balance and of temporary limits are apart from the version here.
-local function read_identity(packed)
+function packed_identity.read(packed)
   local id16, version = struct.unpack(IDENTITY_HEAD, packed)
   local first = string.byte(version)
   local has_balance = first >= WITH_BALANCE
@@ -283,7 +285,7 @@ local function identity_fault(packed)
   return limits_fault(packed, IDENTITY_LIMITS_AT, #packed)
 end
 
-local function pack_identity(identity)
+function packed_identity.pack(identity)
   local version, limits, is_temporary = identity.version, pack_limits(identity.limits)
   local bits = (identity.has_balance and WITH_BALANCE or 0) + (is_temporary and WITH_TEMPORARY or 0)
   if bits > 0 then version = string.char(string.byte(version) + bits) .. string.sub(version, 2) end

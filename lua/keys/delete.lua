@@ -19,6 +19,7 @@
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
+-- @include "include/limits"
 -- @include "include/names"
 -- @include "include/records"
 -- @include "include/starts"
@@ -35,6 +36,9 @@ if not record then return { 'key_not_found' } end
 local fields = read_fields(record, 'name', 'start')
 local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
 local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
+-- The window of a former limit is kept with the key, those of others are erased.
+local limits, has_ended = limit_ends.in_force(state.limits, now)
+if has_ended then state.limits = limit_list.replace(workspace, state.id, state.limits, limits, now) end
 local give_back = permanent and returning_held_credits(workspace, record, state, now) or nil
 unlist_key(workspace, digest, state)
 unindex_start()

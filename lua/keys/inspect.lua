@@ -123,7 +123,7 @@ local function identity_inspected(link)
   if field then
     reply.fault = fault_reply(packed, field, position)
   else
-    local identity = read_identity(packed)
+    local identity = packed_identity.read(packed)
     reply.version = version_reply(identity.version)
     reply.limits = limits_reply(identity.limits)
     if identity.has_balance then

@@ -27,6 +27,7 @@ const roles = texts(100, 100, 'r');
 const limits = texts(50, 128, 'l').map((name) => ({ name, limit: 1e9, duration: day, autoApply: true }));
 /** The same limits with another duration, so that none keeps its window. */
 const otherLimits = () => limits.map((limit) => ({ ...limit, duration: 1000 + ++made }));
+const forADay = (some: typeof limits) => some.map((limit) => ({ ...limit, until: Date.now() + day }));
 const meta = Object.fromEntries(texts(99, 90, 'm').map((name) => [name, 1]));
 /** A hundred slugs in 1000 characters, which no key has, and whose parts a wildcard could cover. */
 const queried = times(100, (index) => `a.${index}`.padEnd(6, 'b'));
@@ -182,6 +183,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'keys.updateKey': {
     'all fields': ({ keyId }) => ({ keyId, ...wholeKey, externalId: fresh(255), ratelimits: otherLimits() }),
     '1000 new permissions': ({ keyId }) => ({ keyId, permissions: times(1000, () => fresh()) }),
+    '50 limits for a day': ({ keyId }) => ({ keyId, ratelimits: forADay(otherLimits()) }),
   },
   'keys.updateCredits': { '': ({ keyId }) => ({ keyId, operation: 'set', value: 1e12 }) },
   'keys.setPermissions': {
@@ -250,6 +252,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   },
   'identities.updateIdentity': {
     '': ({ identityId }) => ({ identity: identityId, meta, ratelimits: otherLimits() }),
+    '50 limits for a day': ({ identityId }) => ({ identity: identityId, ratelimits: forADay(otherLimits()) }),
     'with a balance': () => ({ identity: paid, meta, ratelimits: otherLimits(), credits }),
   },
   'identities.updateCredits': { '': () => ({ identity: paid, operation: 'set', value: 1e12 }) },

@@ -25,7 +25,7 @@ const make = `
   local key = pack_state({ id = 'AbCdEfGh12345678ApiApi88', version = version, enabled = true, limited = true, refilled = true,
     expires = NEVER, refill_amount = 1000, refill_day = 0, link = 'Identity12345678user_1', limits = limits, balance = 100,
     refill_due = 1763683200000, last_used = 1763596805256, usage = usage })
-  local identity = pack_identity({ id16 = 'Identity12345678', version = version, limits = limits })
+  local identity = packed_identity.pack({ id16 = 'Identity12345678', version = version, limits = limits })
   local override = struct.pack(OVERRIDE, 'Override12345678', 10, 60000, 1763596800000)
   local stored = { key, identity, (usage_entry('user_1', usage, 0)), override, pack_id('AbCdEfGh12345678') }
   for index, packed in ipairs(stored) do
@@ -128,6 +128,45 @@ test('a restricted key has its extension after the limits, and FORBIDDEN is the 
   expect(counted).toEqual([0, 258]);
   // Hour, bits of VALID (1), credits (64) and FORBIDDEN (128), their counts, no externalId.
   expect(entry).toBe(['000779ac', 'c1', '00000003', '00000000000005', '00000102', '00'].join(''));
+});
+
+test('a temporary limit has its end before its window, a flag in a key and a bit in an identity', async () => {
+  const packed = (await snippet.run(
+    ['state', 'limits', 'window'],
+    `local version = struct.pack(VERSION, 1763596800000, 7)
+    local limit = limit_list.of({ name = 'minute', limit = 10, duration = 60000, autoApply = true })
+    limit.id, limit.window = 'LimitId123456789', new_window({ 1763596805257 }, { 3 }, 1)
+    local function texts()
+      local key = pack_state({ id = 'AbCdEfGh12345678ApiApi88', version = version, enabled = true, expires = NEVER,
+        refill_amount = 0, refill_day = 0, link = '', limits = { limit }, balance = 0, refill_due = 0, last_used = 0,
+        usage = NO_USAGE })
+      local packed = { key, packed_identity.pack({ id16 = 'Identity12345678', version = version, limits = { limit } }) }
+      for index, text in ipairs(packed) do
+        packed[index] = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+      end
+      return packed
+    end
+    local before = texts()
+    limit.ends, limit.former = 1763600400000, { limit = 5, duration = 30000, autoApply = 0 }
+    return { before, texts() }`,
+    'tg:{none}',
+    [],
+  )) as string[][];
+  const [[key, identity], [temporaryKey, temporaryIdentity]] = packed as [[string, string], [string, string]];
+  const window = '0101';
+  const end = ['019a9ec67e80', '00000000000005', '00000000007530', '00'].join('');
+  const withEnd = (state: string) => {
+    // The switches of the limit, its window, and the length of that.
+    const at = state.indexOf('0006', state.indexOf('ea60'));
+    const windowAt = state.indexOf(window, at);
+    const length = state.indexOf('0016', windowAt);
+    const withSwitch = `${state.slice(0, at - 2)}05${state.slice(at, windowAt)}`;
+    return `${withSwitch}${end}${state.slice(windowAt, length)}002b${state.slice(length + 4)}`;
+  };
+  // The last flag; the second bit of the version.
+  expect(temporaryKey).toBe(withEnd(`${key.slice(0, 64)}81${key.slice(66)}`));
+  expect(key.slice(64, 66)).toBe('01');
+  expect(temporaryIdentity).toBe(withEnd(`${identity.slice(0, 32)}41${identity.slice(34)}`));
 });
 
 /** Lua allows 60 upvalues in a function, and 200 locals at a time in a library. */

@@ -62,6 +62,11 @@ export async function makeThings(call: Call, rootKey: string) {
   const temporary = { ...override, limit: 50, duration: 1000, until: createdAt + 300 * 24 * hour };
   await call('ratelimits.setOverride', temporary, rootKey);
   await call('ratelimits.setOverride', { ...temporary, identifier: 'guest_*' }, rootKey);
+  // Nor temporary limits.
+  const { until } = temporary;
+  await call('keys.updateKey', { keyId, ratelimit: { name: 'key tokens', limit: 500, until } }, rootKey);
+  const ofIdentity = { identity: identityId, ratelimit: { name: 'tokens', limit: 500, duration: 2 * hour, until } };
+  await call('identities.updateIdentity', ofIdentity, rootKey);
   const deleted = await ok('keys.createKey', { apiId, name, externalId: name, ratelimits: limits });
   await ok('keys.verifyKey', { key: deleted.key });
   await ok('keys.deleteKey', { keyId: deleted.keyId });

@@ -10,7 +10,12 @@ export interface ModelLimit {
   duration: number;
   autoApply: boolean;
   type?: 'concurrency' | undefined;
+  /** Of a temporary one: its end, and what applies then. */
+  until?: number | undefined;
+  former?: { limit: number; duration: number; autoApply: boolean } | undefined;
 }
+/** A limit as a change has it; `null` makes it permanent. */
+export type ChangedLimit = Omit<ModelLimit, 'until' | 'former'> & { until?: number | null | undefined };
 /** A limit in a request; with `limit` it is of the request. */
 export interface Wanted {
   name: string;
@@ -53,6 +58,8 @@ interface Hold {
   shared: SharedBalance | undefined;
   sharedBalances: number;
   alone: boolean;
+  /** That of the key, when it was made. */
+  identity: string | undefined;
 }
 interface Settled {
   at: number;
@@ -76,6 +83,7 @@ interface Balance {
 export interface SharedBalance extends Balance {
   /** Whether it has a balance. */
   exists: boolean;
+  limits: ModelLimit[];
 }
 export interface HeldKey extends Balance {
   keyId: string;
@@ -105,7 +113,6 @@ export class HoldModel {
   readonly #settled = new Map<string, Settled>();
   readonly #keys: HeldKey[] = [];
   readonly #identities = new Map<string, SharedBalance>();
-  identityLimits: ModelLimit[] = [];
 
   constructor(clock: { now: number }) {
     this.#clock = clock;
@@ -131,14 +138,64 @@ export class HoldModel {
     return key;
   }
 
-  /** A limit without a type keeps that of the one with its name. */
-  setLimits(key: HeldKey, limits: readonly ModelLimit[]) {
-    const types = new Map(key.limits.map(({ name, type }) => [name, type]));
-    key.limits = limits.map((limit) => ({ ...limit, type: limit.type ?? types.get(limit.name) }));
+  /** Sets the limits of a key or an identity. Returns the status. */
+  setLimits(of: { limits: ModelLimit[] }, limits: readonly ChangedLimit[]): number {
+    const before = new Map(this.#current(of).map((limit) => [limit.name, limit]));
+    const changed = limits.map((limit) => this.#withEnd(limit, before.get(limit.name)));
+    if (changed.includes(undefined)) return 400;
+    of.limits = changed as ModelLimit[];
+    return 200;
+  }
+
+  /** Changes one limit that exists, with the values that are given. */
+  setLimit(of: { limits: ModelLimit[] }, change: Partial<ChangedLimit> & { name: string }): number {
+    const limits = this.#current(of);
+    const others: ChangedLimit[] = limits.map(({ former: _, ...limit }) => limit);
+    return this.setLimits(
+      of,
+      others.map((limit) => (limit.name === change.name ? { ...limit, until: undefined, ...change } : limit)),
+    );
+  }
+
+  /**
+   * A limit without a type keeps that of the one with its name. One without an end keeps it if its values are the same.
+   * Undefined if its type is not that of what applies after its end.
+   */
+  #withEnd({ until, ...values }: ChangedLimit, before: ModelLimit | undefined): ModelLimit | undefined {
+    const limit = { ...values, type: values.type ?? before?.type };
+    const { name: _, type: _type, until: end, former, ...permanent } = before ?? { ...limit, until: undefined };
+    const isSame = end !== undefined && limit.limit === before!.limit && limit.duration === before!.duration;
+    if (until === null || (until === undefined && !(isSame && limit.type === before!.type))) return limit;
+    if (until === undefined || until === end) return { ...limit, until: end, former };
+    const then = !before || end !== undefined ? former : permanent;
+    return then && limit.type !== before!.type ? undefined : { ...limit, until, former: then };
+  }
+
+  /** The limits in force: from its end on a temporary one is the former one, or none. */
+  #current(of: { limits: ModelLimit[] }): ModelLimit[] {
+    of.limits = of.limits.flatMap((limit) => {
+      const { name, type, until, former } = limit;
+      if (until === undefined || this.#clock.now < until) return [limit];
+      return former ? [{ name, type, ...former }] : [];
+    });
+    return of.limits;
+  }
+
+  ownLimitsOf(key: HeldKey): ModelLimit[] {
+    return this.#current(key);
+  }
+
+  identityLimitsOf(externalId: string | undefined): ModelLimit[] {
+    const identity = this.#identities.get(externalId ?? '');
+    return identity ? this.#current(identity) : [];
+  }
+
+  identity(externalId: string): SharedBalance {
+    return this.#identities.get(externalId)!;
   }
 
   limitsOf(key: HeldKey): ModelLimit[] {
-    return [...key.limits, ...(key.identity ? this.identityLimits : [])];
+    return [...this.#current(key), ...this.identityLimitsOf(key.identity)];
   }
 
   heldBy(holdId: string): { cost: number; windows: { name: string; units: number }[] } | undefined {
@@ -167,7 +224,7 @@ export class HoldModel {
   }
 
   /** Creates an identity without a balance, also in the place of one of this name, whose keys have none then. */
-  addIdentity(externalId: string) {
+  addIdentity(externalId: string, limits: ModelLimit[]) {
     const before = this.#identities.get(externalId);
     if (before) before.exists = false;
     for (const key of this.#keys) if (key.identity === externalId) key.identity = undefined;
@@ -178,7 +235,7 @@ export class HoldModel {
       this.#windows.delete(id);
     }
     const none = { balance: 0, balances: 0, refill: undefined, refillDue: 0, granted: 0, spentOfBalance: 0 };
-    this.#identities.set(externalId, { ...none, exists: false });
+    this.#identities.set(externalId, { ...none, exists: false, limits });
   }
 
   /** The balance of an identity; undefined without one. */
@@ -230,7 +287,7 @@ export class HoldModel {
   /** Deletes or restores a key. Its counters of ad hoc and former limits are erased with it. */
   erase(key: HeldKey) {
     key.deleted = !key.deleted;
-    const kept = new Set(key.limits.map((limit) => `${key.keyId} ${limit.name} ${windowDuration(limit)}`));
+    const kept = new Set(this.#current(key).map((limit) => `${key.keyId} ${limit.name} ${windowDuration(limit)}`));
     for (const [id, window] of this.#windows)
       if (key.deleted && id.startsWith(`${key.keyId} `) && !kept.has(id)) window.length = 0;
   }
@@ -343,6 +400,7 @@ export class HoldModel {
       shared,
       sharedBalances: shared?.balances ?? 0,
       alone: !key.limited,
+      identity: key.identity,
     };
     return { status: 200, code: 'VALID', expires: held.due, left, hold: held };
   }
@@ -430,7 +488,9 @@ export class HoldModel {
     const { now } = this.#clock;
     hold.slots = hold.slots.filter(({ all, taken }) => all.includes(taken));
     const limitOf = ({ name, ofIdentity }: HeldSlots) =>
-      (ofIdentity ? this.identityLimits : hold.key.limits).find((limit) => limit.type && limit.name === name);
+      (ofIdentity ? this.identityLimitsOf(hold.identity) : this.#current(hold.key)).find(
+        (limit) => limit.type && limit.name === name,
+      );
     hold.due = expiryOf(
       now,
       ttl,
@@ -525,8 +585,8 @@ export class HoldModel {
     const seen = new Set<string>();
     const costs = new Map(wanted.map((each) => [each.name, each]));
     for (const [owner, limits] of [
-      [key.keyId, key.limits],
-      [key.identity ?? '', key.identity ? this.identityLimits : []],
+      [key.keyId, this.#current(key)],
+      [key.identity ?? '', this.identityLimitsOf(key.identity)],
     ] as const)
       for (const { name, limit, duration, autoApply, type } of limits) {
         if (seen.has(name)) continue;

@@ -15,6 +15,7 @@ local ended_limits = {}
 function ended_limits.of_owner(owner, limits)
   local list, has_ended = limit_ends.in_force(limits, call_now)
   if not has_ended then return nil end
+  add_work(10 * #limits)
   local after, counters = limit_list.replace(call_workspace, owner, limits, list, call_now)
   return { limits = after, counters = counters }
 end
@@ -26,7 +27,7 @@ function ended_limits.apply()
     of_key = ended_limits.of_owner(key24(), read_limits(key_packed, key_limits_at, key_flags.tail_bytes))
   end
   if key_identity and limit_ends.is_flagged(key_identity) then
-    identity, record = read_identity(key_identity), name_of.identity_record(call_workspace, key_external_id)
+    identity, record = packed_identity.read(key_identity), name_of.identity_record(call_workspace, key_external_id)
     of_identity = ended_limits.of_owner(identity.id16, identity.limits)
   end
   if not of_key and not of_identity then return end
@@ -39,7 +40,7 @@ function ended_limits.apply()
   if of_identity then
     limit_list.keep_counters(call_workspace, identity.id16, record, of_identity.counters, call_now)
     identity.limits, identity.version = of_identity.limits, next_version()
-    key_written(key_packed, pack_identity(identity))
+    key_written(key_packed, packed_identity.pack(identity))
     redis.call('HSET', record, 'state', key_identity)
   end
 end

@@ -124,7 +124,7 @@ test('an identity is read as it was packed', async () => {
       const read = await run(
         includes,
         `${bytesOfHex} ${textToLua}
-         return cjson.encode(to_text(read_identity(pack_identity(from_text(cjson.decode(ARGV[1]))))))`,
+         return cjson.encode(to_text(packed_identity.read(packed_identity.pack(from_text(cjson.decode(ARGV[1]))))))`,
         'tg:{none}',
         [JSON.stringify(asText(identity))],
       );

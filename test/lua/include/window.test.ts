@@ -522,14 +522,14 @@ describe('in the state of keys and identities', () => {
     lua.run(
       ['clock', 'limits', 'names', 'state'],
       `local record = name_of.identity_record(KEYS[1], ARGV[1])
-       local identity = read_identity(redis.call('HGET', record, 'state'))
+       local identity = packed_identity.read(redis.call('HGET', record, 'state'))
        local function limit(name, most, applied)
          local limit = limit_list.of({ name = name, limit = tonumber(most), duration = tonumber(ARGV[4]), autoApply = applied })
          limit.id, limit.window = name .. string.rep('1', 16 - #name), ''
          return limit
        end
        identity.limits = { limit('shared', ARGV[2], 0), limit('each', ARGV[3], 1) }
-       return redis.call('HSET', record, 'state', pack_identity(identity))`,
+       return redis.call('HSET', record, 'state', packed_identity.pack(identity))`,
       workspaceKey(h.workspaceId),
       [externalId, shared, each, duration],
     );

@@ -1,4 +1,4 @@
-// Random histories of holds against a simple model. At every moment what was granted to a key is what was spent, what
+// Random histories of holds and of limits that end against a simple model. At every moment what was granted to a key is what was spent, what
 // is held and what is left; the same for the units of each limit; and once all holds have expired, nothing is held.
 //
 // With one server and with two, with leases and without. A failure prints its seed and its last steps: SEED=<n> repeats
@@ -7,7 +7,15 @@
 import { describe, expect, test } from 'vitest';
 import { heldServers } from '../../decide/leases/heldServers.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
-import { creditsFor, type HeldKey, HoldModel, type ModelLimit, type Wanted } from '../../support/holdModel.ts';
+import {
+  type ChangedLimit,
+  creditsFor,
+  type HeldKey,
+  HoldModel,
+  type ModelLimit,
+  type SharedBalance,
+  type Wanted,
+} from '../../support/holdModel.ts';
 import { random, seed } from '../../support/random.ts';
 
 const runs = Number(process.env.RUNS ?? 6);
@@ -192,6 +200,53 @@ async function change(world: World, action: 'settle' | 'release' | 'extend') {
   }
 }
 
+/** Limits of which some end soon. */
+const withEnds = (pick: Pick, limits: readonly ModelLimit[]): ChangedLimit[] =>
+  limits.map((limit) => {
+    const until = one(pick, [undefined, undefined, null, plain.clock.now + one(pick, lasting)]);
+    return until === undefined ? limit : { ...limit, until };
+  });
+const lasting = [1, 40, 500, 2000, 31_000, hourMs, 5 * hourMs];
+
+/** Sets all limits of a key or an identity, sends them back as they were read by one that knows no end, or changes one. */
+async function changeLimits(
+  world: World,
+  of: HeldKey | SharedBalance,
+  operation: 'keys.updateKey' | 'identities.updateIdentity',
+  reference: object,
+  limits: readonly ModelLimit[],
+) {
+  const { pick, model } = world;
+  const isDeleted = 'deleted' in of && of.deleted;
+  const present = 'keyId' in of ? model.ownLimitsOf(of) : model.identityLimitsOf(externalIdOf(reference));
+  const way = pick(0, 2);
+  let changes: object;
+  let change: () => number;
+  if (way === 0) {
+    const ratelimits = withEnds(pick, limits);
+    changes = { ratelimits };
+    change = () => model.setLimits(of, ratelimits);
+  } else if (way === 1 || present.length === 0) {
+    const ratelimits = present.map(({ name, limit, duration, autoApply }) => ({ name, limit, duration, autoApply }));
+    changes = { ratelimits };
+    change = () => model.setLimits(of, ratelimits);
+  } else {
+    const [given] = withEnds(pick, [one(pick, present)]);
+    const { name, limit, duration, until } = given!;
+    const ratelimit = {
+      name,
+      limit: one(pick, [limit, limit, 2, 25, 90]),
+      ...(pick(0, 2) === 0 && { duration: one(pick, [duration, 2000, hourMs]) }),
+      ...('until' in given! && { until }),
+    };
+    changes = { ratelimit };
+    change = () => model.setLimit(of, ratelimit);
+  }
+  const { status } = await send(world, operation, { ...reference, ...changes } as never);
+  expect(status).toBe(isDeleted ? 404 : change());
+}
+const externalIdOf = (reference: object) => (reference as { identity?: string }).identity;
+
 async function manage(world: World) {
   const { pick, model, keys } = world;
   const key = one(pick, keys);
@@ -201,12 +256,12 @@ async function manage(world: World) {
     expect(status).toBe(key.deleted ? 404 : 200);
     if (!key.deleted) ofModel();
   };
-  const limits = one(pick, limitSets);
   const identity = one(pick, ['held.one', 'held.two', undefined]);
   const remaining = pick(0, 400);
-  switch (pick(0, 7)) {
+  switch (pick(0, 8)) {
     case 0:
-      return update({ ratelimits: limits }, () => model.setLimits(key, limits));
+    case 8:
+      return changeLimits(world, key, 'keys.updateKey', { keyId }, one(pick, limitSets));
     case 1:
       return update({ externalId: identity ?? null }, () => (key.identity = identity));
     case 2:
@@ -236,9 +291,17 @@ async function manageIdentity(world: World) {
   const { pick, model } = world;
   const identity = one(pick, externalIds);
   const remaining = pick(0, 300);
-  switch (pick(0, 5)) {
+  switch (pick(0, 6)) {
     case 0:
       return makeIdentity(world, identity);
+    case 6:
+      return changeLimits(
+        world,
+        model.identity(identity),
+        'identities.updateIdentity',
+        { identity },
+        one(pick, [[ofIdentity, together], [ofIdentity], [{ ...ofIdentity, limit: 50 }, together]]),
+      );
     case 1: {
       await send(world, 'identities.updateIdentity', { identity, credits: null });
       return model.setShared(identity, undefined);
@@ -261,20 +324,27 @@ async function manageIdentity(world: World) {
 async function makeIdentity({ call, model }: World, externalId: string) {
   await call('identities.deleteIdentity', { identity: externalId } as never);
   await call('identities.createIdentity', { externalId, ratelimits: [ofIdentity, together] });
-  model.addIdentity(externalId);
+  model.addIdentity(externalId, [ofIdentity, together]);
 }
 
-/** Compares all that is held and left. */
+const shownLimits = (limits: readonly ModelLimit[] = []) =>
+  limits.map(({ name, limit, duration, autoApply, type, until, former }) =>
+    JSON.parse(JSON.stringify({ name, limit, duration, autoApply, type, until, former })),
+  );
+
+/** Compares all that is held and left, and the limits in force. */
 async function check(world: World) {
   const { model, keys } = world;
   await world.settled();
   await sweepAll(world);
   for (const identity of externalIds) {
-    const { credits } = (await world.call('identities.getIdentity', { identity })).data;
+    const { credits, ratelimits } = (await world.call('identities.getIdentity', { identity })).data;
+    expect(shownLimits(ratelimits), identity).toEqual(shownLimits(model.identityLimitsOf(identity)));
     expect([credits?.remaining, credits?.debt], identity).toEqual(creditsFor(model.sharedOf(identity)?.balance));
   }
   for (const key of keys.filter(({ deleted }) => !deleted)) {
-    const { credits } = (await world.call('keys.getKey', { keyId: key.keyId })).data;
+    const { credits, ratelimits } = (await world.call('keys.getKey', { keyId: key.keyId })).data;
+    expect(shownLimits(ratelimits)).toEqual(shownLimits(model.ownLimitsOf(key)));
     expect([credits?.remaining, credits?.debt]).toEqual(model.creditsOf(key));
     const open = (await world.call('keys.listHolds', { keyId: key.keyId })).data;
     const textOf = (slots: { name: string; cost: number }[] = []) =>
@@ -369,7 +439,6 @@ async function history(
   };
   try {
     for (const externalId of externalIds) await makeIdentity(world, externalId);
-    model.identityLimits = [ofIdentity, together];
     world.keys.push(await makeKey(world, 'one'), await makeKey(world, 'two'));
     for (let count = 0; count < steps; count++) await step(world);
     await finish(world);

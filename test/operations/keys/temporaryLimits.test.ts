@@ -561,6 +561,89 @@ test('a hold keeps its units beyond the end of a limit, and its settlement gives
   expect(await checked(owner.key)).toEqual([{ ...mail, remaining: 6 }]);
 });
 
+test('a key that is deleted after the end, and restored, has the window of the former limit', async () => {
+  const owner = await keyWith([mail]);
+  await verify(owner.key, { ratelimits: [{ name: 'mail', cost: 7 }] });
+  await owner.change({ name: 'mail', limit: 500, duration: hourMs, until: clock.now + 1000 });
+  await verify(owner.key);
+  clock.advance(1000);
+  await ok('keys.deleteKey', { keyId: owner.keyId });
+  await ok('keys.restoreKey', { keyId: owner.keyId });
+  expect(await checked(owner.key)).toEqual([{ ...mail, remaining: 2 }]);
+});
+
+test('a repeated hold has the limits of the identity that are in force', async () => {
+  const owner = await identityWith([{ ...mail, autoApply: false }]);
+  await owner.change({ name: 'mail', limit: 500, until: clock.now + 1000 });
+  const shown = async () =>
+    (await verify(owner.key, { hold: { ttl: minute, id: 'own' } })).identity!.ratelimits.map(({ limit }) => limit);
+  expect(await shown()).toEqual([500]);
+  clock.advance(1000);
+  expect(await shown()).toEqual([10]);
+});
+
+test('slots are extended by the duration that is in force', async () => {
+  const jobs = { name: 'jobs', limit: 3, duration: minute, autoApply: true, type: 'concurrency' as const };
+  const owner = await keyWith([jobs]);
+  const until = clock.now + 1000;
+  await owner.change({ name: 'jobs', limit: 3, duration: hourMs, until });
+  const { hold } = await verify(owner.key);
+  const extended = async () => {
+    const { hold: after } = await ok('keys.extendHold', { holdId: hold!.id, ttl: 2 * hourMs });
+    return after.expires - clock.now;
+  };
+  expect(await around(until, extended)).toEqual([hourMs, minute]);
+});
+
+test('a limit that has ended leaves the rest of the key as it is: its hold, credits, addresses and identity', async () => {
+  const externalId = `temporary_${++owners}`;
+  const { key, keyId } = await h.createKey({
+    externalId,
+    ratelimits: [
+      { ...mail, until: clock.now + 1000 },
+      { ...mail, name: 'other' },
+    ],
+    credits: { remaining: 100 },
+    allowedIps: ['203.0.113.7'],
+  });
+  const extras = { ip: '203.0.113.7', credits: { cost: 5 } };
+  await verify(key, { ...extras, hold: { ttl: minute } });
+  expect((await verify(key)).code).toBe('FORBIDDEN');
+  const before = await ok('keys.getKey', { keyId });
+  clock.advance(1000);
+  expect(await verify(key, extras)).toMatchObject({ valid: true, credits: 90, ratelimits: [{ name: 'other' }] });
+  const after = await ok('keys.getKey', { keyId });
+  expect(after).toEqual({
+    ...before,
+    credits: { remaining: 90 },
+    lastUsedAt: clock.now,
+    ratelimits: before.ratelimits!.slice(1),
+  });
+  expect(await ok('keys.listHolds', { keyId })).toMatchObject([{ credits: 5 }]);
+  clock.advance(minute);
+  expect(await verify(key, { ...extras, credits: { cost: 0 } })).toMatchObject({ credits: 95 });
+});
+
+test('gives way to one that was charged while the clock was ahead', async () => {
+  for (const make of [keyWith, identityWith]) {
+    const owner = await make([{ ...mail, limit: 1000, duration: hourMs }]);
+    const startMs = clock.now;
+    clock.advance(3 * hourMs);
+    await verify(owner.key, { ratelimits: [{ name: 'mail', cost: 7 }] });
+    clock.now = startMs;
+    await owner.change({ name: 'mail', limit: 500, duration: minute, until: clock.now + 1000 });
+    await verify(owner.key);
+    clock.advance(1000);
+    const { rules } = await ok('keys.explainKey', { keyId: owner.keyId });
+    const figures = { limit: 1000, duration: hourMs, used: 7, remaining: 992 };
+    expect(rules.find(({ rule }) => rule === 'ratelimits')!.ratelimits).toMatchObject([figures]);
+    expect(await checked(owner.key)).toEqual([{ ...mail, limit: 1000, duration: hourMs, remaining: 992 }]);
+    clock.advance(2 * hourMs);
+    expect(await checked(owner.key)).toMatchObject([{ remaining: 999 }]);
+    clock.now = startMs + 4 * hourMs;
+  }
+});
+
 test('inspect prints the end', async () => {
   clock.now = Date.now();
   const owner = await keyWith([mail]);

@@ -1,0 +1,138 @@
+// Limits of keys and customers that end, in a real browser: they are shown with their end, and kept by an edit.
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
+import { dayMs, harness, hourMs } from '../support/harness.ts';
+import { serveStore } from '../support/serving.ts';
+
+const h = harness();
+const { ok } = h;
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const withoutBrowser = chromiumPath === undefined;
+const folder = process.env.SCREENSHOTS;
+const minute = 60_000;
+const requests = { name: 'requests', limit: 10, duration: minute, autoApply: true };
+const former = { limit: 10, duration: minute, autoApply: true };
+
+describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+  let server: Awaited<ReturnType<typeof serveStore>>;
+  let browser: Browser;
+  let page: Page;
+
+  beforeAll(async () => {
+    h.clock.now = Date.now();
+    server = await serveStore(h.store);
+    browser = await startChromium();
+  }, 120_000);
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  beforeEach(async () => {
+    h.clock.now = Date.now();
+    await page?.close();
+    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    page.setDefaultTimeout(15_000);
+  });
+
+  const open = async (path: string) => {
+    await page.goto(`${server.url}/console${path}`);
+    await signIn(page, h.rootKey);
+  };
+  const card = () => page.locator('section.card', { has: page.getByRole('heading', { name: /^Limits/ }) });
+  const row = (name: string) => card().locator('tbody tr', { hasText: name });
+  const dialog = () => page.getByRole('dialog');
+  const save = async () => {
+    await dialog().getByRole('button', { name: 'Save' }).click();
+    await dialog().waitFor({ state: 'detached' });
+  };
+  const limitsOf = async (keyId: string) => (await ok('keys.getKey', { keyId })).ratelimits!;
+  const edit = () => card().getByRole('button', { name: 'Edit' }).click();
+
+  test('a limit of a key is raised for a day, and an edit of other fields keeps the end', async () => {
+    const { keyId } = await h.createKey({ ratelimits: [requests] });
+    await open(`/keys/${keyId}`);
+    await card().waitFor();
+    await edit();
+    await dialog().getByLabel('Units').fill('500');
+    const before = Date.now();
+    await dialog().getByLabel('Applies').selectOption({ label: 'for 1 day' });
+    await dialog().getByText('UTC, then 10 in any 1 min.').waitFor();
+    await save();
+    const [raised] = await limitsOf(keyId);
+    expect(raised).toMatchObject({ limit: 500, former });
+    expect(raised!.until! - before).toBeGreaterThanOrEqual(dayMs);
+    await expect
+      .poll(() => row('requests').textContent())
+      .toMatch(/500 in any 1 min.*until \d{4}-\d\d-\d\d \S+ UTC, then 10 in any 1 min/);
+    await edit();
+    expect(await dialog().getByLabel('Applies').inputValue()).toBe('keep');
+    await dialog().getByLabel('Units').fill('600');
+    await dialog().getByLabel('Checked in every request').uncheck();
+    await save();
+    expect(await limitsOf(keyId)).toMatchObject([{ limit: 600, autoApply: false, until: raised!.until, former }]);
+    await expect.poll(() => row('requests').textContent()).toContain('600 in any');
+    await edit();
+    await dialog().getByLabel('Applies').selectOption({ label: 'always' });
+    await dialog().getByText('Replaces 10 in any 1 min, too.').waitFor();
+    await save();
+    const [permanent] = await limitsOf(keyId);
+    expect(permanent).toMatchObject({ limit: 600 });
+    expect(permanent).not.toHaveProperty('until');
+  });
+
+  test('a limit of a customer, in its screen, the list and Why?', async () => {
+    const until = Math.floor((Date.now() + 5 * hourMs) / minute) * minute;
+    const externalId = 'customer_with_end';
+    await ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+    await ok('identities.updateIdentity', { identity: externalId, ratelimit: { name: 'requests', limit: 500, until } });
+    const { keyId } = await h.createKey({ externalId });
+    const end = `until ${new Date(until).toISOString().slice(0, 19).replace('T', ' ')} UTC, then 10 in any 1 min`;
+    await open(`/customers/${externalId}`);
+    await expect.poll(() => row('requests').textContent()).toContain(end);
+    await edit();
+    await dialog().getByRole('button', { name: 'Add a limit' }).click();
+    await dialog().getByLabel('Name').last().fill('added');
+    await save();
+    const { ratelimits } = await ok('identities.getIdentity', { identity: externalId });
+    expect(ratelimits).toMatchObject([
+      { limit: 500, until, former },
+      { name: 'added', limit: 100 },
+    ]);
+    expect(ratelimits[1]).not.toHaveProperty('until');
+    await page.goto(`${server.url}/console/customers`);
+    await expect.poll(() => page.locator('tbody tr', { hasText: externalId }).textContent()).toContain(end);
+    await page.goto(`${server.url}/console/why/${keyId}`);
+    await expect.poll(() => row('requests').textContent()).toContain(end);
+  });
+
+  test('on a narrow screen and in both themes', async () => {
+    const until = Date.now() + dayMs;
+    const { keyId } = await h.createKey({ ratelimits: [requests] });
+    await ok('keys.updateKey', { keyId, ratelimit: { name: 'requests', limit: 500, until } });
+    await open(`/keys/${keyId}`);
+    await row('requests').waitFor();
+    for (const width of [1280, 390]) {
+      await page.setViewportSize({ width, height: 800 });
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme });
+        for (const isOpen of [false, true]) {
+          if (isOpen) await edit();
+          const name = `${folder}/limits-${width}-${colorScheme}${isOpen ? '-form' : ''}.png`;
+          if (folder) await page.screenshot({ path: name, fullPage: true });
+          const [scrolled, client] = await page.evaluate<[number, number]>(
+            '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
+          );
+          expect([width, scrolled! <= client!]).toEqual([width, true]);
+          await page.evaluate(axe);
+          const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
+          expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`)).toEqual([]);
+          if (isOpen) await page.keyboard.press('Escape');
+        }
+      }
+    }
+  });
+});
