@@ -110,7 +110,7 @@ const hints: Hints = {
   duration: sometimes(1000, 1500, 60_000),
   refillDay: sometimes(undefined),
   until: (own) =>
-    fc.oneof({ weight: 8, arbitrary: fc.constantFrom(undefined, null, Date.now() + 300_000, Date.now() + 5000) }, own),
+    fc.oneof({ weight: 8, arbitrary: fc.constantFrom(undefined, Date.now() + 300_000, Date.now() + 5000) }, own),
   recoverable: sometimes(undefined, false),
   query: (own) => fc.option(own, { freq: 1, nil: undefined }) as fc.Arbitrary<unknown>,
   start: sometimes(1_700_000_000_000),

@@ -1,5 +1,6 @@
-// Random histories of holds and of limits that end against a simple model. At every moment what was granted to a key is what was spent, what
-// is held and what is left; the same for the units of each limit; and once all holds have expired, nothing is held.
+// Random histories of holds and of limits that end against a simple model. At every moment what was granted to a key is
+// what was spent, what is held and what is left; the same for the units of each limit; and once all holds have expired,
+// nothing is held.
 //
 // With one server and with two, with leases and without. A failure prints its seed and its last steps: SEED=<n> repeats
 // it, RUNS=<n> runs more histories.
@@ -208,7 +209,7 @@ const withEnds = (pick: Pick, limits: readonly ModelLimit[]): ChangedLimit[] =>
   });
 const lasting = [1, 40, 500, 2000, 31_000, hourMs, 5 * hourMs];
 
-/** Sets all limits of a key or an identity, sends them back as they were read by one that knows no end, or changes one. */
+/** Sets all limits of a key or an identity, or sends them back as a caller does that knows no end, or changes one. */
 async function changeLimits(
   world: World,
   of: HeldKey | SharedBalance,
