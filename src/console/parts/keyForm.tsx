@@ -188,7 +188,10 @@ export function creditsOf({ remaining, interval, amount, refillDay }: CreditsDra
   return { remaining: balance, refill: { interval, amount: refilled!, ...day } };
 }
 
-/** A balance that is sent is a new one, without the debt and the open holds of that before: only a changed one is sent. */
+/**
+ * A balance that is sent is a new one, without the debt and the open holds of the one before. So only a changed one is
+ * sent.
+ */
 export function creditChangesOf(draft: CreditsDraft, initial: CreditsDraft) {
   const credits = creditsOf(draft);
   if (!credits) return credits;
