@@ -16,7 +16,7 @@ interface Lasting {
   until: number | undefined;
 }
 
-/** What applies when a temporary override ends. That of a new one, whose identifier may have an override, is not known. */
+/** What applies when a temporary override ends. Of a new one it is not known: its identifier may have an override. */
 function afterwards(override: Override | undefined): string {
   if (!override) return 'its permanent override, if it has one';
   const kept = override.until === undefined ? override : override.former;
