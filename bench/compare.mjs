@@ -173,6 +173,8 @@ const goalsOf = ({ of, ratio, runsOf }) => ({
   redisMicros: of('tollgate', 'redisMicros'),
   p99ToBare: ratio('tollgate', 'bare', 'p99'),
   heavyToTollgate: ratio('tollgate-heavy', 'tollgate'),
+  tenantsRedis: ratio('tollgate-tenants', 'tollgate', 'redisMicros'),
+  tenantsServer: ratio('tollgate-tenants', 'tollgate', 'serverMicros'),
   leasesToBareAtOne: ratio('tollgate-leases', 'bare', 'perSecond', 1),
   leasesToBare: ratio('tollgate-leases', 'bare'),
   leasesOf1000ToBare: ratio('tollgate-1000', 'bare'),
