@@ -2,11 +2,11 @@
 
 import { useState } from 'preact/hooks';
 import { type LimitType, type NewLimit, slotDurationMax, slotsMax } from '../../domain/limit.ts';
-import { count, duration, readDuration, unitsOf } from '../format.ts';
+import { count, duration, readDuration } from '../format.ts';
 import type { Credits, Ratelimit } from '../records.ts';
 import { Button, Check, Field, SelectField, TextField } from './basic.tsx';
 import { isComplete, type Lasting, LastingFields, lastingOf } from './lasting.tsx';
-import { inputTime } from './times.ts';
+import { inputTime, TimeField } from './times.tsx';
 
 export interface LimitDraft {
   name: string;
@@ -60,21 +60,23 @@ const limitOf = ({ name, limit, duration: text, autoApply, type, lasting, before
   limit: wholeOf(limit) ?? 0,
   duration: durationOf(text) ?? 0,
   autoApply,
-  ...(type === 'concurrency' && { type }),
+  // Also a window: without a type, an existing limit keeps the one it has.
+  type,
   ...(lasting.until !== undefined ? { until: lasting.until } : before?.until !== undefined && { until: null }),
 });
 
 /** What is missing in each field. */
 function missingIn(draft: LimitDraft) {
   const { name, limit, duration: ms, type } = limitOf(draft);
+  const isSlots = type === 'concurrency';
   return {
     name: name.length < 3 && 'At least 3 characters.',
     limit:
       (limit === 0 && 'A whole number, at least 1.') ||
-      (type && limit > slotsMax && `At most ${count(slotsMax)} slots.`),
+      (isSlots && limit > slotsMax && `At most ${count(slotsMax)} slots.`),
     duration:
       (ms < 1000 && 'At least 1 s: 10 s, 1 min, 1 h.') ||
-      (type && ms > slotDurationMax && `At most ${duration(slotDurationMax)}.`),
+      (isSlots && ms > slotDurationMax && `At most ${duration(slotDurationMax)}.`),
   };
 }
 
@@ -121,9 +123,9 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
       />
       <LastingFields
         before={draft.name === draft.before?.name ? draft.before : undefined}
+        type={draft.type === 'concurrency' ? draft.type : undefined}
         lasting={draft.lasting}
         set={(lasting) => change({ lasting })}
-        amountOf={(amount) => unitsOf({ ...amount, ...(draft.type === 'concurrency' && { type: draft.type }) })}
       />
       <div class="field">
         <Check label="Checked in every request" value={draft.autoApply} set={(autoApply) => change({ autoApply })} />
@@ -198,6 +200,17 @@ export function creditsOf({ remaining, interval, amount, refillDay }: CreditsDra
   return { remaining: balance, refill: { interval, amount: refilled!, ...day } };
 }
 
+/**
+ * A balance that is sent is a new one, without the debt and the open holds of the one before. So only a changed one is
+ * sent.
+ */
+export function creditChangesOf(draft: CreditsDraft, initial: CreditsDraft) {
+  const credits = creditsOf(draft);
+  if (!credits) return credits;
+  const { remaining, refill = null } = credits;
+  return { ...(draft.remaining !== initial.remaining && { remaining }), refill };
+}
+
 export function CreditsFields(props: { draft: CreditsDraft; set: (draft: CreditsDraft) => void; none?: string }) {
   // What an empty balance means.
   const { draft, set, none = 'unlimited' } = props;
@@ -253,18 +266,13 @@ export function ExpiryField({ value, set }: { value: string; set: (value: string
     ['1 year', 365],
   ] as const;
   return (
-    <Field label="Expires, UTC" hint="Empty: never.">
-      {(id) => (
-        <div class="bar">
-          <input id={id} class="grow" type="datetime-local" value={value} onInput={(e) => set(e.currentTarget.value)} />
-          {presets.map(([text, days]) => (
-            <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
-              {text}
-            </Button>
-          ))}
-        </div>
-      )}
-    </Field>
+    <TimeField label="Expires" value={value} set={set} hint="Empty: never.">
+      {presets.map(([text, days]) => (
+        <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
+          {text}
+        </Button>
+      ))}
+    </TimeField>
   );
 }
 

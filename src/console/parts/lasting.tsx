@@ -1,9 +1,10 @@
 // For how long a limit or an override applies, in forms and tables.
 
 import { dateTime, unitsOf } from '../format.ts';
+import { dayMs, hourMs } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
-import { Field, SelectField } from './basic.tsx';
-import { inputTime, timeOfInput } from './times.ts';
+import { SelectField } from './basic.tsx';
+import { inputTime, TimeField, timeOfInput } from './times.tsx';
 
 interface Amount {
   limit: number;
@@ -13,8 +14,7 @@ interface Amount {
 /** A limit or an override as it was before a change. */
 type Before = (Amount & { until?: number; former?: Amount }) | undefined;
 
-const hourMs = 3_600_000;
-const spans: Record<string, number> = { hour: hourMs, day: 24 * hourMs, week: 7 * 24 * hourMs };
+const spans: Record<string, number> = { hour: hourMs, day: dayMs, week: 7 * dayMs };
 
 /** How long it applies, and when that ends: of a span, from when it was chosen. */
 export interface Lasting {
@@ -27,21 +27,23 @@ export const lastingOf = (before: Before): Lasting =>
 
 export const isComplete = ({ choice, until }: Lasting): boolean => choice === 'always' || until !== undefined;
 
+/** `type` is that of a limit; `ofNew` what applies after a new one. */
 export function LastingFields(props: {
   before: Before;
+  type?: Ratelimit['type'] | undefined;
+  ofNew?: string;
   lasting: Lasting;
   set: (lasting: Lasting) => void;
-  amountOf: (amount: Amount) => string;
 }) {
-  const { before, lasting, set, amountOf } = props;
+  const { before, type, ofNew = 'none', lasting, set } = props;
   const { choice, until } = lasting;
   const end = before?.until;
   const choose = (next: string) => {
     const span = spans[next];
     set({ choice: next, until: next === 'keep' ? end : span === undefined ? undefined : Date.now() + span });
   };
-  const kept = end === undefined ? before : before?.former;
-  const then = kept ? `then ${amountOf(kept)}` : 'then none';
+  const textOf = (amount: Amount | undefined) => (amount ? unitsOf({ ...amount, ...(type && { type }) }) : 'none');
+  const then = before ? textOf(end === undefined ? before : before.former) : ofNew;
   return (
     <>
       <SelectField
@@ -60,21 +62,17 @@ export function LastingFields(props: {
         ]}
         hint={
           choice === 'always'
-            ? before?.former && `Replaces ${amountOf(before.former)}, too.`
-            : until !== undefined && `Until ${dateTime(until)} UTC, ${then}.`
+            ? before?.former && `Replaces ${textOf(before.former)}, too.`
+            : until !== undefined && `Until ${dateTime(until)} UTC, then ${then}.`
         }
       />
       {choice === 'time' && (
-        <Field label="Until, UTC" hint="At most 366 days ahead.">
-          {(id) => (
-            <input
-              id={id}
-              type="datetime-local"
-              value={inputTime(until)}
-              onInput={(e) => set({ choice, until: timeOfInput(e.currentTarget.value) })}
-            />
-          )}
-        </Field>
+        <TimeField
+          label="Until"
+          value={inputTime(until)}
+          set={(text) => set({ choice, until: timeOfInput(text) })}
+          hint="At most 366 days ahead."
+        />
       )}
     </>
   );

@@ -1,16 +1,12 @@
 // The form of an override: what applies to an identifier, and for how long.
 
 import { useState } from 'preact/hooks';
-import { count, duration } from '../format.ts';
+import { duration } from '../format.ts';
 import type { Override } from '../records.ts';
 import { TextField } from './basic.tsx';
 import { Act } from './dialog.tsx';
 import { durationOf } from './keyForm.tsx';
-import { LastingFields, lastingOf } from './lasting.tsx';
-
-/** "10 in any 1 min". */
-export const amountOf = ({ limit, duration: ms }: { limit: number; duration: number }): string =>
-  `${count(limit)} in any ${duration(ms)}`;
+import { isComplete, LastingFields, lastingOf } from './lasting.tsx';
 
 export function SetOverride(props: { namespace: string; override: Override | undefined; close: () => void }) {
   const { namespace, override, close } = props;
@@ -19,16 +15,16 @@ export function SetOverride(props: { namespace: string; override: Override | und
   const [text, setText] = useState(override ? duration(override.duration) : '1 min');
   const [lasting, setLasting] = useState(lastingOf(override));
   const ms = durationOf(text);
-  const { choice, until } = lasting;
+  const { until } = lasting;
   const input = { namespace, identifier, limit: Number(limit), duration: ms, ...(until !== undefined && { until }) };
-  const isComplete = identifier !== '' && /^\d+$/.test(limit) && ms !== undefined;
+  const hasAmount = /^\d+$/.test(limit) && ms !== undefined;
   return (
     <Act
       title={override ? `Override of ${override.identifier}` : 'New override'}
       operation="ratelimits.setOverride"
       input={input}
       act="Save"
-      ready={isComplete && (choice === 'always' || until !== undefined)}
+      ready={identifier !== '' && hasAmount && isComplete(lasting)}
       close={close}
     >
       {!override && (
@@ -44,7 +40,13 @@ export function SetOverride(props: { namespace: string; override: Override | und
         <TextField label="Limit" inputMode="numeric" value={limit} set={setLimit} hint="0 blocks every request." />
         <TextField label="In any" value={text} set={setText} hint="10 s, 1 min, 1 h" />
       </div>
-      <LastingFields before={override} lasting={lasting} set={setLasting} amountOf={amountOf} />
+      <LastingFields
+        before={override}
+        // Its identifier may have an override.
+        ofNew="its permanent override, if it has one"
+        lasting={lasting}
+        set={setLasting}
+      />
     </Act>
   );
 }

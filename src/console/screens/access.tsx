@@ -19,7 +19,7 @@ import { Act } from '../parts/dialog.tsx';
 import { ExpiryField, namesOf } from '../parts/keyForm.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
-import { timeOfInput } from '../parts/times.ts';
+import { isTimeInput, timeOfInput } from '../parts/times.tsx';
 import { dayMs } from '../period.ts';
 import type { Permission, Role, RootKey } from '../records.ts';
 import { may } from '../session.ts';
@@ -178,7 +178,7 @@ function NewRootKey({ close }: { close: () => void }) {
       operation="rootKeys.createRootKey"
       input={{ ...(name && { name }), permissions, ...(expires && { expires: timeOfInput(expires) }) }}
       act="Create"
-      ready={permissions.length > 0}
+      ready={permissions.length > 0 && isTimeInput(expires)}
       makesSecret
       close={() => {}}
       cancel={close}

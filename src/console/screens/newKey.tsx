@@ -30,7 +30,7 @@ import {
   newDraft,
 } from '../parts/keyForm.tsx';
 import { Secret } from '../parts/secret.tsx';
-import { timeOfInput } from '../parts/times.ts';
+import { isTimeInput, timeOfInput } from '../parts/times.tsx';
 import type { Api } from '../records.ts';
 import { may } from '../session.ts';
 import { useUnsaved } from '../unsaved.ts';
@@ -94,7 +94,7 @@ function useDraft(first: { apiId: string; externalId: string }) {
   const ratelimits = limitsOf(limits);
   const balance = creditsOf(credits);
   const meta = metaOf(fields.meta);
-  const isComplete = fields.apiId !== '' && ratelimits && balance !== undefined && meta;
+  const isComplete = fields.apiId !== '' && ratelimits && balance !== undefined && meta && isTimeInput(fields.expires);
   const { permissions, roles, allowedIps } = fields;
   const lists = { permissions: namesOf(permissions), roles: namesOf(roles), allowedIps: namesOf(allowedIps) };
   const input = isComplete && {

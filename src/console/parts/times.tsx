@@ -1,0 +1,50 @@
+// Times in UTC, and the field for one.
+
+import type { ComponentChildren } from 'preact';
+import { Field } from './basic.tsx';
+
+/** A time in UTC as the field for one wants it. */
+export const inputTime = (ms: number | undefined): string =>
+  ms === undefined ? '' : new Date(ms).toISOString().slice(0, 16);
+/** Undefined for no time, and for one with a year of more than four digits, which Date.parse does not read. */
+export function timeOfInput(text: string): number | undefined {
+  const ms = text === '' ? Number.NaN : Date.parse(`${text}Z`);
+  return Number.isNaN(ms) ? undefined : ms;
+}
+/** Whether the field for a time is empty, or has one that timeOfInput reads. */
+export const isTimeInput = (text: string): boolean => text === '' || timeOfInput(text) !== undefined;
+
+/** The field for a time in UTC. */
+export function TimeField(props: {
+  label: string;
+  value: string;
+  set: (value: string) => void;
+  hint?: string;
+  children?: ComponentChildren;
+}) {
+  const { label, value, set, hint, children } = props;
+  const input = (id: string) => (
+    <input
+      id={id}
+      class={children ? 'grow' : undefined}
+      type="datetime-local"
+      max="9999-12-31T23:59"
+      value={value}
+      onInput={(e) => set(e.currentTarget.value)}
+    />
+  );
+  return (
+    <Field label={`${label}, UTC`} hint={isTimeInput(value) ? hint : 'A year of at most four digits.'}>
+      {(id) =>
+        children ? (
+          <div class="bar">
+            {input(id)}
+            {children}
+          </div>
+        ) : (
+          input(id)
+        )
+      }
+    </Field>
+  );
+}
