@@ -77,6 +77,7 @@ export const never = 2 ** 48 - 1;
 /**
  * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an
  * `extended` key has KEY_EXTENSION, and one of the limits of a `temporary` key has LIMIT_END.
+ * All eight are used: what only some keys have may go into KEY_EXTENSION.
  */
 export const keyFlags = [
   'enabled',
