@@ -31,6 +31,12 @@ const packed = join(root, 'dist', 'packed');
 export const mainFile = 'dist/packed/dist/main.js';
 export const cliFile = 'dist/packed/dist/cli/index.js';
 
+/** The folder of an entry of node_modules: of its bundle, if it has one. */
+export function installedOrPacked(name: string): string {
+  const bundle = join(packed, 'node_modules', name);
+  return existsSync(bundle) ? bundle : join(root, 'node_modules', name);
+}
+
 /** Bundles the dependencies if package-lock.json changed. Returns the file of each package, for vitest. */
 export async function packDependencies(): Promise<Map<string, string>> {
   const files = new Map(packages.map((name) => [name, join(packed, 'node_modules', name, 'index.js')]));
