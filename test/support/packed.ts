@@ -2,8 +2,7 @@
 // dependencies otherwise, which is more than half of the CPU time of a start, and the tests start hundreds of
 // processes. The tests themselves load the same bundles.
 //
-// `npm start` and `npx tollgate`, which docs.test.ts and cli/backup.test.ts run, load the packages as they are
-// installed.
+// `npm start` and `npx tollgate` load the packages as they are installed, in cli/backup.test.ts and .ci/run.
 
 import { createHash } from 'node:crypto';
 import {
