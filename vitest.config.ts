@@ -37,12 +37,13 @@ const programs = [
 ];
 
 /**
- * Tests of operations that would find no more on a Cluster. The fault program cluster.long.test.ts runs them on one,
- * too.
+ * Tests of operations that would find no more on a Cluster: each script that they run is run there by other files. A
+ * single test is a `volumeTest`. The fault program cluster.long.test.ts runs all of them on one, too.
  */
 const beyondCluster = [
   'test/operations/{contract,large,permissionTable,records}.test.ts',
   'test/operations/analytics/{getVerifications,listRefusals,tail}.test.ts',
+  'test/operations/keys/holdHistories.test.ts',
   'test/operations/rootKeys/expiry.test.ts',
 ];
 
@@ -65,7 +66,7 @@ const projects = [
       name: 'programs-cluster',
       include: ['test/operations/**/*.test.ts'],
       exclude: beyondCluster,
-      env: { TEST_REDIS: 'cluster' },
+      env: { TEST_REDIS: 'cluster', TEST_VOLUME: 'none' },
       isolate: false,
     },
   },

@@ -33,7 +33,7 @@ async function call(operation: string, body: object): Promise<Record<string, str
 }
 
 beforeAll(async () => {
-  folder = openFolder();
+  folder = openFolder({ dependencies: 'bundled' });
   server = await folder.serve('npm start', withNpm);
   rootKey = await server.firstRootKey();
   workspaceId = rootKey.replace(/^root_(\w{16})_.*/, 'ws_$1');

@@ -26,7 +26,7 @@ function block(part: string): string {
 const installed = spawnSync('redis-check-rdb', ['--version']).status !== null;
 let opened: ReturnType<typeof openFolder>;
 beforeAll(() => {
-  opened = openFolder();
+  opened = openFolder({ dependencies: 'installed' });
 });
 afterAll(() => opened.close());
 

@@ -24,7 +24,9 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { readPins, writePins } from '../../src/http/recordedPins.ts';
 import { packagesFor } from '../../src/http/uws.ts';
+import { installedOrPacked } from '../support/packed.ts';
 import { addressOf, atEnd, build, endAll, type Program, run, runRedis, temporaryDir } from '../support/processes.ts';
 
 const nodeMajor = Number.parseInt(process.versions.node, 10);
@@ -40,6 +42,8 @@ let pinFile: string;
 /** Where the build is installed. */
 let installed: string;
 let build1: Buffer;
+/** The archive of this build, which takes half a second to pack. */
+let archive1: Buffer | undefined;
 let name: string;
 
 /** The registry: what it serves and states, and how often it was asked. */
@@ -64,7 +68,7 @@ function archiveOf(bytes: Buffer): Buffer {
   mkdirSync(join(place, 'package'));
   writeFileSync(join(place, 'package', 'uws.node'), bytes);
   writeFileSync(join(place, 'package', 'package.json'), JSON.stringify({ name: packageName, version: '1.0.0' }));
-  return spawnSync('tar', ['-czf', '-', '-C', place, 'package'], { maxBuffer: 2 ** 26 }).stdout;
+  return spawnSync('tar', ['-I', 'gzip -1', '-cf', '-', '-C', place, 'package'], { maxBuffer: 2 ** 26 }).stdout;
 }
 
 function serve(archive: Buffer, stated = sha512(archive)) {
@@ -101,7 +105,7 @@ beforeEach(() => {
   for (const each of readdirSync('node_modules'))
     if (each.startsWith('uws-'))
       cpSync(join('node_modules', each), join(dir, 'node_modules', each), { recursive: true });
-    else if (each !== '@uwsjs') symlinkSync(resolve('node_modules', each), join(dir, 'node_modules', each));
+    else if (each !== '@uwsjs') symlinkSync(installedOrPacked(each), join(dir, 'node_modules', each));
 
   // Only the release that this Node takes last is left, whose build is next to the other packages.
   const lock = JSON.parse(readFileSync('package-lock.json', 'utf8'));
@@ -115,7 +119,8 @@ beforeEach(() => {
   installed = join(dir, path, 'uws.node');
   build1 = readFileSync(join(path, 'uws.node'));
   expect(packagesFor(nodeMajor)).toContain('uws-node20-22');
-  serve(archiveOf(build1));
+  archive1 ??= archiveOf(build1);
+  serve(archive1);
 });
 
 afterEach(async () => {
@@ -248,8 +253,13 @@ describe('the first start', () => {
 });
 
 describe('after the first start', () => {
-  beforeEach(async () => {
-    await serves();
+  /** What it leaves, as tested above. */
+  beforeEach(() => {
+    writePins(dataDir, { [name]: { integrity: registry.stated, sha256: sha256(build1) } });
+    mkdirSync(join(installed, '..'), { recursive: true });
+    writeFileSync(installed, build1);
+    const version = name.slice(packageName.length + 1);
+    writeFileSync(join(installed, '..', 'package.json'), JSON.stringify({ name: packageName, version }));
   });
 
   test('a changed build is not loaded, also not one that the registry now states', async () => {
@@ -300,8 +310,12 @@ describe('after the first start', () => {
       rmSync(pinFile, { recursive: true });
       writeFileSync(pinFile, text, { mode: 0o600 });
       spoil();
-      for (const command of [['bin/start.mjs'], ['dist/main.js']])
-        expect(await refuses({}, command)).toContain(`The pins in ${pinFile} are not used: ${why}`);
+      const words = `The pins in ${pinFile} are not used: ${why}`;
+      expect(() => readPins(dataDir)).toThrow(words);
+      // Both programs read the file so.
+      if (why === spoils[0]![0])
+        for (const command of [['bin/start.mjs'], ['dist/main.js']])
+          expect(await refuses({}, command)).toContain(words);
     }
   });
 

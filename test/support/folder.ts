@@ -1,13 +1,14 @@
 // A folder with the program files of the repository and without its data, in which tests run commands of the documents.
 
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { expect } from 'vitest';
+import { installedOrPacked } from './packed.ts';
 import { addressOf, build, firstRootKeyOf, type Program, run } from './processes.ts';
 
-const linked = 'lua node_modules package-lock.json package.json src tsconfig.json tsconfig.build.json'.split(' ');
+const linked = 'lua package-lock.json package.json src tsconfig.json tsconfig.build.json'.split(' ');
 /** Node takes a module for the file that a link names, and Tollgate finds its folder by its modules. */
 const copied = ['bin', 'dist'];
 
@@ -29,12 +30,26 @@ export const blocksOf = (page: string, language = 'sh'): string[] =>
     of === language ? text! : [],
   );
 
-/** Open it before all tests of a file, and close it after them. */
-export function openFolder() {
+/**
+ * Open it before all tests of a file, and close it after them. Its programs load the dependencies as bundles, which
+ * takes half of the time, or as they are installed.
+ */
+export function openFolder({ dependencies }: { dependencies: 'bundled' | 'installed' }) {
   const path = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   build();
-  for (const name of copied) cpSync(resolve(name), join(path, name), { recursive: true, preserveTimestamps: true });
+  for (const name of copied)
+    cpSync(resolve(name), join(path, name), {
+      recursive: true,
+      preserveTimestamps: true,
+      filter: (from) => !from.endsWith('dist/packed'),
+    });
   for (const name of linked) symlinkSync(resolve(name), join(path, name));
+  const modules = join(path, 'node_modules');
+  if (dependencies === 'installed') symlinkSync(resolve('node_modules'), modules);
+  else {
+    mkdirSync(modules);
+    for (const name of readdirSync('node_modules')) symlinkSync(installedOrPacked(name), join(modules, name));
+  }
   const programs = join(path, 'programs');
   mkdirSync(programs);
   for (const [name, line] of Object.entries(shims))

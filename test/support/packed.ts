@@ -2,8 +2,7 @@
 // dependencies otherwise, which is more than half of the CPU time of a start, and the tests start hundreds of
 // processes. The tests themselves load the same bundles.
 //
-// `npm start` and `npx tollgate`, which docs.test.ts and cli/backup.test.ts run, load the packages as they are
-// installed.
+// `npm start` and `npx tollgate` load the packages as they are installed, in cli/backup.test.ts and .ci/run.
 
 import { createHash } from 'node:crypto';
 import {
@@ -30,6 +29,12 @@ const packed = join(root, 'dist', 'packed');
 /** From the root of the repository, in which tests run. */
 export const mainFile = 'dist/packed/dist/main.js';
 export const cliFile = 'dist/packed/dist/cli/index.js';
+
+/** The folder of an entry of node_modules: of its bundle, if it has one. */
+export function installedOrPacked(name: string): string {
+  const bundle = join(packed, 'node_modules', name);
+  return existsSync(bundle) ? bundle : join(root, 'node_modules', name);
+}
 
 /** Bundles the dependencies if package-lock.json changed. Returns the file of each package, for vitest. */
 export async function packDependencies(): Promise<Map<string, string>> {

@@ -7,3 +7,9 @@ export const testIf = (applies: boolean) => (applies ? test : () => {});
 export const isLong = process.env.FAULTS_RESULTS !== undefined;
 /** A test that only npm run test:faults has time for. */
 export const longTest = testIf(isLong);
+
+/**
+ * A test of volume or of random histories. On a Cluster it would find no more than the plain tests of its file: the
+ * project `programs-cluster` leaves it out, and the fault program cluster.long.test.ts runs it on one, too.
+ */
+export const volumeTest = testIf(process.env.TEST_VOLUME !== 'none');

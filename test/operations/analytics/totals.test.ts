@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import { pagedResult, Totals } from '../../../src/operations/analytics/buckets.ts';
 import { random } from '../../support/random.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 interface Row {
   time: number;
@@ -38,7 +39,7 @@ test.each([
   expect(rows).toEqual(rows.toSorted(compare));
 });
 
-test('other requests are served while a page of many rows is made', async () => {
+volumeTest('other requests are served while a page of many rows is made', async () => {
   const totals = manyRows(100_000);
   let turns = 0;
   let isOver = false;

@@ -10,6 +10,7 @@ import { exampleOf, examples, hash, makeThings } from '../../support/examples.ts
 import { harness, type InputOf, requestTo, testSettings } from '../../support/harness.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
 import { testRedisUrl } from '../../support/redis.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 const tollgate = harness();
 const { call, clock, createWorkspace } = tollgate;
@@ -266,7 +267,7 @@ describe('audit.listEvents: filters', () => {
     expect(pages.flat()).toHaveLength(5);
   });
 
-  test('a filter examines a bounded number of events, and continues', { timeout: 60_000 }, async () => {
+  volumeTest('a filter examines a bounded number of events, and continues', { timeout: 60_000 }, async () => {
     const { rootKey } = await newWorkspace();
     const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
     const workspaceId = workspaceOfRootKey(rootKey)!;
@@ -487,31 +488,39 @@ describe('audit.listEvents: order and pages of events', () => {
   });
 });
 
-test('audit.listEvents: the oldest events beyond the setting are deleted, and a reader continues after the gap', async () => {
-  const { rootKey, rootKeyId } = await newWorkspace();
-  const store = await openStore({ ...testSettings, auditEventsMax: 200, url: testRedisUrl(), nowMs: () => clock.now });
-  try {
-    const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-    const make = async (count: number) => {
-      for (let index = 0; index < count; index++) {
-        const parts = { requestId: `req_${index}`, body: '{"name":"bounded"}' };
-        await answer(requestTo('/v2/apis.createApi', rootKey, parts));
-      }
-    };
-    await make(150);
-    const { pagination } = await call('audit.listEvents', { limit: 1 }, rootKey);
-    await make(800);
-    // Redis removes whole nodes of a hundred entries.
-    const events = await allEvents(rootKey);
-    expect(events.length).toBeGreaterThanOrEqual(200);
-    expect(events.length).toBeLessThanOrEqual(300);
-    expect(events.at(-1)).toMatchObject({ rootKeyId, requestId: 'req_799' });
-    const behind = await call('audit.listEvents', { cursor: pagination.cursor! }, rootKey);
-    expect(behind.data.map(({ id }) => id)).toEqual(events.slice(0, 100).map(({ id }) => id));
-  } finally {
-    await store.close();
-  }
-});
+volumeTest(
+  'audit.listEvents: the oldest events beyond the setting are deleted, and a reader continues after the gap',
+  async () => {
+    const { rootKey, rootKeyId } = await newWorkspace();
+    const store = await openStore({
+      ...testSettings,
+      auditEventsMax: 200,
+      url: testRedisUrl(),
+      nowMs: () => clock.now,
+    });
+    try {
+      const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+      const make = async (count: number) => {
+        for (let index = 0; index < count; index++) {
+          const parts = { requestId: `req_${index}`, body: '{"name":"bounded"}' };
+          await answer(requestTo('/v2/apis.createApi', rootKey, parts));
+        }
+      };
+      await make(150);
+      const { pagination } = await call('audit.listEvents', { limit: 1 }, rootKey);
+      await make(800);
+      // Redis removes whole nodes of a hundred entries.
+      const events = await allEvents(rootKey);
+      expect(events.length).toBeGreaterThanOrEqual(200);
+      expect(events.length).toBeLessThanOrEqual(300);
+      expect(events.at(-1)).toMatchObject({ rootKeyId, requestId: 'req_799' });
+      const behind = await call('audit.listEvents', { cursor: pagination.cursor! }, rootKey);
+      expect(behind.data.map(({ id }) => id)).toEqual(events.slice(0, 100).map(({ id }) => id));
+    } finally {
+      await store.close();
+    }
+  },
+);
 
 test('audit.listEvents: events have the present names of their root keys, as long as these exist', async () => {
   const { rootKey } = await newWorkspace();

@@ -12,6 +12,7 @@ import { keyLive, usage } from '../../../src/scripts/layout.ts';
 import { openStore } from '../../../src/store.ts';
 import { dayMs, harness, hourMs, type InputOf, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 const h = harness();
 const { call, ok, clock, createKey } = h;
@@ -279,7 +280,7 @@ describe('counts of FORBIDDEN', () => {
     expect(await countsOf({ keyId })).toEqual({ FORBIDDEN: 5, VALID: 4 });
   });
 
-  test('of 10,000 are exact, and few of them have a row', { timeout: 60_000 }, async () => {
+  volumeTest('of 10,000 are exact, and few of them have a row', { timeout: 60_000 }, async () => {
     const { key, keyId } = await createKey({ allowedIps });
     for (let sent = 0; sent < 10_000; sent += 500) {
       const codes = await Promise.all(

@@ -10,6 +10,7 @@ import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
 import { namesIn } from '../../support/keyspace.ts';
 import { testRedisUrl } from '../../support/redis.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 const tollgate = harness();
 const { clock, call, ok, createKey } = tollgate;
@@ -206,7 +207,7 @@ describe('a verification', () => {
     expect(await free(key)).toEqual([2, minute]);
   });
 
-  test('of a key with 10,000 holds is refused, and takes no slot', async () => {
+  volumeTest('of a key with 10,000 holds is refused, and takes no slot', async () => {
     const { key } = await createKey({ ratelimits: [{ ...jobs, limit: 10_000, autoApply: false }] });
     for (let made = 0; made < 10_000; made += 100)
       await Promise.all(Array.from({ length: 100 }, () => verify(key, { hold: { ttl: minute } })));
@@ -475,7 +476,7 @@ describe('a limit above 64', () => {
     expect(await free(key)).toEqual([9999, at - 300 + 64_000]);
   });
 
-  test('has 10,000 slots', async () => {
+  volumeTest('has 10,000 slots', async () => {
     const { keyId, key } = await createKey({ ratelimits: [{ ...many, autoApply: false }] });
     const taken = { ratelimits: [{ name: 'jobs', cost: 100 }] };
     const holds: string[] = [];
@@ -557,31 +558,35 @@ test('a rotated key has the limit, without the slots of the old one', async () =
   expect(await free(successor.key)).toEqual([3, 0]);
 });
 
-test('many extensions after a lower limit leave a counter small, and each slot is freed', {
-  timeout: 60_000,
-}, async () => {
-  const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 10_000, duration: hourMs }] });
-  const holds = await Promise.all(Array.from({ length: 1200 }, () => take(key)));
-  await update(keyId, { name: 'jobs', limit: 64 });
-  for (const { id } of holds) {
-    clock.now += 3;
-    expect(await extend(id, hourMs)).toBe(clock.now + hourMs - startMs);
-  }
-  const { ratelimits } = await ok('keys.verifyKey', { key, ratelimits: [{ name: 'jobs', cost: 0 }] });
-  expect(ratelimits![0]).toMatchObject({ remaining: 0 });
-  // 1000 exact ends and 65 slices of the duration, 4 bytes each; 200 more without the slices.
-  const stored = await openRedis();
-  const names = await namesIn(stored);
-  const lengths = await Promise.all(
-    names
-      .filter((name) => name.includes(':k:'))
-      .map((name) => stored.call('HSTRLEN', name, 'state') as Promise<number>),
-  );
-  stored.disconnect();
-  expect(Math.max(...lengths)).toBeLessThan(4500);
-  for (const { id } of holds) await release(id);
-  expect((await free(key))[0]).toBe(64);
-});
+volumeTest(
+  'many extensions after a lower limit leave a counter small, and each slot is freed',
+  {
+    timeout: 60_000,
+  },
+  async () => {
+    const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 10_000, duration: hourMs }] });
+    const holds = await Promise.all(Array.from({ length: 1200 }, () => take(key)));
+    await update(keyId, { name: 'jobs', limit: 64 });
+    for (const { id } of holds) {
+      clock.now += 3;
+      expect(await extend(id, hourMs)).toBe(clock.now + hourMs - startMs);
+    }
+    const { ratelimits } = await ok('keys.verifyKey', { key, ratelimits: [{ name: 'jobs', cost: 0 }] });
+    expect(ratelimits![0]).toMatchObject({ remaining: 0 });
+    // 1000 exact ends and 65 slices of the duration, 4 bytes each; 200 more without the slices.
+    const stored = await openRedis();
+    const names = await namesIn(stored);
+    const lengths = await Promise.all(
+      names
+        .filter((name) => name.includes(':k:'))
+        .map((name) => stored.call('HSTRLEN', name, 'state') as Promise<number>),
+    );
+    stored.disconnect();
+    expect(Math.max(...lengths)).toBeLessThan(4500);
+    for (const { id } of holds) await release(id);
+    expect((await free(key))[0]).toBe(64);
+  },
+);
 
 test('a removed limit keeps the slot of a hold that is extended, as long as that lasts', async () => {
   const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, duration: dayMs }] });

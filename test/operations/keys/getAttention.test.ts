@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { dayMs, harness, type InputOf } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 const tollgate = harness();
 const { call, clock, createWorkspace } = tollgate;
@@ -90,7 +91,7 @@ describe('keys.getAttention', () => {
     expect((await call('keys.getAttention', { creditsBelow: 1 }, rootKey)).data).toEqual({ creditsBelow: empty });
   });
 
-  test('all lists together have at most some megabytes of metadata', async () => {
+  volumeTest('all lists together have at most some megabytes of metadata', async () => {
     const { rootKey } = await createWorkspace();
     const { apiId } = (await call('apis.createApi', { name: 'large' }, rootKey)).data;
     const meta = { text: 'x'.repeat(9000) };

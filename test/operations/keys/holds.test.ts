@@ -7,6 +7,7 @@ import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { namesIn } from '../../support/keyspace.ts';
 import { testRedisUrl } from '../../support/redis.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 const tollgate = harness();
 const { clock, call, ok, createKey, createWorkspace } = tollgate;
@@ -552,7 +553,7 @@ describe('identities', () => {
   });
 });
 
-test('a key has 10,000 open holds at most', { timeout: 60_000 }, async () => {
+volumeTest('a key has 10,000 open holds at most', { timeout: 60_000 }, async () => {
   const { keyId, key } = await createKey({ credits: { remaining: 20_000 } });
   for (let first = 0; first < 10_000; first += 250) {
     const made = Array.from({ length: 250 }, (_, index) => verify(key, first + index === 17 ? { id: 'own' } : {}));
@@ -748,7 +749,7 @@ test('a hold that was made while the clock was ahead ends', async () => {
   expect(await creditsOf(made[1]!.keyId)).toEqual({ remaining: 100 });
 });
 
-test('10,000 holds of a key, and no more', { timeout: 120_000 }, async () => {
+volumeTest('10,000 holds of a key, and no more', { timeout: 120_000 }, async () => {
   const { key, keyId } = await createKey({ credits: { remaining: 20_000 } });
   const own = await hold(key, { id: 'own' });
   const made: string[] = [];
@@ -772,7 +773,7 @@ test('10,000 holds of a key, and no more', { timeout: 120_000 }, async () => {
   expect(await openHolds(keyId)).toEqual([]);
 });
 
-test('many holds of a key: each is found, listed in order, and ends', async () => {
+volumeTest('many holds of a key: each is found, listed in order, and ends', async () => {
   const { keyId, key } = await createKey({ credits: { remaining: 200_000 } });
   const holds = new Map<string, number>();
   for (let count = 0; count < 500; count++) {

@@ -7,6 +7,7 @@ import { brokenCursors, readPages } from '../../support/lists.ts';
 import { observing } from '../../support/observer.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 /** Runs of the script that searches keys. */
 let searchRuns = 0;
@@ -118,27 +119,31 @@ describe('keys.listKeys: order and pages', () => {
     expect(await found()).toEqual([kept]);
   });
 
-  test('a search examines a bounded number of keys, reports it, and continues there', { timeout: 60_000 }, async () => {
-    const { rootKey, apis, list, create } = await withApis(2);
-    const migrate = (apiId: string, count: number) => {
-      const keys = Array.from({ length: count }, () => ({ hash: hash(), name: 'other' }));
-      return call('keys.migrateKeys', { migrationId: 'many', apiId, keys }, rootKey);
-    };
-    for (let index = 0; index < 21; index++) await migrate(apis[index % 2]!, 1000);
-    const [last] = await create({ name: 'wanted' });
-    const first = await list({ search: 'WANTED' });
-    expect(first).toMatchObject({ data: [], pagination: { hasMore: true, looked: 20_000, total: 21_001 } });
-    const { data, pagination } = await list({ search: 'WANTED', cursor: first.pagination.cursor! });
-    expect(data).toMatchObject([{ keyId: last }]);
-    expect(pagination).toEqual({ hasMore: false, looked: 1001, total: 21_001 });
-    // Keys are found at once by their start.
-    const [started] = await create({ prefix: 'begins' });
-    expect(await list({ start: 'begins_' })).toMatchObject({
-      data: [{ keyId: started }],
-      pagination: { hasMore: false, looked: 1, total: 21_002 },
-    });
-  });
-  test('of very many keys with the same start, a request examines as many', { timeout: 60_000 }, async () => {
+  volumeTest(
+    'a search examines a bounded number of keys, reports it, and continues there',
+    { timeout: 60_000 },
+    async () => {
+      const { rootKey, apis, list, create } = await withApis(2);
+      const migrate = (apiId: string, count: number) => {
+        const keys = Array.from({ length: count }, () => ({ hash: hash(), name: 'other' }));
+        return call('keys.migrateKeys', { migrationId: 'many', apiId, keys }, rootKey);
+      };
+      for (let index = 0; index < 21; index++) await migrate(apis[index % 2]!, 1000);
+      const [last] = await create({ name: 'wanted' });
+      const first = await list({ search: 'WANTED' });
+      expect(first).toMatchObject({ data: [], pagination: { hasMore: true, looked: 20_000, total: 21_001 } });
+      const { data, pagination } = await list({ search: 'WANTED', cursor: first.pagination.cursor! });
+      expect(data).toMatchObject([{ keyId: last }]);
+      expect(pagination).toEqual({ hasMore: false, looked: 1001, total: 21_001 });
+      // Keys are found at once by their start.
+      const [started] = await create({ prefix: 'begins' });
+      expect(await list({ start: 'begins_' })).toMatchObject({
+        data: [{ keyId: started }],
+        pagination: { hasMore: false, looked: 1, total: 21_002 },
+      });
+    },
+  );
+  volumeTest('of very many keys with the same start, a request examines as many', { timeout: 60_000 }, async () => {
     const { workspaceId, apis, list, create } = await withApis();
     for (let batch = 0; batch < 46; batch++) {
       const keys = Array.from({ length: 500 }, () => ({ digest: randomBytes(32), start: 'same_1234', byteLength: 16 }));
@@ -279,7 +284,7 @@ describe('keys.listKeys: filters', () => {
     expect(await startFaults(redis, h.workspaceId).finally(() => redis.quit())).toEqual([]);
   });
 
-  test('start with other filters, and when very many keys match', { timeout: 60_000 }, async () => {
+  volumeTest('start with other filters, and when very many keys match', { timeout: 60_000 }, async () => {
     const h = await withApis(1);
     for (let from = 0; from < 9000; from += 1000) {
       const keys = Array.from({ length: 1000 }, (_, index) => ({
@@ -533,7 +538,7 @@ describe('keys.listKeys: refusals', () => {
     expect(new Set(error.errors.map(({ location }) => location))).toEqual(new Set([`body.${field}`]));
   });
 
-  test('400 without apiId in a workspace of more than 1000 APIs', { timeout: 60_000 }, async () => {
+  volumeTest('400 without apiId in a workspace of more than 1000 APIs', { timeout: 60_000 }, async () => {
     const { apis, create, list } = await withApis(1001);
     const [keyId] = await create({});
     expect(await list()).toMatchObject({ status: 400, error: { errors: [{ location: 'body.apiId' }] } });
@@ -557,15 +562,18 @@ describe('keys.listKeys: refusals', () => {
   });
 });
 
-test('a long text to search for reads less at a time, as Lua compares all of it at each of its first letters', async () => {
-  const { rootKey, create } = await withApis();
-  await create(...Array.from({ length: 60 }, () => ({ meta: { text: '0'.repeat(8_000) } })));
-  const runsOf = async (search: string) => {
-    const before = searchRuns;
-    expect(await call('keys.listKeys', { search }, rootKey)).toMatchObject({ status: 200, data: [] });
-    return searchRuns - before;
-  };
-  // No random id has a 0.
-  const short = await runsOf('01');
-  expect(await runsOf(`${'0'.repeat(254)}1`)).toBeGreaterThan(2 * short);
-});
+volumeTest(
+  'a long text to search for reads less at a time, as Lua compares all of it at each of its first letters',
+  async () => {
+    const { rootKey, create } = await withApis();
+    await create(...Array.from({ length: 60 }, () => ({ meta: { text: '0'.repeat(8_000) } })));
+    const runsOf = async (search: string) => {
+      const before = searchRuns;
+      expect(await call('keys.listKeys', { search }, rootKey)).toMatchObject({ status: 200, data: [] });
+      return searchRuns - before;
+    };
+    // No random id has a 0.
+    const short = await runsOf('01');
+    expect(await runsOf(`${'0'.repeat(254)}1`)).toBeGreaterThan(2 * short);
+  },
+);

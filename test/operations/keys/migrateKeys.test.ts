@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../../src/domain/keyString.ts';
 import { dayMs, harness, type InputOf, type OutputOf, testSettings } from '../../support/harness.ts';
 import { storedLimit } from '../../support/limits.ts';
+import { volumeTest } from '../../support/testIf.ts';
 import { unitsOf } from '../../support/unit.ts';
 
 const tollgate = harness();
@@ -75,7 +76,7 @@ describe('keys.migrateKeys: 200', () => {
     });
   });
 
-  test('the largest body, 1000 keys with metadata, delays no other request', async () => {
+  volumeTest('the largest body, 1000 keys with metadata, delays no other request', async () => {
     const apiId = await newApi();
     const keys = Array.from({ length: 1000 }, (_, index) => ({
       hash: newHash(),

@@ -12,6 +12,7 @@ import { dayMs, harness, hourMs, type InputOf, jsonOf, requestTo, testSettings }
 import { namesIn } from '../../support/keyspace.ts';
 import { readPages } from '../../support/lists.ts';
 import { testRedisUrl } from '../../support/redis.ts';
+import { volumeTest } from '../../support/testIf.ts';
 
 const h = harness(undefined, { leaseMs: 0 });
 const { call, ok, clock, createWorkspace } = h;
@@ -291,7 +292,7 @@ describe('overrides that have ended', () => {
     expect(await countOf(namespace)).toBe(left.length);
   });
 
-  test('more than a call examines: a page may be short, and the next one goes on', async () => {
+  volumeTest('more than a call examines: a page may be short, and the next one goes on', async () => {
     const namespace = freshNamespace();
     await set(namespace, 'first');
     for (let first = 0; first < 440; first += 20)
@@ -352,7 +353,7 @@ describe('overrides that have ended', () => {
     }
   });
 
-  test('leave room for others without the sweeper', async () => {
+  volumeTest('leave room for others without the sweeper', async () => {
     const limited = await openStore({ ...testSettings, recordsMax: 12, url: testRedisUrl(), nowMs: () => clock.now });
     const { workspaceId, rootKey } = await createWorkspace();
     const answer = createPipeline(operations, { store: limited, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
