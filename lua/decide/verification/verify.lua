@@ -100,6 +100,7 @@ local function verify(position, last, root_index)
     if not is_sent then snapshot = key_snapshot.pack(dependencies) end
   end
   local tags = request and request.tags and usage_by_tag.counted(request.tags)
+  local held = is_valid and charge_hold.is_held and charge_hold.make(cost, request, shared)
 
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
@@ -109,7 +110,7 @@ local function verify(position, last, root_index)
   end
   local charged = is_valid and (flags.limited or shared) and cost or 0
   if flags.limited then balance = balance - charged end
-  local counted = charge_hold.is_held and 0 or charged
+  local counted = held and 0 or charged
   if is_valid then
     valid, last_used, spent = valid + 1, call_now, spent + counted
   else
@@ -118,11 +119,17 @@ local function verify(position, last, root_index)
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = key_counts.without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
-  local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_checked)
+  local marks = (is_sent and SNAPSHOT_BEFORE or 0) + (held and WITH_HOLD or 0)
+  local answer = pack_verified(outcome + marks, flags.limited, balance, is_checked)
   if shared then answer = identity_credits.charge(answer, charged) end
 
   -- Write. If the first command succeeds, none of the following can fail.
-  redis.call('HSET', key_name, 'state', state)
+  if held then
+    answer = answer .. held
+    charge_hold.write(state)
+  else
+    redis.call('HSET', key_name, 'state', state)
+  end
   if new_identity then write_identity(new_identity) end
   if shared then identity_credits.write() end
   if is_valid and charge_counters then write_charged_counters() end
