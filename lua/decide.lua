@@ -113,6 +113,7 @@ local function decide_batch(KEYS, ARGV)
   while batch.position <= items_end and call_work < WORK_MAX do
     local decided, problem = pcall(decide_items)
     if not decided then
+      charge_hold.set(false, nil)
       local message = type(problem) == 'table' and (problem.err or 'error') or tostring(problem)
       add_answer(item_error('failed', string.sub(message, 1, 1000)))
     end

@@ -30,7 +30,7 @@ local hold_list = {
   WIDE = 4,
   SLOTS = 8,
   -- In the place of a list that is empty, as most are. Never changed.
-  NONE = {},
+  EMPTY = {},
 }
 -- The parts of what is packed next. Used again, because a table for each hold would be much of its cost.
 local hold_pieces = {}
@@ -61,7 +61,7 @@ local NUMBERS_SINCE = 1767225600000
 function hold_list.next_suffix(h, now)
   local number = math.max(h.next, now - NUMBERS_SINCE) % 2 ^ 40
   h.next = number + 1
-  return '.' .. struct.pack('>I5', number)
+  return struct.pack('>BI5', 46, number)
 end
 
 -- A suffix as it is in an id, and back; nil if no id has it.
@@ -72,17 +72,21 @@ end
 function hold_list.parsed(suffix)
   if string.byte(suffix) ~= 46 then return suffix end
   local number = tonumber(string.sub(suffix, 2))
-  return number and number < 2 ^ 40 and '.' .. struct.pack('>I5', number) or nil
+  return number and number < 2 ^ 40 and struct.pack('>BI5', 46, number) or nil
 end
 
 -- The holds of a record whose field `holds` is `stored`: {record, next (number of the next hold), open and count (open
 -- holds, and all), buckets, part (the first bucket), parts (further ones, as far as read), changed (those of them that
--- are to be written)}.
+-- are to be written)}. The table is used again for the next key: one for each key would cost as much as a command.
+local current_holds = { record = '', next = 1, open = 0, count = 0, buckets = 1, part = '', parts = nil, changed = nil }
 function hold_list.of(record, stored)
-  local h = { record = record, next = 1, open = 0, count = 0, buckets = 1, part = '', parts = nil, changed = nil }
+  local h = current_holds
+  h.record, h.parts, h.changed = record, nil, nil
   if stored then
     h.next, h.open, h.count, h.buckets = struct.unpack(HOLDS_HEAD, stored)
     h.part = string.sub(note_bytes(stored), HOLDS_HEAD_LENGTH + 1)
+  else
+    h.next, h.open, h.count, h.buckets, h.part = 1, 0, 0, 1, ''
   end
   return h
 end
@@ -154,25 +158,20 @@ local function read_held_window(part, position)
   return w, position
 end
 
-local function unpack_hold(part, first, last)
+-- The hold from `first` to `last` of a bucket: {state, at, ttl, due, cost, balance, suffix, windows, slots, more}, in
+-- `into` if that is given.
+local function unpack_hold(part, first, last, into)
   local _, state, at, ttl, cost, balance, suffix, windows, position = struct.unpack(HOLD, part, first)
-  local hold = {
-    state = state,
-    at = at,
-    ttl = ttl,
-    due = at + ttl,
-    cost = cost,
-    balance = balance,
-    suffix = suffix,
-    windows = hold_list.NONE,
-    slots = hold_list.NONE,
-  }
+  local hold = into or {}
+  hold.state, hold.at, hold.ttl, hold.due = state, at, ttl, at + ttl
+  hold.cost, hold.balance, hold.suffix = cost, balance, suffix
+  hold.windows, hold.slots = hold_list.EMPTY, hold_list.EMPTY
   for _ = 1, windows do
     local w
     w, position = read_held_window(part, position)
     local kind = w.slot_end and 'slots' or 'windows'
     local list = hold[kind]
-    if list == hold_list.NONE then
+    if list == hold_list.EMPTY then
       hold[kind] = { w }
     else
       list[#list + 1] = w
@@ -231,13 +230,15 @@ local function place_in(part, suffix)
   end
 end
 
--- The hold with this suffix, or nil: {state, at, ttl, due, cost, balance, suffix, windows, slots, more, and its place}.
+-- The hold with this suffix, as unpack_hold returns it, with its place; nil if there is none. The table is used again
+-- by the next call.
+local found_hold = {}
 function hold_list.find(h, suffix)
   local bucket = bucket_of(h.buckets, suffix)
   local part = part_of(h, bucket)
   local first, last = place_in(part, suffix)
   if not first then return nil end
-  local hold = unpack_hold(part, first, last)
+  local hold = unpack_hold(part, first, last, found_hold)
   hold.bucket, hold.first, hold.last = bucket, first, last
   return hold
 end
@@ -279,7 +280,7 @@ end
 -- there are too many. Slots stay free: a late settlement takes none.
 function hold_list.release(h, hold, at)
   if h.count - h.open >= hold_list.MAX then return NEVER end
-  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, hold_list.NONE
+  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, hold_list.EMPTY
   hold_list.add(h, hold.suffix, pack_hold(hold))
   h.open = h.open - 1
   return at + hold_list.LATE_MS

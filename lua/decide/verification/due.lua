@@ -2,7 +2,6 @@
 -- a caller settles.
 
 -- @include "decide/call"
--- @include "decide/totals"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/key"
@@ -50,16 +49,22 @@ local SETTLED_AT_ONCE = 250
 
 -- Settlements in memory: the balance of the key with a due refill applied, and the time of the next one; the number of
 -- its balance; credits that settlements spend. Most settlements change nothing else, so these are nil until they are
--- needed (settling_list): `wanted` (what windows get back, by owner), `identities` (states whose windows change, by record),
--- `accounts` (balances of identities by id, false for one that is gone), `records` (windows with a record of their own),
--- `tags` (credits by field), `notes` (settlements to note).
+-- needed (settling_list): `wanted` (what windows get back, by owner), `identities` (states whose windows change, by
+-- record), `accounts` (balances of identities by id, false for one that is gone), `records` (windows with a record of
+-- their own), `tags` (credits by field), `notes` (settlements to note). The table is used again by the next
+-- settlements.
+local settling_now = {}
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
     balance, refill_due = key_counts.refilled(key_holds.digest(), balance, refill_due)
   end
   local _, _, _, balances = key_extension.read()
-  return { balance = balance, refill_due = refill_due, balances = balances, spent = 0 }
+  local settling = settling_now
+  settling.balance, settling.refill_due, settling.balances, settling.spent = balance, refill_due, balances, 0
+  settling.wanted, settling.identities, settling.accounts, settling.records = nil, nil, nil, nil
+  settling.tags, settling.notes = nil, nil
+  return settling
 end
 
 local function settling_list(settling, name)
@@ -192,10 +197,10 @@ end
 
 -- Writes the windows that were changed, but for those in the state of the key.
 function key_holds.write_windows(settling)
-  for name, state in pairs(settling.identities or hold_list.NONE) do
+  for name, state in pairs(settling.identities or hold_list.EMPTY) do
     redis.call('HSET', name, 'state', state)
   end
-  for _, account in pairs(settling.accounts or hold_list.NONE) do
+  for _, account in pairs(settling.accounts or hold_list.EMPTY) do
     if account then identity_balance.write(account) end
   end
   if settling.records then owned_windows.write(settling.records) end
@@ -209,10 +214,10 @@ local function write_settling(settling, h, due)
   key_holds.write_windows(settling)
   key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
   if is_moved then key_holds.queue(due) end
-  for _, settled in ipairs(settling.notes or hold_list.NONE) do
+  for _, settled in ipairs(settling.notes or hold_list.EMPTY) do
     hold_list.note_settled(call_workspace, key24(), call_now, settled)
   end
-  for field, cost in pairs(settling.tags or hold_list.NONE) do
+  for field, cost in pairs(settling.tags or hold_list.EMPTY) do
     redis.call('HINCRBY', name_of.tag_usage(call_workspace, key_api8, call_day), field, int(cost))
   end
   key_api.spent = key_api.spent + settling.spent
@@ -290,8 +295,8 @@ function key_holds.read_key(digest, has_snapshot, with_holds)
   return true
 end
 
--- Settles a hold that was found: `cost` credits, and the `settled` units of its windows. Returns the balance, nil for an
--- unlimited key; and that of the identity that the hold charged, nil for none.
+-- Settles a hold that was found: `cost` credits, and the `settled` units of its windows. Returns the balance, nil for
+-- an unlimited key; and that of the identity that the hold charged, nil for none.
 function key_holds.settle(h, hold, cost)
   local settling = begin_settling()
   local account = settle_one(settling, hold, cost)

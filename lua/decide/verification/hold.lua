@@ -16,39 +16,48 @@
 -- @include "include/state"
 -- @include "include/window"
 
--- What decides items, see lua/decide/kinds.lua.
-local hold_kinds = {}
+-- What decides items, see lua/decide/kinds.lua. `settled` is the last settlement; its table is used again by the next.
+local hold_kinds = { settled = {} }
 
 -- Whether the root key may verify the key that was loaded.
 local function verifies_key(root) return root.verifies_all or allows(root, 'api', key_api.id, 'verify_key') end
 
--- The limits of the key and its identity are read in their order: the place of the last one (see VERIFIED_LIMIT), the
--- state that has it, and the position after it.
-local cursor = { place = PLACES_OF_KEY, packed = '', position = 1 }
+-- The hold that is made, in one table that is used again by every hold:
+--
+--   ttl (nil: as long as its slots allow), on_expiry, id   of HOLD_ITEM
+--   holds, identity_until                                  of the key; key_holds.identity_until
+--   expires                                                nil until it is known
+--   place, packed, position                                limits are read in order: the place of the last one (see
+--                                                          VERIFIED_LIMIT), the state that has it, and the position
+--                                                          after it
+--   windows, slots                                         packed ones
+--   queued, noted                                          to be written: times for key_holds.queue and note_identity,
+--                                                          nil for none
+local making = { windows = {}, slots = {} }
 
--- Returns limit, duration, switches and name of the limit at a place after that of the cursor.
-local function limit_at(place)
-  if place > PLACES_OF_IDENTITY and cursor.place < PLACES_OF_IDENTITY then
-    cursor.place, cursor.packed, cursor.position = PLACES_OF_IDENTITY, key_identity, IDENTITY_LIMITS_AT + 1
+-- Returns limit, duration, switches and name of the limit at a place after the last one.
+function charge_hold.limit_at(place)
+  if place > PLACES_OF_IDENTITY and making.place < PLACES_OF_IDENTITY then
+    making.place, making.packed, making.position = PLACES_OF_IDENTITY, key_identity, IDENTITY_LIMITS_AT + 1
   end
-  local packed, position, passed = cursor.packed, cursor.position, cursor.place
+  local packed, position, passed = making.packed, making.position, making.place
   local limit, duration, switches, name_bytes, name_at
   repeat
     limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
     name_at = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
     position, passed = name_at + name_bytes, passed + 1
   until passed == place
-  cursor.place, cursor.position = place, position
+  making.place, making.position = place, position
   return limit, duration, switches, string.sub(packed, name_at, position - 1)
 end
 
 -- What a limit that applies is charged, by its place: name, cost, limit, duration, and the bits of a HELD_WINDOW.
-local function charged_at(place, requested)
+function charge_hold.charged_at(place, requested)
   if place > PLACES_OF_REQUEST then
     local name, cost, limit, duration = unpack(requested[place - PLACES_OF_REQUEST])
     return name, cost, limit, duration, limit <= FINE_LIMIT and hold_list.FINE or 0
   end
-  local limit, duration, switches, name = limit_at(place)
+  local limit, duration, switches, name = charge_hold.limit_at(place)
   local cost = requested and key_counts.requested_cost(requested, name) or 1
   local bits = place > PLACES_OF_IDENTITY and hold_list.OF_IDENTITY or 0
   if switches % (2 * CONCURRENCY) >= CONCURRENCY then
@@ -61,12 +70,12 @@ end
 
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
 -- and the slots after them. Also returns their number, and whether one of them is of the identity.
-local packed_windows, packed_slots = {}, {}
 function charge_hold.pack_charged(requested, expires)
   local windows, slots, of_identity = 0, 0, false
-  cursor.place, cursor.packed, cursor.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
+  local packed_windows, packed_slots = making.windows, making.slots
+  making.place, making.packed, making.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
   for index = 1, charge_count do
-    local name, cost, limit, duration, bits = charged_at(charge_results[4 * index - 3], requested)
+    local name, cost, limit, duration, bits = charge_hold.charged_at(charge_results[4 * index - 3], requested)
     if bits < hold_list.SLOTS then
       -- Also at a cost of 0: the settlement may charge more.
       windows = windows + 1
@@ -77,7 +86,7 @@ function charge_hold.pack_charged(requested, expires)
     end
     if bits < hold_list.SLOTS or cost > 0 then of_identity = of_identity or bits % 2 == hold_list.OF_IDENTITY end
   end
-  local packed = table.concat(packed_windows, '', 1, windows)
+  local packed = windows == 1 and packed_windows[1] or table.concat(packed_windows, '', 1, windows)
   if slots > 0 then packed = packed .. table.concat(packed_slots, '', 1, slots) end
   return packed, windows + slots, of_identity
 end
@@ -88,9 +97,9 @@ function charge_hold.shape_of(cost, requested)
 end
 
 -- What a hold has in few cases, as JSON; '' for none.
-local function pack_more(wanted, cost, request, shared, of_identity)
+function charge_hold.pack_more(cost, request, shared, of_identity)
   local tags = (key_flags.limited or shared) and request and request.tags or nil
-  if not of_identity and not shared and not tags and wanted.id == '' then return '' end
+  if not of_identity and not shared and not tags and making.id == '' then return '' end
   local more = { tags = tags }
   if of_identity or shared then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
@@ -98,62 +107,60 @@ local function pack_more(wanted, cost, request, shared, of_identity)
   if shared then
     more.number, more.alone = identity_balance.number_of(shared), not key_flags.limited or nil
   end
-  if wanted.id ~= '' then more.shape = charge_hold.shape_of(cost, request and request.limits) end
+  if making.id ~= '' then more.shape = charge_hold.shape_of(cost, request and request.limits) end
   return cjson.encode(more)
 end
 
--- A hold of what the last check of limits has charged, or would charge: packed, its expiry, its suffix, whether a window
--- or slot is of the identity, and its credits. `shared` is the balance of the identity or nil.
-local function new_hold(wanted, cost, request, shared)
-  local expires = wanted.expires or call_now + (wanted.ttl or 0)
+-- A hold of what the last check of limits has charged, or would charge: packed, its expiry, its suffix, whether a
+-- window or slot is of the identity, and its credits. `shared` is the balance of the identity or nil.
+function charge_hold.new_hold(cost, request, shared)
+  local expires = making.expires or call_now + (making.ttl or 0)
   local packed, count, of_identity = charge_hold.pack_charged(request and request.limits, expires)
-  local rest = packed .. pack_more(wanted, cost, request, shared, of_identity)
-  local suffix = wanted.id ~= '' and '_' .. wanted.id or hold_list.next_suffix(wanted.holds, call_now)
+  local rest = packed .. charge_hold.pack_more(cost, request, shared, of_identity)
+  local suffix = making.id ~= '' and '_' .. making.id or hold_list.next_suffix(making.holds, call_now)
   local credits, _, _, _, balances = (key_flags.limited or shared) and cost or 0, key_extension.read()
-  local hold = hold_list.pack(wanted.on_expiry, call_now, expires - call_now, credits, balances, suffix, count, rest)
+  local hold = hold_list.pack(making.on_expiry, call_now, expires - call_now, credits, balances, suffix, count, rest)
   return hold, expires, suffix, of_identity, credits
 end
 
 -- Whether the hold of a request would take too many bytes. The names of all limits and the tags are in the states and
 -- in `text`: only where these are long, it is made to know its bytes.
-local function is_too_large(wanted, cost, request, text)
+function charge_hold.is_too_large(cost, request, text)
   local shared = key_identity and identity_credits.of_key() or nil
   local bytes = #key_packed + (key_identity and #key_identity or 0) + 2 * (text and #text or 0)
   -- The number of the balance.
   if bytes + (shared and 64 or 0) <= HOLD_BYTES_MAX then return false end
   if charge_hold.look(request and request.limits) or charge_ahead then return false end
-  return #new_hold(wanted, cost, request, shared) > HOLD_BYTES_MAX
+  return #charge_hold.new_hold(cost, request, shared) > HOLD_BYTES_MAX
 end
 
 -- The end of the answer to a verification with a hold.
-local SUFFIX_AND_HELD = '>c0' .. HELD_FIELDS
 function charge_hold.answer_end(suffix, expires)
   local printed = hold_list.printed(suffix)
-  return struct.pack(SUFFIX_AND_HELD, printed, expires, #printed)
+  return printed .. struct.pack(HELD, expires, #printed)
 end
 
 -- Makes the hold of a verification that is VALID, in memory. Returns the end of its answer. `shared` is the balance of
 -- the identity, false or nil for none.
 function charge_hold.make(cost, request, shared)
-  local wanted = charge_hold.wanted
-  local packed, expires, suffix, of_identity, credits = new_hold(wanted, cost, request, shared)
-  hold_list.add(wanted.holds, suffix, packed)
-  wanted.queued = key_holds.look_by(expires)
-  wanted.noted = of_identity and expires
-  if shared and wanted.on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
+  local packed, expires, suffix, of_identity, credits = charge_hold.new_hold(cost, request, shared)
+  hold_list.add(making.holds, suffix, packed)
+  making.queued = key_holds.look_by(expires)
+  making.noted = of_identity and expires
+  if shared and making.on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
   return charge_hold.answer_end(suffix, expires)
 end
 
--- Writes a key with the hold that was made.
-function charge_hold.write(state)
-  local wanted = charge_hold.wanted
-  redis.call('HSET', key_name, 'state', state, hold_list.fields(wanted.holds))
-  key_holds.queue(wanted.queued)
-  if wanted.noted then key_holds.note_identity(key_external_id, wanted.noted, wanted.identity_until) end
+-- Writes a key with the hold that was made. Returns the answer of the verification.
+function charge_hold.write(state, answer)
+  redis.call('HSET', key_name, 'state', state, hold_list.fields(making.holds))
+  key_holds.queue(making.queued)
+  if making.noted then key_holds.note_identity(key_external_id, making.noted, making.identity_until) end
+  return answer
 end
 
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
-local function repeat_hold(hold, cost, request, text, ip)
+function charge_hold.repeat_hold(hold, cost, request, text, ip)
   local requested = request and request.limits
   if hold.more.shape ~= charge_hold.shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text, ip)
@@ -178,7 +185,7 @@ local function repeat_hold(hold, cost, request, text, ip)
 end
 
 -- Why there can be no new hold with this id (`''` for none) of the key that was loaded, and its open hold of this id.
-local function find_repeated(h, id)
+function charge_hold.find_repeated(h, id)
   if id ~= '' then
     local suffix = '_' .. id
     local hold = hold_list.find(h, suffix)
@@ -191,29 +198,26 @@ local function find_repeated(h, id)
 end
 
 -- Verifies the key that was loaded, and holds what is charged: no credits are counted as spent. Slots are taken until
--- `wanted.expires`; returns nothing if that is not known.
-local function verify_held(wanted, position, last, root_index)
-  charge_hold.wanted = wanted
-  charge_hold.set(true, wanted.expires)
-  local decided, answer, snapshot = pcall(verify, position, last, root_index)
+-- `expires`; returns nothing if that is not known. After an error, scripts end it (charge_hold.set).
+local function verify_held(position, last, root_index)
+  charge_hold.set(true, making.expires)
+  local answer, snapshot = verify(position, last, root_index)
   charge_hold.set(false, nil)
-  if not decided then error(answer, 0) end
   return answer, snapshot
 end
 
 -- The expiry of a hold of a verification that takes slots.
-function charge_hold.planned(wanted, requested)
+function charge_hold.planned(requested)
   local slots = {}
   charge_hold.slots = slots
   local looked, problem = pcall(charge_hold.look, requested)
   charge_hold.slots = nil
   if not looked then error(problem, 0) end
-  return charge_hold.expiry(wanted.ttl, slots)
+  return charge_hold.expiry(making.ttl, slots)
 end
 
--- Decides a verification whose VERIFY_ITEM is at `position`, and holds what it charges if it is VALID. `wanted` is {ttl,
--- on_expiry, id} of HOLD_ITEM, and gets what its hold needs. As `verify`.
-function charge_hold.decide(wanted, position, last, root_index)
+-- Decides a verification whose VERIFY_ITEM is at `position`, and holds what it charges if it is VALID. As `verify`.
+function charge_hold.decide(ttl, on_expiry, id, position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   local digest, cost, cached_time, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify or not key_holds.read_key(digest, cached_time > 0, true) or not verifies_key(root) then
@@ -223,21 +227,22 @@ function charge_hold.decide(wanted, position, last, root_index)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   text = text and restriction.without_address(text)
   local request = text and request_of(text) or nil
-  wanted.holds = hold_list.of(key_name, key_extension.stored_holds)
-  wanted.identity_until = key_holds.identity_until(key_external_id)
-  local problem, repeated = find_repeated(wanted.holds, wanted.id)
+  making.ttl, making.on_expiry, making.id, making.expires = ttl, on_expiry, id, nil
+  making.holds = hold_list.of(key_name, key_extension.stored_holds)
+  making.identity_until = key_holds.identity_until(key_external_id)
+  local problem, repeated = charge_hold.find_repeated(making.holds, id)
   if problem then return problem end
   add_work(hold_list.work())
-  if repeated then return repeat_hold(repeated, cost, request, text, ip) end
-  if is_too_large(wanted, cost, request, text) then return item_error('hold_too_large') end
+  if repeated then return charge_hold.repeat_hold(repeated, cost, request, text, ip) end
+  if charge_hold.is_too_large(cost, request, text) then return item_error('hold_too_large') end
   -- Without `ttl` it takes slots: that was seen by verify.
   local answer, snapshot
-  if wanted.ttl then
-    answer, snapshot = verify_held(wanted, position, last, root_index)
+  if ttl then
+    answer, snapshot = verify_held(position, last, root_index)
   end
   if not answer and not charge_ahead then
-    wanted.expires = charge_hold.planned(wanted, request and request.limits)
-    answer, snapshot = verify_held(wanted, position, last, root_index)
+    making.expires = charge_hold.planned(request and request.limits)
+    answer, snapshot = verify_held(position, last, root_index)
   end
   return answer, snapshot
 end
@@ -245,30 +250,27 @@ end
 -- Decides an item: a verification with a hold.
 function hold_kinds.decide(position, last, root_index)
   local ttl, on_expiry, id, fields = struct.unpack(HOLD_ITEM, call_items, position)
-  return charge_hold.decide({ ttl = ttl, on_expiry = on_expiry, id = id }, fields, last, root_index)
+  return charge_hold.decide(ttl, on_expiry, id, fields, last, root_index)
 end
 
 -- Decides a verification that takes slots and asks for no hold: it gets one that lasts as long as its limits allow.
 function hold_kinds.decide_slots(position, last, root_index)
-  return charge_hold.decide({ on_expiry = hold_list.RELEASES, id = '' }, position, last, root_index)
+  return charge_hold.decide(nil, hold_list.RELEASES, '', position, last, root_index)
 end
 
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
 -- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
-local CHANGED_AND_REST = CHANGED_HOLD .. 'c0'
 local function pack_changed(changed)
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
   local answer = struct.pack(
-    CHANGED_AND_REST,
+    CHANGED_HOLD,
     HOLD_CHANGED,
     late,
     changed.expires or 0,
     has_balance,
     changed.balance or 0,
-    key_holds.digest(),
-    #changed.windows,
-    changed.packed
-  )
+    #changed.windows
+  ) .. changed.packed
   if not changed.shared then return answer end
   return identity_credits.added(answer, CHANGED_HOLD_HAS_BALANCE_AT, changed.shared)
 end
@@ -294,15 +296,9 @@ local function settle_hold(h, hold, credits, wanted)
   end
   local cost, packed = credits or hold.cost, hold_list.pack_settled(hold.windows)
   local balance, shared = key_holds.settle(h, hold, cost)
-  local settled = {
-    suffix = hold.suffix,
-    late = hold.state == hold_list.RELEASED,
-    cost = cost,
-    balance = balance,
-    shared = shared,
-    windows = hold.windows,
-    packed = packed,
-  }
+  local settled = hold_kinds.settled
+  settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_list.RELEASED, cost
+  settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, hold.windows, packed
   hold_list.note_settled(call_workspace, key24(), call_now, settled)
   return pack_changed(settled)
 end

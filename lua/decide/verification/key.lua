@@ -37,7 +37,7 @@ end
 local key_extension = { stored_holds = false }
 
 -- Reads `holds` in the same command as the state. Returns the state, and key_display if the caller needs it.
-function key_extension.read_fields(has_snapshot)
+function key_extension.read_with_holds(has_snapshot)
   local stored = has_snapshot and redis.call('HMGET', key_name, 'state', 'holds')
     or redis.call('HMGET', key_name, 'state', 'holds', 'name', 'meta')
   key_extension.stored_holds = stored[2]
@@ -53,7 +53,7 @@ local function read_key(digest, has_snapshot, with_holds)
   key_name = call_key_records .. digest
   local packed, display
   if with_holds then
-    packed, display = key_extension.read_fields(has_snapshot)
+    packed, display = key_extension.read_with_holds(has_snapshot)
   elseif has_snapshot then
     packed = redis.call('HGET', key_name, 'state')
   else
