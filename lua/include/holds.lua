@@ -272,6 +272,10 @@ end
 function hold_list.add(h, suffix, packed)
   h.open, h.count = h.open + 1, h.count + 1
   if h.count > BUCKET_HOLDS * h.buckets then split(h) end
+  if h.buckets == 1 then
+    h.part = h.part .. packed
+    return
+  end
   local bucket = bucket_of(h.buckets, suffix)
   change_part(h, bucket, part_of(h, bucket) .. packed)
 end
@@ -441,6 +445,7 @@ end
 -- The units that a settlement charges to windows, packed.
 function hold_list.pack_settled(windows)
   local count = #windows
+  if count == 0 then return '' end
   for index = 1, count do
     local w = windows[index]
     hold_pieces[index] = struct.pack(SETTLED_WINDOW, w.settled, #w.name, w.name)

@@ -21,10 +21,9 @@ function key_holds.queue(due)
   if due then redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), key_holds.digest()) end
 end
 
--- The key has to be looked at by `expires`, if that is earlier than before: changes its state in memory. Returns a time
--- for key_holds.queue, nil for none.
-function key_holds.look_by(expires)
-  local _, _, due = key_extension.read()
+-- The key has to be looked at by `expires`, if that is earlier than `due`, as before: changes its state in memory.
+-- Returns a time for key_holds.queue, nil for none.
+function key_holds.look_by(expires, due)
   if expires >= due then return nil end
   key_extension.set_due(expires)
   return expires
@@ -47,21 +46,19 @@ end
 -- Limit of the expired holds that one look settles: some milliseconds.
 local SETTLED_AT_ONCE = 250
 
--- Settlements in memory: the balance of the key with a due refill applied, and the time of the next one; the number of
--- its balance; credits that settlements spend. Most settlements change nothing else, so these are nil until they are
--- needed (settling_list): `wanted` (what windows get back, by owner), `identities` (states whose windows change, by
--- record), `accounts` (balances of identities by id, false for one that is gone), `records` (windows with a record of
--- their own), `tags` (credits by field), `notes` (settlements to note). The table is used again by the next
--- settlements.
+-- Settlements in memory: the balance of the key with a due refill applied, and the time of the next one; credits that
+-- settlements spend. Most settlements change nothing else, so these are nil until they are needed (settling_list):
+-- `wanted` (what windows get back, by owner), `identities` (states whose windows change, by record), `accounts`
+-- (balances of identities by id, false for one that is gone), `records` (windows with a record of their own), `tags`
+-- (credits by field), `notes` (settlements to note). The table is used again by the next settlements.
 local settling_now = {}
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
     balance, refill_due = key_counts.refilled(key_holds.digest(), balance, refill_due)
   end
-  local _, _, _, balances = key_extension.read()
   local settling = settling_now
-  settling.balance, settling.refill_due, settling.balances, settling.spent = balance, refill_due, balances, 0
+  settling.balance, settling.refill_due, settling.spent = balance, refill_due, 0
   settling.wanted, settling.identities, settling.accounts, settling.records = nil, nil, nil, nil
   settling.tags, settling.notes = nil, nil
   return settling
@@ -183,8 +180,11 @@ local function settle_one(settling, hold, cost)
   if key_flags.limited then
     -- `alone`: only the identity was charged.
     local returned = (is_open and not (more and more.alone) and hold.cost or 0) - cost
-    -- The balance was set or refilled since: it has none of these credits.
-    if returned > 0 and hold.balance ~= settling.balances then returned = 0 end
+    if returned > 0 then
+      local _, _, _, balances = key_extension.read()
+      -- The balance was set or refilled since: it has none of these credits.
+      if hold.balance ~= balances then returned = 0 end
+    end
     local balance = settling.balance + returned
     settling.balance = math.max(-SAFE_INTEGER, math.min(balance, SAFE_INTEGER))
   elseif not account then
@@ -206,20 +206,26 @@ function key_holds.write_windows(settling)
   if settling.records then owned_windows.write(settling.records) end
 end
 
--- Writes the holds, and what settling some of them changed. `due`: when the key has to be looked at; nil for no change.
--- Everything is read before the first write.
-local function write_settling(settling, h, due)
-  key_holds.return_collected(settling)
-  local is_moved = due and key_extension.set_due(due)
-  key_holds.write_windows(settling)
-  key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
-  if is_moved then key_holds.queue(due) end
+-- Notes settlements, and counts what they spent by tag.
+local function write_notes(settling)
   for _, settled in ipairs(settling.notes or hold_list.EMPTY) do
     hold_list.note_settled(call_workspace, key24(), call_now, settled)
   end
   for field, cost in pairs(settling.tags or hold_list.EMPTY) do
     redis.call('HINCRBY', name_of.tag_usage(call_workspace, key_api8, call_day), field, int(cost))
   end
+end
+
+-- Writes the holds, and what settling some of them changed. `due`: when the key has to be looked at; nil for no change.
+-- Everything is read before the first write.
+local function write_settling(settling, h, due)
+  local has_windows = settling.wanted or settling.accounts
+  if has_windows then key_holds.return_collected(settling) end
+  local is_moved = due and key_extension.set_due(due)
+  if has_windows then key_holds.write_windows(settling) end
+  key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
+  if is_moved then key_holds.queue(due) end
+  if settling.notes or settling.tags then write_notes(settling) end
   key_api.spent = key_api.spent + settling.spent
 end
 

@@ -31,6 +31,7 @@ local function verifies_key(root) return root.verifies_all or allows(root, 'api'
 --                                                          VERIFIED_LIMIT), the state that has it, and the position
 --                                                          after it
 --   windows, slots                                         packed ones
+--   due                                                    when the key has to be looked at already
 --   queued, noted                                          to be written: times for key_holds.queue and note_identity,
 --                                                          nil for none
 local making = { windows = {}, slots = {} }
@@ -71,6 +72,7 @@ end
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
 -- and the slots after them. Also returns their number, and whether one of them is of the identity.
 function charge_hold.pack_charged(requested, expires)
+  if charge_count == 0 then return '', 0, false end
   local windows, slots, of_identity = 0, 0, false
   local packed_windows, packed_slots = making.windows, making.slots
   making.place, making.packed, making.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
@@ -118,7 +120,8 @@ function charge_hold.new_hold(cost, request, shared)
   local packed, count, of_identity = charge_hold.pack_charged(request and request.limits, expires)
   local rest = packed .. charge_hold.pack_more(cost, request, shared, of_identity)
   local suffix = making.id ~= '' and '_' .. making.id or hold_list.next_suffix(making.holds, call_now)
-  local credits, _, _, _, balances = (key_flags.limited or shared) and cost or 0, key_extension.read()
+  local credits, _, _, due, balances = (key_flags.limited or shared) and cost or 0, key_extension.read()
+  making.due = due
   local hold = hold_list.pack(making.on_expiry, call_now, expires - call_now, credits, balances, suffix, count, rest)
   return hold, expires, suffix, of_identity, credits
 end
@@ -145,7 +148,7 @@ end
 function charge_hold.make(cost, request, shared)
   local packed, expires, suffix, of_identity, credits = charge_hold.new_hold(cost, request, shared)
   hold_list.add(making.holds, suffix, packed)
-  making.queued = key_holds.look_by(expires)
+  making.queued = key_holds.look_by(expires, making.due)
   making.noted = of_identity and expires
   if shared and making.on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
   return charge_hold.answer_end(suffix, expires)
@@ -198,11 +201,11 @@ function charge_hold.find_repeated(h, id)
 end
 
 -- Verifies the key that was loaded, and holds what is charged: no credits are counted as spent. Slots are taken until
--- `expires`; returns nothing if that is not known. After an error, scripts end it (charge_hold.set).
+-- `expires`; returns nothing if that is not known. After an error, lua/decide.lua ends it.
 local function verify_held(position, last, root_index)
-  charge_hold.set(true, making.expires)
+  charge_hold.is_held, charge_hold.expires = true, making.expires
   local answer, snapshot = verify(position, last, root_index)
-  charge_hold.set(false, nil)
+  charge_hold.is_held, charge_hold.expires = false, nil
   return answer, snapshot
 end
 
@@ -289,16 +292,17 @@ end
 
 -- Settles a hold that is open or was released.
 local function settle_hold(h, hold, credits, wanted)
-  local unknown = wanted and unknown_window(hold.windows, wanted)
+  local windows, unknown = hold.windows, wanted and unknown_window(hold.windows, wanted)
   if unknown then return item_error('hold_limit_not_found', unknown) end
-  for _, w in ipairs(hold.windows) do
+  for index = 1, #windows do
+    local w = windows[index]
     w.settled = wanted and wanted[w.name] or w.cost
   end
-  local cost, packed = credits or hold.cost, hold_list.pack_settled(hold.windows)
+  local cost, packed = credits or hold.cost, hold_list.pack_settled(windows)
   local balance, shared = key_holds.settle(h, hold, cost)
   local settled = hold_kinds.settled
   settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_list.RELEASED, cost
-  settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, hold.windows, packed
+  settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, windows, packed
   hold_list.note_settled(call_workspace, key24(), call_now, settled)
   return pack_changed(settled)
 end
@@ -390,7 +394,8 @@ local function extend_hold(h, hold, _, _, ttl)
   local external_id = hold.more and hold.more.externalId or ''
   local identity_until = key_holds.identity_until(external_id)
   expires = hold.at + hold.ttl
-  local queued = key_holds.look_by(expires)
+  local _, _, due = key_extension.read()
+  local queued = key_holds.look_by(expires, due)
   redis.call('HSET', key_name, 'state', key_packed, hold_list.fields(h))
   key_holds.queue(queued)
   write_slots()
