@@ -158,11 +158,11 @@ local function read_held_window(part, position)
   return w, position
 end
 
--- The hold from `first` to `last` of a bucket: {state, at, ttl, due, cost, balance, suffix, windows, slots, more}, in
--- `into` if that is given.
-local function unpack_hold(part, first, last, into)
-  local _, state, at, ttl, cost, balance, suffix, windows, position = struct.unpack(HOLD, part, first)
-  local hold = into or {}
+-- The hold at `first` in a bucket: {state, at, ttl, due, cost, balance, suffix, windows, slots, more}, in `into` if
+-- that is given. Also returns where it ends.
+local function unpack_hold(part, first, into)
+  local bytes, state, at, ttl, cost, balance, suffix, windows, position = struct.unpack(HOLD, part, first)
+  local hold, last = into or {}, first + bytes + 1
   hold.state, hold.at, hold.ttl, hold.due = state, at, ttl, at + ttl
   hold.cost, hold.balance, hold.suffix = cost, balance, suffix
   hold.windows, hold.slots = hold_list.EMPTY, hold_list.EMPTY
@@ -178,7 +178,7 @@ local function unpack_hold(part, first, last, into)
     end
   end
   hold.more = position <= last and cjson.decode(string.sub(part, position, last)) or nil
-  return hold
+  return hold, last
 end
 
 -- Packs what a hold charged to a window, or the slots that it takes until `duration`.
@@ -214,19 +214,18 @@ local function pack_hold(hold)
   return hold_list.pack(hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, count, rest)
 end
 
--- The positions of the first and the last byte of the hold with this suffix in a bucket; nil if it is not there. A
--- search for bytes takes a part of the time of unpacking all suffixes. What it finds may be in another field, so holds
--- are passed by their lengths up to there.
+-- The position of the hold with this suffix in a bucket; nil if it is not there. A search for bytes takes a part of
+-- the time of unpacking all suffixes. What it finds may be in another field, or in a longer suffix: so holds are passed
+-- by their lengths up to there.
 local function place_in(part, suffix)
-  local marked, first = string.char(#suffix) .. suffix, 1
-  local found = string.find(part, marked, 1, true)
+  local first, found = 1, string.find(part, suffix, 1, true)
   while found do
-    local wanted = found - (HOLD_SUFFIX_AT - 1)
+    local wanted = found - HOLD_SUFFIX_AT
     while first < wanted do
       first = first + struct.unpack(HOLD_BYTES, part, first) + 2
     end
-    if first == wanted then return first, first + struct.unpack(HOLD_BYTES, part, first) + 1 end
-    found = string.find(part, marked, found + 1, true)
+    if first == wanted and string.byte(part, found - 1) == #suffix then return first end
+    found = string.find(part, suffix, found + 1, true)
   end
 end
 
@@ -236,9 +235,9 @@ local found_hold = {}
 function hold_list.find(h, suffix)
   local bucket = bucket_of(h.buckets, suffix)
   local part = part_of(h, bucket)
-  local first, last = place_in(part, suffix)
+  local first = place_in(part, suffix)
   if not first then return nil end
-  local hold = unpack_hold(part, first, last, found_hold)
+  local hold, last = unpack_hold(part, first, found_hold)
   hold.bucket, hold.first, hold.last = bucket, first, last
   return hold
 end
@@ -247,7 +246,7 @@ end
 function hold_list.each(h, visit)
   for bucket = 0, h.buckets - 1 do
     local part = part_of(h, bucket)
-    each_in(part, function(_, first, last) visit(unpack_hold(part, first, last)) end)
+    each_in(part, function(_, first) visit((unpack_hold(part, first))) end)
   end
 end
 
@@ -334,7 +333,7 @@ local function take_due_of(h, bucket, now, due, limit)
   if #taken == 0 then return next_due end
   local kept, from = {}, 1
   for _, place in ipairs(taken) do
-    due[#due + 1] = unpack_hold(part, place[1], place[2])
+    due[#due + 1] = unpack_hold(part, place[1])
     kept[#kept + 1], from = string.sub(part, from, place[1] - 1), place[2] + 1
   end
   kept[#kept + 1] = string.sub(part, from)
@@ -376,19 +375,19 @@ function hold_list.first_open(h, now, after_due, after_suffix, count)
   local after = { due = after_due, suffix = after_suffix }
   for bucket = 0, h.buckets - 1 do
     local part = part_of(h, bucket)
-    each_due_in(part, function(state, due, first, last)
+    each_due_in(part, function(state, due, first)
       if state == hold_list.RELEASED or due <= now then return end
       total = total + 1
       if due < after_due or due > worst then return end
       local suffix = struct.unpack('>Bc0', part, first + HOLD_SUFFIX_AT - 1)
-      local hold = { due = due, suffix = suffix, part = part, first = first, last = last }
+      local hold = { due = due, suffix = suffix, part = part, first = first }
       if is_before(after, hold) then found[#found + 1] = hold end
     end)
     if #found > 8 * count then cut() end
   end
   cut()
   for index, place in ipairs(found) do
-    found[index] = unpack_hold(place.part, place.first, place.last)
+    found[index] = unpack_hold(place.part, place.first)
   end
   return found, total
 end
