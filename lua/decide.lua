@@ -111,6 +111,8 @@ local function decide_batch(KEYS, ARGV)
   batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
   -- An item that fails gets the error as its answer; the following items are decided.
   while batch.position <= items_end and call_work < WORK_MAX do
+    -- An item that failed, or a call that was killed, may have been making a hold.
+    charge_hold.set(false, nil)
     local decided, problem = pcall(decide_items)
     if not decided then
       local message = type(problem) == 'table' and (problem.err or 'error') or tostring(problem)

@@ -24,10 +24,16 @@ local hold_list = {
   LATE_MS = DAY_MS,
   -- Longest time from a verification to the expiry of its hold.
   EXPIRES_WITHIN = 30 * DAY_MS,
-  -- In the bits of a window: a HELD_WIDE_WINDOW, and slots.
+  -- The bits of a window: of the identity, in slices of a millisecond, a HELD_WIDE_WINDOW, and slots.
+  OF_IDENTITY = 1,
+  FINE = 2,
   WIDE = 4,
   SLOTS = 8,
+  -- In the place of a list that is empty, as most are. Never changed.
+  EMPTY = {},
 }
+-- The parts of what is packed next. Used again, because a table for each hold would be much of its cost.
+local hold_pieces = {}
 -- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
 -- A bucket has about this many holds.
@@ -55,43 +61,59 @@ local NUMBERS_SINCE = 1767225600000
 function hold_list.next_suffix(h, now)
   local number = math.max(h.next, now - NUMBERS_SINCE) % 2 ^ 40
   h.next = number + 1
-  return '.' .. struct.pack('>I5', number)
+  return struct.pack('>BI5', 46, number)
 end
 
 -- A suffix as it is in an id, and back; nil if no id has it.
 function hold_list.printed(suffix)
   if string.byte(suffix) ~= 46 then return suffix end
-  return string.format('.%.0f', (struct.unpack('>I5', suffix, 2)))
+  return string.format('.%d', (struct.unpack('>I5', suffix, 2)))
 end
 function hold_list.parsed(suffix)
   if string.byte(suffix) ~= 46 then return suffix end
   local number = tonumber(string.sub(suffix, 2))
-  return number and number < 2 ^ 40 and '.' .. struct.pack('>I5', number) or nil
+  return number and number < 2 ^ 40 and struct.pack('>BI5', 46, number) or nil
 end
 
--- Reads the head and the first bucket: {record, next (number of the next hold), open and count (open holds, and all),
--- buckets, parts (by bucket, as far as read), changed}.
-function hold_list.read(record)
-  local h = { record = record, next = 1, open = 0, count = 0, buckets = 1, parts = { [0] = '' }, changed = {} }
-  local stored = redis.call('HGET', record, 'holds')
+-- The holds of a record whose field `holds` is `stored`: {record, next (number of the next hold), open and count (open
+-- holds, and all), buckets, part (the first bucket), parts (further ones, as far as read), changed (those of them that
+-- are to be written)}. The table is used again for the next key: one for each key would cost as much as a command.
+local current_holds = { record = '', next = 1, open = 0, count = 0, buckets = 1, part = '', parts = nil, changed = nil }
+function hold_list.of(record, stored)
+  local h = current_holds
+  h.record, h.parts, h.changed = record, nil, nil
   if stored then
     h.next, h.open, h.count, h.buckets = struct.unpack(HOLDS_HEAD, stored)
-    h.parts[0] = string.sub(note_bytes(stored), HOLDS_HEAD_LENGTH + 1)
+    h.part = string.sub(note_bytes(stored), HOLDS_HEAD_LENGTH + 1)
+  else
+    h.next, h.open, h.count, h.buckets, h.part = 1, 0, 0, 1, ''
   end
   return h
 end
 
+function hold_list.read(record) return hold_list.of(record, redis.call('HGET', record, 'holds')) end
+
 local function part_of(h, bucket)
-  if not h.parts[bucket] then h.parts[bucket] = note_bytes(redis.call('HGET', h.record, 'holds' .. bucket) or '') end
-  return h.parts[bucket]
+  if bucket == 0 then return h.part end
+  local parts = h.parts or {}
+  h.parts = parts
+  if not parts[bucket] then parts[bucket] = note_bytes(redis.call('HGET', h.record, 'holds' .. bucket) or '') end
+  return parts[bucket]
 end
 
+-- The first bucket is always written, with the head.
 local function change_part(h, bucket, part)
+  if bucket == 0 then
+    h.part = part
+    return
+  end
+  h.parts, h.changed = h.parts or {}, h.changed or {}
   h.parts[bucket], h.changed[bucket] = part, true
 end
 
 -- The bucket of a hold, of `buckets`.
 local function bucket_of(buckets, suffix)
+  if buckets == 1 then return 0 end
   local hash
   if string.byte(suffix) == 46 then
     -- The high bits of a product, as holds may be made at multiples of a second.
@@ -119,87 +141,112 @@ local function each_in(part, visit)
   end
 end
 
--- What a hold charged to a window, or took as slots (with `slot_end`), and the position after it.
+-- What a hold charged to a window, or took as slots (with `slot_end`): {duration, cost, name, of_identity, is_fine,
+-- settled (units that a settlement charges)}, and the position after it. All fields are made at once, because Lua
+-- allocates a table again when it grows.
 local function read_held_window(part, position)
-  local w = {}
+  local bits, duration, cost, name
   if string.byte(part, position) % hold_list.SLOTS < hold_list.WIDE then
-    w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WINDOW, part, position)
+    bits, duration, cost, name, position = struct.unpack(HELD_WINDOW, part, position)
   else
-    w.bits, w.duration, w.cost, w.name, position = struct.unpack(HELD_WIDE_WINDOW, part, position)
+    bits, duration, cost, name, position = struct.unpack(HELD_WIDE_WINDOW, part, position)
   end
-  w.of_identity, w.is_fine = w.bits % 2 == 1, w.bits % 4 >= 2
-  w.slot_end = w.bits >= hold_list.SLOTS and w.duration or nil
+  local slot_end = bits >= hold_list.SLOTS and duration or nil
+  local of_identity, is_fine = bits % 2 == 1, bits % 4 >= hold_list.FINE
+  local w = { duration = duration, cost = cost, name = name, of_identity = of_identity, is_fine = is_fine, settled = 0 }
+  w.slot_end = slot_end
   return w, position
 end
 
-local function unpack_hold(part, first, last)
-  local hold, windows, position = {}, nil, nil
-  local _
-  _, hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, windows, position =
-    struct.unpack(HOLD, part, first)
-  hold.due, hold.windows, hold.slots = hold.at + hold.ttl, {}, {}
+-- The hold at `first` in a bucket: {state, at, ttl, due, cost, balance, suffix, windows, slots, more}, in `into` if
+-- that is given. Also returns where it ends.
+local function unpack_hold(part, first, into)
+  local bytes, state, at, ttl, cost, balance, suffix, windows, position = struct.unpack(HOLD, part, first)
+  local hold, last = into or {}, first + bytes + 1
+  hold.state, hold.at, hold.ttl, hold.due = state, at, ttl, at + ttl
+  hold.cost, hold.balance, hold.suffix = cost, balance, suffix
+  hold.windows, hold.slots = hold_list.EMPTY, hold_list.EMPTY
   for _ = 1, windows do
     local w
     w, position = read_held_window(part, position)
-    local list = w.slot_end and hold.slots or hold.windows
-    list[#list + 1] = w
-  end
-  hold.more = position <= last and cjson.decode(string.sub(part, position, last)) or nil
-  return hold
-end
-
-local function pack_hold(hold)
-  local parts = {}
-  for index, w in ipairs(hold.windows) do
-    local bits = (w.of_identity and 1 or 0) + (w.is_fine and 2 or 0)
-    if w.cost < 2 ^ 32 then
-      parts[index] = struct.pack(HELD_WINDOW, bits, w.duration, w.cost, #w.name, w.name)
+    local kind = w.slot_end and 'slots' or 'windows'
+    local list = hold[kind]
+    if list == hold_list.EMPTY then
+      hold[kind] = { w }
     else
-      parts[index] = struct.pack(HELD_WIDE_WINDOW, bits + hold_list.WIDE, w.duration, w.cost, #w.name, w.name)
+      list[#list + 1] = w
     end
   end
-  for _, slot in ipairs(hold.slots) do
-    local bits = hold_list.SLOTS + (slot.of_identity and 1 or 0)
-    parts[#parts + 1] = struct.pack(HELD_WINDOW, bits, slot.slot_end, slot.cost, #slot.name, slot.name)
-  end
-  local rest = table.concat(parts) .. (hold.more and cjson.encode(hold.more) or '')
-  -- Of what follows `bytes`.
-  local bytes = HOLD_LENGTH + #hold.suffix + #rest
-  return struct.pack(
-    HOLD,
-    bytes,
-    hold.state,
-    hold.at,
-    hold.ttl,
-    hold.cost,
-    hold.balance,
-    #hold.suffix,
-    hold.suffix,
-    #parts
-  ) .. rest
+  hold.more = position <= last and cjson.decode(string.sub(part, position, last)) or nil
+  return hold, last
 end
 
--- The bytes that a hold takes.
-function hold_list.bytes_of(hold) return #pack_hold(hold) end
+-- Packs what a hold charged to a window, or the slots that it takes until `duration`.
+function hold_list.pack_window(bits, duration, cost, name)
+  if cost < 2 ^ 32 then return struct.pack(HELD_WINDOW, bits, duration, cost, #name, name) end
+  return struct.pack(HELD_WIDE_WINDOW, bits + hold_list.WIDE, duration, cost, #name, name)
+end
 
--- The hold with this suffix, or nil: {state, at, ttl, due, cost, balance, suffix, windows, slots, more, and its place}.
+-- Packs a hold with `windows` packed windows and `more`, which are in `rest`.
+local HOLD_AND_REST = HOLD .. 'c0'
+function hold_list.pack(state, at, ttl, cost, balance, suffix, windows, rest)
+  -- Of what follows `bytes`.
+  local bytes = HOLD_LENGTH + #suffix + #rest
+  return struct.pack(HOLD_AND_REST, bytes, state, at, ttl, cost, balance, #suffix, suffix, windows, rest)
+end
+
+-- Packs a hold that was unpacked, and may have been changed.
+local function pack_hold(hold)
+  local count, windows, slots = 0, hold.windows, hold.slots
+  for index = 1, #windows do
+    local w = windows[index]
+    local bits = (w.of_identity and hold_list.OF_IDENTITY or 0) + (w.is_fine and hold_list.FINE or 0)
+    count = count + 1
+    hold_pieces[count] = hold_list.pack_window(bits, w.duration, w.cost, w.name)
+  end
+  for index = 1, #slots do
+    local slot = slots[index]
+    count = count + 1
+    local bits = hold_list.SLOTS + (slot.of_identity and hold_list.OF_IDENTITY or 0)
+    hold_pieces[count] = hold_list.pack_window(bits, slot.slot_end, slot.cost, slot.name)
+  end
+  local rest = table.concat(hold_pieces, '', 1, count) .. (hold.more and cjson.encode(hold.more) or '')
+  return hold_list.pack(hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, count, rest)
+end
+
+-- The position of the hold with this suffix in a bucket; nil if it is not there. A search for bytes takes a part of
+-- the time of unpacking all suffixes. What it finds may be in another field, or in a longer suffix: so holds are passed
+-- by their lengths up to there.
+local function place_in(part, suffix)
+  local first, found = 1, string.find(part, suffix, 1, true)
+  while found do
+    local wanted = found - HOLD_SUFFIX_AT
+    while first < wanted do
+      first = first + struct.unpack(HOLD_BYTES, part, first) + 2
+    end
+    if first == wanted and string.byte(part, found - 1) == #suffix then return first end
+    found = string.find(part, suffix, found + 1, true)
+  end
+end
+
+-- The hold with this suffix, as unpack_hold returns it, with its place; nil if there is none. The table is used again
+-- by the next call.
+local found_hold = {}
 function hold_list.find(h, suffix)
-  local bucket, found = bucket_of(h.buckets, suffix), nil
+  local bucket = bucket_of(h.buckets, suffix)
   local part = part_of(h, bucket)
-  each_in(part, function(each, first, last)
-    if each ~= suffix then return false end
-    found = unpack_hold(part, first, last)
-    found.bucket, found.first, found.last = bucket, first, last
-    return true
-  end)
-  return found
+  local first = place_in(part, suffix)
+  if not first then return nil end
+  local hold, last = unpack_hold(part, first, found_hold)
+  hold.bucket, hold.first, hold.last = bucket, first, last
+  return hold
 end
 
 -- Calls `visit(hold)` for each hold.
 function hold_list.each(h, visit)
   for bucket = 0, h.buckets - 1 do
     local part = part_of(h, bucket)
-    each_in(part, function(_, first, last) visit(unpack_hold(part, first, last)) end)
+    each_in(part, function(_, first) visit((unpack_hold(part, first))) end)
   end
 end
 
@@ -220,19 +267,24 @@ local function split(h)
   change_part(h, new, table.concat(moved))
 end
 
-function hold_list.add(h, hold)
+-- Adds an open hold that was packed.
+function hold_list.add(h, suffix, packed)
   h.open, h.count = h.open + 1, h.count + 1
   if h.count > BUCKET_HOLDS * h.buckets then split(h) end
-  local bucket = bucket_of(h.buckets, hold.suffix)
-  change_part(h, bucket, part_of(h, bucket) .. pack_hold(hold))
+  if h.buckets == 1 then
+    h.part = h.part .. packed
+    return
+  end
+  local bucket = bucket_of(h.buckets, suffix)
+  change_part(h, bucket, part_of(h, bucket) .. packed)
 end
 
 -- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
 -- there are too many. Slots stay free: a late settlement takes none.
 function hold_list.release(h, hold, at)
   if h.count - h.open >= hold_list.MAX then return NEVER end
-  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, {}
-  hold_list.add(h, hold)
+  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, hold_list.EMPTY
+  hold_list.add(h, hold.suffix, pack_hold(hold))
   h.open = h.open - 1
   return at + hold_list.LATE_MS
 end
@@ -281,7 +333,7 @@ local function take_due_of(h, bucket, now, due, limit)
   if #taken == 0 then return next_due end
   local kept, from = {}, 1
   for _, place in ipairs(taken) do
-    due[#due + 1] = unpack_hold(part, place[1], place[2])
+    due[#due + 1] = unpack_hold(part, place[1])
     kept[#kept + 1], from = string.sub(part, from, place[1] - 1), place[2] + 1
   end
   kept[#kept + 1] = string.sub(part, from)
@@ -323,19 +375,19 @@ function hold_list.first_open(h, now, after_due, after_suffix, count)
   local after = { due = after_due, suffix = after_suffix }
   for bucket = 0, h.buckets - 1 do
     local part = part_of(h, bucket)
-    each_due_in(part, function(state, due, first, last)
+    each_due_in(part, function(state, due, first)
       if state == hold_list.RELEASED or due <= now then return end
       total = total + 1
       if due < after_due or due > worst then return end
       local suffix = struct.unpack('>Bc0', part, first + HOLD_SUFFIX_AT - 1)
-      local hold = { due = due, suffix = suffix, part = part, first = first, last = last }
+      local hold = { due = due, suffix = suffix, part = part, first = first }
       if is_before(after, hold) then found[#found + 1] = hold end
     end)
     if #found > 8 * count then cut() end
   end
   cut()
   for index, place in ipairs(found) do
-    found[index] = unpack_hold(place.part, place.first, place.last)
+    found[index] = unpack_hold(place.part, place.first)
   end
   return found, total
 end
@@ -370,15 +422,15 @@ end
 function hold_list.kept_until(h, now) return math.min(NUMBERS_SINCE + h.next, now) + NUMBER_KEPT_MS end
 
 -- The fields to write, as arguments of HSET.
+local HEAD_AND_PART = HOLDS_HEAD .. 'c0'
 function hold_list.fields(h)
-  local head = struct.pack(HOLDS_HEAD, h.next, h.open, h.count, h.buckets)
-  local fields = { 'holds', head .. h.parts[0] }
+  local first = struct.pack(HEAD_AND_PART, h.next, h.open, h.count, h.buckets, h.part)
+  if not h.changed then return 'holds', first end
+  local fields = { 'holds', first }
   for bucket in pairs(h.changed) do
-    if bucket > 0 then
-      fields[#fields + 1], fields[#fields + 2] = 'holds' .. bucket, h.parts[bucket]
-    end
+    fields[#fields + 1], fields[#fields + 2] = 'holds' .. bucket, h.parts[bucket]
   end
-  return fields
+  return unpack(fields)
 end
 
 -- What was settled, by hour: for an hour at least a settlement that is repeated finds here what the first one did. With
@@ -386,33 +438,41 @@ end
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
 
 local function settled_record(workspace, id24, now, hours_ago)
-  return name_of.settled_holds(workspace, id24, string.format('%.0f', math.floor(now / HOUR_MS) - hours_ago))
+  return name_of.settled_holds(workspace, id24, string.format('%d', now / HOUR_MS - hours_ago))
+end
+
+-- The units that a settlement charges to windows, packed.
+function hold_list.pack_settled(windows)
+  local count = #windows
+  if count == 0 then return '' end
+  for index = 1, count do
+    local w = windows[index]
+    hold_pieces[index] = struct.pack(SETTLED_WINDOW, w.settled, #w.name, w.name)
+  end
+  return table.concat(hold_pieces, '', 1, count)
 end
 
 -- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity, nil
--- if it was not charged), windows: each {cost, name}}.
+-- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
+local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
 function hold_list.note_settled(workspace, id24, now, settled)
-  local parts = {}
-  for index, w in ipairs(settled.windows) do
-    parts[index] = struct.pack(SETTLED_WINDOW, w.cost, #w.name, w.name)
-  end
-  local count, suffix = #parts, settled.suffix
-  if settled.shared then parts[count + 1] = struct.pack(IDENTITY_LEFT, settled.shared) end
-  local rest = table.concat(parts)
-  local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
+  local suffix, rest = settled.suffix, settled.packed
   local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0
-  if settled.shared then has_balance = has_balance + HAS_BALANCE_OF_IDENTITY end
+  if settled.shared then
+    has_balance, rest = has_balance + HAS_BALANCE_OF_IDENTITY, rest .. struct.pack(IDENTITY_LEFT, settled.shared)
+  end
   local entry = struct.pack(
-    SETTLED_HOLD,
-    bytes,
+    SETTLED_AND_REST,
+    SETTLED_HOLD_LENGTH + #suffix + #rest,
     late,
     settled.cost,
     has_balance,
     settled.balance or 0,
     #suffix,
     suffix,
-    count
-  ) .. rest
+    #settled.windows,
+    rest
+  )
   local record = settled_record(workspace, id24, now, 0)
   local length = redis.call('APPEND', record, entry)
   if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
@@ -434,8 +494,9 @@ function hold_list.find_settled(workspace, id24, now, wanted)
         for index = 1, windows do
           local w = {}
           w.cost, w.name, position = struct.unpack(SETTLED_WINDOW, stored, position)
-          settled.windows[index] = w
+          settled.windows[index], w.settled = w, w.cost
         end
+        settled.packed = hold_list.pack_settled(settled.windows)
         if has_balance >= HAS_BALANCE_OF_IDENTITY then
           settled.shared = struct.unpack(IDENTITY_LEFT, stored, position)
         end

@@ -8,6 +8,7 @@
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
+-- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/totals"
 -- @include "decide/verification/due"
@@ -58,5 +59,6 @@ for _, digest in ipairs(due) do
   if not pcall(settle, digest) then redis.call('ZADD', queue, int(now + DAY_MS), digest) end
   done = done + 1
 end
+write_api_totals()
 write_totals()
 return { (done < #due or has_more) and count or #due, late }

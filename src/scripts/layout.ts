@@ -683,7 +683,6 @@ export const changedHold = struct({
   expires: uint(6),
   hasBalance: uint(1),
   balance: int(7),
-  digest: bytes(32),
   windows: uint(1),
 });
 /** The beginning of the answer to a lease item; the answer to the decision follows. */

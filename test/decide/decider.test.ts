@@ -230,6 +230,20 @@ describe('a broken record', () => {
     expect(broken).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(cause) } });
     for (const each of [first, last]) expect(each).toMatchObject({ value: { outcome: 'VALID' } });
   });
+
+  test('fails a verification with a hold only, not the next ones in its place', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'test' });
+    const [held, next] = [await createKey({ apiId }), await createKey({ credits: { remaining: 5 } })];
+    await redis.set(`${workspaceKey(app.workspaceId)}:tags:${apiId.slice(-8)}`, 'x');
+    const request = { digest: digestTextOf(held.key), cost: 1, tags: ['a'] };
+    const failing = decide.holds.prepare(presented, request, { ttlMs: 60_000, onExpiry: 'release', id: '' });
+    calls = 0;
+    const [failed, first] = await Promise.allSettled([failing.decide(), verify(next.key)]);
+    expect(calls).toBe(1);
+    expect(failed).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(/WRONGTYPE/) } });
+    expect(first).toMatchObject({ value: { outcome: 'VALID', credits: 4 } });
+    expect(await verify(next.key)).toMatchObject({ outcome: 'VALID', credits: 3 });
+  });
 });
 
 /**

@@ -49,9 +49,9 @@ function key_counts.without_link(state)
 end
 
 -- Writes the key with this balance, and with `count` more decisions and `spent_more` credits of this hour; the last
--- VALID was at `valid_at` (0 for none). `next_refill` is given if a refill was applied, `fields` if the record gets
--- more fields. Returns whether they are the first refusals of the hour with this outcome.
-function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill, fields)
+-- VALID was at `valid_at` (0 for none). `next_refill` is given if a refill was applied; more fields of the record may
+-- follow. Returns whether they are the first refusals of the hour with this outcome.
+function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill, ...)
   local _, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local is_unlinked, is_first, usage = key_external_id ~= key_linked_id, false, nil
   if count + spent_more > 0 then
@@ -68,11 +68,7 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   local state =
     key_state(false, balance, next_refill or refill_due, math.max(last_used, valid_at), hour, valid, refusals, spent)
   if usage and is_unlinked then state = key_counts.without_link(state) end
-  if fields then
-    redis.call('HSET', key_name, 'state', state, unpack(fields))
-  else
-    redis.call('HSET', key_name, 'state', state)
-  end
+  redis.call('HSET', key_name, 'state', state, ...)
   key_written(state)
   if usage then
     local former = restriction.former

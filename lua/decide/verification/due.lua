@@ -2,7 +2,6 @@
 -- a caller settles.
 
 -- @include "decide/call"
--- @include "decide/totals"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/key"
@@ -17,16 +16,17 @@ local key_holds = {}
 -- The digest of the key that was loaded.
 function key_holds.digest() return string.sub(key_name, #call_key_records + 1) end
 
--- The sweeper looks at the key at this time.
-local function queue_until(due) redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), key_holds.digest()) end
+-- The sweeper looks at the key at this time; nil is no change.
+function key_holds.queue(due)
+  if due then redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), key_holds.digest()) end
+end
 
--- Looks at the key by `expires`, if that is earlier than before. `fields` are those of the key that the caller writes.
-function key_holds.look_by(expires, fields)
-  local _, _, due = key_extension.read()
-  if expires >= due then return end
+-- The key has to be looked at by `expires`, if that is earlier than `due`, as before: changes its state in memory.
+-- Returns a time for key_holds.queue, nil for none.
+function key_holds.look_by(expires, due)
+  if expires >= due then return nil end
   key_extension.set_due(expires)
-  fields[#fields + 1], fields[#fields + 2] = 'state', key_packed
-  queue_until(expires)
+  return expires
 end
 
 -- Until when holds of any key may have charged an identity: a refusal by its limits is not leased until then, as a
@@ -46,28 +46,46 @@ end
 -- Limit of the expired holds that one look settles: some milliseconds.
 local SETTLED_AT_ONCE = 250
 
--- The balance of the key with a due refill applied, and the time of the next one; credits that settlements spend; what
--- windows get back, by owner; the states of identities whose windows change, by record; the balances of identities, by
--- id (false for one that is gone); windows with a record of their own; settlements to note.
+-- Settlements in memory: the balance of the key with a due refill applied, and the time of the next one; credits that
+-- settlements spend. Most settlements change nothing else, so these are nil until they are needed (settling_list):
+-- `wanted` (what windows get back, by owner), `identities` (states whose windows change, by record), `accounts`
+-- (balances of identities by id, false for one that is gone), `records` (windows with a record of their own), `tags`
+-- (credits by field), `notes` (settlements to note). The table is used again by the next settlements.
+local settling_now = {}
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
     balance, refill_due = key_counts.refilled(key_holds.digest(), balance, refill_due)
   end
-  local settling = { balance = balance, refill_due = refill_due, spent = 0, wanted = {}, identities = {}, records = {} }
-  settling.tags, settling.notes, settling.accounts = {}, {}, {}
+  local settling = settling_now
+  settling.balance, settling.refill_due, settling.spent = balance, refill_due, 0
+  settling.wanted, settling.identities, settling.accounts, settling.records = nil, nil, nil, nil
+  settling.tags, settling.notes = nil, nil
   return settling
 end
 
+local function settling_list(settling, name)
+  local list = settling[name] or {}
+  settling[name] = list
+  return list
+end
+
+-- What the owner of a window or of slots gets back.
+local function wanted_of(settling, hold, of_identity)
+  local lists, owner =
+    settling_list(settling, 'wanted'), of_identity and hold.more.identity .. hold.more.externalId or ''
+  lists[owner] = lists[owner] or { more = of_identity and hold.more }
+  return lists[owner]
+end
+
 -- Collects what a hold gives back to windows (units below 0 are charged): units of the same window and slice are one.
-local function collect(settling, hold, units)
-  local is_open = hold.state ~= hold_list.RELEASED
-  for index, w in ipairs(hold.windows) do
-    local returned = (is_open and w.cost or 0) - units[index]
+local function collect(settling, hold)
+  local is_open, windows = hold.state ~= hold_list.RELEASED, hold.windows
+  for index = 1, #windows do
+    local w = windows[index]
+    local returned = (is_open and w.cost or 0) - w.settled
     if returned ~= 0 then
-      local owner = w.of_identity and hold.more.identity .. hold.more.externalId or ''
-      local wanted = settling.wanted[owner] or { more = w.of_identity and hold.more }
-      settling.wanted[owner] = wanted
+      local wanted = wanted_of(settling, hold, w.of_identity)
       local slice = returned > 0 and math.floor(hold.at / (w.is_fine and 1 or w.duration / 64)) or 'now'
       local name = string.format('%s %.0f %s %s', slice, w.duration, w.is_fine and 1 or 0, w.name)
       local same = wanted[name]
@@ -85,10 +103,9 @@ end
 function key_holds.collect_slots(settling, hold)
   local slots = {}
   for index, slot in ipairs(hold.slots) do
-    local owner = slot.of_identity and hold.more.identity .. hold.more.externalId or ''
-    local wanted = settling.wanted[owner] or { more = slot.of_identity and hold.more }
+    local wanted = wanted_of(settling, hold, slot.of_identity)
     slots[index] = { duration = 0, name = slot.name, units = slot.cost, slot_end = slot.slot_end }
-    settling.wanted[owner], wanted[#wanted + 1] = wanted, slots[index]
+    wanted[#wanted + 1] = slots[index]
   end
   return slots
 end
@@ -106,15 +123,17 @@ end
 local function give_back_to_identity(settling, wanted)
   local name, state = key_holds.charged_identity(wanted.more)
   if not name then return end
-  local id16 = wanted.more.identity
-  settling.identities[name] = owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, id16, wanted, settling.records)
+  local id16, records = wanted.more.identity, settling_list(settling, 'records')
+  settling_list(settling, 'identities')[name] =
+    owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, id16, wanted, records)
 end
 
 -- Changes all windows of which units were collected, in memory.
 function key_holds.return_collected(settling)
+  if not settling.wanted then return end
   for owner, wanted in pairs(settling.wanted) do
     if owner == '' then
-      local tail_bytes, records = key_flags.tail_bytes, settling.records
+      local tail_bytes, records = key_flags.tail_bytes, settling_list(settling, 'records')
       key_written(owned_windows.returning(key_packed, key_limits_at, tail_bytes, key24(), wanted, records))
     else
       give_back_to_identity(settling, wanted)
@@ -128,8 +147,8 @@ local function spend_by_tag(settling, tags, cost)
   local head = call_hour_of_day .. VALID .. key24() .. struct.pack('>Bc0', #key_external_id, key_external_id)
   for _, tag in ipairs(tags) do
     if redis.call('HEXISTS', record, head .. tag) == 1 then
-      local field = 's' .. head .. tag
-      settling.tags[field] = (settling.tags[field] or 0) + cost
+      local field, spent = 's' .. head .. tag, settling_list(settling, 'tags')
+      spent[field] = (spent[field] or 0) + cost
     end
   end
 end
@@ -142,83 +161,92 @@ function key_holds.account_of(hold)
   return identity_balance.of_hold(record, more.identity, call_now)
 end
 
--- Settles a hold in memory: charges `cost` credits and the units of each of its windows, in their order, in the place
--- of what it held. Returns the balance of the identity that it charged, or false.
-local function settle_one(settling, hold, cost, units)
-  local is_open, _, _, _, balances = hold.state ~= hold_list.RELEASED, key_extension.read()
-  collect(settling, hold, units)
-  key_holds.collect_slots(settling, hold)
-  local more, accounts = hold.more or {}, settling.accounts
-  local id16 = more.number and more.identity
-  if id16 and accounts[id16] == nil then accounts[id16] = key_holds.account_of(hold) or false end
-  local account = id16 and accounts[id16]
+-- The same, read once.
+local function settled_account(settling, hold)
+  if not hold.more or not hold.more.number then return nil end
+  local accounts, id16 = settling_list(settling, 'accounts'), hold.more.identity
+  if accounts[id16] == nil then accounts[id16] = key_holds.account_of(hold) or false end
+  return accounts[id16] or nil
+end
+
+-- Settles a hold in memory: charges `cost` credits and the `settled` units of each of its windows, in the place of what
+-- it held. Returns the balance of the identity that it charged, or nil.
+local function settle_one(settling, hold, cost)
+  local is_open, more = hold.state ~= hold_list.RELEASED, hold.more
+  collect(settling, hold)
+  if #hold.slots > 0 then key_holds.collect_slots(settling, hold) end
+  local account = settled_account(settling, hold)
   if account then identity_balance.settle(account, hold, cost, is_open, hold.state == hold_list.RELEASES) end
   if key_flags.limited then
     -- `alone`: only the identity was charged.
-    local returned = (is_open and not more.alone and hold.cost or 0) - cost
-    -- The balance was set or refilled since: it has none of these credits.
-    if returned > 0 and hold.balance ~= balances then returned = 0 end
+    local returned = (is_open and not (more and more.alone) and hold.cost or 0) - cost
+    if returned > 0 then
+      local _, _, _, balances = key_extension.read()
+      -- The balance was set or refilled since: it has none of these credits.
+      if hold.balance ~= balances then returned = 0 end
+    end
     local balance = settling.balance + returned
     settling.balance = math.max(-SAFE_INTEGER, math.min(balance, SAFE_INTEGER))
   elseif not account then
-    return false
+    return nil
   end
   settling.spent = settling.spent + cost
-  if more.tags and cost > 0 then spend_by_tag(settling, more.tags, cost) end
+  if more and more.tags and cost > 0 then spend_by_tag(settling, more.tags, cost) end
   return account
 end
 
 -- Writes the windows that were changed, but for those in the state of the key.
 function key_holds.write_windows(settling)
-  for name, state in pairs(settling.identities) do
+  for name, state in pairs(settling.identities or hold_list.EMPTY) do
     redis.call('HSET', name, 'state', state)
   end
-  for _, account in pairs(settling.accounts) do
+  for _, account in pairs(settling.accounts or hold_list.EMPTY) do
     if account then identity_balance.write(account) end
   end
-  owned_windows.write(settling.records)
+  if settling.records then owned_windows.write(settling.records) end
 end
 
--- Writes the holds, and what settling some of them changed. Everything is read before the first write.
-local function write_settling(settling, h, due)
-  key_holds.return_collected(settling)
-  local _, _, due_before = key_extension.read()
-  key_extension.set_due(due)
-  key_holds.write_windows(settling)
-  local spent = settling.spent
-  key_counts.write(settling.balance, 0, VALID, spent, 0, settling.refill_due, hold_list.fields(h))
-  if due ~= due_before then queue_until(due) end
-  for _, settled in ipairs(settling.notes) do
+-- Notes settlements, and counts what they spent by tag.
+local function write_notes(settling)
+  for _, settled in ipairs(settling.notes or hold_list.EMPTY) do
     hold_list.note_settled(call_workspace, key24(), call_now, settled)
   end
-  local tags = name_of.tag_usage(call_workspace, key_api8, call_day)
-  for field, cost in pairs(settling.tags) do
-    redis.call('HINCRBY', tags, field, int(cost))
-  end
-  if spent > 0 then
-    add_total(name_of.api_usage(call_workspace, key_api8, call_day), 's' .. call_hour_of_day .. VALID, spent)
+  for field, cost in pairs(settling.tags or hold_list.EMPTY) do
+    redis.call('HINCRBY', name_of.tag_usage(call_workspace, key_api8, call_day), field, int(cost))
   end
 end
 
--- Of each window of a hold the units that it charged, or 0.
-function key_holds.units(hold, is_charged)
-  local units = {}
-  for index, w in ipairs(hold.windows) do
-    units[index] = is_charged and w.cost or 0
+-- Writes the holds, and what settling some of them changed. `due`: when the key has to be looked at; nil for no change.
+-- Everything is read before the first write.
+local function write_settling(settling, h, due)
+  local has_windows = settling.wanted or settling.accounts
+  if has_windows then key_holds.return_collected(settling) end
+  local is_moved = due and key_extension.set_due(due)
+  if has_windows then key_holds.write_windows(settling) end
+  key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
+  if is_moved then key_holds.queue(due) end
+  if settling.notes or settling.tags then write_notes(settling) end
+  key_api.spent = key_api.spent + settling.spent
+end
+
+-- Settles the windows of a hold: as they were charged, or none of them.
+function key_holds.settle_windows(hold, is_charged)
+  for _, w in ipairs(hold.windows) do
+    w.settled = is_charged and w.cost or 0
   end
-  return units
 end
 
 -- Gives a hold back, or charges it, as it says: it has expired.
 local function expire(settling, h, hold)
   if hold.state == hold_list.RELEASED then return NEVER end
   local is_charged = hold.state == hold_list.CHARGES
-  local account = settle_one(settling, hold, is_charged and hold.cost or 0, key_holds.units(hold, is_charged))
+  key_holds.settle_windows(hold, is_charged)
+  local account = settle_one(settling, hold, is_charged and hold.cost or 0)
   if is_charged then
-    local balance = key_flags.limited and settling.balance or nil
+    local balance, notes = key_flags.limited and settling.balance or nil, settling_list(settling, 'notes')
     local settled = { suffix = hold.suffix, late = false, cost = hold.cost, balance = balance, windows = hold.windows }
-    settled.shared = account and account.balance or nil
-    settling.notes[#settling.notes + 1] = settled
+    settled.shared, settled.packed = account and account.balance, hold_list.pack_settled(hold.windows)
+    notes[#notes + 1] = settled
     return NEVER
   end
   -- Nobody looked at it in time.
@@ -232,7 +260,7 @@ local function forget(h)
   if kept_until > call_now then
     key_extension.set_due(kept_until)
     redis.call('HSET', key_name, 'state', key_packed)
-    return queue_until(kept_until)
+    return key_holds.queue(kept_until)
   end
   hold_list.remove(h)
   redis.call('ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
@@ -260,33 +288,34 @@ function key_holds.is_due(holds_due)
 end
 
 -- As read_key, with the holds that expired given back. A verification that is held finds its key loaded.
-function key_holds.read_key(digest, has_snapshot)
+function key_holds.read_key(digest, has_snapshot, with_holds)
   if charge_hold.is_held then return true end
-  if not read_key(digest, has_snapshot) then return false end
+  if not read_key(digest, has_snapshot, with_holds) then return false end
   if key_flags.extended then
     local _, _, holds_due = key_extension.read()
     if key_holds.is_due(holds_due) then
       key_holds.apply_due()
-      return read_key(digest, has_snapshot)
+      return read_key(digest, has_snapshot, with_holds)
     end
   end
   return true
 end
 
--- Settles a hold that was found: `cost` credits, and units for each of its windows. Returns the balance, nil for an
--- unlimited key; and that of the identity that the hold charged, nil for none.
-function key_holds.settle(h, hold, cost, units)
-  local settling, _, _, due = begin_settling(), key_extension.read()
-  local account = settle_one(settling, hold, cost, units)
+-- Settles a hold that was found: `cost` credits, and the `settled` units of its windows. Returns the balance, nil for
+-- an unlimited key; and that of the identity that the hold charged, nil for none.
+function key_holds.settle(h, hold, cost)
+  local settling = begin_settling()
+  local account = settle_one(settling, hold, cost)
   hold_list.replace(h, hold)
-  write_settling(settling, h, due)
+  write_settling(settling, h)
   return key_flags.limited and settling.balance or nil, account and account.balance or nil
 end
 
 -- Gives everything back. It may be settled until it is forgotten. Returns the balances as key_holds.settle.
 function key_holds.release(h, hold)
   local settling, _, _, due = begin_settling(), key_extension.read()
-  local account = settle_one(settling, hold, 0, key_holds.units(hold, false))
+  key_holds.settle_windows(hold, false)
+  local account = settle_one(settling, hold, 0)
   hold_list.replace(h, hold)
   due = math.min(due, hold_list.release(h, hold, call_now))
   write_settling(settling, h, due)

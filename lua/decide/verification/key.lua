@@ -32,15 +32,29 @@ local function flags_of(number)
   return flags
 end
 
+-- The extension of the key that was loaded, see KEY_EXTENSION. What changes it does so in memory. `stored_holds`: field
+-- `holds` of its record, false if it has none; only right after it was read.
+local key_extension = { stored_holds = false }
+
+-- Reads `holds` in the same command as the state. Returns the state, and key_display if the caller needs it.
+function key_extension.read_with_holds(has_snapshot)
+  local stored = has_snapshot and redis.call('HMGET', key_name, 'state', 'holds')
+    or redis.call('HMGET', key_name, 'state', 'holds', 'name', 'meta')
+  key_extension.stored_holds = stored[2]
+  return stored[1], not has_snapshot and { stored[1], stored[3], stored[4] } or nil
+end
+
 -- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 
--- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. Returns false when there is no
--- such key, or it or its API was deleted.
-local function read_key(digest, has_snapshot)
+-- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. `with_holds`: field `holds` is
+-- read too. Returns false when there is no such key, or it or its API was deleted.
+local function read_key(digest, has_snapshot, with_holds)
   key_name = call_key_records .. digest
   local packed, display
-  if has_snapshot then
+  if with_holds then
+    packed, display = key_extension.read_with_holds(has_snapshot)
+  elseif has_snapshot then
     packed = redis.call('HGET', key_name, 'state')
   else
     -- Needed for the snapshot: read in the same command.
@@ -75,9 +89,6 @@ local function read_key(digest, has_snapshot)
   return not key_flags.deleted and key_api.id ~= false
 end
 
--- The extension of the key that was loaded, see KEY_EXTENSION. What changes it does so in memory.
-local key_extension = {}
-
 -- Returns restricted, forbidden, holds_due, balances.
 function key_extension.read()
   if not key_flags.extended then return 0, 0, NEVER, 0 end
@@ -102,10 +113,11 @@ function key_extension.next_balance()
   key_extension.put(restricted, forbidden, holds_due, (balances + 1) % 65536)
 end
 
--- When the key has to be looked at because of its holds.
+-- When the key has to be looked at because of its holds. Returns whether that is another time than before.
 function key_extension.set_due(due)
   local restricted, forbidden, holds_due, balances = key_extension.read()
   if due ~= holds_due then key_extension.put(restricted, forbidden, due, balances) end
+  return due ~= holds_due
 end
 
 -- Other limits of the key, as pack_limits returns them, and its new version.

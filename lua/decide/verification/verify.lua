@@ -60,6 +60,13 @@ function counting.flush_former()
   flush_usage(call_workspace, key24(), key_linked_id, usage, restriction.former, call_settings.retention, call_hour)
 end
 
+-- The snapshot of the key, which the caller does not have, and what is added to the outcome. It is returned once per
+-- call. Otherwise many verifications of a key that is not cached would each return its snapshot.
+function counting.snapshot(api, digest, dependencies)
+  if api.snapshots and api.snapshots[digest] then return nil, SNAPSHOT_BEFORE end
+  return key_snapshot.pack(dependencies), 0
+end
+
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of
 -- the key if the caller has none of this version; nothing when windows had to be repaired first, or a verification that
 -- is held has to know its expiry, and the item has to be decided again.
@@ -92,14 +99,13 @@ local function verify(position, last, root_index)
     if not outcome then return charge_hold.undecided(problem, position, last, root_index, requested) end
   end
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
-  local is_valid, snapshot, is_sent = outcome == VALID, nil, nil
+  local is_valid, snapshot, marks = outcome == VALID, nil, 0
   local dependencies = (key_identity or flags.permissions) and key_snapshot.dependencies() or ''
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
-    -- Returned once per call. Otherwise many verifications of a key that is not cached would each return its snapshot.
-    is_sent = api.snapshots and api.snapshots[digest]
-    if not is_sent then snapshot = key_snapshot.pack(dependencies) end
+    snapshot, marks = counting.snapshot(api, digest, dependencies)
   end
   local tags = request and request.tags and usage_by_tag.counted(request.tags)
+  local held = is_valid and charge_hold.is_held and charge_hold.make(cost, request, shared)
 
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
@@ -109,7 +115,7 @@ local function verify(position, last, root_index)
   end
   local charged = is_valid and (flags.limited or shared) and cost or 0
   if flags.limited then balance = balance - charged end
-  local counted = charge_hold.is_held and 0 or charged
+  local counted = held and 0 or charged
   if is_valid then
     valid, last_used, spent = valid + 1, call_now, spent + counted
   else
@@ -118,11 +124,12 @@ local function verify(position, last, root_index)
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = key_counts.without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
-  local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_checked)
+  local answer = pack_verified(outcome + marks + (held and WITH_HOLD or 0), flags.limited, balance, is_checked)
   if shared then answer = identity_credits.charge(answer, charged) end
 
   -- Write. If the first command succeeds, none of the following can fail.
-  redis.call('HSET', key_name, 'state', state)
+  if held then answer = charge_hold.write(state, answer .. held) end
+  if not held then redis.call('HSET', key_name, 'state', state) end
   if new_identity then write_identity(new_identity) end
   if shared then identity_credits.write() end
   if is_valid and charge_counters then write_charged_counters() end

@@ -823,6 +823,16 @@ test('a repeated hold and a repeated release answer with a refill that is due', 
   expect(await ok('keys.releaseHold', { holdId: other.id })).toMatchObject({ credits: 50 });
 });
 
+test('a hold is found by its own id, not by a longer one or a limit whose name contains it', async () => {
+  const named = { ...requests, name: 'of_job-1' };
+  const { key } = await createKey({ ...full, ratelimits: [named] });
+  const held = async (id: string, cost: number) => (await hold(key, { id }, { credits: { cost } })).id;
+  const [first, longer, wanted] = [await held('first', 1), await held('job-12', 2), await held('job-1', 4)];
+  expect(await settle(wanted)).toMatchObject({ credits: 93, ratelimits: [{ name: 'of_job-1', cost: 1 }] });
+  expect((await settle(longer, { credits: { cost: 0 } })).credits).toBe(95);
+  expect((await settle(first, { credits: { cost: 0 } })).credits).toBe(96);
+});
+
 test.each(['used', 'settled'] as const)('a key whose identity was deleted is held and %s', async (how) => {
   const externalId = `deleted.${how}`;
   const { keyId, key } = await createKey({ ...full, externalId });
