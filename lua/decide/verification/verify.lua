@@ -105,7 +105,7 @@ local function verify(position, last, root_index)
     snapshot, marks = counting.snapshot(api, digest, dependencies)
   end
   local tags = request and request.tags and usage_by_tag.counted(request.tags)
-  local held = is_valid and charge_hold.is_held and charge_hold.make(cost, request, shared)
+  local held = charge_hold.is_held and is_valid and charge_hold.make(cost, request, shared)
 
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
