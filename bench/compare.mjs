@@ -9,7 +9,7 @@ import { costOf, run } from './support/processes.mjs';
 import { median, micros, number, progress, progressDone, report, table, writePicture } from './support/results.mjs';
 import { targets } from './targets/index.mjs';
 
-const help = `npm run bench -- [options]      compares Tollgate with peers and with bare servers; takes less than ten minutes
+const help = `npm run bench -- [options]      compares Tollgate with peers and with bare servers; takes about eleven minutes
   --only a,b           of ${Object.keys(targets).join(', ')}
   --rounds n           number of interleaved rounds, 5 by default; figures are medians of the rounds
   --seconds s          seconds of a run at 64 connections, else at the first of --connections, 3 by default; other runs take 40 %
@@ -173,6 +173,8 @@ const goalsOf = ({ of, ratio, runsOf }) => ({
   redisMicros: of('tollgate', 'redisMicros'),
   p99ToBare: ratio('tollgate', 'bare', 'p99'),
   heavyToTollgate: ratio('tollgate-heavy', 'tollgate'),
+  tenantsRedis: ratio('tollgate-tenants', 'tollgate', 'redisMicros'),
+  tenantsServer: ratio('tollgate-tenants', 'tollgate', 'serverMicros'),
   leasesToBareAtOne: ratio('tollgate-leases', 'bare', 'perSecond', 1),
   leasesToBare: ratio('tollgate-leases', 'bare'),
   leasesOf1000ToBare: ratio('tollgate-1000', 'bare'),

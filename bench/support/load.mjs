@@ -18,19 +18,18 @@ export const generatorNote = wrkVersion
   : ' (on a small machine it is the bottleneck itself: install wrk for meaningful figures)';
 
 /**
- * A load of random `bodies`: an array of request bodies, or `{before, first, count, after, skewed}` for `count` bodies
+ * A load of random `bodies`: an array of request bodies, of which `rootKeys` may name the root keys, or `{before, first, count, after, skewed}` for `count` bodies
  * that differ only in a number, from `first` on. With `skewed` the n-th most frequent body has 1/n of the requests of
  * the first (Zipf's law); frequent ones are scattered over the numbers. Returns the function that runs the load.
  */
-export function openLoad({ url, path, rootKey, bodies }) {
-  return wrkVersion ? openWrk({ url, path, rootKey, bodies }) : openAutocannon({ url, path, rootKey, bodies });
-}
+export const openLoad = (target) => (wrkVersion ? openWrk(target) : openAutocannon(target));
 
-function openWrk({ url, path, rootKey, bodies }) {
+function openWrk({ url, path, rootKey, rootKeys = [], bodies }) {
   const env = { ...process.env, BENCH_PATH: path, BENCH_ROOT_KEY: rootKey };
   if (Array.isArray(bodies)) {
     env.BENCH_BODIES = join(temporaryDir(), `${randomUUID()}.txt`);
-    writeFileSync(env.BENCH_BODIES, `${bodies.join('\n')}\n`);
+    const lines = bodies.map((body, index) => `${rootKeys[index] ?? rootKey} ${body}\n`);
+    writeFileSync(env.BENCH_BODIES, lines.join(''));
   } else {
     const { before, first, count, after, skewed } = bodies;
     Object.assign(env, { BENCH_NUMBERED: before, BENCH_FIRST: first, BENCH_COUNT: count, BENCH_AFTER: after });
@@ -59,14 +58,18 @@ function openWrk({ url, path, rootKey, bodies }) {
   };
 }
 
-function openAutocannon({ url, path, rootKey, bodies }) {
-  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+function openAutocannon({ url, path, rootKey, rootKeys = [], bodies }) {
+  const headersOf = (root) => ({ authorization: `Bearer ${root}`, 'content-type': 'application/json' });
   const random = (count) => Math.floor(Math.random() * count);
   const randomIndex = () =>
     bodies.skewed ? (Math.floor(bodies.count ** Math.random()) * scatter) % bodies.count : random(bodies.count);
-  const randomBody = Array.isArray(bodies)
-    ? () => bodies[random(bodies.length)]
-    : () => `${bodies.before}${bodies.first + randomIndex()}${bodies.after}`;
+  /** Gives the client its next request. */
+  const setRandom = (client) => {
+    if (!Array.isArray(bodies)) return client.setBody(`${bodies.before}${bodies.first + randomIndex()}${bodies.after}`);
+    const index = random(bodies.length);
+    if (rootKeys.length > 0) client.setHeaders(headersOf(rootKeys[index]));
+    client.setBody(bodies[index]);
+  };
 
   return ({ connections, seconds, onSecond }) =>
     new Promise((resolve, reject) => {
@@ -74,12 +77,12 @@ function openAutocannon({ url, path, rootKey, bodies }) {
       const options = {
         url: url + path,
         method: 'POST',
-        headers,
+        headers: headersOf(rootKey),
         connections,
         duration: seconds,
         setupClient(client) {
-          client.setBody(randomBody());
-          client.on('response', () => client.setBody(randomBody()));
+          setRandom(client);
+          client.on('response', () => setRandom(client));
         },
       };
       const running = autocannon(options, (error, { requests, duration, non2xx, errors, timeouts }) => {

@@ -17,6 +17,12 @@ const goals = [
   { key: 'p99ToBare', figure: '`tollgate` p99 / `bare` p99 at 64 connections', most: 3, aim: 2 },
   { key: 'heavyToTollgate', figure: '`tollgate-heavy` / `tollgate`', least: 0.5, aim: 0.7 },
   {
+    key: 'tenantsRedis',
+    figure: 'Redis CPU µs per verification at 64 connections, `tollgate-tenants` / `tollgate`',
+    most: 1.3,
+  },
+  { key: 'tenantsServer', figure: 'The same, server CPU µs', most: 1.2 },
+  {
     key: 'leasesToBareAtOne',
     figure: '`tollgate-leases` / `bare`, requests/s at 1 connection',
     least: 0.7,

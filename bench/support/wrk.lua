@@ -1,27 +1,34 @@
--- The script of wrk. Each request has a random body: a line of a file, or, for bodies that differ only in a number,
--- text around a random number (cheaper than looking up one of a million). Its options are environment variables, which
+-- The script of wrk. Each request has a random body: a line of a file, behind its root key, or, for bodies that differ
+-- only in a number, text around a random number (cheaper than looking up one of a million). Its options are environment variables, which
 -- every Lua state of wrk sees. Counts go to stderr while it runs, the result to stdout at the end.
 
-local bodies, heads, sent, second = {}, {}, 0, 0
+local bodies, roots, heads, sent, second = {}, {}, {}, 0, 0
 local numbered, first, count, after = os.getenv('BENCH_NUMBERED')
 local skewed, SCATTER = os.getenv('BENCH_SKEWED'), 7919
-local narrate = os.getenv('BENCH_NARRATE')
+local narrate, one_root = os.getenv('BENCH_NARRATE'), os.getenv('BENCH_ROOT_KEY')
 
 function init()
   if numbered then
     first, count, after = tonumber(os.getenv('BENCH_FIRST')), tonumber(os.getenv('BENCH_COUNT')), os.getenv('BENCH_AFTER')
   else
-    for line in io.lines(os.getenv('BENCH_BODIES')) do bodies[#bodies + 1] = line end
+    for line in io.lines(os.getenv('BENCH_BODIES')) do
+      roots[#roots + 1], bodies[#bodies + 1] = string.match(line, '^(%S+) (.*)$')
+    end
   end
-  wrk.headers['Authorization'] = 'Bearer ' .. os.getenv('BENCH_ROOT_KEY')
   wrk.headers['Content-Type'] = 'application/json'
   math.randomseed(os.time())
 end
 
--- The bytes before the body depend on its length only, so they are made once for each length.
-local function head_of(body)
-  local whole = wrk.format('POST', os.getenv('BENCH_PATH'), nil, body)
-  return string.sub(whole, 1, #whole - #body)
+-- The bytes before the body depend on its root key and length only, so they are made once for each.
+local function head_of(root, body)
+  local of_root = heads[root] or {}
+  heads[root] = of_root
+  if not of_root[#body] then
+    wrk.headers['Authorization'] = 'Bearer ' .. root
+    local whole = wrk.format('POST', os.getenv('BENCH_PATH'), nil, body)
+    of_root[#body] = string.sub(whole, 1, #whole - #body)
+  end
+  return of_root[#body]
 end
 
 -- See openLoad in load.mjs.
@@ -31,12 +38,12 @@ local function random_index()
 end
 
 function request()
-  local body
-  if numbered then body = numbered .. first + random_index() .. after else body = bodies[math.random(#bodies)] end
-  local head = heads[#body]
-  if not head then
-    head = head_of(body)
-    heads[#body] = head
+  local root, body
+  if numbered then
+    root, body = one_root, numbered .. first + random_index() .. after
+  else
+    local index = math.random(#bodies)
+    root, body = roots[index], bodies[index]
   end
   if narrate then
     sent = sent + 1
@@ -46,7 +53,7 @@ function request()
       sent, second = 0, now
     end
   end
-  return head .. body
+  return head_of(root, body) .. body
 end
 
 function done(summary, latency)

@@ -13,6 +13,8 @@ const leases = { LEASE_MS: '100' };
 const noLeases = { LEASE_MS: '0' };
 /** All requests are for one key, so its limit has to last for them. */
 const hotLimit = { ...limit, limit: 1e9 };
+/** Workspaces of `tollgate-tenants`. */
+const tenants = 100;
 /** Added to the round trips to a Redis on another machine. */
 const farMs = 1;
 
@@ -45,6 +47,10 @@ export const targets = {
   tollgate: {
     does: 'keys.verifyKey: credits, one limit, metadata of 60 bytes; all requests are decided by Redis (`LEASE_MS=0`)',
     open: (count, env) => openTypical(count, { ...noLeases, ...env }),
+  },
+  'tollgate-tenants': {
+    does: `the same keys, over ${tenants} workspaces`,
+    open: openTenants,
   },
   'tollgate-1000': {
     does: 'the same 1,000 keys, decided locally where possible (`LEASE_MS=100`, `LEASE_CREDITS=1`)',
@@ -122,12 +128,29 @@ async function createKeys(server, count, fields, extras = {}) {
   return bodies;
 }
 
+const typicalFields = { name, meta, credits: { remaining: credits }, ratelimits: [limit] };
+
 /** Tollgate with `count` typical keys. */
 async function openTypical(count, env) {
   const server = await startTollgate({ env });
-  const fields = { name, meta, credits: { remaining: credits }, ratelimits: [limit] };
-  const bodies = await createKeys(server, count, fields);
+  const bodies = await createKeys(server, count, typicalFields);
   return checked({ ...server, path: verifyPath, bodies }, { charges: true });
+}
+
+/** Tollgate with `count` typical keys in all. Each workspace has as many of them. */
+async function openTenants(count) {
+  const redis = await startRedis();
+  const seed = await openSeed(redis);
+  const others = await Promise.all(Array.from({ length: tenants - 1 }, () => seed.createWorkspace()));
+  await seed.close();
+  const server = { ...(await startTollgate({ redis, env: noLeases })), rootKey: seed.rootKey };
+  const [bodies, rootKeys] = [[], []];
+  for (const { rootKey } of [seed, ...others]) {
+    const made = await createKeys({ ...server, rootKey }, Math.ceil(count / tenants), typicalFields);
+    bodies.push(...made);
+    rootKeys.push(...made.map(() => rootKey));
+  }
+  return checked({ ...server, path: verifyPath, bodies, rootKeys }, { charges: true });
 }
 
 /** Tollgate with one key that has a limit and no credits. With `tags`, requests have one of so many. */

@@ -203,7 +203,7 @@ const keyRows: CommandRow[] = [
         '--expiring <duration>',
         'expired, or expiring within this time, such as 30d; the first to expire first, with --newest last',
       ],
-      ['--credits-below <n>', 'with a balance below this'],
+      ['--credits-below <n>', 'with a balance of their own below this'],
       ['--rotated', 'rotated, and still used'],
       ['--permission <slug>', 'with this permission, also through a role'],
       ['--role <name>', 'with this role'],

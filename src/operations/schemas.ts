@@ -186,7 +186,11 @@ export const RatelimitRequest = Fields(
     autoApply: Type.Optional(
       Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
     ),
-    type: Type.Optional(Type.Enum([...limitTypes], { default: 'window', description: typeMeaning })),
+    type: Type.Optional(
+      Type.Enum([...limitTypes], {
+        description: `${typeMeaning} Of a new limit \`window\` by default. In \`ratelimits\` of an update, the type of the limit with this name.`,
+      }),
+    ),
   } satisfies LimitSchemas,
   { documented: boundsOfSlots },
 );
@@ -222,7 +226,7 @@ export const RatelimitChange = Fields(
     ),
     type: Type.Optional(
       Type.Enum([...limitTypes], {
-        description: `${typeMeaning} As before by default, and \`window\` for a new limit. A change of it begins without units and slots.`,
+        description: `${typeMeaning} As before by default, and \`window\` for a new limit. Each type has a counter of its own: the former one is used again if the type is set back while anything in it counts.`,
       }),
     ),
   } satisfies LimitSchemas,
@@ -296,9 +300,7 @@ export const Identity = Type.Object(
 export const VerifiedIdentity = Type.Object(
   {
     ...identityFields,
-    credits: Type.Optional(
-      Type.Integer({ description: 'Balance that all keys of the identity share, after charging. Absent: none.' }),
-    ),
+    credits: Type.Optional(Type.Integer({ description: 'Balance of the identity after charging. Absent: none.' })),
     debt: Type.Optional(Debt),
   },
   { description: 'Owner of keys.' },
@@ -315,6 +317,11 @@ export const Remaining = Type.Integer({
   description: 'Units that can be charged, or slots that can be taken, directly after this response.',
 });
 
+export const Reset = Type.Integer({
+  description:
+    'Time in Unix milliseconds at which the next unit or slot is available again by itself; now if none is used. After a refusal, the time at which the cost would fit.',
+});
+
 export const VerifiedRatelimit = Type.Object({
   id: Type.String({
     description:
@@ -323,9 +330,7 @@ export const VerifiedRatelimit = Type.Object({
   ...ratelimitFields,
   exceeded: Type.Boolean({ description: 'True if the limit refused the request.' }),
   remaining: Remaining,
-  reset: Type.Integer({
-    description: 'Reset time in Unix milliseconds. Of slots: when the next one frees itself; now if none is taken.',
-  }),
+  reset: Reset,
 });
 
 export const Empty = Type.Object({}, { description: 'An empty object.' });

@@ -4,6 +4,7 @@
 // any other script Redis stores the compiled text only (SCRIPT LOAD, EVALSHA) and creates the functions with every
 // call.
 
+import { createHash } from 'node:crypto';
 import { Command } from 'ioredis';
 import { ApiError } from '../errors.ts';
 import type { Breaker } from '../redis/breaker.ts';
@@ -29,6 +30,9 @@ export interface Scripts {
 /** Called after each change, with the sessions that may hold leases; the change is answered when it resolves. */
 export type Changed = (workspaceId: string, holders: readonly string[]) => Promise<void>;
 
+/** As Redis names a script. */
+const digestOf = ({ source }: Script) => createHash('sha1').update(source).digest('hex');
+
 interface ScriptsOptions {
   changed?: Changed | undefined;
   observe?: StoreObserver | undefined;
@@ -40,22 +44,26 @@ interface ScriptsOptions {
 /** The scripts about the version of the data itself. */
 const beforeStart = 'data/';
 
-/** Loads all scripts. Returns those that are no libraries by their digest. */
-async function loadAll(redis: RedisClient, scripts: Iterable<Script>): Promise<Map<string, Script>> {
-  const digests = new Map<string, Script>();
-  // A script that does not compile stops the server here, not a request later.
-  for (const script of scripts) {
-    const digest = await (script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source)).catch(
-      (cause: Error) => {
-        // Without the cause, whose message contains the whole script.
-        throw new Error(locate(script, cause.message));
-      },
-    );
-    if (script.library) continue;
-    digests.set(digest as string, script);
-    redis.defineCommand(script.name, { lua: script.source });
+/** How many scripts are sent at once. All of them together could take Redis longer than a command may. */
+const loadedAtOnce = 8;
+
+/** Loads the scripts that Redis does not have. `scripts` are by their digest. */
+async function loadMissing(redis: RedisClient, scripts: ReadonlyMap<string, Script>): Promise<void> {
+  const loaded = (await redis.script('EXISTS', ...scripts.keys())) as number[];
+  const missing = [...scripts.values()].filter((_, index) => loaded[index] !== 1);
+  for (let first = 0; first < missing.length; first += loadedAtOnce) {
+    const loading = missing.slice(first, first + loadedAtOnce).map((script) => loadScript(redis, script));
+    await Promise.all(loading);
   }
-  return digests;
+}
+
+/** A script that does not compile stops the server here, not a request later. */
+function loadScript(redis: RedisClient, script: Script): Promise<unknown> {
+  const loading = script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source);
+  return loading.catch((cause: Error) => {
+    // Without the cause, whose message contains the whole script.
+    throw new Error(locate(script, cause.message));
+  });
 }
 
 export async function loadScripts(
@@ -66,16 +74,14 @@ export async function loadScripts(
   const scripts = allScripts();
   const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
   const pace = new ReadPace();
-  const digests = await loadAll(redis, scripts.values());
+  const byDigest = new Map(
+    [...scripts.values()].filter(({ library }) => library === undefined).map((script) => [digestOf(script), script]),
+  );
+  for (const { name, source } of byDigest.values()) redis.defineCommand(name, { lua: source });
+  const load = async () =>
+    void (await Promise.all([loadMissing(redis, byDigest), ...libraries.map((each) => loadScript(redis, each))]));
+  await load();
   await removeOldLibraries(redis, libraries);
-
-  async function load() {
-    const loaded = (await redis.script('EXISTS', ...digests.keys())) as number[];
-    for (const [index, script] of [...digests.values()].entries()) {
-      if (loaded[index] !== 1) await redis.script('LOAD', script.source);
-    }
-    for (const library of libraries) await loadLibrary(redis, library);
-  }
 
   const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
 

@@ -1,47 +1,24 @@
 // The open holds of a key in a real browser, and its debt: with rows, without, while they load, and when they cannot.
 
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { consoleInChromium, inChromium } from '../support/chromium.ts';
 import { harness, hourMs } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
 
 const h = harness();
 const { ok } = h;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const withoutBrowser = chromiumPath === undefined;
 const folder = process.env.SCREENSHOTS;
 
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
-  let page: Page;
+inChromium(() => {
+  const { page, open: openPath, violations, isWithinWidth } = consoleInChromium(h);
   let key: { keyId: string; key: string };
 
-  beforeAll(async () => {
-    h.clock.now = Date.now();
-    server = await serveStore(h.store);
-    browser = await startChromium();
-  }, 120_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-  });
   beforeEach(async () => {
     const ratelimits = [{ name: 'tokens', limit: 100_000, duration: hourMs }];
     key = await h.createKey({ credits: { remaining: 10_000 }, ratelimits });
-    await page?.close();
-    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    page.setDefaultTimeout(40_000);
   });
 
-  const open = async (rootKey = h.rootKey) => {
-    await page.goto(`${server.url}/console/keys/${key.keyId}`);
-    await signIn(page, rootKey);
-  };
-  const card = () => page.locator('section.card', { has: page.getByRole('heading', { name: 'Open holds' }) });
+  const open = (rootKey?: string) => openPath(`/keys/${key.keyId}`, rootKey);
+  const card = () => page().locator('section.card', { has: page().getByRole('heading', { name: 'Open holds' }) });
   const rows = () => card().locator('tbody tr');
   const hold = async (cost: number, options: object) => {
     const ratelimits = [{ name: 'tokens', cost: 2000 }];
@@ -59,19 +36,21 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     expect(await rows().nth(0).textContent()).toMatch(/^…\.\d+Copy.*given back20tokens: 2,000$/);
     expect(await rows().nth(1).textContent()).toMatch(/^…_job-1Copy.*in .*spent1,500tokens: 2,000$/);
     expect(await rows().nth(1).locator('code').getAttribute('title')).toBe(own);
-    await page.getByText('8,480 left').waitFor();
+    await page().getByText('8,480 left').waitFor();
     await ok('keys.settleHold', { holdId: other, credits: { cost: 8600 } });
     await expect.poll(() => rows().count(), { timeout: 15_000 }).toBe(1);
-    await page.getByText('0 left').waitFor();
-    await page.getByText('debt 100').waitFor();
-    await page.getByText('Added credits pay the debt first.').waitFor();
+    await page().getByText('0 left').waitFor();
+    await page().getByText('debt 100').waitFor();
+    await page().getByText('Added credits pay the debt first.').waitFor();
   });
 
   test('a concurrency limit is edited, and shows its slots and the hold that takes them', async () => {
     await open();
-    const limits = page.locator('section.card', { has: page.getByRole('heading', { name: 'Limits', exact: true }) });
+    const limits = page().locator('section.card', {
+      has: page().getByRole('heading', { name: 'Limits', exact: true }),
+    });
     await limits.getByRole('button', { name: 'Edit' }).click();
-    const dialog = page.getByRole('dialog');
+    const dialog = page().getByRole('dialog');
     await dialog.getByRole('button', { name: 'Add a limit' }).click();
     const added = dialog.locator('fieldset.group .fields').last();
     await added.getByLabel('Name').fill('jobs');
@@ -80,7 +59,13 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await added.getByText('At most 10,000 slots.').waitFor();
     await added.getByLabel('Slots').fill('10');
     await added.getByLabel('Taken at most').fill('1 min');
+    const request = page().waitForRequest('**/v2/keys.updateKey');
     await dialog.getByRole('button', { name: 'Save' }).click();
+    // Without a type, a limit of that name would keep the one it has.
+    expect((await request).postDataJSON().ratelimits).toMatchObject([
+      { name: 'tokens', type: 'window' },
+      { name: 'jobs', type: 'concurrency' },
+    ]);
     await limits.getByText('10 slots, each for 1 min at most').waitFor();
     const { ratelimits } = await ok('keys.getKey', { keyId: key.keyId });
     expect(ratelimits).toMatchObject([{ name: 'tokens' }, { name: 'jobs', limit: 10, type: 'concurrency' }]);
@@ -88,6 +73,46 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await limits.getByText('3 of 10 slots').waitFor({ timeout: 15_000 });
     await expect.poll(() => rows().count(), { timeout: 15_000 }).toBe(3);
     expect(await rows().nth(0).textContent()).toContain('jobs: 1 slot');
+  });
+
+  test('a slot limit is made a window again', async () => {
+    const ratelimits = [{ name: 'jobs', limit: 10, duration: 60_000, type: 'concurrency' as const }];
+    await ok('keys.updateKey', { keyId: key.keyId, ratelimits });
+    await open();
+    const limits = page().locator('section.card', {
+      has: page().getByRole('heading', { name: 'Limits', exact: true }),
+    });
+    await limits.getByText('10 slots, each for 1 min at most').waitFor();
+    await limits.getByRole('button', { name: 'Edit' }).click();
+    const dialog = page().getByRole('dialog');
+    await dialog.getByLabel('Limits').selectOption('window');
+    await dialog.getByLabel('Units').fill('20000');
+    const request = page().waitForRequest('**/v2/keys.updateKey');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    expect((await request).postDataJSON().ratelimits).toMatchObject([{ name: 'jobs', type: 'window' }]);
+    await limits.getByText('20,000 in any 1 min').waitFor();
+    expect((await ok('keys.getKey', { keyId: key.keyId })).ratelimits![0]).not.toHaveProperty('type');
+  });
+
+  test('a slot whose hold would be too large: why, without a balance that would be left', async () => {
+    const limitsOf = (prefix: string) =>
+      Array.from({ length: 50 }, (_, index) => ({
+        name: `${prefix}${index} `.padEnd(128, '€'),
+        limit: 10,
+        duration: hourMs,
+        autoApply: true,
+      }));
+    const [first, ...others] = limitsOf('key');
+    const ratelimits = [{ ...first!, type: 'concurrency' as const }, ...others];
+    const externalId = 'long.names';
+    await ok('identities.createIdentity', { externalId, ratelimits: limitsOf('identity'), credits: { remaining: 20 } });
+    key = await h.createKey({ externalId, credits: { remaining: 10 }, ratelimits });
+    await openPath(`/why/${key.keyId}`);
+    await page().getByText('The hold that a slot needs would be too large.').waitFor();
+    const credits = page().getByRole('row', { name: 'Its credits suffice' });
+    expect(await credits.textContent()).toMatch(
+      /not reachedBalance 10, cost 1\. Balance of the customer 20, cost 1\.$/,
+    );
   });
 
   test('more than a page are listed page after page', async () => {
@@ -105,7 +130,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     const asked = new Promise<void>((resolve) => {
       answer = resolve;
     });
-    await page.route('**/v2/keys.listHolds', async (route) => {
+    await page().route('**/v2/keys.listHolds', async (route) => {
       await asked;
       if (!isBroken) return route.continue();
       const error = { title: 'Broken', detail: 'It is broken.', status: 500, type: '/errors/internal', errors: [] };
@@ -123,7 +148,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
   test('without the grant that reads keys there is neither', async () => {
     const { key: few } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_analytics'] });
     await open(few);
-    await page.getByText('api.*.read_key').waitFor();
+    await page().getByText('api.*.read_key').waitFor();
     expect(await card().count()).toBe(0);
   });
 
@@ -133,22 +158,17 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await open();
     await rows().first().waitFor();
     await card().getByRole('button', { name: 'CSV' }).focus();
-    await page.keyboard.press('Tab');
-    expect(await page.evaluate('document.activeElement.getAttribute("aria-label")')).toBe('Open holds');
-    await page.keyboard.press('Tab');
-    expect(await page.evaluate<string>('document.activeElement.closest("tr").textContent')).toContain(id.slice(29));
+    await page().keyboard.press('Tab');
+    expect(await page().evaluate('document.activeElement.getAttribute("aria-label")')).toBe('Open holds');
+    await page().keyboard.press('Tab');
+    expect(await page().evaluate<string>('document.activeElement.closest("tr").textContent')).toContain(id.slice(29));
     for (const width of [1280, 390]) {
-      await page.setViewportSize({ width, height: 800 });
+      await page().setViewportSize({ width, height: 800 });
       for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme });
-        if (folder) await page.screenshot({ path: `${folder}/holds-${width}-${colorScheme}.png`, fullPage: true });
-        const [scrolled, client] = await page.evaluate<[number, number]>(
-          '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
-        );
-        expect([width, scrolled! <= client!]).toEqual([width, true]);
-        await page.evaluate(axe);
-        const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
-        expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`)).toEqual([]);
+        await page().emulateMedia({ colorScheme });
+        if (folder) await page().screenshot({ path: `${folder}/holds-${width}-${colorScheme}.png`, fullPage: true });
+        expect([width, await isWithinWidth()]).toEqual([width, true]);
+        expect(await violations()).toEqual([]);
       }
     }
   });

@@ -1,54 +1,31 @@
 // Overrides in a real browser: for how long one applies, and what applies afterwards.
 
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { consoleInChromium, inChromium } from '../support/chromium.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
 
 const h = harness();
 const { ok } = h;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const withoutBrowser = chromiumPath === undefined;
 const folder = process.env.SCREENSHOTS;
 const minute = 60_000;
 
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
-  let page: Page;
+inChromium(() => {
+  const { page, open: openPath, violations, isWithinWidth } = consoleInChromium(h);
   let namespace: string;
   let made = 0;
 
-  beforeAll(async () => {
-    h.clock.now = Date.now();
-    server = await serveStore(h.store);
-    browser = await startChromium();
-  }, 120_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-  });
   beforeEach(async () => {
     h.clock.now = Date.now();
     namespace = `mail ${++made}`;
     await set('user_42', 10);
-    await page?.close();
-    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    page.setDefaultTimeout(40_000);
   });
 
   const set = (identifier: string, limit: number, until?: number) =>
     ok('ratelimits.setOverride', { namespace, identifier, limit, duration: minute, ...(until && { until }) });
   const get = (identifier: string) => ok('ratelimits.getOverride', { namespace, identifier });
-  const open = async () => {
-    await page.goto(`${server.url}/console/rate-limits/${encodeURIComponent(namespace)}`);
-    await signIn(page, h.rootKey);
-  };
-  const row = (identifier: string) => page.locator('tbody tr', { hasText: identifier });
-  const dialog = () => page.getByRole('dialog');
+  const open = () => openPath(`/rate-limits/${encodeURIComponent(namespace)}`);
+  const row = (identifier: string) => page().locator('tbody tr', { hasText: identifier });
+  const dialog = () => page().getByRole('dialog');
   const edit = (identifier: string) => row(identifier).getByRole('button', { name: 'Edit' }).click();
   const save = async () => {
     await dialog().getByRole('button', { name: 'Save' }).click();
@@ -94,7 +71,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
 
   test('a new one until a time, and a time that is refused', async () => {
     await open();
-    await page.getByRole('button', { name: 'New override' }).click();
+    await page().getByRole('button', { name: 'New override' }).click();
     await dialog().getByLabel('Identifier').fill('guest_*');
     await dialog().getByLabel('In any').fill('1 min 30 s');
     await dialog().getByLabel('Applies').selectOption({ label: 'until …' });
@@ -107,7 +84,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await dialog().getByText('must be at most 366 days ahead').first().waitFor();
     const until = Date.now() + 10 * dayMs;
     await dialog().getByLabel('Until, UTC').fill(time(until));
-    await dialog().getByText(', then none.').waitFor();
+    await dialog().getByText(', then its permanent override, if it has one.').waitFor();
     await save();
     await expect
       .poll(() => row('guest_*').textContent())
@@ -120,26 +97,33 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     h.clock.now = Date.now();
   });
 
+  test('a new one for an identifier that has a permanent one does not state that none applies then', async () => {
+    await open();
+    await page().getByRole('button', { name: 'New override' }).click();
+    await dialog().getByLabel('Identifier').fill('user_42');
+    await dialog().getByLabel('Applies').selectOption({ label: 'for 1 day' });
+    await dialog()
+      .getByText(/Until .* UTC, then its permanent override, if it has one\.$/)
+      .waitFor();
+    await save();
+    await expect.poll(() => row('user_42').textContent()).toContain('then 10 in any 1 min');
+  });
+
   test('on a narrow screen and in both themes', async () => {
     await set('user_42', 500, Date.now() + dayMs);
     await open();
     await row('user_42').waitFor();
     for (const width of [1280, 390]) {
-      await page.setViewportSize({ width, height: 800 });
+      await page().setViewportSize({ width, height: 800 });
       for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme });
+        await page().emulateMedia({ colorScheme });
         for (const isOpen of [false, true]) {
           if (isOpen) await edit('user_42');
           const name = `${folder}/overrides-${width}-${colorScheme}${isOpen ? '-form' : ''}.png`;
-          if (folder) await page.screenshot({ path: name, fullPage: true });
-          const [scrolled, client] = await page.evaluate<[number, number]>(
-            '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
-          );
-          expect([width, scrolled! <= client!]).toEqual([width, true]);
-          await page.evaluate(axe);
-          const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
-          expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`)).toEqual([]);
-          if (isOpen) await page.keyboard.press('Escape');
+          if (folder) await page().screenshot({ path: name, fullPage: true });
+          expect([width, await isWithinWidth()]).toEqual([width, true]);
+          expect(await violations()).toEqual([]);
+          if (isOpen) await page().keyboard.press('Escape');
         }
       }
     }

@@ -97,10 +97,14 @@ test('data of version 4 on three masters is migrated, also by a second server af
   const plan = await first.migrations.plan();
   expect(plan.workspaces).toBe(fixture.workspaces.length + 1 + copies.length);
 
-  let looks = 0;
-  expect(await first.migrations.migrate({ force: true, isStopped: () => ++looks > plan.workspaces })).toBe('stopped');
+  const placesOf = () => Promise.all(copies.map((copy) => redis.hget(`${workspaceKey(copy)}:data`, 'at')));
+  let hasEnded = false;
+  const isStopped = () => hasEnded;
+  const stopping = first.migrations.migrate({ force: true, isStopped });
+  while (!hasEnded) hasEnded = (await placesOf()).includes('end');
+  expect(await stopping).toBe('stopped');
   // Some workspaces are migrated, and others are not.
-  const places = await Promise.all(copies.map((copy) => redis.hget(`${workspaceKey(copy)}:data`, 'at')));
+  const places = await placesOf();
   expect(places.some((place) => place === 'end')).toBe(true);
   expect(places.some((place) => place !== 'end')).toBe(true);
   await first.close();

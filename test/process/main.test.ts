@@ -314,7 +314,13 @@ describe('a Redis that becomes unreachable while the second worker starts', () =
     const opened = { server: undefined as never as Program, clients, refused: 0, refuses: () => false };
     await once(relay, 'listening');
     const { port } = relay.address() as { port: number };
-    opened.server = start({ WORKERS: '2', LOG_LEVEL: 'error', REDIS_URL: `redis://127.0.0.1:${port}` });
+    opened.server = start({
+      WORKERS: '2',
+      LOG_LEVEL: 'error',
+      REDIS_URL: `redis://127.0.0.1:${port}`,
+      // Refusals are noticed at once; a busy machine may be slow.
+      REDIS_TIMEOUT_MS: '10000',
+    });
     context.onTestFinished(async () => {
       await opened.server.stop('SIGKILL');
       relay.close();

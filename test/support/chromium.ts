@@ -1,7 +1,12 @@
 // A real browser, where the machine has one.
 
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe } from 'vitest';
+import type { harness } from './harness.ts';
+import { serveStore } from './serving.ts';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
 
@@ -25,4 +30,55 @@ export async function signIn(page: Page, rootKey: string): Promise<void> {
   await page.keyboard.press('Enter');
   await field.waitFor({ state: 'detached' });
   await page.locator('h1').waitFor();
+}
+
+const title = `in Chromium${chromiumPath === undefined ? ' (SKIPPED: none is installed here)' : ''}`;
+/** Tests that are skipped, and say so, where the machine has no browser. */
+export const inChromium = (tests: () => void) => describe.skipIf(chromiumPath === undefined)(title, tests);
+
+/** The console of a harness in a browser, with a new page for each test. */
+export function consoleInChromium(h: ReturnType<typeof harness>) {
+  const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+  let server: Awaited<ReturnType<typeof serveStore>>;
+  let browser: Browser;
+  let page: Page;
+  beforeAll(async () => {
+    h.clock.now = Date.now();
+    server = await serveStore(h.store);
+    browser = await startChromium();
+  }, 120_000);
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  beforeEach(async () => {
+    await page?.close();
+    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    page.setDefaultTimeout(40_000);
+  });
+
+  /** Path within the console. */
+  const goTo = (path: string) => page.goto(`${server.url}/console${path}`);
+  return {
+    page: () => page,
+    goTo,
+    /** The first screen of a page. */
+    async open(path: string, rootKey = h.rootKey) {
+      await goTo(path);
+      await signIn(page, rootKey);
+    },
+    /** What axe finds, with the elements. */
+    async violations() {
+      await page.evaluate(axe);
+      const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
+      return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`);
+    },
+    /** Whether all is within the width of the page. Charts have their new width a frame after it. */
+    async isWithinWidth() {
+      const [scrolled, client] = await page.evaluate<[number, number]>(`new Promise((done) =>
+        requestAnimationFrame(() => requestAnimationFrame(() =>
+          done([document.documentElement.scrollWidth, document.documentElement.clientWidth]))))`);
+      return scrolled! <= client!;
+    },
+  };
 }

@@ -1,7 +1,10 @@
 import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 import { count, dateTime } from '../format.ts';
 import type { Credits } from '../records.ts';
 import { Badge, Card, Gauge } from './basic.tsx';
+import { Act } from './dialog.tsx';
+import { CreditsFields, creditChangesOf, creditsDraftOf } from './keyForm.tsx';
 
 /** The start of the next day, or of the day of the month, in UTC. */
 function nextRefill(refill: NonNullable<Credits['refill']>, nowMs = Date.now()): number {
@@ -13,7 +16,7 @@ function nextRefill(refill: NonNullable<Credits['refill']>, nowMs = Date.now()):
   return dayIn(month) > nowMs ? dayIn(month) : dayIn(month + 1);
 }
 
-/** The credits of a key or a customer, and what else is to say of them. */
+/** The credits of a key or a customer, and their debt and refill. */
 export function CreditsCard(props: {
   title?: string;
   credits: Credits | undefined;
@@ -51,5 +54,38 @@ export function CreditsCard(props: {
       )}
       {children}
     </Card>
+  );
+}
+
+/** The dialog that changes the credits of a key or a customer. */
+export function EditCredits(props: {
+  name: string;
+  operation: string;
+  /** The member of the request that names the key or the customer. */
+  reference: object;
+  credits: Credits | undefined;
+  /** What an empty balance means. */
+  none?: string;
+  close: () => void;
+}) {
+  const { name, operation, reference, none, close } = props;
+  // As they were when the dialog opened: the screen reads them again while it is open.
+  const [initial] = useState(creditsDraftOf(props.credits));
+  const [draft, setDraft] = useState(initial);
+  const credits = creditChangesOf(draft, initial);
+  return (
+    <Act
+      title={`Credits of ${name}`}
+      operation={operation}
+      input={{ ...reference, credits }}
+      act="Save"
+      ready={credits !== undefined}
+      close={close}
+    >
+      <CreditsFields draft={draft} set={setDraft} {...(none && { none })} />
+      <p class="hint">
+        A changed balance is set to its figure, also if credits are spent before you save. Otherwise it stays.
+      </p>
+    </Act>
   );
 }

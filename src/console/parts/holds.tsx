@@ -1,11 +1,10 @@
 // The open holds of a key: what verifications reserved and callers have not settled yet.
 
-import { count } from '../format.ts';
+import { count, isoOf } from '../format.ts';
 import type { OpenHold } from '../records.ts';
 import { Badge, Card, Copy, Count, Empty, Time } from './basic.tsx';
 import { type Column, CsvButton, List, usePages } from './table.tsx';
 
-const time = (ms: number) => new Date(ms).toISOString();
 const unitsOf = ({ ratelimits, slots = [] }: OpenHold) =>
   [
     ...ratelimits.map(({ name, cost }) => `${name}: ${count(cost)}`),
@@ -24,8 +23,8 @@ const columns: Column<OpenHold>[] = [
     ),
     csv: ({ id }) => id,
   },
-  { name: 'Since', cell: ({ createdAt }) => <Time ms={createdAt} />, csv: ({ createdAt }) => time(createdAt) },
-  { name: 'Until', cell: ({ expires }) => <Time ms={expires} />, csv: ({ expires }) => time(expires) },
+  { name: 'Since', cell: ({ createdAt }) => <Time ms={createdAt} />, csv: ({ createdAt }) => isoOf(createdAt) },
+  { name: 'Until', cell: ({ expires }) => <Time ms={expires} />, csv: ({ expires }) => isoOf(expires) },
   {
     name: 'Then',
     cell: ({ onExpiry }) => <Badge>{onExpiry === 'charge' ? 'spent' : 'given back'}</Badge>,

@@ -1,5 +1,6 @@
 // The parts of a key's form: they are the same for a new key and for changes.
 
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { type LimitType, type NewLimit, slotDurationMax, slotsMax } from '../../domain/limit.ts';
 import { count, duration, readDuration } from '../format.ts';
@@ -42,20 +43,22 @@ const limitOf = ({ name, limit, duration: text, autoApply, type }: LimitDraft): 
   limit: wholeOf(limit) ?? 0,
   duration: durationOf(text) ?? 0,
   autoApply,
-  ...(type === 'concurrency' && { type }),
+  // Also a window: without a type, an existing limit keeps the one it has.
+  type,
 });
 
 /** What is missing in each field. */
 function missingIn(draft: LimitDraft) {
   const { name, limit, duration: ms, type } = limitOf(draft);
+  const isSlots = type === 'concurrency';
   return {
     name: name.length < 3 && 'At least 3 characters.',
     limit:
       (limit === 0 && 'A whole number, at least 1.') ||
-      (type && limit > slotsMax && `At most ${count(slotsMax)} slots.`),
+      (isSlots && limit > slotsMax && `At most ${count(slotsMax)} slots.`),
     duration:
       (ms < 1000 && 'At least 1 s: 10 s, 1 min, 1 h.') ||
-      (type && ms > slotDurationMax && `At most ${duration(slotDurationMax)}.`),
+      (isSlots && ms > slotDurationMax && `At most ${duration(slotDurationMax)}.`),
   };
 }
 
@@ -185,6 +188,17 @@ export function creditsOf({ remaining, interval, amount, refillDay }: CreditsDra
   return { remaining: balance, refill: { interval, amount: refilled!, ...day } };
 }
 
+/**
+ * A balance that is sent is a new one, without the debt and the open holds of the one before. So only a changed one is
+ * sent.
+ */
+export function creditChangesOf(draft: CreditsDraft, initial: CreditsDraft) {
+  const credits = creditsOf(draft);
+  if (!credits) return credits;
+  const { remaining, refill = null } = credits;
+  return { ...(draft.remaining !== initial.remaining && { remaining }), refill };
+}
+
 export function CreditsFields(props: { draft: CreditsDraft; set: (draft: CreditsDraft) => void; none?: string }) {
   // What an empty balance means.
   const { draft, set, none = 'unlimited' } = props;
@@ -236,7 +250,48 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
 /** A time in UTC as the field for one wants it. */
 export const inputTime = (ms: number | undefined): string =>
   ms === undefined ? '' : new Date(ms).toISOString().slice(0, 16);
-export const timeOfInput = (text: string): number | undefined => (text === '' ? undefined : Date.parse(`${text}Z`));
+/** Undefined for no time, and for one with a year of more than four digits, which Date.parse does not read. */
+export function timeOfInput(text: string): number | undefined {
+  const ms = text === '' ? Number.NaN : Date.parse(`${text}Z`);
+  return Number.isNaN(ms) ? undefined : ms;
+}
+/** Whether the field for a time is empty, or has one that timeOfInput reads. */
+export const isTimeInput = (text: string): boolean => text === '' || timeOfInput(text) !== undefined;
+
+/** The field for a time in UTC. */
+export function TimeField(props: {
+  label: string;
+  value: string;
+  set: (value: string) => void;
+  hint?: string;
+  children?: ComponentChildren;
+}) {
+  const { label, value, set, hint, children } = props;
+  const input = (id: string) => (
+    <input
+      id={id}
+      class={children ? 'grow' : undefined}
+      type="datetime-local"
+      max="9999-12-31T23:59"
+      value={value}
+      onInput={(e) => set(e.currentTarget.value)}
+    />
+  );
+  return (
+    <Field label={`${label}, UTC`} hint={isTimeInput(value) ? hint : 'A year of at most four digits.'}>
+      {(id) =>
+        children ? (
+          <div class="bar">
+            {input(id)}
+            {children}
+          </div>
+        ) : (
+          input(id)
+        )
+      }
+    </Field>
+  );
+}
 
 export function ExpiryField({ value, set }: { value: string; set: (value: string) => void }) {
   const presets = [
@@ -245,18 +300,13 @@ export function ExpiryField({ value, set }: { value: string; set: (value: string
     ['1 year', 365],
   ] as const;
   return (
-    <Field label="Expires, UTC" hint="Empty: never.">
-      {(id) => (
-        <div class="bar">
-          <input id={id} class="grow" type="datetime-local" value={value} onInput={(e) => set(e.currentTarget.value)} />
-          {presets.map(([text, days]) => (
-            <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
-              {text}
-            </Button>
-          ))}
-        </div>
-      )}
-    </Field>
+    <TimeField label="Expires" value={value} set={set} hint="Empty: never.">
+      {presets.map(([text, days]) => (
+        <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
+          {text}
+        </Button>
+      ))}
+    </TimeField>
   );
 }
 

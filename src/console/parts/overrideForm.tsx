@@ -1,23 +1,26 @@
 // The form of an override: what applies to an identifier, and for how long.
 
 import { useState } from 'preact/hooks';
-import { count, dateTime, duration } from '../format.ts';
+import { dateTime, duration, unitsOf } from '../format.ts';
+import { dayMs, hourMs } from '../period.ts';
 import type { Override } from '../records.ts';
-import { Field, SelectField, TextField } from './basic.tsx';
+import { SelectField, TextField } from './basic.tsx';
 import { Act } from './dialog.tsx';
-import { durationOf, inputTime, timeOfInput } from './keyForm.tsx';
+import { durationOf, inputTime, TimeField, timeOfInput } from './keyForm.tsx';
 
-/** "10 in any 1 min". */
-export const amountOf = ({ limit, duration: ms }: { limit: number; duration: number }): string =>
-  `${count(limit)} in any ${duration(ms)}`;
-
-const hourMs = 3_600_000;
-const spans: Record<string, number> = { hour: hourMs, day: 24 * hourMs, week: 7 * 24 * hourMs };
+const spans: Record<string, number> = { hour: hourMs, day: dayMs, week: 7 * dayMs };
 
 /** How long it applies, and when that ends: of a span, from when it was chosen. */
 interface Lasting {
   choice: string;
   until: number | undefined;
+}
+
+/** What applies when a temporary override ends. Of a new one it is not known: its identifier may have an override. */
+function afterwards(override: Override | undefined): string {
+  if (!override) return 'its permanent override, if it has one';
+  const kept = override.until === undefined ? override : override.former;
+  return kept ? unitsOf(kept) : 'none';
 }
 
 function LastingFields(props: { override: Override | undefined; lasting: Lasting; set: (lasting: Lasting) => void }) {
@@ -28,8 +31,6 @@ function LastingFields(props: { override: Override | undefined; lasting: Lasting
     const span = spans[next];
     set({ choice: next, until: next === 'keep' ? before : span === undefined ? undefined : Date.now() + span });
   };
-  const kept = override?.until === undefined ? override : override.former;
-  const then = kept ? `then ${amountOf(kept)}` : 'then none';
   return (
     <>
       <SelectField
@@ -48,21 +49,17 @@ function LastingFields(props: { override: Override | undefined; lasting: Lasting
         ]}
         hint={
           choice === 'always'
-            ? override?.former && `Replaces ${amountOf(override.former)}, too.`
-            : until !== undefined && `Until ${dateTime(until)} UTC, ${then}.`
+            ? override?.former && `Replaces ${unitsOf(override.former)}, too.`
+            : until !== undefined && `Until ${dateTime(until)} UTC, then ${afterwards(override)}.`
         }
       />
       {choice === 'time' && (
-        <Field label="Until, UTC" hint="At most 366 days ahead.">
-          {(id) => (
-            <input
-              id={id}
-              type="datetime-local"
-              value={inputTime(until)}
-              onInput={(e) => set({ choice, until: timeOfInput(e.currentTarget.value) })}
-            />
-          )}
-        </Field>
+        <TimeField
+          label="Until"
+          value={inputTime(until)}
+          set={(text) => set({ choice, until: timeOfInput(text) })}
+          hint="At most 366 days ahead."
+        />
       )}
     </>
   );

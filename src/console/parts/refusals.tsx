@@ -5,8 +5,8 @@ import { Link } from 'wouter-preact';
 import { count, dateTime, unitsOf } from '../format.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
-import { Badge, Card, Count, CustomerLink, Empty, Field, Outcome } from './basic.tsx';
-import { timeOfInput } from './keyForm.tsx';
+import { Badge, Card, Count, CustomerLink, Empty, Outcome } from './basic.tsx';
+import { TimeField, timeOfInput } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
 import { type Column, CsvButton, List, usePages } from './table.tsx';
 
@@ -127,15 +127,6 @@ function Without({ hours }: { hours: readonly Hour[] }) {
       </ul>
       Details are left out under load, and where a key is refused often. Every refusal is counted.
     </div>
-  );
-}
-
-/** An end of the period; '' is none. */
-function TimeField({ label, value, set }: { label: string; value: string; set: (value: string) => void }) {
-  return (
-    <Field label={`${label}, UTC`}>
-      {(id) => <input id={id} type="datetime-local" value={value} onInput={(e) => set(e.currentTarget.value)} />}
-    </Field>
   );
 }
 

@@ -16,7 +16,7 @@ import {
   useSettled,
 } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { ExpiryField, namesOf, timeOfInput } from '../parts/keyForm.tsx';
+import { ExpiryField, isTimeInput, namesOf, timeOfInput } from '../parts/keyForm.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
 import { dayMs } from '../period.ts';
@@ -177,7 +177,7 @@ function NewRootKey({ close }: { close: () => void }) {
       operation="rootKeys.createRootKey"
       input={{ ...(name && { name }), permissions, ...(expires && { expires: timeOfInput(expires) }) }}
       act="Create"
-      ready={permissions.length > 0}
+      ready={permissions.length > 0 && isTimeInput(expires)}
       makesSecret
       close={() => {}}
       cancel={close}

@@ -3,18 +3,9 @@ import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { unitsOf } from '../format.ts';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
-import { CreditsCard } from '../parts/credits.tsx';
+import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
-import {
-  CreditsFields,
-  creditsDraftOf,
-  creditsOf,
-  draftOf,
-  LimitFields,
-  limitsOf,
-  MetaField,
-  metaOf,
-} from '../parts/keyForm.tsx';
+import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
@@ -141,7 +132,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         />
       </Card>
       {acting === 'meta' && <EditMeta data={data} close={close} />}
-      {acting === 'credits' && <EditCredits data={data} close={close} />}
+      {acting === 'credits' && <EditSharedCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
       {acting === 'delete' && (
         <Act
@@ -178,24 +169,16 @@ function EditMeta({ data, close }: { data: Identity; close: () => void }) {
   );
 }
 
-function EditCredits({ data, close }: { data: Identity; close: () => void }) {
-  const [draft, setDraft] = useState(creditsDraftOf(data.credits));
-  const credits = creditsOf(draft);
-  const refill = credits && 'refill' in credits ? {} : { refill: null };
-  return (
-    <Act
-      title={`Credits of ${data.externalId}`}
-      operation="identities.updateIdentity"
-      input={{ identity: data.id, credits: credits && { ...refill, ...credits } }}
-      act="Save"
-      ready={credits !== undefined}
-      close={close}
-    >
-      <CreditsFields draft={draft} set={setDraft} none="none" />
-      <p class="hint">The balance is set to this figure, also if credits are spent before you save.</p>
-    </Act>
-  );
-}
+const EditSharedCredits = ({ data, close }: { data: Identity; close: () => void }) => (
+  <EditCredits
+    name={data.externalId}
+    operation="identities.updateIdentity"
+    reference={{ identity: data.id }}
+    credits={data.credits}
+    none="none"
+    close={close}
+  />
+);
 
 function EditLimits({ data, close }: { data: Identity; close: () => void }) {
   const [drafts, setDrafts] = useState((data.ratelimits ?? []).map(draftOf));

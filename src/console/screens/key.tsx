@@ -26,7 +26,7 @@ import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
 import type { Api, Key, Ratelimit } from '../records.ts';
 import { may } from '../session.ts';
-import { DeleteKey, EditAccess, EditCredits, EditDetails, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
+import { DeleteKey, EditAccess, EditDetails, EditKeyCredits, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
 import { stateOf } from './keys.tsx';
 
 type Acting = 'details' | 'credits' | 'limits' | 'access' | 'switch' | 'rotate' | 'delete' | undefined;
@@ -92,7 +92,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
       <Holds keyId={keyId} />
       {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'key', id: keyId } }} />}
       {acting === 'details' && <EditDetails data={data} close={close} />}
-      {acting === 'credits' && <EditCredits data={data} close={close} />}
+      {acting === 'credits' && <EditKeyCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
       {acting === 'access' && <EditAccess data={data} close={close} />}
       {acting === 'switch' && <SwitchKey data={data} close={close} />}

@@ -4,16 +4,15 @@ import { useRef, useState } from 'preact/hooks';
 import { useData } from '../api.ts';
 import { count, duration } from '../format.ts';
 import { SelectField, TextField } from '../parts/basic.tsx';
+import { EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
 import {
   AllowedIpsField,
-  CreditsFields,
   CustomerField,
-  creditsDraftOf,
-  creditsOf,
   draftOf,
   ExpiryField,
   inputTime,
+  isTimeInput,
   LimitFields,
   limitsOf,
   MetaField,
@@ -39,11 +38,12 @@ export function EditDetails({ data, close }: KeyAct) {
   const [allowedIps, setAllowedIps] = useState((data.allowedIps ?? []).join(' '));
   const [meta, setMeta] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
   const metadata = metaOf(meta);
+  const isExpiryChanged = expires !== inputTime(data.expires);
   const input = {
     keyId: data.keyId,
     ...(name !== (data.name ?? '') && { name: name || null }),
     ...(customer !== (data.externalId ?? '') && { externalId: customer || null }),
-    ...(expires !== inputTime(data.expires) && { expires: timeOfInput(expires) ?? null }),
+    ...(isExpiryChanged && isTimeInput(expires) && { expires: timeOfInput(expires) ?? null }),
     ...(namesOf(allowedIps).join() !== (data.allowedIps ?? []).join() && {
       allowedIps: allowedIps.trim() ? namesOf(allowedIps) : null,
     }),
@@ -55,7 +55,8 @@ export function EditDetails({ data, close }: KeyAct) {
       operation="keys.updateKey"
       input={input}
       act="Save"
-      ready={metadata !== undefined && Object.keys(input).length > 1}
+      // An expiry after the year 9999, which the field does not display, may stay.
+      ready={metadata !== undefined && (!isExpiryChanged || isTimeInput(expires)) && Object.keys(input).length > 1}
       close={close}
     >
       <TextField label="Name" value={name} set={setName} maxLength={255} />
@@ -67,24 +68,15 @@ export function EditDetails({ data, close }: KeyAct) {
   );
 }
 
-export function EditCredits({ data, close }: KeyAct) {
-  const [draft, setDraft] = useState(creditsDraftOf(data.credits));
-  const credits = creditsOf(draft);
-  const refill = credits && 'refill' in credits ? {} : { refill: null };
-  return (
-    <Act
-      title={`Credits of ${nameOf(data)}`}
-      operation="keys.updateKey"
-      input={{ keyId: data.keyId, credits: credits && { ...refill, ...credits } }}
-      act="Save"
-      ready={credits !== undefined}
-      close={close}
-    >
-      <CreditsFields draft={draft} set={setDraft} />
-      <p class="hint">The balance is set to this figure, also if credits are spent before you save.</p>
-    </Act>
-  );
-}
+export const EditKeyCredits = ({ data, close }: KeyAct) => (
+  <EditCredits
+    name={nameOf(data)}
+    operation="keys.updateKey"
+    reference={{ keyId: data.keyId }}
+    credits={data.credits}
+    close={close}
+  />
+);
 
 export function EditLimits({ data, close }: KeyAct) {
   const [drafts, setDrafts] = useState((data.ratelimits ?? []).map(draftOf));

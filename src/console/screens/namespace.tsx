@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call, type Failure } from '../api.ts';
-import { ago, count, dateTime, duration, isoOf } from '../format.ts';
+import { ago, count, dateTime, duration, isoOf, unitsOf } from '../format.ts';
 import {
   Badge,
   Button,
@@ -15,7 +15,7 @@ import {
   Time,
 } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { amountOf, SetOverride } from '../parts/overrideForm.tsx';
+import { SetOverride } from '../parts/overrideForm.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { usePeriod } from '../period.ts';
@@ -105,7 +105,7 @@ export function Namespace({ namespace }: { namespace: string }) {
         >
           <p>The limit of the request, or a wildcard that matches, applies from the next check on.</p>
           {acting.override.former && (
-            <p>The override that it replaced until its end ({amountOf(acting.override.former)}) is deleted, too.</p>
+            <p>The override that it replaced until its end ({unitsOf(acting.override.former)}) is deleted, too.</p>
           )}
         </Act>
       )}
@@ -122,7 +122,7 @@ function Lasting({ override: { until, former } }: { override: Override }) {
       <time dateTime={isoOf(until)} title={ago(until)}>
         {dateTime(until, { seconds: false })} UTC
       </time>
-      , <span class="quiet">then {former ? amountOf(former) : 'none'}</span>
+      , <span class="quiet">then {former ? unitsOf(former) : 'none'}</span>
     </>
   );
 }

@@ -21,6 +21,7 @@ import {
   creditsDraftOf,
   creditsOf,
   ExpiryField,
+  isTimeInput,
   type LimitDraft,
   LimitFields,
   limitsOf,
@@ -93,7 +94,7 @@ function useDraft(first: { apiId: string; externalId: string }) {
   const ratelimits = limitsOf(limits);
   const balance = creditsOf(credits);
   const meta = metaOf(fields.meta);
-  const isComplete = fields.apiId !== '' && ratelimits && balance !== undefined && meta;
+  const isComplete = fields.apiId !== '' && ratelimits && balance !== undefined && meta && isTimeInput(fields.expires);
   const { permissions, roles, allowedIps } = fields;
   const lists = { permissions: namesOf(permissions), roles: namesOf(roles), allowedIps: namesOf(allowedIps) };
   const input = isComplete && {

@@ -128,11 +128,13 @@ const exceededOf = ({ name, used, limit, cost, duration: ms, type }: ExplainedLi
 
 /** A balance and its refill in sentences; nothing without one. */
 function balanceOf(name: string, figures: NonNullable<ExplainedRule['identity']>, cost: number) {
-  const { balance, debt, remaining = 0, refill } = figures;
+  const { balance, debt, remaining, refill } = figures;
   if (balance === undefined) return undefined;
   const before = `${name} ${count(balance)}${debt === undefined ? '' : `, debt ${count(debt)}`}`;
   const next = refill ? ` Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.` : '';
-  return `${before}, cost ${count(cost)}, then ${count(remaining)}.${next}`;
+  // Absent where the request itself is refused, as for a hold that would be too large.
+  const then = remaining === undefined ? '' : `, then ${count(remaining)}`;
+  return `${before}, cost ${count(cost)}${then}.${next}`;
 }
 
 /** The figures of a rule in a sentence. */

@@ -6,7 +6,7 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
-import { Debt, Fields, KeyId, KeyString, ratelimitFields, refillFields } from '../schemas.ts';
+import { Debt, Fields, KeyId, KeyString, Reset, ratelimitFields, refillFields } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -36,7 +36,7 @@ const LimitFigures = Type.Object({
   remaining: Type.Integer({
     description: 'As in the response of the verification. If it does not reach the limits, as of now.',
   }),
-  reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
+  reset: Reset,
 });
 
 const balanceFigures = (balance: string, refill: string) => ({
@@ -90,7 +90,7 @@ const RuleResult = Type.Object({
   ...balanceFigures('Credits before the charge. Absent for an unlimited key.', 'Automatic refill of the key.'),
   identity: Type.Optional(
     Type.Object(balanceFigures('Credits of the identity before the charge.', 'Automatic refill of the identity.'), {
-      description: 'Of `credits`: the balance that all keys of the identity share. Absent if there is none.',
+      description: 'Of `credits`: the balance of the identity. Absent if there is none.',
     }),
   ),
   of: Type.Optional(

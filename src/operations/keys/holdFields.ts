@@ -58,7 +58,7 @@ export const changedHoldOutput = Type.Object({
   identity: Type.Optional(
     Type.Object(
       {
-        credits: Type.Integer({ description: 'Balance that all keys of the identity share, after this.' }),
+        credits: Type.Integer({ description: 'Balance of the identity after this.' }),
         debt: Type.Optional(Debt),
       },
       { description: 'The identity whose balance the hold charged. Absent if there is none.' },

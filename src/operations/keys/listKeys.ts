@@ -43,7 +43,7 @@ export const keyFilters = {
         'Keys that were created before this time in Unix milliseconds and have had no VALID verification since.',
     }),
   ),
-  creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance below this number.' })),
+  creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance of their own below this number.' })),
   rerolledInUse: Type.Optional(
     Type.Boolean({
       description:

@@ -345,7 +345,7 @@ describe('a change of the limit', () => {
     expect(await free(key)).toEqual([1, 0]);
   });
 
-  test('to another type begins without units and slots', async () => {
+  test('to another type begins with another counter', async () => {
     const { keyId, key } = await createKey({ ratelimits: [jobs] });
     const { id } = await take(key);
     await update(keyId, { name: 'jobs', limit: 3, type: 'window' });
@@ -358,6 +358,30 @@ describe('a change of the limit', () => {
     expect((await free(key))[0]).toBe(2);
     await update(keyId, { name: 'jobs', limit: 3, type: 'concurrency' });
     expect(await free(key)).toEqual([3, 0]);
+  });
+
+  test('to another type and back uses the former counters again', async () => {
+    const { keyId, key } = await createKey({ ratelimits: [jobs] });
+    const left = async (type: string) => {
+      await update(keyId, { name: 'jobs', limit: 3, type });
+      return (await verify(key, { ratelimits: [{ name: 'jobs', cost: 0 }] })).ratelimits![0]!.remaining;
+    };
+    await take(key);
+    expect(await left('window')).toBe(3);
+    await verify(key, { ratelimits: [{ name: 'jobs', cost: 2 }] });
+    expect([await left('concurrency'), await left('window')]).toEqual([2, 1]);
+    clock.now += 2 * minute;
+    expect([await left('concurrency'), await left('window')]).toEqual([3, 3]);
+  });
+
+  test('to a lower limit frees no slot', async () => {
+    const { keyId, key } = await createKey({ ratelimits: [jobs] });
+    const { id } = await take(key);
+    await take(key);
+    await update(keyId, { name: 'jobs', limit: 1 });
+    expect(await verify(key)).toMatchObject({ code: 'RATE_LIMITED', ratelimits: [{ remaining: 0 }] });
+    await release(id);
+    expect(await free(key)).toEqual([0, minute]);
   });
 
   test.each(['key', 'identity'] as const)(
@@ -402,6 +426,21 @@ describe('a change of the limit', () => {
     await release(other.id);
     expect(await free(key)).toEqual([2, 0]);
   });
+});
+
+test('a key that is deleted for good leaves the slots and units of its identity taken', async () => {
+  const externalId = 'survives';
+  await ok('identities.createIdentity', { externalId, ratelimits: [jobs, { ...requests, autoApply: false }] });
+  const one = await createKey({ externalId });
+  const other = await createKey({ externalId });
+  await take(one.key, { hold: { ttl: 30_000 }, ratelimits: [{ name: 'requests', cost: 4 }] });
+  await ok('keys.deleteKey', { keyId: one.keyId, permanent: true });
+  const left = async () => (await free(other.key, 'requests')).filter((_, index) => index % 2 === 0);
+  expect(await left()).toEqual([2, 6]);
+  clock.now += 30_000;
+  expect(await left()).toEqual([3, 6]);
+  clock.now += hourMs;
+  expect(await left()).toEqual([3, 10]);
 });
 
 test('a slot that is lost with its counter is none of the hold, when that is extended', async () => {
