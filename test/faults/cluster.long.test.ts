@@ -25,7 +25,7 @@ test('the tests of every operation, the contract and the model pass on a Cluster
   const { FAULTS_RESULTS: _faultsOnly, ...env } = process.env;
   const files = ['test/operations', 'test/model.test.ts', 'test/sdks/stories.test.ts', 'test/sdks/typescript.test.ts'];
   const options = ['run', '--reporter=json', `--outputFile=${results}`, '--project=!*cluster', ...files];
-  spawnSync('npx', ['vitest', ...options], { env: { ...env, TEST_REDIS: 'cluster', RUNS: '80' }, stdio: 'ignore' });
+  spawnSync('npx', ['vitest', ...options], { env: { ...env, TEST_REDIS: 'cluster' }, stdio: 'ignore' });
   const { numTotalTests, numPassedTests, testResults } = JSON.parse(readFileSync(results, 'utf8')) as {
     numTotalTests: number;
     numPassedTests: number;
