@@ -71,12 +71,14 @@ const projects = [
     },
   },
 ];
-/** Files beyond test/faults that have a `longTest`. */
+/** Files beyond test/faults that have a `longTest`, or more with `isLong`. */
 const withLongTests = [
   'test/console/secrets.test.ts',
   'test/http/docs.test.ts',
   'test/operations/analytics/getVerifications.test.ts',
+  'test/process/dataVersion.test.ts',
   'test/process/log.test.ts',
+  'test/process/main.test.ts',
   'test/process/release.test.ts',
 ];
 const faults = [

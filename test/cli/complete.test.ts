@@ -147,7 +147,7 @@ let other: { workspaceId: string; rootKey: string };
 let before: Read[];
 let otherBefore: Read[];
 let options: Reads;
-/** All lists, but details of few records, and counts of a week: for where all were compared before. */
+/** All lists, but requests of their own for few of the records, and counts of a week. */
 let sampled: Reads;
 let sampledBefore: Read[];
 /** The other workspace was used today only. */

@@ -18,6 +18,10 @@ import {
   runServer,
   serverEnv,
 } from '../support/processes.ts';
+import { isLong } from '../support/testIf.ts';
+
+/** Of a variant that only npm run test:faults has time for. */
+const longConcurrent = isLong ? test.concurrent : () => {};
 
 /** A busy machine takes long for everything; what must not happen at all would take longer. */
 const waiting = { timeout: 30_000, interval: 20 };
@@ -65,11 +69,16 @@ test.concurrent('an empty store gets a first root key, which works, is printed o
   expect(second.out).not.toMatch(firstRootKey);
 });
 
-test.concurrent('the start prints where the documents, the metrics and the data are', async (context) => {
+test.concurrent('with FIRST_ROOT_KEY=none, for when standard output is kept, the start creates no root key, and prints where the documents, the metrics and the data are', async (context) => {
   const { dataDir, start } = open(context);
   const server = start({ FIRST_ROOT_KEY: 'none' });
   const port = await portOf(server);
-  await server.stop();
+  const workspaces = spawnSync(process.execPath, [cliFile, 'workspace', 'list'], {
+    env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
+    encoding: 'utf8',
+  });
+  expect(workspaces.stdout).toBe('There are no workspaces.\n');
+  expect(await server.stop()).toBe(0);
   const url = `http://127.0.0.1:${port}`;
   expect(server.out).toBe(
     `Tollgate listens on ${url}\nConsole: ${url}/console\nAPI reference: ${url}/docs\nMetrics: ${url}/metrics\nData: ${dataDir}\n`,
@@ -119,20 +128,7 @@ test.concurrent('a workspace whose import was interrupted is named in the log', 
   await server.stop();
 });
 
-test.concurrent('FIRST_ROOT_KEY=none creates no root key, for when standard output is kept', async (context) => {
-  const { dataDir, start } = open(context);
-  const server = start({ FIRST_ROOT_KEY: 'none' });
-  await portOf(server);
-  const workspaces = spawnSync(process.execPath, [cliFile, 'workspace', 'list'], {
-    env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
-    encoding: 'utf8',
-  });
-  expect(workspaces.stdout).toBe('There are no workspaces.\n');
-  expect(await server.stop()).toBe(0);
-  expect(server.out).not.toMatch(firstRootKey);
-});
-
-test.concurrent.for(['SIGTERM', 'SIGINT'] as const)(
+test.concurrent.for(isLong ? (['SIGTERM', 'SIGINT'] as const) : (['SIGTERM'] as const))(
   '%s stops it with exit code 0, and its Redis with it',
   async (signal, context) => {
     const { dataDir, start } = open(context);
@@ -273,12 +269,15 @@ const workersOf = (server: Program) =>
     .trim()
     .split('\n');
 
-test.concurrent('with several workers a killed one is replaced, and the port stays open', async (context) => {
+test.concurrent('with several workers a killed one is replaced, and the port stays open; their arguments lack the address of Redis', async (context) => {
   const { start } = open(context);
   const server = start({ WORKERS: '2', LOG_LEVEL: 'error' });
   const port = await portOf(server);
   const before = workersOf(server);
   expect(before).toHaveLength(2);
+  // Every user of the machine can read the arguments of a process.
+  for (const pid of before)
+    expect(spawnSync('ps', ['-o', 'args=', '-p', pid]).stdout.toString().trim()).toMatch(/worker\.js$/);
 
   process.kill(Number(before[0]), 'SIGKILL');
   await vi.waitFor(() => expect(server.err).toContain('A worker ended with SIGKILL'), waiting);
@@ -351,25 +350,19 @@ describe('a Redis that becomes unreachable while the second worker starts', () =
     expect(relay.server.out).toMatch(firstRootKey);
   });
 
-  test.concurrent('unreachable for all of them: the server waits for it, and reports that it created no root key', async (context) => {
-    const relay = await openRelay(context);
-    relay.refuses = () => {
-      for (const client of relay.clients) client.destroy();
-      return !relay.server.err.includes('first root key');
-    };
-    await expectServesAndStops(relay);
-    expect(relay.server.out).not.toMatch(firstRootKey);
-    expect(relay.server.err).toContain('tollgate workspace create');
-  });
-});
-
-test.concurrent('the arguments of a worker, which every user of the machine can read, do not contain the address of its Redis', async (context) => {
-  const { start } = open(context);
-  const server = start({ WORKERS: '2' });
-  await portOf(server);
-  for (const pid of workersOf(server)) {
-    expect(spawnSync('ps', ['-o', 'args=', '-p', pid]).stdout.toString().trim()).toMatch(/worker\.js$/);
-  }
+  longConcurrent(
+    'unreachable for all of them: the server waits for it, and reports that it created no root key',
+    async (context) => {
+      const relay = await openRelay(context);
+      relay.refuses = () => {
+        for (const client of relay.clients) client.destroy();
+        return !relay.server.err.includes('first root key');
+      };
+      await expectServesAndStops(relay);
+      expect(relay.server.out).not.toMatch(firstRootKey);
+      expect(relay.server.err).toContain('tollgate workspace create');
+    },
+  );
 });
 
 test.concurrent('workers of a server that was killed end by themselves', async (context) => {
@@ -383,7 +376,7 @@ test.concurrent('workers of a server that was killed end by themselves', async (
 });
 
 // The server waits ten seconds for a request in flight.
-test.concurrent('a request that never ends keeps no worker alive after the first process', async (context) => {
+longConcurrent('a request that never ends keeps no worker alive after the first process', async (context) => {
   const { dataDir, start } = open(context);
   // At the rate of `goOn` the body ends minutes later.
   const server = start({ WORKERS: '2', BODY_LIMIT_BYTES: `${2 ** 26}` });
@@ -414,21 +407,24 @@ function isAlive(pid: string): boolean {
   }
 }
 
-test.concurrent('a worker that cannot be started is tried again until it can, and does not delay the stop', async (context) => {
-  const { dataDir, start } = open(context);
-  const node = join(dataDir, 'node');
-  symlinkSync(process.execPath, node);
-  // The first process starts workers with what it takes for Node, which here is a link that the test can remove.
-  const preload = `data:text/javascript,process.execPath = ${JSON.stringify(node)}`;
-  const server = start({ WORKERS: '2', LOG_LEVEL: 'error' }, ['--import', preload, mainFile]);
-  await portOf(server);
-  const [first] = workersOf(server);
+longConcurrent(
+  'a worker that cannot be started is tried again until it can, and does not delay the stop',
+  async (context) => {
+    const { dataDir, start } = open(context);
+    const node = join(dataDir, 'node');
+    symlinkSync(process.execPath, node);
+    // The first process starts workers with what it takes for Node, which here is a link that the test can remove.
+    const preload = `data:text/javascript,process.execPath = ${JSON.stringify(node)}`;
+    const server = start({ WORKERS: '2', LOG_LEVEL: 'error' }, ['--import', preload, mainFile]);
+    await portOf(server);
+    const [first] = workersOf(server);
 
-  rmSync(node);
-  process.kill(Number(first), 'SIGKILL');
-  await vi.waitFor(() => expect(server.err).toContain('A worker failed to start'), waiting);
-  symlinkSync(process.execPath, node);
-  await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
+    rmSync(node);
+    process.kill(Number(first), 'SIGKILL');
+    await vi.waitFor(() => expect(server.err).toContain('A worker failed to start'), waiting);
+    symlinkSync(process.execPath, node);
+    await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
 
-  expect(await server.stop()).toBe(0);
-});
+    expect(await server.stop()).toBe(0);
+  },
+);

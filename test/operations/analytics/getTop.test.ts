@@ -4,6 +4,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf, type OutputOf } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
+import { hasVolume } from '../../support/testIf.ts';
 
 const tollgate = harness();
 const { call, ok, clock, createKey, createRootKey } = tollgate;
@@ -76,16 +77,19 @@ const withoutApi = (of: string) => (row: Ranked) => {
 };
 
 describe.each(['keys', 'identities', 'apis', 'tags'] as const)('the top %s', (of) => {
-  test.each(['count', 'refused', 'spentCredits'] as const)(`by %s (seed ${seed})`, async (by) => {
-    for (const filter of [{}, { apiId: apiIds[1]! }, { externalId: 'customer_2' }, { tag: 'path=/3' }]) {
-      const ranking = await expected(of, by, filter);
-      const { top } = await ok('analytics.getTop', { ...filter, of, by, start, limit: 100 });
-      expect(top.map(withoutApi(of)), JSON.stringify(filter)).toEqual(ranking);
-      const few = await ok('analytics.getTop', { ...filter, of, by, start, limit: 2 });
-      expect(few.top).toEqual(top.slice(0, 2));
-    }
-    expect((await expected(of, by, {})).length).toBeGreaterThan(1);
-  });
+  test.each(hasVolume ? (['count', 'refused', 'spentCredits'] as const) : (['count'] as const))(
+    `by %s (seed ${seed})`,
+    async (by) => {
+      for (const filter of [{}, { apiId: apiIds[1]! }, { externalId: 'customer_2' }, { tag: 'path=/3' }]) {
+        const ranking = await expected(of, by, filter);
+        const { top } = await ok('analytics.getTop', { ...filter, of, by, start, limit: 100 });
+        expect(top.map(withoutApi(of)), JSON.stringify(filter)).toEqual(ranking);
+        const few = await ok('analytics.getTop', { ...filter, of, by, start, limit: 2 });
+        expect(few.top).toEqual(top.slice(0, 2));
+      }
+      expect((await expected(of, by, {})).length).toBeGreaterThan(1);
+    },
+  );
 });
 
 describe('limit checks', () => {

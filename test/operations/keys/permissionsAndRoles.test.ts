@@ -4,6 +4,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { ErrorCode } from '../../../src/errors.ts';
 import { harness } from '../../support/harness.ts';
+import { hasVolume } from '../../support/testIf.ts';
 
 const { call, ok, createKey, clock } = harness();
 
@@ -254,31 +255,29 @@ describe.each(operations.filter(({ mode }) => mode === 'add'))('the maximum of $
     expect(data.map((item) => item.slug ?? item.name)).toEqual([...items.toSpliced(50, 1), nameOf('a')]);
   });
 
-  test.each(['keys.createKey', 'keys.updateKey', `keys.set${name.slice('keys.add'.length)}`, 'keys.migrateKeys'])(
-    `400 for ${max + 1} by %s, and none is created`,
-    async (other) => {
-      const { apiId, keyId } = await createKey({ [field]: [nameOf('a')] });
-      const list = many(max + 1, other);
-      if (field === 'roles') await create(list);
-      const input =
-        other === 'keys.createKey'
-          ? { apiId, [field]: list }
-          : other === 'keys.migrateKeys'
-            ? {
-                apiId,
-                migrationId: 'most',
-                keys: [{ hash: Buffer.alloc(32, other).toString('base64'), [field]: list }],
-              }
-            : { keyId, [field]: list };
-      expect(await call(other as 'keys.updateKey', input as never)).toMatchObject({
-        status: 400,
-        code: 'invalid_input',
-      });
-      expect(await ok('permissions.listPermissions', { search: other })).toEqual([]);
-      expect(await ok('apis.listKeys', { apiId })).toEqual([await ok('keys.getKey', { keyId })]);
-      expect((await ok('keys.getKey', { keyId }))[field]).toEqual([nameOf('a')]);
-    },
-  );
+  const others = ['keys.createKey', 'keys.updateKey', `keys.set${name.slice('keys.add'.length)}`, 'keys.migrateKeys'];
+  test.each(hasVolume ? others : others.slice(0, 1))(`400 for ${max + 1} by %s, and none is created`, async (other) => {
+    const { apiId, keyId } = await createKey({ [field]: [nameOf('a')] });
+    const list = many(max + 1, other);
+    if (field === 'roles') await create(list);
+    const input =
+      other === 'keys.createKey'
+        ? { apiId, [field]: list }
+        : other === 'keys.migrateKeys'
+          ? {
+              apiId,
+              migrationId: 'most',
+              keys: [{ hash: Buffer.alloc(32, other).toString('base64'), [field]: list }],
+            }
+          : { keyId, [field]: list };
+    expect(await call(other as 'keys.updateKey', input as never)).toMatchObject({
+      status: 400,
+      code: 'invalid_input',
+    });
+    expect(await ok('permissions.listPermissions', { search: other })).toEqual([]);
+    expect(await ok('apis.listKeys', { apiId })).toEqual([await ok('keys.getKey', { keyId })]);
+    expect((await ok('keys.getKey', { keyId }))[field]).toEqual([nameOf('a')]);
+  });
 });
 
 describe('permissions of a key and permissions of its roles', () => {
