@@ -65,6 +65,20 @@ function limit_ends.is_flagged(identity)
   return string.byte(identity, IDENTITY_HEAD_VERSION_AT) % WITH_BALANCE >= WITH_TEMPORARY
 end
 
+-- Whether a temporary limit in `packed`, whose limits are from `position` to `tail_bytes` before its end, has ended.
+function limit_ends.has_ended(packed, position, tail_bytes, now)
+  local count = string.byte(packed, position)
+  local lengths, window_first = window_lengths(packed, count, tail_bytes)
+  position = position + 1
+  for index = 1, count do
+    local _, _, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    if switches >= TEMPORARY and now >= (struct.unpack(LIMIT_END, packed, window_first)) then return true end
+    position = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH) + name_bytes
+    window_first = window_first + lengths[index]
+  end
+  return false
+end
+
 -- The limits that are in force at a time: in the place of one that has ended its former one, if it has one. Also
 -- returns whether one has ended.
 function limit_ends.in_force(limits, now)

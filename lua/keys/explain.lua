@@ -15,6 +15,7 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
+-- @include "decide/verification/endedLimits"
 -- @include "decide/verification/hold"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
@@ -176,6 +177,8 @@ if not key_holds.read_key(digest, false) then
   missing.now = int(now)
   return { named(missing) }
 end
+-- Limits of the identity that have ended are replaced in memory, too.
+ended_limits.apply()
 local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
 local text = fields <= #item and restriction.without_address(string.sub(item, fields))
 local request = text and request_of(text) or nil

@@ -7,7 +7,6 @@
 
 -- @include "include/counters"
 -- @include "decide/call"
--- @include "decide/verification/endedLimits"
 -- @include "decide/verification/key"
 -- @include "decide/leased"
 -- @include "include/names"
@@ -30,13 +29,12 @@ local charge_counters
 local charge_lengths, charge_identity_lengths
 -- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled. `expires`: when
 -- the hold that is being made ends, and gives the slots of concurrency limits back. Without one no slot is taken.
--- `lacks_units`: a window has too few units, of which leases may give some back. `has_ended`: a temporary limit has
--- ended, so charge_ahead is true. `extended_formats`: see key_formats.
+-- `lacks_units`: a window has too few units, of which leases may give some back.
+-- `extended_formats`: see key_formats.
 local charge_hold = {
   is_held = false,
   expires = nil,
   lacks_units = false,
-  has_ended = false,
   extended_formats = { made = 0 },
 }
 function charge_hold.set(is_held, expires)
@@ -118,14 +116,13 @@ function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, 
   return first - 1, window
 end
 
--- In the place of `check` (check_limit or check_slots), for a temporary limit: LIMIT_END is at `first`.
-function charge_hold.check_temporary(check, charge, place, limit, duration, cost, bytes, first, last)
-  local ends, _, _, _ = struct.unpack(LIMIT_END, bytes, first)
-  if call_now >= ends then
-    charge_exceeded, charge_ahead, charge_hold.has_ended = true, true, true
-    return nil
-  end
-  return check(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
+-- In the place of check_limit and check_slots, for a temporary limit: LIMIT_END is at `first`. It has not ended, see
+-- ended_limits.
+function charge_hold.check_ending(charge, place, limit, duration, cost, bytes, first, last)
+  return check_limit(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
+end
+function charge_hold.check_ending_slots(charge, place, limit, duration, cost, bytes, first, last)
+  return charge_hold.check_slots(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
 end
 
 -- What checks a limit with other switches than autoApply.
@@ -133,8 +130,6 @@ function charge_hold.check_of(switches)
   if switches < TEMPORARY then return charge_hold.check_slots end
   return switches < TEMPORARY + CONCURRENCY and charge_hold.check_ending or charge_hold.check_ending_slots
 end
-function charge_hold.check_ending(...) return charge_hold.check_temporary(check_limit, ...) end
-function charge_hold.check_ending_slots(...) return charge_hold.check_temporary(charge_hold.check_slots, ...) end
 
 -- The expiry of a hold that lasts for `ttl` (nil: as long as it may), and takes slots of the limits that apply: at most
 -- as long as the shortest of them allows.
@@ -439,19 +434,10 @@ local function write_charged_counters()
 end
 
 -- Repairs the windows that were charged while the clock was ahead, and writes them to the key, its identity and its
--- counters; temporary limits that have ended are replaced first.
+-- counters.
 function charge_hold.repair(requested)
-  local has_ended = charge_hold.has_ended
-  if has_ended then
-    charge_hold.has_ended = false
-    ended_limits.apply()
-  end
   -- charge_exceeded is true, so this charges nothing.
   check_limits(window_charge, requested)
-  if has_ended and not charge_ahead then
-    charge_ahead = true
-    return
-  end
   local tail = string.sub(key_packed, #key_packed - key_flags.tail_bytes + 1)
   local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
   if state then redis.call('HSET', key_name, 'state', state) end

@@ -4,6 +4,7 @@
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
+-- @include "decide/verification/endedLimits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/returns"
 -- @include "include/clock"
@@ -287,7 +288,8 @@ function key_holds.is_due(holds_due)
   return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLDS_DUE_WITHIN
 end
 
--- As read_key, with the holds that expired given back. A verification that is held finds its key loaded.
+-- As read_key, with the holds that expired given back, and its limits that have ended replaced; those of its identity
+-- are for identity_credits.of_marked. A verification that is held finds its key loaded.
 function key_holds.read_key(digest, has_snapshot, with_holds)
   if charge_hold.is_held then return true end
   if not read_key(digest, has_snapshot, with_holds) then return false end
@@ -295,9 +297,10 @@ function key_holds.read_key(digest, has_snapshot, with_holds)
     local _, _, holds_due = key_extension.read()
     if key_holds.is_due(holds_due) then
       key_holds.apply_due()
-      return read_key(digest, has_snapshot, with_holds)
+      if not read_key(digest, has_snapshot, with_holds) then return false end
     end
   end
+  if key_flags.temporary then ended_limits.apply() end
   return true
 end
 

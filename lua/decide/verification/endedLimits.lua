@@ -23,10 +23,11 @@ end
 -- Of the key that was loaded, and of its identity. Everything is read before the first write.
 function ended_limits.apply()
   local of_key, of_identity, identity, record = nil, nil, nil, nil
-  if key_flags.temporary then
+  if key_flags.temporary and limit_ends.has_ended(key_packed, key_limits_at, key_flags.tail_bytes, call_now) then
     of_key = ended_limits.of_owner(key24(), read_limits(key_packed, key_limits_at, key_flags.tail_bytes))
   end
-  if key_identity and limit_ends.is_flagged(key_identity) then
+  local is_marked = key_identity and limit_ends.is_flagged(key_identity)
+  if is_marked and limit_ends.has_ended(key_identity, IDENTITY_LIMITS_AT, 0, call_now) then
     identity, record = packed_identity.read(key_identity), name_of.identity_record(call_workspace, key_external_id)
     of_identity = ended_limits.of_owner(identity.id16, identity.limits)
   end

@@ -644,6 +644,80 @@ test('gives way to one that was charged while the clock was ahead', async () => 
   }
 });
 
+/** The outcomes of so many verifications. */
+async function outcomes(key: string, times: number, extras: object = {}): Promise<string[]> {
+  const codes: string[] = [];
+  for (let time = 0; time < times; time++) codes.push((await verify(key, extras)).code);
+  return codes;
+}
+
+describe('after a limit that applied itself to no verification has ended', () => {
+  const until = () => clock.now + 1000;
+  const silent = (more: object = {}) => ({ ...mail, limit: 500, autoApply: false, until: until(), ...more });
+
+  test.each([
+    ['a verification', {}],
+    ['a hold', { hold: { ttl: minute } }],
+  ])('the former one, which does, applies to %s', async (_what, extras) => {
+    for (const with_ of [keyWith, identityWith]) {
+      const { key, change } = await with_([{ ...mail, limit: 2 }]);
+      await change(silent());
+      expect(await outcomes(key, 3, extras)).toEqual(['VALID', 'VALID', 'VALID']);
+      clock.advance(1000);
+      expect(await outcomes(key, 3, extras)).toEqual(['VALID', 'VALID', 'RATE_LIMITED']);
+    }
+  });
+
+  test('that of the identity with its name applies', async () => {
+    const externalId = `temporary_${++owners}`;
+    await ok('identities.createIdentity', { externalId, ratelimits: [{ ...mail, limit: 2 }] });
+    const { key } = await h.createKey({ externalId, ratelimits: [silent()] } as never);
+    expect(await outcomes(key, 3)).toEqual(['VALID', 'VALID', 'VALID']);
+    clock.advance(1000);
+    expect(await outcomes(key, 3)).toEqual(['VALID', 'VALID', 'RATE_LIMITED']);
+  });
+
+  test('requests of one turn get the limits by their names', async () => {
+    const { key } = await h.createKey({
+      ratelimits: [
+        silent({ name: 'first' }),
+        { ...mail, name: 'second', limit: 7 },
+        { ...mail, name: 'third', limit: 9, autoApply: false },
+      ],
+    } as never);
+    clock.advance(1000);
+    const [one, two, three] = await Promise.all([
+      verify(key),
+      call('keys.verifyKey', { key, ratelimits: [{ name: 'third' }, { name: 'first', cost: 0 }] }),
+      verify(key, { ratelimits: [{ name: 'third' }] }),
+    ]);
+    const namesOf = ({ ratelimits = [] }: { ratelimits?: { name: string }[] | undefined }) =>
+      ratelimits.map(({ name }) => name);
+    expect(namesOf(one)).toEqual(['second']);
+    expect([two.status, two.error.detail]).toEqual([412, expect.stringContaining('first')]);
+    expect(namesOf(three)).toEqual(['second', 'third']);
+  });
+
+  test('Why? has the limits of the identity that are in force, and what the verification charges', async () => {
+    const externalId = `temporary_${++owners}`;
+    await ok('identities.createIdentity', {
+      externalId,
+      ratelimits: [silent({ name: 'first' }), { ...mail, name: 'second' }],
+    } as never);
+    await ok('identities.updateIdentity', { identity: externalId, ratelimit: { ...mail, name: 'third', limit: 3 } });
+    await ok('identities.updateIdentity', { identity: externalId, ratelimit: silent({ name: 'third' }) } as never);
+    const { keyId } = await h.createKey({ externalId });
+    clock.advance(1000);
+    const { rules, charge } = await ok('keys.explainKey', { keyId });
+    const figures = rules.find(({ rule }) => rule === 'ratelimits')!.ratelimits!;
+    expect(figures.map(({ name, limit }) => [name, limit])).toEqual([
+      ['second', 10],
+      ['third', 3],
+    ]);
+    expect(charge.ratelimits.map(({ name }) => name)).toEqual(['second', 'third']);
+  });
+});
+
 test('inspect prints the end', async () => {
   clock.now = Date.now();
   const owner = await keyWith([mail]);
