@@ -1,36 +1,28 @@
 // `tollgate inspect` on a redis-server whose commands are monitored.
 
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { connect } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { runCli, runCliProcess } from '../support/cli.ts';
 import { dayMs, harness } from '../support/harness.ts';
-import { build, openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
+import { build } from '../support/processes.ts';
 
 /** A test runs one process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 
-let server: Awaited<ReturnType<typeof openRedisProcess>>;
-let redis: RedisClient;
-beforeAll(async () => {
-  build();
-  server = await openRedisProcess();
-  redis = await connect(server.url, { commandTimeoutMs: 5000 });
-});
-afterAll(async () => {
-  redis.disconnect();
-  await server.close();
-});
+beforeAll(build);
+const own = ownRedis();
 
-const app = harness(() => server.url);
+const app = harness(() => own.url);
 const { ok, createKey } = app;
 // The command uses Redis's clock.
 beforeEach(() => {
   app.clock.now = Date.now();
 });
 
-function run(key: string, { args = [] as string[], input = '', workspace = app.workspaceId, url = server.url } = {}) {
+function run(key: string, { args = [] as string[], input = '', workspace = app.workspaceId, url = own.url } = {}) {
   return runCli(['inspect', key, '--workspace', workspace, ...args], { REDIS_URL: url }, input);
 }
 
@@ -147,7 +139,7 @@ test('--json prints what the store returns', async () => {
 
 /** The commands that Redis receives while `act` runs. */
 async function commandsDuring(work: () => Promise<void>): Promise<string[]> {
-  const client = await connect(server.url, { commandTimeoutMs: 5000 });
+  const client = await connect(own.url, { commandTimeoutMs: 5000 });
   if (client.isCluster) throw new Error('one Redis');
   const monitor = await client.monitor();
   const commands: string[] = [];
@@ -162,7 +154,7 @@ test('a key string is read from standard input or the argument, and neither sent
   const { key, keyId } = await createKey({ name: 'secret' });
   const commands = await commandsDuring(async () => {
     for (const outcome of [
-      await runCliProcess(['inspect', '-', '--workspace', app.workspaceId], { REDIS_URL: server.url }, `${key}\r\n`),
+      await runCliProcess(['inspect', '-', '--workspace', app.workspaceId], { REDIS_URL: own.url }, `${key}\r\n`),
       await run('-', { input: key }),
       await run('-', { input: keyId }),
       await run(key),
@@ -230,7 +222,7 @@ test('of a long log the last hours', async () => {
     entry.writeUInt32BE(index + 1, 5);
     return entry;
   });
-  await redis.set(`${workspaceKey(app.workspaceId)}:uk:${keyId.slice(4)}`, Buffer.concat(entries));
+  await own.redis.set(`${workspaceKey(app.workspaceId)}:uk:${keyId.slice(4)}`, Buffer.concat(entries));
   const { out } = await run(keyId);
   const lines = out.split('\n');
   const at = lines.indexOf('  log   30 hours, 300 bytes');
@@ -243,8 +235,8 @@ test('of a long log the last hours', async () => {
 test('a record that cannot be decoded is printed as hex with the field, and the exit code is 1', async () => {
   const { key, keyId } = await createKey({ name: 'damaged' });
   const record = Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digestOf(key)]);
-  const state = (await redis.hgetBuffer(record, 'state'))!.subarray(0, 40);
-  await redis.hset(record, 'state', state);
+  const state = (await own.redis.hgetBuffer(record, 'state'))!.subarray(0, 40);
+  await own.redis.hset(record, 'state', state);
   const { code, out, err } = await run(keyId);
   expect({ code, err }).toEqual({ code: 1, err: '' });
   expect(out).toContain(
@@ -262,18 +254,18 @@ test('a record that cannot be decoded is printed as hex with the field, and the 
 test('a damaged window, and a damaged state of an identity', async () => {
   const { key, keyId } = await usedKey('damaged');
   const record = `${workspaceKey(app.workspaceId)}:i:damaged`;
-  const state = (await redis.hgetBuffer(record, 'state'))!;
-  await redis.hset(record, 'state', state.subarray(0, 20));
+  const state = (await own.redis.hgetBuffer(record, 'state'))!;
+  await own.redis.hset(record, 'state', state.subarray(0, 20));
   const identity = await run(keyId);
   expect(identity.code).toBe(1);
   expect(identity.out).toContain('  state\n  cannot be decoded: field identity at byte 0 of 20 does not fit\n  ');
   // Its window has 22 bytes, which its length of 2 bytes follows.
   state[state.length - 24] = 9;
-  await redis.hset(record, 'state', state);
+  await own.redis.hset(record, 'state', state);
   const window = await run(keyId);
   expect(window.code).toBe(1);
   expect(window.out).toContain('    window\n    cannot be decoded: field kind at byte 0 of 22 does not fit\n    09');
-  await redis.set(`${workspaceKey(app.workspaceId)}:w:${keyId.slice(4)}:${dayMs}:adhoc`, Buffer.of(9));
+  await own.redis.set(`${workspaceKey(app.workspaceId)}:w:${keyId.slice(4)}:${dayMs}:adhoc`, Buffer.of(9));
   await ok('identities.deleteIdentity', { identity: 'damaged' });
   const counter = await run(key);
   expect(counter.code).toBe(1);
@@ -324,7 +316,7 @@ describe('an error in one line', () => {
   });
 
   test('no workspace, where there are two', async () => {
-    const { code, err } = await runCli(['inspect', id], { REDIS_URL: server.url });
+    const { code, err } = await runCli(['inspect', id], { REDIS_URL: own.url });
     expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('Name one with --workspace:') });
   });
 });

@@ -1,23 +1,19 @@
 // Refusals on the command line: on the store and over HTTP, with the same results.
 
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { timeText } from '../../src/cli/table.ts';
 import { runCli } from '../support/cli.ts';
 import { describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 // A Redis of its own: the library counts the refusals of one minute, which other tests with other clocks would end.
-let redis: Awaited<ReturnType<typeof openRedisProcess>>;
-beforeAll(async () => {
-  redis = await openRedisProcess();
-});
-afterAll(() => redis.close());
+const own = ownRedis();
 
 // Rows are those of Redis: a lease has one for all of its refusals.
-const app = harness(() => redis.url, { leaseMs: 0, refusalBytesMax: 65_536 });
+const app = harness(() => own.url, { leaseMs: 0, refusalBytesMax: 65_536 });
 const url = served(app);
 let limited: { key: string; keyId: string; apiId: string };
 let disabled: { key: string; keyId: string };

@@ -3,20 +3,19 @@
 
 import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { inChromium, signIn, startChromium } from '../support/chromium.ts';
 import { harness, hourMs, type InputOf } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 
 const h = harness();
-const withoutBrowser = chromiumPath === undefined;
 
 /** Looks like `ada`, and is not. */
 const bidi = 'a\u202eda\u200b\u3164';
 const marked = 'a⟨U+202E⟩da⟨U+200B⟩⟨U+3164⟩';
 const invisible = /[\u202e\u200b\u3164]/;
 
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+inChromium(() => {
   let server: Awaited<ReturnType<typeof serveStore>>;
   let browser: Browser;
   let page: Page;

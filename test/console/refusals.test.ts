@@ -1,21 +1,16 @@
 // Recent refusals in a real browser: what was asked, asking it again, and what has no row.
 
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
+import { beforeAll, expect, test } from 'vitest';
+import { consoleInChromium, inChromium } from '../support/chromium.ts';
 import { harness, hourMs } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
 
 /** Rows for 437 keys at the beginning of an hour. */
 const h = harness(undefined, { refusalBytesMax: 65_536, leaseMs: 0 });
 const { ok } = h;
-const withoutBrowser = chromiumPath === undefined;
 const folder = process.env.SCREENSHOTS;
 
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
-  let page: Page;
+inChromium(() => {
+  const { page, open } = consoleInChromium(h);
   let ada: { keyId: string; key: string };
   let without: { keyId: string };
   /** The hour of the storm, as the console displays it. */
@@ -38,72 +33,62 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     ada = await h.createKey({ apiId, name: "Ada's key", externalId: 'ada', credits: { remaining: 3 } });
     await ok('keys.verifyKey', { key: ada.key, permissions: 'documents.write AND team.a', tags: ['eu'] });
     await ok('keys.verifyKey', { key: ada.key, credits: { cost: 5 } });
-    server = await serveStore(h.store);
-    browser = await startChromium();
-    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    page.setDefaultTimeout(40_000);
-    await page.goto(`${server.url}/console/system`);
-    await signIn(page, h.rootKey);
   }, 120_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-  });
 
-  const rows = () => page.getByRole('region', { name: 'Recent refusals' }).last().locator('tbody tr');
+  const rows = () => page().getByRole('region', { name: 'Recent refusals' }).last().locator('tbody tr');
   const shot = async (name: string) => {
     if (!folder) return;
-    await page.screenshot({ path: `${folder}/refusals-${name}-light.png`, fullPage: true });
-    await page.emulateMedia({ colorScheme: 'dark' });
-    await page.screenshot({ path: `${folder}/refusals-${name}-dark.png`, fullPage: true });
-    await page.emulateMedia({ colorScheme: 'light' });
+    await page().screenshot({ path: `${folder}/refusals-${name}-light.png`, fullPage: true });
+    await page().emulateMedia({ colorScheme: 'dark' });
+    await page().screenshot({ path: `${folder}/refusals-${name}-dark.png`, fullPage: true });
+    await page().emulateMedia({ colorScheme: 'light' });
   };
 
   test('a row has what was asked, and asks it again', async () => {
-    await page.goto(`${server.url}/console/why/${ada.keyId}`);
-    await page.getByText('The answer is Valid').waitFor();
+    await open(`/why/${ada.keyId}`);
+    await page().getByText('The answer is Valid').waitFor();
     await expect.poll(() => rows().count()).toBe(2);
     expect(await rows().nth(0).textContent()).toMatch(/Usage exceeded.*5, 3 left/);
     expect(await rows().nth(1).textContent()).toMatch(/Lacks permission.*documents\.write AND team\.a/);
     await shot('why');
     await rows().nth(1).getByRole('link', { name: 'Ask with this query' }).click();
-    await page.getByText('The answer is Lacks permission').waitFor();
-    expect(await page.getByLabel('Permissions, as a query').inputValue()).toBe('documents.write AND team.a');
-    await page.getByText('Missing: documents.write, team.a.').waitFor();
+    await page().getByText('The answer is Lacks permission').waitFor();
+    expect(await page().getByLabel('Permissions, as a query').inputValue()).toBe('documents.write AND team.a');
+    await page().getByText('Missing: documents.write, team.a.').waitFor();
     await rows().nth(0).getByRole('link', { name: 'Ask with this cost' }).click();
-    await page.getByText('The answer is Usage exceeded').waitFor();
-    expect(await page.getByLabel('Permissions, as a query').inputValue()).toBe('');
-    expect(await page.getByLabel('Cost in credits').inputValue()).toBe('5');
-    await page.goBack();
-    await page.getByText('The answer is Lacks permission').waitFor();
+    await page().getByText('The answer is Usage exceeded').waitFor();
+    expect(await page().getByLabel('Permissions, as a query').inputValue()).toBe('');
+    expect(await page().getByLabel('Cost in credits').inputValue()).toBe('5');
+    await page().goBack();
+    await page().getByText('The answer is Lacks permission').waitFor();
   });
 
   test('a key whose refusals have no row is not said to have none', async () => {
-    await page.goto(`${server.url}/console/why/${without.keyId}`);
-    await page.getByText('Details of the refusals were left out').waitFor();
-    await page.getByText(`${period}: 1 refusal; details of 1 were left out.`).waitFor();
+    await open(`/why/${without.keyId}`);
+    await page().getByText('Details of the refusals were left out').waitFor();
+    await page().getByText(`${period}: 1 refusal; details of 1 were left out.`).waitFor();
     await shot('none');
   });
 
   test('of all keys: further pages, and the hour of the storm', async () => {
-    await page.goto(`${server.url}/console/attention`);
+    await open('/attention');
     await expect.poll(() => rows().count()).toBe(20);
-    expect(await page.getByText('were left out.').count()).toBe(1);
-    await page.getByText(`${period}: 450 refusals; details of 13 were left out.`).waitFor();
-    const card = page.locator('section.card', { has: page.getByRole('heading', { name: 'Recent refusals' }) });
+    expect(await page().getByText('were left out.').count()).toBe(1);
+    await page().getByText(`${period}: 450 refusals; details of 13 were left out.`).waitFor();
+    const card = page().locator('section.card', { has: page().getByRole('heading', { name: 'Recent refusals' }) });
     await card.getByRole('button', { name: 'Show more' }).click();
     await expect.poll(() => rows().count()).toBe(40);
-    expect(await page.getByText('were left out.').count()).toBe(1);
+    expect(await page().getByText('were left out.').count()).toBe(1);
     await shot('all');
-    await page.setViewportSize({ width: 390, height: 800 });
+    await page().setViewportSize({ width: 390, height: 800 });
     await shot('narrow');
-    await page.setViewportSize({ width: 1280, height: 900 });
+    await page().setViewportSize({ width: 1280, height: 900 });
   });
 
   test('of a period: the minute that is named is included', async () => {
-    await page.goto(`${server.url}/console/attention`);
+    await open('/attention');
     await expect.poll(() => rows().count()).toBe(20);
-    const card = page.locator('section.card', { has: page.getByRole('heading', { name: 'Recent refusals' }) });
+    const card = page().locator('section.card', { has: page().getByRole('heading', { name: 'Recent refusals' }) });
     const [from, to] = [card.getByLabel('From, UTC'), card.getByLabel('To, UTC')];
     const stormAt = period.slice(0, 16).replace(' ', 'T');
     await from.fill(stormAt);

@@ -3,13 +3,12 @@
 
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { inChromium, startChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 import { longTest } from '../support/testIf.ts';
 
 const h = harness();
-const withoutBrowser = chromiumPath === undefined;
 
 interface Display {
   name: string;
@@ -20,7 +19,7 @@ interface Display {
   display(): Promise<unknown>;
 }
 
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+inChromium(() => {
   let server: Awaited<ReturnType<typeof serveStore>>;
   let browser: Browser;
   let context: BrowserContext;

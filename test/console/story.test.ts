@@ -7,13 +7,12 @@ import { createRequire } from 'node:module';
 import { promisify } from 'node:util';
 import type { Browser, BrowserContext, Page, Request } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { inChromium, startChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 
 const h = harness();
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const withoutBrowser = chromiumPath === undefined;
 const markup = '<img src=x onerror="document.title=\'owned\'">';
 
 let server: Awaited<ReturnType<typeof serveStore>>;
@@ -25,7 +24,7 @@ const complaints: string[] = [];
 const asked: string[] = [];
 let rootKey: string;
 
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+inChromium(() => {
   beforeAll(async () => {
     // The page asks for counts by the clock of the browser.
     h.clock.advance(Date.now() - h.clock.now);

@@ -1,50 +1,26 @@
 // Limits of keys and customers that end, in a real browser: they are shown with their end, and kept by an edit.
 
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { chromiumPath, signIn, startChromium } from '../support/chromium.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { consoleInChromium, inChromium } from '../support/chromium.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
 
 const h = harness();
 const { ok } = h;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const withoutBrowser = chromiumPath === undefined;
 const folder = process.env.SCREENSHOTS;
 const minute = 60_000;
 const requests = { name: 'requests', limit: 10, duration: minute, autoApply: true };
 const former = { limit: 10, duration: minute, autoApply: true };
 
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
-  let page: Page;
+inChromium(() => {
+  const { page, goTo, open, violations, isWithinWidth } = consoleInChromium(h);
 
-  beforeAll(async () => {
+  beforeEach(() => {
     h.clock.now = Date.now();
-    server = await serveStore(h.store);
-    browser = await startChromium();
-  }, 120_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-  });
-  beforeEach(async () => {
-    h.clock.now = Date.now();
-    await page?.close();
-    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    page.setDefaultTimeout(15_000);
   });
 
-  const open = async (path: string) => {
-    await page.goto(`${server.url}/console${path}`);
-    await signIn(page, h.rootKey);
-  };
-  const card = () => page.locator('section.card', { has: page.getByRole('heading', { name: /^Limits/ }) });
+  const card = () => page().locator('section.card', { has: page().getByRole('heading', { name: /^Limits/ }) });
   const row = (name: string) => card().locator('tbody tr', { hasText: name });
-  const dialog = () => page.getByRole('dialog');
+  const dialog = () => page().getByRole('dialog');
   const save = async () => {
     await dialog().getByRole('button', { name: 'Save' }).click();
     await dialog().waitFor({ state: 'detached' });
@@ -103,9 +79,9 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
       { name: 'added', limit: 100 },
     ]);
     expect(ratelimits[1]).not.toHaveProperty('until');
-    await page.goto(`${server.url}/console/customers`);
-    await expect.poll(() => page.locator('tbody tr', { hasText: externalId }).textContent()).toContain(end);
-    await page.goto(`${server.url}/console/why/${keyId}`);
+    await goTo('/customers');
+    await expect.poll(() => page().locator('tbody tr', { hasText: externalId }).textContent()).toContain(end);
+    await goTo(`/why/${keyId}`);
     await expect.poll(() => row('requests').textContent()).toContain(end);
   });
 
@@ -116,21 +92,16 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await open(`/keys/${keyId}`);
     await row('requests').waitFor();
     for (const width of [1280, 390]) {
-      await page.setViewportSize({ width, height: 800 });
+      await page().setViewportSize({ width, height: 800 });
       for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme });
+        await page().emulateMedia({ colorScheme });
         for (const isOpen of [false, true]) {
           if (isOpen) await edit();
           const name = `${folder}/limits-${width}-${colorScheme}${isOpen ? '-form' : ''}.png`;
-          if (folder) await page.screenshot({ path: name, fullPage: true });
-          const [scrolled, client] = await page.evaluate<[number, number]>(
-            '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
-          );
-          expect([width, scrolled! <= client!]).toEqual([width, true]);
-          await page.evaluate(axe);
-          const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
-          expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`)).toEqual([]);
-          if (isOpen) await page.keyboard.press('Escape');
+          if (folder) await page().screenshot({ path: name, fullPage: true });
+          expect([width, await isWithinWidth()]).toEqual([width, true]);
+          expect(await violations()).toEqual([]);
+          if (isOpen) await page().keyboard.press('Escape');
         }
       }
     }

@@ -1,7 +1,7 @@
 // Batches and their replies: items that a call leaves undecided, and replies that cannot be read.
 
 import { randomBytes } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
 import { type Decide, type DecideOptions, openDecide } from '../../src/decide/decide.ts';
 import { Leasing } from '../../src/decide/leases/leasing.ts';
@@ -11,31 +11,21 @@ import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { outcomes } from '../../src/domain/verification.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import type { StoreObserver } from '../../src/redis/observer.ts';
 import { assemble } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness, testSettings } from '../support/harness.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
 
 // A redis-server of this file, because the tests replace a function that other test files use.
-let own: Awaited<ReturnType<typeof openRedisProcess>>;
-beforeAll(async () => {
-  own = await openRedisProcess();
-});
-afterAll(() => own.close());
+const own = ownRedis();
 const app = harness(() => own.url);
 const { ok, createKey } = app;
-let redis: RedisClient;
 let calls = 0;
 let presented: PresentedRootKey;
 let decide: Decide;
 
-beforeAll(async () => {
-  redis = await connect(own.url, { commandTimeoutMs: 5000 });
-});
-afterAll(async () => void (await redis.quit()));
 beforeEach(async () => {
   presented = present(app.rootKey);
   decide = await open();
@@ -58,9 +48,9 @@ async function open(options: Partial<DecideOptions> = {}) {
     uncounted() {},
   } as unknown as StoreObserver;
   return openDecide({
-    tail: new Tail(redis),
-    openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
-    scripts: await loadScripts(redis, workspaceKey, { observe }),
+    tail: new Tail(own.redis),
+    openLeasing: (settle) => new Leasing({ ...testSettings, redis: own.redis, settle, deactivate: async () => {} }),
+    scripts: await loadScripts(own.redis, workspaceKey, { observe }),
     slugsOf: async () => [],
     digestOf: async () => undefined,
     accepted: new AcceptedRootKeys(),
@@ -128,7 +118,7 @@ describe('a batch with much work', () => {
 
 test('a request that is repeated gets the snapshot of its key when that has changed, and no more', async () => {
   const { key, keyId } = await createKey({ name: 'before' });
-  const scripts = await loadScripts(redis, workspaceKey);
+  const scripts = await loadScripts(own.redis, workspaceKey);
   let snapshots = 0;
   const decider = await open({
     scripts: {
@@ -155,7 +145,7 @@ test('a request that is repeated gets the snapshot of its key when that has chan
 describe('the totals of an API', () => {
   const totalsOf = async (workspaceId: string, apiId: string) => {
     const day = Math.floor(app.clock.now / 86_400_000);
-    return redis.hgetall(`${workspaceKey(workspaceId)}:ua:${apiId.slice(-8)}:${day}`);
+    return own.redis.hgetall(`${workspaceKey(workspaceId)}:ua:${apiId.slice(-8)}:${day}`);
   };
   const hour = () => String(Math.floor(app.clock.now / 3_600_000) % 24).padStart(2, '0');
 
@@ -219,8 +209,12 @@ describe('a broken record', () => {
   const nameOf = (key: string) => Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digestOf(key)]);
 
   test.each([
-    ['whose state is too short', (name: Buffer) => redis.hset(name, 'state', 'x'), /lua\/\S+\.lua:\d+: .*too short/],
-    ['of another type', (name: Buffer) => redis.multi().unlink(name).set(name, 'x').exec(), /WRONGTYPE/],
+    [
+      'whose state is too short',
+      (name: Buffer) => own.redis.hset(name, 'state', 'x'),
+      /lua\/\S+\.lua:\d+: .*too short/,
+    ],
+    ['of another type', (name: Buffer) => own.redis.multi().unlink(name).set(name, 'x').exec(), /WRONGTYPE/],
   ])('%s fails its own item only, with the cause', async (_what, damage, cause) => {
     const keys = [(await createKey()).key, (await createKey()).key, (await createKey()).key] as const;
     await damage(nameOf(keys[1]));
@@ -234,7 +228,7 @@ describe('a broken record', () => {
   test('fails a verification with a hold only, not the next ones in its place', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'test' });
     const [held, next] = [await createKey({ apiId }), await createKey({ credits: { remaining: 5 } })];
-    await redis.set(`${workspaceKey(app.workspaceId)}:tags:${apiId.slice(-8)}`, 'x');
+    await own.redis.set(`${workspaceKey(app.workspaceId)}:tags:${apiId.slice(-8)}`, 'x');
     const request = { digest: digestTextOf(held.key), cost: 1, tags: ['a'] };
     const failing = decide.holds.prepare(presented, request, { ttlMs: 60_000, onExpiry: 'release', id: '' });
     calls = 0;
@@ -257,12 +251,12 @@ async function damaged(damage: string) {
     `local reply = (decide_batch)(...) if type(reply) == 'string' then reply = { reply, 0, 0 } end ${damage} return reply end)`,
   );
   expect(text).not.toBe(source);
-  await redis.function('LOAD', 'REPLACE', text);
+  await own.redis.function('LOAD', 'REPLACE', text);
   return library!;
 }
 
 describe('a reply that cannot be read', () => {
-  afterEach(async () => void (await redis.function('LOAD', 'REPLACE', assemble('decide').source)));
+  afterEach(async () => void (await own.redis.function('LOAD', 'REPLACE', assemble('decide').source)));
 
   /** Replaces byte `at` (from 0) of the packed results, counted from the first byte of the first result. */
   const setByte = (answers: number, at: number, byte: number) =>

@@ -1,34 +1,24 @@
 // A real Redis that is full, or refuses writes for another reason: what is still served, and the reason that callers
 // get.
 
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type OperationName, operations } from '../../src/operations/index.ts';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { refusalOf } from '../../src/redis/refusedWrites.ts';
 import { exampleOf, makeThings, type Things } from '../support/examples.ts';
 import { harness, type InputOf } from '../support/harness.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
 
-let server: Awaited<ReturnType<typeof openRedisProcess>>;
-let redis: RedisClient;
-beforeAll(async () => {
-  server = await openRedisProcess();
-  redis = await connect(server.url, { commandTimeoutMs: 5000 });
-});
-afterAll(async () => {
-  redis.disconnect();
-  await server.close();
-});
+const own = ownRedis();
 
-const tollgate = harness(() => server.url, { leaseMs: 0 });
+const tollgate = harness(() => own.url, { leaseMs: 0 });
 const { call, ok, clock, createKey, createRootKey } = tollgate;
 
-const fill = () => redis.config('SET', 'maxmemory', '1');
-const makeRoom = () => redis.config('SET', 'maxmemory', '0');
+const fill = () => own.redis.config('SET', 'maxmemory', '1');
+const makeRoom = () => own.redis.config('SET', 'maxmemory', '0');
 afterEach(async () => {
   await makeRoom();
-  await redis.replicaof('NO', 'ONE');
-  await redis.config('SET', 'min-replicas-to-write', '0');
+  await own.redis.replicaof('NO', 'ONE');
+  await own.redis.config('SET', 'min-replicas-to-write', '0');
 });
 
 /** Calls while Redis is full. The time of use of the root key is due. */
@@ -135,13 +125,13 @@ describe('while the memory of Redis is full', () => {
     await fill();
     while (await tollgate.store.sweep.purge(tollgate.workspaceId));
     await makeRoom();
-    expect(await redis.keys(`tg:{${tollgate.workspaceId}}:*:${apiId.slice(-8)}`)).toEqual([]);
+    expect(await own.redis.keys(`tg:{${tollgate.workspaceId}}:*:${apiId.slice(-8)}`)).toEqual([]);
   });
 });
 
 describe('the reason of other refusals', () => {
   test('a replica: nothing is served that must record the use of the root key', async () => {
-    await redis.replicaof('127.0.0.1', '1');
+    await own.redis.replicaof('127.0.0.1', '1');
     await expect(call('apis.createApi', { name: 'refused' })).resolves.toMatchObject({
       status: 503,
       code: 'store_unavailable',
@@ -153,7 +143,7 @@ describe('the reason of other refusals', () => {
   });
 
   test('too few replicas: reads are served', async () => {
-    await redis.config('SET', 'min-replicas-to-write', '1');
+    await own.redis.config('SET', 'min-replicas-to-write', '1');
     clock.advance(5000);
     expect(await call('apis.listApis', {})).toMatchObject({ status: 200 });
     expect(await call('apis.createApi', { name: 'refused' })).toMatchObject({

@@ -7,34 +7,25 @@ import { probeKey, probeKeyOf } from '../../src/redis/names.ts';
 import { namesByMaster, probeError, probeWrites, slotOf } from '../../src/redis/writeProbe.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
 import { redisNodes, until } from '../support/redisNodes.ts';
 
 describe('one Redis', () => {
-  let server: Awaited<ReturnType<typeof openRedisProcess>>;
-  let redis: RedisClient;
-  beforeAll(async () => {
-    server = await openRedisProcess();
-    redis = await connect(server.url, { commandTimeoutMs: 5000 });
-  });
-  afterAll(async () => {
-    redis.disconnect();
-    await server.close();
-  });
+  const own = ownRedis();
 
   test('a probe writes one record, however often', async () => {
-    for (let time = 0; time < 3; time++) expect(await probeWrites(redis)).toEqual([{}]);
-    expect(await redis.keys('*')).toEqual([probeKey]);
-    expect(await redis.get(probeKey)).toBe('');
+    for (let time = 0; time < 3; time++) expect(await probeWrites(own.redis)).toEqual([{}]);
+    expect(await own.redis.keys('*')).toEqual([probeKey]);
+    expect(await own.redis.get(probeKey)).toBe('');
   });
 
   test('a store asks Redis once a second, however often it is asked', async () => {
-    const store = await openStore({ ...testSettings, url: server.url });
-    await redis.config('RESETSTAT');
+    const store = await openStore({ ...testSettings, url: own.url });
+    await own.redis.config('RESETSTAT');
     const startedAt = performance.now();
     for (let time = 0; time < 200; time++) await store.ready();
     const seconds = (performance.now() - startedAt) / 1000;
-    const sets = Number(/cmdstat_set:calls=(\d+)/.exec(await redis.info('commandstats'))![1]);
+    const sets = Number(/cmdstat_set:calls=(\d+)/.exec(await own.redis.info('commandstats'))![1]);
     expect(sets).toBeGreaterThan(0);
     expect(sets).toBeLessThanOrEqual(seconds + 1);
     await store.close();
@@ -44,9 +35,9 @@ describe('one Redis', () => {
     ['NOPERM', ['-set'], undefined],
     ['NOPERM', ['resetkeys', '~other:*'], undefined],
   ] as const)('an account that may not write: %s %s', async (word, rules, refusal) => {
-    await redis.call('ACL', 'SETUSER', 'default', ...rules);
-    const [probed] = await probeWrites(redis);
-    await redis.call('ACL', 'SETUSER', 'default', '+set', 'allkeys');
+    await own.redis.call('ACL', 'SETUSER', 'default', ...rules);
+    const [probed] = await probeWrites(own.redis);
+    await own.redis.call('ACL', 'SETUSER', 'default', '+set', 'allkeys');
     expect(probed).toEqual({ refusal, error: expect.objectContaining({ message: expect.stringContaining(word) }) });
     expect(probeError([probed!])).toBe(probed!.error);
   });

@@ -2,9 +2,8 @@
 // it.
 
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import {
   apisKey,
   formerMembersKey,
@@ -17,21 +16,12 @@ import {
 import { openStore } from '../../src/store.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
 import { observing } from '../support/observer.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
 
 // A redis-server of this file, because the tests read its command statistics.
-let server: Awaited<ReturnType<typeof openRedisProcess>>;
-let redis: RedisClient;
-beforeAll(async () => {
-  server = await openRedisProcess();
-  redis = await connect(server.url, { commandTimeoutMs: 5000 });
-});
-afterAll(async () => {
-  redis.disconnect();
-  await server.close();
-});
+const own = ownRedis();
 
-const tollgate = harness(() => server.url);
+const tollgate = harness(() => own.url);
 const { ok, call, createKey, createWorkspace, clock } = tollgate;
 
 const presented = (rootKey: string) => ({ digest: digestOf(rootKey), digestText: digestTextOf(rootKey) });
@@ -48,12 +38,12 @@ describe('notes of deleted keys', () => {
     const { apiId } = await createKey();
     const externalId = `gone-${which.length}`;
     const list = which === 'of an API' ? `${workspace}:uz:${apiId.slice(-8)}` : formerMembersKey(workspace, externalId);
-    await redis.zadd(list, ...oldNotes(250));
+    await own.redis.zadd(list, ...oldNotes(250));
     const left: number[] = [];
     for (let call = 0; call < 4; call++) {
       const { keyId } = await createKey({ apiId, externalId });
       await ok('keys.deleteKey', { keyId });
-      left.push(await redis.zcard(list));
+      left.push(await own.redis.zcard(list));
     }
     // Each call adds one.
     expect(left).toEqual([151, 52, 3, 4]);
@@ -71,7 +61,7 @@ test('an identifier that is counted already is not reported as left out', async 
   const observe = observing({ uncounted: (identifiers) => void leftOut.push(identifiers) });
   const store = await openStore({
     ...testSettings,
-    url: server.url,
+    url: own.url,
     identifiersMax: 1,
     nowMs: () => clock.now,
     observe,
@@ -96,7 +86,7 @@ test('workspaces are listed in steps, in order, and none is missed', async () =>
     made.push((await tollgate.store.workspaces.create(`many ${index}`)).workspaceId);
   }
   const ids = await tollgate.store.workspaces.ids();
-  expect(ids).toHaveLength(await redis.zcard(workspacesKey));
+  expect(ids).toHaveLength(await own.redis.zcard(workspacesKey));
   expect(new Set(ids).size).toBe(ids.length);
   expect(made.every((id) => ids.includes(id))).toBe(true);
   const listed = await tollgate.store.workspaces.list();
@@ -109,13 +99,13 @@ test('a namespace that several checks of one call use for the first time is crea
   const check = { namespace: 'new', limit: 10, duration: 60_000 };
   const checks = ['a', 'b'].map((identifier) => ({ ...check, identifier }));
   await call('ratelimits.multiLimit', checks, rootKey);
-  expect(await redis.hvals(namespaceNamesKey(workspaceKey(workspaceId)))).toEqual(['new']);
+  expect(await own.redis.hvals(namespaceNamesKey(workspaceKey(workspaceId)))).toEqual(['new']);
 });
 
 /** The number of calls of each command while `act` ran, also in scripts; without those of the heartbeat of servers. */
 async function commandsDuring(act: () => Promise<unknown>): Promise<Record<string, number>> {
   const commands: Record<string, number> = {};
-  const monitor = await redis.monitor();
+  const monitor = await own.redis.monitor();
   const end = `end of ${randomUUID()}`;
   const ended = new Promise<void>((resolve) => {
     monitor.on('monitor', (_time: string, [command, name]: string[]) => {
@@ -125,7 +115,7 @@ async function commandsDuring(act: () => Promise<unknown>): Promise<Record<strin
     });
   });
   await act();
-  await redis.exists(end);
+  await own.redis.exists(end);
   await ended;
   monitor.disconnect();
   return commands;
@@ -142,7 +132,7 @@ describe('analytics', () => {
     const names = namespaceNamesKey(workspaceKey(workspaceId));
     for (let first = 0; first < 120_000; first += 10_000) {
       const fields = Array.from({ length: 10_000 }, (_, at) => [fakeId(first + at), `n${first + at}`]);
-      await redis.hset(names, Object.fromEntries(fields));
+      await own.redis.hset(names, Object.fromEntries(fields));
     }
     const commands = await commandsDuring(async () => {
       const answer = await call('analytics.getRatelimits', {}, rootKey);
@@ -160,7 +150,7 @@ describe('analytics', () => {
     const used = Array.from({ length: 250 }, (_, at) => `used ${at}`);
     for (const namespace of used) await call('ratelimits.limit', { namespace, ...check }, rootKey);
     const unused = Array.from({ length: 5000 }, (_, at) => [fakeId(at), `${at}`.padStart(500, 'n')]);
-    await redis.hset(names, Object.fromEntries(unused));
+    await own.redis.hset(names, Object.fromEntries(unused));
     const commands = await commandsDuring(async () => {
       const { data } = await call('analytics.getRatelimits', {}, rootKey);
       expect(data.map(({ namespace, passed, blocked }) => ({ namespace, passed, blocked })).sort()).toEqual(
@@ -176,7 +166,7 @@ describe('analytics', () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const list = apisKey(workspaceKey(workspaceId));
     for (let first = 0; first < 210_000; first += 10_000) {
-      await redis.zadd(list, ...Array.from({ length: 10_000 }, (_, at) => ['0', fakeId(first + at)]).flat());
+      await own.redis.zadd(list, ...Array.from({ length: 10_000 }, (_, at) => ['0', fakeId(first + at)]).flat());
     }
     const commands = await commandsDuring(async () => {
       const answer = await call('analytics.getVerifications', {}, rootKey);
@@ -214,7 +204,7 @@ describe('analytics', () => {
     const tag = (at: number) => `${at}`.padEnd(6, '-') + '\u{1f511}'.repeat(506);
     const write = async (from: number, to: number) => {
       for (let first = from; first < to; first += 500) {
-        await redis.hset(
+        await own.redis.hset(
           record,
           Object.fromEntries(Array.from({ length: 500 }, (_, at) => [head + tag(first + at), '1'])),
         );
@@ -242,10 +232,10 @@ describe('analytics', () => {
     const record = `${workspaceKey(workspaceId)}:uk:${keyId.slice(4)}`;
     const entry = Buffer.concat([Buffer.from([0, 0, 0, 0, 1, 0, 0, 0, 1, 255]), Buffer.alloc(255, 'e')]);
     entry.writeUInt32BE(hour(), 0);
-    await redis.set(record, Buffer.concat(Array.from({ length: 15_000 }, () => entry)));
+    await own.redis.set(record, Buffer.concat(Array.from({ length: 15_000 }, () => entry)));
     const query = { keyId, groupBy: ['externalId' as const] };
     expect((await call('analytics.getVerifications', query, rootKey)).data).toMatchObject([{ count: 15_000 }]);
-    await redis.append(record, Buffer.concat(Array.from({ length: 2000 }, () => entry)));
+    await own.redis.append(record, Buffer.concat(Array.from({ length: 2000 }, () => entry)));
     const commands = await commandsDuring(async () => {
       const answer = await call('analytics.getVerifications', query, rootKey);
       expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });

@@ -1,15 +1,14 @@
 // The loader of lua/: an include is inserted once, and every error has our files and lines.
 
 import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { cliActor } from '../../src/records/rootKeys.ts';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { luaLiterals } from '../../src/scripts/layout.ts';
 import { assemble, locate, scriptNames } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness } from '../support/harness.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
 import { snippets } from '../support/snippet.ts';
 
 const h = harness();
@@ -141,46 +140,37 @@ describe('in Redis', () => {
 
 // A Redis of its own, whose commands nobody else sends.
 describe('at the start', () => {
-  let redis: Awaited<ReturnType<typeof openRedisProcess>>;
-  let client: RedisClient;
-  beforeAll(async () => {
-    redis = await openRedisProcess();
-    client = await connect(redis.url, { commandTimeoutMs: 5000 });
-  });
-  afterAll(async () => {
-    client.disconnect();
-    await redis.close();
-  });
+  const own = ownRedis();
 
   /** How many of these commands Redis ran since the last call. */
   async function ran(...commands: string[]) {
-    const stats = await client.info('commandstats');
-    await client.config('RESETSTAT');
+    const stats = await own.redis.info('commandstats');
+    await own.redis.config('RESETSTAT');
     return commands.map((name) => Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0));
   }
   /** The largest number of scripts that were on their way at once. */
   async function atOnce(): Promise<number> {
     let most = 0;
     let loading = 0;
-    const script = client.script.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    const script = own.redis.script.bind(own.redis) as (...args: unknown[]) => Promise<unknown>;
     const counted = async (...args: unknown[]) => {
       most = Math.max(most, ++loading);
       return script(...args).finally(() => loading--);
     };
-    await loadScripts(Object.assign(Object.create(client), { script: counted }), workspaceKey);
+    await loadScripts(Object.assign(Object.create(own.redis), { script: counted }), workspaceKey);
     return most;
   }
   const loads = () => ran('script\\|load', 'function\\|load');
 
   test('scripts are loaded some at a time, and only those that Redis does not have', async () => {
-    await client.config('RESETSTAT');
+    await own.redis.config('RESETSTAT');
     expect(await atOnce()).toBe(8);
     const libraries = scriptNames.filter((name) => assemble(name).library).length;
     expect(await loads()).toEqual([scriptNames.length - libraries, libraries]);
-    const scripts = await loadScripts(client, workspaceKey);
+    const scripts = await loadScripts(own.redis, workspaceKey);
     expect(await loads()).toEqual([0, 0]);
-    await client.script('FLUSH');
-    await client.function('FLUSH');
+    await own.redis.script('FLUSH');
+    await own.redis.function('FLUSH');
     await scripts.load();
     expect(await loads()).toEqual([scriptNames.length - libraries, libraries]);
   });

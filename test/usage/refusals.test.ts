@@ -1,31 +1,21 @@
 // The rows of recent refusals in Redis: how long they are kept, a call that fails, and a library that was loaded again.
 
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { expect, test } from 'vitest';
 import { refusalRowsKey, workspaceKey } from '../../src/redis/names.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { ownRedis } from '../support/ownRedis.ts';
 
 // A Redis of its own, whose library is removed.
-let server: Awaited<ReturnType<typeof openRedisProcess>>;
-let redis: RedisClient;
-beforeAll(async () => {
-  server = await openRedisProcess();
-  redis = await connect(server.url, { commandTimeoutMs: 5000 });
-});
-afterAll(async () => {
-  redis.disconnect();
-  await server.close();
-});
+const own = ownRedis();
 
-const app = harness(() => server.url, { leaseMs: 0, refusalHours: 30, refusalBytesMax: 65_536 });
+const app = harness(() => own.url, { leaseMs: 0, refusalHours: 30, refusalBytesMax: 65_536 });
 
 const rowsOf = (workspaceId: string) => refusalRowsKey(workspaceKey(workspaceId), Math.floor(app.clock.now / hourMs));
 
 test('rows are kept an hour longer than REFUSAL_HOURS, and listed for these', async () => {
   const { key, keyId } = await app.createKey({ enabled: false });
   await app.ok('keys.verifyKey', { key });
-  expect(Math.ceil((await redis.pttl(rowsOf(app.workspaceId))) / hourMs)).toBe(31);
+  expect(Math.ceil((await own.redis.pttl(rowsOf(app.workspaceId))) / hourMs)).toBe(31);
   app.clock.advance(30 * hourMs - 1);
   expect(await app.ok('analytics.listRefusals', { keyId })).toHaveLength(1);
   app.clock.advance(1);
@@ -38,13 +28,13 @@ test('what a failed call has noted is in no row of the next call', async () => {
   const { apiId: otherApi } = (await app.call('apis.createApi', { name: 'other' }, other.rootKey)).data;
   const created = await app.call('keys.createKey', { apiId: otherApi, enabled: false }, other.rootKey);
   const totals = `${workspaceKey(app.workspaceId)}:ua:${apiId.slice(-8)}:${Math.floor(app.clock.now / dayMs)}`;
-  await redis.set(totals, 'no hash');
+  await own.redis.set(totals, 'no hash');
   expect((await app.call('keys.verifyKey', { key })).status).toBe(500);
-  await redis.del(totals);
+  await own.redis.del(totals);
   const verified = await app.call('keys.verifyKey', { key: created.data.key }, other.rootKey);
   expect(verified.data).toMatchObject({ code: 'DISABLED' });
-  expect(await redis.exists(rowsOf(app.workspaceId))).toBe(0);
-  expect(await redis.strlen(rowsOf(other.workspaceId))).toBeGreaterThan(0);
+  expect(await own.redis.exists(rowsOf(app.workspaceId))).toBe(0);
+  expect(await own.redis.strlen(rowsOf(other.workspaceId))).toBeGreaterThan(0);
 });
 
 test('a library that was loaded again knows how many bytes the hour has', async () => {
@@ -55,8 +45,8 @@ test('a library that was loaded again knows how many bytes the hour has', async 
     await app.createKey({ apiId, enabled: false }),
   ];
   await app.ok('keys.verifyKey', { key: first!.key });
-  await redis.append(rowsOf(app.workspaceId), '\0\0'.repeat(32_768));
-  await redis.function('FLUSH');
+  await own.redis.append(rowsOf(app.workspaceId), '\0\0'.repeat(32_768));
+  await own.redis.function('FLUSH');
   await app.ok('keys.verifyKey', { key: second!.key });
-  expect(await redis.strlen(rowsOf(app.workspaceId))).toBeLessThan(65_536 + 200);
+  expect(await own.redis.strlen(rowsOf(app.workspaceId))).toBeLessThan(65_536 + 200);
 });

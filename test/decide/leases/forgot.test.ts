@@ -2,25 +2,18 @@
 // a server with other leases, or on a connection of its own, still waits for those of others.
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import type { StoreOptions } from '../../../src/store.ts';
 import { harness } from '../../support/harness.ts';
-import { findNewRedis, openRedisProcess } from '../../support/processes.ts';
+import { ownRedis } from '../../support/ownRedis.ts';
+import { findNewRedis } from '../../support/processes.ts';
 
 const leaseMs = 500;
 const newRedis = findNewRedis();
-let own: Awaited<ReturnType<typeof openRedisProcess>>;
-let redis: RedisClient;
+const own = ownRedis(newRedis);
 beforeAll(async () => {
-  own = await openRedisProcess(newRedis);
-  redis = await connect(own.url, { commandTimeoutMs: 5000 });
-  if (newRedis) await redis.config('SET', 'appendfsync', 'always');
-});
-afterAll(async () => {
-  await redis.quit();
-  await own.close();
+  if (newRedis) await own.redis.config('SET', 'appendfsync', 'always');
 });
 
 const realTime = { nowMs: () => undefined, leaseClockMs: () => 0 };
@@ -35,13 +28,13 @@ if (newRedis) changers.push(['TOLLGATE_DURABLE=1', open({ leaseMs, durable: true
 
 /** Redis closes the connections whose lines of CLIENT LIST match, except that of this test. */
 async function closeConnections(matching: RegExp) {
-  const self = await redis.client('ID');
-  const lines = `${await redis.call('CLIENT', 'LIST', 'TYPE', 'normal')}`
+  const self = await own.redis.client('ID');
+  const lines = `${await own.redis.call('CLIENT', 'LIST', 'TYPE', 'normal')}`
     .split('\n')
     .filter((line) => matching.test(line));
   for (const line of lines) {
     const id = Number(/^id=(\d+)/.exec(line)![1]);
-    if (id !== self) await redis.client('KILL', 'ID', id);
+    if (id !== self) await own.redis.client('KILL', 'ID', id);
   }
 }
 
@@ -57,9 +50,9 @@ test.each(changers)('%s', async (_changer, changer, connections) => {
   // Until it has settled these: with a settlement it registers again.
   await delay(leaseMs / 3);
   const registry = `${workspaceKey(holder.workspaceId)}:leases`;
-  const sessions = (await redis.hkeys(registry)).filter((name) => /^[0-9a-f]{16}$/.test(name));
+  const sessions = (await own.redis.hkeys(registry)).filter((name) => /^[0-9a-f]{16}$/.test(name));
   expect(sessions).toHaveLength(1);
-  await redis.hdel(registry, ...sessions);
+  await own.redis.hdel(registry, ...sessions);
   await closeConnections(connections);
   await vi.waitFor(async () => expect((await change('second', false)).status).toBe(200), {
     timeout: 5000,

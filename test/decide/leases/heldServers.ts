@@ -1,9 +1,9 @@
 // Servers with leases on one Redis. Their clocks and that of Redis are the same, and advance when the test says so: a
 // lease lasts as long as the test wants.
 
-import { beforeAll, beforeEach, expect, vi } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
 import type { StoreOptions } from '../../../src/store.ts';
-import { harness } from '../../support/harness.ts';
+import { harness, hourMs } from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 
@@ -58,8 +58,9 @@ export function heldServers(
     };
   }
 
+  type Server = ReturnType<typeof open>;
   const servers = Array.from({ length: count }, (_, number) => open(number));
-  const [first] = servers as [ReturnType<typeof open>];
+  const [first] = servers as [Server];
 
   /** Sends a request until this server was granted a lease. It must pass. Returns how often. */
   async function untilGranted(
@@ -75,6 +76,23 @@ export function heldServers(
     };
     await vi.waitFor(send, { timeout: 15_000, interval: 1 });
     return times;
+  }
+
+  /** Sends a request to each server until it was granted a lease. */
+  async function untilAllGranted(request: (server: Server) => Promise<boolean>) {
+    for (const server of servers) await untilGranted(server, () => request(server));
+  }
+
+  /** Sends a request to each server. Returns the limits that they apply, and how many decided without Redis. */
+  async function applied<Limit>(limitOf: (server: Server) => Promise<Limit>) {
+    const limits: Limit[] = [];
+    let local = 0;
+    for (const server of servers) {
+      const before = server.counts.decided;
+      limits.push(await limitOf(server));
+      local += server.counts.decided - before;
+    }
+    return { limits, local };
   }
 
   beforeAll(async () => {
@@ -110,8 +128,17 @@ export function heldServers(
     createRootKey: (grants: string[]) => apps[0]!.createRootKey(grants),
     createKey: (input: Parameters<(typeof apps)[number]['createKey']>[0] = {}) => apps[0]!.createKey(input),
     untilGranted,
+    untilAllGranted,
+    applied,
     recallAll: async () => void (await Promise.all(servers.map(({ recall }) => recall()))),
   };
+}
+
+/** Each test begins with an hour: no lease of it ends because the hour ends in which its decisions are counted. */
+export function startHours(...groups: HeldServers[]): void {
+  afterEach(() => {
+    for (const { clock } of groups) clock.set(Math.floor(clock.now / hourMs) * hourMs + 2 * hourMs);
+  });
 }
 
 let made = 0;

@@ -1,22 +1,18 @@
 // Leases of verifications end when a temporary limit does, to the millisecond of Redis's clock, on every server that
 // has one. Afterwards the former limit applies, or none.
 
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { hourMs } from '../../support/harness.ts';
-import { heldServers, newName } from './heldServers.ts';
+import { heldServers, newName, startHours } from './heldServers.ts';
 
 // The leases of these servers would outlast every `until` of these tests, and none ends by itself before.
 const held = heldServers(2, { leaseMs: 2000 });
 // The clock of these servers is slower than that of Redis by the most that leases allow for.
 const slow = heldServers(1, { leaseMs: 2000 }, { speed: 0.99 });
+startHours(held, slow);
 
 type Servers = typeof held;
 type Server = Servers['servers'][number];
-
-/** So that a lease may last: no hour ends, in which all of its decisions are counted. */
-afterEach(() => {
-  for (const { clock } of [held, slow]) clock.set(Math.floor(clock.now / hourMs) * hourMs + 2 * hourMs);
-});
 
 const most = { name: 'most', limit: 20_000, duration: hourMs, autoApply: true };
 
@@ -38,24 +34,17 @@ async function owned({ first: { ok } }: Servers, of: 'key' | 'identity', ratelim
 const verify = (server: Server, key: string) => server.ok('keys.verifyKey', { key });
 
 /** Verifies until each server was granted a lease. */
-async function leaseAll({ servers, untilGranted }: Servers, key: string, passes = true) {
-  for (const server of servers) await untilGranted(server, async () => (await verify(server, key)).valid === passes);
-}
+const leaseAll = (group: Servers, key: string, passes = true) =>
+  group.untilAllGranted(async (server) => (await verify(server, key)).valid === passes);
 
-/** The limits that each server applies, what it says of those of the identity, and how many decided without Redis. */
-async function applied({ servers }: Servers, key: string) {
-  const limits: (number | undefined)[] = [];
-  let local = 0;
-  for (const server of servers) {
-    const before = server.counts.decided;
+/** The limits that the servers apply, which those of the identity in their responses equal. */
+const applied = (group: Servers, key: string) =>
+  group.applied(async (server) => {
     const { ratelimits, identity } = await verify(server, key);
-    const shown = identity?.ratelimits.find(({ name }) => name === 'most');
-    if (identity) expect(shown?.limit).toBe(ratelimits?.[0]?.limit);
-    limits.push(ratelimits?.[0]?.limit);
-    local += server.counts.decided - before;
-  }
-  return { limits, local };
-}
+    const returned = identity?.ratelimits.find(({ name }) => name === 'most');
+    if (identity) expect(returned?.limit).toBe(ratelimits?.[0]?.limit);
+    return ratelimits?.[0]?.limit;
+  });
 
 describe.each([
   ['two servers, a key', held, 'key'],

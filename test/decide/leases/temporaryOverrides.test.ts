@@ -1,14 +1,15 @@
 // Leases of limit checks end when a temporary override does, to the millisecond of Redis's clock, on every server that
 // has one. Afterwards the former override applies, or the limit of the request.
 
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { hourMs, type InputOf } from '../../support/harness.ts';
-import { heldServers, newName } from './heldServers.ts';
+import { heldServers, newName, startHours } from './heldServers.ts';
 
 // The leases of these servers would outlast every `until` of these tests, and none ends by itself before.
 const held = heldServers(2, { leaseMs: 2000 });
 // The clock of these servers is slower than that of Redis by the most that leases allow for.
 const slow = heldServers(1, { leaseMs: 2000 }, { speed: 0.99 });
+startHours(held, slow);
 
 type Check = InputOf<'ratelimits.limit'>;
 type Servers = typeof held;
@@ -19,10 +20,6 @@ const checkOf = (more: Partial<Check> = {}): Check => ({
   limit: 100_000,
   duration: hourMs,
   ...more,
-});
-/** So that a lease may last: no hour ends, in which all of its decisions are counted. */
-afterEach(() => {
-  for (const { clock } of [held, slow]) clock.set(Math.floor(clock.now / hourMs) * hourMs + 2 * hourMs);
 });
 
 const override = (
@@ -38,22 +35,11 @@ const override = (
 });
 
 /** Sends a check until each server was granted a lease of it. */
-async function leaseAll({ servers, untilGranted }: Servers, check: Check, passes = true) {
-  for (const server of servers) {
-    await untilGranted(server, async () => (await server.ok('ratelimits.limit', check)).success === passes);
-  }
-}
-/** The limit that each server applies, and how many of them decided without Redis. */
-async function applied({ servers }: Servers, check: Check) {
-  const limits: number[] = [];
-  let local = 0;
-  for (const server of servers) {
-    const before = server.counts.decided;
-    limits.push((await server.ok('ratelimits.limit', check)).limit);
-    local += server.counts.decided - before;
-  }
-  return { limits, local };
-}
+const leaseAll = (group: Servers, check: Check, passes = true) =>
+  group.untilAllGranted(async (server) => (await server.ok('ratelimits.limit', check)).success === passes);
+
+const applied = (group: Servers, check: Check) =>
+  group.applied(async (server) => (await server.ok('ratelimits.limit', check)).limit);
 
 describe.each([
   ['two servers', held],

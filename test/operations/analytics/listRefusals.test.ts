@@ -1,33 +1,23 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { refusalRowsKey, refusalsOfDayKey, workspaceKey } from '../../../src/redis/names.ts';
 import { tooMuch } from '../../../src/usage/query.ts';
 import { openRefusals } from '../../../src/usage/refusals.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { outcomeExamples } from '../../support/keyExamples.ts';
 import { observing } from '../../support/observer.ts';
-import { openRedisProcess } from '../../support/processes.ts';
+import { ownRedis } from '../../support/ownRedis.ts';
 
 // A Redis of its own: the library counts the refusals of one minute, which other tests with other clocks would end.
-let redis: Awaited<ReturnType<typeof openRedisProcess>>;
-let client: RedisClient;
-beforeAll(async () => {
-  redis = await openRedisProcess();
-  client = await connect(redis.url, { commandTimeoutMs: 5000 });
-});
-afterAll(async () => {
-  client.disconnect();
-  await redis.close();
-});
+const server = ownRedis();
 
-const app = harness(() => redis.url, { leaseMs: 0 });
-const leasing = harness(() => redis.url, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
+const app = harness(() => server.url, { leaseMs: 0 });
+const leasing = harness(() => server.url, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
 /** With leases that age as the clock of the test does. */
 let decidedByLeases = 0;
 const observe = observing({ decided: () => decidedByLeases++ });
-const aging = harness(() => redis.url, { leaseMs: 2000, leaseAfter: 2, observe });
+const aging = harness(() => server.url, { leaseMs: 2000, leaseAfter: 2, observe });
 /** 64 KB of rows an hour. */
-const small = harness(() => redis.url, { leaseMs: 0, refusalBytesMax: 65_536 });
+const small = harness(() => server.url, { leaseMs: 0, refusalBytesMax: 65_536 });
 const { clock, ok, call, createKey, createRootKey, createWorkspace } = app;
 const startMs = clock.now;
 const minuteMs = 60_000;
@@ -322,7 +312,7 @@ describe('analytics.listRefusals: the bytes of an hour', () => {
     for (let times = 0; times < 2; times++) await small.ok('keys.verifyKey', { key, tags });
     await small.ok('keys.verifyKey', { key, tags, permissions });
     expect(await refused({ keyId })).toHaveLength(2);
-    const bytes = await client.strlen(refusalRowsKey(workspaceKey(small.workspaceId), hour));
+    const bytes = await server.redis.strlen(refusalRowsKey(workspaceKey(small.workspaceId), hour));
     expect(bytes).toBeLessThan(2 * 1400);
   });
 
@@ -424,11 +414,11 @@ describe('analytics.listRefusals: what is gone', () => {
     await verify(key);
     const workspace = workspaceKey(app.workspaceId);
     const hour = Math.floor(clock.now / hourMs);
-    const row = await client.getrangeBuffer(refusalRowsKey(workspace, hour), 0, -1);
+    const row = await server.redis.getrangeBuffer(refusalRowsKey(workspace, hour), 0, -1);
     // Without its length, and without the fields that are new.
     const old = row.subarray(2, row.length - 16);
-    await client.del(refusalRowsKey(workspace, hour));
-    await client.rpush(refusalsOfDayKey(workspace, Math.floor(clock.now / dayMs)), old);
+    await server.redis.del(refusalRowsKey(workspace, hour));
+    await server.redis.rpush(refusalsOfDayKey(workspace, Math.floor(clock.now / dayMs)), old);
     clock.advance(1);
     await verify(key);
     const rows = await list({ keyId });
@@ -448,9 +438,12 @@ describe('analytics.listRefusals: what is gone', () => {
   test('counts that are too many to be read at once: rows are listed, and not taken for all', async () => {
     const { key, keyId } = await createKey({ enabled: false });
     await verify(key);
-    const { list } = openRefusals({ redis: client, currentMs: async () => clock.now, refusalHours: 24 } as never, {
-      verifications: () => Promise.reject(tooMuch()),
-    });
+    const { list } = openRefusals(
+      { redis: server.redis, currentMs: async () => clock.now, refusalHours: 24 } as never,
+      {
+        verifications: () => Promise.reject(tooMuch()),
+      },
+    );
     const query = { apiIds: true as const, keyId, start: 0, end: clock.now + 1, limit: 5 };
     const { items, counted } = await list(app.workspaceId, query);
     expect(items).toMatchObject([{ keyId }]);
