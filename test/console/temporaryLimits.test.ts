@@ -1,4 +1,4 @@
-// Limits of keys and customers that end, in a real browser: they are shown with their end, and kept by an edit.
+// Limits of keys and customers that end, in a real browser: the page displays the end, and an edit keeps it.
 
 import { beforeEach, expect, test } from 'vitest';
 import { consoleInChromium, inChromium } from '../support/chromium.ts';

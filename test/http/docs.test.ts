@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { inChromium, startChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 import { longTest } from '../support/testIf.ts';
@@ -90,9 +90,7 @@ describe('the pages of /docs', () => {
   );
 });
 
-const withoutBrowser = chromiumPath === undefined;
-
-describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+inChromium(() => {
   let browser: Browser;
   let page: Page;
   /** Errors of the browser, and all addresses that it requests. */

@@ -138,7 +138,7 @@ describe('in Redis', () => {
   });
 });
 
-// A Redis of its own, whose commands nobody else sends.
+// A Redis of its own, to which no other test sends commands.
 describe('at the start', () => {
   const own = ownRedis();
 

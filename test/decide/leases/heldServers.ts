@@ -1,9 +1,9 @@
 // Servers with leases on one Redis. Their clocks and that of Redis are the same, and advance when the test says so: a
 // lease lasts as long as the test wants.
 
-import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
+import { beforeAll, beforeEach, expect, vi } from 'vitest';
 import type { StoreOptions } from '../../../src/store.ts';
-import { harness, hourMs } from '../../support/harness.ts';
+import { harness } from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 
@@ -132,13 +132,6 @@ export function heldServers(
     applied,
     recallAll: async () => void (await Promise.all(servers.map(({ recall }) => recall()))),
   };
-}
-
-/** Each test begins with an hour: no lease of it ends because the hour ends in which its decisions are counted. */
-export function startHours(...groups: HeldServers[]): void {
-  afterEach(() => {
-    for (const { clock } of groups) clock.set(Math.floor(clock.now / hourMs) * hourMs + 2 * hourMs);
-  });
 }
 
 let made = 0;

@@ -3,7 +3,8 @@
 
 import { describe, expect, test } from 'vitest';
 import { hourMs } from '../../support/harness.ts';
-import { heldServers, newName, startHours } from './heldServers.ts';
+import { heldServers, newName } from './heldServers.ts';
+import { expectEnd, startHours } from './temporary.ts';
 
 // The leases of these servers would outlast every `until` of these tests, and none ends by itself before.
 const held = heldServers(2, { leaseMs: 2000 });
@@ -51,25 +52,18 @@ describe.each([
   ['two servers, an identity', held, 'identity'],
   ['a server with a slow clock, a key', slow, 'key'],
 ] as const)('%s', (_, group, of) => {
-  const count = () => group.servers.length;
   const all = (limit: number | undefined) => group.servers.map(() => limit);
 
   test('decide locally before `until`, and by the former limit from then on', async () => {
     const { key, set } = await owned(group, of);
     const until = group.clock.now + 1500;
     await set({ limit: 90_000, until });
-    await leaseAll(group, key);
-    expect(await applied(group, key)).toEqual({ limits: all(90_000), local: count() });
-    // 1 % of the term, by which a clock may be slow, is not leased.
-    group.clock.set(until - 30);
-    expect(await applied(group, key)).toEqual({ limits: all(90_000), local: count() });
-    group.clock.set(until - 1);
-    expect((await applied(group, key)).limits).toEqual(all(90_000));
-    group.clock.set(until);
-    expect(await applied(group, key)).toEqual({ limits: all(20_000), local: 0 });
-    await leaseAll(group, key);
-    group.clock.advance(1500);
-    expect(await applied(group, key)).toEqual({ limits: all(20_000), local: count() });
+    await expectEnd(
+      group,
+      until,
+      () => leaseAll(group, key),
+      () => applied(group, key),
+    );
   });
 
   test('have no limit any more after one without a former one', async () => {
@@ -123,16 +117,16 @@ describe.each([
   });
 });
 
-test('a key that is refused shows the limits of its identity that are in force', async () => {
+test('a refusal returns the limits of the identity that are in force', async () => {
   const { key, change } = await owned(held, 'identity');
   const until = held.clock.now + 1000;
   await change({ ratelimit: { name: 'most', limit: 90_000, until } });
   const { keyId } = await held.first.ok('keys.whoami', { key });
   await held.first.ok('keys.updateKey', { keyId, enabled: false });
-  const shown = async (server: Server) => (await verify(server, key)).identity!.ratelimits[0]!.limit;
-  for (const server of held.servers) for (let times = 0; times < 6; times++) expect(await shown(server)).toBe(90_000);
+  const limitOf = async (server: Server) => (await verify(server, key)).identity!.ratelimits[0]!.limit;
+  for (const server of held.servers) for (let times = 0; times < 6; times++) expect(await limitOf(server)).toBe(90_000);
   held.clock.set(until);
-  for (const server of held.servers) expect(await shown(server)).toBe(20_000);
+  for (const server of held.servers) expect(await limitOf(server)).toBe(20_000);
 });
 
 test('a change of a temporary limit takes its leases back at once', async () => {

@@ -3,7 +3,8 @@
 
 import { describe, expect, test } from 'vitest';
 import { hourMs, type InputOf } from '../../support/harness.ts';
-import { heldServers, newName, startHours } from './heldServers.ts';
+import { heldServers, newName } from './heldServers.ts';
+import { expectEnd, startHours } from './temporary.ts';
 
 // The leases of these servers would outlast every `until` of these tests, and none ends by itself before.
 const held = heldServers(2, { leaseMs: 2000 });
@@ -53,18 +54,12 @@ describe.each([
     await group.first.ok('ratelimits.setOverride', override(check, 20_000));
     const until = group.clock.now + 1500;
     await group.first.ok('ratelimits.setOverride', override(check, 90_000, { until }));
-    await leaseAll(group, check);
-    expect(await applied(group, check)).toEqual({ limits: all(90_000), local: count() });
-    // 1 % of the term, by which a clock may be slow, is not leased.
-    group.clock.set(until - 30);
-    expect(await applied(group, check)).toEqual({ limits: all(90_000), local: count() });
-    group.clock.set(until - 1);
-    expect((await applied(group, check)).limits).toEqual(all(90_000));
-    group.clock.set(until);
-    expect(await applied(group, check)).toEqual({ limits: all(20_000), local: 0 });
-    await leaseAll(group, check);
-    group.clock.advance(1500);
-    expect(await applied(group, check)).toEqual({ limits: all(20_000), local: count() });
+    await expectEnd(
+      group,
+      until,
+      () => leaseAll(group, check),
+      () => applied(group, check),
+    );
   });
 
   test('admit again when an override of 0 ends', async () => {

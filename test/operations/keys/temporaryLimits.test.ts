@@ -101,7 +101,7 @@ describe.each([
     expect(status).toBe(412);
   });
 
-  test('gives way to the one before, to the millisecond, also for who only reads', async () => {
+  test('gives way to the one before, to the millisecond, in reads, too', async () => {
     const owner = await make([mail]);
     const former = { limit: 10, duration: minute, autoApply: true };
     for (const reads of [false, true]) {
@@ -118,7 +118,7 @@ describe.each([
     }
   });
 
-  test('shows in every read of it, and no longer afterwards', async () => {
+  test('is in every read before its end, and in none afterwards', async () => {
     const owner = await make([mail]);
     const until = clock.now + hourMs;
     await owner.change({ name: 'mail', limit: 500, until });
@@ -575,11 +575,11 @@ test('a key that is deleted after the end, and restored, has the window of the f
 test('a repeated hold has the limits of the identity that are in force', async () => {
   const owner = await identityWith([{ ...mail, autoApply: false }]);
   await owner.change({ name: 'mail', limit: 500, until: clock.now + 1000 });
-  const shown = async () =>
+  const limits = async () =>
     (await verify(owner.key, { hold: { ttl: minute, id: 'own' } })).identity!.ratelimits.map(({ limit }) => limit);
-  expect(await shown()).toEqual([500]);
+  expect(await limits()).toEqual([500]);
   clock.advance(1000);
-  expect(await shown()).toEqual([10]);
+  expect(await limits()).toEqual([10]);
 });
 
 test('slots are extended by the duration that is in force', async () => {
@@ -644,7 +644,7 @@ test('gives way to one that was charged while the clock was ahead', async () => 
   }
 });
 
-/** The outcomes of so many verifications. */
+/** The outcomes of as many verifications as `times`. */
 async function outcomes(key: string, times: number, extras: object = {}): Promise<string[]> {
   const codes: string[] = [];
   for (let time = 0; time < times; time++) codes.push((await verify(key, extras)).code);
