@@ -90,7 +90,7 @@ function limit_ends.in_force(limits, now)
       current = former and { id = l.id, name = l.name, type = l.type, window = l.window }
       if former then
         current.limit, current.duration, current.autoApply = former.limit, former.duration, former.autoApply
-        -- Another counter: it is where `replace_limits` looks for it.
+        -- Another counter: it is where limit_list.replace looks for it.
         if l.type == 0 and former.duration ~= l.duration then current.window = '' end
       end
     end

@@ -29,9 +29,9 @@ end
 -- Gives back units that were charged at a time to windows of an owner, whose state has its limits from `limits_at` to
 -- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine, at}; units below 0 are charged. Slots are
 -- {duration = 0, name, units, slot_end, moved_to (nil: they are given back) and slice (see window_log.without_slots)},
--- and get `is_found` and the real moved_to. Each window is in the
--- state, in a record of its own, or gone. Returns the state. `records` collects by name the records to write: {owner,
--- bytes, counter (in the form of write_counters, if units were charged)}. What was changed is read there.
+-- and get `is_found` and the real moved_to. Each window is in the state, in a record of its own, or gone. Returns the
+-- state. `records` collects by name the records to write: {owner, bytes, counter (in the form of write_counters, if
+-- units were charged)}. What was changed is read there.
 function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
   for _, w in ipairs(wanted) do
     local function changed(bytes)
