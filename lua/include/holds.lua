@@ -319,13 +319,17 @@ local function is_before(a, b)
   return a.suffix < b.suffix
 end
 
+-- Limit of the bytes of the holds that are taken at once, as one hold may have 50 windows: some milliseconds.
+local TAKEN_BYTES_MAX = 32 * 1024
+
 -- Takes holds of a bucket that are due out of it, and adds them to `due`. Returns when the next one is due.
 local function take_due_of(h, bucket, now, due, limit)
   local part, next_due, latest = part_of(h, bucket), NEVER, now + HOLDS_DUE_WITHIN
   local taken = {}
   each_due_in(part, function(_, at, first, last)
-    if (at <= now or at > latest) and #due + #taken < limit then
-      taken[#taken + 1] = { first, last }
+    local is_due = at <= now or at > latest
+    if is_due and #due + #taken < limit and due.bytes < TAKEN_BYTES_MAX then
+      taken[#taken + 1], due.bytes = { first, last }, due.bytes + last - first
     elseif at < next_due then
       next_due = at
     end
@@ -345,10 +349,10 @@ end
 -- time at which the next one is due. With many holds an examination of all takes milliseconds, so the next look is some
 -- time later: a tenth of a millisecond for each hold.
 function hold_list.take_due(h, now, limit)
-  local due, next_due = {}, NEVER
+  local due, next_due = { bytes = 0 }, NEVER
   for bucket = 0, h.buckets - 1 do
     next_due = math.min(next_due, take_due_of(h, bucket, now, due, limit))
-    if #due >= limit then
+    if #due >= limit or due.bytes >= TAKEN_BYTES_MAX then
       next_due = now
       break
     end

@@ -170,23 +170,6 @@ local function pack_limits(limits)
   return table.concat(parts), is_temporary
 end
 
--- `packed`, whose limits are from `limits_at` to `tail_bytes` before its end, with the window of the limit of this name
--- and duration (0: a concurrency limit) as `change` returns it (nil: as it was). Also returns whether there is such a
--- limit.
-local function with_window(packed, limits_at, tail_bytes, name, duration, change)
-  local limits = read_limits(packed, limits_at, tail_bytes)
-  for _, l in ipairs(limits) do
-    if l.name == name and (l.type == 1 and 0 or l.duration) == duration then
-      local window = change(l.window)
-      if not window then return packed, true end
-      l.window = window
-      local head, tail = string.sub(packed, 1, limits_at - 1), string.sub(packed, #packed - tail_bytes + 1)
-      return head .. (pack_limits(limits)) .. tail, true
-    end
-  end
-  return packed, false
-end
-
 -- Sets the fields of KEY_EXTENSION of a state whose flags `into` has.
 local function read_extension(packed, into)
   local restricted, forbidden, holds_due, balances = 0, 0, NEVER, 0

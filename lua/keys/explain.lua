@@ -15,7 +15,6 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
--- @include "decide/verification/endedLimits"
 -- @include "decide/verification/hold"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
@@ -171,14 +170,12 @@ begin_call(workspace, '0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 3
 -- The caller may read the key. Whether another root key may verify it is not the question.
 call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
 
--- Holds that have expired are settled in memory.
+-- Holds that have expired are settled, and limits that have ended are replaced, in memory.
 if not key_holds.read_key(digest, false) then
   local missing = missing_key()
   missing.now = int(now)
   return { named(missing) }
 end
--- Limits of the identity that have ended are replaced in memory, too.
-ended_limits.apply()
 local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
 local text = fields <= #item and restriction.without_address(string.sub(item, fields))
 local request = text and request_of(text) or nil

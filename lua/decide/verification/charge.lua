@@ -3,7 +3,7 @@
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The
 -- variables and tables here are used again for every item, because a table for each limit of each verification would be
 -- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc,
--- check_limit and charge_hold.check_slots change them.
+-- check_limit, charge_hold.check_slots and charge_hold.look change them.
 
 -- @include "include/counters"
 -- @include "decide/call"
@@ -15,7 +15,9 @@
 
 -- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
--- The number of limits that apply, and whether one of them is exceeded.
+local LACKS_UNITS = 'units'
+-- The number of limits that apply, and whether one of them is exceeded: LACKS_UNITS if a window has too few units, of
+-- which leases may give some back.
 local charge_count = 0
 local charge_exceeded = false
 -- Whether a window was charged while the clock was ahead. Then charge_exceeded is true too, and the other results are
@@ -29,14 +31,8 @@ local charge_counters
 local charge_lengths, charge_identity_lengths
 -- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled. `expires`: when
 -- the hold that is being made ends, and gives the slots of concurrency limits back. Without one no slot is taken.
--- `lacks_units`: a window has too few units, of which leases may give some back.
 -- `extended_formats`: see key_formats.
-local charge_hold = {
-  is_held = false,
-  expires = nil,
-  lacks_units = false,
-  extended_formats = { made = 0 },
-}
+local charge_hold = { is_held = false, expires = nil, extended_formats = { made = 0 } }
 function charge_hold.set(is_held, expires)
   charge_hold.is_held, charge_hold.expires = is_held, expires
 end
@@ -61,7 +57,7 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   charge_count = charge_count + 1
   results[at + 1] = place
   if remaining < cost then
-    charge_exceeded, charge_hold.lacks_units = true, true
+    charge_exceeded = LACKS_UNITS
     results[at + 2], results[at + 3] = 1, remaining > 0 and remaining or 0
     results[at + 4] = window_log.free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
@@ -90,7 +86,7 @@ function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, 
   if hold.slots and cost > 0 then hold.slots[#hold.slots + 1] = { limit = limit, duration = duration } end
   results[at + 1], results[at + 3] = place, remaining > 0 and remaining or 0
   if remaining < cost or count >= SLOT_ENDS_MAX and cost > 0 then
-    charge_exceeded = true
+    charge_exceeded = charge_exceeded or true
     local ends, units = window_log.slots(bytes, first, last, call_now)
     -- With too many ends, the first of them makes room.
     local free_at, number = remaining < cost and call_now + duration or ends[1], 0
@@ -310,15 +306,13 @@ local function check_limits_and_balance(requested, is_affordable)
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead or is_affordable and not charge_hold.exceeds() then return nil end
   -- Units that a server has leased may be returned: then a refusal would be wrong. No slot is leased.
-  if charge_hold.lacks_units or not is_affordable then
-    charge_hold.lacks_units = false
+  if charge_exceeded == LACKS_UNITS or not is_affordable then
     problem = noted_leases.recall_of_key(false)
     if problem then return nil, problem end
   end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.
   if charge_count > 1 then check_limits(window_charge, requested) end
-  charge_hold.lacks_units = false
   return RATE_LIMITED
 end
 

@@ -44,7 +44,7 @@ function key_holds.note_identity(external_id, expires, before)
   redis.call('HSET', name_of.identity_record(call_workspace, external_id), 'held', int(expires))
 end
 
--- Limit of the expired holds that one look settles: some milliseconds.
+-- Limit of the expired holds that one look settles, besides that of their bytes.
 local SETTLED_AT_ONCE = 250
 
 -- Settlements in memory: the balance of the key with a due refill applied, and the time of the next one; credits that
@@ -288,8 +288,8 @@ function key_holds.is_due(holds_due)
   return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLDS_DUE_WITHIN
 end
 
--- As read_key, with the holds that expired given back, and its limits that have ended replaced; those of its identity
--- are for identity_credits.of_marked. A verification that is held finds its key loaded.
+-- As read_key, with the holds that expired given back, and the limits that have ended replaced, also those of its
+-- identity. A verification that is held finds its key loaded.
 function key_holds.read_key(digest, has_snapshot, with_holds)
   if charge_hold.is_held then return true end
   if not read_key(digest, has_snapshot, with_holds) then return false end
@@ -300,7 +300,8 @@ function key_holds.read_key(digest, has_snapshot, with_holds)
       if not read_key(digest, has_snapshot, with_holds) then return false end
     end
   end
-  if key_flags.temporary then ended_limits.apply() end
+  local has_temporary = key_flags.temporary or key_identity and limit_ends.is_flagged(key_identity)
+  if has_temporary then ended_limits.apply() end
   return true
 end
 

@@ -5,7 +5,6 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
--- @include "decide/verification/endedLimits"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
@@ -204,9 +203,9 @@ end
 -- Verifies the key that was loaded, and holds what is charged: no credits are counted as spent. Slots are taken until
 -- `expires`; returns nothing if that is not known. After an error, lua/decide.lua ends it.
 local function verify_held(position, last, root_index)
-  charge_hold.is_held, charge_hold.expires = true, making.expires
+  charge_hold.set(true, making.expires)
   local answer, snapshot = verify(position, last, root_index)
-  charge_hold.is_held, charge_hold.expires = false, nil
+  charge_hold.set(false, nil)
   return answer, snapshot
 end
 
@@ -237,8 +236,6 @@ function charge_hold.decide(ttl, on_expiry, id, position, last, root_index)
   local problem, repeated = charge_hold.find_repeated(making.holds, id)
   if problem then return problem end
   add_work(hold_list.work())
-  -- A repeated request has the limits of the identity in its answer, too.
-  if key_identity and limit_ends.is_flagged(key_identity) then ended_limits.apply() end
   if repeated then return charge_hold.repeat_hold(repeated, cost, request, text, ip) end
   if charge_hold.is_too_large(cost, request, text) then return item_error('hold_too_large') end
   -- Without `ttl` it takes slots: that was seen by verify.

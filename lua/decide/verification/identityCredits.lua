@@ -2,11 +2,9 @@
 -- neither. A key whose identity has one is not leased: so no server has credits of it, and each decision sees them all.
 
 -- @include "decide/call"
--- @include "decide/verification/endedLimits"
 -- @include "decide/verification/key"
 -- @include "include/identityBalance"
 -- @include "include/names"
--- @include "include/state"
 
 -- `current` is the balance that of_key read last, as it was charged since: that of the key only while is_shared.
 local identity_credits = {}
@@ -18,13 +16,6 @@ function identity_credits.of_key()
       and identity_balance.read(name_of.identity_record(call_workspace, key_external_id), call_now)
     or nil
   return identity_credits.current
-end
-
--- The same, of an identity whose state has bits in its version. Those of its limits that have ended are replaced first,
--- because the answer has all limits of the identity.
-function identity_credits.of_marked()
-  if limit_ends.is_flagged(key_identity) then ended_limits.apply() end
-  return identity_credits.of_key()
 end
 
 function identity_credits.write() identity_balance.write(identity_credits.current) end

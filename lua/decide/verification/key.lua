@@ -1,5 +1,5 @@
--- The key of one verification, with its identity. Only read_key, read_tallied_key and key_written change
--- these variables.
+-- The key of one verification, with its identity. Only read_key, read_tallied_key, key_written and the functions of
+-- key_extension change these variables.
 
 -- @include "decide/apis"
 -- @include "decide/call"

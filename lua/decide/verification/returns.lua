@@ -3,6 +3,7 @@
 
 -- @include "decide/call"
 -- @include "include/counters"
+-- @include "include/limits"
 -- @include "include/names"
 -- @include "include/state"
 -- @include "include/window"
@@ -33,6 +34,11 @@ end
 -- state. `records` collects by name the records to write: {owner, bytes, counter (in the form of write_counters, if
 -- units were charged)}. What was changed is read there.
 function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
+  local limits, by_name, is_changed = read_limits(packed, limits_at, tail_bytes), {}, false
+  add_work(20 * #wanted)
+  for _, l in ipairs(limits) do
+    by_name[l.name] = l
+  end
   for _, w in ipairs(wanted) do
     local function changed(bytes)
       if w.slot_end then
@@ -47,9 +53,13 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
       if w.units == 0 or w.at > call_now then return nil end
       return without_units(bytes, w.at, w.duration, w.units, w.is_fine)
     end
-    local is_found
-    packed, is_found = with_window(packed, limits_at, tail_bytes, w.name, w.duration, changed)
-    if not is_found then
+    local limit = by_name[w.name]
+    if limit and limit_list.counter_duration(limit) == w.duration then
+      local window = changed(limit.window)
+      if window then
+        limit.window, is_changed = window, true
+      end
+    else
       local member = name_of.window_member(w.duration, w.name)
       local record = name_of.window_at(call_workspace, owner, member)
       local before = records[record] or { owner = owner, bytes = redis.call('GET', record) }
@@ -67,7 +77,9 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
       end
     end
   end
-  return packed
+  if not is_changed then return packed end
+  local tail = string.sub(packed, #packed - tail_bytes + 1)
+  return string.sub(packed, 1, limits_at - 1) .. (pack_limits(limits)) .. tail
 end
 
 function owned_windows.write(records)

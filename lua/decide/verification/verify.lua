@@ -37,7 +37,7 @@ local function precheck(request, text, ip)
   return VALID
 end
 
--- Where the state of an identity says whether it has a balance or a temporary limit.
+-- Where the state of an identity says whether it has a balance.
 local FLAG_AT = IDENTITY_HEAD_VERSION_AT
 
 -- Lua bounds the names that one function uses.
@@ -83,7 +83,7 @@ local function verify(position, last, root_index)
   if flags.refilled then
     balance, refill_due = key_counts.refilled(digest, balance, refill_due)
   end
-  local shared = key_identity and string.byte(key_identity, FLAG_AT) >= WITH_TEMPORARY and identity_credits.of_marked()
+  local shared = key_identity and string.byte(key_identity, FLAG_AT) >= WITH_BALANCE and identity_credits.of_key()
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
   local text = fields <= last and string.sub(call_items, fields, last)

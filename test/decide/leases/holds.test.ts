@@ -138,13 +138,18 @@ test('a change of a hold by a root key that is unknown ends no lease', async () 
 });
 
 describe('a concurrency limit', () => {
-  test('that is full takes back no leases: none has slots', async () => {
+  test('that is full takes back no leases: none has slots; nor after a look at a full window', async () => {
     const jobs = { name: 'jobs', limit: 1, duration: hourMs, type: 'concurrency' as const };
     const { key } = await createKey({ ratelimits: [{ ...requests, limit: 100_000 }, jobs] });
+    const full = {
+      key: (await createKey({ ratelimits: [{ ...requests, limit: 1 }] })).key,
+      hold: { ttl: 60_000, id: 'own' },
+    };
     const named = { key, ratelimits: [{ name: 'jobs', cost: 1 }] };
     const { hold } = await other.ok('keys.verifyKey', named);
     await held.untilGranted(holder, async () => (await holder.ok('keys.verifyKey', { key })).valid);
     for (let times = 0; times < 3; times++) {
+      await other.ok('keys.verifyKey', full);
       expect(await other.ok('keys.verifyKey', named)).toMatchObject({ code: 'RATE_LIMITED' });
       expect(await decidedBy(holder, () => holder.ok('keys.verifyKey', { key }))).toBe(1);
     }

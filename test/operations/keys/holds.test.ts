@@ -811,6 +811,21 @@ volumeTest('many holds of a key: each is found, listed in order, and ends', asyn
   expect(await openHolds(keyId)).toEqual([]);
 });
 
+test('of large holds that expire at once, requests end some each, and all units come back', async () => {
+  const name = (index: number) => `${'n'.repeat(70)}${index}`;
+  const ratelimits = Array.from({ length: 40 }, (_, index) => ({ ...requests, limit: 100, name: name(index) }));
+  const { key } = await createKey({ ratelimits });
+  // Each has 3.3 KB, so that 32 KB are ten of them.
+  for (let count = 0; count < 30; count++) await hold(key, { ttl: minute });
+  const used = async () => {
+    const limits = (await verify(key, undefined, { ratelimits: [{ name: name(0), cost: 0 }] })).ratelimits!;
+    return 100 - limits[0]!.remaining;
+  };
+  expect(await used()).toBe(30);
+  clock.advance(minute);
+  expect([await used(), await used(), await used()]).toEqual([20, 10, 0]);
+});
+
 test('a repeated hold and a repeated release answer with a refill that is due', async () => {
   const refill = { interval: 'daily', amount: 50 } as const;
   const { key } = await createKey({ credits: { remaining: 30, refill } });
