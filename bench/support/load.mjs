@@ -18,9 +18,10 @@ export const generatorNote = wrkVersion
   : ' (on a small machine it is the bottleneck itself: install wrk for meaningful figures)';
 
 /**
- * A load of random `bodies`: an array of request bodies, of which `rootKeys` may name the root keys, or `{before, first, count, after, skewed}` for `count` bodies
- * that differ only in a number, from `first` on. With `skewed` the n-th most frequent body has 1/n of the requests of
- * the first (Zipf's law); frequent ones are scattered over the numbers. Returns the function that runs the load.
+ * A load of random bodies. `bodies` is an array of request bodies, and `rootKeys` the root key of each if they differ; or
+ * it is `{before, first, count, after, skewed}` for `count` bodies that differ only in a number, from `first` on. With
+ * `skewed` the n-th most frequent body has 1/n of the requests of the first (Zipf's law); frequent ones are scattered
+ * over the numbers. Returns the function that runs the load.
  */
 export const openLoad = (target) => (wrkVersion ? openWrk(target) : openAutocannon(target));
 

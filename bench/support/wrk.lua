@@ -1,6 +1,6 @@
 -- The script of wrk. Each request has a random body: a line of a file, behind its root key, or, for bodies that differ
--- only in a number, text around a random number (cheaper than looking up one of a million). Its options are environment variables, which
--- every Lua state of wrk sees. Counts go to stderr while it runs, the result to stdout at the end.
+-- only in a number, text around a random number (cheaper than looking up one of a million). Its options are environment
+-- variables, which every Lua state of wrk sees. Counts go to stderr while it runs, the result to stdout at the end.
 
 local bodies, roots, heads, sent, second = {}, {}, {}, 0, 0
 local numbered, first, count, after = os.getenv('BENCH_NUMBERED')

@@ -146,6 +146,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   'ratelimit.limit': ['<limit>'],
   'ratelimit.name': ['<name>'],
   'ratelimit.type': ['--type'],
+  'ratelimit.until': ['--for', '--until'],
   'resource.id': ['--resource'],
   rerolledInUse: ['--rotated'],
   role: ['--role'],

@@ -116,7 +116,7 @@ function valueText(field: string, value = ''): string {
   if (field !== 'ratelimits') return value;
   return value
     .replaceAll(/\b(\d+) ms\b/g, (_, ms) => durationText(Number(ms)))
-    .replaceAll(/, until (\d+)\b/g, (_, ms) => `, until ${timeText(Number(ms))}`);
+    .replaceAll(/, until (\d{13})\b/g, (_, ms) => `, until ${timeText(Number(ms))}`);
 }
 
 function metaOf(json: string): Record<string, unknown> {

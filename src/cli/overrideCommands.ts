@@ -2,13 +2,10 @@
 
 import type { OutputOf } from './client.ts';
 import { type CommandRow, done, given, limitOption, listResult, readAll, text, wantedOf } from './commandRow.ts';
-import { durationOf, durationText, numberOf, tableOf, timeText } from './table.ts';
+import { amountText, durationOf, numberOf, tableOf, timeText } from './table.ts';
 import { untilOf, untilOptions } from './until.ts';
 
 type Override = OutputOf<'ratelimits.getOverride'>;
-
-const amountText = ({ limit, duration }: { limit: number; duration: number }) =>
-  `${limit} per ${durationText(duration)}`;
 
 const headings = ['IDENTIFIER', 'LIMIT', 'UNTIL', 'THEN'];
 const rowOf = (override: Override) => [

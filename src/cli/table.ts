@@ -42,7 +42,8 @@ interface LimitFigures {
   former?: { limit: number; duration: number } | undefined;
 }
 
-const amountText = ({ limit, duration }: Pick<LimitFigures, 'limit' | 'duration'>, type: string | undefined): string =>
+/** The units or slots of a limit, such as `100 per 1m`. */
+export const amountText = ({ limit, duration }: Pick<LimitFigures, 'limit' | 'duration'>, type?: string): string =>
   `${limit} ${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration)}`;
 
 /** When a temporary limit ends, and what applies then, after a space; '' for a permanent one. */

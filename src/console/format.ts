@@ -54,8 +54,8 @@ export function ago(ms: number, nowMs = Date.now()): string {
   return Math.abs(difference) < 1000 ? 'now' : relative.format(Math.trunc(difference / length), unit);
 }
 
-/** 60000 as "1 min". */
-export function duration(ms: number): string {
+/** 60000 as "1 min"; of many units the largest two. A form has all of them, so that it saves what it read. */
+export function duration(ms: number, unitsMax = 2): string {
   const parts: string[] = [];
   let rest = ms;
   for (const [name, size] of [
@@ -69,7 +69,7 @@ export function duration(ms: number): string {
     if (n > 0) parts.push(`${n} ${name}`);
     rest -= n * size;
   }
-  return parts.slice(0, 2).join(' ') || '0 s';
+  return parts.slice(0, unitsMax).join(' ') || '0 s';
 }
 
 /** Reads "10 s", "5min", "1h", "30d" or milliseconds; undefined for anything else. */

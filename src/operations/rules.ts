@@ -113,8 +113,8 @@ interface LimitFields {
 }
 
 /**
- * Refuses concurrency limits and temporary ones while servers of an earlier release may verify keys: they would take
- * them for windows, and misread them.
+ * Refuses concurrency limits and temporary ones while servers of an earlier release may verify keys: they would take the
+ * former for windows, and could not read the latter.
  */
 export function requireLimits({ ratelimit, ratelimits }: LimitFields, store: Pick<Store, 'dataVersion'>) {
   if (hasConcurrency(ratelimits) || (ratelimit && hasConcurrency([ratelimit])))
@@ -139,13 +139,9 @@ export const endRefused = (refused: keyof typeof endProblems, location: string) 
 /**
  * The error for a single limit, or a list of them, that was not changed. `at` is the index in the list, '' for none.
  */
-export function limitRefused(
-  refused: LimitRefusal,
-  { ratelimit }: LimitFields & { ratelimit?: { name: string } | undefined },
-  at: string,
-) {
+export function limitRefused(refused: LimitRefusal, { ratelimit }: LimitFields, at: string) {
   const location = ratelimit ? 'body.ratelimit' : `body.ratelimits[${at}]`;
-  const ofList = 'has a limit of type concurrency, which it keeps without `type`. Its';
+  const keptType = 'Without type, a limit keeps the type that it has.';
   switch (refused) {
     case 'new_limit':
       return invalid(
@@ -156,13 +152,9 @@ export function limitRefused(
     case 'too_many_limits':
       return invalid('body.ratelimit', `would be one more than the ${ratelimitsMax} limits that are allowed`);
     case 'slots_limit':
-      return ratelimit
-        ? invalid('body.ratelimit.limit', slotsProblem)
-        : invalid('body.ratelimits', `${ofList} limit ${slotsProblem}`);
+      return invalid(`${location}.limit`, slotsProblem, keptType);
     case 'slots_duration':
-      return ratelimit
-        ? invalid('body.ratelimit.duration', slotDurationProblem)
-        : invalid('body.ratelimits', `${ofList} duration ${slotDurationProblem}`);
+      return invalid(`${location}.duration`, slotDurationProblem, keptType);
     case 'ended':
     case 'too_late':
       return endRefused(refused, location);

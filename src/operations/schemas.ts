@@ -165,18 +165,15 @@ export const Ignored = <Schema extends TSchema>(schema: Schema) =>
   Type.Optional({ ...schema, description: 'Accepted and ignored, so that an item can be sent as it was read.' });
 
 export const lastsBound = `at most ${lastsMax / dayMs} days ahead`;
-const until = (absent: string) =>
-  Type.Optional(
-    Nullable(
-      Int({
-        minimum: 0,
-        maximum: timeMax,
-        description: `Time in Unix milliseconds at which the limit ends, ${lastsBound}. The permanent limit of this name before is in force again from then on, if there was one. A temporary limit has the type of the permanent one. null: it is permanent. ${absent}`,
-      }),
-    ),
-  );
-const untilOfList =
-  'Absent: it is permanent, but for a limit that is temporary and has this limit and duration: that keeps its end.';
+const LimitEnd = Type.Optional(
+  Nullable(
+    Int({
+      minimum: 0,
+      maximum: timeMax,
+      description: `Time in Unix milliseconds at which the limit ends, ${lastsBound}. From then on the permanent limit that it replaces is in force again, if there is one; both have the same type. null: it is permanent. Absent: it is permanent, but a temporary limit whose limit, duration and type stay the same keeps its end.`,
+    }),
+  ),
+);
 
 const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
 
@@ -217,7 +214,7 @@ export const RatelimitRequest = Fields(
         description: `${typeMeaning} Of a new limit \`window\` by default. In \`ratelimits\` of an update, the type of the limit with this name.`,
       }),
     ),
-    until: until(untilOfList),
+    until: LimitEnd,
     former: Ignored(FormerRatelimit),
   } satisfies LimitSchemas,
   { documented: boundsOfSlots },
@@ -257,7 +254,7 @@ export const RatelimitChange = Fields(
         description: `${typeMeaning} As before by default, and \`window\` for a new limit. Each type has a counter of its own: the former one is used again if the type is set back while anything in it counts.`,
       }),
     ),
-    until: until(untilOfList),
+    until: LimitEnd,
     former: Ignored(FormerRatelimit),
   } satisfies LimitSchemas,
   {

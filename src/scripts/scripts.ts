@@ -44,7 +44,10 @@ interface ScriptsOptions {
 /** The scripts about the version of the data itself. */
 const beforeStart = 'data/';
 
-/** How many scripts are sent at once. All of them together could take Redis longer than a command may. */
+/**
+ * How many scripts are sent at once, besides the libraries. All of them together could take Redis longer than a command
+ * may.
+ */
 const loadedAtOnce = 8;
 
 /** Loads the scripts that Redis does not have. `scripts` are by their digest. */

@@ -168,6 +168,17 @@ describeWays(app, url, ({ run, lines, json }) => {
   });
 });
 
+test('the audit log of a limit whose name looks like an end, and an end that is too far away', async () => {
+  const { keyId } = await app.createKey();
+  const name = 'x, until 99999999999999999';
+  await app.ok('keys.updateKey', { keyId, ratelimit: { name, limit: 5, duration: 60_000 } });
+  const env = { TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: app.rootKey };
+  const audit = await runCli(['audit', '--resource', keyId], env);
+  expect(audit).toMatchObject({ code: 0, out: expect.stringContaining(name) });
+  const { code, err } = await runCli(['key', 'limit', keyId, 'requests', '5', '1m', '--until', '2099-01-01'], env);
+  expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/--until must be at most 366 days ahead/) });
+});
+
 test('a root key that may not read or change keys is reported, and the limit of the identity is changed', async () => {
   const { owner, keyIds } = await newOwner(1);
   const grants = ['identity.*.update_identity', 'identity.*.read_identity'];

@@ -28,6 +28,33 @@ inChromium(() => {
   const limitsOf = async (keyId: string) => (await ok('keys.getKey', { keyId })).ratelimits!;
   const edit = () => card().getByRole('button', { name: 'Edit' }).click();
 
+  test('a limit that is renamed keeps its end, and all others the durations that they have', async () => {
+    const until = Date.now() + dayMs;
+    const long = { name: 'long', limit: 5, duration: 90_061_000, autoApply: false };
+    const { keyId } = await h.createKey({ ratelimits: [long, { ...requests, until }] });
+    await open(`/keys/${keyId}`);
+    await edit();
+    await dialog().getByLabel('Name').last().fill('renamed');
+    expect(await dialog().getByLabel('Applies').last().inputValue()).toBe('keep');
+    await save();
+    expect((await limitsOf(keyId)).map(({ id: _, ...limit }) => limit)).toEqual([
+      long,
+      { ...requests, name: 'renamed', until },
+    ]);
+    await page()
+      .getByText(/renamed 10 per 1 min, autoApply, until \d{4}-\d\d-\d\d [\d:]+ UTC/)
+      .waitFor();
+  });
+
+  test('what applies after it is of the type before', async () => {
+    const { keyId } = await h.createKey({ ratelimits: [requests] });
+    await open(`/keys/${keyId}`);
+    await edit();
+    await dialog().getByLabel('Limits', { exact: true }).selectOption('concurrency');
+    await dialog().getByLabel('Applies').selectOption({ label: 'for 1 day' });
+    await dialog().getByText('UTC, then 10 in any 1 min.').waitFor();
+  });
+
   test('a limit of a key is raised for a day, and an edit of other fields keeps the end', async () => {
     const { keyId } = await h.createKey({ ratelimits: [requests] });
     await open(`/keys/${keyId}`);

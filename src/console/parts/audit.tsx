@@ -12,7 +12,13 @@ function Value({ field, text }: { field: string; text: string | undefined }) {
   if (text === undefined) return <>–</>;
   if (field === 'expires' || field === 'until') return <>{dateTime(Number(text))} UTC</>;
   if (isKeyId(text)) return <Resource id={text} />;
-  return <>{text.replaceAll(/\b(\d+) ms\b/g, (_, ms) => duration(Number(ms)))}</>;
+  return (
+    <>
+      {text
+        .replaceAll(/\b(\d+) ms\b/g, (_, ms) => duration(Number(ms)))
+        .replaceAll(/, until (\d{13})\b/g, (_, ms) => `, until ${dateTime(Number(ms))} UTC`)}
+    </>
+  );
 }
 
 const isKeyId = (id: string) => id.startsWith('key_');

@@ -32,7 +32,7 @@ export const newDraft = (name: string, limit: string): LimitDraft => ({
 export const draftOf = (before: Ratelimit): LimitDraft => ({
   name: before.name,
   limit: `${before.limit}`,
-  duration: duration(before.duration),
+  duration: duration(before.duration, 5),
   autoApply: before.autoApply,
   type: before.type ?? 'window',
   lasting: lastingOf(before),
@@ -123,7 +123,6 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
       />
       <LastingFields
         before={draft.name === draft.before?.name ? draft.before : undefined}
-        type={draft.type === 'concurrency' ? draft.type : undefined}
         lasting={draft.lasting}
         set={(lasting) => change({ lasting })}
       />
@@ -194,21 +193,34 @@ export function creditsOf({ remaining, interval, amount, refillDay }: CreditsDra
   if (remaining.trim() === '') return null;
   const balance = wholeOf(remaining);
   const refilled = wholeOf(amount);
-  if (balance === undefined || (interval && !refilled)) return undefined;
+  const day = dayOf(refillDay);
+  if (balance === undefined || (interval && !refilled) || (interval === 'monthly' && !day)) return undefined;
   if (!interval) return { remaining: balance };
-  const day = interval === 'monthly' ? { refillDay: wholeOf(refillDay) ?? 1 } : {};
-  return { remaining: balance, refill: { interval, amount: refilled!, ...day } };
+  return {
+    remaining: balance,
+    refill: { interval, amount: refilled!, ...(interval === 'monthly' && { refillDay: day! }) },
+  };
+}
+
+/** Undefined for what is no day of a month. */
+function dayOf(text: string): number | undefined {
+  const day = wholeOf(text);
+  return day !== undefined && day >= 1 && day <= 31 ? day : undefined;
 }
 
 /**
- * A balance that is sent is a new one, without the debt and the open holds of the one before. So only a changed one is
- * sent.
+ * What differs; undefined for nothing, and while the draft is not complete. A balance that is sent is a new one, without
+ * the debt and the open holds of the one before.
  */
 export function creditChangesOf(draft: CreditsDraft, initial: CreditsDraft) {
-  const credits = creditsOf(draft);
+  const [credits, before] = [creditsOf(draft), creditsOf(initial)];
+  if (JSON.stringify(credits) === JSON.stringify(before)) return undefined;
   if (!credits) return credits;
   const { remaining, refill = null } = credits;
-  return { ...(draft.remaining !== initial.remaining && { remaining }), refill };
+  return {
+    ...(remaining !== before?.remaining && { remaining }),
+    ...(JSON.stringify(refill) !== JSON.stringify(before?.refill ?? null) && { refill }),
+  };
 }
 
 export function CreditsFields(props: { draft: CreditsDraft; set: (draft: CreditsDraft) => void; none?: string }) {
@@ -252,6 +264,7 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
             inputMode="numeric"
             value={draft.refillDay}
             set={(refillDay) => set({ ...draft, refillDay })}
+            hint={!dayOf(draft.refillDay) && 'A day of the month, 1 to 31.'}
           />
         )}
       </div>

@@ -12,7 +12,7 @@ interface Amount {
 }
 
 /** A limit or an override as it was before a change. */
-type Before = (Amount & { until?: number; former?: Amount }) | undefined;
+type Before = (Amount & Pick<Ratelimit, 'type'> & { until?: number; former?: Amount }) | undefined;
 
 const spans: Record<string, number> = { hour: hourMs, day: dayMs, week: 7 * dayMs };
 
@@ -27,23 +27,24 @@ export const lastingOf = (before: Before): Lasting =>
 
 export const isComplete = ({ choice, until }: Lasting): boolean => choice === 'always' || until !== undefined;
 
-/** `type` is that of a limit; `ofNew` what applies after a new one. */
+/** `ofNew` is what applies after a new one. */
 export function LastingFields(props: {
   before: Before;
-  type?: Ratelimit['type'] | undefined;
   ofNew?: string;
   lasting: Lasting;
   set: (lasting: Lasting) => void;
 }) {
-  const { before, type, ofNew = 'none', lasting, set } = props;
+  const { before, ofNew = 'none', lasting, set } = props;
   const { choice, until } = lasting;
-  const end = before?.until;
+  // A limit that was renamed in the form keeps its end, and is a new one otherwise.
+  const end = before?.until ?? (choice === 'keep' ? until : undefined);
   const choose = (next: string) => {
     const span = spans[next];
     set({ choice: next, until: next === 'keep' ? end : span === undefined ? undefined : Date.now() + span });
   };
-  const textOf = (amount: Amount | undefined) => (amount ? unitsOf({ ...amount, ...(type && { type }) }) : 'none');
-  const then = before ? textOf(end === undefined ? before : before.former) : ofNew;
+  const textOf = (amount: Amount | undefined) =>
+    amount ? unitsOf({ ...amount, ...(before?.type && { type: before.type }) }) : 'none';
+  const then = before ? textOf(before.until === undefined ? before : before.former) : ofNew;
   return (
     <>
       <SelectField

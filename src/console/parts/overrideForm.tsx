@@ -12,7 +12,7 @@ export function SetOverride(props: { namespace: string; override: Override | und
   const { namespace, override, close } = props;
   const [identifier, setIdentifier] = useState(override?.identifier ?? '');
   const [limit, setLimit] = useState(`${override?.limit ?? 100}`);
-  const [text, setText] = useState(override ? duration(override.duration) : '1 min');
+  const [text, setText] = useState(override ? duration(override.duration, 5) : '1 min');
   const [lasting, setLasting] = useState(lastingOf(override));
   const ms = durationOf(text);
   const { until } = lasting;

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { unitsOf } from '../format.ts';
+import { isoOf, unitsOf } from '../format.ts';
 import { Button, Card, CustomerLink, Empty, Head, LacksScreen, useSettled } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
@@ -28,7 +28,10 @@ const columns: Column<Identity>[] = [
     ),
     csv: ({ ratelimits = [] }) =>
       ratelimits
-        .map(({ name, limit, duration: ms, type }) => `${name} ${limit}${type ? ' slots' : ''}/${ms}`)
+        .map(
+          ({ name, limit, duration: ms, type, until }) =>
+            `${name} ${limit}${type ? ' slots' : ''}/${ms}${until === undefined ? '' : ` until ${isoOf(until)}`}`,
+        )
         .join(' '),
   },
   {

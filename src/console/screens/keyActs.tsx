@@ -29,7 +29,9 @@ interface KeyAct {
 
 const nameOf = ({ name, start }: Key) => name ?? start;
 
-export function EditDetails({ data, close }: KeyAct) {
+export function EditDetails({ data: current, close }: KeyAct) {
+  // As it was when the dialog opened: the screen reads it again while it is open.
+  const [data] = useState(current);
   const [name, setName] = useState(data.name ?? '');
   const [customer, setCustomer] = useState(data.externalId ?? '');
   const [expires, setExpires] = useState(inputTime(data.expires));
@@ -94,15 +96,23 @@ export function EditLimits({ data, close }: KeyAct) {
 }
 
 export function EditAccess({ data, close }: KeyAct) {
-  const [roles, setRoles] = useState((data.roles ?? []).join(' '));
+  const [before] = useState((data.roles ?? []).join(' '));
+  const [roles, setRoles] = useState(before);
   const [permissions, setPermissions] = useState('');
   const input = {
     keyId: data.keyId,
-    roles: namesOf(roles),
+    ...(roles !== before && { roles: namesOf(roles) }),
     ...(permissions.trim() && { permissions: namesOf(permissions) }),
   };
   return (
-    <Act title={`Permissions of ${nameOf(data)}`} operation="keys.updateKey" input={input} act="Save" close={close}>
+    <Act
+      title={`Permissions of ${nameOf(data)}`}
+      operation="keys.updateKey"
+      input={input}
+      act="Save"
+      ready={Object.keys(input).length > 1}
+      close={close}
+    >
       <TextField label="Roles" value={roles} set={setRoles} hint="Names with spaces between them." />
       <TextField
         label="Direct permissions"

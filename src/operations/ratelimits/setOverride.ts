@@ -3,7 +3,7 @@ import { timeMax } from '../../domain/time.ts';
 import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
-import { invalid, requireData, temporarySince } from '../rules.ts';
+import { endRefused, invalid, requireData, temporarySince } from '../rules.ts';
 import { Duration, Fields, Identifier, Int, lastsBound, NamespaceRef, OverrideId } from '../schemas.ts';
 
 const wildcardsBound =
@@ -61,9 +61,8 @@ function refusalOf(refused: string, namespace: string): ApiError {
     case 'namespace_not_found':
       return notFound('namespace', namespace);
     case 'ended':
-      return invalid('body.until', 'must be in the future');
     case 'too_late':
-      return invalid('body.until', `must be ${lastsBound}`);
+      return endRefused(refused, 'body');
     case 'too_many_in_workspace':
       return invalid(
         'body.identifier',

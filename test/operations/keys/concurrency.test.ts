@@ -409,6 +409,7 @@ describe('a change of the limit', () => {
       expect((await free(key))[0]).toBe(jobs.limit - 1);
       const refused = await change([{ ...untyped, duration: dayMs + 1 }]);
       expect([refused.status, refused.error?.detail]).toEqual([400, expect.stringContaining('body.ratelimits')]);
+      expect(refused.error.errors[0]!.location).toBe('body.ratelimits[0].duration');
       expect((await free(key))[0]).toBe(jobs.limit - 1);
       await change([{ ...untyped, type: 'window' as never }]);
       expect((await verify(key)).hold).toBeUndefined();

@@ -1,0 +1,87 @@
+// The dialogs of a key in a real browser: they send what was changed in them, and nothing that others changed meanwhile.
+
+import { expect, test } from 'vitest';
+import { consoleInChromium, inChromium } from '../support/chromium.ts';
+import { harness } from '../support/harness.ts';
+
+const h = harness();
+const { ok } = h;
+
+inChromium(() => {
+  const { page, open } = consoleInChromium(h);
+  const dialog = () => page().getByRole('dialog');
+  const edit = (card: string | RegExp) =>
+    page()
+      .locator('section.card', { has: page().getByRole('heading', { name: card }) })
+      .first()
+      .getByRole('button', { name: 'Edit' })
+      .click();
+  const save = async () => {
+    await dialog().getByRole('button', { name: 'Save' }).click();
+    await dialog().waitFor({ state: 'detached' });
+  };
+
+  test('another customer: a name and metadata that were set meanwhile stay', async () => {
+    const { keyId } = await h.createKey({ name: 'first' });
+    await open(`/keys/${keyId}`);
+    await edit(/^Key/);
+    await dialog().waitFor();
+    await ok('keys.updateKey', { keyId, name: 'second', meta: { plan: 'pro' } });
+    // The screen has read the key again.
+    await page().getByRole('heading', { name: 'second' }).waitFor();
+    await dialog()
+      .getByLabel(/Customer/)
+      .fill('cust_1');
+    await save();
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({
+      name: 'second',
+      meta: { plan: 'pro' },
+      identity: { externalId: 'cust_1' },
+    });
+  });
+
+  test('another permission: roles with spaces stay', async () => {
+    await ok('permissions.createRole', { name: 'Billing admin' });
+    const { keyId } = await h.createKey({ roles: ['Billing admin'] });
+    await open(`/keys/${keyId}`);
+    await edit(/^Permissions/);
+    expect(await dialog().getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
+    await dialog().getByLabel('Direct permissions').fill('documents.read');
+    await save();
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({
+      roles: ['Billing admin'],
+      permissions: ['documents.read'],
+    });
+  });
+
+  test('another balance: a refill that was set meanwhile stays', async () => {
+    const refill = { interval: 'monthly' as const, amount: 100, refillDay: 15 };
+    const { keyId } = await h.createKey({ credits: { remaining: 10, refill } });
+    await open(`/keys/${keyId}`);
+    await edit(/^Credits/);
+    await ok('keys.updateKey', { keyId, credits: { refill: { ...refill, amount: 500 } } });
+    await dialog().getByLabel('Balance').fill('20');
+    await save();
+    expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 20, refill: { ...refill, amount: 500 } });
+  });
+
+  test('no balance before, and no change: nothing can be saved', async () => {
+    const { keyId } = await h.createKey();
+    await open(`/keys/${keyId}`);
+    await edit(/^Credits/);
+    expect(await dialog().getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
+  });
+
+  test.each(['15th', '', '0', '40'])('a refill on day %j cannot be saved', async (day) => {
+    const refill = { interval: 'monthly' as const, amount: 100, refillDay: 15 };
+    const { keyId } = await h.createKey({ credits: { remaining: 10, refill } });
+    await open(`/keys/${keyId}`);
+    await edit(/^Credits/);
+    await dialog().getByLabel('On day').fill(day);
+    await dialog().getByText('A day of the month, 1 to 31.').waitFor();
+    expect(await dialog().getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
+    await dialog().getByLabel('On day').fill('16');
+    await save();
+    expect((await ok('keys.getKey', { keyId })).credits!.refill).toEqual({ ...refill, refillDay: 16 });
+  });
+});
