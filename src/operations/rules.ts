@@ -113,8 +113,8 @@ interface LimitFields {
 }
 
 /**
- * Refuses concurrency limits and temporary ones while servers of an earlier release may verify keys: they would take the
- * former for windows, and could not read the latter.
+ * Refuses concurrency limits and temporary ones while servers of an earlier release may verify keys: they would take
+ * the former for windows, and could not read the latter.
  */
 export function requireLimits({ ratelimit, ratelimits }: LimitFields, store: Pick<Store, 'dataVersion'>) {
   if (hasConcurrency(ratelimits) || (ratelimit && hasConcurrency([ratelimit])))

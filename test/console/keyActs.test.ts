@@ -1,4 +1,5 @@
-// The dialogs of a key in a real browser: they send what was changed in them, and nothing that others changed meanwhile.
+// The dialogs of a key in a real browser: they send what was changed in them, and nothing that others changed
+// meanwhile.
 
 import { expect, test } from 'vitest';
 import { consoleInChromium, inChromium } from '../support/chromium.ts';

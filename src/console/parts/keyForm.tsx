@@ -209,8 +209,8 @@ function dayOf(text: string): number | undefined {
 }
 
 /**
- * What differs; undefined for nothing, and while the draft is not complete. A balance that is sent is a new one, without
- * the debt and the open holds of the one before.
+ * What differs; undefined for nothing, and while the draft is not complete. A balance that is sent is a new one,
+ * without the debt and the open holds of the one before.
  */
 export function creditChangesOf(draft: CreditsDraft, initial: CreditsDraft) {
   const [credits, before] = [creditsOf(draft), creditsOf(initial)];
