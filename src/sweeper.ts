@@ -1,5 +1,6 @@
-// The background task that refills unused keys, purges deleted records, and overrides and ends that have passed, and rolls up
-// usage. It works in bounded steps, so that requests run between them. Any number of servers may run it at once.
+// The background task that refills unused keys, purges deleted records, removes what is stored of overrides and
+// temporary limits that have ended, and rolls up usage. It works in bounded steps, so that requests run between them.
+// Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
 import type { Store } from './store.ts';

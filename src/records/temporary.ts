@@ -39,7 +39,7 @@ interface OfOverride extends Omit<Override, 'createdAt'> {
   namespaceId: string;
 }
 
-export type Temporary = OfKey | OfIdentity | OfOverride;
+type Temporary = OfKey | OfIdentity | OfOverride;
 
 /** As lua/limits/temporary.lua returns it, with the fields of a limit or an override. */
 type TemporaryReply =

@@ -138,6 +138,27 @@ async function readTemporary({ of, rootKey }: Workspace, ids: Ids): Promise<stri
   return lines.sort();
 }
 
+test('a key whose limit has ended is deleted: nothing is left, before and after another decision about it', async () => {
+  const { of, faults } = await openWorkspace();
+  const { apiId } = await of('apis.createApi', { name: 'one' });
+  for (const permanent of [false, true]) {
+    const ratelimits = ['gone', 'stays'].map((name) => ({ name, limit: 1, duration: minute, until: clock.now + 1 }));
+    const { keyId, key } = await of('keys.createKey', { apiId, ratelimits });
+    await of('keys.updateKey', { keyId, ratelimit: { name: 'stays', limit: 2, until: clock.now + 1000 } });
+    expect(await faults()).toEqual({ faults: [], count: 2 });
+    clock.advance(1);
+    expect(await faults()).toEqual({ faults: [], count: 2 });
+    if (permanent) await of('keys.verifyKey', { key });
+    expect(await faults()).toEqual({ faults: [], count: permanent ? 1 : 2 });
+    await of('keys.deleteKey', { keyId, permanent });
+    expect(await faults()).toEqual({ faults: [], count: 0 });
+    if (permanent) continue;
+    await of('keys.restoreKey', { keyId });
+    expect(await faults()).toEqual({ faults: [], count: 1 });
+    await of('keys.deleteKey', { keyId });
+  }
+});
+
 test(`it is exact after any changes (seed ${seed})`, { timeout: 120_000 }, async () => {
   const pick = random(seed);
   const workspace = await openWorkspace();

@@ -218,7 +218,10 @@ describe('ratelimits.listTemporary: 200', () => {
   test('a page ends early where very many are of other kinds, and the next one continues', async () => {
     const { workspaceId, rootKey, of } = await openWorkspace();
     await of('identities.createIdentity', { externalId: 'last', ratelimits: [temporary('tokens', dayMs)] });
-    const members = Array.from({ length: 25_000 }, (_, number) => [clock.now + 1 + (number % 3), `k${'1'.repeat(24)}limit ${number}`]);
+    const members = Array.from({ length: 25_000 }, (_, number) => [
+      clock.now + 1 + (number % 3),
+      `k${'1'.repeat(24)}limit ${number}`,
+    ]);
     for (let at = 0; at < members.length; at += 5000)
       await snippet.redis.zadd(`tg:{${workspaceId}}:ends`, ...members.slice(at, at + 5000).flat());
     const pages = await readPages((at) => call('ratelimits.listTemporary', { kinds: ['identity'], ...at }, rootKey));
