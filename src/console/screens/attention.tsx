@@ -3,16 +3,14 @@ import { useRef, useState } from 'preact/hooks';
 import { type Data, type Page, useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
+import { Ending } from '../parts/ending.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { CsvButton, List, usePagesAfter } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { dayMs, hourMs, usePeriod } from '../period.ts';
+import { dayMs, fromNow, usePeriod } from '../period.ts';
 import type { Key } from '../records.ts';
 import { may } from '../session.ts';
 import { keyColumns } from './keys.tsx';
-
-/** Rounded to the hour, so that the cached response is used again. */
-const fromNow = (ms: number) => Math.floor((Date.now() + ms) / hourMs) * hourMs;
 
 /** Of each list. */
 const limit = 10;
@@ -53,6 +51,7 @@ export function Attention() {
         value={filters.expiresBefore}
         empty="No key expires soon"
       />
+      <Ending />
       <Some
         title="Rotated, and still used"
         name="rotated"
