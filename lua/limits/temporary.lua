@@ -53,6 +53,8 @@ local parts = 0
 -- Of each kind: the limits of an owner and what a reply has of it; nil if it is gone.
 local OWNERS = {
   k = function(key24)
+    -- The states of very many keys of a deleted API are not read.
+    if redis.call('EXISTS', name_of.api_record(workspace, string.sub(key24, 17))) == 0 then return nil end
     local record, state, api_id = load_key(workspace, digest_of(workspace, 'key_' .. key24), now)
     if not record then return nil end
     local name = redis.call('HGET', record, 'name')
