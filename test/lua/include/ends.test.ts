@@ -3,8 +3,9 @@
 
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { cliActor } from '../../../src/records/rootKeys.ts';
 import { endFaults } from '../../support/ends.ts';
-import { harness, type InputOf } from '../../support/harness.ts';
+import { dayMs, harness, type InputOf } from '../../support/harness.ts';
 import { readPages } from '../../support/lists.ts';
 import { random, seed } from '../../support/random.ts';
 import { snippets } from '../../support/snippet.ts';
@@ -157,6 +158,36 @@ test('a key whose limit has ended is deleted: nothing is left, before and after 
     expect(await faults()).toEqual({ faults: [], count: 1 });
     await of('keys.deleteKey', { keyId });
   }
+});
+
+test('an import: a deleted key is in it once it is restored, and what has ended is not', async () => {
+  const { workspaceId, of, faults } = await openWorkspace();
+  const { apiId } = await of('apis.createApi', { name: 'imported' });
+  const keptFormer = { limit: 1, duration: minute, autoApply: false };
+  const ratelimits = [
+    { name: 'lasts', limit: 2, duration: minute, until: clock.now + 1000, keptFormer },
+    { name: 'ended', limit: 2, duration: minute, until: clock.now, keptFormer },
+    { name: 'gone', limit: 2, duration: minute, until: clock.now, keptFormer: null },
+  ];
+  const keys = [undefined, clock.now + dayMs].map((restorableUntil) => ({
+    digest: randomBytes(32),
+    start: '',
+    ratelimits,
+    restorableUntil,
+  }));
+  const { store } = tollgate;
+  const created = await store.keys.create(workspaceId, { apiId, keys, mayCreatePermissions: true }, cliActor);
+  expect(await faults()).toEqual({ faults: [], count: 1 });
+  await store.identities.create(workspaceId, [{ externalId: 'imported', ratelimits }], cliActor);
+  expect(await faults()).toEqual({ faults: [], count: 2 });
+  const override = { namespace: 'mail', limit: 1, durationMs: minute, former: { limit: 2, duration: minute } };
+  for (const [index, untilMs] of [clock.now + 1000, clock.now].entries()) {
+    const keptId = `1111111111111${index + 1}11`;
+    await store.overrides.set(workspaceId, { ...override, identifier: `${index}`, untilMs, keptId }, cliActor);
+  }
+  expect(await faults()).toEqual({ faults: [], count: 3 });
+  await of('keys.restoreKey', { keyId: (created as { created: string[] }).created[1]! });
+  expect(await faults()).toEqual({ faults: [], count: 4 });
 });
 
 test(`it is exact after any changes (seed ${seed})`, { timeout: 120_000 }, async () => {
