@@ -4,7 +4,7 @@ import type { snippets } from './snippet.ts';
 
 const includes = ['clock', 'names', 'overrides', 'state'];
 
-/** Of all keys, identities and overrides of a workspace: member, end, … as the index should have them. Then the index. */
+/** Of all keys, identities and overrides: member, end, … as the index should have them. Then the index. */
 const read = `
 local workspace, found = KEYS[1], {}
 local function add(member, ends)
