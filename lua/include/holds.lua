@@ -31,6 +31,8 @@ local hold_list = {
   SLOTS = 8,
   -- In the place of a list that is empty, as most are. Never changed.
   EMPTY = {},
+  -- A bucket has about this many holds.
+  BUCKET_HOLDS = 32,
   -- HOLDS_HEAD of a key that never had a hold: the next one has number 1, in one bucket.
   NO_HOLDS = '\0\0\0\0\0\1\0\0\0\0\0\1',
 }
@@ -38,8 +40,6 @@ local hold_list = {
 local hold_pieces = {}
 -- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
--- A bucket has about this many holds.
-local BUCKET_HOLDS = 32
 -- With this many holds or fewer, each look at a key finds the expired ones.
 local ALL_EXAMINED = 256
 
@@ -59,37 +59,19 @@ end
 -- Numbers are milliseconds since 2026.
 local NUMBERS_SINCE = 1767225600000
 
+-- The number of a new hold, and its suffix. `next` is the one after that of the last hold.
+function hold_list.next_number(next, now)
+  local number = now - NUMBERS_SINCE
+  if next > number then number = next end
+  number = number % 2 ^ 40
+  return number, struct.pack(HOLD_NUMBER, 46, number)
+end
+
 -- The suffix of a new hold, which moves on the number of the next one.
 function hold_list.next_suffix(h, now)
-  local number = math.max(h.next, now - NUMBERS_SINCE) % 2 ^ 40
+  local number, suffix = hold_list.next_number(h.next, now)
   h.next = number + 1
-  return struct.pack('>BI5', 46, number)
-end
-
--- While a key has few holds, as nearly all have, they are used as they are stored: in half of the time.
-local FEW_BYTES = 1024
-
--- Whether a stored field is one of few holds, with room for another one.
-function hold_list.are_few(stored)
-  local many, count, far, buckets = string.byte(stored, HOLDS_HEAD_COUNT_AT, HOLDS_HEAD_LENGTH)
-  return #stored <= FEW_BYTES and count < BUCKET_HOLDS and many == 0 and far == 0 and buckets == 1
-end
-
--- The suffix of a new hold of a key with few, and the HOLDS_HEAD with it.
-function hold_list.suffix_after(stored, now)
-  local next, open, count, _ = struct.unpack(HOLDS_HEAD, stored)
-  local by_time = now - NUMBERS_SINCE
-  local number = by_time > next and by_time or next
-  number = number % 2 ^ 40
-  return struct.pack('>BI5', 46, number), struct.pack(HOLDS_HEAD, number + 1, open + 1, count + 1, 1)
-end
-
--- The stored field of few holds without the open one from `first` to `last`.
-function hold_list.without(stored, first, last)
-  local next, open, count, _ = struct.unpack(HOLDS_HEAD, stored)
-  return struct.pack(HOLDS_HEAD, next, open - 1, count - 1, 1)
-    .. string.sub(stored, HOLDS_HEAD_LENGTH + 1, first - 1)
-    .. string.sub(stored, last + 1)
+  return suffix
 end
 
 -- A suffix as it is in an id, and back; nil if no id has it.
@@ -100,7 +82,7 @@ end
 function hold_list.parsed(suffix)
   if string.byte(suffix) ~= 46 then return suffix end
   local number = tonumber(string.sub(suffix, 2))
-  return number and number < 2 ^ 40 and struct.pack('>BI5', 46, number) or nil
+  return number and number < 2 ^ 40 and struct.pack(HOLD_NUMBER, 46, number) or nil
 end
 
 -- The holds of a record whose field `holds` is `stored`: {record, next (number of the next hold), open and count (open
@@ -298,7 +280,7 @@ end
 -- Adds an open hold that was packed.
 function hold_list.add(h, suffix, packed)
   h.open, h.count = h.open + 1, h.count + 1
-  if h.count > BUCKET_HOLDS * h.buckets then split(h) end
+  if h.count > hold_list.BUCKET_HOLDS * h.buckets then split(h) end
   if h.buckets == 1 then
     h.part = h.part .. packed
     return
@@ -469,14 +451,13 @@ end
 -- very many, the oldest are dropped.
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
 
--- The hour since 1970 of which texts were made last, and those of it and of the one before, by hours ago.
-local settled_hour = { hour = 0 }
-local function settled_record(workspace, id24, hour, hours_ago)
-  if settled_hour.hour ~= hour then
-    settled_hour.hour = hour
-    settled_hour[0], settled_hour[1] = string.format('%d', hour), string.format('%d', hour - 1)
+-- The hour since 1970 whose text was made last, and that text.
+local settled_hour, settled_hour_text = 0, ''
+local function settled_record(workspace, id24, hour)
+  if settled_hour ~= hour then
+    settled_hour, settled_hour_text = hour, string.format('%d', hour)
   end
-  return name_of.settled_holds(workspace, id24, settled_hour[hours_ago])
+  return name_of.settled_holds(workspace, id24, settled_hour_text)
 end
 
 -- The units that a settlement charges to windows, packed.
@@ -495,10 +476,10 @@ local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
 function hold_list.note(workspace, id24, hour, suffix, late, cost, has_balance, balance, windows, rest)
   local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
   local entry = struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
-  local record = settled_record(workspace, id24, hour, 0)
+  local record = settled_record(workspace, id24, hour)
   local length = redis.call('APPEND', record, entry)
   if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
-  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, hour, 1)) end
+  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, hour - 1)) end
 end
 
 -- The same of a table: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity,
@@ -516,7 +497,7 @@ end
 -- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
 function hold_list.find_settled(workspace, id24, hour, wanted)
   for hours_ago = 0, 1 do
-    local stored, first = note_bytes(redis.call('GET', settled_record(workspace, id24, hour, hours_ago)) or ''), 1
+    local stored, first = note_bytes(redis.call('GET', settled_record(workspace, id24, hour - hours_ago)) or ''), 1
     -- A search for bytes takes a hundredth of the time of unpacking all.
     local may_have = string.find(stored, string.char(#wanted) .. wanted, 1, true)
     while may_have and first <= #stored do

@@ -797,6 +797,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   HELD_WIDE_WINDOW: { of: heldWideWindow },
   SETTLED_HOLD: { of: settledHold },
   SETTLED_WINDOW: { of: settledWindow },
+  HOLD_NUMBER: { of: holdNumber },
   HOLD_ITEM: { of: holdItem },
   HOLD_CHANGE_ITEM: { of: holdChangeItem },
   CHANGED_HOLD: { of: changedHold },

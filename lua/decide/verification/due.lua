@@ -297,7 +297,7 @@ end
 -- As read_key, with the holds that expired given back, and the limits that have ended replaced, also those of its
 -- identity. A verification that is decided again finds its key loaded.
 function key_holds.read_key(digest, has_snapshot, with_holds)
-  if charge_hold.is_loaded then return true end
+  if with_holds and charge_hold.is_loaded then return true end
   if not read_key(digest, has_snapshot, with_holds) then return false end
   if key_flags.extended then
     local _, _, holds_due = key_extension.read()

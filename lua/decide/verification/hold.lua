@@ -116,24 +116,29 @@ function charge_hold.pack_more(cost, request, shared, of_identity)
   return cjson.encode(more)
 end
 
-function charge_hold.suffix_in(h) return making.id ~= '' and '_' .. making.id or hold_list.next_suffix(h, call_now) end
-
--- A hold of what the last check of limits has charged, or would charge: packed, its expiry, whether a window or slot is
--- of the identity, and its credits. `shared` is the balance of the identity or nil.
-function charge_hold.new_hold(cost, request, shared, suffix)
-  local now = call_now
-  local expires = charge_hold.expires or now + (making.ttl or 0)
-  local rest, count, of_identity = '', 0, false
+-- A hold of what the last check of limits has charged, or would charge: its expiry, its credits, the number of the
+-- balance, its windows and slots, the packed rest of it, and whether one of these is of the identity. `shared` is the
+-- balance of the identity, false or nil for none.
+function charge_hold.planned_hold(cost, request, shared)
+  local expires, rest, windows, of_identity = charge_hold.expires or call_now + (making.ttl or 0), '', 0, false
   if charge_count > 0 then
-    rest, count, of_identity = charge_hold.pack_charged(request and request.limits, expires)
+    rest, windows, of_identity = charge_hold.pack_charged(request and request.limits, expires)
   end
-  if request or of_identity or shared or making.id ~= '' then
+  if request or shared or of_identity or making.id ~= '' then
     rest = rest .. charge_hold.pack_more(cost, request, shared, of_identity)
   end
   local credits, _, _, due, balances = (key_flags.limited or shared) and cost or 0, key_extension.read()
   making.due = due
-  local hold = hold_list.pack(making.on_expiry, now, expires - now, credits, balances, suffix, count, rest)
-  return hold, expires, of_identity, credits
+  return expires, credits, balances, windows, rest, of_identity
+end
+
+-- The same packed; then its suffix, its expiry, its credits, and whether it charged the identity.
+function charge_hold.new_hold(cost, request, shared)
+  local suffix = making.id ~= '' and '_' .. making.id or hold_list.next_suffix(making.holds, call_now)
+  local expires, credits, balances, windows, rest, of_identity = charge_hold.planned_hold(cost, request, shared)
+  local ttl = expires - call_now
+  local hold = hold_list.pack(making.on_expiry, call_now, ttl, credits, balances, suffix, windows, rest)
+  return hold, suffix, expires, credits, of_identity
 end
 
 -- Whether the hold of a request would take too many bytes. The names of all limits and the tags are in the states and
@@ -144,27 +149,52 @@ function charge_hold.is_too_large(cost, request, text)
   -- The number of the balance.
   if bytes + (shared and 64 or 0) <= HOLD_BYTES_MAX then return false end
   if charge_hold.look(request and request.limits) or charge_ahead then return false end
-  return #charge_hold.new_hold(cost, request, shared, charge_hold.suffix_in(making.holds)) > HOLD_BYTES_MAX
+  return #charge_hold.new_hold(cost, request, shared) > HOLD_BYTES_MAX
 end
 
 -- The end of the answer to a verification with a hold.
 local ANSWER_END = '>c0' .. HELD_FIELDS
 function charge_hold.answer_end(suffix, expires) return struct.pack(ANSWER_END, suffix, expires, #suffix) end
 
+-- Makes the hold of a verification that is VALID, in memory, and adds it to few holds as they are stored (see
+-- making.stored). Returns its suffix, its expiry, its credits, and whether it charged the identity.
+local WITH_HOLD_AND_REST = HOLDS_HEAD .. 'c0' .. HOLD_FIELDS .. 'c0'
+function charge_hold.add_to_few(cost, request, shared)
+  local expires, credits, balances, windows, rest, of_identity = charge_hold.planned_hold(cost, request, shared)
+  local now, stored = call_now, making.stored
+  local next, open, count, _ = struct.unpack(HOLDS_HEAD, stored)
+  local number, suffix = hold_list.next_number(next, now)
+  making.added = struct.pack(
+    WITH_HOLD_AND_REST,
+    number + 1,
+    open + 1,
+    count + 1,
+    1,
+    string.sub(stored, HOLDS_HEAD_LENGTH + 1),
+    HOLD_LENGTH + #suffix + #rest,
+    making.on_expiry,
+    now,
+    expires - now,
+    credits,
+    balances,
+    #suffix,
+    suffix,
+    windows,
+    rest
+  )
+  return suffix, expires, credits, of_identity
+end
+
 -- Makes the hold of a verification that is VALID, in memory. Returns the end of its answer. `shared` is the balance of
 -- the identity, false or nil for none.
 function charge_hold.make(cost, request, shared)
-  local h, suffix, head = making.holds, nil, nil
-  if h then
-    suffix = charge_hold.suffix_in(h)
+  local suffix, expires, credits, of_identity
+  if making.holds then
+    local packed
+    packed, suffix, expires, credits, of_identity = charge_hold.new_hold(cost, request, shared)
+    hold_list.add(making.holds, suffix, packed)
   else
-    suffix, head = hold_list.suffix_after(making.stored, call_now)
-  end
-  local packed, expires, of_identity, credits = charge_hold.new_hold(cost, request, shared, suffix)
-  if h then
-    hold_list.add(h, suffix, packed)
-  else
-    making.added = head .. string.sub(making.stored, HOLDS_HEAD_LENGTH + 1) .. packed
+    suffix, expires, credits, of_identity = charge_hold.add_to_few(cost, request, shared)
   end
   local due = making.due
   making.queued = expires < due and key_holds.look_by(expires, due)
@@ -240,7 +270,7 @@ function charge_hold.is_decided_slowly(cost, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   text = text and restriction.without_address(text)
   local request, repeated = text and request_of(text) or nil, nil
-  making.holds = hold_list.of(key_name, key_extension.stored_holds)
+  making.holds, making.snapshot = hold_list.of(key_name, key_extension.stored_holds), false
   making.answer, repeated = charge_hold.find_repeated(making.holds, making.id)
   add_work(hold_list.work())
   if making.answer then return true end
@@ -253,37 +283,39 @@ function charge_hold.is_decided_slowly(cost, fields, last)
   return true
 end
 
+-- Limit of field `holds` with few holds, as most keys have: they are changed as they are stored, because a table would
+-- be most of the cost.
+local FEW_BYTES = 1024
+
 -- Looks at the holds of the key that was loaded for a verification with a hold, which it may have made before. Returns
 -- whether it makes no new one: then early_answer returns the answer of the verification, and a snapshot.
 function charge_hold.is_decided(cost, fields, last)
   local stored = key_extension.stored_holds or hold_list.NO_HOLDS
-  making.stored, making.holds, making.answer, making.snapshot = stored, false, false, false
-  -- Of those that the request has, the names of limits and tags are in the states and in its text.
+  -- The names of limits and tags are in the states and in the text of the request.
   local bytes = #key_packed + 2 * (last + 1 - fields)
   if key_identity then
     bytes = bytes + #key_identity + 64
     making.identity_until = key_holds.identity_until(key_external_id)
   end
-  if making.id == '' and bytes <= HOLD_BYTES_MAX and hold_list.are_few(stored) then return false end
+  making.stored, making.holds = stored, false
+  -- The high and the low bytes of both.
+  local many, count, far, buckets = string.byte(stored, HOLDS_HEAD_COUNT_AT, HOLDS_HEAD_LENGTH)
+  local are_few = #stored <= FEW_BYTES and many == 0 and count < hold_list.BUCKET_HOLDS and far == 0 and buckets == 1
+  if are_few and making.id == '' and bytes <= HOLD_BYTES_MAX then return false end
   return charge_hold.is_decided_slowly(cost, fields, last)
 end
 
 function charge_hold.early_answer() return making.answer, making.snapshot or nil end
 
--- Decides a verification whose VERIFY_ITEM is at `position`, and holds what it charges if it is VALID. As `verify`.
--- Without `expires` slots are taken only after the limits were seen. After an error, lua/decide.lua ends it.
-function charge_hold.decide(expires, position, last, root_index)
-  charge_hold.set(true, expires)
-  local answer, snapshot = verify(position, last, root_index)
-  charge_hold.set(false, false)
-  return answer, snapshot
-end
-
--- Decides an item: a verification with a hold.
+-- Decides an item: a verification with a hold. It takes no slots before its limits were seen. After an error,
+-- lua/decide.lua ends it.
 function hold_kinds.decide(position, last, root_index)
   local fields
   making.ttl, making.on_expiry, making.id, fields = struct.unpack(HOLD_ITEM, call_items, position)
-  return charge_hold.decide(false, fields, last, root_index)
+  charge_hold.is_held = true
+  local answer, snapshot = verify(fields, last, root_index)
+  charge_hold.is_held = false
+  return answer, snapshot
 end
 
 -- Decides a verification that takes slots, whose key is loaded. If it asks for no hold, it gets one that lasts as long
@@ -293,7 +325,10 @@ function hold_kinds.decide_slots(position, last, root_index, requested)
     making.ttl, making.on_expiry, making.id = false, hold_list.RELEASES, ''
     key_extension.stored_holds = redis.call('HGET', key_name, 'holds')
   end
-  return charge_hold.decide(charge_hold.planned(requested), position, last, root_index)
+  charge_hold.set(true, charge_hold.planned(requested))
+  local answer, snapshot = verify(position, last, root_index)
+  charge_hold.set(false, false)
+  return answer, snapshot
 end
 
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
@@ -360,27 +395,34 @@ end
 -- Settles a hold as most are settled, in a part of the time of settle_hold: an open one of a key with few holds, whose
 -- windows stay as they were charged. Returns nil if it is another one. Only what settling changes is read and written:
 -- the balance, the credits of the hour, the hold and its note.
-function hold_kinds.settle_as_held(stored, suffix, credits)
-  if key_flags.refilled or key_external_id ~= key_linked_id or not hold_list.are_few(stored) then return nil end
-  local first = hold_list.place_in(stored, suffix, HOLDS_HEAD_LENGTH + 1)
+function hold_kinds.settle_as_held(stored, suffix, credits, id24)
+  if key_flags.refilled or key_external_id ~= key_linked_id or #stored > FEW_BYTES then return nil end
+  local next, open, count, buckets = struct.unpack(HOLDS_HEAD, stored)
+  if buckets ~= 1 or count == 0 then return nil end
+  local first = HOLDS_HEAD_LENGTH + 1
+  if count > 1 then first = hold_list.place_in(stored, suffix, first) end
   if not first then return nil end
-  local bytes, held_state, _, _, held_cost, held_balance, _, windows, position = struct.unpack(HOLD, stored, first)
+  local bytes, held_state, _, _, held_cost, held_balance, held_suffix, windows, position =
+    struct.unpack(HOLD, stored, first)
+  if held_suffix ~= suffix then return nil end
   local last = first + bytes + 1
   local units = position > last and '' or hold_kinds.windows_as_held(stored, position, last, windows)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if not units or held_state == hold_list.RELEASED or hour ~= call_hour then return nil end
-  local cost, is_limited = credits or held_cost, key_flags.limited
-  if is_limited then
-    balance, spent = balance + key_holds.returned(held_cost, cost, held_balance), spent + cost
+  local cost, left, has_balance = credits or held_cost, 0, 0
+  if key_flags.limited then
+    if cost ~= held_cost then balance = balance + key_holds.returned(held_cost, cost, held_balance) end
     if balance > SAFE_INTEGER or balance < -SAFE_INTEGER then return nil end
-    key_api.spent = key_api.spent + cost
+    spent, left, has_balance = spent + cost, balance, 1
   end
-  local holds = hold_list.without(stored, first, last)
   local state = key_state(false, balance, refill_due, last_used, hour, valid, refusals, spent)
-  local has_balance = is_limited and 1 or 0
-  local left = is_limited and balance or 0
+  local holds = struct.pack(HOLDS_HEAD, next, open - 1, count - 1, 1)
+  if count > 1 then
+    holds = holds .. string.sub(stored, HOLDS_HEAD_LENGTH + 1, first - 1) .. string.sub(stored, last + 1)
+  end
   redis.call('HSET', key_name, 'state', state, 'holds', holds)
-  hold_list.note(call_workspace, key24(), call_hour, suffix, 0, cost, has_balance, left, windows, units)
+  hold_list.note(call_workspace, id24, call_hour, suffix, 0, cost, has_balance, left, windows, units)
+  key_api.spent = key_api.spent + has_balance * cost
   return struct.pack(CHANGED_HOLD, HOLD_CHANGED, 0, 0, has_balance, left, windows) .. units
 end
 
@@ -509,7 +551,7 @@ function hold_kinds.change(position, _, root_index)
   if has_credits == 0 then credits = nil end
   local stored = key_extension.stored_holds
   if action == 0 and not wanted and stored then
-    local answer = hold_kinds.settle_as_held(stored, suffix, credits)
+    local answer = hold_kinds.settle_as_held(stored, suffix, credits, id16 .. api8)
     if answer then return answer end
   end
   local h = hold_list.of(key_name, stored)
