@@ -13,7 +13,8 @@ export const periods = [
   ['30d', '30 days'],
   ['90d', '90 days'],
 ] as const;
-type PeriodName = (typeof periods)[number][0];
+/** A name of the list, or `<start>-<end>`, in milliseconds: what was chosen in a chart. */
+export type PeriodName = (typeof periods)[number][0] | `${number}-${number}`;
 
 export interface Period {
   start: number;
@@ -22,9 +23,11 @@ export interface Period {
   stepMs: number;
   /** The start of each bucket. */
   times: number[];
+  /** Makes a part of it the period of the screen. */
+  choose?: (start: number, end: number) => void;
 }
 
-const lengths: Record<PeriodName, number> = {
+const lengths: Record<(typeof periods)[number][0], number> = {
   '1h': hourMs,
   '24h': dayMs,
   '7d': 7 * dayMs,
@@ -49,13 +52,41 @@ export function lastSteps(granularity: Period['granularity'], steps: number, now
   };
 }
 
-/** The period that ends with the current hour or day. */
-export const periodOf = (name: PeriodName): Period =>
-  lengths[name] <= 7 * dayMs ? lastSteps('hour', lengths[name] / hourMs) : lastSteps('day', lengths[name] / dayMs);
+const between = (start: number, end: number, granularity: Period['granularity']): Period => {
+  const stepMs = granularity === 'hour' ? hourMs : dayMs;
+  const [first, last] = [Math.floor(start / stepMs), Math.ceil(end / stepMs)];
+  const times = Array.from({ length: last - first }, (_, index) => (first + index) * stepMs);
+  return { start: first * stepMs, end: last * stepMs, granularity, stepMs, times };
+};
+
+const granularityOf = (lengthMs: number) => (lengthMs <= 7 * dayMs ? 'hour' : 'day');
+
+/** The ends of a period that was chosen in a chart; undefined for one of the list. */
+export function endsOf(name: PeriodName): [start: number, end: number] | undefined {
+  const [start = '', end = ''] = name.split('-');
+  return end === '' ? undefined : [Number(start), Number(end)];
+}
+
+/** A period that was chosen, or that ends with the current hour or day. */
+export function periodOf(name: PeriodName): Period {
+  const ends = endsOf(name);
+  if (ends) return between(...ends, granularityOf(ends[1] - ends[0]));
+  const length = lengths[name as keyof typeof lengths];
+  const granularity = granularityOf(length);
+  return lastSteps(granularity, length / (granularity === 'hour' ? hourMs : dayMs));
+}
+
+/** The same period in days. */
+export const inDays = ({ start, end }: Period): Period => between(start, end, 'day');
 
 export function usePeriod(first: PeriodName = '24h') {
   const [name, setName] = useState<PeriodName>(first);
-  return { name, setName, ...periodOf(name) };
+  return {
+    name,
+    setName,
+    ...periodOf(name),
+    choose: (start: number, end: number) => setName(`${start}-${end}`),
+  };
 }
 
 /** The counts of each bucket of the period. */

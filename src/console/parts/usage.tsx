@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useData } from '../api.ts';
 import { compact, count, percent } from '../format.ts';
-import { byTime, countOf, type Period, sumOf } from '../period.ts';
+import { byTime, countOf, inDays, type Period, sumOf } from '../period.ts';
 import type { UsageRow } from '../records.ts';
 import { Loaded, outcomes, wordOf } from './basic.tsx';
 import { Chart, Figure } from './chart.tsx';
@@ -69,22 +69,31 @@ export function UsageChart({ of, period, title }: { of: UsageOf; period: Period;
   const data = useUsage(of, period);
   return (
     <Loaded of={data} lines={7}>
-      {(rows) => (
-        <Chart
-          title={title}
-          times={period.times}
-          stepMs={period.stepMs}
-          series={outcomes.map((outcome) => ({
-            name: wordOf(outcome),
-            color: `--${outcome}`,
-            values: byTime(
-              period,
-              rows.filter((row) => row.outcome === outcome),
-              ({ count }) => count,
-            ),
-          }))}
-        />
-      )}
+      {(rows) => {
+        // The hours of earlier days are kept as one sum.
+        const isCoarse = period.granularity === 'hour' && rows.some(({ granularity }) => granularity === 'day');
+        const shown = isCoarse ? inDays(period) : period;
+        return (
+          <>
+            <Chart
+              title={title}
+              times={shown.times}
+              stepMs={shown.stepMs}
+              choose={period.choose}
+              series={outcomes.map((outcome) => ({
+                name: wordOf(outcome),
+                color: `--${outcome}`,
+                values: byTime(
+                  shown,
+                  rows.filter((row) => row.outcome === outcome),
+                  ({ count }) => count,
+                ),
+              }))}
+            />
+            {isCoarse && <p class="quiet">By day: the hours of these days are kept as one sum (USAGE_HOURLY_DAYS).</p>}
+          </>
+        );
+      }}
     </Loaded>
   );
 }

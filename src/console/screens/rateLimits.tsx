@@ -25,6 +25,7 @@ export function LimitChart({ data, period }: { data: ReturnType<typeof useLimits
             title="Checks that passed and that were blocked"
             times={period.times}
             stepMs={period.stepMs}
+            choose={period.choose}
             series={[
               { name: 'Passed', color: '--VALID', values: byTime(period, rows, ({ passed }) => passed) },
               { name: 'Blocked', color: '--RATE_LIMITED', values: byTime(period, rows, ({ blocked }) => blocked) },
