@@ -1,6 +1,6 @@
 // The frame of all screens: sign-in, navigation, and the screen of each path. A path never has a secret.
 
-import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { type AroundNavHandler, Link, Route, Router, Switch, useLocation } from 'wouter-preact';
 import { forgetAll, useStale } from './api.ts';
 import { timeOfDay } from './format.ts';
@@ -41,7 +41,8 @@ const screens = [
 export function App() {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const [isAdding, setAdding] = useState(false);
-  useEffect(
+  // Before anything else can sign in: the response of another tab may arrive now.
+  useLayoutEffect(
     () =>
       onSignIn(() => {
         forgetAll();

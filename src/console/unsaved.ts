@@ -9,8 +9,8 @@ const unsaved = new Set<object>();
 let heldAt = '';
 /** What leaves the screen, until the question is answered. */
 let asked: (() => void) | undefined;
-/** What ends the session, as soon as nothing is unsaved. */
-let ending: (() => void) | undefined;
+/** What ends the session, as soon as nothing is unsaved, and why. */
+let ending: { end: () => void; reason: string } | undefined;
 const listeners = new Set<() => void>();
 
 function changed() {
@@ -47,7 +47,7 @@ export function useUnsaved(isUnsaved: boolean) {
 
 function endIfSaved() {
   if (unsaved.size > 0 || !ending) return;
-  const end = ending;
+  const { end } = ending;
   ending = undefined;
   end();
 }
@@ -60,8 +60,8 @@ export function leave(go: () => void) {
 }
 
 /** Ends the session at once, or when nothing is unsaved. */
-export function whenSaved(end: () => void) {
-  ending = end;
+export function whenSaved(end: () => void, reason: string) {
+  ending = { end, reason };
   changed();
   endIfSaved();
 }
@@ -82,10 +82,10 @@ export function useQuestion(): { stay: () => void; leave: () => void } | undefin
   return { stay: () => answer(false), leave: () => answer(true) };
 }
 
-/** Whether the session ends once the secret is saved. */
-export function useIsEnding(): boolean {
+/** Why the session ends once the secret is saved; undefined if it does not. */
+export function useEnding(): string | undefined {
   useChanges();
-  return ending !== undefined;
+  return ending?.reason;
 }
 
 // Before the router hears of it.

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { useIsEnding, useQuestion, useUnsaved } from '../unsaved.ts';
+import { useEnding, useQuestion, useUnsaved } from '../unsaved.ts';
 import { Button, Check, Snippet } from './basic.tsx';
 import { Dialog } from './dialog.tsx';
 
@@ -18,7 +18,7 @@ interface SecretProps {
 export function Secret({ text, label, isSaved, save }: SecretProps) {
   const [isCopied, setCopied] = useState(false);
   const [isElsewhere, setElsewhere] = useState(false);
-  const isEnding = useIsEnding();
+  const ending = useEnding();
   useUnsaved(!isSaved);
   return (
     <>
@@ -32,9 +32,9 @@ export function Secret({ text, label, isSaved, save }: SecretProps) {
           {!isCopied && <Check label="I have saved it in another way" value={isElsewhere} set={setElsewhere} />}
         </div>
       )}
-      {isEnding && (
+      {ending && (
         <p class="problem" role="alert">
-          Your root key is no longer accepted. When you have saved this, the console signs out.
+          {ending} When you have saved this, the console signs out.
         </p>
       )}
     </>
