@@ -318,7 +318,7 @@ inChromium(() => {
   test('data that cannot be loaded again is marked, until it can; figures keep their height', async () => {
     await goTo('Overview');
     const figure = page.locator('.figure').first();
-    await figure.getByText('the period before').waitFor();
+    await figure.getByText('no full period before').waitFor();
     const height = await figure.evaluate(({ clientHeight }) => clientHeight);
     await page.route('**/v2/**', (route) => route.abort());
     await page.getByText(/^The server cannot be reached. The data of this screen is of [\d:]{8} UTC.$/).waitFor();

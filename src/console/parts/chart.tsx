@@ -165,8 +165,15 @@ export function Spark({ values, label }: { values: readonly number[]; label: str
   );
 }
 
-export const Figure = (props: { label: string; value: ComponentChildren; note?: ComponentChildren }) => (
-  <div class="figure">
+interface FigureProps {
+  label: string;
+  /** What it counts, if the label is too short for that. */
+  hint?: string | undefined;
+  value: ComponentChildren;
+  note?: ComponentChildren;
+}
+export const Figure = (props: FigureProps) => (
+  <div class="figure" title={props.hint}>
     <p class="figure-label">{props.label}</p>
     <p class="figure-value number">{props.value}</p>
     <p class="figure-note quiet">{props.note || '\u00a0'}</p>
