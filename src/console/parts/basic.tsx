@@ -189,7 +189,7 @@ export function Field({ label, hint, children }: FieldProps) {
   );
 }
 
-interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'label'> {
+export interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'label'> {
   label: string;
   hint?: ComponentChildren;
   value: string;

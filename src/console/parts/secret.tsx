@@ -55,16 +55,21 @@ export const SecretDialog = (props: {
   </Dialog>
 );
 
-/** Asks before a screen is left while a secret is not saved. */
+/** Asks before a screen is left while a secret or a form is not saved. */
 export function Question() {
   const question = useQuestion();
   if (!question) return null;
+  const { isOfSecret } = question;
   return (
-    <Dialog title="Leave without saving it?" close={question.stay}>
-      <p>The string that is displayed is not saved. It is displayed only once: without it, the key is of no use.</p>
+    <Dialog title={isOfSecret ? 'Leave without saving it?' : 'Leave the form?'} close={question.stay}>
+      <p>
+        {isOfSecret
+          ? 'The string that is displayed is not saved. It is displayed only once: without it, the key is of no use.'
+          : 'The changes in it are not saved.'}
+      </p>
       <footer class="dialog-foot">
         <Button tone="danger" onClick={question.leave}>
-          Leave without it
+          {isOfSecret ? 'Leave without it' : 'Leave'}
         </Button>
         <Button tone="primary" onClick={question.stay}>
           Stay

@@ -17,6 +17,7 @@ import {
 } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { ExpiryField, namesOf } from '../parts/keyForm.tsx';
+import { NamesField } from '../parts/names.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
 import { isTimeInput, timeOfInput } from '../parts/times.tsx';
@@ -267,7 +268,13 @@ function NewRole({ close }: { close: () => void }) {
       close={close}
     >
       <TextField label="Name" value={name} set={setName} maxLength={100} />
-      <TextField label="Permissions" value={slugs} set={setSlugs} placeholder="documents.read documents.write" />
+      <NamesField
+        of="permissions"
+        label="Permissions"
+        value={slugs}
+        set={setSlugs}
+        placeholder="documents.read documents.write"
+      />
     </Act>
   );
 }
