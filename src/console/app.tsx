@@ -135,9 +135,15 @@ function Stale() {
 function Side({ add }: { add: () => void }) {
   const [path] = useLocation();
   const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
-  const nav = useRef<HTMLElement>(null);
-  // On a narrow screen the names scroll.
-  useEffect(() => nav.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' }), [path]);
+  // On a narrow screen, all but the first row is a menu.
+  const [isOpen, setOpen] = useState(false);
+  const toggle = useRef<HTMLDivElement>(null);
+  useEffect(() => setOpen(false), [path]);
+  const closeByKey = ({ key }: KeyboardEvent) => {
+    if (key !== 'Escape' || !isOpen) return;
+    setOpen(false);
+    toggle.current!.querySelector('button')!.focus();
+  };
   const signIns = allSignIns();
   const choose = (select: HTMLSelectElement) => {
     const { value } = select;
@@ -146,14 +152,19 @@ function Side({ add }: { add: () => void }) {
     leave(() => (value === '' ? add() : switchTo(value)));
   };
   return (
-    <aside class="side">
-      <Link href="/" class="brand">
-        <svg width="20" height="20" viewBox="0 0 16 16" aria-hidden="true">
-          <rect width="16" height="16" rx="4" fill="#5b50e6" />
-          <path d="M4 5h8M8 5v7" stroke="white" stroke-width="2" fill="none" />
-        </svg>
-        Tollgate
-      </Link>
+    <aside class={`side ${isOpen ? 'open' : ''}`} onKeyDown={closeByKey}>
+      <div class="side-top" ref={toggle}>
+        <Link href="/" class="brand">
+          <svg width="20" height="20" viewBox="0 0 16 16" aria-hidden="true">
+            <rect width="16" height="16" rx="4" fill="#5b50e6" />
+            <path d="M4 5h8M8 5v7" stroke="white" stroke-width="2" fill="none" />
+          </svg>
+          Tollgate
+        </Link>
+        <Button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          Menu
+        </Button>
+      </div>
       <select aria-label="Workspace" value={currentSignIn()?.workspaceId} onChange={(e) => choose(e.currentTarget)}>
         {signIns.map(({ workspaceId, name }) => (
           <option key={workspaceId} value={workspaceId}>
@@ -162,11 +173,16 @@ function Side({ add }: { add: () => void }) {
         ))}
         <option value="">Add a workspace …</option>
       </select>
-      <nav aria-label="Screens" ref={nav}>
+      <nav aria-label="Screens">
         <ul>
           {screens.map(([screen, name]) => (
             <li key={screen}>
-              <Link href={screen} aria-current={isAt(screen) ? 'page' : undefined}>
+              <Link
+                href={screen}
+                aria-current={isAt(screen) ? 'page' : undefined}
+                // Also where the path stays.
+                onClick={() => setOpen(false)}
+              >
                 {name}
               </Link>
             </li>

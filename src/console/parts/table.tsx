@@ -27,15 +27,17 @@ export function Table<T>(props: {
   columns: readonly Column<T>[];
   rows: readonly T[];
   idOf: (row: T) => string;
+  /** On a narrow screen each row is a card, with all columns. */
+  isCards?: boolean;
 }) {
-  const { rows, label, idOf } = props;
+  const { rows, label, idOf, isCards } = props;
   const columns = props.columns.filter(({ isCsvOnly }) => !isCsvOnly);
   const classOf = ({ isNumber, isWide, isText }: Column<T>) =>
     `${isNumber ? 'right' : ''} ${isWide ? 'wide' : ''} ${isText ? 'wrap' : ''}`;
   return (
     // The part that scrolls sideways can be reached by keyboard.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: see above.
-    <section class="table" tabIndex={0} aria-label={label}>
+    <section class={`table ${isCards ? 'cards' : ''}`} tabIndex={0} aria-label={label}>
       <table>
         <thead>
           <tr>
@@ -50,7 +52,7 @@ export function Table<T>(props: {
           {rows.map((row) => (
             <tr key={idOf(row)}>
               {columns.map((column) => (
-                <td key={column.name} class={classOf(column)}>
+                <td key={column.name} class={classOf(column)} data-name={column.name}>
                   {column.cell(row)}
                 </td>
               ))}
@@ -139,6 +141,7 @@ export function List<T>(props: {
   idOf: (row: T) => string;
   empty: ComponentChildren;
   lines?: number;
+  isCards?: boolean;
 }) {
   const { rows, failure, hasMore, more, reload, pages } = props.of;
   if (!rows) return failure ? <Problem failure={failure} retry={reload} /> : <Waiting lines={props.lines ?? 8} />;

@@ -125,6 +125,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
       >
         <List
           label="Keys"
+          isCards
           columns={columns}
           of={keys}
           idOf={({ keyId }) => keyId}

@@ -130,11 +130,10 @@ export function Keys() {
   const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
   const filter = { ...(settled && { search: settled }), ...(api && { apiId: api }), ...filterOf(state) };
   const isFiltered = Object.keys(filter).length > 0;
-  // A search reads many keys.
-  const everyMs = isFiltered ? 60_000 : 10_000;
   // The newest first, or the first to expire.
   const order = state === 'expiring' ? 'asc' : 'desc';
-  const pages = usePages<Key>('keys.listKeys', { ...filter, order, limit: pageSize }, everyMs);
+  // A search reads many keys.
+  const pages = usePages<Key>('keys.listKeys', { ...filter, order, limit: pageSize }, isFiltered ? 60_000 : 10_000);
   if (!may('api', 'read_key')) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
@@ -192,6 +191,7 @@ export function Keys() {
         </div>
         <List
           label="Keys"
+          isCards
           columns={columns}
           of={pages}
           idOf={({ keyId }) => keyId}
