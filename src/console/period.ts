@@ -1,6 +1,6 @@
 // The period of a screen, and counts in it.
 
-import { useState } from 'preact/hooks';
+import { useAddress } from './address.ts';
 import type { UsageRow } from './records.ts';
 
 export const hourMs = 3_600_000;
@@ -53,9 +53,11 @@ export function lastSteps(granularity: Period['granularity'], steps: number, now
 export const periodOf = (name: PeriodName): Period =>
   lengths[name] <= 7 * dayMs ? lastSteps('hour', lengths[name] / hourMs) : lastSteps('day', lengths[name] / dayMs);
 
+/** The period that the address names. */
 export function usePeriod(first: PeriodName = '24h') {
-  const [name, setName] = useState<PeriodName>(first);
-  return { name, setName, ...periodOf(name) };
+  const [{ period }, set] = useAddress({ period: first as string });
+  const name = periods.some(([known]) => known === period) ? (period as PeriodName) : first;
+  return { name, setName: (period: PeriodName) => set({ period }), ...periodOf(name) };
 }
 
 /** The counts of each bucket of the period. */

@@ -3,11 +3,13 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { count, dateTime, unitsOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
 import { Badge, Card, Count, CustomerLink, Empty, Outcome } from './basic.tsx';
+import { CsvButton } from './csv.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, CsvButton, List, usePages } from './table.tsx';
+import { type Column, List } from './table.tsx';
 import { TimeField, timeOfInput } from './times.tsx';
 
 /** Rows may be equal, so each has its number. */

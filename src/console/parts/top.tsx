@@ -1,12 +1,14 @@
 // The largest of a kind in a period: keys, customers, tags, identifiers.
 
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { useData } from '../api.ts';
+import { call, useData } from '../api.ts';
 import { customerPath, namespacePath } from '../paths.ts';
 import type { Period } from '../period.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
+import { CsvButton } from './csv.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, CsvButton, Table } from './table.tsx';
+import { type Column, Table } from './table.tsx';
 
 type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
 
@@ -32,14 +34,11 @@ const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): st
 const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
   keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
 
-export function Top(props: {
-  title: string;
-  of: Of;
-  period: Period;
-  within?: object;
-  by?: 'count' | 'refused' | 'spentCredits';
-}) {
-  const { title, of, period, within, by = 'count' } = props;
+type By = 'count' | 'refused' | 'spentCredits';
+
+export function Top(props: { title: string; of: Of; period: Period; within?: object; by?: By }) {
+  const { title, of, period, within } = props;
+  const [by, setBy] = useState<By>(props.by ?? 'count');
   const input = { of, by, start: period.start, end: period.end, limit: 10, ...within };
   const { data, ...rest } = useData<{ top: TopRow[] }>('analytics.getTop', input, 30_000);
   const isChecks = of === 'namespaces' || of === 'identifiers';
@@ -65,14 +64,24 @@ export function Top(props: {
     ...(isChecks ? [] : [number('Credits', (row) => row.spentCredits ?? 0, true)]),
   ];
   const rows = data?.top;
+  // The store ranks the largest first.
+  const sort = (order: By) => ({ order: order === by ? ('desc' as const) : undefined, set: () => setBy(order) });
+  const sorts = {
+    [isChecks ? 'Checks' : 'Verifications']: sort('count'),
+    [isChecks ? 'Blocked' : 'Refused']: sort('refused'),
+    Credits: sort('spentCredits'),
+  };
+  const read = async function* () {
+    yield { data: (await call<{ top: TopRow[] }>('analytics.getTop', { ...input, limit: 100 })).top };
+  };
   return (
-    <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows ?? []} />}>
+    <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows} read={read} />}>
       <Loaded of={{ ...rest, data: rows }} lines={5}>
         {(top) =>
           top.length === 0 ? (
             <Empty title="Nothing was used in this period" />
           ) : (
-            <Table label={title} rows={top} idOf={nameOf} columns={columns} />
+            <Table label={title} rows={top} idOf={nameOf} columns={columns} sorts={sorts} />
           )
         }
       </Loaded>
