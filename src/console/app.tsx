@@ -41,10 +41,15 @@ const screens = [
 export function App() {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const [isAdding, setAdding] = useState(false);
+  const last = useRef(currentSignIn()?.workspaceId);
   // Before anything else can sign in: the response of another tab may arrive now.
   useLayoutEffect(
     () =>
       onSignIn(() => {
+        const now = currentSignIn()?.workspaceId;
+        // What the address filters by is of the workspace that is left.
+        if (last.current && now && now !== last.current) history.replaceState(null, '', location.pathname);
+        last.current = now ?? last.current;
         forgetAll();
         setAdding(false);
         draw(undefined as never);

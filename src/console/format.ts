@@ -89,9 +89,9 @@ export function readDuration(text: string): number | undefined {
   return Math.round(Number(match[1]) * factor[(match[2] ?? 'ms') as keyof typeof factor]);
 }
 
-export function download(name: string, text: string) {
+export function download(name: string, file: Blob) {
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }));
+  link.href = URL.createObjectURL(file);
   link.download = visible(name);
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);

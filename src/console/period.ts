@@ -1,6 +1,6 @@
 // The period of a screen, and counts in it.
 
-import { useState } from 'preact/hooks';
+import { useAddress } from './address.ts';
 import type { UsageRow } from './records.ts';
 
 export const hourMs = 3_600_000;
@@ -61,10 +61,14 @@ const between = (start: number, end: number, granularity: Period['granularity'])
 
 const granularityOf = (lengthMs: number) => (lengthMs <= 7 * dayMs ? 'hour' : 'day');
 
-/** The ends of a period that was chosen in a chart; undefined for one of the list. */
-export function endsOf(name: PeriodName): [start: number, end: number] | undefined {
-  const [start = '', end = ''] = name.split('-');
-  return end === '' ? undefined : [Number(start), Number(end)];
+/** Usage has no longer periods by day. An address may have any text. */
+const longestMs = 1000 * dayMs;
+
+/** The ends of a period that was chosen in a chart; undefined for another name. */
+export function endsOf(name: string): [start: number, end: number] | undefined {
+  const [, start, end] = (/^(\d{1,14})-(\d{1,14})$/.exec(name) ?? []).map(Number);
+  if (start === undefined || end === undefined || end <= start || end - start > longestMs) return undefined;
+  return [start, end];
 }
 
 /** A period that was chosen, or that ends with the current hour or day. */
@@ -79,14 +83,13 @@ export function periodOf(name: PeriodName): Period {
 /** The same period in days. */
 export const inDays = ({ start, end }: Period): Period => between(start, end, 'day');
 
+/** The period that the address names. */
 export function usePeriod(first: PeriodName = '24h') {
-  const [name, setName] = useState<PeriodName>(first);
-  return {
-    name,
-    setName,
-    ...periodOf(name),
-    choose: (start: number, end: number) => setName(`${start}-${end}`),
-  };
+  const [{ period }, set] = useAddress({ period: first as string });
+  const isKnown = periods.some(([known]) => known === period) || endsOf(period);
+  const name = isKnown ? (period as PeriodName) : first;
+  const setName = (period: PeriodName) => set({ period });
+  return { name, setName, ...periodOf(name), choose: (start: number, end: number) => setName(`${start}-${end}`) };
 }
 
 /** The counts of each bucket of the period. */

@@ -389,13 +389,3 @@ export const LacksScreen = ({ title, grant }: { title: string; grant: string }) 
     <Lacks grant={grant} />
   </>
 );
-
-/** The text after a pause in typing, so that a search is not sent with every letter. */
-export function useSettled(text: string, ms = 200): string {
-  const [settled, setSettled] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(text), ms);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return settled;
-}

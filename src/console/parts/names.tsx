@@ -1,9 +1,10 @@
 // A field for names of permissions or roles, which suggests those that exist.
 
+import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
 import type { Permission, Role } from '../records.ts';
 import { may } from '../session.ts';
-import { TextField, type TextFieldProps, useSettled } from './basic.tsx';
+import { TextField, type TextFieldProps } from './basic.tsx';
 import { namesOf } from './keyForm.tsx';
 
 export function NamesField({ of, ...props }: TextFieldProps & { of: 'permissions' | 'roles' }) {

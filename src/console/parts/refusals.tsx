@@ -4,11 +4,13 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, dateTime, unitsOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
 import { Badge, Card, Count, CustomerLink, Empty, Outcome, Time } from './basic.tsx';
+import { CsvButton } from './csv.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, CsvButton, List, usePages } from './table.tsx';
+import { type Column, List } from './table.tsx';
 import { TimeField, timeOfInput } from './times.tsx';
 
 /** Rows may be equal, so each has its number. */

@@ -1,14 +1,16 @@
 // The largest of a kind in a period: keys, customers, tags, identifiers, with their share and what was refused.
 
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { useData } from '../api.ts';
+import { call, useData } from '../api.ts';
 import { count, percent, timeSpan } from '../format.ts';
 import { customerPath, namespacePath } from '../paths.ts';
 import { type Period, sumOf } from '../period.ts';
 import type { LimitRow, UsageRow } from '../records.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
+import { CsvButton } from './csv.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, CsvButton, Table } from './table.tsx';
+import { type Column, Table } from './table.tsx';
 
 type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
 
@@ -34,11 +36,13 @@ const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): st
 const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
   keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
 
+type By = 'count' | 'refused' | 'spentCredits';
+
 /** What the shares are of: rows of verifications, or of limit checks. */
 type AllRow = Partial<UsageRow & Pick<LimitRow, 'passed' | 'blocked'>>;
 
 /** The sum of all that the ranking is of; undefined until it is known. The request is that of a chart of the screen. */
-function useAll(isChecks: boolean, by: keyof TopRow, { start, end, granularity }: Period, within: object | undefined) {
+function useAll(isChecks: boolean, by: By, { start, end, granularity }: Period, within: object | undefined) {
   const input = { ...within, start, end, granularity, ...(!isChecks && { groupBy: ['outcome'] }) };
   const { data } = useData<AllRow[]>(`analytics.get${isChecks ? 'Ratelimits' : 'Verifications'}`, input, 30_000);
   return (
@@ -64,32 +68,34 @@ const Share = ({ row, largest }: { row: TopRow; largest: number }) => {
   );
 };
 
-export function Top(props: {
-  title: string;
-  of: Of;
-  period: Period;
-  within?: object;
-  by?: 'count' | 'refused' | 'spentCredits';
-}) {
-  const { title, of, period, within, by = 'count' } = props;
+export function Top(props: { title: string; of: Of; period: Period; within?: object; by?: By }) {
+  const { title, of, period, within } = props;
   const { start, end } = period;
-  const { data, ...rest } = useData<{ top: TopRow[]; start: number; end: number }>(
-    'analytics.getTop',
-    { of, by, start, end, limit: 10, ...within },
-    30_000,
-  );
+  const [by, setBy] = useState<By>(props.by ?? 'count');
+  const input = { of, by, start, end, limit: 10, ...within };
+  const { data, ...rest } = useData<{ top: TopRow[]; start: number; end: number }>('analytics.getTop', input, 30_000);
   const isChecks = of === 'namespaces' || of === 'identifiers';
   const all = useAll(isChecks, by, period, within);
   const rows = data?.top;
   const columns = columnsOf(isChecks, by, rows ?? [], all);
+  // The store ranks the largest first.
+  const sort = (order: By) => ({ order: order === by ? ('desc' as const) : undefined, set: () => setBy(order) });
+  const sorts = {
+    [isChecks ? 'Checks' : 'Verifications']: sort('count'),
+    [isChecks ? 'Blocked' : 'Refused']: sort('refused'),
+    Credits: sort('spentCredits'),
+  };
+  const read = async function* () {
+    yield { data: (await call<{ top: TopRow[] }>('analytics.getTop', { ...input, limit: 100 })).top };
+  };
   return (
-    <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows ?? []} />}>
+    <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows} read={read} />}>
       <Loaded of={{ ...rest, data: rows }} lines={5}>
         {(top) =>
           top.length === 0 ? (
             <Empty title="Nothing was used in this period" />
           ) : (
-            <Table label={title} rows={top} idOf={nameOf} columns={columns} />
+            <Table label={title} rows={top} idOf={nameOf} columns={columns} sorts={sorts} />
           )
         }
       </Loaded>
@@ -101,12 +107,7 @@ export function Top(props: {
   );
 }
 
-function columnsOf(
-  isChecks: boolean,
-  by: 'count' | 'refused' | 'spentCredits',
-  rows: TopRow[],
-  all: number | undefined,
-) {
+function columnsOf(isChecks: boolean, by: By, rows: TopRow[], all: number | undefined) {
   const largest = Math.max(0, ...rows.map((row) => row.count));
   const amountOf = (row: TopRow) => row[by] ?? 0;
   const number = (of: typeof by, name: string, isWide = false): Column<TopRow> => ({
