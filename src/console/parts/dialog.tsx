@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Failure, refresh } from '../api.ts';
-import { useUnsaved } from '../unsaved.ts';
+import { leave, useFilled, useUnsaved } from '../unsaved.ts';
 import { visible } from '../visibleText.ts';
 import { AsCurl, Button, Problem, TextField } from './basic.tsx';
 
@@ -34,9 +34,13 @@ export function Dialog({ title, close, children }: DialogProps) {
       // Escape does by keyboard what a click outside the dialog does.
       onClick={(event) => event.target === ref.current && close?.()}
       onKeyDown={(event) => event.key === 'Escape' && !close && event.preventDefault()}
-      onCancel={(event) => (close ? close() : event.preventDefault())}
+      onCancel={(event) => {
+        // Also where `close` asks first.
+        event.preventDefault();
+        close?.();
+      }}
       // A browser closes a dialog although that was prevented, as when Escape or Back is pressed again.
-      onClose={() => !close && ref.current?.isConnected && ref.current.showModal()}
+      onClose={() => ref.current?.isConnected && ref.current.showModal()}
     >
       <div class="dialog">
         <header class="card-head">
@@ -84,7 +88,10 @@ export function Act<T>(props: ActProps<T>) {
   // A name may have characters that are displayed by a mark, and cannot be typed otherwise.
   const isConfirmed = confirm === undefined || visible(typed) === visible(confirm);
   const isAwaited = isBusy && makesSecret === true;
+  const request = JSON.stringify(input);
+  const [first] = useState(request);
   useUnsaved(isAwaited);
+  useFilled(request !== first && !isBusy);
   const run = async (event: Event) => {
     event.preventDefault();
     if (!isConfirmed || !ready || isBusy) return;
@@ -101,7 +108,7 @@ export function Act<T>(props: ActProps<T>) {
     }
   };
   return (
-    <Dialog title={props.title} close={isAwaited ? undefined : cancel}>
+    <Dialog title={props.title} close={isAwaited ? undefined : () => leave(cancel)}>
       <form onSubmit={run}>
         {props.children}
         {confirm !== undefined && <TextField label={`Type ${confirm} to confirm`} value={typed} set={setTyped} />}

@@ -1,24 +1,16 @@
 import { useState } from 'preact/hooks';
 import { type GrantPreset, grantPresets } from '../../domain/grants.ts';
+import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
+import { usePages } from '../pages.ts';
 import { Changes } from '../parts/audit.tsx';
-import {
-  Badge,
-  Button,
-  Card,
-  Empty,
-  Field,
-  Head,
-  Lacks,
-  SelectField,
-  TextField,
-  Time,
-  useSettled,
-} from '../parts/basic.tsx';
+import { Badge, Button, Card, Empty, Field, Head, Lacks, SelectField, TextField, Time } from '../parts/basic.tsx';
+import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { ExpiryField, namesOf } from '../parts/keyForm.tsx';
+import { NamesField } from '../parts/names.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
-import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
+import { type Column, List, Table } from '../parts/table.tsx';
 import { isTimeInput, timeOfInput } from '../parts/times.tsx';
 import { dayMs } from '../period.ts';
 import type { Permission, Role, RootKey } from '../records.ts';
@@ -110,7 +102,7 @@ function RootKeys() {
       title="Root keys"
       actions={
         <>
-          <CsvButton name="root-keys" columns={rootKeyColumns} rows={pages.rows ?? []} />
+          <CsvButton name="root-keys" columns={rootKeyColumns} of={pages} />
           {may('root_key', 'create_root_key') && (
             <Button onClick={() => setActing({ kind: 'new' })}>New root key</Button>
           )}
@@ -228,7 +220,7 @@ function RolesTable() {
       title="Roles and their permissions"
       actions={
         <>
-          <CsvButton name="roles" columns={columns} rows={permissions.rows ?? []} />
+          <CsvButton name="roles" columns={columns} of={permissions} />
           {may('rbac', 'create_role') && <Button onClick={() => setNew(true)}>New role</Button>}
         </>
       }
@@ -267,7 +259,13 @@ function NewRole({ close }: { close: () => void }) {
       close={close}
     >
       <TextField label="Name" value={name} set={setName} maxLength={100} />
-      <TextField label="Permissions" value={slugs} set={setSlugs} placeholder="documents.read documents.write" />
+      <NamesField
+        of="permissions"
+        label="Permissions"
+        value={slugs}
+        set={setSlugs}
+        placeholder="documents.read documents.write"
+      />
     </Act>
   );
 }

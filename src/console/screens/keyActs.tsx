@@ -17,6 +17,7 @@ import {
   metaOf,
   namesOf,
 } from '../parts/keyForm.tsx';
+import { NamesField } from '../parts/names.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { inputTime, isTimeInput, timeOfInput } from '../parts/times.tsx';
 import { countOf, periodOf } from '../period.ts';
@@ -113,9 +114,10 @@ export function EditAccess({ data, close }: KeyAct) {
       ready={Object.keys(input).length > 1}
       close={close}
     >
-      <TextField label="Roles" value={roles} set={setRoles} hint="Names with spaces between them." />
-      <TextField
+      <NamesField label="Roles" of="roles" value={roles} set={setRoles} hint="Names with spaces between them." />
+      <NamesField
         label="Direct permissions"
+        of="permissions"
         value={permissions}
         set={setPermissions}
         hint="They replace the direct ones. Empty: they stay as they are."
