@@ -2,12 +2,14 @@
 
 import { Link } from 'wouter-preact';
 import { dateTime, isoOf, unitsOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import { namespacePath } from '../paths.ts';
 import { dayMs, fromNow, hourMs } from '../period.ts';
 import type { Temporary } from '../records.ts';
 import { may } from '../session.ts';
 import { Card, CustomerLink, Empty, Time } from './basic.tsx';
-import { type Column, CsvButton, List, usePages } from './table.tsx';
+import { CsvButton } from './csv.tsx';
+import { type Column, List } from './table.tsx';
 
 const days = 7;
 const everyMs = 300_000;
@@ -57,7 +59,7 @@ export function Ending() {
   const pages = usePages<Temporary>('ratelimits.listTemporary', readable.length > 0 ? input : undefined, everyMs);
   if (readable.length === 0) return null;
   return (
-    <Card title={title} actions={<CsvButton name="temporary-limits" columns={columns} rows={pages.rows ?? []} />}>
+    <Card title={title} actions={<CsvButton name="temporary-limits" columns={columns} of={pages} />}>
       <List
         label={title}
         columns={columns}
