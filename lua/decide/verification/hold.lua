@@ -72,10 +72,23 @@ function charge_hold.charged_at(place, requested)
   return name, cost, limit, duration, bits
 end
 
+-- The packed window of the key's first limit, which is charged one unit; nil if it has slots.
+function charge_hold.pack_first()
+  local packed, name_at = key_packed, key_limits_at + 1 + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
+  local limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, key_limits_at + 1)
+  if switches % (2 * CONCURRENCY) >= CONCURRENCY then return nil end
+  local name, bits = string.sub(packed, name_at, name_at + name_bytes - 1), limit <= FINE_LIMIT and hold_list.FINE or 0
+  return hold_list.pack_window(bits, duration, 1, name)
+end
+
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
 -- and the slots after them. Also returns their number, and whether one of them is of the identity.
 function charge_hold.pack_charged(requested, expires)
   if charge_count == 0 then return '', 0, false end
+  -- Most keys have one limit.
+  local is_first = charge_count == 1 and not requested and charge_results[1] == PLACES_OF_KEY + 1
+  local first = is_first and charge_hold.pack_first()
+  if first then return first, 1, false end
   local windows, slots, of_identity = 0, 0, false
   local packed_windows, packed_slots = making.windows, making.slots
   making.place, making.packed, making.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
