@@ -84,8 +84,25 @@ inChromium(() => {
       .waitFor();
     // The rankings are of that hour, too.
     await page().getByRole('region', { name: 'Largest customers' }).getByText('eve', { exact: true }).waitFor();
+    // The address has it, so reload keeps it and Back leaves it.
+    expect(new URL(page().url()).searchParams.get('period')).toBe(`${hour(3)}-${hour(2)}`);
+    await page().reload();
+    await expect.poll(() => figure('Verifications').textContent()).toBe('9');
+    await page().goBack();
+    await expect.poll(() => figure('Verifications').textContent()).toBe('17');
+    await page().goForward();
     await page().getByText('24 hours').click();
     await expect.poll(() => figure('Verifications').textContent()).toBe('17');
+  });
+
+  test('a period in the address that is none, or too long, is the usual one', async () => {
+    for (const period of ['0-99999999999999', '5-1', '1-', 'x']) {
+      await open(`/?period=${period}`);
+      await page().locator('.chosen', { hasText: '24 hours' }).waitFor();
+      await expect.poll(() => figure('Verifications').textContent()).toBe('17');
+      await page().evaluate('sessionStorage.clear()');
+      await page().goto('about:blank');
+    }
   });
 
   test('a drag takes several hours', async () => {
