@@ -17,7 +17,7 @@ export const periods = [
   ['90d', '90 days'],
 ] as const;
 /** A name of the list, or `<start>-<end>`, in milliseconds: what was chosen in a chart. */
-export type PeriodName = (typeof periods)[number][0] | `${number}-${number}`;
+type PeriodName = (typeof periods)[number][0] | `${number}-${number}`;
 
 export interface Period {
   start: number;
