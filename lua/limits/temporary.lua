@@ -18,7 +18,6 @@
 --          both '' for none, 1 if there are more or 0}
 
 -- @include "include/clock"
--- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
@@ -97,19 +96,8 @@ local function temporary_override(namespace16, id16, ends)
   local identifier = rest_of_id(name_of.override_list(workspace, namespace16), '', id16)
   local override = identifier and read_override(workspace, { id16 = namespace16 }, identifier, now)
   if not override or override.ends ~= ends then return nil end
-  local former = override.former
-  return named({
-    kind = 'o',
-    id = id16,
-    namespace = redis.call('HGET', name_of.namespace_names(workspace), namespace16),
-    namespaceId = namespace16,
-    identifier = identifier,
-    limit = int(override.limit),
-    duration = int(override.duration),
-    ends = int(ends),
-    formerLimit = former and int(former.limit),
-    formerDuration = former and int(former.duration),
-  })
+  local namespace = redis.call('HGET', name_of.namespace_names(workspace), namespace16)
+  return override_reply(override, identifier, { kind = 'o', namespace = namespace, namespaceId = namespace16 })
 end
 
 -- A member of the index that is wanted as a reply, or nil.

@@ -6,6 +6,7 @@
  */
 import { statfs } from 'node:fs/promises';
 import { Redis } from 'ioredis';
+import { fieldsOf } from './facts.ts';
 import { connectionName } from './names.ts';
 
 const setting = 'auto-aof-rewrite-min-size';
@@ -38,9 +39,6 @@ export function rewriteMinBytes({ baseBytes, sizeBytes, rate, freeBytes }: Rewri
   return Math.max(leastBytes, Math.round((baseBytes + growth) / megabyte) * megabyte);
 }
 
-const fieldOf = (info: string, name: string) =>
-  Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? Number.NaN);
-
 /**
  * Looks at the file, and sets the size. The rate is that of the fastest of the last looks: it falls by a tenth with
  * each. Durations are those of the process's monotonic clock.
@@ -49,9 +47,9 @@ export function rewritePacer(redis: Pick<Redis, 'info' | 'config'>, dataDir: str
   let last: { sizeBytes: number; at: number } | undefined;
   let rate = 0;
   return async () => {
-    const info = await redis.info('persistence');
-    const sizeBytes = fieldOf(info, 'aof_current_size');
-    const baseBytes = fieldOf(info, 'aof_base_size');
+    const info = fieldsOf(await redis.info('persistence'));
+    const sizeBytes = Number(info.get('aof_current_size'));
+    const baseBytes = Number(info.get('aof_base_size'));
     if (Number.isNaN(sizeBytes + baseBytes)) return;
     const at = nowMs();
     // After a rewrite the file is smaller, so that interval does not change the rate.
