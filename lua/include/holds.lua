@@ -473,7 +473,7 @@ end
 
 -- Notes a settlement, with the fields of SETTLED_HOLD and what follows them.
 local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
-function hold_list.note(workspace, id24, hour, suffix, late, cost, has_balance, balance, windows, rest)
+function hold_list.note_fields(workspace, id24, hour, suffix, late, cost, has_balance, balance, windows, rest)
   local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
   local entry = struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
   local record = settled_record(workspace, id24, hour)
@@ -491,7 +491,7 @@ function hold_list.note_settled(workspace, id24, hour, settled)
     has_balance, rest = has_balance + HAS_BALANCE_OF_IDENTITY, rest .. struct.pack(IDENTITY_LEFT, settled.shared)
   end
   local cost, windows = settled.cost, #settled.windows
-  hold_list.note(workspace, id24, hour, suffix, late, cost, has_balance, settled.balance or 0, windows, rest)
+  hold_list.note_fields(workspace, id24, hour, suffix, late, cost, has_balance, settled.balance or 0, windows, rest)
 end
 
 -- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.

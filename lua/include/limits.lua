@@ -202,7 +202,7 @@ function limit_list.name(limits, next_id)
   end
 end
 
--- Stores what limit_list.replace returned beside the limits, and their ends. `record` is that of the owner.
+-- Stores the counters and the ends of the limits that limit_list.replace returned. `record` is that of the owner.
 function limit_list.keep_counters(workspace, owner, record, counters, now)
   -- A limit that is added again begins with an empty window, which gets nothing back from leases of the lost one.
   if counters.is_cut then redis.call('HDEL', record, 'leased') end

@@ -19,9 +19,6 @@
 -- What decides items, see lua/decide/kinds.lua. `settled` is the last settlement; its table is used again by the next.
 local hold_kinds = { settled = {} }
 
--- Whether the root key may verify the key that was loaded.
-local function verifies_key(root) return root.verifies_all or allows(root, 'api', key_api.id, 'verify_key') end
-
 -- The hold that is made, in one table that is used again by every hold. What is missing is false: to add a nil to a
 -- table, Lua may allocate it again.
 --
@@ -154,13 +151,9 @@ function charge_hold.new_hold(cost, request, shared)
   return hold, suffix, expires, credits, of_identity
 end
 
--- Whether the hold of a request would take too many bytes. The names of all limits and the tags are in the states and
--- in `text`: only where these are long, it is made to know its bytes.
-function charge_hold.is_too_large(cost, request, text)
+-- Whether the hold of a request would take too many bytes: it is made to know them.
+function charge_hold.is_too_large(cost, request)
   local shared = key_identity and identity_credits.of_key() or nil
-  local bytes = #key_packed + (key_identity and #key_identity or 0) + 2 * (text and #text or 0)
-  -- The number of the balance.
-  if bytes + (shared and 64 or 0) <= HOLD_BYTES_MAX then return false end
   if charge_hold.look(request and request.limits) or charge_ahead then return false end
   return #charge_hold.new_hold(cost, request, shared) > HOLD_BYTES_MAX
 end
@@ -213,7 +206,7 @@ function charge_hold.make(cost, request, shared)
   making.queued = expires < due and key_holds.look_by(expires, due)
   making.noted = of_identity and expires
   if shared and making.on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
-  return struct.pack(ANSWER_END, suffix, expires, #suffix)
+  return charge_hold.answer_end(suffix, expires)
 end
 
 -- Writes a key with the hold that was made. Returns the answer of the verification.
@@ -277,8 +270,9 @@ function charge_hold.planned(requested)
   return charge_hold.expiry(making.ttl, slots)
 end
 
--- As is_decided, if the request has an id for its hold, or what it may hold or the key holds is long.
-function charge_hold.is_decided_slowly(cost, fields, last)
+-- As is_decided, if the request has an id for its hold, or what it may hold (`may_be_large`) or what the key holds is
+-- long.
+function charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
   local text = fields <= last and string.sub(call_items, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   text = text and restriction.without_address(text)
@@ -291,7 +285,7 @@ function charge_hold.is_decided_slowly(cost, fields, last)
     making.answer, making.snapshot = charge_hold.repeat_hold(repeated, cost, request, text, ip)
     return true
   end
-  if not charge_hold.is_too_large(cost, request, text) then return false end
+  if not may_be_large or not charge_hold.is_too_large(cost, request) then return false end
   making.answer = item_error('hold_too_large')
   return true
 end
@@ -304,7 +298,8 @@ local FEW_BYTES = 1024
 -- whether it makes no new one: then early_answer returns the answer of the verification, and a snapshot.
 function charge_hold.is_decided(cost, fields, last)
   local stored = key_extension.stored_holds or hold_list.NO_HOLDS
-  -- The names of limits and tags are in the states and in the text of the request.
+  -- The hold has no more bytes: the names of limits and tags are in the states and in the text of the request, and the
+  -- number of the balance of an identity takes less than 64.
   local bytes = #key_packed + 2 * (last + 1 - fields)
   if key_identity then
     bytes = bytes + #key_identity + 64
@@ -314,8 +309,9 @@ function charge_hold.is_decided(cost, fields, last)
   -- The high and the low bytes of both.
   local many, count, far, buckets = string.byte(stored, HOLDS_HEAD_COUNT_AT, HOLDS_HEAD_LENGTH)
   local are_few = #stored <= FEW_BYTES and many == 0 and count < hold_list.BUCKET_HOLDS and far == 0 and buckets == 1
-  if are_few and making.id == '' and bytes <= HOLD_BYTES_MAX then return false end
-  return charge_hold.is_decided_slowly(cost, fields, last)
+  local may_be_large = bytes > HOLD_BYTES_MAX
+  if are_few and making.id == '' and not may_be_large then return false end
+  return charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
 end
 
 function charge_hold.early_answer() return making.answer, making.snapshot or nil end
@@ -434,7 +430,7 @@ function hold_kinds.settle_as_held(stored, suffix, credits, id24)
     holds = holds .. string.sub(stored, HOLDS_HEAD_LENGTH + 1, first - 1) .. string.sub(stored, last + 1)
   end
   redis.call('HSET', key_name, 'state', state, 'holds', holds)
-  hold_list.note(call_workspace, id24, call_hour, suffix, 0, cost, has_balance, left, windows, units)
+  hold_list.note_fields(call_workspace, id24, call_hour, suffix, 0, cost, has_balance, left, windows, units)
   key_api.spent = key_api.spent + has_balance * cost
   return struct.pack(CHANGED_HOLD, HOLD_CHANGED, 0, 0, has_balance, left, windows) .. units
 end
