@@ -2,12 +2,15 @@
 // they choose.
 
 import { beforeAll, describe, expect, test } from 'vitest';
-import { consoleInChromium, inChromium } from '../support/chromium.ts';
+import { consoleInChromium, inChromium, shots } from '../support/chromium.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
-const folder = process.env.SCREENSHOTS;
+const sizes = [
+  { width: 1440, height: 900 },
+  { width: 390, height: 800 },
+];
 
 inChromium(() => {
   const { page, open, violations, isWithinWidth } = consoleInChromium(h);
@@ -49,20 +52,6 @@ inChromium(() => {
     await slider().waitFor();
     await expect.poll(() => figure('Verifications').textContent()).toBe('17');
   };
-  const shots = async (name: string) => {
-    if (!folder) return;
-    for (const [width, height] of [
-      [1440, 900],
-      [390, 800],
-    ] as const)
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page().setViewportSize({ width, height });
-        await page().emulateMedia({ colorScheme });
-        await page().screenshot({ path: `${folder}/${name}-${width}-${colorScheme}.png` });
-      }
-    await page().setViewportSize({ width: 1280, height: 900 });
-    await page().emulateMedia({ colorScheme: 'light' });
-  };
 
   test('a pointer reads a bar, and a click makes its hour the period', async () => {
     await overview();
@@ -72,7 +61,7 @@ inChromium(() => {
       .toBe(`${text(hour(3))} to ${text(hour(2)).slice(11)} UTC`);
     const rows = await tip().locator('tr').allTextContents();
     expect(rows.map((row) => row.trim())).toEqual(['Valid777.8 %', 'Rate limited111.1 %', 'Disabled111.1 %', 'All9']);
-    await shots('chart-hover');
+    await shots(page(), 'chart-hover', sizes);
     await page().mouse.move(...(await at(3)));
     await page().mouse.move(5, 5);
     await tip().waitFor({ state: 'detached' });
@@ -111,7 +100,7 @@ inChromium(() => {
     await page().mouse.down();
     await page().mouse.move(...(await at(3)), { steps: 4 });
     expect(await tip().textContent()).toContain('All15');
-    await shots('chart-drag');
+    await shots(page(), 'chart-drag', sizes);
     await page().mouse.move(...(await at(5)));
     await page().mouse.move(...(await at(3)));
     await page().mouse.up();
@@ -155,7 +144,7 @@ inChromium(() => {
     await page().mouse.move(...(await at(3)));
     expect(await tip().textContent()).toContain('Rate limited111.1 %');
     expect(await tip().textContent()).not.toContain('Valid');
-    await shots('chart-hidden');
+    await shots(page(), 'chart-hidden', sizes);
     await valid.press('Enter');
     await expect.poll(drawn).toBe(before);
     const now = (await page().locator('.plot-now').boundingBox())!;
@@ -211,7 +200,7 @@ inChromium(() => {
     await expect.poll(() => row('bob').textContent()).toContain('1100 %');
     expect(await row('bob').locator('.number.hot').count()).toBe(1);
     expect(await row('eve').locator('.number.hot').count()).toBe(0);
-    await shots('ranking');
+    await shots(page(), 'ranking', sizes);
   });
 
   describe.each(['light', 'dark'] as const)('%s', (colorScheme) => {

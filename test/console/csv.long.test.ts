@@ -168,7 +168,7 @@ inChromium(() => {
   test('a file ends at a million rows, and says so', async () => {
     await open('/keys');
     await expect.poll(() => page().locator('tbody tr').count()).toBe(50);
-    // Without a server, as the rows of all its responses would take minutes.
+    // Responses that the page makes itself: a server would take minutes for a million rows.
     await page().evaluate(`{
       const { fetch } = globalThis;
       const data = Array(80_000).fill({ keyId: 'key_1', start: 'a', enabled: true, createdAt: 0 });
@@ -186,7 +186,7 @@ inChromium(() => {
     await dialog().waitFor({ state: 'detached' });
   });
 
-  test('who may not list APIs has a file without their names', async () => {
+  test('with a root key that may not list APIs a file has no names of APIs', async () => {
     const grants = ['read_key', 'read_api'].map((action) => `api.${apiId}.${action}`);
     await open(`/keys?api=${apiId}`, await h.createRootKey(grants));
     await expect.poll(() => page().locator('tbody tr').count()).toBe(50);

@@ -2,12 +2,15 @@
 // permissions and roles are suggested.
 
 import { beforeAll, describe, expect, test } from 'vitest';
-import { consoleInChromium, inChromium } from '../support/chromium.ts';
+import { consoleInChromium, inChromium, shots } from '../support/chromium.ts';
 import { harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
-const folder = process.env.SCREENSHOTS;
+const sizes = [
+  { width: 1440, height: 900 },
+  { width: 390, height: 900 },
+];
 
 inChromium(() => {
   const { page, open, violations, isWithinWidth } = consoleInChromium(h);
@@ -25,17 +28,6 @@ inChromium(() => {
   const heading = (name: string) => page().getByRole('heading', { level: 1, name });
   const question = () => page().getByRole('dialog', { name: 'Leave the form?' });
   const dialog = () => page().getByRole('dialog', { name: 'Edit ada' });
-  const shots = async (name: string) => {
-    if (!folder) return;
-    for (const width of [1440, 390])
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page().setViewportSize({ width, height: 900 });
-        await page().emulateMedia({ colorScheme });
-        await page().screenshot({ path: `${folder}/${name}-${width}-${colorScheme}.png` });
-      }
-    await page().setViewportSize({ width: 1280, height: 900 });
-    await page().emulateMedia({ colorScheme: 'light' });
-  };
 
   test('a screen with a filled form asks before it is left, an untouched one does not', async () => {
     await open('/keys');
@@ -137,7 +129,7 @@ inChromium(() => {
       expect(Math.max(...tops) - Math.min(...tops)).toBeLessThan(4);
     }
     expect(await violations()).toEqual([]);
-    await shots('form-limits');
+    await shots(page(), 'form-limits', sizes);
     await page().setViewportSize({ width: 390, height: 800 });
     expect(await isWithinWidth()).toBe(true);
     expect(
@@ -158,7 +150,7 @@ inChromium(() => {
     await page()
       .getByText(`${text.replace('T', ' ')} UTC, in `)
       .waitFor();
-    await shots('form-key');
+    await shots(page(), 'form-key', sizes);
     await button('Never').click();
     expect(await field.inputValue()).toBe('');
     await page().getByText('Empty: never.').waitFor();
@@ -197,7 +189,7 @@ inChromium(() => {
     await page().getByLabel('Name of the API').fill('Billing 2');
     expect(await page().getByLabel('Prefix of its key').inputValue()).toBe('bil');
     await page().getByLabel('Prefix of its key').fill('shop');
-    await shots('form-wizard');
+    await shots(page(), 'form-wizard', sizes);
     await button('Make both').click();
     await expect.poll(() => page().locator('.snippet pre').first().textContent()).toMatch(/^shop_/);
   });

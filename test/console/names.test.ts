@@ -2,11 +2,10 @@
 // in an address.
 
 import { readFile } from 'node:fs/promises';
-import type { Browser, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { inChromium, signIn, startChromium } from '../support/chromium.ts';
+import { inChromium, serverAndBrowser, signIn, viewport } from '../support/chromium.ts';
 import { harness, hourMs, type InputOf } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
 
 const h = harness();
 
@@ -16,8 +15,7 @@ const marked = 'a⟨U+202E⟩da⟨U+200B⟩⟨U+3164⟩';
 const invisible = /[\u202e\u200b\u3164]/;
 
 inChromium(() => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
+  const { url, browser } = serverAndBrowser(h);
   let page: Page;
   let rootKey: string;
   let keyId: string;
@@ -30,7 +28,7 @@ inChromium(() => {
     return data;
   };
   const goTo = async (path: string) => {
-    await page.goto(`${server.url}/console${path}`);
+    await page.goto(`${url()}/console${path}`);
     await page.locator('h1').waitFor();
     await page.waitForLoadState('networkidle').catch(() => {});
     await page.locator('.waiting').first().waitFor({ state: 'detached' });
@@ -38,8 +36,6 @@ inChromium(() => {
   const link = (name: string) => page.getByRole('link', { name, exact: true });
 
   beforeAll(async () => {
-    h.clock.advance(Date.now() - h.clock.now);
-    server = await serveStore(h.store);
     rootKey = (await h.createWorkspace()).rootKey;
     apiId = (await ok('apis.createApi', { name: bidi })).apiId;
     const created = await ok('keys.createKey', {
@@ -60,18 +56,13 @@ inChromium(() => {
       await ok('ratelimits.limit', { namespace, identifier: bidi, limit: 1, duration: 60_000 });
     await ok('ratelimits.setOverride', { namespace: bidi, identifier: bidi, limit: 1, duration: 60_000 });
     await ok('rootKeys.createRootKey', { name: bidi, permissions: ['api.*.read_key'] });
-    browser = await startChromium();
-    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    page = await browser().newPage({ viewport });
     page.setDefaultTimeout(40_000);
     page.on('pageerror', (error) => complaints.push(error.message));
-    await page.goto(`${server.url}/console`);
+    await page.goto(`${url()}/console`);
     await signIn(page, rootKey);
   }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-    expect(complaints).toEqual([]);
-  });
+  afterAll(() => expect(complaints).toEqual([]));
 
   test.each<[string, () => string]>([
     ['Overview', () => '/'],
