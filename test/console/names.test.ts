@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { inChromium, serverAndBrowser, signIn, viewport } from '../support/chromium.ts';
-import { harness, hourMs, type InputOf } from '../support/harness.ts';
+import { harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 
@@ -18,25 +18,22 @@ inChromium(() => {
   const { url, browser } = serverAndBrowser(h);
   let page: Page;
   let rootKey: string;
+  let ok: Awaited<ReturnType<typeof h.openWorkspace>>['of'];
   let keyId: string;
   let apiId: string;
   const complaints: string[] = [];
 
-  const ok = async <Name extends Parameters<typeof h.call>[0]>(name: Name, input: InputOf<Name>) => {
-    const { data, error } = await h.call(name, input, rootKey);
-    expect(error?.detail, name).toBeUndefined();
-    return data;
-  };
   const goTo = async (path: string) => {
     await page.goto(`${url()}/console${path}`);
     await page.locator('h1').waitFor();
-    await page.waitForLoadState('networkidle').catch(() => {});
+    // Live always waits for a response, so its page is never idle.
+    await page.waitForLoadState('networkidle', { timeout: 5000 }).catch(() => {});
     await page.locator('.waiting').first().waitFor({ state: 'detached' });
   };
   const link = (name: string) => page.getByRole('link', { name, exact: true });
 
   beforeAll(async () => {
-    rootKey = (await h.createWorkspace()).rootKey;
+    ({ rootKey, of: ok } = await h.openWorkspace());
     apiId = (await ok('apis.createApi', { name: bidi })).apiId;
     const created = await ok('keys.createKey', {
       apiId,

@@ -5,28 +5,21 @@ import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { cliActor } from '../../../src/records/rootKeys.ts';
 import { endFaults } from '../../support/ends.ts';
-import { dayMs, harness, type InputOf } from '../../support/harness.ts';
+import { dayMs, harness } from '../../support/harness.ts';
 import { readPages } from '../../support/lists.ts';
 import { random, seed } from '../../support/random.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const snippet = snippets();
 const tollgate = harness();
-const { call, clock, createWorkspace } = tollgate;
+const { call, clock, openWorkspace } = tollgate;
 const minute = 60_000;
 
-async function openWorkspace() {
-  const { workspaceId, rootKey } = await createWorkspace();
-  const of = async <Name extends Parameters<typeof call>[0]>(name: Name, input: InputOf<Name>) => {
-    const { status, data, error } = await call(name, input, rootKey);
-    if (status !== 200) throw new Error(`${name} ${JSON.stringify(input)}: ${error.detail}`);
-    return data;
-  };
-  const pagesOf = async <Name extends 'ratelimits.listTemporary'>(name: Name, input: InputOf<Name>) =>
-    (await readPages((at) => call(name, { ...input, ...at } as never, rootKey))).flat();
-  return { workspaceId, rootKey, of, pagesOf, faults: () => endFaults(snippet, workspaceId, clock.now) };
+async function openIndexed() {
+  const workspace = await openWorkspace();
+  return { ...workspace, faults: () => endFaults(snippet, workspace.workspaceId, clock.now) };
 }
-type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
+type Workspace = Awaited<ReturnType<typeof openIndexed>>;
 
 interface Ids {
   apis: string[];
@@ -40,7 +33,11 @@ const identifiers = ['ada', 'bob', 'guest_*'];
 const namespaces = ['mail', 'sms'];
 
 /** One random change. */
-async function changeSomething({ workspaceId, of }: Workspace, pick: (min: number, max: number) => number, ids: Ids) {
+async function changeSomething(
+  { workspaceId, rootKey, of }: Workspace,
+  pick: (min: number, max: number) => number,
+  ids: Ids,
+) {
   const one = <Item>(items: readonly Item[]) => items[pick(0, items.length - 1)]!;
   // Most end within the next steps.
   const until = () => one([undefined, clock.now + pick(1, 60), clock.now + 20, clock.now + 1000]);
@@ -56,6 +53,7 @@ async function changeSomething({ workspaceId, of }: Workspace, pick: (min: numbe
   const apiId = one(ids.apis);
   const owner = () => (ids.identities.length > 0 && pick(0, 1) === 1 ? { externalId: one(ids.identities) } : {});
   const given = () => ({ namespace: one(namespaces), identifier: one(identifiers), limit: 1, duration: minute });
+  const setOverride = () => of('ratelimits.setOverride', { ...given(), until: until() });
   const changes: Record<string, (it: Ids['live'][number] | undefined) => Promise<unknown>> = {
     async create() {
       ids.live.push(await of('keys.createKey', { apiId, ratelimits: limits(), ...owner() }));
@@ -98,11 +96,12 @@ async function changeSomething({ workspaceId, of }: Workspace, pick: (min: numbe
       if (pick(0, 2) > 0 || ids.identities.length === 0) return;
       await of('identities.deleteIdentity', { identity: ids.identities.shift()! });
     },
-    setOverride: async () => of('ratelimits.setOverride', { ...given(), until: until() }),
-    setAgain: async () => of('ratelimits.setOverride', { ...given(), until: until() }),
+    setOverride,
+    // Twice as likely as another change, so that many are set again.
+    setOverrideToo: setOverride,
     async deleteOverride() {
       const { namespace, identifier } = given();
-      await call('ratelimits.deleteOverride', { namespace, identifier }, workspaceKey);
+      await call('ratelimits.deleteOverride', { namespace, identifier }, rootKey);
     },
     async deleteApi() {
       if (pick(0, 4) > 0) return;
@@ -118,7 +117,6 @@ async function changeSomething({ workspaceId, of }: Workspace, pick: (min: numbe
   await one(Object.values(changes))(one(ids.live));
   clock.advance(pick(0, 5));
 }
-let workspaceKey = '';
 
 /** What is in force and temporary, by the operations that read records. */
 async function readTemporary({ of, rootKey }: Workspace, ids: Ids): Promise<string[]> {
@@ -140,7 +138,7 @@ async function readTemporary({ of, rootKey }: Workspace, ids: Ids): Promise<stri
 }
 
 test('a key whose limit has ended is deleted: nothing is left, before and after another decision about it', async () => {
-  const { of, faults } = await openWorkspace();
+  const { of, faults } = await openIndexed();
   const { apiId } = await of('apis.createApi', { name: 'one' });
   for (const permanent of [false, true]) {
     const ratelimits = ['gone', 'stays'].map((name) => ({ name, limit: 1, duration: minute, until: clock.now + 1 }));
@@ -161,7 +159,7 @@ test('a key whose limit has ended is deleted: nothing is left, before and after 
 });
 
 test('an import: a deleted key is in it once it is restored, and what has ended is not', async () => {
-  const { workspaceId, of, faults } = await openWorkspace();
+  const { workspaceId, of, faults } = await openIndexed();
   const { apiId } = await of('apis.createApi', { name: 'imported' });
   const keptFormer = { limit: 1, duration: minute, autoApply: false };
   const ratelimits = [
@@ -192,8 +190,7 @@ test('an import: a deleted key is in it once it is restored, and what has ended 
 
 test(`it is exact after any changes (seed ${seed})`, { timeout: 120_000 }, async () => {
   const pick = random(seed);
-  const workspace = await openWorkspace();
-  workspaceKey = workspace.rootKey;
+  const workspace = await openIndexed();
   const apis = [];
   for (const name of ['one', 'two']) apis.push((await workspace.of('apis.createApi', { name })).apiId);
   const ids: Ids = { apis, live: [], deleted: [], identities: [] };
@@ -205,7 +202,8 @@ test(`it is exact after any changes (seed ${seed})`, { timeout: 120_000 }, async
     while (await tollgate.store.sweep.purge(workspace.workspaceId));
     expect((await workspace.faults()).faults, `step ${step}`).toEqual([]);
     if (step % 40 < 39) continue;
-    const items = await workspace.pagesOf('ratelimits.listTemporary', { limit: 3 });
+    const pages = await readPages((at) => call('ratelimits.listTemporary', { limit: 3, ...at }, workspace.rootKey));
+    const items = pages.flat();
     expect(items.map(({ until }) => until)).toEqual(items.map(({ until }) => until).toSorted((a, b) => a - b));
     const lines = items.map((item) => {
       const owner = item.keyId ?? item.externalId ?? `${item.namespace} ${item.identifier}`;
@@ -216,7 +214,7 @@ test(`it is exact after any changes (seed ${seed})`, { timeout: 120_000 }, async
   }
   // There was something to compare.
   expect(listed).toBeGreaterThan(20);
-  // At last nothing is left of what has ended.
+  // The sweeper removes everything that has ended.
   clock.advance(1000);
   while (await tollgate.store.sweep.ended(workspace.workspaceId));
   expect((await workspace.faults()).count).toBe(0);

@@ -8,25 +8,19 @@ import { snippets } from '../../support/snippet.ts';
 
 const snippet = snippets();
 const tollgate = harness();
-const { call, clock, createWorkspace, send } = tollgate;
+const { call, clock, openWorkspace, send } = tollgate;
 const minute = 60_000;
 type Listed = { kind: string; name?: string; identifier?: string; until: number };
 
-/** An empty workspace and calls with its root key. */
-async function openWorkspace() {
-  const { workspaceId, rootKey } = await createWorkspace();
-  const of = async <Name extends Parameters<typeof call>[0]>(name: Name, input: InputOf<Name>) => {
-    const { status, data, error } = await call(name, input, rootKey);
-    if (status !== 200) throw new Error(`${name} ${JSON.stringify(input)}: ${error.detail}`);
-    return data;
-  };
+async function openListed() {
+  const workspace = await openWorkspace();
   const list = async (input: InputOf<'ratelimits.listTemporary'> = {}) =>
-    (await of('ratelimits.listTemporary', input)) as Listed[];
+    (await workspace.of('ratelimits.listTemporary', input)) as Listed[];
   const namesOf = async (input: InputOf<'ratelimits.listTemporary'> = {}) =>
     (await list(input)).map(({ name, identifier }) => name ?? identifier);
-  return { workspaceId, rootKey, of, list, namesOf };
+  return { ...workspace, list, namesOf };
 }
-type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
+type Workspace = Awaited<ReturnType<typeof openListed>>;
 
 const temporary = (name: string, inMs: number) => ({ name, limit: 5, duration: minute, until: clock.now + inMs });
 
@@ -53,7 +47,7 @@ async function withOneOfEach({ of }: Workspace) {
 
 describe('ratelimits.listTemporary: 200', () => {
   test('lists all kinds with their owners, the first to end first, and what is in force afterwards', async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListed();
     const { apiId, keyId, namespaceId, overrideId } = await withOneOfEach(workspace);
     const now = clock.now;
     expect(await workspace.list()).toEqual([
@@ -96,7 +90,7 @@ describe('ratelimits.listTemporary: 200', () => {
   });
 
   test('kinds, API, namespace and `before` select', async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListed();
     const { apiId, namespaceId } = await withOneOfEach(workspace);
     const { namesOf, of } = workspace;
     const other = await of('apis.createApi', { name: 'other' });
@@ -115,7 +109,7 @@ describe('ratelimits.listTemporary: 200', () => {
   });
 
   test('what has ended is not listed from its millisecond on, with and without the sweeper', async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListed();
     await withOneOfEach(workspace);
     const from = clock.now;
     clock.now = from + hourMs - 1;
@@ -131,10 +125,10 @@ describe('ratelimits.listTemporary: 200', () => {
   });
 
   test('pages have everything once, also what ends at the same time, while others change', async () => {
-    const { of, rootKey, list } = await openWorkspace();
+    const { of, rootKey, list } = await openListed();
     const { apiId } = await of('apis.createApi', { name: 'many' });
     const until = clock.now + dayMs;
-    // Names that differ in bytes that a cursor and an order by locale could mistake.
+    // Names that an order by locale would sort in another way than by bytes, and long ones.
     const names = [
       'a_b',
       'A_b',
@@ -173,7 +167,7 @@ describe('ratelimits.listTemporary: 200', () => {
   });
 
   test('an owner is gone: its limits are not listed, and come back with it', async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListed();
     const { apiId, keyId, identityId, namespaceId } = await withOneOfEach(workspace);
     const { of, namesOf } = workspace;
     await of('keys.deleteKey', { keyId });
@@ -189,7 +183,7 @@ describe('ratelimits.listTemporary: 200', () => {
   });
 
   test('nothing of an earlier state is listed: each item is compared with its record', async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListed();
     const { keyId, identityId, namespaceId, overrideId } = await withOneOfEach(workspace);
     const before = await workspace.list();
     const [key24, identity16] = [keyId.slice(4), identityId.slice(3)];
@@ -216,7 +210,7 @@ describe('ratelimits.listTemporary: 200', () => {
   });
 
   test('a page ends early where very many are of other kinds, and the next one continues', async () => {
-    const { workspaceId, rootKey, of } = await openWorkspace();
+    const { workspaceId, rootKey, of } = await openListed();
     await of('identities.createIdentity', { externalId: 'last', ratelimits: [temporary('tokens', dayMs)] });
     const members = Array.from({ length: 25_000 }, (_, number) => [
       clock.now + 1 + (number % 3),
@@ -229,7 +223,7 @@ describe('ratelimits.listTemporary: 200', () => {
   });
 
   test('by the singular path, too', async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListed();
     await withOneOfEach(workspace);
     const { json } = await send('/v2/ratelimit.listTemporary', { authorization: `Bearer ${workspace.rootKey}` });
     expect(json.data).toEqual(await workspace.list());
@@ -237,7 +231,7 @@ describe('ratelimits.listTemporary: 200', () => {
 });
 
 test('400: a broken cursor, a cursor of another list, and what excludes each other', async () => {
-  const { rootKey, of } = await openWorkspace();
+  const { rootKey, of } = await openListed();
   const { apiId } = await of('apis.createApi', { name: 'one' });
   await of('keys.createKey', { apiId, ratelimits: [temporary('one', 1000), temporary('two', 1000)] });
   const { pagination } = await call('ratelimits.listTemporary', { apiId, limit: 1 }, rootKey);
@@ -262,7 +256,7 @@ test('400: a broken cursor, a cursor of another list, and what excludes each oth
 });
 
 test('404: an API or a namespace that does not exist', async () => {
-  const { rootKey } = await openWorkspace();
+  const { rootKey } = await openListed();
   expect(await call('ratelimits.listTemporary', { apiId: 'api_x' }, rootKey)).toMatchObject({ code: 'api_not_found' });
   const answer = await call('ratelimits.listTemporary', { namespace: 'none' }, rootKey);
   expect(answer).toMatchObject({ status: 404, code: 'namespace_not_found' });
@@ -282,7 +276,7 @@ describe('ratelimits.listTemporary: 403', () => {
   });
 
   test('a caller that may read the keys of one API, or one namespace, names it', async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListed();
     const { apiId, namespaceId } = await withOneOfEach(workspace);
     const grants = [`api.${apiId}.read_key`, `api.${apiId}.read_api`, `ratelimit.${namespaceId}.read_override`];
     const rootKey = await tollgate.createRootKey(grants, workspace.workspaceId);
