@@ -1,23 +1,16 @@
 // The command `temporary`: on the store and over HTTP, with the same results.
 
-import { beforeEach, expect, test, vi } from 'vitest';
-import { describeWays, served } from '../support/cliWays.ts';
-import { harness } from '../support/harness.ts';
+import { expect, test, vi } from 'vitest';
+import { cellsOf, describeWays, served } from '../support/cliWays.ts';
+import { dayMs, harness, hourMs } from '../support/harness.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);
-beforeEach(() => {
-  app.clock.now = Date.now();
-});
-const dayMs = 86_400_000;
-const hourMs = dayMs / 24;
 let made = 0;
 
 describeWays(app, url, ({ run, lines, json }) => {
-  const cells = (row: string) => row.split(/ {2,}/);
-
   test('prints what ends next, whose it is, and what applies then', async () => {
     const { apiId, keyId } = await app.createKey({
       name: 'Ada',
@@ -37,10 +30,10 @@ describeWays(app, url, ({ run, lines, json }) => {
     const ofIdentity = [timeText(until + hourMs), externalId, 'jobs', '3 slots for 1d', 'none'];
     const ofOverride = [timeText(override.until), `user_* in ${namespace}`, 'override', '7 per 1h', 'none'];
     const [heading, ...rows] = await lines('temporary');
-    expect(cells(heading!)).toEqual(['UNTIL', 'OF', 'KEY NAME', 'LIMIT', 'NOW', 'THEN']);
+    expect(cellsOf(heading!)).toEqual(['UNTIL', 'OF', 'KEY NAME', 'LIMIT', 'NOW', 'THEN']);
     // The workspace has those of other tests too.
     const owners = [keyId, externalId, `user_* in ${namespace}`];
-    const own = (all: string[]) => all.map(cells).filter(([, owner]) => owners.includes(owner!));
+    const own = (all: string[]) => all.map(cellsOf).filter(([, owner]) => owners.includes(owner!));
     expect(own(rows)).toEqual([ofKey, ofIdentity, ofOverride]);
     expect(own(await lines('temporary', '--within', '7d'))).toEqual([ofKey, ofIdentity]);
     expect(own(await lines('temporary', '--kind', 'identity', 'override'))).toEqual([ofIdentity, ofOverride]);
