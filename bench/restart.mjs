@@ -1,11 +1,9 @@
 // Measures what the append-only file costs: its bytes per verification, a rewrite and its fork, and how long Redis loads
 // it when it starts, after a rewrite and with many verifications behind it.
 import { setTimeout as delay } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import { startEmbedded } from '../dist/redis/embedded.js';
 import { generator, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
-import { atEnd, run, startTollgate, temporaryDir } from './support/processes.mjs';
+import { infoOf, run, startRedis, startTollgate, temporaryDir, untilNoRewrite } from './support/processes.mjs';
 import { number, progress, progressDone, report, table } from './support/results.mjs';
 import { openSeed, verifyBodies } from './support/seed.mjs';
 import { credits, limit, meta, name } from './targets/typicalKey.mjs';
@@ -35,7 +33,7 @@ const fieldsOf = (index) => ({
 
 async function measure() {
   const dataDir = temporaryDir();
-  const first = await open(dataDir);
+  const first = await startRedis(dataDir);
   const seed = await openSeed(first);
   progress(`${number(keyCount)} keys`);
   await seed.createApi({ count: keyCount, fieldsOf });
@@ -44,10 +42,10 @@ async function measure() {
   const rewrite = await rewriteFile(first);
   await first.stop();
   progress('loading');
-  const second = await open(dataDir);
+  const second = await startRedis(dataDir);
 
   const server = await startTollgate({ redis: second, env: { LEASE_MS: '0' } });
-  // So that the file is not rewritten by itself.
+  // Redis does not rewrite the file by itself.
   await second.client.config('SET', 'auto-aof-rewrite-percentage', 0);
   const bodies = verifyBodies(keyCount);
   const load = openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey: seed.rootKey, bodies });
@@ -56,11 +54,10 @@ async function measure() {
   const verified = await load({ connections: 64, seconds });
   await delay(2000);
   const after = await sizeOf(second);
-  process.kill(server.pid, 'SIGTERM');
-  await delay(1000);
+  await server.stop();
   await second.stop();
   progress('loading');
-  const third = await open(dataDir);
+  const third = await startRedis(dataDir);
   const calls = verified.requests / 1e6;
   progressDone();
 
@@ -75,49 +72,22 @@ async function measure() {
   ];
   const note =
     `${number(keyCount)} typical keys, three of each identity; keys.verifyKey of all of them, uniform, 64 connections, ` +
-    `\`LEASE_MS=0\`, ${seconds} s. The file is rewritten only when it is said. Load: ${generator}.`;
+    `\`LEASE_MS=0\`, ${seconds} s. The file is rewritten only before the first of these starts. Load: ${generator}.`;
   report(
     { bench: 'restart', title: 'Restart of Redis', markdown: `${table(['', ''], rows)}\n\n${note}`, raw: rows },
     { json: options.json, kept: !options.quick && keyCount === 1_000_000 },
   );
 }
 
-/** Starts Redis on a data directory. `startMs` is the time until it replied, which includes loading. */
-async function open(dataDir) {
+const sizeOf = async (redis) => (await infoOf(redis))('aof_current_size');
+
+async function rewriteFile(redis) {
+  await untilNoRewrite(redis, 100);
   const startedAt = performance.now();
-  const embedded = await startEmbedded({ dataDir, onEvent: () => {} });
-  const startMs = performance.now() - startedAt;
-  const client = new Redis({ path: embedded.url.slice('unix:'.length) });
-  client.on('error', () => {});
-  const pid = Number(/process_id:(\d+)/.exec(await client.info('server'))[1]);
-  let isStopped = false;
-  const stop = async () => {
-    if (isStopped) return;
-    isStopped = true;
-    client.disconnect();
-    await embedded.stop();
-  };
-  atEnd(stop);
-  return { url: embedded.url, client, pid, startMs, stop };
-}
-
-const fieldIn = (info, field) => Number(new RegExp(`^${field}:(\\d+)`, 'm').exec(info)?.[1] ?? Number.NaN);
-
-const sizeOf = async ({ client }) => fieldIn(await client.info('persistence'), 'aof_current_size');
-
-async function rewriteFile({ client }) {
-  const isIdle = async () => {
-    const info = await client.info('persistence');
-    return fieldIn(info, 'aof_rewrite_in_progress') + fieldIn(info, 'aof_rewrite_scheduled') === 0;
-  };
-  while (!(await isIdle())) await delay(100);
-  const startedAt = performance.now();
-  await client.bgrewriteaof();
-  do await delay(20);
-  while (!(await isIdle()));
+  await redis.client.bgrewriteaof();
+  const info = await untilNoRewrite(redis, 20);
   const ms = performance.now() - startedAt;
-  const forkMs = fieldIn(await client.info('stats'), 'latest_fork_usec') / 1000;
-  return { ms, forkMs, bytes: await sizeOf({ client }) };
+  return { ms, forkMs: info('latest_fork_usec') / 1000, bytes: info('aof_current_size') };
 }
 
 await run(measure);
