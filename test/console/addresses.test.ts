@@ -83,7 +83,7 @@ inChromium(() => {
     await colleague.close();
   });
 
-  test('an address with a value that no control has is one without it', async () => {
+  test('a value in an address that no control has is ignored', async () => {
     await open('/keys?state=toString&order=x&pages=-3');
     await expect.poll(() => rows().count()).toBe(50);
     expect(await page().getByLabel('State').inputValue()).toBe('');
@@ -91,7 +91,7 @@ inChromium(() => {
     await expect.poll(() => page().getByRole('radio', { name: '24 hours' }).isChecked()).toBe(true);
   });
 
-  test('Keys: headings sort by creation and expiry; those of expiry have the keys that expire', async () => {
+  test('Keys: headings sort by creation and expiry; in order of expiry, only keys that expire are listed', async () => {
     await open('/keys');
     await expect.poll(names).toEqual(['off', 'soon', 'later']);
     const heading = (name: string) => page().getByRole('columnheader', { name });
@@ -153,7 +153,7 @@ inChromium(() => {
     await page().getByText('No key matches').waitFor();
     await search().fill('');
     await expect.poll(() => rows().count()).toBe(50);
-    // What is displayed of every key may be.
+    // The start of a key string, which lists display, may be in an address.
     await search().pressSequentially(key.key.slice(0, 'pay_1234'.length));
     await addressIs(`/keys?search=${key.key.slice(0, 8)}`);
     await search().pressSequentially(key.key.slice(8), { delay: 60 });
@@ -183,6 +183,7 @@ inChromium(() => {
     await addressIs(`/live?outcome=DISABLED&key=${key.keyId}`);
     await page().getByLabel('Customer').fill(key.key);
     await page().getByText('Nothing has happened').waitFor();
+    // A typed text is in the address after 200 ms.
     await page().waitForTimeout(500);
     const secrets = [key.key.slice(0, 13), h.rootKey.slice(0, -8)];
     expect(addresses.filter((url) => secrets.some((secret) => url.includes(secret)))).toEqual([]);

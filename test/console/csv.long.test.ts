@@ -161,6 +161,7 @@ inChromium(() => {
     await dialog().waitFor({ state: 'detached' });
     await expect.poll(() => page().locator(':focus').textContent()).toBe('CSV');
     go();
+    // Neither another request nor a download follows.
     await page().waitForTimeout(300);
     expect([asked, saved]).toEqual([1, 0]);
   });

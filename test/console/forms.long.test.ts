@@ -7,10 +7,6 @@ import { harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
-const sizes = [
-  { width: 1440, height: 900 },
-  { width: 390, height: 900 },
-];
 
 inChromium(() => {
   const { page, open, violations, isWithinWidth } = consoleInChromium(h);
@@ -129,7 +125,7 @@ inChromium(() => {
       expect(Math.max(...tops) - Math.min(...tops)).toBeLessThan(4);
     }
     expect(await violations()).toEqual([]);
-    await shots(page(), 'form-limits', sizes);
+    await shots(page(), 'form-limits');
     await page().setViewportSize({ width: 390, height: 800 });
     expect(await isWithinWidth()).toBe(true);
     expect(
@@ -150,7 +146,7 @@ inChromium(() => {
     await page()
       .getByText(`${text.replace('T', ' ')} UTC, in `)
       .waitFor();
-    await shots(page(), 'form-key', sizes);
+    await shots(page(), 'form-key');
     await button('Never').click();
     expect(await field.inputValue()).toBe('');
     await page().getByText('Empty: never.').waitFor();
@@ -189,7 +185,7 @@ inChromium(() => {
     await page().getByLabel('Name of the API').fill('Billing 2');
     expect(await page().getByLabel('Prefix of its key').inputValue()).toBe('bil');
     await page().getByLabel('Prefix of its key').fill('shop');
-    await shots(page(), 'form-wizard', sizes);
+    await shots(page(), 'form-wizard');
     await button('Make both').click();
     await expect.poll(() => page().locator('.snippet pre').first().textContent()).toMatch(/^shop_/);
   });

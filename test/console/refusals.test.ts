@@ -83,7 +83,7 @@ inChromium(() => {
     expect(await page().getByRole('heading', { name: 'Recent refusals' }).count()).toBe(0);
   });
 
-  test('a key whose refusals have no row is not said to have none', async () => {
+  test('a key whose refusals have no row does not look like one without refusals', async () => {
     await open(`/why/${without.keyId}`);
     await page().getByText('Details of the refusals were left out').waitFor();
     await page().getByText(`${period}: 1 refusal; details of 1 were left out.`).waitFor();

@@ -14,7 +14,7 @@ const gigabyte = 1024 * megabyte;
 describe('the size below which the file is not rewritten', () => {
   const facts = { baseBytes: 500 * megabyte, sizeBytes: 500 * megabyte, rate: 0, freeBytes: 100 * gigabyte };
 
-  test('is that of the last rewrite, where nothing is written: then Redis decides as by itself', () => {
+  test('is the size after the last rewrite while nothing is written: then the percentage of Redis decides', () => {
     expect(rewriteMinBytes(facts)).toBe(500 * megabyte);
     expect(rewriteMinBytes({ ...facts, baseBytes: 10, sizeBytes: 10 })).toBe(64 * megabyte);
   });
@@ -76,7 +76,7 @@ describe('with a Redis', () => {
     expect(await size()).toBeLessThan(272 * megabyte);
   });
 
-  test('a Redis that has the size of its configuration again gets it at the next look', async () => {
+  test('a Redis that has the size of its configuration again, as after a restart, gets it at the next look', async () => {
     const { redis, look, size, write, pass } = await open();
     await look();
     await write(megabyte);

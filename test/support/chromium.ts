@@ -82,10 +82,17 @@ export function contexts(browser: () => Browser) {
 }
 
 /**
- * Takes pictures of the page in each of the sizes and in both themes, if SCREENSHOTS=<folder> is set: `name`-width-theme.
- * The page has its size and the light theme afterwards.
+ * With SCREENSHOTS=<folder>, takes pictures of the page in each of the sizes and in both themes. Their names are
+ * `name`-width-theme. The page has its size and the light theme afterwards.
  */
-export async function shots(page: Page, name: string, sizes: { width: number; height: number }[]): Promise<void> {
+export async function shots(
+  page: Page,
+  name: string,
+  sizes = [
+    { width: 1440, height: 900 },
+    { width: 390, height: 800 },
+  ],
+): Promise<void> {
   const folder = process.env.SCREENSHOTS;
   if (!folder) return;
   const before = page.viewportSize()!;

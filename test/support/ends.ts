@@ -4,7 +4,10 @@ import type { snippets } from './snippet.ts';
 
 const includes = ['clock', 'names', 'overrides', 'state'];
 
-/** Of all keys, identities and overrides: member, end, … as the index should have them. Then the index. */
+/**
+ * Returns two lists of member, end, member, end, …: the entries that all keys, identities and overrides should have in
+ * the index, and the entries that it has.
+ */
 const read = `
 local workspace, found = KEYS[1], {}
 local function add(member, ends)
@@ -36,9 +39,9 @@ end
 return { found, redis.call('ZRANGE', name_of.ends(workspace), 0, -1, 'WITHSCORES') }`;
 
 /**
- * What the index has and no record, and the other way round. What has ended may be in both or in neither: the sweeper
- * removes it from the index, and the next decision or change from the record. Keys of deleted APIs are in the index
- * until the sweeper removes them. Also returns how many the index has.
+ * Entries of the index without a record, and records without an entry. What has ended may be in both or in neither:
+ * the sweeper removes it from the index, and the next decision or change from the record. Keys of deleted APIs are in
+ * the index until the sweeper removes them. Also returns how many entries the index has.
  */
 export async function endFaults(
   snippet: ReturnType<typeof snippets>,
