@@ -2,16 +2,13 @@
 // examined by axe in both themes, with hostile data in every field. SCREENSHOTS=<folder> keeps a picture of each.
 
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { promisify } from 'node:util';
 import type { BrowserContext, Page, Request } from 'playwright-core';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { inChromium, serverAndBrowser, viewport } from '../support/chromium.ts';
+import { inChromium, isWithinWidth, serverAndBrowser, viewport, violationsOf } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 
 const h = harness();
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const markup = '<img src=x onerror="document.title=\'owned\'">';
 
 let context: BrowserContext;
@@ -430,11 +427,7 @@ inChromium(() => {
       await page.locator('.waiting').first().waitFor({ state: 'detached' });
       const folder = process.env.SCREENSHOTS;
       if (folder) await page.screenshot({ path: `${folder}/${screen.replace(/\W/g, '')}-${theme}.png` });
-      await page.evaluate(axe);
-      const found = await page.evaluate(() =>
-        (globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } }).axe.run(),
-      );
-      expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)).toEqual([]);
+      expect(await violationsOf(page)).toEqual([]);
       expect(await page.locator('img').count()).toBe(0);
       expect(await page.title()).not.toContain('owned');
     });
@@ -451,10 +444,7 @@ inChromium(() => {
       await page.getByRole('navigation', { name: 'Screens' }).waitFor({ state: 'hidden' });
       await page.locator('.waiting').first().waitFor({ state: 'detached' });
       if (folder) await page.screenshot({ path: `${folder}/${name.replace(/\W/g, '')}-narrow.png`, fullPage: true });
-      const widths = await page.evaluate<[number, number]>(
-        '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
-      );
-      expect([name, widths[0] <= widths[1]]).toEqual([name, true]);
+      expect([name, await isWithinWidth(page)]).toEqual([name, true]);
       const head = (await page.locator('h1').boundingBox())!;
       expect([name, head.y < 90]).toEqual([name, true]);
     }
@@ -493,11 +483,6 @@ interface Status {
   versions: { redis: string };
   redis: { checks: unknown[] };
   stored: { keys: number };
-}
-
-interface Violation {
-  id: string;
-  nodes: { html: string }[];
 }
 
 let isHostile = false;

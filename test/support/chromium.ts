@@ -106,9 +106,25 @@ export async function shots(
   await page.emulateMedia({ colorScheme: 'light' });
 }
 
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** What axe finds, with the elements. */
+export async function violationsOf(page: Page): Promise<string[]> {
+  await page.evaluate(axe);
+  const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
+  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`);
+}
+
+/** Whether all is within the width of the page. Charts have their new width a frame after it. */
+export async function isWithinWidth(page: Page): Promise<boolean> {
+  const [scrolled, client] = await page.evaluate<[number, number]>(`new Promise((done) =>
+    requestAnimationFrame(() => requestAnimationFrame(() =>
+      done([document.documentElement.scrollWidth, document.documentElement.clientWidth]))))`);
+  return scrolled <= client;
+}
+
 /** The console of a harness in a browser, with a new page for each test. */
 export function consoleInChromium(h: ReturnType<typeof harness>) {
-  const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
   const { url, browser } = serverAndBrowser(h);
   let page: Page;
   beforeEach(async () => {
@@ -127,18 +143,7 @@ export function consoleInChromium(h: ReturnType<typeof harness>) {
       await goTo(path);
       await signIn(page, rootKey);
     },
-    /** What axe finds, with the elements. */
-    async violations() {
-      await page.evaluate(axe);
-      const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
-      return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`);
-    },
-    /** Whether all is within the width of the page. Charts have their new width a frame after it. */
-    async isWithinWidth() {
-      const [scrolled, client] = await page.evaluate<[number, number]>(`new Promise((done) =>
-        requestAnimationFrame(() => requestAnimationFrame(() =>
-          done([document.documentElement.scrollWidth, document.documentElement.clientWidth]))))`);
-      return scrolled! <= client!;
-    },
+    violations: () => violationsOf(page),
+    isWithinWidth: () => isWithinWidth(page),
   };
 }
