@@ -90,6 +90,20 @@ inChromium(() => {
     expect((await linesOf(() => changes.click())).length).toBeGreaterThan(120);
   });
 
+  test('Recent refusals: all rows, not only the first page', async () => {
+    for (let number = 0; number < 25; number++) {
+      const { key } = await ok('keys.createKey', { apiId, enabled: false });
+      await ok('keys.verifyKey', { key });
+    }
+    await open('/attention');
+    const card = page().locator('section.card', { has: page().getByRole('heading', { name: 'Recent refusals' }) });
+    await expect.poll(() => card.locator('tbody tr').count()).toBe(20);
+    const { data } = await h.call('analytics.listRefusals', { limit: 1000 });
+    expect(data.length).toBeGreaterThan(25);
+    const lines = await linesOf(() => card.getByRole('button', { name: 'CSV' }).click());
+    expect(lines).toHaveLength(1 + data.length);
+  });
+
   /** `count` keys a page, of `pages`. */
   async function mockKeys(pages: number, count: number, wait: (number: number) => Promise<unknown>) {
     const { data } = await h.call('keys.listKeys', { limit: 1 });

@@ -13,17 +13,12 @@ import { KeyName } from './keyName.tsx';
 import { type Column, List } from './table.tsx';
 import { TimeField, timeOfInput } from './times.tsx';
 
-/** Rows may be equal, so each has its number. */
-interface Row extends Refusals {
-  number: number;
-}
-
-const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: Row) =>
+const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: Refusals) =>
   ratelimit === undefined
     ? source === 'lease' && outcome === 'RATE_LIMITED' && <Badge>local</Badge>
     : `${ratelimit}: ${unitsOf({ limit, duration, ...(type && { type }) })}`;
 
-const costOf = ({ cost, remaining, of }: Row) =>
+const costOf = ({ cost, remaining, of }: Refusals) =>
   cost !== undefined &&
   `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left${of ? ' of the customer' : ''}`}`;
 
@@ -47,7 +42,7 @@ export function againOf({ keyId, permissions, permissionsCut, ratelimit, cost, o
   return { path: `/why/${keyId}?${query}`, name: `Ask with this ${what}` };
 }
 
-const columns: Column<Row>[] = [
+const columns: Column<Refusals>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{dateTime(time)}</span>,
@@ -98,7 +93,7 @@ const columns: Column<Row>[] = [
     isWide: true,
   },
 ];
-const ofOwner = ({ name }: Column<Row>) => name !== 'Key' && name !== 'Customer';
+const ofOwner = ({ name }: Column<Refusals>) => name !== 'Key' && name !== 'Customer';
 
 type Paged = ReturnType<typeof usePages<Refusals>>;
 type Hour = NonNullable<NonNullable<Paged['pages'][number]['pagination']>['counted']>[number];
@@ -176,6 +171,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
     limit: 20,
   };
   const paged = usePages<Refusals>('analytics.listRefusals', input, 30_000);
+  // Rows may be equal, so each has its number.
   const rows = paged.rows?.map((row, number) => ({ ...row, number }));
   const hours = hoursWithout(paged.pages);
   const since = paged.pages[0]?.pagination?.since;
@@ -187,7 +183,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
         ? `Nothing was refused since ${dateTime(since ?? 0)} UTC`
         : 'Nothing was refused in this period';
   return (
-    <Card title={title} actions={<CsvButton name="refusals" columns={columns} rows={rows ?? []} />}>
+    <Card title={title} actions={<CsvButton name="refusals" columns={columns} of={paged} />}>
       <div class="bar">
         <TimeField label="From" value={from} set={setFrom} />
         <TimeField label="To" value={to} set={setTo} />
