@@ -17,7 +17,8 @@ inChromium(() => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     const ratelimits = ['requests', 'tokens'].map((name) => ({ name, limit: 10, duration: hourMs, autoApply: true }));
     key = await h.createKey({ apiId, name: 'ada', ratelimits, permissions: ['documents.read', 'documents.write'] });
-    await ok('permissions.createRole', { name: 'editor' });
+    // A name with a space would be two of the field, and is not suggested.
+    for (const name of ['editor', 'Billing admin']) await ok('permissions.createRole', { name });
   });
 
   const button = (name: string) => page().getByRole('button', { name, exact: true });

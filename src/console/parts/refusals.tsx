@@ -3,12 +3,13 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { count, dateTime, unitsOf } from '../format.ts';
+import { count, dateTime, isoOf, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
 import { Badge, Card, Count, CustomerLink, Empty, Outcome, Time } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
+import { isListable } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
 import { type Column, List } from './table.tsx';
 import { TimeField, timeOfInput } from './times.tsx';
@@ -26,12 +27,13 @@ const askedOf = ({ permissions, permissionsCut }: Refusals) =>
   permissions && `${permissions}${permissionsCut ? '…' : ''}`;
 
 /**
- * The screen that asks for what was asked, and the name of its link. Undefined for a plain request, and for a query of
- * which only a part is known.
+ * The screen that asks for what was asked, and the name of its link. Undefined for a plain request, for a query of
+ * which only a part is known, and for a limit whose name the field of that screen cannot have.
  */
 export function againOf({ keyId, permissions, permissionsCut, ratelimit, cost, outcome }: Refusals) {
   if (permissionsCut) return undefined;
   const isLimited = outcome === 'RATE_LIMITED' && ratelimit !== undefined;
+  if (isLimited && !isListable(ratelimit)) return undefined;
   const query = new URLSearchParams({
     ...(permissions && { permissions }),
     ...(isLimited && { limits: cost === undefined ? ratelimit : `${ratelimit}=${cost}` }),
@@ -46,7 +48,7 @@ const columns: Column<Refusals>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{dateTime(time)}</span>,
-    csv: ({ time }) => new Date(time).toISOString(),
+    csv: ({ time }) => isoOf(time),
   },
   { name: 'Outcome', cell: ({ outcome }) => <Outcome outcome={outcome} />, csv: ({ outcome }) => outcome },
   {
