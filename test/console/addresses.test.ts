@@ -144,6 +144,27 @@ inChromium(() => {
     await ok('keys.restoreKey', { keyId: data[9]!.keyId });
   });
 
+  test('Keys: later pages are loaded again after a change', async () => {
+    await open('/keys?pages=2');
+    await expect.poll(() => rows().count()).toBe(100);
+    await rows().last().getByRole('link').first().click();
+    await page().getByRole('button', { name: 'Disable …' }).click();
+    await page().getByRole('dialog').getByRole('button', { name: 'Disable', exact: true }).click();
+    await page().getByRole('button', { name: 'Enable …' }).waitFor();
+    await page().goBack();
+    await expect.poll(() => rows().count()).toBe(100);
+    await expect.poll(() => rows().last().textContent()).toContain('Disabled');
+    // Also while the list is displayed, with all its rows.
+    await rows().nth(70).getByRole('checkbox').check();
+    await page().getByRole('button', { name: 'Disable 1 …' }).click();
+    await page().getByRole('dialog').getByRole('button', { name: 'Disable', exact: true }).click();
+    await expect.poll(() => rows().nth(70).textContent()).toContain('Disabled');
+    expect(await rows().count()).toBe(100);
+    const { data } = await h.call('keys.listKeys', { enabled: false, limit: 100 });
+    for (const { keyId } of data.filter(({ keyId }) => keyId !== key.keyId))
+      await ok('keys.updateKey', { keyId, enabled: true });
+  });
+
   test('a key string that is pasted or typed into a search is in no address', async () => {
     const addresses: string[] = [];
     page().on('framenavigated', (frame) => addresses.push(frame.url()));

@@ -9,14 +9,15 @@ const h = harness();
 const { ok } = h;
 
 inChromium(() => {
-  const { page, open, violations, isWithinWidth } = consoleInChromium(h);
+  const { page, goTo, open, violations, isWithinWidth } = consoleInChromium(h);
   let key: { keyId: string; key: string };
 
   beforeAll(async () => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     const ratelimits = ['requests', 'tokens'].map((name) => ({ name, limit: 10, duration: hourMs, autoApply: true }));
     key = await h.createKey({ apiId, name: 'ada', ratelimits, permissions: ['documents.read', 'documents.write'] });
-    await ok('permissions.createRole', { name: 'editor' });
+    // A name with a space would be two of the field, and is not suggested.
+    for (const name of ['editor', 'Billing admin']) await ok('permissions.createRole', { name });
   });
 
   const button = (name: string) => page().getByRole('button', { name, exact: true });
@@ -97,6 +98,25 @@ inChromium(() => {
     await heading('Keys').waitFor();
     expect(await question().count()).toBe(0);
     await ok('keys.updateKey', { keyId: key.keyId, name: 'ada' });
+  });
+
+  test('a dialog asks also where a field is not complete', async () => {
+    await open(`/keys/${key.keyId}`);
+    for (const [card, field, text] of [
+      [0, 'Metadata', '{"plan": '],
+      [1, 'Balance', 'many'],
+    ] as const) {
+      await button('Edit').nth(card).click();
+      await page().getByLabel(field).fill(text);
+      await page().keyboard.press('Escape');
+      await question().getByRole('button', { name: 'Leave' }).click();
+      await page().getByRole('dialog').waitFor({ state: 'detached' });
+    }
+    await goTo('/customers');
+    await button('New customer').click();
+    await page().getByLabel('Metadata').fill('{');
+    await page().keyboard.press('Escape');
+    await question().waitFor();
   });
 
   test('the end of the session does not wait for a form', async () => {

@@ -147,4 +147,13 @@ inChromium(() => {
     await page().getByRole('button', { name: 'Explain', exact: true }).click();
     await page().getByText('The answer is Valid').waitFor();
   });
+
+  test('a limit whose name has a space is not asked as two', async () => {
+    const { keyId, key } = await h.createKey({ ratelimits: [{ name: 'large files', limit: 10, duration: hourMs }] });
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'large files', cost: 11 }] });
+    await open(`/why/${keyId}`);
+    await expect.poll(() => rows().count()).toBe(1);
+    expect(await rows().textContent()).toContain('large files: 10 in any 1 h');
+    expect(await page().getByRole('link', { name: 'Ask with this limit' }).count()).toBe(0);
+  });
 });

@@ -120,7 +120,8 @@ inChromium(() => {
     await helper.evaluate(`
       const channel = new BroadcastChannel('tollgate.console');
       channel.onmessage = ({ data }) => {
-        for (const signIns of [undefined, 'x', [null], [{ rootKey: 1 }]]) channel.postMessage({ to: data.asks, usedAt: 9e15, signIns });
+        const bad = { rootKey: 'a', workspaceId: 'b', name: 'c', grants: [1], at: 9e15 };
+        for (const signIns of [undefined, 'x', [null], [{ rootKey: 1 }], [bad]]) channel.postMessage({ to: data.asks, usedAt: 9e15, signIns });
         channel.postMessage({ to: 'another', usedAt: 9e15, signIns: [] });
         channel.postMessage({});
       };`);

@@ -9,6 +9,7 @@ import type { Temporary } from '../records.ts';
 import { may } from '../session.ts';
 import { Card, CustomerLink, Empty, Time } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
+import { formerOf } from './lasting.tsx';
 import { type Column, List } from './table.tsx';
 
 const days = 7;
@@ -40,8 +41,6 @@ function Owner({ of: { keyId, keyName, externalId, namespace = '', identifier } 
     </Link>
   );
 }
-
-const formerOf = ({ former, type }: Temporary) => (former ? unitsOf({ ...former, ...(type && { type }) }) : 'none');
 
 const columns: Column<Temporary>[] = [
   { name: 'Ends', cell: ({ until }) => <Time ms={until} />, csv: ({ until }) => isoOf(until) },

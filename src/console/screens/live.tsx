@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { Failure } from '../api.ts';
-import { count, milliseconds, timeOfDay } from '../format.ts';
+import { count, isoOf, milliseconds, timeOfDay } from '../format.ts';
 import {
   Badge,
   Button,
@@ -38,7 +38,7 @@ const columns: Column<Row>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
-    csv: ({ time }) => new Date(time).toISOString(),
+    csv: ({ time }) => isoOf(time),
   },
   { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
   {
