@@ -1,5 +1,5 @@
-// The slot of a large workspace moves in one step from one node of a Cluster to another, which Valkey 9 can: under load,
-// with as many stored keys as take seconds name by name.
+// The slot of a large workspace moves in one step from one node of a Cluster to another, which Valkey 9 can: under
+// load, with as many stored keys as take seconds name by name.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
