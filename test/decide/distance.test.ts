@@ -1,0 +1,46 @@
+// A Redis that is 80 ms away. What is on the way does not wait at Redis, so it takes nothing of a workspace's share of
+// Redis's queue. A round trip is measured by others beside it, because the machine may be busy.
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { farRedis } from '../support/distance.ts';
+import { harness, testSettings } from '../support/harness.ts';
+
+const far = farRedis();
+const app = harness(() => far.url, { commandTimeoutMs: 10_000 });
+let beside: RedisClient;
+beforeAll(async () => {
+  beside = await connect(far.url, testSettings);
+  far.roundTripMs = 80;
+}, 120_000);
+afterAll(() => beside?.disconnect());
+
+/** The plain requests that a workspace may have waiting at Redis, see workMax in src/decide/decider.ts. */
+const atRedisMax = 192;
+
+test('serves many times what may wait at Redis in a round trip', async () => {
+  far.roundTripMs = 0;
+  const { key } = await app.createKey();
+  far.roundTripMs = 80;
+  const { workspaceId, rootKey } = app;
+  const presented = { workspaceId, digest: digestOf(rootKey), digestText: digestTextOf(rootKey) };
+  const verification = app.store.decide.verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 });
+  await verification.decide();
+  let answered = 0;
+  let isOver = false;
+  async function verify() {
+    while (!isOver) {
+      const { outcome } = await verification.decide();
+      expect(outcome).toBe('VALID');
+      answered++;
+    }
+  }
+  const callers = Array.from({ length: 512 }, verify);
+  const roundTrips = 24;
+  for (let trip = 0; trip < roundTrips; trip++) await beside.ping();
+  const meanwhile = answered;
+  isOver = true;
+  await Promise.all(callers);
+  expect(meanwhile / roundTrips).toBeGreaterThan(2 * atRedisMax);
+});
