@@ -1,14 +1,13 @@
 // How much work of a workspace may be sent to Redis before it is answered.
 //
 // What matters to other workspaces is what waits at Redis, because Redis decides it before their requests. Of what was
-// sent, a part is on the way to Redis or back, and the further away Redis is, the larger it is. So the limit is that of
-// the work at Redis, and as much again as was answered lately in the time of a round trip without a queue, the
-// *distance*. As long as replies take no longer than that, the limit grows by itself in each round trip. When Redis
-// decides less in the time, or its queue makes replies late, the limit falls. (TCP Vegas finds its window so, and BBR
-// its round trip.)
+// sent, a part is on the way to Redis or back, and the further away Redis is, the larger it is. So the limit is a fixed
+// one for the work at Redis, and in addition what was answered in the last round trip, less the part of the trip in
+// which it waited at Redis. While nothing waits there, the limit grows with each trip. When Redis decides less in the
+// time, or requests wait there longer, it falls. (As the congestion window of TCP Vegas.)
 //
-// What was sent must also not arrive at once. So beyond the work that may always be sent, it is sent at the pace at
-// which it would be answered.
+// What was sent must also not arrive at once. So beyond the work that may always be sent, requests are sent at the pace
+// at which they would be answered.
 //
 // What a request costs is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
 // beyond that work has a budget: twice what the last ones cost. Redis leaves requests beyond it undecided, and they are
@@ -19,49 +18,16 @@ export const budgetMax = 2500;
 
 /** How much of a new value is taken over with each reply. */
 const smoothing = 1 / 4;
+/** The shortest trip, in milliseconds: clocks may have the same time twice. */
+const tripMin = 0.1;
 
-/** A clock that is read at the same time again must not mean an infinite rate. In milliseconds. */
-const distanceMin = 0.1;
-
-const windowMs = 5000;
-/** A window with fewer replies goes on, because few may all have been late. */
-const repliesMin = 100;
-/** Redis is quiet while its calls take a smaller part of the time than this. What else it does is not known. */
+/** Redis is quiet while calls take a smaller part of the time than this. What else it does is not known. */
 const quietShare = 0.25;
 /** While Redis is quiet, the limit grows faster. */
 const quietGain = 1.5;
 
-/** Whether calls that cost Redis `from` to `to`, as in `allWork`, are few for this time. */
+/** Whether the calls between two values of `allWork` are few for this time. */
 const isQuiet = (from: number, to: number, ms: number): boolean => (to - from) >>> 0 < 1000 * quietShare * ms;
-
-/** The distance of a Redis server: the shortest round trip of the last time. */
-export class Distance {
-  ms = Number.POSITIVE_INFINITY;
-  /** As the last reply reported. */
-  allWork = 0;
-  /** The shortest one of this window, and the number of replies. */
-  #shortest = Number.POSITIVE_INFINITY;
-  #replies = 0;
-  #beganAt = 0;
-  #workAtBegin = 0;
-
-  /** Call it for each reply. */
-  note(roundTripMs: number, nowMs: number, allWork: number) {
-    const ms = Math.max(distanceMin, roundTripMs);
-    if (ms < this.#shortest) this.#shortest = ms;
-    if (ms < this.ms) this.ms = ms;
-    this.#replies++;
-    this.allWork = allWork;
-    if (nowMs < this.#beganAt + windowMs || this.#replies < repliesMin) return;
-    // A longer distance is taken over only if Redis was not busy: a queue that never ends would count as distance, and
-    // with it the queue would grow.
-    if (isQuiet(this.#workAtBegin, allWork, nowMs - this.#beganAt)) this.ms = this.#shortest;
-    this.#shortest = Number.POSITIVE_INFINITY;
-    this.#replies = 0;
-    this.#beganAt = nowMs;
-    this.#workAtBegin = allWork;
-  }
-}
 
 /** What a call reports. */
 export interface Called {
@@ -69,17 +35,59 @@ export interface Called {
   work: number;
   /** What all calls of all servers have cost, modulo 2 ** 32. */
   allWork: number;
+  /** When it began, by Redis's clock, in milliseconds. */
+  beganAt: number;
   /** When its reply was read, by performance.now(). */
   at: number;
 }
 
+const windowMs = 5000;
+/** A window with fewer calls goes on, because few may all have waited. */
+const callsMin = 100;
+
+/**
+ * How long calls wait at a Redis server. The time from sending a call to its beginning is by two clocks, so only
+ * differences have a meaning: the call with the shortest one of the last time has not waited. It does not contain the
+ * time in which a reply waits for this process.
+ */
+export class RedisWait {
+  /** As the last reply reported. */
+  allWork = 0;
+  #shortest = Number.POSITIVE_INFINITY;
+  #inWindow = Number.POSITIVE_INFINITY;
+  #calls = 0;
+  #windowAt = 0;
+  #workBefore = 0;
+
+  /** How long this call waited, in milliseconds. Call it for each. */
+  of(sentAt: number, { beganAt, at, allWork }: Called): number {
+    const ms = beganAt - sentAt;
+    this.allWork = allWork;
+    if (ms < this.#inWindow) this.#inWindow = ms;
+    if (ms < this.#shortest) this.#shortest = ms;
+    this.#calls++;
+    if (at >= this.#windowAt + windowMs && this.#calls >= callsMin) this.#nextWindow(at);
+    return ms - this.#shortest;
+  }
+
+  #nextWindow(at: number) {
+    // The way is longer, or a clock was set. But if Redis was busy, all calls may have waited: if that did not count,
+    // they would wait longer and longer.
+    if (isQuiet(this.#workBefore, this.allWork, at - this.#windowAt)) this.#shortest = this.#inWindow;
+    this.#inWindow = Number.POSITIVE_INFINITY;
+    this.#calls = 0;
+    this.#windowAt = at;
+    this.#workBefore = this.allWork;
+  }
+}
+
 /** What is known of a batch until its reply. */
-export interface Flight {
+interface Flight {
   weight: number;
   sentAt: number;
   /** What was answered before it was sent. */
   answered: number;
-  /** As in `Distance`. */
+  /** As in RedisWait. */
   allWork: number;
   budget: number;
 }
@@ -88,11 +96,13 @@ export interface Flight {
 export class Flow {
   readonly #workMax: number;
   readonly #shareMax: number;
-  readonly #distance: Distance;
+  readonly #wait: RedisWait;
   /** What was sent and has no reply. */
   #work = 0;
-  /** How much of it may be on the way, in addition to `workMax`. */
+  /** How much of it may be on the way. */
   #onTheWay = 0;
+  /** The last round trip without the time at Redis, in milliseconds. */
+  #tripMs = Number.POSITIVE_INFINITY;
   /** An estimate of what waits at Redis, or will when it arrives, at this time. */
   #atRedis = 0;
   #estimatedAt = 0;
@@ -101,19 +111,20 @@ export class Flow {
   #cost = 0;
 
   /** `shareMax`: how much of Redis's time may be on the way. */
-  constructor(workMax: number, shareMax: number, distance: Distance) {
+  constructor(workMax: number, shareMax: number, wait: RedisWait) {
     this.#workMax = workMax;
     this.#shareMax = shareMax;
-    this.#distance = distance;
+    this.#wait = wait;
+  }
+
+  /** With half of the work at Redis, as the estimate of what is on the way may be too large. */
+  get #limit(): number {
+    return Math.max(this.#workMax, this.#workMax / 2 + this.#onTheWay);
   }
 
   /** Whether the limit allows another batch, now or after a pause. */
   get isBelowLimit(): boolean {
     return this.#work < this.#limit;
-  }
-
-  get #limit(): number {
-    return Math.max(this.#workMax, this.#workMax / 2 + this.#onTheWay);
   }
 
   /** Whether another batch may be sent now. */
@@ -126,27 +137,29 @@ export class Flow {
 
   sent(weight: number, nowMs: number): Flight {
     const isBeyond = this.#work >= this.#workMax;
-    const budget = isBeyond ? Math.max(1, Math.min(budgetMax, Math.ceil(2 * this.#cost * weight))) : budgetMax;
+    const budget = isBeyond ? Math.min(budgetMax, Math.ceil(2 * this.#cost * weight)) : budgetMax;
     this.#estimate(nowMs);
     this.#atRedis += weight;
     this.#work += weight;
-    return { weight, sentAt: nowMs, answered: this.#answered, allWork: this.#distance.allWork, budget };
+    return { weight, sentAt: nowMs, answered: this.#answered, allWork: this.#wait.allWork, budget };
   }
 
   /** `left` is the weight of the requests that the call left undecided. */
-  replied({ weight, sentAt, answered, allWork: before }: Flight, left: number, { work, allWork, at }: Called) {
+  replied(flight: Flight, left: number, called: Called) {
+    const { weight, sentAt } = flight;
+    const { work, allWork, at } = called;
     const done = weight - left;
-    const flightMs = at - sentAt;
-    this.#distance.note(flightMs - work / 1000, at, allWork);
     this.#work -= weight;
     this.#answered += done;
     const cost = work / done;
     this.#cost = this.#cost === 0 ? cost : this.#cost + smoothing * (cost - this.#cost);
-    const { ms } = this.#distance;
-    const gain = isQuiet(before, allWork, flightMs) ? quietGain : 1;
-    const inDistance = ((this.#answered - answered) * ms) / Math.max(ms, flightMs);
-    const most = (1000 * this.#shareMax * ms) / this.#cost;
-    this.#onTheWay += smoothing * (Math.min(gain * inDistance, most) - this.#onTheWay);
+    const flightMs = Math.max(tripMin, at - sentAt);
+    const tripMs = Math.max(tripMin, flightMs - this.#wait.of(sentAt, called) - work / 1000);
+    this.#tripMs = tripMs;
+    const gain = isQuiet(flight.allWork, allWork, flightMs) ? quietGain : 1;
+    const answered = (this.#answered - flight.answered) * (tripMs / flightMs);
+    const most = (1000 * this.#shareMax * tripMs) / this.#cost;
+    this.#onTheWay += smoothing * (Math.min(gain * answered, most) - this.#onTheWay);
   }
 
   failed({ weight }: Flight) {
@@ -154,11 +167,10 @@ export class Flow {
     this.#onTheWay = 0;
   }
 
-  /** Redis decides what the limit allows in the distance. It has nothing to do but what has no reply. */
+  /** What the limit allows is decided within a trip. Nothing is left to decide but what has no reply. */
   #estimate(nowMs: number) {
-    const pace = this.#limit / this.#distance.ms;
-    const left = this.#atRedis - pace * (nowMs - this.#estimatedAt);
-    this.#atRedis = Math.max(0, Math.min(left, this.#work));
+    const decided = (this.#limit / this.#tripMs) * (nowMs - this.#estimatedAt);
+    this.#atRedis = Math.max(0, Math.min(this.#atRedis - decided, this.#work));
     this.#estimatedAt = nowMs;
   }
 }

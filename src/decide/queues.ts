@@ -10,7 +10,7 @@
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
 import { storeError } from '../redis/connection.ts';
-import { type Called, Distance, Flow } from './flow.ts';
+import { type Called, Flow, RedisWait } from './flow.ts';
 
 /** Requests that are sent to Redis as one call, or as several if a call leaves some undecided. */
 export interface QueuedBatch {
@@ -93,7 +93,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   /** Queues that may send more after a pause, also without a reply. */
   readonly #paced = new Set<Queue<Batch>>();
   /** By Redis server. */
-  readonly #distances = new Map<string, Distance>();
+  readonly #waits = new Map<string, RedisWait>();
 
   constructor(options: QueueOptions<Batch>) {
     this.#options = options;
@@ -133,12 +133,12 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   #flowOf(workspaceId: string, isAccepted: boolean): Flow {
     const { workMax, shareMax, nodeOf } = this.#options;
     const node = nodeOf(workspaceId);
-    let distance = this.#distances.get(node);
-    if (!distance) {
-      distance = new Distance();
-      this.#distances.set(node, distance);
+    let wait = this.#waits.get(node);
+    if (!wait) {
+      wait = new RedisWait();
+      this.#waits.set(node, wait);
     }
-    return new Flow(workMax, isAccepted ? shareMax : 0, distance);
+    return new Flow(workMax, isAccepted ? shareMax : 0, wait);
   }
 
   #endTurn() {

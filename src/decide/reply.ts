@@ -34,9 +34,10 @@ export const unreadable = () => new Error('decide: the reply of the script canno
 
 interface Reply {
   answers: Answer[];
-  /** As in BATCH_HEAD. */
+  /** As in BATCH_HEAD, where `atMs` is `now`. */
   work: number;
   allWork: number;
+  atMs: number;
 }
 
 /**
@@ -60,7 +61,8 @@ export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: nu
     at = end;
   }
   if (at !== packed.length || snapshotAt !== snapshots.length) throw unreadable();
-  return { answers, work: packed.readUInt16BE(batchHead.at.work), allWork: packed.readUInt32BE(batchHead.at.allWork) };
+  const work = packed.readUInt16BE(batchHead.at.work);
+  return { answers, work, allWork: packed.readUInt32BE(batchHead.at.allWork), atMs };
 }
 
 /**

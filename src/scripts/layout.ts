@@ -660,7 +660,9 @@ export const batchHead = struct({
   work: uint(2),
   /** The work of all calls since Redis has this library, modulo 2 ** 32. */
   allWork: uint(4),
-  /** Number of answers. If the budget was used, it is below the number of items, and the server sends the others again. */
+  /**
+   * Number of answers. If the budget was used, it is below the number of items, and the server sends the others again.
+   */
   count: uint(1),
 });
 export const answerBytes = uint(2);

@@ -1,7 +1,7 @@
 // How much work a workspace may have on the way to Redis and waiting there, in a model of both.
 
 import { afterEach, expect, test, vi } from 'vitest';
-import { budgetMax, Distance, Flow } from '../../src/decide/flow.ts';
+import { budgetMax, Flow, RedisWait } from '../../src/decide/flow.ts';
 import { queueModel } from './queueModel.ts';
 
 afterEach(() => void vi.unstubAllGlobals());
@@ -98,6 +98,32 @@ test('while Redis does nothing no more is sent than was on the way, and afterwar
   expect(counts.refused).toBe(0);
 });
 
+test('a server that reads replies late is not limited by that', async () => {
+  const model = queueModel();
+  const server = model.server({ roundTripMs: 20, turnMs: 50 });
+  const counts = server.load('a', 900, plain);
+  await model.run(600);
+  const before = counts.ok;
+  model.peakMs('a');
+  await model.run(1000);
+  expect(counts.ok - before).toBeGreaterThan(900 * 15);
+  expect(model.peakMs('a')).toBeLessThanOrEqual(ownQueueMs);
+});
+
+test('when the clock of Redis is set it falls to what may wait at Redis, and grows again when Redis is quiet', async () => {
+  const model = queueModel();
+  const far = model.server({ roundTripMs: 80 });
+  const counts = far.load('a', 900, plain);
+  await runTrips(model, far, counts, 15);
+  model.redis.clockMs += 3_600_000;
+  const meanwhile = await runTrips(model, far, counts, 10);
+  expect(meanwhile.inTrip).toBeGreaterThanOrEqual(workMax);
+  await model.run(10_000);
+  expect((await runTrips(model, far, counts, 10)).inTrip).toBeGreaterThan(850);
+  model.redis.clockMs -= 7_200_000;
+  expect((await runTrips(model, far, counts, 10)).inTrip).toBeGreaterThan(850);
+}, 120_000);
+
 test('when the route is shorter or longer it follows', async () => {
   const model = queueModel();
   const server = model.server({ roundTripMs: 40 });
@@ -127,14 +153,14 @@ test('a queue at Redis that never ends does not count as distance', async () => 
 }, 120_000);
 
 test('after a failure it begins again with the work that may wait at Redis', () => {
-  const flow = new Flow(workMax, 0.5, new Distance());
+  const flow = new Flow(workMax, 0.5, new RedisWait());
   const send = () => flow.sent(workMax, 0);
   const mayPass = () => flow.mayPass(200);
   const [first, second] = [send(), send()];
   expect(mayPass()).toBe(false);
-  flow.replied(first, 0, { work: 2000, allWork: 2000, at: 100 });
+  flow.replied(first, 0, { work: 2000, allWork: 2000, beganAt: 50, at: 100 });
   expect(mayPass()).toBe(false);
-  flow.replied(second, 0, { work: 2000, allWork: 4000, at: 100 });
+  flow.replied(second, 0, { work: 2000, allWork: 4000, beganAt: 50, at: 100 });
   const lost = flow.sent(workMax, 100);
   expect(mayPass()).toBe(true);
   flow.failed(lost);

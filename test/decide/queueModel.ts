@@ -50,7 +50,7 @@ export function queueModel() {
   vi.stubGlobal('setTimeout', (run: () => void, ms: number) => at(now + ms, run));
   vi.stubGlobal('setImmediate', (run: () => void) => at(now + 0.005, run));
 
-  const redis = { freeAt: 0, allWork: 0 };
+  const redis = { freeAt: 0, allWork: 0, clockMs: 1.7e12 };
   /** By workspace: what it has at Redis, and the most that was. In microseconds. */
   const atRedis = new Map<string, number>();
   const peaks = new Map<string, number>();
@@ -61,7 +61,8 @@ export function queueModel() {
     peaks.set(workspaceId, Math.max(work, peaks.get(workspaceId) ?? 0));
   }
 
-  function server({ roundTripMs = 0.2, workMax = 192, inFlightMax = 1_000_000, waitMs = 1000 } = {}) {
+  /** With `turnMs` it reads replies only at the end of each turn of so long. */
+  function server({ roundTripMs = 0.2, turnMs = 0 } = {}) {
     const distance = { ms: roundTripMs };
     /** Arrivals at Redis and at the server are in order. */
     const last = { atRedis: 0, atServer: 0 };
@@ -83,17 +84,19 @@ export function queueModel() {
             count++;
           }
           add(workspaceId, work);
+          const beganAt = Math.floor(Math.max(redis.freeAt, now) + redis.clockMs);
           redis.freeAt = Math.max(redis.freeAt, now) + (work + 20) / 1000;
           at(redis.freeAt, () => {
             add(workspaceId, -work);
             redis.allWork = (redis.allWork + work + 20) % 2 ** 32;
             const { allWork } = redis;
             last.atServer = Math.max(last.atServer, now + distance.ms / 2);
+            if (turnMs > 0) last.atServer = Math.ceil(last.atServer / turnMs) * turnMs;
             at(last.atServer, () => {
               sent -= weight;
               batch.decided += count;
               for (const { answered } of waiting.slice(0, count)) answered(true);
-              resolve({ work: work + 20, allWork, at: now });
+              resolve({ work: work + 20, allWork, beganAt, at: now });
             });
           });
         });
@@ -103,11 +106,11 @@ export function queueModel() {
       send,
       nodeOf: () => '',
       weightMax: 24,
-      workMax,
+      workMax: 192,
       shareMax: 0.5,
-      inFlightMax,
+      inFlightMax: 1_000_000,
       unknownAtOnce: 64,
-      waitMs,
+      waitMs: 1000,
       overloaded() {},
     });
     return {
