@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
+import { Batch } from '../../src/decide/batch.ts';
 import { type Decide, type DecideOptions, openDecide } from '../../src/decide/decide.ts';
 import { budgetMax } from '../../src/decide/flow.ts';
 import { Leasing } from '../../src/decide/leases/leasing.ts';
@@ -142,6 +143,7 @@ describe('a batch with much work', () => {
         },
       },
     });
+    expect(new Batch().packed(undefined, 0x0102).subarray(0, 2)).toEqual(Buffer.from([1, 2]));
     await verify(key);
     const together = (count: number) => Promise.all(Array.from({ length: count }, () => verify(key)));
     const five = await together(5);

@@ -1,7 +1,9 @@
 // A Redis that is 80 ms away. What is on the way does not wait at Redis, so it takes nothing of a workspace's share of
 // Redis's queue. A round trip is measured by others beside it, because the machine may be busy.
 
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { Batch } from '../../src/decide/batch.ts';
+import { budgetMax } from '../../src/decide/flow.ts';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { farRedis } from '../support/distance.ts';
@@ -28,6 +30,7 @@ test('serves many times what may wait at Redis in a round trip', async () => {
   const presented = { workspaceId, digest: digestOf(rootKey), digestText: digestTextOf(rootKey) };
   const verification = app.store.decide.verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 });
   await verification.decide();
+  const packed = vi.spyOn(Batch.prototype, 'packed');
   let answered = 0;
   let isOver = false;
   async function verify() {
@@ -49,4 +52,8 @@ test('serves many times what may wait at Redis in a round trip', async () => {
   isOver = true;
   await Promise.all(callers);
   expect(most).toBeGreaterThan(2 * atRedisMax);
+  const budgets = packed.mock.calls.map(([, budget]) => budget);
+  expect(budgets.slice(0, 8)).toEqual(Array(8).fill(budgetMax));
+  expect(Math.min(...budgets)).toBeLessThan(budgetMax);
+  packed.mockRestore();
 });
