@@ -20,6 +20,8 @@ export const budgetMax = 2500;
 const smoothing = 1 / 4;
 /** The shortest trip, in milliseconds: clocks may have the same time twice. */
 const tripMin = 0.1;
+/** Within this time the work that may wait at Redis is more than a server sends. */
+const nearMs = 3;
 
 /** Redis is quiet while calls take a smaller part of the time than this. What else it does is not known. */
 const quietShare = 0.25;
@@ -45,36 +47,54 @@ const windowMs = 5000;
 /** A window with fewer calls goes on, because few may all have waited. */
 const callsMin = 100;
 
-/**
- * How long calls wait at a Redis server. The time from sending a call to its beginning is by two clocks, so only
- * differences have a meaning: the call with the shortest one of the last time has not waited. It does not contain the
- * time in which a reply waits for this process.
- */
+/** The shortest time of a window and of the one before. */
+class Shortest {
+  #ms = Number.POSITIVE_INFINITY;
+  #inWindow = Number.POSITIVE_INFINITY;
+
+  /** How much longer this time is than the shortest one. */
+  beyond(ms: number): number {
+    if (ms < this.#inWindow) this.#inWindow = ms;
+    if (ms < this.#ms) this.#ms = ms;
+    return ms - this.#ms;
+  }
+
+  endWindow(mayRise: boolean) {
+    if (mayRise) this.#ms = this.#inWindow;
+    this.#inWindow = Number.POSITIVE_INFINITY;
+  }
+}
+
+/** How long calls wait at a Redis server: how much longer they take than the fastest ones, which have not waited. */
 export class RedisWait {
   /** As the last reply reported. */
   allWork = 0;
-  #shortest = Number.POSITIVE_INFINITY;
-  #inWindow = Number.POSITIVE_INFINITY;
+  /**
+   * From sending a call to its beginning. That is by two clocks, so only differences have a meaning. It does not
+   * contain the time in which a reply waits for this process.
+   */
+  readonly #there = new Shortest();
+  /** The whole round trip: it may contain such a time, but needs one clock, and clocks can be set. */
+  readonly #trip = new Shortest();
   #calls = 0;
   #windowAt = 0;
   #workBefore = 0;
 
   /** How long this call waited, in milliseconds. Call it for each. */
-  of(sentAt: number, { beganAt, at, allWork }: Called): number {
-    const ms = beganAt - sentAt;
+  of(sentAt: number, { beganAt, at, work, allWork }: Called): number {
     this.allWork = allWork;
-    if (ms < this.#inWindow) this.#inWindow = ms;
-    if (ms < this.#shortest) this.#shortest = ms;
+    const ms = Math.min(this.#there.beyond(beganAt - sentAt), this.#trip.beyond(at - sentAt - work / 1000));
     this.#calls++;
-    if (at >= this.#windowAt + windowMs && this.#calls >= callsMin) this.#nextWindow(at);
-    return ms - this.#shortest;
+    if (at >= this.#windowAt + windowMs && this.#calls >= callsMin) this.#endWindow(at);
+    return ms;
   }
 
-  #nextWindow(at: number) {
+  #endWindow(at: number) {
     // The way is longer, or a clock was set. But if Redis was busy, all calls may have waited: if that did not count,
     // they would wait longer and longer.
-    if (isQuiet(this.#workBefore, this.allWork, at - this.#windowAt)) this.#shortest = this.#inWindow;
-    this.#inWindow = Number.POSITIVE_INFINITY;
+    const isQuietWindow = isQuiet(this.#workBefore, this.allWork, at - this.#windowAt);
+    this.#there.endWindow(isQuietWindow);
+    this.#trip.endWindow(isQuietWindow);
     this.#calls = 0;
     this.#windowAt = at;
     this.#workBefore = this.allWork;
@@ -158,7 +178,7 @@ export class Flow {
     this.#tripMs = tripMs;
     const gain = isQuiet(flight.allWork, allWork, flightMs) ? quietGain : 1;
     const answered = (this.#answered - flight.answered) * (tripMs / flightMs);
-    const most = (1000 * this.#shareMax * tripMs) / this.#cost;
+    const most = (1000 * this.#shareMax * Math.max(0, tripMs - nearMs)) / this.#cost;
     this.#onTheWay += smoothing * (Math.min(gain * answered, most) - this.#onTheWay);
   }
 

@@ -29,11 +29,11 @@ async function runTrips(
 test.each([20, 80, 200])('%d ms away it grows with what is answered, and the queue at Redis does not', async (ms) => {
   const model = queueModel();
   const far = model.server({ roundTripMs: ms });
-  const counts = far.load('a', 900, plain);
+  const counts = far.load('a', 700, plain);
   const first = await runTrips(model, far, counts, 2);
   expect(first.inTrip).toBeLessThanOrEqual(workMax);
   const later = await runTrips(model, far, counts, 10);
-  expect(later.inTrip).toBeGreaterThan(850);
+  expect(later.inTrip).toBeGreaterThan(650);
   expect(later.queueMs).toBeLessThan(ownQueueMs);
   expect(counts.refused).toBe(0);
 });
@@ -110,15 +110,20 @@ test('a server that reads replies late is not limited by that', async () => {
   expect(model.peakMs('a')).toBeLessThanOrEqual(ownQueueMs);
 });
 
-test('when the clock of Redis is set it falls to what may wait at Redis, and grows again when Redis is quiet', async () => {
+test('a server near Redis that reads replies late sends no more than may wait at Redis', async () => {
+  const model = queueModel();
+  const server = model.server({ roundTripMs: 0.2, turnMs: 3 });
+  server.load('a', 4000, plain);
+  await model.run(1000);
+  expect(server.sentMax).toBe(workMax);
+});
+
+test('when the clock of Redis is set nothing changes', async () => {
   const model = queueModel();
   const far = model.server({ roundTripMs: 80 });
   const counts = far.load('a', 900, plain);
   await runTrips(model, far, counts, 15);
   model.redis.clockMs += 3_600_000;
-  const meanwhile = await runTrips(model, far, counts, 10);
-  expect(meanwhile.inTrip).toBeGreaterThanOrEqual(workMax);
-  await model.run(10_000);
   expect((await runTrips(model, far, counts, 10)).inTrip).toBeGreaterThan(850);
   model.redis.clockMs -= 7_200_000;
   expect((await runTrips(model, far, counts, 10)).inTrip).toBeGreaterThan(850);
@@ -134,7 +139,7 @@ test('when the route is shorter or longer it follows', async () => {
   model.peakMs('a');
   const shorter = await runTrips(model, server, counts, 20);
   expect(shorter.queueMs).toBeLessThan(ownQueueMs);
-  expect(shorter.inTrip).toBeGreaterThan(500);
+  expect(shorter.inTrip).toBeGreaterThan(300);
   server.distance.ms = 60;
   await model.run(15_000);
   const longer = await runTrips(model, server, counts, 10);
