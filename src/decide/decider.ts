@@ -241,7 +241,7 @@ export class Decider {
       | Buffer
       | [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
-    const { answers, work, allWork, atMs } = readReply(packed, snapshots, waiting.length - first);
+    const { answers, work, allWork } = readReply(packed, snapshots, waiting.length - first);
     const at = performance.now();
     batch.latencyMs = at - batch.since;
     batch.noteDecided(answers.length);
@@ -256,7 +256,7 @@ export class Decider {
         entry.reject(cause);
       }
     }
-    return { work, allWork, beganAt: atMs, at };
+    return { work, allWork, at };
   }
 
   /** The error to throw for an item error that every kind has. */

@@ -11,7 +11,7 @@
 //
 // What a request costs is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
 // beyond that work has a budget: twice what the last ones cost. Redis leaves requests beyond it undecided, and they are
-// sent again when their cost is known. So what is on the way never costs Redis much more than was estimated.
+// sent again when their cost is known. A call decides at least one request, so these calls are few, too (queues.ts).
 
 /** The work that Redis does for a call at most, in units of about a microsecond; a request that is begun is decided. */
 export const budgetMax = 2500;
@@ -37,8 +37,6 @@ export interface Called {
   work: number;
   /** What all calls of all servers have cost, modulo 2 ** 32. */
   allWork: number;
-  /** When it began, by Redis's clock, in milliseconds. */
-  beganAt: number;
   /** When its reply was read, by performance.now(). */
   at: number;
 }
@@ -46,55 +44,53 @@ export interface Called {
 const windowMs = 5000;
 /** A window with fewer calls goes on, because few may all have waited. */
 const callsMin = 100;
+/** Of as many calls the one that waited least tells. With more, a queue that grows is noticed late. */
+const recentCalls = 8;
 
-/** The shortest time of a window and of the one before. */
-class Shortest {
-  #ms = Number.POSITIVE_INFINITY;
-  #inWindow = Number.POSITIVE_INFINITY;
-
-  /** How much longer this time is than the shortest one. */
-  beyond(ms: number): number {
-    if (ms < this.#inWindow) this.#inWindow = ms;
-    if (ms < this.#ms) this.#ms = ms;
-    return ms - this.#ms;
-  }
-
-  endWindow(mayRise: boolean) {
-    if (mayRise) this.#ms = this.#inWindow;
-    this.#inWindow = Number.POSITIVE_INFINITY;
-  }
-}
-
-/** How long calls wait at a Redis server: how much longer they take than the fastest ones, which have not waited. */
+/**
+ * How long calls wait at a Redis server: how much longer they take than the fastest ones, which have not waited. By the
+ * clock of this process only, because clocks differ more and more, and can be set.
+ */
 export class RedisWait {
   /** As the last reply reported. */
   allWork = 0;
-  /**
-   * From sending a call to its beginning. That is by two clocks, so only differences have a meaning. It does not
-   * contain the time in which a reply waits for this process.
-   */
-  readonly #there = new Shortest();
-  /** The whole round trip: it may contain such a time, but needs one clock, and clocks can be set. */
-  readonly #trip = new Shortest();
+  /** The weight of what this process has sent and has no reply. */
+  sent = 0;
+  #shortest = Number.POSITIVE_INFINITY;
+  #inWindow = Number.POSITIVE_INFINITY;
   #calls = 0;
   #windowAt = 0;
   #workBefore = 0;
+  /** The least that one of the last calls waited, and of those before; their number. */
+  #least = Number.POSITIVE_INFINITY;
+  #leastBefore = Number.POSITIVE_INFINITY;
+  #recent = 0;
 
-  /** How long this call waited, in milliseconds. Call it for each. */
-  of(sentAt: number, { beganAt, at, work, allWork }: Called): number {
+  /** How long calls wait, in milliseconds, when one took this time. `isAlone`: nearly nothing else was sent. */
+  after(ms: number, isAlone: boolean, { allWork, at }: Called): number {
     this.allWork = allWork;
-    const ms = Math.min(this.#there.beyond(beganAt - sentAt), this.#trip.beyond(at - sentAt - work / 1000));
-    this.#calls++;
-    if (at >= this.#windowAt + windowMs && this.#calls >= callsMin) this.#endWindow(at);
-    return ms;
+    if (ms < this.#shortest) this.#shortest = ms;
+    if (isAlone) {
+      this.#calls++;
+      if (ms < this.#inWindow) this.#inWindow = ms;
+      if (at >= this.#windowAt + windowMs && this.#calls >= callsMin) this.#endWindow(at);
+    }
+    // A reply may wait for this process. The last one that it reads in a turn has not.
+    if (this.#recent === recentCalls) {
+      this.#leastBefore = this.#least;
+      this.#recent = 0;
+    }
+    const waited = ms - this.#shortest;
+    this.#least = this.#recent++ === 0 ? waited : Math.min(this.#least, waited);
+    return Math.min(this.#least, this.#leastBefore);
   }
 
   #endWindow(at: number) {
-    // The way is longer, or a clock was set. But if Redis was busy, all calls may have waited: if that did not count,
-    // they would wait longer and longer.
-    const isQuietWindow = isQuiet(this.#workBefore, this.allWork, at - this.#windowAt);
-    this.#there.endWindow(isQuietWindow);
-    this.#trip.endWindow(isQuietWindow);
+    // The way is longer. But if Redis was busy, all calls may have waited. Calls that are not alone wait for others of
+    // this process, however little Redis reports: it may be slow. If such waits counted as distance, there would be
+    // longer and longer ones.
+    if (isQuiet(this.#workBefore, this.allWork, at - this.#windowAt)) this.#shortest = this.#inWindow;
+    this.#inWindow = Number.POSITIVE_INFINITY;
     this.#calls = 0;
     this.#windowAt = at;
     this.#workBefore = this.allWork;
@@ -107,8 +103,11 @@ interface Flight {
   sentAt: number;
   /** What was answered before it was sent. */
   answered: number;
+  /** Of the server that it was sent to. */
+  wait: RedisWait;
   /** As in RedisWait. */
   allWork: number;
+  isAlone: boolean;
   budget: number;
 }
 
@@ -116,7 +115,6 @@ interface Flight {
 export class Flow {
   readonly #workMax: number;
   readonly #shareMax: number;
-  readonly #wait: RedisWait;
   /** What was sent and has no reply. */
   #work = 0;
   /** How much of it may be on the way. */
@@ -131,10 +129,9 @@ export class Flow {
   #cost = 0;
 
   /** `shareMax`: how much of Redis's time may be on the way. */
-  constructor(workMax: number, shareMax: number, wait: RedisWait) {
+  constructor(workMax: number, shareMax: number) {
     this.#workMax = workMax;
     this.#shareMax = shareMax;
-    this.#wait = wait;
   }
 
   /** With half of the work at Redis, as the estimate of what is on the way may be too large. */
@@ -155,26 +152,35 @@ export class Flow {
     return this.#atRedis < this.#workMax / 2;
   }
 
-  sent(weight: number, nowMs: number): Flight {
-    const isBeyond = this.#work >= this.#workMax;
-    const budget = isBeyond ? Math.min(budgetMax, Math.ceil(2 * this.#cost * weight)) : budgetMax;
+  /** What is sent now is beyond the work that may always be sent. */
+  get isBeyond(): boolean {
+    return this.#work >= this.#workMax;
+  }
+
+  /** `wait` is that of the server that it is sent to. */
+  sent(weight: number, nowMs: number, wait: RedisWait): Flight {
+    const budget = this.isBeyond ? Math.min(budgetMax, Math.ceil(2 * this.#cost * weight)) : budgetMax;
     this.#estimate(nowMs);
     this.#atRedis += weight;
     this.#work += weight;
-    return { weight, sentAt: nowMs, answered: this.#answered, allWork: this.#wait.allWork, budget };
+    const isAlone = wait.sent < this.#workMax / 4;
+    wait.sent += weight;
+    return { weight, sentAt: nowMs, answered: this.#answered, wait, allWork: wait.allWork, isAlone, budget };
   }
 
   /** `left` is the weight of the requests that the call left undecided. */
   replied(flight: Flight, left: number, called: Called) {
-    const { weight, sentAt } = flight;
+    const { weight, sentAt, wait, isAlone } = flight;
     const { work, allWork, at } = called;
     const done = weight - left;
     this.#work -= weight;
+    wait.sent -= weight;
     this.#answered += done;
     const cost = work / done;
     this.#cost = this.#cost === 0 ? cost : this.#cost + smoothing * (cost - this.#cost);
     const flightMs = Math.max(tripMin, at - sentAt);
-    const tripMs = Math.max(tripMin, flightMs - this.#wait.of(sentAt, called) - work / 1000);
+    const wayMs = flightMs - work / 1000;
+    const tripMs = Math.max(tripMin, wayMs - wait.after(wayMs, isAlone, called));
     this.#tripMs = tripMs;
     const gain = isQuiet(flight.allWork, allWork, flightMs) ? quietGain : 1;
     const answered = (this.#answered - flight.answered) * (tripMs / flightMs);
@@ -182,8 +188,9 @@ export class Flow {
     this.#onTheWay += smoothing * (Math.min(gain * answered, most) - this.#onTheWay);
   }
 
-  failed({ weight }: Flight) {
+  failed({ weight, wait }: Flight) {
     this.#work -= weight;
+    wait.sent -= weight;
     this.#onTheWay = 0;
   }
 

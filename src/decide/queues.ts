@@ -34,8 +34,8 @@ interface QueueOptions<Batch extends QueuedBatch> {
    * further one after work of `budget`. Rejects when it could answer none of them.
    */
   send: (workspaceId: string, batch: Batch, budget: number) => Promise<Called>;
-  /** The Redis server that has the workspace. */
-  nodeOf: (workspaceId: string) => string;
+  /** Returns a function that names the Redis server that has the workspace now. */
+  nodeOf: (workspaceId: string) => () => string;
   /** A batch with this weight is full. */
   weightMax: number;
   /** While a workspace has this much work at Redis (flow.ts), its next batches wait. */
@@ -64,6 +64,8 @@ class QueueGroup<Batch> {
 class Queue<Batch> {
   readonly workspaceId: string;
   readonly group: QueueGroup<Batch>;
+  /** The name of the Redis server that has the workspace now. */
+  readonly nodeNow: () => string;
   /** Requests in flight, here or at Redis. */
   inFlight = 0;
   /** The batches at Redis, and on the way. */
@@ -73,9 +75,10 @@ class Queue<Batch> {
   /** Waiting batches. Requests join the last one. */
   readonly waiting: Batch[] = [];
 
-  constructor(workspaceId: string, group: QueueGroup<Batch>, flow: Flow) {
+  constructor(workspaceId: string, group: QueueGroup<Batch>, nodeNow: () => string, flow: Flow) {
     this.workspaceId = workspaceId;
     this.group = group;
+    this.nodeNow = nodeNow;
     this.flow = flow;
   }
 }
@@ -105,7 +108,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
 
   /** Returns the batch that the next request of a workspace joins. Throws when too many requests wait. */
   join(workspaceId: string, isAccepted: boolean): Batch {
-    const { inFlightMax, weightMax, newBatch, overloaded } = this.#options;
+    const { inFlightMax, weightMax, workMax, shareMax, nodeOf, newBatch, overloaded } = this.#options;
     const group = isAccepted ? this.#accepted : this.#unknown;
     let queue = group.queues.get(workspaceId);
     if (!mayTake(queue ? queue.inFlight : 0, group.inFlight, inFlightMax)) {
@@ -113,7 +116,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
       throw new ApiError('store_unavailable', 'The server is overloaded; retry later.');
     }
     if (!queue) {
-      queue = new Queue(workspaceId, group, this.#flowOf(workspaceId, isAccepted));
+      queue = new Queue(workspaceId, group, nodeOf(workspaceId), new Flow(workMax, isAccepted ? shareMax : 0));
       group.queues.set(workspaceId, queue);
     }
     group.inFlight++;
@@ -130,15 +133,13 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     return batch;
   }
 
-  #flowOf(workspaceId: string, isAccepted: boolean): Flow {
-    const { workMax, shareMax, nodeOf } = this.#options;
-    const node = nodeOf(workspaceId);
+  #waitAt(node: string): RedisWait {
     let wait = this.#waits.get(node);
     if (!wait) {
       wait = new RedisWait();
       this.#waits.set(node, wait);
     }
-    return new Flow(workMax, isAccepted ? shareMax : 0, wait);
+    return wait;
   }
 
   #endTurn() {
@@ -150,13 +151,17 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     }
   }
 
-  #sendWaiting(queue: Queue<Batch>) {
-    const { waitMs, unknownAtOnce } = this.#options;
+  #sendWaiting(queue: Queue<Batch>, isAfterPause = false) {
+    const { waitMs, unknownAtOnce, weightMax } = this.#options;
     const { flow } = queue;
     const isUnknown = queue.group === this.#unknown;
     while (queue.waiting.length > 0) {
       const now = performance.now();
       if (!flow.mayPass(now)) return this.#pause(queue);
+      // A call decides at least one request, whatever it costs. So beyond the work that may always be sent, there are few
+      // calls: full batches, and one after each pause.
+      const isLast = queue.waiting.length === 1;
+      if (flow.isBeyond && isLast && queue.waiting[0]!.weight < weightMax && !isAfterPause) return this.#pause(queue);
       if (isUnknown && this.#unknownAtRedis >= unknownAtOnce) {
         this.#waitingUnknown.add(queue);
         return;
@@ -170,7 +175,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   async #send(queue: Queue<Batch>, batch: Batch, sentAt: number) {
     const isUnknown = queue.group === this.#unknown;
     const { flow } = queue;
-    const flight = flow.sent(batch.weight, sentAt);
+    const flight = flow.sent(batch.weight, sentAt, this.#waitAt(queue.nodeNow()));
     if (isUnknown) this.#unknownAtRedis++;
     try {
       const called = await this.#options.send(queue.workspaceId, batch, flight.budget);
@@ -201,7 +206,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   #endPause() {
     const paced = [...this.#paced];
     this.#paced.clear();
-    for (const queue of paced) this.#sendWaiting(queue);
+    for (const queue of paced) this.#sendWaiting(queue, true);
   }
 
   /** Gives a place of unknown callers at Redis to the queue that has waited longest for one. */

@@ -34,10 +34,9 @@ export const unreadable = () => new Error('decide: the reply of the script canno
 
 interface Reply {
   answers: Answer[];
-  /** As in BATCH_HEAD, where `atMs` is `now`. */
+  /** As in BATCH_HEAD. */
   work: number;
   allWork: number;
-  atMs: number;
 }
 
 /**
@@ -62,7 +61,7 @@ export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: nu
   }
   if (at !== packed.length || snapshotAt !== snapshots.length) throw unreadable();
   const work = packed.readUInt16BE(batchHead.at.work);
-  return { answers, work, allWork: packed.readUInt32BE(batchHead.at.allWork), atMs };
+  return { answers, work, allWork: packed.readUInt32BE(batchHead.at.allWork) };
 }
 
 /**

@@ -3,10 +3,13 @@
 import type { Cluster } from 'ioredis';
 import type { RedisClient } from './connection.ts';
 
-/** The address of the node that a Cluster client asks for the keys of a workspace, as ioredis names nodes. */
-export function nodeOf(cluster: RedisClient, workspaceId: string): string {
-  const { slots } = cluster as unknown as Cluster;
-  return slots[slotOf(workspaceId)]?.[0] ?? '';
+/**
+ * Returns a function that names the node that a Cluster client asks for the keys of a workspace now, as ioredis names
+ * nodes: its address.
+ */
+export function nodeOf(cluster: RedisClient, workspaceId: string): () => string {
+  const slot = slotOf(workspaceId);
+  return () => (cluster as unknown as Cluster).slots[slot]?.[0] ?? '';
 }
 
 /** The slot of a tag in a Redis Cluster: its CRC-16 (XMODEM). */

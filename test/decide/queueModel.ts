@@ -50,7 +50,8 @@ export function queueModel() {
   vi.stubGlobal('setTimeout', (run: () => void, ms: number) => at(now + ms, run));
   vi.stubGlobal('setImmediate', (run: () => void) => at(now + 0.005, run));
 
-  const redis = { freeAt: 0, allWork: 0, clockMs: 1.7e12 };
+  /** `slowness`: how much longer Redis takes for work than it reports. */
+  const redis = { freeAt: 0, allWork: 0, slowness: 1 };
   /** By workspace: what it has at Redis, and the most that was. In microseconds. */
   const atRedis = new Map<string, number>();
   const peaks = new Map<string, number>();
@@ -63,7 +64,7 @@ export function queueModel() {
 
   /** With `turnMs` it reads replies only at the end of each turn of so long. */
   function server({ roundTripMs = 0.2, turnMs = 0 } = {}) {
-    const distance = { ms: roundTripMs };
+    const distance = { ms: roundTripMs, node: 'a' };
     /** Arrivals at Redis and at the server are in order. */
     const last = { atRedis: 0, atServer: 0 };
     let sent = 0;
@@ -84,8 +85,7 @@ export function queueModel() {
             count++;
           }
           add(workspaceId, work);
-          const beganAt = Math.floor(Math.max(redis.freeAt, now) + redis.clockMs);
-          redis.freeAt = Math.max(redis.freeAt, now) + (work + 20) / 1000;
+          redis.freeAt = Math.max(redis.freeAt, now) + (redis.slowness * (work + 20)) / 1000;
           at(redis.freeAt, () => {
             add(workspaceId, -work);
             redis.allWork = (redis.allWork + work + 20) % 2 ** 32;
@@ -96,7 +96,7 @@ export function queueModel() {
               sent -= weight;
               batch.decided += count;
               for (const { answered } of waiting.slice(0, count)) answered(true);
-              resolve({ work: work + 20, allWork, beganAt, at: now });
+              resolve({ work: work + 20, allWork, at: now });
             });
           });
         });
@@ -104,7 +104,7 @@ export function queueModel() {
     const queues = new WorkspaceQueues<Batch>({
       newBatch: () => new Batch(),
       send,
-      nodeOf: () => '',
+      nodeOf: () => () => distance.node,
       weightMax: 24,
       workMax: 192,
       shareMax: 0.5,

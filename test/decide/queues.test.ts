@@ -35,11 +35,11 @@ function open({ inFlightMax = 1000, unknownAtOnce = 1000 } = {}) {
           batch.weight *= 1 - count / batch.count;
           batch.isBegun = true;
           batch.isDone = count === batch.count;
-          resolve({ work: 1, allWork: 0, beganAt: 0, at: performance.now() });
+          resolve({ work: 1, allWork: 0, at: performance.now() });
         };
         sent.push({ workspaceId, batch, answer, fail });
       }),
-    nodeOf: () => '',
+    nodeOf: () => () => '',
     shareMax: 0,
     weightMax: 3,
     workMax: 6,

@@ -75,7 +75,7 @@ describe('a Cluster', () => {
     for (let number = 0; number < 20; number++) {
       const workspaceId = `ws_${number}`;
       await redis.set(workspaceKey(workspaceId), '');
-      const node = masters.find((master) => nameOf(master) === nodeOf(redis, workspaceId))!;
+      const node = masters.find((master) => nameOf(master) === nodeOf(redis, workspaceId)())!;
       expect(await node.admin.del(workspaceKey(workspaceId))).toBe(1);
       found.add(nameOf(node));
     }
