@@ -158,10 +158,10 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     while (queue.waiting.length > 0) {
       const now = performance.now();
       if (!flow.mayPass(now)) return this.#pause(queue);
-      // A call decides at least one request, whatever it costs. So beyond the work that may always be sent, there are few
-      // calls: full batches, and one after each pause.
-      const isLast = queue.waiting.length === 1;
-      if (flow.isBeyond && isLast && queue.waiting[0]!.weight < weightMax && !isAfterPause) return this.#pause(queue);
+      // A call decides at least one request, whatever it costs. So beyond the work that may always be sent, there are
+      // few calls: full batches, and one after each pause.
+      const isFilling = queue.waiting.length === 1 && queue.waiting[0]!.weight < weightMax;
+      if (isFilling && flow.isBeyond && !isAfterPause) return this.#pause(queue);
       if (isUnknown && this.#unknownAtRedis >= unknownAtOnce) {
         this.#waitingUnknown.add(queue);
         return;
