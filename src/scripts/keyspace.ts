@@ -91,7 +91,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':hs:<key24>:<hour>',
     type: 'string',
     holds:
-      'holds of a key that were settled or charged in an hour, each SETTLED_HOLD of src/scripts/layout.ts, so that a settlement can be repeated; limited in bytes',
+      'holds of a key that were settled or charged in an hour, each SETTLED_HOLD of src/scripts/layout.ts, so that a settlement can be repeated; limited in bytes. The latest may be in field `holds` of the key',
     expires: 'after three hours',
     since: 6,
   },

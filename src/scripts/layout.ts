@@ -425,8 +425,11 @@ const overrideEnd = struct({
   formerDuration: uint(7),
 });
 
-/** The holds of a key (lua/include/holds.lua), since data version 6. */
-const holdsHead = struct({
+/**
+ * The end of the holds of a key (lua/include/holds.lua), since data version 6. It is the end, so that what is before it
+ * is kept by a change as the beginning of the same string.
+ */
+const holdsEnd = struct({
   /** The number of the next hold. */
   next: uint(6),
   /** Open holds, and all: with those that were released and may still be settled. */
@@ -434,7 +437,11 @@ const holdsHead = struct({
   count: uint(2),
   /** Buckets that they are in. */
   buckets: uint(2),
+  /** Bytes of the notes of the last settlements, and the hour since 1970 in which all of them were made. */
+  noted: uint(2),
+  notedHour: uint(4),
 });
+const holdsEndFew = { next: holdsEnd.fields.next, counts: uint(6) } as const;
 const holdHead = {
   /** That follow this field. */
   bytes: uint(2),
@@ -461,6 +468,14 @@ const hold = struct({
 });
 /** The suffix of a hold without an id of its caller. In an id it is `.` and the number as text. */
 export const holdNumber = struct({ dot: uint(1), number: uint(5) });
+const numberedHold = struct({
+  ...holdHead,
+  cost: hold.fields.cost,
+  balance: hold.fields.balance,
+  suffixBytes: uint(1),
+  ...holdNumber.fields,
+  windows: hold.fields.windows,
+});
 /** What a hold charged to a window, or the slots that it takes of a concurrency limit. */
 const heldWindow = struct({
   /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. 8: slots. */
@@ -766,8 +781,12 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_FIXED: { of: keyFixed },
   KEY_DECIDES: { of: keyDecides },
   KEY_EXTENSION: { of: keyExtension },
+  // The end of it, about holds.
+  KEY_EXTENSION_END: { of: struct({ holdsDue: keyExtension.fields.holdsDue, balances: keyExtension.fields.balances }) },
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
+  // The end of it.
+  KEY_SPENT: { of: struct({ spent: usage.fields.spent }) },
   USAGE: { of: usage },
   COUNT: { of: struct({ count: usageCount }) },
   LINK: { of: link },
@@ -798,10 +817,15 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   TALLY: { of: tally },
   TALLIED_KEY: { of: talliedKey },
   LEASE_SESSION: { of: leaseSession },
-  HOLDS_HEAD: { of: holdsHead },
+  HOLDS_END: { of: holdsEnd },
+  // The same with fewer values, for few holds: `counts` are `open`, `count` and `buckets`.
+  HOLDS_END_FEW: { of: struct({ ...holdsEndFew, noted: holdsEnd.fields.noted, notedHour: holdsEnd.fields.notedHour }) },
+  HOLDS_END_KEPT: { of: struct({ ...holdsEndFew, notes: bytes(6) }) },
   HOLD_BYTES: { of: struct({ bytes: holdHead.bytes }) },
   HOLD_DUE: { of: struct(holdHead) },
   HOLD: { of: hold },
+  // With a HOLD_NUMBER as its suffix.
+  NUMBERED_HOLD: { of: numberedHold },
   HELD_WINDOW: { of: heldWindow },
   HELD_WIDE_WINDOW: { of: heldWideWindow },
   SETTLED_HOLD: { of: settledHold },
@@ -811,6 +835,11 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   HOLD_CHANGE_ITEM: { of: holdChangeItem },
   CHANGED_HOLD: { of: changedHold },
   HELD: { of: held },
+  VERIFIED_HELD: { of: struct({ ...verified.fields, ...holdNumber.fields, ...held.fields }) },
+  VERIFIED_ONE_HELD: {
+    of: struct({ ...verified.fields, ...verifiedLimit.fields, ...holdNumber.fields, ...held.fields }),
+  },
+  NUMBERED_HELD: { of: struct({ ...holdNumber.fields, ...held.fields }) },
   GRANTED: { of: granted },
   BATCH_HEAD: { of: batchHead },
   VERIFIED: { of: verified },
@@ -854,6 +883,27 @@ const limitLiterals = (): Record<string, number | string> => ({
   SLOTS_MAX: slotsMax,
   // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
   SLOT_ENDS_MAX: 1000,
+});
+
+/** About holds. */
+const holdLiterals = (): Record<string, number> => ({
+  HOLD_CHANGED: holdChanged,
+  WITH_HOLD: withHold,
+  HOLDS_MAX: holdsMax,
+  // From now to the end of a hold. A later one was made while the clock was ahead, and ends at once.
+  HOLDS_DUE_WITHIN: 31 * dayMs,
+  HOLD_BYTES_MAX: holdBytesMax,
+  // Holds of a bucket, about; and limit of field `holds` with few holds, as most keys have. They are changed as they
+  // are stored, because a table would be most of the cost.
+  BUCKET_HOLDS: 32,
+  // In `counts` of HOLDS_END_FEW: one hold, one that is open, and more holds than are few.
+  ONE_HOLD: 2 ** 16,
+  ONE_OPEN_HOLD: 2 ** 32 + 2 ** 16,
+  MANY_HOLDS: 32 * 2 ** 16,
+  FEW_HOLDS_BYTES: 1024,
+  // With more bytes of notes of settlements in that field, they are moved to a record of their own; and limit of what
+  // is noted there of the windows of one settlement.
+  NOTED_BYTES: 160,
 });
 
 function literalsOf(): Map<string, string> {
@@ -907,7 +957,6 @@ function literalsOf(): Map<string, string> {
     LIMIT_BLOCKED: limitBlocked,
     WHOLE_DAY: `'${wholeDay}'`,
     LEASE_DONE: leaseDone,
-    HOLD_CHANGED: holdChanged,
     LONGEST_TERM: `'${longestTerm}'`,
     // Limit of the bytes of the query in a row of refusals.
     NOTED_QUERY_MAX: notedQueryMax,
@@ -919,12 +968,8 @@ function literalsOf(): Map<string, string> {
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
-    HOLDS_MAX: holdsMax,
-    // From now to the end of a hold. A later one was made while the clock was ahead, and ends at once.
-    HOLDS_DUE_WITHIN: 31 * dayMs,
-    HOLD_BYTES_MAX: holdBytesMax,
+    ...holdLiterals(),
     SNAPSHOT_BEFORE: snapshotBefore,
-    WITH_HOLD: withHold,
     WITH_SNAPSHOT: withSnapshot,
   };
   for (const [name, value] of Object.entries(others)) literals.set(name, String(value));

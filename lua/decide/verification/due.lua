@@ -269,6 +269,7 @@ local function forget(h)
     redis.call('HSET', key_name, 'state', key_packed)
     return key_holds.queue(kept_until)
   end
+  hold_list.move_notes(call_workspace, key24(), call_hour, h.noted_hour, h.notes)
   hold_list.remove(h)
   redis.call('ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
   key_extension.set_due(NEVER)
@@ -300,10 +301,10 @@ function key_holds.read_key(digest, has_snapshot, with_holds)
   if with_holds and charge_hold.is_loaded then return true end
   if not read_key(digest, has_snapshot, with_holds) then return false end
   if key_flags.extended then
-    local _, _, holds_due = key_extension.read()
-    if key_holds.is_due(holds_due) then
+    if key_holds.is_due(key_extension.load()) then
       key_holds.apply_due()
       if not read_key(digest, has_snapshot, with_holds) then return false end
+      key_extension.load()
     end
   end
   local has_temporary = key_flags.temporary or key_identity and limit_ends.is_flagged(key_identity)
