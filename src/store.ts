@@ -15,6 +15,7 @@ import { openHolds } from './records/holds.ts';
 import { openIdentities } from './records/identities.ts';
 import { openKeySearch } from './records/keySearch.ts';
 import { digestOf, openKeys } from './records/keys.ts';
+import { openMoves } from './records/moves.ts';
 import { openNamespaces } from './records/namespaces.ts';
 import { openOverrides } from './records/overrides.ts';
 import { openRbac } from './records/rbac.ts';
@@ -111,7 +112,10 @@ export async function openStore(storeOptions: StoreOptions) {
   const accepted = new AcceptedRootKeys();
   const tail = new Tail(redis);
   const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
-  const { permissions, roles } = openRbac(context);
+  const rbac = openRbac(context);
+  const usageExport = openUsageExport(context);
+  const usageImport = openUsageImport(context);
+  const moves = openMoves(context, { rbac, rootKeys: () => rootKeys, usageExport, usageImport });
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
   const analytics = openAnalytics(context);
@@ -123,6 +127,7 @@ export async function openStore(storeOptions: StoreOptions) {
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
+    arrival: moves.arrival,
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
   });
   const { leasing } = decide;
@@ -134,14 +139,14 @@ export async function openStore(storeOptions: StoreOptions) {
   );
   return {
     decide,
-    permissions,
-    roles,
+    ...rbac,
     analytics,
     apis: openApis(context),
     audit: openAudit(context),
     explain: openExplain(context),
     holds: openHolds(context),
     identities: openIdentities(context),
+    moves,
     namespaces: openNamespaces(context),
     overrides: openOverrides(context),
     keys: openKeys(context),
@@ -153,8 +158,8 @@ export async function openStore(storeOptions: StoreOptions) {
     sweep: openSweep(context),
     tail,
     windows: openWindows(context),
-    usageExport: openUsageExport(context),
-    usageImport: openUsageImport(context),
+    usageExport,
+    usageImport,
     migrations: new Migrations({ redis, run: runByClock, heartbeat, workspaceIds, supported }),
     /** The version of the stored data, and its migration while one runs. */
     dataVersion: context.dataVersion,

@@ -420,8 +420,9 @@ function hold_kinds.change(position, _, root_index)
     wanted[name] = cost
   end
   suffix = hold_list.parsed(suffix)
-  if not suffix or not key_holds.read_key(digest, true, true) or key24() ~= id24 or not verifies_key(root) then
-    return item_error('hold_not_found')
+  local is_found = suffix and key_holds.read_key(digest, true, true)
+  if not is_found or key24() ~= id24 or not verifies_key(root) then
+    return suffix and is_found == false and key24() == id24 and key_holds.moved(root) or item_error('hold_not_found')
   end
   local h = hold_list.of(key_name, key_extension.stored_holds)
   local hold = hold_list.find(h, suffix)
