@@ -44,13 +44,8 @@ export async function moveApi(
   const move = { from: workspace, to, apiId };
   await checkMove(store, move, identities);
   const mayCopy = identities === 'copy';
-  const before = await store.moves.find(workspace, apiId);
-  const api = await store.apis.find(workspace, apiId);
-  if (before?.state === 'moved' && before.to === to && !api) {
-    await store.moves.received(move);
-    return { lines: [movedLine(move, before.taken)], json: { ...move, outcome: 'moved', keys: before.taken } };
-  }
-  if (!api && !before) throw new Error(`${workspace} has no API ${apiId}.`);
+  const ended = await endedBefore(store, move);
+  if (ended !== undefined) return moved(move, ended);
   const survey = await surveyOf(store, move, mayCopy);
   await requireNoObstacles(store, move, survey);
   if (dryRun) return described(move, survey);
@@ -63,12 +58,41 @@ export async function moveApi(
   }
   await store.moves.finish(move);
   const { taken = 0 } = (await store.moves.find(workspace, apiId)) ?? {};
-  return { lines: [movedLine(move, taken)], json: { ...move, outcome: 'moved', keys: taken } };
+  return moved(move, taken);
 }
 
-const movedLine = ({ from, to, apiId }: Move, keys: number) =>
-  `${apiId} is in ${to}, with ${count(keys, 'key')}. ${from} sends verifications of these keys on until ` +
-  `\`tollgate api end-forwarding ${apiId}\`: give the gateways a root key of ${to} first.`;
+function moved(move: Move, keys: number): CommandResult {
+  const { from, to, apiId } = move;
+  const line =
+    `${apiId} is in ${to}, with ${count(keys, 'key')}. ${from} sends verifications of these keys on until ` +
+    `\`tollgate api end-forwarding ${apiId}\`: give the gateways a root key of ${to} first.`;
+  return { lines: [line], json: { ...move, outcome: 'moved', keys } };
+}
+
+/** The number of keys, if the API was moved there before; undefined if it can be moved. Throws if it cannot. */
+async function endedBefore({ moves, apis }: MoveStore, move: Move): Promise<number | undefined> {
+  const { from, to, apiId } = move;
+  const before = await moves.find(from, apiId);
+  const api = await apis.find(from, apiId);
+  const there = await apis.find(to, apiId);
+  if (!api && !before) throw new Error(`${from} has no API ${apiId}.`);
+  const hasEnded = before?.state === 'moved';
+  if (before && !hasEnded) {
+    if (before.to !== to) throw new Error(`${apiId} is being moved to ${before.to}.`);
+    return undefined;
+  }
+  // An API that came back may be moved again.
+  if (!api) {
+    if (before!.to !== to) throw new Error(`${apiId} was moved to ${before!.to}.`);
+    await moves.received(move);
+    return before!.taken;
+  }
+  if (there) throw new Error(existsMessage(move));
+  return undefined;
+}
+
+const existsMessage = ({ to, apiId }: Move) =>
+  `${to} has an API ${apiId}, or had one whose keys are still being removed.`;
 
 async function checkMove(store: MoveStore, { from, to, apiId }: Move, identities: string | undefined) {
   if (!/^api_\w{16}$/.test(apiId)) throw new Error('<apiId> must be the id of an API (api_…).');
@@ -149,8 +173,7 @@ async function begin({ moves }: MoveStore, move: Move) {
   const begun = await moves.begin(move);
   if (begun.outcome === 'begun') return;
   if (begun.outcome === 'other') throw new Error(`${move.apiId} is being moved to ${begun.other}.`);
-  if (begun.outcome === 'exists')
-    throw new Error(`${move.to} has an API ${move.apiId}, or had one whose keys are still being removed.`);
+  if (begun.outcome === 'exists') throw new Error(existsMessage(move));
   throw new Error(`${move.from} has no API ${move.apiId}.`);
 }
 

@@ -60,7 +60,7 @@ export interface Obstacle {
 /** An identity with more keys in the API that share limits or a balance is not moved at once. */
 export const membersMax = 500;
 /** Bytes of keys that one script reads, and another one stores. */
-const bytesMax = 524_288;
+const bytesMax = 131_072;
 /** Counts of one script, and former keys that are moved at once. */
 const countsStep = 500;
 const formerStep = 200;

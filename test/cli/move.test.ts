@@ -410,12 +410,20 @@ describe('the command', () => {
   });
 
   test('is refused while the API is being moved elsewhere, and where it exists', async () => {
-    const { apiId } = await createKey();
+    const { apiId, key } = await createKey();
     const third = await createWorkspace();
     await tollgate.store.moves.begin({ from: one.workspaceId, to: third.workspaceId, apiId });
-    await expect(move(apiId)).rejects.toThrow(`${apiId} is being moved to ${third.workspaceId}.`);
+    for (const options of [{ dryRun: true as const }, {}]) {
+      await expect(move(apiId, options)).rejects.toThrow(`${apiId} is being moved to ${third.workspaceId}.`);
+    }
     await move(apiId, { to: third.workspaceId });
-    await expect(move(apiId)).rejects.toThrow(`${apiId} is being moved to ${third.workspaceId}.`);
+    await expect(move(apiId)).rejects.toThrow(`${apiId} was moved to ${third.workspaceId}.`);
+    // An API of the same id, as an import creates it.
+    await tollgate.store.apis.createAgain(one.workspaceId, { apiId, name: 'again' }, cliActor);
+    for (const options of [{ to: third.workspaceId, dryRun: true as const }, { to: third.workspaceId }]) {
+      await expect(move(apiId, options)).rejects.toThrow(`${third.workspaceId} has an API ${apiId}, or had one`);
+    }
+    expect(await verify(key)).toMatchObject({ valid: true });
   });
 
   test('writes events about the API in both workspaces', async () => {
