@@ -15,7 +15,7 @@ import { openHolds } from './records/holds.ts';
 import { openIdentities } from './records/identities.ts';
 import { openKeySearch } from './records/keySearch.ts';
 import { digestOf, openKeys } from './records/keys.ts';
-import { openMoves } from './records/moves.ts';
+import { moveActor, openMoves } from './records/moves.ts';
 import { openNamespaces } from './records/namespaces.ts';
 import { openOverrides } from './records/overrides.ts';
 import { openRbac } from './records/rbac.ts';
@@ -195,9 +195,12 @@ export async function openStore(storeOptions: StoreOptions) {
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
-/** The command line has no limit of root keys, so that an operator can always create one. */
+/**
+ * The command line has no limit of root keys, so that an operator can always create one, and `api move` looks for room
+ * before it begins.
+ */
 const isUnlimited = ({ rootKeyId, operation }: Actor) =>
-  rootKeyId === cliActor.rootKeyId && operation === cliActor.operation;
+  rootKeyId === cliActor.rootKeyId && [cliActor.operation, moveActor.operation].includes(operation);
 
 /** A Redis that has the scripts of this version is used also while it refuses writes. */
 function loadError(error: Error): Error {

@@ -4,6 +4,8 @@
 -- its record has the field `moved`: with all its other fields and records, so that nothing is lost if the process that
 -- moves it ends. Afterwards only a state is left, by which its verifications are sent on.
 
+-- @include "include/names"
+
 local moves = {}
 
 -- The field `moved`: the expiry that the key had; until when it could be restored, if it was deleted, or `-`; and `f`
@@ -36,4 +38,18 @@ function moves.items(list, at, size)
     at = at + size
   end
   return items, at
+end
+
+-- Whether an API can be moved here from a workspace: 'receiving' if that has begun, 'again' if the API was deleted here
+-- since, 'new', or nil if there is an API with its id, or keys of an earlier one are still being removed.
+function moves.receives(workspace, api_id, from)
+  local api8 = string.sub(api_id, -8)
+  local record, receipt =
+    name_of.api_record(workspace, api8), redis.call('HGET', name_of.receipt(workspace, api8), 'from')
+  if receipt == from and redis.call('HGET', record, 'id') == api_id then return 'receiving' end
+  if receipt and receipt ~= from or redis.call('EXISTS', record, name_of.key_list(workspace, api8)) > 0 then
+    return nil
+  end
+  if redis.call('LPOS', name_of.dead_apis(workspace), api8) then return nil end
+  return receipt and 'again' or 'new'
 end

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key and identity records, lists of keys on their way and of former keys, identities and their key lists,
---          windows and their lists, usage of keys, holds that were settled
+--          windows and their lists, the index of ends, usage of keys, holds that were settled
 -- ARGV[1]  api8
 -- ARGV[2]  digests    32 bytes each
 -- ARGV[3]  now_ms     '' for Redis's clock
@@ -14,6 +14,7 @@
 -- @include "include/identities"
 -- @include "include/identityBalance"
 -- @include "include/keyIds"
+-- @include "include/limits"
 -- @include "include/moves"
 -- @include "include/names"
 -- @include "include/records"
@@ -31,10 +32,11 @@ for _, digest in ipairs(digests) do
     local _, restorable_until, with_all = moves.noted(noted)
     local key = { digest = digest, record = record, state = state }
     key.counters = counters_of(workspace, state.id)
-    local is_linked = not restorable_until and identity_of(workspace, state.link)
-    if is_linked then
+    local identity = not restorable_until and identity_of(workspace, state.link)
+    if identity then
       local of = links[state.link] or { count = 0, members = {} }
       links[state.link], of.count, of.with_all = of, of.count + 1, of.with_all or with_all
+      of.limits = identity.limits
       of.members[member_under_identity(state.id)] = true
     end
     keys[#keys + 1] = key
@@ -60,6 +62,7 @@ for link, of in pairs(links) do
   if of.is_empty then
     redis.call('UNLINK', of.record, of.list)
     erase_counters(workspace, id16, of.counters)
+    limit_list.note_ends(workspace, id16, of.limits, {})
     redis.call('ZREM', name_of.identity_list(workspace), id16 .. external_id_of(link))
   else
     if of.has_first then redis.call('HDEL', of.record, 'key') end

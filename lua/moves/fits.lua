@@ -1,17 +1,21 @@
 #!lua flags=no-writes
--- Which keys that are to be moved here a workspace has already, and which identities.
+-- Whether an API can be moved here, and which of its keys and identities the workspace has already.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key and identity records
--- ARGV[1]  digests       32 bytes each
--- ARGV[2]  external_ids  JSON
--- returns  {{for each key its id (without `key_`) here; '' for none, also if it was moved away from here}, {for each
---          identity its id (16) here, or ''}}
+-- derives  API record and key list, the list of dead APIs, the receipt, key and identity records
+-- ARGV[1]  api_id
+-- ARGV[2]  from          the other workspace (ws_…)
+-- ARGV[3]  digests       32 bytes each
+-- ARGV[4]  external_ids  JSON
+-- returns  {1 or 0, {for each key its id (without `key_`) here; '' for none, also if it was moved away from here}, {for
+--          each identity '', or its id (16) here and 1 if it has limits or a balance}}
 
 -- @include "include/moves"
 -- @include "include/names"
+-- @include "include/state"
 
-local workspace, digests, external_ids = KEYS[1], moves.digests(ARGV[1]), cjson.decode(ARGV[2])
+local workspace, api_id, from = KEYS[1], ARGV[1], ARGV[2]
+local digests, external_ids = moves.digests(ARGV[3]), cjson.decode(ARGV[4])
 
 local keys, identities = {}, {}
 for index, digest in ipairs(digests) do
@@ -22,6 +26,7 @@ for index, digest in ipairs(digests) do
 end
 for index, external_id in ipairs(external_ids) do
   local packed = redis.call('HGET', name_of.identity_record(workspace, external_id), 'state')
-  identities[index] = packed and string.sub(packed, 1, 16) or ''
+  local identity = packed and packed_identity.read(packed)
+  identities[index] = identity and identity.id16 .. ((identity.has_balance or #identity.limits > 0) and '1' or '') or ''
 end
-return { keys, identities }
+return { moves.receives(workspace, api_id, from) and 1 or 0, keys, identities }

@@ -11,8 +11,8 @@
 -- ARGV[5]  members_max  of an identity with more keys in the API, its keys are not named
 -- returns  {{{digest, key id (without `key_`), externalId or '', id of the identity (16) or '', '' | 'limits' |
 --          'balance' | 'spent' (what its keys share; 'spent' is a balance of 0 without a refill), number of its keys in
---          the API, 1 if it has keys of other APIs, {digests of its keys}}…}, last key id if there are more, or ''}; none
---          of an API that was deleted
+--          the API, 1 if it has keys of other APIs, {digests of its keys}}…}, last key id if there are more, or '',
+--          {different lists of roles of these keys}}; none of an API that was deleted
 
 -- @include "include/identities"
 -- @include "include/ids"
@@ -46,18 +46,22 @@ local function shared_of(link, identity)
   return kind, own, has_others and 1 or 0, digests
 end
 
-if not redis.call('HGET', name_of.api_record(workspace, api8), 'id') then return { {}, '' } end
+if not redis.call('HGET', name_of.api_record(workspace, api8), 'id') then return { {}, '', {} } end
 local list = is_deleted and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
 -- After the id a member has 32 bytes, none of them above 255.
 local from = after == '' and '-' or '(' .. (pack_id(after) or '') .. string.rep('\255', 33)
 local members = redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-local keys, members_named = {}, 0
+local keys, members_named, role_lists, listed = {}, 0, {}, { [''] = true }
 local examined = 0
 while examined < math.min(count, #members) and members_named < 2 * members_max do
   examined = examined + 1
   local digest = string.sub(members[examined], PACKED_ID_BYTES + 1)
   local id24 = unpack_id(string.sub(members[examined], 1, PACKED_ID_BYTES)) .. api8
-  local packed = redis.call('HGET', name_of.key_record(workspace, digest), 'state')
+  local stored = redis.call('HMGET', name_of.key_record(workspace, digest), 'state', 'roles')
+  local packed, roles = stored[1], stored[2] or ''
+  if not listed[roles] then
+    listed[roles], role_lists[#role_lists + 1] = true, roles
+  end
   local link = packed and struct.unpack('>I2c0', packed, KEY_LINK_AT) or ''
   local identity, external_id = identity_of(workspace, link)
   if identity and not is_deleted then
@@ -69,4 +73,4 @@ while examined < math.min(count, #members) and members_named < 2 * members_max d
   end
 end
 local last = #members > examined and unpack_id(string.sub(members[examined], 1, PACKED_ID_BYTES)) .. api8
-return { keys, last or '' }
+return { keys, last or '', role_lists }

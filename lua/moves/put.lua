@@ -2,8 +2,8 @@
 -- has arrived before is left as it is, so this may be repeated at any time, also after the key was changed or deleted.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  the receipt, API, key and identity records and their lists, the indexes of starts and by expiry, the queues
---          of refills, purges and holds, windows and their lists, holds that were settled
+-- derives  the receipt, API, key and identity records and their lists, the indexes of starts, by expiry and of ends,
+--          the queues of refills, purges and holds, windows and their lists, holds that were settled
 -- ARGV[1]  api8
 -- ARGV[2]  from     the other workspace (ws_…)
 -- ARGV[3]  actor    JSON, see include/audit
@@ -21,6 +21,7 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
+-- @include "include/limits"
 -- @include "include/moves"
 -- @include "include/names"
 -- @include "include/records"
@@ -96,6 +97,7 @@ local function put_identity(identity)
   set_fields(record, fields)
   redis.call('ZADD', name_of.identity_list(workspace), 0, identity.id16 .. identity.external_id)
   put_windows(identity.id16, identity.windows)
+  limit_list.note_ends(workspace, identity.id16, {}, state.limits)
 end
 
 local function put_key(key)
@@ -116,6 +118,7 @@ local function put_key(key)
     if key.is_linked then index_under_identity(workspace, key.link, state.id) end
     if state.expires < NEVER then index_expiry_of(workspace, state) end
     if state.refilled then queue_refill(workspace, key.digest, state) end
+    limit_list.note_ends(workspace, state.id, {}, state.limits)
   end
   if state.holds_due ~= NEVER then
     redis.call('ZADD', name_of.hold_queue(workspace), int(state.holds_due), key.digest)

@@ -5,8 +5,9 @@
 -- Keys that share limits or a balance are taken together, or none of them.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  the move, API record, key and identity records, lists of keys, of deleted keys and of taken ones, the indexes
---          of starts and by expiry, identities' key lists, the queues of refills, purges and holds, usage history
+-- derives  the move, API record, key and identity records, lists of keys, of deleted keys and of taken ones, the
+--          indexes of starts, by expiry and of ends, identities' key lists, the queues of refills, purges and holds,
+--          usage history
 -- ARGV[1]  api8
 -- ARGV[2]  digests             32 bytes each
 -- ARGV[3]  may_copy            1: limits that keys of other APIs share are copied
@@ -20,6 +21,7 @@
 -- @include "include/expiries"
 -- @include "include/identities"
 -- @include "include/keyIds"
+-- @include "include/limits"
 -- @include "include/moves"
 -- @include "include/names"
 -- @include "include/starts"
@@ -71,6 +73,7 @@ for _, key in ipairs(keys) do
     unindexing_start(workspace, api8, start, key.member)()
     redis.call('ZREM', key.list, key.member)
     unindex_expiry(workspace, state.id)
+    if not state.deleted then limit_list.note_ends(workspace, state.id, state.limits, {}) end
     redis.call('ZREM', name_of.refill_queue(workspace), key.digest)
     redis.call('ZREM', name_of.purge_queue(workspace), key.digest)
     redis.call('ZREM', name_of.hold_queue(workspace), key.digest)

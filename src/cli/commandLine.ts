@@ -3,6 +3,7 @@
 // runs.
 
 import { Command, CommanderError } from 'commander';
+import type { Config } from '../config.ts';
 import { escapeInvisible } from '../domain/visible.ts';
 import { exitCodeOf } from '../scripts/dataVersion.ts';
 import type { Store } from '../store.ts';
@@ -162,7 +163,8 @@ function addMove(program: Command, runner: Runner) {
     .option(...json)
     .action(async (apiId, options) => {
       const { moveApi } = await import('./moveCommand.ts');
-      const move = (store: Store, workspace: string) => moveApi(store, runner.terminal, { workspace, apiId }, options);
+      const move = (store: Store, workspace: string, { recordsMax }: Config) =>
+        moveApi(store, runner.terminal, { workspace, apiId, recordsMax }, options);
       await runner.runIn(options, move, { timeoutMs });
     });
 

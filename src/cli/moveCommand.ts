@@ -1,7 +1,8 @@
 // Moves an API to another workspace while its keys are verified, and ends its forwarding. docs/moving.md describes it.
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Move, membersMax, type Obstacle, type PlannedKey } from '../records/moves.ts';
+import { tooOld } from '../operations/rules.ts';
+import { type Move, membersMax, type Obstacle, type Permitted, type PlannedKey } from '../records/moves.ts';
 import type { Store } from '../store.ts';
 import { startProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
@@ -18,45 +19,62 @@ interface MoveOptions {
 const movesSince = 6;
 /** Keys that are examined at once, and keys that are moved at once: their verifications wait for it. */
 const pageSize = { survey: 500, move: 100 };
-/** Obstacles that an error names. */
+/** Obstacles that an error names, and about how many are looked for. */
 const namedMax = 10;
+const obstaclesMax = 1000;
 /** Pages of which no key could be taken, because other keys were added to their identities at the same time. */
 const attemptsMax = 20;
 const retryMs = 100;
 
-type MoveStore = Pick<Store, 'moves' | 'workspaces' | 'apis' | 'dataVersion'>;
+type MoveStore = Pick<Store, 'moves' | 'workspaces' | 'apis' | 'sweep' | 'dataVersion'>;
 
 interface Survey {
   keys: number;
   deletedKeys: number;
   identities: number;
+  /** At most, in the other workspace: without those that exist there. */
+  newRecords: number;
   obstacles: Obstacle[];
+  /** Names of roles. */
+  differingRoles: string[];
 }
 
-const count = (number: number, noun: string) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
+const count = (number: number, noun: string, nouns = `${noun}s`) =>
+  `${number.toLocaleString('en')} ${number === 1 ? noun : nouns}`;
 
 export async function moveApi(
   store: MoveStore,
   terminal: Terminal,
-  { workspace, apiId }: { workspace: string; apiId: string },
+  { workspace, apiId, recordsMax }: { workspace: string; apiId: string; recordsMax: number },
   { to, identities, dryRun }: MoveOptions,
 ): Promise<CommandResult> {
   const move = { from: workspace, to, apiId };
   await checkMove(store, move, identities);
-  const mayCopy = identities === 'copy';
-  const ended = await endedBefore(store, move);
-  if (ended !== undefined) return moved(move, ended);
-  const survey = await surveyOf(store, move, mayCopy);
-  await requireNoObstacles(store, move, survey);
+  const before = await moveBefore(store, move);
+  if (before?.state === 'moved') {
+    await store.moves.received(move);
+    return moved(move, before.taken);
+  }
+  // A move that has begun goes on with what it finds.
+  const isBegun = before !== undefined;
+  if (isBegun && !dryRun) await continueMove(store, move);
+  const permitted = { mayCopy: identities === 'copy', mayJoin: isBegun };
+  const survey = await surveyOf(store, move, permitted);
+  requireNoObstacles(move, survey, isBegun);
+  if (!isBegun) await requireRoom(store, move, survey, recordsMax);
   if (dryRun) return described(move, survey);
   await begin(store, move);
   const progress = startProgress(terminal.stderr, 'Moving', Math.max(1, survey.keys + survey.deletedKeys), 'keys');
   try {
-    await moveAll(store, move, mayCopy, (moved) => progress.update(moved, moved));
+    await moveAll(store, move, permitted.mayCopy, (moved) => progress.update(moved, moved));
+    await store.moves.finish(move);
+  } catch (error) {
+    // Another process that continued it may have ended it meanwhile.
+    if ((await store.moves.find(workspace, apiId))?.state !== 'moved') throw error;
+    await store.moves.received(move);
   } finally {
     progress.stop();
   }
-  await store.moves.finish(move);
   const { taken = 0 } = (await store.moves.find(workspace, apiId)) ?? {};
   return moved(move, taken);
 }
@@ -69,30 +87,25 @@ function moved(move: Move, keys: number): CommandResult {
   return { lines: [line], json: { ...move, outcome: 'moved', keys } };
 }
 
-/** The number of keys, if the API was moved there before; undefined if it can be moved. Throws if it cannot. */
-async function endedBefore({ moves, apis }: MoveStore, move: Move): Promise<number | undefined> {
-  const { from, to, apiId } = move;
+/**
+ * The move there that has begun or ended; undefined if none has, or the API has come back since. Throws if the API can
+ * not be moved there.
+ */
+async function moveBefore({ moves, apis }: MoveStore, { from, to, apiId }: Move) {
   const before = await moves.find(from, apiId);
-  const api = await apis.find(from, apiId);
-  const there = await apis.find(to, apiId);
-  if (!api && !before) throw new Error(`${from} has no API ${apiId}.`);
-  const hasEnded = before?.state === 'moved';
-  if (before && !hasEnded) {
-    if (before.to !== to) throw new Error(`${apiId} is being moved to ${before.to}.`);
-    return undefined;
+  const isHere = (await apis.find(from, apiId)) !== undefined;
+  if (before && !(before.state === 'moved' && isHere)) {
+    if (before.to === to) return before;
+    throw new Error(`${apiId} ${before.state === 'moved' ? 'was' : 'is being'} moved to ${before.to}.`);
   }
-  // An API that came back may be moved again.
-  if (!api) {
-    if (before!.to !== to) throw new Error(`${apiId} was moved to ${before!.to}.`);
-    await moves.received(move);
-    return before!.taken;
-  }
-  if (there) throw new Error(existsMessage(move));
+  if (!isHere) throw new Error(`${from} has no API ${apiId}.`);
+  const receivedFrom = await moves.receivedFrom(from, apiId);
+  if (receivedFrom !== undefined) throw new Error(receivingMessage({ from, apiId }, receivedFrom));
   return undefined;
 }
 
-const existsMessage = ({ to, apiId }: Move) =>
-  `${to} has an API ${apiId}, or had one whose keys are still being removed.`;
+const receivingMessage = ({ from, apiId }: Pick<Move, 'from' | 'apiId'>, receivedFrom: string) =>
+  `${apiId} is still being moved from ${receivedFrom} to ${from}: let that command end first, or run it again.`;
 
 async function checkMove(store: MoveStore, { from, to, apiId }: Move, identities: string | undefined) {
   if (!/^api_\w{16}$/.test(apiId)) throw new Error('<apiId> must be the id of an API (api_…).');
@@ -102,11 +115,8 @@ async function checkMove(store: MoveStore, { from, to, apiId }: Move, identities
         'then move that workspace to the other installation with `tollgate export --workspace` and `tollgate import`.',
     );
   if (identities !== undefined && identities !== 'copy') throw new Error('--identities can only be `copy`.');
-  const { current } = store.dataVersion;
-  if (current < movesSince)
-    throw new Error(
-      `A move needs version ${movesSince} of the stored data, and it has version ${current} until all servers are upgraded and it is migrated.`,
-    );
+  const old = tooOld(store, movesSince, 'A move');
+  if (old !== undefined) throw new Error(`${old}.`);
   if (from === to) throw new Error(`${apiId} is in ${to}: --to must be another workspace.`);
   for (const workspace of [from, to]) {
     await requireWorkspace(store as Store, workspace);
@@ -115,26 +125,47 @@ async function checkMove(store: MoveStore, { from, to, apiId }: Move, identities
 }
 
 /** Reads all keys, to find out before anything is changed what cannot be moved. */
-async function surveyOf({ moves }: MoveStore, move: Move, mayCopy: boolean): Promise<Survey> {
-  const survey: Survey = { keys: 0, deletedKeys: 0, identities: 0, obstacles: [] };
+async function surveyOf({ moves }: MoveStore, move: Move, permitted: Permitted): Promise<Survey> {
+  const found = { keys: 0, deletedKeys: 0 };
   const identities = new Set<string>();
+  const newIdentities = new Set<string>();
+  const roleLists = new Set<string>();
+  const obstacles = new Map<string, Obstacle>();
   for (const isDeleted of [false, true]) {
     let after = '';
     do {
       const page = await moves.plan(move, { isDeleted, after, count: pageSize.survey });
-      survey[isDeleted ? 'deletedKeys' : 'keys'] += page.keys.length;
+      found[isDeleted ? 'deletedKeys' : 'keys'] += page.keys.length;
       for (const { identity16 } of page.keys) if (identity16 !== '') identities.add(identity16);
-      const found = await moves.obstacles(move, page.keys, mayCopy);
-      const known = new Set(survey.obstacles.map(({ reason, of }) => reason + of));
-      survey.obstacles.push(...found.filter(({ reason, of }) => !known.has(reason + of)));
+      for (const list of page.roleLists) roleLists.add(list);
+      const there = await moves.obstacles(move, page.keys, permitted);
+      for (const externalId of there.newIdentities) newIdentities.add(externalId);
+      for (const obstacle of there.obstacles) obstacles.set(`${obstacle.reason} ${obstacle.of}`, obstacle);
       after = page.next;
-    } while (after !== '' && survey.obstacles.length < 1000);
+    } while (after !== '' && obstacles.size < obstaclesMax);
   }
-  survey.identities = identities.size;
-  return survey;
+  return {
+    ...found,
+    identities: identities.size,
+    // The API and the root key of the forwarding, too.
+    newRecords: 2 + found.keys + found.deletedKeys + newIdentities.size + (await moves.newGrants(move.from)),
+    obstacles: [...obstacles.values()],
+    differingRoles: await moves.differingRoles(move.from, move.to, [...roleLists]),
+  };
+}
+
+async function requireRoom({ sweep }: MoveStore, { to }: Move, { newRecords }: Survey, recordsMax: number) {
+  if (recordsMax === 0) return;
+  const records = await sweep.count(to);
+  if (records + newRecords <= recordsMax) return;
+  throw new Error(
+    `The API cannot be moved. Nothing was changed.\n${to} has ${count(records, 'record')} and would get up to ` +
+      `${newRecords.toLocaleString('en')} more: RECORDS_MAX is ${recordsMax.toLocaleString('en')}.`,
+  );
 }
 
 const meanings: Record<Obstacle['reason'], string> = {
+  api_exists: 'The other workspace has an API of this id, or had one whose keys are still being removed',
   shared_limits:
     'Limits of these identities are shared with keys of other APIs, which stay. With --identities copy each workspace ' +
     'has these limits, and counts them by itself from then on',
@@ -145,16 +176,25 @@ const meanings: Record<Obstacle['reason'], string> = {
   key_exists: 'The other workspace has keys with the strings of these keys',
   identity_exists:
     'The other workspace has identities of these names with limits of their own, or a balance would be lost',
+  identity_limited:
+    'The other workspace has identities of these names with limits or a balance, which these keys do not have now',
 };
 
-async function requireNoObstacles({ moves }: MoveStore, { from, to }: Move, { obstacles }: Survey) {
+function requireNoObstacles(
+  { to }: Move,
+  { obstacles, differingRoles }: Pick<Survey, 'obstacles' | 'differingRoles'>,
+  isBegun: boolean,
+) {
   const lines = (Object.keys(meanings) as Obstacle['reason'][]).flatMap((reason) => {
     const of = obstacles.filter((each) => each.reason === reason).map((each) => each.of);
     return of.length === 0 ? [] : [`${meanings[reason]}: ${listed(of)}.`];
   });
-  const roles = await moves.differingRoles(from, to);
-  if (roles.length > 0) lines.push(`These roles have other permissions in ${to}: ${listed(roles)}.`);
-  if (lines.length > 0) throw new Error(['The API cannot be moved. Nothing was changed.', ...lines].join('\n'));
+  if (differingRoles.length > 0) lines.push(`These roles have other permissions in ${to}: ${listed(differingRoles)}.`);
+  if (lines.length === 0) return;
+  const what = isBegun
+    ? 'The move has stopped. Keys that were not moved stay until the command is run again.'
+    : 'The API cannot be moved. Nothing was changed.';
+  throw new Error([what, ...lines].join('\n'));
 }
 
 const listed = (names: readonly string[]) =>
@@ -162,7 +202,9 @@ const listed = (names: readonly string[]) =>
 
 function described(move: Move, survey: Survey): CommandResult {
   const { keys, deletedKeys, identities } = survey;
-  const size = `${count(keys, 'key')}, ${count(deletedKeys, 'deleted key')} and what they have of ${count(identities, 'identity').replace(/identitys$/, 'identities')}`;
+  const size =
+    `${count(keys, 'key')}, ${count(deletedKeys, 'deleted key')} and what they have of ` +
+    count(identities, 'identity', 'identities');
   return {
     lines: [`${move.apiId} can be moved to ${move.to}: ${size}. Nothing was changed.`],
     json: { ...move, keys, deletedKeys, identities },
@@ -170,11 +212,24 @@ function described(move: Move, survey: Survey): CommandResult {
 }
 
 async function begin({ moves }: MoveStore, move: Move) {
-  const begun = await moves.begin(move);
-  if (begun.outcome === 'begun') return;
-  if (begun.outcome === 'other') throw new Error(`${move.apiId} is being moved to ${begun.other}.`);
-  if (begun.outcome === 'exists') throw new Error(existsMessage(move));
+  const { outcome, other = '' } = await moves.begin(move);
+  if (outcome === 'begun') return;
+  if (outcome === 'other') throw new Error(`${move.apiId} is being moved to ${other}.`);
+  if (outcome === 'receiving') throw new Error(receivingMessage(move, other));
+  if (outcome === 'exists') throw new Error(`${meanings.api_exists}: ${move.apiId}.`);
   throw new Error(`${move.from} has no API ${move.apiId}.`);
+}
+
+/** Brings keys that were on their way when a command was interrupted: before anything else, as calls wait for them. */
+async function continueMove(store: MoveStore, move: Move) {
+  await begin(store, move);
+  await bringAll(store, move);
+}
+
+async function bringAll({ moves }: MoveStore, move: Move) {
+  for (let digests = await moves.onTheWay(move); digests.length > 0; digests = await moves.onTheWay(move)) {
+    await moves.bring(move, digests);
+  }
 }
 
 /** Moves all keys, also those that are created meanwhile, and closes the API. */
@@ -182,10 +237,8 @@ async function moveAll(store: MoveStore, move: Move, mayCopy: boolean, onMoved: 
   const { moves } = store;
   let moved = 0;
   for (;;) {
-    // Of a command that was interrupted.
-    for (let digests = await moves.onTheWay(move); digests.length > 0; digests = await moves.onTheWay(move)) {
-      await moves.bring(move, digests);
-    }
+    // Of another process that moves it, too.
+    await bringAll(store, move);
     for (const isDeleted of [false, true]) {
       for (let attempts = 0; ; ) {
         const { keys } = await moves.plan(move, { isDeleted, after: '', count: pageSize.move });
@@ -207,9 +260,8 @@ async function moveAll(store: MoveStore, move: Move, mayCopy: boolean, onMoved: 
 
 async function movePage(store: MoveStore, move: Move, keys: readonly PlannedKey[], mayCopy: boolean): Promise<number> {
   const { moves } = store;
-  const obstacles = await moves.obstacles(move, keys, mayCopy);
-  if (obstacles.length > 0)
-    await requireNoObstacles(store, move, { obstacles, keys: 0, deletedKeys: 0, identities: 0 });
+  const { obstacles } = await moves.obstacles(move, keys, { mayCopy, mayJoin: true });
+  requireNoObstacles(move, { obstacles, differingRoles: [] }, true);
   const digests = new Map<string, Buffer>();
   for (const { digest, members } of keys) {
     for (const each of [digest, ...members]) digests.set(each.toString('latin1'), each);

@@ -19,8 +19,6 @@ type Kind = 'permission' | 'role';
 
 /** Numbers or names that one command reads. */
 const step = 500;
-/** Roles that a page has. */
-const pageSize = 100;
 
 /** The numbers in a list such as `,3,17,`. */
 const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
@@ -88,19 +86,25 @@ export function openMovedGrants({ redis }: StoreContext, { permissions, roles }:
       };
     },
 
-    /** Names of roles that both workspaces have with other permissions. */
-    async differing(from: string, to: string): Promise<string[]> {
+    /** Names of the roles in these lists that both workspaces have with other permissions. */
+    async differing(from: string, to: string, lists: readonly string[]): Promise<string[]> {
+      const numbers = [...new Set(lists.flatMap(numbersIn))];
+      const names = await fieldsOf(roleNamesKey(workspaceKey(from)), numbers);
       const differing: string[] = [];
-      let after: string | undefined;
-      do {
-        const page = await roles.list(from, { after, count: pageSize });
-        for (const role of page.items) {
-          const other = await roles.find(to, role.name);
-          if (other?.name === role.name && !isSame(slugsOf(role), slugsOf(other))) differing.push(role.name);
-        }
-        after = page.next;
-      } while (after !== undefined);
-      return differing;
+      for (const name of new Set(names.values())) {
+        const [role, other] = [await roles.find(from, name), await roles.find(to, name)];
+        const isSameName = role?.name === name && other?.name === name;
+        if (isSameName && !isSame(slugsOf(role), slugsOf(other))) differing.push(name);
+      }
+      return differing.sort();
+    },
+
+    /** How many permissions and roles a move may create at most: those of the first workspace. */
+    async created(from: string): Promise<number> {
+      const workspace = workspaceKey(from);
+      const lengths = [permissionNumbersKey(workspace), roleNumbersKey(workspace)].map((hash) => redis.hlen(hash));
+      const [permissionCount, roleCount] = await orStoreError(Promise.all(lengths));
+      return permissionCount! + roleCount!;
     },
   };
 }

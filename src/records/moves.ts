@@ -11,7 +11,15 @@ import { randomBytes } from 'node:crypto';
 import type { Actor } from '../domain/caller.ts';
 import { dayMs } from '../domain/time.ts';
 import { orStoreError, storeError } from '../redis/connection.ts';
-import { keyRecordKey, keysOnTheWayKey, moveKey, takenKeysKey, workspaceKey } from '../redis/names.ts';
+import {
+  apiKey,
+  keyRecordKey,
+  keysOnTheWayKey,
+  moveKey,
+  receiptKey,
+  takenKeysKey,
+  workspaceKey,
+} from '../redis/names.ts';
 import type { Returned } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { tagField } from '../scripts/layout.ts';
@@ -23,9 +31,9 @@ import type { openRbac } from './rbac.ts';
 import type { openRootKeys } from './rootKeys.ts';
 
 /** The actor of a move in the audit log. */
-const actor: Actor = { rootKeyId: 'cli', operation: 'cli.move', requestId: '' };
+export const moveActor: Actor = { rootKeyId: 'cli', operation: 'cli.move', requestId: '' };
 /** Steps write no events. */
-const quietActor = { ...actor, isQuiet: true } as const;
+const quietActor = { ...moveActor, isQuiet: true } as const;
 
 export interface Move {
   from: string;
@@ -50,11 +58,26 @@ export interface PlannedKey {
   members: Buffer[];
 }
 
-/** Why a key cannot be moved. */
+/** Why an API or a key cannot be moved. */
 export interface Obstacle {
-  reason: 'shared_limits' | 'shared_balance' | 'too_many_keys' | 'key_exists' | 'identity_exists';
-  /** The externalId or the id of the key. */
+  reason:
+    | 'api_exists'
+    | 'shared_limits'
+    | 'shared_balance'
+    | 'too_many_keys'
+    | 'key_exists'
+    | 'identity_exists'
+    | 'identity_limited';
+  /** The externalId, or the id of the API or key. */
   of: string;
+}
+
+/** How keys may be moved. */
+export interface Permitted {
+  /** Limits that keys of other APIs share are copied. */
+  mayCopy: boolean;
+  /** Keys may get limits or a balance by another identity of the same name. */
+  mayJoin: boolean;
 }
 
 /** An identity with more keys in the API that share limits or a balance is not moved at once. */
@@ -67,6 +90,7 @@ const formerStep = 200;
 /** Keys whose forwarding ends in one script. */
 const forgottenStep = 500;
 const digestBytes = 32;
+const id16Chars = 16;
 const packedIdBytes = 12;
 /** How often a verification looks whether its key has arrived, and after which time it brings the key itself. */
 const arrivalMs = { poll: 20, bring: 1000 };
@@ -90,16 +114,17 @@ export function openMoves(context: StoreContext, parts: Parts) {
     ...carry,
     ...openArrivals(context, carry.bring),
     differingRoles: openMovedGrants(context, parts.rbac, quietActor).differing,
+    newGrants: openMovedGrants(context, parts.rbac, quietActor).created,
 
     /**
      * Begins or continues a move: creates the API in the other workspace, and there a root key that the first one sends
      * verifications on with.
      */
     async begin({ from, to, apiId }: Move) {
-      const given = { apiId, to, root: randomBytes(digestBytes).toString('hex'), actor };
+      const given = { apiId, to, root: randomBytes(digestBytes).toString('hex'), actor: moveActor };
       const [outcome, name = '', createdMs = '', root = ''] = await run('moves/begin', from, given);
-      if (outcome !== 'begun') return { outcome, other: outcome === 'other' ? name : undefined };
-      const [received] = await run('moves/receive', to, { apiId, name, createdMs, from, actor });
+      if (outcome !== 'begun') return { outcome, other: outcome === 'moved' ? undefined : name };
+      const [received] = await run('moves/receive', to, { apiId, name, createdMs, from, actor: moveActor });
       if (received === 'exists') return { outcome: received };
       const digest = Buffer.from(root, 'hex');
       const presented = { workspaceId: to, digest, digestText: digest.toString('latin1') };
@@ -111,7 +136,7 @@ export function openMoves(context: StoreContext, parts: Parts) {
           name: forwardingName(apiId, from),
           permissions: [`api.${apiId}.verify_key`],
         };
-        await parts.rootKeys().create(to, rootKey, actor);
+        await parts.rootKeys().create(to, rootKey, moveActor);
       }
       return { outcome };
     },
@@ -124,11 +149,22 @@ export function openMoves(context: StoreContext, parts: Parts) {
       return { to, state, taken: await orStoreError(redis.zcard(takenKeysKey(workspace, apiId))) };
     },
 
-    /** The workspace that the API with this id is or was moved to, or that of the key with this id. One read. */
+    /** The workspace from which an API is still being moved here. One read of one record. */
+    async receivedFrom(workspaceId: string, apiId: string): Promise<string | undefined> {
+      const receipt = receiptKey(workspaceKey(workspaceId), apiId);
+      return (await orStoreError(redis.hget(receipt, 'from'))) ?? undefined;
+    },
+
+    /**
+     * The workspace that the API with this id is or was moved to, or that of the key with this id; undefined if the API
+     * came back. One read or two.
+     */
     async targetOf(from: string, id: string): Promise<string | undefined> {
-      const move = moveKey(workspaceKey(from), id);
-      const [api, to] = await orStoreError(redis.hmget(move, 'api', 'to'));
-      return to && (id.startsWith('key_') || api === id) ? to : undefined;
+      const workspace = workspaceKey(from);
+      const [api, to, state] = await orStoreError(redis.hmget(moveKey(workspace, id), 'api', 'to', 'state'));
+      if (!api || !to || !(id.startsWith('key_') || api === id)) return undefined;
+      const isBack = state === 'moved' && (await orStoreError(redis.exists(apiKey(workspace, id)))) === 1;
+      return isBack ? undefined : to;
     },
 
     /** The digests of keys that were taken and have not arrived, some of them. One read of one list. */
@@ -149,10 +185,10 @@ function openPlan(run: Run) {
     async plan(
       { from, apiId }: Pick<Move, 'from' | 'apiId'>,
       page: { isDeleted: boolean; after: string; count: number },
-    ): Promise<{ keys: PlannedKey[]; next: string }> {
+    ): Promise<{ keys: PlannedKey[]; next: string; roleLists: string[] }> {
       const { isDeleted, after, count } = page;
       const given = { api8: apiId.slice(-8), deleted: isDeleted ? 1 : 0, after, count, membersMax };
-      const [keys, next] = await run('moves/plan', from, given);
+      const [keys, next, roleLists] = await run('moves/plan', from, given);
       const planned = keys.map(([digest, id24, externalId, identity16, shares, own, hasOthers, members]) => ({
         digest,
         keyId: `key_${id24.toString('latin1')}`,
@@ -163,27 +199,32 @@ function openPlan(run: Run) {
         hasOthers: hasOthers === 1,
         members,
       }));
-      return { keys: planned, next: next.toString('latin1') };
+      return { keys: planned, next: next.toString('latin1'), roleLists: roleLists.map(String) };
     },
 
-    /** Why keys of a page cannot be moved; empty if they can. */
-    async obstacles({ to }: Move, keys: readonly PlannedKey[], mayCopy: boolean): Promise<Obstacle[]> {
+    /** Why keys of a page cannot be moved, empty if they can; and how many of their identities are new there. */
+    async obstacles(
+      { from, to, apiId }: Move,
+      keys: readonly PlannedKey[],
+      permitted: Permitted,
+    ): Promise<{ obstacles: Obstacle[]; newIdentities: string[] }> {
       const identities = new Map(
         keys.filter(({ identity16 }) => identity16 !== '').map((key) => [key.externalId, key]),
       );
       const externalIds = JSON.stringify([...identities.keys()]);
       const digests = Buffer.concat(keys.map(({ digest }) => digest));
-      const [there, identitiesThere] = await run('moves/fits', to, { digests, externalIds });
-      const obstacles: Obstacle[] = [];
+      const [receives, there, identitiesThere] = await run('moves/fits', to, { apiId, from, digests, externalIds });
+      const obstacles: Obstacle[] = receives ? [] : [{ reason: 'api_exists', of: apiId }];
       for (const [index, { keyId }] of keys.entries()) {
         const id24 = there[index]!;
         if (id24 !== '') obstacles.push({ reason: 'key_exists', of: keyId });
       }
       for (const [index, key] of [...identities.values()].entries()) {
-        const reason = obstacleOf(key, identitiesThere[index]!, mayCopy);
+        const reason = obstacleOf(key, identitiesThere[index]!, permitted);
         if (reason) obstacles.push({ reason, of: key.externalId });
       }
-      return obstacles;
+      const newIdentities = [...identities.keys()].filter((_, index) => identitiesThere[index] === '');
+      return { obstacles, newIdentities };
     },
   };
 }
@@ -191,15 +232,16 @@ function openPlan(run: Run) {
 function obstacleOf(
   { shares, own, hasOthers, identity16 }: PlannedKey,
   there: string,
-  mayCopy: boolean,
+  { mayCopy, mayJoin }: Permitted,
 ): Obstacle['reason'] | undefined {
-  if (shares === '') return undefined;
+  const [there16, isLimited] = [there.slice(0, id16Chars), there.length > id16Chars];
+  if (shares === '') return isLimited && there16 !== identity16 && !mayJoin ? 'identity_limited' : undefined;
   const hasBalance = shares !== 'limits';
   if (hasOthers && hasBalance) return 'shared_balance';
   if (hasOthers && !mayCopy) return 'shared_limits';
   if (own > membersMax && (hasBalance || !mayCopy)) return 'too_many_keys';
   // What exists is never changed: limits that were copied before go on there, and a balance would be lost.
-  if (there !== '' && (there !== identity16 || shares === 'balance')) return 'identity_exists';
+  if (there !== '' && (there16 !== identity16 || shares === 'balance')) return 'identity_exists';
   return undefined;
 }
 
@@ -343,7 +385,7 @@ function openEnding(context: StoreContext, { rootKeys, usageExport, usageImport 
     for (let more = true; more; ) {
       const page = await rootKeys().list(to, { after, count: 100 });
       for (const { rootKeyId, name } of page.rootKeys) {
-        if (name === forwardingName(apiId, from)) await rootKeys().delete(to, rootKeyId, actor);
+        if (name === forwardingName(apiId, from)) await rootKeys().delete(to, rootKeyId, moveActor);
       }
       after = page.rootKeys.at(-1)?.rootKeyId;
       more = page.more;
@@ -352,7 +394,8 @@ function openEnding(context: StoreContext, { rootKeys, usageExport, usageImport 
 
   return {
     /** Closes the API in the workspace that it leaves. False while it has keys. */
-    close: async ({ from, apiId }: Move): Promise<boolean> => (await run('moves/close', from, { apiId, actor })) === 1,
+    close: async ({ from, apiId }: Move): Promise<boolean> =>
+      (await run('moves/close', from, { apiId, actor: moveActor })) === 1,
 
     /** Ends a move whose API is closed. */
     async finish(move: Move, onDay?: (done: number, days: number) => void) {
@@ -365,16 +408,17 @@ function openEnding(context: StoreContext, { rootKeys, usageExport, usageImport 
       }
       await moveFormerKeys(move);
       await run('moves/finish', from, { api8: apiId.slice(-8), firstDay: first, lastDay: last });
-      await run('moves/received', to, { apiId, from, actor });
+      await run('moves/received', to, { apiId, from, actor: moveActor });
     },
 
     /** Also of a move that has ended: the process may have been killed before the last step. */
-    received: async ({ from, to, apiId }: Move) => void (await run('moves/received', to, { apiId, from, actor })),
+    received: async ({ from, to, apiId }: Move) =>
+      void (await run('moves/received', to, { apiId, from, actor: moveActor })),
 
     /** Ends the forwarding of an API that was moved. Returns the number of keys, or why it cannot end. */
     async unforward(from: string, apiId: string): Promise<number | 'none' | 'moving'> {
       for (let count = 0; ; ) {
-        const given = { apiId, count: forgottenStep, actor };
+        const given = { apiId, count: forgottenStep, actor: moveActor };
         const [outcome, to, some] = await run('moves/unforward', from, given);
         if (outcome === 'none' || outcome === 'moving') return outcome;
         count += some;

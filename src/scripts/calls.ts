@@ -137,14 +137,22 @@ const signatures = {
   'moves/addCounts': takes('api8', 'from', 'part', 'kind', 'day', 'tags', 'keptMs', 'now', '...counts').returns<
     0 | 1
   >(),
-  'moves/begin': takes('apiId', 'to', 'root', 'actor', 'now').decides('begun', 'moved', 'api_not_found', 'other'),
+  'moves/begin': takes('apiId', 'to', 'root', 'actor', 'now').decides(
+    'begun',
+    'moved',
+    'api_not_found',
+    'other',
+    'receiving',
+  ),
   'moves/close': takes('apiId', 'actor', 'now').returns<0 | 1>(),
   'moves/counts': takes('api8', 'arrived', 'kind', 'day', 'count').returnsPacked<
     [] | [part: number, kind: Buffer, day: Buffer, counts: Buffer[]]
   >(),
   'moves/done': takes('api8', 'digests', 'now').returns<number>(),
   'moves/finish': takes('api8', 'firstDay', 'lastDay').returns<unknown>(),
-  'moves/fits': takes('digests', 'externalIds').returns<[keys: string[], identities: string[]]>(),
+  'moves/fits': takes('apiId', 'from', 'digests', 'externalIds').returns<
+    [receives: 0 | 1, keys: string[], identities: string[]]
+  >(),
   'moves/forget': takes('api8', '...keys').returns<unknown>(),
   'moves/plan': takes('api8', 'deleted', 'after', 'count', 'membersMax').returnsPacked<
     [
@@ -159,6 +167,7 @@ const signatures = {
         members: Buffer[],
       ][],
       next: Buffer,
+      roleLists: Buffer[],
     ]
   >(),
   'moves/put': takes('api8', 'from', 'actor', 'now', '...items').decides('put', 'not_receiving', 'taken'),

@@ -21,7 +21,9 @@ test('verifications, holds and reads find it', async () => {
     const move = { from, to, apiId };
     expect(await store.moves.begin(move)).toEqual({ outcome: 'begun' });
     const { keys } = await store.moves.plan(move, { isDeleted: false, after: '', count: 10 });
-    expect(await store.moves.obstacles(move, keys, false)).toEqual([]);
+    expect(await store.moves.obstacles(move, keys, { mayCopy: false, mayJoin: false })).toMatchObject({
+      obstacles: [],
+    });
     expect(
       await store.moves.moveKeys(
         move,
