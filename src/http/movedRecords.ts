@@ -1,5 +1,6 @@
 // Errors about keys and APIs that were moved to another workspace: their detail says where.
 
+import { digestOf } from '../domain/keyString.ts';
 import { ApiError } from '../errors.ts';
 import type { Store } from '../store.ts';
 
@@ -13,11 +14,13 @@ export async function explained(
   { moves }: Pick<Store, 'moves'>,
 ): Promise<unknown> {
   if (!(error instanceof ApiError) || !notHere.has(error.code)) return error;
-  const { keyId, apiId } = value as { keyId?: unknown; apiId?: unknown };
+  const { key, keyId, apiId } = value as { key?: unknown; keyId?: unknown; apiId?: unknown };
   const id = error.code === 'key_not_found' ? keyId : apiId;
-  if (typeof id !== 'string') return error;
+  const isByString = error.code === 'key_not_found' && typeof key === 'string';
+  if (typeof id !== 'string' && !isByString) return error;
+  const target = isByString ? moves.targetOfKey(workspaceId, digestOf(key)) : moves.targetOf(workspaceId, id as string);
   // The error is the same without it.
-  const to = await moves.targetOf(workspaceId, id).catch(() => undefined);
+  const to = await target.catch(() => undefined);
   if (to === undefined) return error;
   const moved = `Its API is being moved to workspace ${to}, or was moved there: use a root key of that workspace.`;
   return new ApiError(

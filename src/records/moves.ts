@@ -22,8 +22,8 @@ import {
 } from '../redis/names.ts';
 import type { Returned } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { tagField } from '../scripts/layout.ts';
-import { Reader } from '../scripts/struct.ts';
+import { keyFixed, moved, tagField } from '../scripts/layout.ts';
+import { Reader, readUint } from '../scripts/struct.ts';
 import type { openUsageExport } from '../usage/exported.ts';
 import type { openUsageImport } from '../usage/imported.ts';
 import { openMovedGrants } from './movedGrants.ts';
@@ -165,6 +165,16 @@ export function openMoves(context: StoreContext, parts: Parts) {
       if (!api || !to || !(id.startsWith('key_') || api === id)) return undefined;
       const isBack = state === 'moved' && (await orStoreError(redis.exists(apiKey(workspace, id)))) === 1;
       return isBack ? undefined : to;
+    },
+
+    /** The workspace that the key with this digest is being moved to, or was. Two reads. */
+    async targetOfKey(from: string, digest: Buffer): Promise<string | undefined> {
+      const workspace = workspaceKey(from);
+      const state = await orStoreError(redis.hgetBuffer(keyRecordKey(workspace, digest), 'state'));
+      if (!state || readUint(state, keyFixed.at.expires, keyFixed.fields.expires.bytes) !== moved) return undefined;
+      const { at, fields } = keyFixed;
+      const api8 = state.toString('latin1', at.api8, at.api8 + fields.api8.bytes);
+      return (await orStoreError(redis.hget(moveKey(workspace, api8), 'to'))) ?? undefined;
     },
 
     /** The digests of keys that were taken and have not arrived, some of them. One read of one list. */

@@ -74,7 +74,7 @@ export const oldestDataVersion = 4;
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
 /** `expires` of a key that was taken to another workspace with its API, since data version 6. It is deleted, too. */
-const moved = never - 1;
+export const moved = never - 1;
 
 /**
  * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an

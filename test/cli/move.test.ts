@@ -217,7 +217,7 @@ describe('forwarding', () => {
   });
 
   test('errors about what was moved name the workspace that has it', async () => {
-    const { apiId, keyId } = await createKey();
+    const { apiId, key, keyId } = await createKey();
     await move(apiId);
     const where = `being moved to workspace ${other.workspaceId}, or was moved there: use a root key of that workspace.`;
     expect((await call('keys.getKey', { keyId }, one.rootKey)).error).toMatchObject({
@@ -225,6 +225,21 @@ describe('forwarding', () => {
       type: '/errors/key_not_found',
       detail: `There is no such key. Its API is ${where}`,
     });
+    const notFound = {
+      status: 404,
+      type: '/errors/key_not_found',
+      detail: `There is no such key. Its API is ${where}`,
+    };
+    expect((await call('keys.whoami', { key }, one.rootKey)).error).toMatchObject(notFound);
+    // A verification would be sent on.
+    for (const input of [{ key }, { keyId }]) {
+      expect((await call('keys.explainKey', input, one.rootKey)).error).toMatchObject(notFound);
+      expect(await okThere('keys.explainKey', input)).toMatchObject({ valid: true });
+    }
+    const may = await createRootKey([`api.${apiId}.read_key`], one.workspaceId);
+    expect((await call('keys.explainKey', { key }, may)).error).toMatchObject(notFound);
+    const mayNot = await createRootKey(['api.api_1111111111111111.read_key'], one.workspaceId);
+    expect((await call('keys.explainKey', { key }, mayNot)).data).toMatchObject({ code: 'NOT_FOUND' });
     expect((await call('keys.createKey', { apiId }, one.rootKey)).error).toMatchObject({
       status: 404,
       type: '/errors/api_not_found',
