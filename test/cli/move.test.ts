@@ -134,6 +134,45 @@ describe('everything of a key', () => {
     expect(await okThere('keys.verifyKey', { key: deleted })).toMatchObject({ valid: true, credits: 5 });
   });
 
+  test('so does usage of past days, of deleted keys and of former customers, and it comes back', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'used' });
+    const keys: { key: string; keyId: string }[] = [];
+    for (let made = 0; made < 6; made++) keys.push(await createKey({ apiId, externalId: `customer${made % 3}` }));
+    const [, , changed, , deleted, removed] = keys as [unknown, unknown, ...typeof keys];
+    for (let day = 0; day < 12; day++) {
+      for (const [index, { key }] of keys.entries()) {
+        for (let times = 0; times <= (day + index) % 3; times++) await verify(key, { tags: [`kind=${index % 2}`] });
+      }
+      if (day === 4) await ok('keys.updateKey', { keyId: changed!.keyId, externalId: 'later' });
+      if (day === 5) await ok('keys.deleteKey', { keyId: removed!.keyId, permanent: true });
+      if (day === 7) await ok('keys.deleteKey', { keyId: deleted!.keyId });
+      clock.advance(dayMs + 3 * hourMs);
+      if (day % 4 === 3) while (await tollgate.store.sweep.rollUp(one.workspaceId));
+    }
+    const reads = async (as: Ok) => {
+      const period = { apiId, start: clock.now - 30 * dayMs, end: clock.now + hourMs };
+      const query = async (more: Omit<InputOf<'analytics.getVerifications'>, keyof typeof period>) =>
+        (await as('analytics.getVerifications', { ...period, ...more })).map((row) => JSON.stringify(row)).sort();
+      return {
+        byKey: await query({ granularity: 'day', groupBy: ['keyId', 'externalId', 'outcome'] }),
+        byHour: await query({ granularity: 'hour', groupBy: ['outcome'] }),
+        byTag: await query({ granularity: 'day', groupBy: ['tag'] }),
+        before: await query({ granularity: 'day', externalId: 'customer2' }),
+        later: await query({ granularity: 'day', externalId: 'later' }),
+      };
+    };
+    const before = await reads(ok);
+    expect(before.byKey.length).toBeGreaterThan(50);
+    await move(apiId);
+    expect(await reads(okThere)).toEqual(before);
+    clock.advance(5 * dayMs);
+    for (const { workspaceId } of [one, other]) while (await tollgate.store.sweep.rollUp(workspaceId));
+    await verify(keys[0]!.key, { tags: ['kind=2'] });
+    const after = await reads(okThere);
+    await moveHome(apiId);
+    expect(await reads(ok)).toEqual(after);
+  });
+
   test('a root key of the first workspace verifies it as before, and so does one of the other', async () => {
     const { apiId, key, keyId } = await makeKeys();
     const request = { ip: '192.0.2.9', credits: { cost: 3 }, permissions: 'docs.read AND docs.write' };
