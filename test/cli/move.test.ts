@@ -308,6 +308,16 @@ describe('forwarding', () => {
     expect(await okThere('analytics.getVerifications', totals)).toMatchObject([{ outcome: 'VALID', count: 4 }]);
   });
 
+  test('the string of a key that was moved cannot be imported again here', async () => {
+    const { apiId, key } = await createKey();
+    await move(apiId);
+    const { apiId: api } = await ok('apis.createApi', { name: 'again' });
+    const keys = [{ hash: digestOf(key).toString('base64') }];
+    const imported = await ok('keys.migrateKeys', { migrationId: 'again', apiId: api, keys });
+    expect(imported).toMatchObject({ migrated: [], failed: keys.map(({ hash }) => hash) });
+    expect(await verify(key)).toMatchObject({ valid: true });
+  });
+
   test('keys in the first workspace that were never there, or were deleted, are NOT_FOUND as before', async () => {
     const { apiId } = await createKey();
     const { key, keyId } = await createKey();
