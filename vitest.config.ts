@@ -30,7 +30,7 @@ const programs = [
   'test/docs.test.ts',
   'test/{console,examples,sdks}/**/*.test.ts',
   'test/cli/{backup,keyLines}.test.ts',
-  'test/faults/{cluster,fourServers,holds,leases,ledger,schemathesis,sentinel,server,tls}.test.ts',
+  'test/faults/{cluster,fourServers,holds,leases,ledger,move,schemathesis,sentinel,server,tls}.test.ts',
   'test/http/{docs,haproxy}.test.ts',
   'test/migrations/cluster.test.ts',
   'test/process/**/*.test.ts',

@@ -15,6 +15,7 @@ import { openHolds } from './records/holds.ts';
 import { openIdentities } from './records/identities.ts';
 import { openKeySearch } from './records/keySearch.ts';
 import { digestOf, openKeys } from './records/keys.ts';
+import { moveActor, openMoves } from './records/moves.ts';
 import { openNamespaces } from './records/namespaces.ts';
 import { openOverrides } from './records/overrides.ts';
 import { openRbac } from './records/rbac.ts';
@@ -112,7 +113,10 @@ export async function openStore(storeOptions: StoreOptions) {
   const accepted = new AcceptedRootKeys();
   const tail = new Tail(redis);
   const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
-  const { permissions, roles } = openRbac(context);
+  const rbac = openRbac(context);
+  const usageExport = openUsageExport(context);
+  const usageImport = openUsageImport(context);
+  const moves = openMoves(context, { rbac, rootKeys: () => rootKeys, usageExport, usageImport });
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
   const analytics = openAnalytics(context);
@@ -124,6 +128,7 @@ export async function openStore(storeOptions: StoreOptions) {
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
+    arrival: moves.arrival,
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
   });
   const { leasing } = decide;
@@ -135,14 +140,14 @@ export async function openStore(storeOptions: StoreOptions) {
   );
   return {
     decide,
-    permissions,
-    roles,
+    ...rbac,
     analytics,
     apis: openApis(context),
     audit: openAudit(context),
     explain: openExplain(context),
     holds: openHolds(context),
     identities: openIdentities(context),
+    moves,
     namespaces: openNamespaces(context),
     overrides: openOverrides(context),
     keys: openKeys(context),
@@ -155,8 +160,8 @@ export async function openStore(storeOptions: StoreOptions) {
     temporary: openTemporary(context),
     tail,
     windows: openWindows(context),
-    usageExport: openUsageExport(context),
-    usageImport: openUsageImport(context),
+    usageExport,
+    usageImport,
     migrations: new Migrations({ redis, run: runByClock, heartbeat, workspaceIds, supported }),
     /** The version of the stored data, and its migration while one runs. */
     dataVersion: context.dataVersion,
@@ -190,9 +195,12 @@ export async function openStore(storeOptions: StoreOptions) {
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
-/** The command line has no limit of root keys, so that an operator can always create one. */
+/**
+ * The command line has no limit of root keys, so that an operator can always create one, and `api move` looks for room
+ * before it begins.
+ */
 const isUnlimited = ({ rootKeyId, operation }: Actor) =>
-  rootKeyId === cliActor.rootKeyId && operation === cliActor.operation;
+  rootKeyId === cliActor.rootKeyId && [cliActor.operation, moveActor.operation].includes(operation);
 
 /** A Redis that has the scripts of this version is used also while it refuses writes. */
 function loadError(error: Error): Error {

@@ -73,6 +73,8 @@ export const oldestDataVersion = 4;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
+/** `expires` of a key that was taken to another workspace with its API, since data version 6. It is deleted, too. */
+export const moved = never - 1;
 
 /**
  * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an
@@ -138,6 +140,7 @@ export const itemErrors = [
   'hold_limit_not_found',
   'too_many_holds',
   'hold_too_large',
+  'moved',
 ] as const;
 /** The answer to an item that settles leases. */
 export const leaseDone = 12;
@@ -906,6 +909,13 @@ const holdLiterals = (): Record<string, number> => ({
   NOTED_BYTES: 160,
 });
 
+/** About the flags of a key. */
+const flagLiterals = (): Record<string, number | string> => ({
+  KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
+  EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
+  TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
+});
+
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -928,6 +938,7 @@ function literalsOf(): Map<string, string> {
     TIME_MAX: timeMax,
     SAFE_INTEGER: Number.MAX_SAFE_INTEGER,
     NEVER: never,
+    MOVED: moved,
     COUNTED_OUTCOMES: luaList(countedOutcomes),
     OUTCOMES_IN_TAIL: outcomesInTail,
     // Of credits, among the bits of an hour.
@@ -951,7 +962,7 @@ function literalsOf(): Map<string, string> {
     KEY_COPIED_FIELDS: fieldNames('copied'),
     KEY_FIELD_FLAGS: luaTable(flagged),
     ...limitLiterals(),
-    KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
+    ...flagLiterals(),
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
@@ -962,8 +973,6 @@ function literalsOf(): Map<string, string> {
     NOTED_QUERY_MAX: notedQueryMax,
     LEASE_PAUSE: leasePause,
     NO_SESSION: zeros(sessionBytes),
-    EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
-    TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
     NO_ID24: zeros(talliedKey.fields.id24.bytes),
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
     // Limit of the leases that a record notes.

@@ -56,6 +56,7 @@ async function open(options: Partial<DecideOptions> = {}) {
     scripts: await loadScripts(own.redis, workspaceKey, { observe }),
     slugsOf: async () => [],
     digestOf: async () => undefined,
+    arrival: async () => {},
     accepted: new AcceptedRootKeys(),
     ...testSettings,
     now: () => app.clock.now,
