@@ -6,13 +6,12 @@
 -- of externalIds from its bound up to the next one, byte by byte; the first leaf has the bound ''. A leaf that grows
 -- too long is split. Leaves are never removed, they expire with the last usage in them.
 
--- @include "include/clock"
 -- @include "include/identities"
 -- @include "include/names"
 -- @include "include/usage"
 
--- Limit of the customers of a leaf, so that Redis reads one in a fraction of a millisecond, and stores short ones in one
--- piece.
+-- Limit of the customers of a leaf, so that Redis reads one in a fraction of a millisecond, and stores short ones in
+-- one piece.
 local LEAF_CUSTOMERS_MAX = 128
 -- Limit of the leaves that one script splits. The others are split by the next script that adds a customer.
 local SPLITS_MAX = 8

@@ -363,8 +363,8 @@ export const keyDay = struct({
 export const sameExternalId = 128;
 /**
  * The sums of a customer in a month (lua/include/usageSums.lua): of each day that has some, in no order, the day of the
- * month and a number of bytes (1), the bits of the counts as in an hour of a log (1), and the counts. The numbers from 0
- * of the bytes of a count are `sumWidths`; each is a multiple of `sumWidth` in the first byte.
+ * month plus `sumWidth` times the index in `sumWidths` of the bytes of a count (1), the bits of the counts as in an
+ * hour of a log (1), and the counts.
  */
 export const sumWidths = [1, 2, 4, 7] as const;
 export const sumWidth = 32;

@@ -1,21 +1,23 @@
 // The sums of all customers in a period, in order of their externalIds byte by byte: a bill of any length.
 //
-// A pass adds up a window of customers: days that were rolled up from the sums by customer, and the others from the keys
-// that were used on them. The window is kept for some time, because the next page begins in it. Without it, as on
+// A pass adds up a window of customers: days that were rolled up from the sums by customer, and the others from the
+// keys that were used on them. The window is kept for some time, because the next page begins in it. Without it, as on
 // another server, the next page makes a pass of its own: a place is an externalId, so no customer is left out or
 // repeated. A pass may take longer than a caller waits: then a page is empty, and the next one waits for the same pass.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { dayMs } from '../domain/time.ts';
+import { type Outcome, outcomes } from '../domain/verification.ts';
 import type { StoreContext } from '../scripts/context.ts';
+import { countedOutcomes, spentPlace } from '../scripts/layout.ts';
 import { countKeys, countSums, type VisitSum } from './histories.ts';
 import type { KeptPeriod } from './query.ts';
 import { summedDays } from './summed.ts';
 import { usedKeys } from './used.ts';
 import { type Customer, CustomerWindow } from './window.ts';
 
-export interface CustomersQuery {
+interface CustomersQuery {
   /** Of APIs that exist. */
   apiIds: readonly string[];
   period: KeptPeriod;
@@ -47,7 +49,7 @@ export async function windowOf(
     return window.settle();
   };
   const rest = { ...period, summed: await summedDays(context, workspaceId, api8s, { period, bucketOf, today }) };
-  // The lists of used keys are read first: it may take long, and the work is known then.
+  // The keys first: their number is known before they are read, and they take longest.
   for await (const keys of usedKeys(context, workspaceId, api8s, { period: rest, today }, (count) => {
     work.total = count;
   })) {
@@ -90,8 +92,18 @@ interface Pass {
   usedAt: number;
 }
 
+/** What was counted of a customer. */
+interface CustomerRow {
+  /** '' for keys without an identity. */
+  externalId: string;
+  count: number;
+  /** Without outcomes that were not counted. */
+  outcomes: Partial<Record<Outcome, number>>;
+  spentCredits: number;
+}
+
 export interface CustomersPage {
-  customers: Customer[];
+  customers: CustomerRow[];
   /** Undefined at the end. */
   next: CustomersFrom | undefined;
   /** Of a page that is empty because usage is being added up: used keys that were read since the last one, and all. */
@@ -127,9 +139,19 @@ function pageOf(pass: Pass, window: CustomerWindow, after: string | undefined, l
   pass.usedAt = performance.now();
   const { listing } = pass;
   const found = window.page(after, limit + 1);
-  const customers = found.slice(0, limit);
+  const customers = found.slice(0, limit).map(rowOf);
   const place = found.length > limit ? customers.at(-1)!.externalId : window.upTo;
   return { customers, next: place === undefined ? undefined : { listing, place } };
+}
+
+function rowOf({ externalId, counts }: Customer): CustomerRow {
+  const row: CustomerRow = { externalId, count: 0, outcomes: {}, spentCredits: counts[spentPlace]! };
+  for (const number of countedOutcomes) {
+    const count = counts[number - 1]!;
+    row.count += count;
+    if (count > 0) row.outcomes[outcomes[number - 1]!] = count;
+  }
+  return row;
 }
 
 /** An empty page, with what was read since the last one. */

@@ -1,5 +1,5 @@
-// Counts by key and externalId: from the days, the log and the current hour of each key that was used; of whole days that
-// were rolled up, if keys do not matter, from the sums by customer.
+// Counts by key and externalId: from the days, the log and the current hour of each key that was used. If keys do not
+// matter, those of whole days that were rolled up are read from the sums by customer.
 
 import { packIdInto } from '../domain/keyString.ts';
 import { outcomes } from '../domain/verification.ts';
@@ -103,7 +103,7 @@ export async function countKeys(
   }
 }
 
-/** Customers, by their externalIds byte by byte: where the leaf begins from which on they are read, and the last one. */
+/** Customers, by their externalIds byte by byte: one in the first leaf that is read, and the last one. */
 interface Customers {
   from: string;
   /** Undefined for all. It is called again for each page. */

@@ -1,9 +1,9 @@
 // Rankings of keys and identities. A pass reads the usage of all keys that were used in a period, or for identities the
-// sums by customer (customers.ts); of any number, within a bound of memory. What it finds is kept as bounds: the largest
-// sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of the APIs, which are
-// few: they state how many verifications were counted since, and no sum has grown by more. So it reads only the keys, or
-// the keys of the identities, whose bound reaches the ranking. When these are too many, or the bounds are of another
-// period, it is a pass again.
+// sums by customer (customers.ts); of any number, within a bound of memory. What it finds is kept as bounds: the
+// largest sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of the APIs,
+// which are few: they state how many verifications were counted since, and no sum has grown by more. So it reads only
+// the keys, or the keys of the identities, whose bound reaches the ranking. When these are too many, or the bounds are
+// of another period, it is a pass again.
 //
 // So every sum that is returned was read by the query itself. The bounds only decide what is not read.
 // They hold because a script that counts a verification of a key counts it for the API too. Deleting keys, or moving

@@ -1,5 +1,6 @@
-// Sums of many customers in order, within a bound of memory: those of the first customers after a place, which is
-// an externalId: it has ASCII characters only, so its order is the same in Redis. What is counted of customers beyond the bound is left out, and `upTo` says where: the next window begins there.
+// Sums of many customers in order, within a bound of memory: those of the first customers after a place. What is
+// counted of customers beyond the bound is left out, and `upTo` says where: the next window begins there. A place is an
+// externalId, which has ASCII characters only, so the order is that of Redis.
 
 import { setImmediate as otherRequests } from 'node:timers/promises';
 import { countPlaces } from '../scripts/layout.ts';

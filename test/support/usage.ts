@@ -22,8 +22,8 @@ export const keyLogOf = (workspaceId: string, keyId: string, hours: readonly num
 });
 
 /**
- * Adds keys of an API to the lists of the keys that were used in these weeks, as the sweeper of an earlier version does:
- * without sums by customer.
+ * Adds keys of an API to the lists of the keys that were used in these weeks, as the sweeper of an earlier version
+ * does: without sums by customer.
  */
 export async function addUsedKeys(
   redis: RedisClient,

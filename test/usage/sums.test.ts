@@ -59,11 +59,11 @@ async function listed({ analytics }: Store, query: Omit<Query, 'bucketOf'>, limi
   let from: Awaited<ReturnType<Store['analytics']['customers']>>['next'];
   do {
     const page = await analytics.customers(tollgate.workspaceId, { ...query, from, limit: limit() });
-    for (const { externalId, counts } of page.customers) {
+    for (const { externalId, count, outcomes, spentCredits } of page.customers) {
       expect(before === undefined || before < externalId, 'in order, each once').toBe(true);
       before = externalId;
-      const all = counts.reduce((sum, count) => sum + count, 0);
-      rows[externalId] = [all - counts[6]!, counts[6]!];
+      expect(Object.values(outcomes).reduce((sum, each) => sum + each, 0)).toBe(count);
+      rows[externalId] = [count, spentCredits];
     }
     from = page.next;
   } while (from);

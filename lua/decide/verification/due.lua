@@ -11,6 +11,7 @@
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/names"
+-- @include "include/state"
 
 local key_holds = {}
 

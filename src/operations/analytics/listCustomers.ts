@@ -2,10 +2,8 @@ import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
-import { spentPlace } from '../../scripts/layout.ts';
 import type { CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
-import type { Customer } from '../../usage/window.ts';
 import { ApiId, Cursor, Fields, Int } from '../schemas.ts';
 import { periodOf, timeFields } from './buckets.ts';
 
@@ -58,7 +56,7 @@ export const listCustomers = manages({
     const query = { ...period, apiIds, from: place?.from, limit };
     const { customers, next, looked, total } = await store.analytics.customers(caller.workspaceId, query);
     return {
-      items: customers.map(rowOf),
+      items: customers.map(({ externalId, ...row }) => ({ ...(externalId !== '' && { externalId }), ...row }) as never),
       next: next && placeText(period, next),
       ...(total !== undefined && { looked: looked!, total }),
     };
@@ -75,16 +73,4 @@ function readPlace(after: string): { period: Period; from: CustomersFrom } {
   const [fromHour, toHour, listing] = head.split('-');
   const place = head === after ? undefined : after.slice(head.length + 1);
   return { period: { fromHour: Number(fromHour), toHour: Number(toHour) }, from: { listing: listing!, place } };
-}
-
-function rowOf({ externalId, counts }: Customer) {
-  const found = outcomes.flatMap((outcome, index) =>
-    index === spentPlace || counts[index] === 0 ? [] : [[outcome, counts[index]!] as const],
-  );
-  return {
-    ...(externalId !== '' && { externalId }),
-    count: found.reduce((sum, [, count]) => sum + count, 0),
-    outcomes: Object.fromEntries(found) as never,
-    spentCredits: counts[spentPlace]!,
-  };
 }
