@@ -178,6 +178,7 @@ const order = [
   'compare',
   'memory',
   'usage',
+  'bills',
   'expiring',
   'migration',
   'console',
