@@ -45,8 +45,10 @@ local function former_hour(id16)
   local usage = string.sub(packed, -USAGE_LENGTH)
   if usage == NO_USAGE then return '' end
   local external_id = external_id_of(struct.unpack('>I2c0', packed, KEY_LINK_AT))
-  local entry, hour = usage_entry(external_id, usage, forbidden_of(packed))
+  local forbidden = forbidden_of(packed)
+  local entry, hour = usage_entry(external_id, usage, forbidden)
   if hour >= first_hour or entry == '' then return '' end
+  if forbidden == 0 then return entry, record, string.sub(packed, 1, -USAGE_LENGTH - 1) .. NO_USAGE end
   local state = read_state(packed)
   state.usage, state.forbidden = NO_USAGE, 0
   return entry, record, pack_state(state)

@@ -67,9 +67,10 @@ async function readPart(
   // Days before weeks: a key that is moved meanwhile is in the list that is read later.
   const days = await dayLists(context, workspaceId, new Set(api8s), isWanted);
   const ofDays = await read(days);
-  const hasList = new Set(
-    days.filter((_, index) => ofDays.complete[index]).map(({ api8, number }) => `${api8}${number}`),
-  );
+  // A list of an earlier day was dropped, and has only what was counted late since.
+  const firstWhole = today - context.usageHourlyDays;
+  const whole = days.filter(({ number }, index) => ofDays.complete[index] && number >= firstWhole);
+  const hasList = new Set(whole.map(({ api8, number }) => `${api8}${number}`));
   const weeks: List[] = [];
   for (const api8 of api8s) {
     const numbers = new Set<number>();

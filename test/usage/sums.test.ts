@@ -269,6 +269,29 @@ test('an import adds the sums of what it stores, each once', { timeout: 60_000 }
   expect(await countsOf(servers[0]!, query, false)).toEqual(byKeys);
 });
 
+test('a count that is late for a day whose list was dropped hides no other key of the day', async () => {
+  const { apiId, keyId, key } = await createKey({ externalId: 'late' });
+  const other = await createKey({ apiId, externalId: 'other' });
+  for (const each of [key, other.key]) await ok('keys.verifyKey', { key: each });
+  const day = today();
+  clock.advance((testSettings.usageHourlyDays + 3) * dayMs);
+  await settled();
+  const workspace = workspaceKey(tollgate.workspaceId);
+  await snippet.run(['usage'], lateLua, workspace, [
+    keyId.slice(4),
+    'late',
+    24 * day,
+    1,
+    testSettings.usageRetentionMs,
+  ]);
+  const query = { fromHour: 24 * day, toHour: 24 * day + 24, apiIds: [apiId], bucketOf: () => 0 };
+  for (let times = 0; times < 2; times++) {
+    expect(rowsOf(await countsOf(servers[0]!, query, true))).toEqual({ late: [2, 3], other: [1, 0] });
+    expect(await listed(servers[0]!, query, () => 1)).toEqual({ late: [2, 3], other: [1, 0] });
+    await settled();
+  }
+});
+
 test('many customers are in leaves that are split, and any of them is found', { timeout: 60_000 }, async () => {
   const pick = random(seed);
   const workspace = `${workspaceKey(tollgate.workspaceId)}x`;
