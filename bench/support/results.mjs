@@ -190,6 +190,8 @@ const order = [
   'endurance',
   'workers',
   'growth',
+  'holds',
+  'restart',
   'parts',
   'gateways',
 ];
