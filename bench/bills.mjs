@@ -3,6 +3,8 @@
 // with days that were rolled up only, and then after all keys were used today.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { unpackId } from '../dist/domain/keyString.js';
 import { dayMs } from '../dist/domain/time.js';
@@ -10,7 +12,17 @@ import { keysKey, workspaceKey } from '../dist/redis/names.js';
 import { countPlaces, spentPlace } from '../dist/scripts/layout.js';
 import { asking, neighbour, percentile, quantiles, slowestScript } from './support/neighbour.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
-import { cpuSecondsOf, residentBytesOf, root, run, startRedis, startTollgate, treeOf } from './support/processes.mjs';
+import {
+  cpuSecondsOf,
+  residentBytesOf,
+  root,
+  run,
+  startRedis,
+  startTollgate,
+  temporaryDir,
+  treeOf,
+  untilNoRewrite,
+} from './support/processes.mjs';
 import { number, progress, progressDone, report, table } from './support/results.mjs';
 import { openSeed } from './support/seed.mjs';
 
@@ -18,12 +30,14 @@ const help = `npm run bench -- bills [options]
   --keys n       keys that were used, 1000000 by default (takes some minutes and 3 GB)
   --customers n  customers that have them, 300000 by default
   --days n       days of the month on which each key was used, 4 by default
+  --data dir     keep the stored data in this directory, or use what it has: of today, and of the same numbers
   --quick        small numbers, to see that the bench works
   --json         print the result as JSON on standard output`;
 const options = readOptions(help, {
   keys: { type: 'string' },
   customers: { type: 'string' },
   days: { type: 'string' },
+  data: { type: 'string' },
   quick: { type: 'boolean' },
   json: { type: 'boolean' },
 });
@@ -45,25 +59,17 @@ const counts = (valid, credits) =>
   Array.from({ length: countPlaces }, (_, place) => (place === 0 ? valid : place === spentPlace ? credits : 0));
 
 async function measure() {
-  const redis = await startRedis();
-  const seed = await openSeed(redis);
-  const others = await seed.createWorkspace();
-  progress('creating keys');
-  const apiId = await seed.createApi({
-    count: keys,
-    fieldsOf: (index) => ({ remaining: 1e9, externalId: customerOf(index) }),
-  });
-  await importUsage(redis, seed, apiId);
+  const { redis, rootKey, othersKey, seed } = await storedData();
   const server = await startTollgate({ redis, env: { LEASE_MS: '0' } });
   await redis.client.config('SET', 'slowlog-log-slower-than', '1000', 'slowlog-max-len', '10000');
-  const other = neighbour(server.url, others.rootKey);
+  const other = neighbour(server.url, othersKey);
   await other(options.quick ? 0.5 : 2);
   const alone = await other(options.quick ? 1 : 10);
   const rows = [];
   const reached = { billSeconds: 0, billScript: 0, billP99: 0, billTop: 0 };
   const counted = Array.from({ length: keys }, (_, index) => perDay(index)).reduce((sum, each) => sum + each, 0);
   const expected = { rows: customers, sum: counted * days.length };
-  const at = { server, redis, seed, other, apiId, reached, alone: percentile(alone, 99) };
+  const at = { server, redis, rootKey, other, reached, alone: percentile(alone, 99) };
   await bill(at, rows, 'rolled up', expected);
   await ranking(at, rows, 'rolled up');
   progress('verifying all keys');
@@ -95,6 +101,41 @@ async function measure() {
     { bench: 'bills', title: 'Bills of very many customers', markdown, reached: kept ? reached : {}, raw: { rows } },
     { json: options.json, kept },
   );
+}
+
+/** Fills a Redis, or starts one with the data of an earlier run. */
+async function storedData() {
+  const made = { today, keys, customers, days };
+  const file = options.data && join(options.data, 'bills.json');
+  if (file && existsSync(file)) {
+    const { of, othersKey, ...stored } = JSON.parse(readFileSync(file, 'utf8'));
+    if (JSON.stringify(of) !== JSON.stringify(made)) throw new Error(`${options.data} has other data`);
+    progress('copying and loading the data');
+    const dir = temporaryDir();
+    cpSync(options.data, dir, { recursive: true });
+    const redis = await startRedis(dir);
+    return { redis, othersKey, rootKey: stored.rootKey, seed: await openSeed(redis, stored) };
+  }
+  const dir = temporaryDir();
+  const redis = await startRedis(dir);
+  const seed = await openSeed(redis);
+  const others = await seed.createWorkspace();
+  progress('creating keys');
+  const apiId = await seed.createApi({
+    count: keys,
+    fieldsOf: (index) => ({ remaining: 1e9, externalId: customerOf(index) }),
+  });
+  await importUsage(redis, seed, apiId);
+  const stored = { workspaceId: seed.workspaceId, rootKey: seed.rootKey, othersKey: others.rootKey };
+  if (!file) return { redis, ...stored, seed };
+  progress('keeping the data');
+  await redis.client.bgrewriteaof();
+  await untilNoRewrite(redis, 500);
+  await seed.close();
+  await redis.stop();
+  cpSync(dir, options.data, { recursive: true });
+  writeFileSync(file, JSON.stringify({ of: made, ...stored }));
+  return storedData();
 }
 
 /** Imports the usage of the days before today, with their sums. */
@@ -142,7 +183,7 @@ async function bill(at, rows, what, expected) {
   progress(`the bill, ${what}`);
   const { found, ...of } = await beside(at, async () => {
     const args = ['dist/cli/index.js', 'usage', '--month', month, '--csv'];
-    const env = { ...process.env, TOLLGATE_URL: at.server.url, TOLLGATE_ROOT_KEY: at.seed.rootKey };
+    const env = { ...process.env, TOLLGATE_URL: at.server.url, TOLLGATE_ROOT_KEY: at.rootKey };
     const child = spawn(process.execPath, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'] });
     let [bytes, cpu] = [0, 0];
     const watch = setInterval(() => {
@@ -189,7 +230,7 @@ const cells = ({ seconds, cpuSeconds, moreMb, slowest, meanwhile }, command = {}
 
 /** The first ten customers of the month: the first time and again. */
 async function ranking(at, rows, what) {
-  const ask = asking(at.server.url, at.seed.rootKey);
+  const ask = asking(at.server.url, at.rootKey);
   const input = { of: 'identities', start: firstDay * dayMs, end: (today + 1) * dayMs, limit: 10 };
   for (const times of ['first', 'again']) {
     progress(`the ranking, ${what}, ${times}`);

@@ -1,6 +1,6 @@
 // Usage: who used most in a period, and the bill of a month by customer.
 
-import { csvOf } from '../domain/csv.ts';
+import { csvOf, csvRows } from '../domain/csv.ts';
 import type { Call, OutputOf } from './client.ts';
 import {
   apiOption,
@@ -209,22 +209,20 @@ const billRow = ({
 /** Prints the bill as CSV, page after page, so that any number of customers needs little memory. */
 async function printBill(call: Call, options: Given, output: Output): Promise<undefined> {
   const api = text(options.api);
-  const printRows = (lines: readonly string[]) => output.print({ lines, isData: true, json: undefined });
-  const [headings, ...none] = csvLines([]);
+  const printRows = (rows: Parameters<typeof csvRows>[0]) =>
+    output.print({ lines: csvRows(rows).split('\r\n'), isData: true, json: undefined });
   let isBegun = false;
   for await (const customers of customersOf(call, billed(options), api, output)) {
     if (customers.length === 0) continue;
-    const [, ...lines] = csvLines(customers);
-    await printRows(isBegun ? lines : [headings!, ...lines]);
+    const rows = customers.map(billRow);
+    await printRows(isBegun ? rows : [billHeadings, ...rows]);
     isBegun = true;
   }
   if (isBegun) return undefined;
   if (api !== undefined) await requireFound(call('apis.getApi', { apiId: api }));
-  await printRows([headings!, ...none]);
+  await printRows([billHeadings]);
   return undefined;
 }
-
-const csvLines = (customers: Customers): string[] => csvOf(billHeadings, customers.map(billRow)).split('\r\n');
 
 /** The rows of all customers, the largest first. Verifications of keys without an identity are a row without a name. */
 async function billOf(call: Call, options: Given, output: Output): Promise<Usage> {

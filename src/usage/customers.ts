@@ -68,8 +68,11 @@ const waitMs = 4000;
 const keptMs = 60_000;
 /** Limit of the customers in all windows that are kept, and of the windows of a workspace. */
 const keptMax = { customers: 600_000, windows: 4 };
-/** Passes of a workspace at a time. */
-const passesMax = 2;
+/**
+ * Limit of the passes at a time, of a workspace and of all: they go on after their requests were answered, and each has
+ * a window and used keys in memory.
+ */
+const passesMax = { workspace: 2, all: 4 };
 
 /** Where a page begins: after a place, or at the beginning, in a listing that began with some first page. */
 export interface CustomersFrom {
@@ -124,10 +127,10 @@ export function openCustomers(context: StoreContext) {
     const until = performance.now() + waitMs;
     let pass = passes.find(workspaceId, from);
     for (; !pass; pass ??= passes.find(workspaceId, from)) {
-      const running = passes.running(workspaceId);
-      if (running.length < passesMax) pass = passes.begin(context, { workspaceId, listing, after: place }, query);
+      const first = passes.toWaitFor(workspaceId);
+      if (first.length === 0) pass = passes.begin(context, { workspaceId, listing, after: place }, query);
       else if (performance.now() >= until) return { customers: [], next: from };
-      else await Promise.race([...running.map(({ ended }) => ended), delay(until - performance.now())]);
+      else await Promise.race([...first.map(({ ended }) => ended), delay(until - performance.now())]);
     }
     await Promise.race([pass.ended, delay(Math.max(0, until - performance.now()))]);
     if (pass.error !== undefined) throw pass.error;
@@ -177,8 +180,12 @@ class Passes {
     );
   }
 
-  running(workspaceId: string): Pass[] {
-    return [...this.#all].filter((pass) => pass.workspaceId === workspaceId && !pass.window);
+  /** The passes of which one has to end before another one of this workspace may begin. */
+  toWaitFor(workspaceId: string): Pass[] {
+    const running = [...this.#all].filter(({ window }) => !window);
+    const own = running.filter((pass) => pass.workspaceId === workspaceId);
+    if (own.length >= passesMax.workspace) return own;
+    return running.length >= passesMax.all ? running : [];
   }
 
   begin(context: StoreContext, of: Pick<Pass, 'workspaceId' | 'listing' | 'after'>, query: CustomersQuery): Pass {

@@ -3,7 +3,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createPipeline } from '../../../src/http/pipeline.ts';
 import { operations } from '../../../src/operations/index.ts';
+import { apiKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../../../src/redis/names.ts';
 import { openStore, type Store } from '../../../src/store.ts';
+import type { CustomersPage } from '../../../src/usage/customers.ts';
 import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
 import { ownRedis } from '../../support/ownRedis.ts';
@@ -106,14 +108,32 @@ beforeAll(async () => {
 });
 afterAll(() => slow.close());
 
-test('pages are empty until usage is added up', { timeout: 30_000 }, async () => {
+test('pages are empty until usage is added up, of a few listings at a time', { timeout: 30_000 }, async () => {
   const { apiId, key } = await createKey({ externalId: 'ada' });
   await use(key, 3);
   const hour = Math.floor(clock.now / hourMs);
   const query = { apiIds: [apiId], fromHour: hour, toHour: hour + 1, limit: 10 };
+  const page = (workspaceId: string, from?: CustomersPage['next']) =>
+    slow.analytics.customers(workspaceId, { ...query, from });
+  // Two other workspaces with an API of this id, and a key that was used.
+  const others = ['ws_one', 'ws_two'];
+  const day = Math.floor(hour / 24);
+  for (const workspace of others.map(workspaceKey)) {
+    await own.redis.hset(apiKey(workspace, apiId), 'id', apiId);
+    await own.redis.zadd(rollupQueueKey(workspace), '1', `k${apiId.slice(-8)}:${day}`);
+    await own.redis.rpush(usedKeysKey(workspace, apiId.slice(-8), 'day', day), '1'.repeat(16));
+  }
+  const { workspaceId } = tollgate;
+  const asked = [workspaceId, workspaceId, workspaceId, others[0]!, others[0]!, others[1]!];
   stops = 1;
-  const first = await slow.analytics.customers(tollgate.workspaceId, { ...query, from: undefined });
-  expect(first).toMatchObject({ customers: [], looked: 0, total: 1 });
-  const second = await slow.analytics.customers(tollgate.workspaceId, { ...query, from: first.next });
-  expect(second).toMatchObject({ customers: [{ externalId: 'ada', count: 3 }], next: undefined });
+  const pages = await Promise.all(asked.map((each) => page(each)));
+  const begun = { customers: [], looked: 0, total: 1 };
+  // Those beyond two of a workspace, or four of all, have not begun.
+  expect(pages.map(({ total }) => total)).toEqual([1, 1, undefined, 1, 1, undefined]);
+  expect(pages[0]).toMatchObject(begun);
+  for (const [index, { next }] of pages.entries()) {
+    const row = { externalId: 'ada', count: 3 };
+    const customers = asked[index] === workspaceId ? [expect.objectContaining(row)] : [];
+    expect(await page(asked[index]!, next)).toMatchObject({ customers, next: undefined });
+  }
 });
