@@ -129,6 +129,7 @@ async function storedData() {
   const stored = { workspaceId: seed.workspaceId, rootKey: seed.rootKey, othersKey: others.rootKey };
   if (!file) return { redis, ...stored, seed };
   progress('keeping the data');
+  await untilNoRewrite(redis, 500);
   await redis.client.bgrewriteaof();
   await untilNoRewrite(redis, 500);
   await seed.close();
@@ -142,9 +143,8 @@ async function storedData() {
 async function importUsage({ client }, seed, apiId) {
   const list = keysKey(workspaceKey(seed.workspaceId), apiId);
   const api8 = apiId.slice(-8);
-  for (let from = 0; from < keys; from += 1000) {
-    progress(`importing usage, ${number(from)} of ${number(keys)}`);
-    const members = await client.zrangeBuffer(list, from, from + 999);
+  const importFrom = async (from) => {
+    const members = await client.zrangeBuffer(list, from, from + 499);
     const all = members.map((member, at) => {
       const externalId = customerOf(from + at);
       const sums = counts(perDay(from + at), perDay(from + at));
@@ -152,6 +152,10 @@ async function importUsage({ client }, seed, apiId) {
       return { keyId: `key_${unpackId(member)}${api8}`, part: 1, externalId, days: ofDays };
     });
     await seed.store.usageImport.keys(seed.workspaceId, api8, all, false);
+  };
+  for (let from = 0; from < keys; from += 2000) {
+    progress(`importing usage, ${number(from)} of ${number(keys)}`);
+    await Promise.all([0, 500, 1000, 1500].map((at) => importFrom(from + at)));
   }
   progress('rolling up');
   await seed.rollUp();
