@@ -24,8 +24,16 @@ function usage_sums.bound_of(workspace, api8, month, external_id)
   return redis.call('ZREVRANGEBYLEX', bounds, '[' .. external_id, '-', 'LIMIT', '0', '1')[1] or ''
 end
 
--- The first day that has sums of all usage; nil if there is none.
-function usage_sums.first_day(workspace) return tonumber(redis.call('HGET', workspace, 'summed') or nil) end
+-- The first day that has sums of all usage; nil if there is none. Also, if it changes with days of keys up to
+-- `last_day`, the last day that the days of any key may have (`daysTo` of the workspace). It is written where there are
+-- sums, or with `begins`: a server of an earlier version would not write it, and may have imported tomorrow before.
+function usage_sums.days_of(workspace, last_day, now, begins)
+  local stored = redis.call('HMGET', workspace, 'summed', 'daysTo')
+  local summed, days_to = tonumber(stored[1] or nil), tonumber(stored[2] or nil)
+  if not summed and not begins then return nil, nil end
+  if not days_to and summed ~= 0 then last_day = math.max(last_day, math.floor(now / DAY_MS) + 1) end
+  return summed, (not days_to or last_day > days_to) and last_day or nil
+end
 
 local COUNT_FORMATS, COUNT_BYTES = { '>I1', '>I2', '>I4', '>I7' }, { 1, 2, 4, 7 }
 

@@ -10,8 +10,9 @@
 -- ARGV[5]  drop_ms       the time from which on the list may be removed
 -- ARGV[6]  retention_ms
 -- ARGV[7]  sums          1: the version of the data has sums, and they begin now if they have not yet
--- ARGV[8]  now_ms        '' for Redis's clock
--- ARGV[9…] keys          of each: id16, read (bytes of the log that were read), kept (the hours of these that are not
+-- ARGV[8]  last_day      that the days of these keys may have
+-- ARGV[9]  now_ms        '' for Redis's clock
+-- ARGV[10…] keys         of each: id16, read (bytes of the log that were read), kept (the hours of these that are not
 --                        in the days), days ('' if they do not change), added (the hours that are in them now: some
 --                        CUSTOMER_SUM), is_new_in_week (0 | 1)
 -- returns  1 when the list is done, or 0
@@ -23,13 +24,14 @@
 
 local workspace, api8, day, position, week, drop_ms =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local retention_ms, sums, now, args = tonumber(ARGV[6]), ARGV[7] == '1', now_ms(ARGV[8]), ARGV
+local retention_ms, sums, last_day, now, args =
+  tonumber(ARGV[6]), ARGV[7] == '1', tonumber(ARGV[8]), now_ms(ARGV[9]), ARGV
 local queue, member = name_of.rollup_queue(workspace, 'k', api8, day)
 local list = name_of.used_on_day(workspace, api8, day)
 
 -- Read. A key whose days were rewritten since is left alone: another sweeper has rolled it up.
 local writes, new_in_week, added = {}, {}, {}
-for at = 9, #args, 6 do
+for at = 10, #args, 6 do
   local id16, read, kept, days, is_new = args[at], tonumber(args[at + 1]), args[at + 2], args[at + 3], args[at + 5]
   local log_name, days_name = name_of.key_usage(workspace, id16 .. api8), name_of.key_days(workspace, id16 .. api8)
   local is_current = true
@@ -47,7 +49,7 @@ for at = 9, #args, 6 do
 end
 local length = redis.call('LLEN', list)
 local rolled = math.max(position, tonumber(redis.call('HGET', name_of.rollup_positions(workspace), member) or 0))
-local summed = usage_sums.first_day(workspace)
+local summed, days_to = usage_sums.days_of(workspace, last_day, now, sums)
 -- Days up to today may have been moved without sums, by a server of an earlier version or by an import, which may have
 -- tomorrow, too.
 local begins = sums and not summed and math.floor(now / DAY_MS) + 2
@@ -56,6 +58,7 @@ local add = usage_sums.adding(workspace, api8, added, summed, retention_ms)
 -- Write.
 local kept_ms = usage_kept_ms(retention_ms)
 if begins then redis.call('HSET', workspace, 'summed', int(begins)) end
+if days_to then redis.call('HSET', workspace, 'daysTo', int(days_to)) end
 add()
 for _, write in ipairs(writes) do
   redis.call('SET', write.days_name, write.days, 'PX', kept_ms)

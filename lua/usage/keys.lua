@@ -7,7 +7,7 @@
 -- ARGV[1]  api8
 -- ARGV[2]  request        JSON {keys: [{id16, part (from 1), week, weeks, days (lists of used keys that the sweeper has
 --                         rolled up), recent (the same of days that it has not), deletedHour (of a deleted key),
---                         owners: [[externalId, hour]…]}], dryRun}. Without owners these are []
+--                         owners: [[externalId, hour]…]}], lastDay (of all days), dryRun}. Without owners these are []
 -- ARGV[3]  hourly_days    days before today of which usage is kept by hour
 -- ARGV[4]  retention_ms
 -- ARGV[5…] days           of each key: its days, src/usage/days.ts, '' for none, and the same as some CUSTOMER_SUM
@@ -60,9 +60,11 @@ for day in pairs(by_day) do
   local position = tonumber(redis.call('HGET', name_of.rollup_positions(workspace), member)) or 0
   rolled[day] = { list = list, member = member, is_complete = position >= length, length = length }
 end
-local add = usage_sums.adding(workspace, api8, added, usage_sums.first_day(workspace), retention_ms)
+local summed, days_to = usage_sums.days_of(workspace, request.lastDay, now_ms(''))
+local add = usage_sums.adding(workspace, api8, added, summed, retention_ms)
 
 -- Write.
+if days_to then redis.call('HSET', workspace, 'daysTo', int(days_to)) end
 add()
 local kept_ms, list_kept_ms = usage_kept_ms(retention_ms), int(retention_ms + 31 * DAY_MS)
 for index, key in ipairs(request.keys) do

@@ -47,7 +47,7 @@ const takes = <const Names extends readonly string[]>(...names: Names) => ({
 
 const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
-  'analytics/keys': takes('keys', 'bytesMax').returnsPacked<(Buffer | 0)[]>(),
+  'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<(Buffer | 0)[]>(),
   'analytics/sums': takes('api8', 'month', 'from', 'upTo', 'bytesMax').returnsPacked<
     [next: Buffer | null, ...leaves: Buffer[][]]
   >(),
@@ -188,9 +188,18 @@ const signatures = {
   'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),
   'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),
-  'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'sums', 'now', '...keys').returns<
-    0 | 1
-  >(),
+  'sweep/rolled': takes(
+    'api8',
+    'day',
+    'position',
+    'week',
+    'dropMs',
+    'retentionMs',
+    'sums',
+    'lastDay',
+    'now',
+    '...keys',
+  ).returns<0 | 1>(),
   'sweep/rollup': takes('count', 'bytesMax', 'retentionMs', 'now').returnsPacked<unknown[]>(),
   'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1 | 2)[]>(),
   'usage/part': takes('kind', 'id', 'day', 'part', 'importId', 'names', 'keptMs', 'dryRun', 'now', '...counts').returns<

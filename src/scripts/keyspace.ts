@@ -26,7 +26,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: '',
     type: 'hash',
     holds:
-      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`), import (during its import, the id of the export), summed (since version 6 the first day with sums of usage by customer; 0 for all)',
+      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`), import (during its import, the id of the export), summed (since version 6 the first day with sums of usage by customer; 0 for all), daysTo (the last day that the days of any key may have)',
   },
   {
     name: ':data',

@@ -14,8 +14,8 @@ import { isSummed, summedDays } from './summed.ts';
 import { dayBefore, monthOf, visitSums } from './sums.ts';
 import { usedKeys } from './used.ts';
 
-/** Keys and bytes that one script reads, which takes a millisecond or two, and the server as long to add up. */
-const keysStep = 200;
+/** Keys and bytes that one script reads, in about a millisecond: verifications wait for it, and for the next one. */
+const keysStep = 64;
 const bytesStep = 131_072;
 /**
  * Limit of the keys of an identity that are looked up one by one. With more, the keys used in the period are read
@@ -89,7 +89,7 @@ export async function countKeys(
   const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
   const keys = found.filter((key24) => key24.length === 24 && apiOf.has(key24.slice(16)));
   const sums = new Sums(buckets, visit);
-  for await (const { first, reply } of usageOf(context, workspaceId, keys)) {
+  for await (const { first, reply } of usageOf(context, workspaceId, keys, firstDayOf(buckets.period))) {
     for (let at = 0; at < reply.length; at += partsOfKey) {
       const key24 = keys[first + at / partsOfKey]!;
       const [days, log, current] = [reply[at]!, reply[at + 1]!, reply[at + 2]!];
@@ -101,6 +101,12 @@ export async function countKeys(
     }
     await pause?.(reply.length / partsOfKey);
   }
+}
+
+/** The first day that is read from keys. */
+function firstDayOf(period: KeptPeriod): number {
+  const first = Math.floor(period.fromHour / 24);
+  return isSummed(period, first) ? period.summed!.toDay : first;
 }
 
 /** Customers, by their externalIds byte by byte: one in the first leaf that is read, and the last one. */
@@ -240,18 +246,20 @@ interface Lane {
 }
 
 /**
- * What is stored of the usage of keys, in steps: a reply, and the index of its first key. One step runs and one waits
- * at Redis while a third is added up: with one, Redis and the server would wait for each other.
+ * What is stored of the usage of keys, in steps: a reply, and the index of its first key. Days before `firstDay` may be
+ * left out. One step runs and one waits at Redis while a third is added up: with one, Redis and the server would wait
+ * for each other.
  */
 export async function* usageOf(
   { run }: StoreContext,
   workspaceId: string,
   keys: readonly string[],
+  firstDay: number,
 ): AsyncGenerator<{ first: number; reply: Buffer[] }> {
   const read = (first: number, end: number) => {
     if (first >= end) return undefined;
     const packed = packedKeys(keys.slice(first, Math.min(first + keysStep, end)));
-    const reading = run('analytics/keys', workspaceId, { keys: packed, bytesMax: bytesStep });
+    const reading = run('analytics/keys', workspaceId, { keys: packed, firstDay, bytesMax: bytesStep });
     // For a query that is abandoned: otherwise its error is thrown where it is awaited.
     reading.catch(() => {});
     return reading;

@@ -81,7 +81,7 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
       const prepared = keys.map((key) => packedUsage(key, { today, from, hourlyDays: usageHourlyDays }));
       const stored: Outcome[] = [];
       for (const some of boundedSteps(prepared)) {
-        const request = { dryRun: isDryRun, keys: some.map(({ lists }) => lists) };
+        const request = { dryRun: isDryRun, lastDay: lastDayOf(keys), keys: some.map(({ lists }) => lists) };
         const reply = await run('usage/keys', workspaceId, {
           api8,
           request: JSON.stringify(request),
@@ -120,6 +120,9 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
     return outcomeOf(await run('usage/part', workspaceId, { ...given, dryRun: isDryRun ? 1 : 0, counts }));
   }
 }
+
+const lastDayOf = (keys: readonly KeyUsage[]): number =>
+  Math.max(0, ...keys.flatMap(({ days }) => days.map(({ day }) => day)));
 
 const namesOf = <Name extends string>(counts: readonly { [Each in Name]: string }[], name: Name) => [
   ...new Set(counts.map((count) => count[name])),

@@ -89,7 +89,12 @@ async function rollKeys(
   }
   const dropMs = isLive === 1 ? (day + usageHourlyDays + 1) * dayMs : 0;
   const done = { api8, day, position: next, week, dropMs, retentionMs: usageRetentionMs };
-  await run('sweep/rolled', workspaceId, { ...done, sums: hasSums(context) ? 1 : 0, keys: rolledKeys });
+  await run('sweep/rolled', workspaceId, {
+    ...done,
+    sums: hasSums(context) ? 1 : 0,
+    lastDay: today - 1,
+    keys: rolledKeys,
+  });
 }
 
 /** A count of an hour: `s` is before the name of one of spent credits. */

@@ -1,6 +1,8 @@
 // The keys that were used in a period: the lists of used keys of each day that the sweeper has not dropped yet, and
 // those of weeks for earlier days. So a query costs what the keys used cost, and not what the stored keys cost.
 
+import { setImmediate as otherRequests } from 'node:timers/promises';
+import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { rollupQueueKey, usedKeysKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -29,7 +31,8 @@ interface Wanted {
 
 /**
  * The keys (without `key_`) of these APIs (last 8 of the id) that were used in a period, and maybe some that were not;
- * in parts, each key in one. `entries` is called with the number of entries of the lists.
+ * in parts, each key in one, and in order within its API, so that a script finds them next to each other
+ * (lua/analytics/keys.lua). `entries` is called with the number of entries of the lists.
  */
 export async function* usedKeys(
   context: StoreContext,
@@ -38,17 +41,13 @@ export async function* usedKeys(
   wanted: Wanted,
   entries?: (count: number) => void,
 ): AsyncGenerator<string[]> {
-  // The keys are in as many parts as their numbers allow, which is known when they have been read.
-  const parts: Part[] = [{ of: 1, number: 0 }];
-  for (let part = parts.pop(); part; part = parts.pop()) {
-    // More are found in several passes over the lists.
-    const keys = new UsedKeys(part, context.usageBounds.keys, (rest) => {
-      if (wanted.bounded) throw tooMuch();
-      parts.push(rest);
-    });
+  // More keys than are in memory at a time are found in several passes over the lists.
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const keys: UsedKeys = new UsedKeys(after, context.usageBounds.keys);
     const found = await readPart(context, workspaceId, api8s, wanted, keys);
-    if (part.of === 1) entries?.(found);
-    yield keys.all();
+    if (after === '') entries?.(found);
+    yield await keys.inOrder();
+    after = keys.upTo;
   }
 }
 
@@ -57,13 +56,13 @@ async function readPart(
   context: StoreContext,
   workspaceId: string,
   api8s: readonly string[],
-  { period, today }: Wanted,
+  { period, today, bounded }: Wanted,
   keys: UsedKeys,
 ): Promise<number> {
   const firstDay = Math.floor(period.fromHour / 24);
   const lastDay = Math.floor((period.toHour - 1) / 24);
   const isWanted = (day: number) => day >= firstDay && day <= lastDay && !isSummed(period, day);
-  const read = reader(context, workspaceId, keys);
+  const read = reader(context, workspaceId, keys, bounded);
   // Days before weeks: a key that is moved meanwhile is in the list that is read later.
   const days = await dayLists(context, workspaceId, new Set(api8s), isWanted);
   const ofDays = await read(days);
@@ -84,32 +83,23 @@ async function readPart(
   return ofDays.entries + (await read(weeks)).entries;
 }
 
-/** The keys whose hash has this remainder: `number` of `of` parts. */
-interface Part {
-  of: number;
-  number: number;
-}
+/** Ids of which the last ones are looked for. */
+const sampleMax = 1000;
 
-/** A hash of the last characters of an id (16), which differ most. */
-function hashAt(id16s: string, at: number): number {
-  let hash = 0;
-  for (let index = at + 10; index < at + idBytes; index++) hash = (Math.imul(hash, 31) + id16s.charCodeAt(index)) >>> 0;
-  return hash;
-}
-
-/** Different keys of a part by their API. A key is in the lists of many days. */
+/**
+ * Different keys by their API: the first ones after an id (its first 16 characters). A key is in the lists of many days.
+ */
 class UsedKeys {
-  readonly #idsByApi = new Map<string, Set<string>>();
-  #part: Part;
-  #count = 0;
+  /** The id up to which it has all keys; undefined for all. */
+  upTo: string | undefined;
+  readonly #after: string;
   readonly #max: number;
-  readonly #leave: (rest: Part) => void;
+  readonly #idsByApi = new Map<string, Set<string>>();
+  #count = 0;
 
-  /** `leave` is called with a part that is left out, because there are too many keys. */
-  constructor(part: Part, max: number, leave: (rest: Part) => void) {
-    this.#part = part;
+  constructor(after: string, max: number) {
+    this.#after = after;
     this.#max = max;
-    this.#leave = leave;
   }
 
   /** Adds the keys of an API, the first 16 characters of their ids one after the other. */
@@ -118,30 +108,37 @@ class UsedKeys {
     this.#idsByApi.set(api8, ids);
     const before = ids.size;
     for (let at = 0; at < id16s.length; at += idBytes) {
-      if (this.#part.of > 1 && !this.#has(id16s, at)) continue;
       const id16 = id16s.slice(at, at + idBytes);
+      if (id16 <= this.#after || (this.upTo !== undefined && id16 > this.upTo)) continue;
       // A copy: the slice would keep the whole page in memory.
       if (!ids.has(id16)) ids.add(Buffer.from(id16, 'latin1').toString('latin1'));
     }
     this.#count += ids.size - before;
-    while (this.#count > this.#max) this.#halve();
+    let isLess = true;
+    while (isLess && this.#count > this.#max) isLess = this.#leaveOut();
   }
 
-  #has = (id16s: string, at: number): boolean => hashAt(id16s, at) % this.#part.of === this.#part.number;
-
-  #halve() {
-    const { of, number } = this.#part;
-    this.#leave({ of: 2 * of, number: number + of });
-    this.#part = { of: 2 * of, number };
+  /** Leaves out the last eighth: the fewer are left out, the fewer passes there are. Returns whether there are some. */
+  #leaveOut(): boolean {
+    const before = this.#count;
+    const every = Math.max(1, Math.floor(this.#count / sampleMax));
+    const sample: string[] = [];
+    let index = 0;
+    for (const ids of this.#idsByApi.values()) for (const id16 of ids) if (index++ % every === 0) sample.push(id16);
+    sample.sort();
+    this.upTo = sample[Math.floor(((sample.length - 1) * 7) / 8)]!;
     this.#count = 0;
     for (const ids of this.#idsByApi.values()) {
-      for (const id16 of ids) if (!this.#has(id16, 0)) ids.delete(id16);
+      for (const id16 of ids) if (id16 > this.upTo) ids.delete(id16);
       this.#count += ids.size;
     }
+    return this.#count < before;
   }
 
-  all(): string[] {
-    return [...this.#idsByApi].flatMap(([api8, ids]) => Array.from(ids, (id16) => id16 + api8));
+  async inOrder(): Promise<string[]> {
+    const all: string[] = [];
+    for (const [api8, ids] of this.#idsByApi) for (const id16 of await sorted([...ids])) all.push(id16 + api8);
+    return all;
   }
 }
 
@@ -170,7 +167,7 @@ async function dayLists(
  * Returns a function that adds the keys of lists, and returns the number of entries, and for each list whether it was
  * read to its end.
  */
-function reader({ redis, run }: StoreContext, workspaceId: string, keys: UsedKeys) {
+function reader({ redis, run }: StoreContext, workspaceId: string, keys: UsedKeys, bounded = false) {
   const workspace = workspaceKey(workspaceId);
   return async (lists: readonly List[]): Promise<{ entries: number; complete: boolean[] }> => {
     let entries = 0;
@@ -192,9 +189,41 @@ function reader({ redis, run }: StoreContext, workspaceId: string, keys: UsedKey
         reading = page !== '' && found < length ? readFrom(found) : undefined;
         reading?.catch(() => {});
         keys.add(api8, page);
+        if (bounded && keys.upTo !== undefined) throw tooMuch();
       }
       complete.push(length > 0 && found >= length);
     }
     return { entries, complete };
   };
+}
+
+/** Strings that are sorted in one turn of the event loop. */
+const sortStep = 5000;
+
+/** Strings in order, with other requests between the steps. */
+async function sorted(all: readonly string[]): Promise<string[]> {
+  let parts: string[][] = [];
+  for (const part of chunks(all, sortStep)) {
+    parts.push([...part].sort());
+    await otherRequests();
+  }
+  while (parts.length > 1) {
+    const merged: string[][] = [];
+    for (let at = 0; at < parts.length; at += 2) {
+      const [one, other] = [parts[at]!, parts[at + 1]];
+      merged.push(other ? await merge(one, other) : one);
+    }
+    parts = merged;
+  }
+  return parts[0] ?? [];
+}
+
+async function merge(one: readonly string[], other: readonly string[]): Promise<string[]> {
+  const merged: string[] = [];
+  for (let [at, from] = [0, 0]; at < one.length || from < other.length; ) {
+    const isFirst = from === other.length || (at < one.length && one[at]! < other[from]!);
+    merged.push(isFirst ? one[at++]! : other[from++]!);
+    if (merged.length % (4 * sortStep) === 0) await otherRequests();
+  }
+  return merged;
 }

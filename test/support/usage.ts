@@ -33,7 +33,7 @@ export async function addUsedKeys(
 ) {
   const weeks = new Set(hours.map((hour) => Math.floor(hour / 24 / weekDays)));
   const ids = keyIds.map((keyId) => keyId.slice(4, 20));
-  await redis.hdel(workspaceKey(workspaceId), 'summed');
+  await redis.hdel(workspaceKey(workspaceId), 'summed', 'daysTo');
   for (const week of weeks) {
     await redis.rpush(usedKeysKey(workspaceKey(workspaceId), keyIds[0]!.slice(-8), 'week', week), ...ids);
   }
