@@ -127,10 +127,10 @@ test('pages are empty until usage is added up, of a few listings at a time', { t
   const asked = [workspaceId, workspaceId, workspaceId, others[0]!, others[0]!, others[1]!];
   stops = 1;
   const pages = await Promise.all(asked.map((each) => page(each)));
-  const begun = { customers: [], looked: 0, total: 1 };
+  expect(pages.map(({ customers }) => customers.length)).toEqual([0, 0, 0, 0, 0, 0]);
   // Those beyond two of a workspace, or four of all, have not begun.
-  expect(pages.map(({ total }) => total)).toEqual([1, 1, undefined, 1, 1, undefined]);
-  expect(pages[0]).toMatchObject(begun);
+  expect(pages.map(({ total }) => total !== undefined)).toEqual([true, true, false, true, true, false]);
+  expect(pages).toContainEqual(expect.objectContaining({ looked: 0, total: 1 }));
   for (const [index, { next }] of pages.entries()) {
     const row = { externalId: 'ada', count: 3 };
     const customers = asked[index] === workspaceId ? [expect.objectContaining(row)] : [];
