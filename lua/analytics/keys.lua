@@ -18,7 +18,8 @@
 -- @include "include/state"
 
 local workspace, keys, first_day, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local last_day = tonumber(redis.call('HGET', workspace, 'daysTo') or math.huge)
+local last_day = redis.call('HGET', workspace, 'daysTo')
+local have_days = not last_day or first_day <= tonumber(last_day)
 -- A key that is verified every hour has a few kilobytes; one whose identity changes often may have more.
 local KEY_BYTES_MAX = 4 * 1024 * 1024
 local LAST_BYTE = tostring(KEY_BYTES_MAX)
@@ -45,9 +46,8 @@ if #keys > KEY_BYTES then find_between(string.sub(keys, 1, KEY_BYTES), string.su
 local answer, bytes = {}, 0
 for at = 1, #keys, KEY_BYTES do
   local key24, packed_id = string.sub(keys, at, at + 23), string.sub(keys, at + 24, at + 23 + PACKED_ID_BYTES)
-  local log_name, days_name = name_of.key_usage(workspace, key24), name_of.key_days(workspace, key24)
-  local days = first_day <= last_day and redis.call('GETRANGE', days_name, '0', LAST_BYTE) or ''
-  local log = redis.call('GETRANGE', log_name, '0', LAST_BYTE)
+  local days = have_days and redis.call('GETRANGE', name_of.key_days(workspace, key24), '0', LAST_BYTE) or ''
+  local log = redis.call('GETRANGE', name_of.key_usage(workspace, key24), '0', LAST_BYTE)
   if #days + #log > KEY_BYTES_MAX then
     answer[#answer + 1] = 0
     break

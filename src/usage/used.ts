@@ -31,7 +31,7 @@ interface Wanted {
 
 /**
  * The keys (without `key_`) of these APIs (last 8 of the id) that were used in a period, and maybe some that were not;
- * in parts, each key in one, and in order within its API, so that a script finds them next to each other
+ * some at a time, each key once, and in order within its API, so that a script finds them next to each other
  * (lua/analytics/keys.lua). `entries` is called with the number of entries of the lists.
  */
 export async function* usedKeys(
@@ -46,7 +46,7 @@ export async function* usedKeys(
     const keys: UsedKeys = new UsedKeys(after, context.usageBounds.keys);
     const found = await readPart(context, workspaceId, api8s, wanted, keys);
     if (after === '') entries?.(found);
-    yield await keys.inOrder();
+    yield* keys.inOrder();
     after = keys.upTo;
   }
 }
@@ -85,6 +85,10 @@ async function readPart(
 
 /** Ids of which the last ones are looked for. */
 const sampleMax = 1000;
+/** Ids that are looked at in one turn of the event loop. */
+const turnStep = 20_000;
+/** Keys that are read at a time. */
+const keysStep = 5000;
 
 /**
  * Different keys by their API: the first ones after an id (its first 16 characters). A key is in the lists of many days.
@@ -114,31 +118,41 @@ class UsedKeys {
       if (!ids.has(id16)) ids.add(Buffer.from(id16, 'latin1').toString('latin1'));
     }
     this.#count += ids.size - before;
-    let isLess = true;
-    while (isLess && this.#count > this.#max) isLess = this.#leaveOut();
   }
 
-  /** Leaves out the last eighth: the fewer are left out, the fewer passes there are. Returns whether there are some. */
-  #leaveOut(): boolean {
-    const before = this.#count;
-    const every = Math.max(1, Math.floor(this.#count / sampleMax));
+  /** Leaves out the last keys if there are too many. It is called after some were added. */
+  async settle(): Promise<void> {
+    let isLess = true;
+    while (isLess && this.#count > this.#max) isLess = await this.#leaveOut();
+  }
+
+  /** Leaves out the last quarter: the fewer are left out, the fewer passes there are. Returns whether there are some. */
+  async #leaveOut(): Promise<boolean> {
+    const [before, every] = [this.#count, Math.max(1, Math.floor(this.#count / sampleMax))];
     const sample: string[] = [];
     let index = 0;
     for (const ids of this.#idsByApi.values()) for (const id16 of ids) if (index++ % every === 0) sample.push(id16);
     sample.sort();
-    this.upTo = sample[Math.floor(((sample.length - 1) * 7) / 8)]!;
-    this.#count = 0;
+    this.upTo = sample[Math.floor(((sample.length - 1) * 3) / 4)]!;
     for (const ids of this.#idsByApi.values()) {
-      for (const id16 of ids) if (id16 > this.upTo) ids.delete(id16);
-      this.#count += ids.size;
+      for (const id16 of ids) {
+        if (id16 > this.upTo && ids.delete(id16)) this.#count--;
+        if (++index % turnStep === 0) await otherRequests();
+      }
     }
     return this.#count < before;
   }
 
-  async inOrder(): Promise<string[]> {
-    const all: string[] = [];
-    for (const [api8, ids] of this.#idsByApi) for (const id16 of await sorted([...ids])) all.push(id16 + api8);
-    return all;
+  async *inOrder(): AsyncGenerator<string[]> {
+    let some: string[] = [];
+    for (const [api8, ids] of this.#idsByApi) {
+      for (const id16 of await sorted([...ids])) {
+        if (some.push(id16 + api8) < keysStep) continue;
+        yield some;
+        some = [];
+      }
+    }
+    yield some;
   }
 }
 
@@ -189,6 +203,7 @@ function reader({ redis, run }: StoreContext, workspaceId: string, keys: UsedKey
         reading = page !== '' && found < length ? readFrom(found) : undefined;
         reading?.catch(() => {});
         keys.add(api8, page);
+        await keys.settle();
         if (bounded && keys.upTo !== undefined) throw tooMuch();
       }
       complete.push(length > 0 && found >= length);
@@ -223,7 +238,7 @@ async function merge(one: readonly string[], other: readonly string[]): Promise<
   for (let [at, from] = [0, 0]; at < one.length || from < other.length; ) {
     const isFirst = from === other.length || (at < one.length && one[at]! < other[from]!);
     merged.push(isFirst ? one[at++]! : other[from++]!);
-    if (merged.length % (4 * sortStep) === 0) await otherRequests();
+    if (merged.length % turnStep === 0) await otherRequests();
   }
   return merged;
 }
