@@ -201,7 +201,7 @@ const signatures = {
     '...keys',
   ).returns<0 | 1>(),
   'sweep/rollup': takes('count', 'bytesMax', 'retentionMs', 'now').returnsPacked<unknown[]>(),
-  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1 | 2)[]>(),
+  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', 'now', '...days').returns<(0 | 1 | 2)[]>(),
   'usage/part': takes('kind', 'id', 'day', 'part', 'importId', 'names', 'keptMs', 'dryRun', 'now', '...counts').returns<
     0 | 1 | 2
   >(),

@@ -91,7 +91,8 @@ const turnStep = 20_000;
 const keysStep = 5000;
 
 /**
- * Different keys by their API: the first ones after an id (its first 16 characters). A key is in the lists of many days.
+ * Different keys by their API: the first ones after an id (its first 16 characters). A key is in the lists of many
+ * days.
  */
 class UsedKeys {
   /** The id up to which it has all keys; undefined for all. */
@@ -126,7 +127,7 @@ class UsedKeys {
     while (isLess && this.#count > this.#max) isLess = await this.#leaveOut();
   }
 
-  /** Leaves out the last quarter: the fewer are left out, the fewer passes there are. Returns whether there are some. */
+  /** Leaves out the last quarter: with fewer there are fewer passes. Returns whether there are some. */
   async #leaveOut(): Promise<boolean> {
     const [before, every] = [this.#count, Math.max(1, Math.floor(this.#count / sampleMax))];
     const sample: string[] = [];
