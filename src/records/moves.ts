@@ -26,6 +26,7 @@ import { keyFixed, moved, tagField } from '../scripts/layout.ts';
 import { Reader, readUint } from '../scripts/struct.ts';
 import type { openUsageExport } from '../usage/exported.ts';
 import type { openUsageImport } from '../usage/imported.ts';
+import { monthOf } from '../usage/sums.ts';
 import { openMovedGrants } from './movedGrants.ts';
 import type { openRbac } from './rbac.ts';
 import type { openRootKeys } from './rootKeys.ts';
@@ -87,6 +88,8 @@ const bytesMax = 131_072;
 /** Counts of one script, and former keys that are moved at once. */
 const countsStep = 500;
 const formerStep = 200;
+/** Leaves of sums by customer that one script removes. */
+const leavesStep = 100;
 /** Keys whose forwarding ends in one script. */
 const forgottenStep = 500;
 const digestBytes = 32;
@@ -417,6 +420,7 @@ function openEnding(context: StoreContext, { rootKeys, usageExport, usageImport 
         onDay?.(day - first + 1, last - first + 1);
       }
       await moveFormerKeys(move);
+      await forgetSums(run, move, [monthOf(first), monthOf(last)]);
       await run('moves/finish', from, { api8: apiId.slice(-8), firstDay: first, lastDay: last });
       await run('moves/received', to, { apiId, from, actor: moveActor });
     },
@@ -438,6 +442,13 @@ function openEnding(context: StoreContext, { rootKeys, usageExport, usageImport 
       }
     },
   };
+}
+
+/** Removes the sums by customer of an API, whose keys took their counts with them. */
+async function forgetSums(run: Run, { from, apiId }: Move, [first, last]: [month: number, month: number]) {
+  for (let month = first; month <= last; month++) {
+    while ((await run('moves/forgetSums', from, { api8: apiId.slice(-8), month, count: leavesStep })) === 1);
+  }
 }
 
 /** The distinct tags in counts by tag: field, count, …. */

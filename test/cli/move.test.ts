@@ -159,10 +159,12 @@ describe('everything of a key', () => {
         byTag: await query({ granularity: 'day', groupBy: ['tag'] }),
         before: await query({ granularity: 'day', externalId: 'customer2' }),
         later: await query({ granularity: 'day', externalId: 'later' }),
+        bill: await as('analytics.listCustomers', period),
       };
     };
     const before = await reads(ok);
     expect(before.byKey.length).toBeGreaterThan(50);
+    expect(before.bill.map(({ externalId }) => externalId)).toEqual(['customer0', 'customer1', 'customer2', 'later']);
     await move(apiId);
     expect(await reads(okThere)).toEqual(before);
     clock.advance(5 * dayMs);
