@@ -21,21 +21,37 @@ import { RateLimits } from './screens/rateLimits.tsx';
 import { SignInScreen } from './screens/signIn.tsx';
 import { System } from './screens/system.tsx';
 import { Why } from './screens/why.tsx';
-import { allSignIns, currentSignIn, onSignIn, signOut, switchTo } from './session.ts';
+import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './session.ts';
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
 
+/** Groups of screens, each with its path, its name and its icon: a line in a square of 16. */
 const screens = [
-  ['/', 'Overview'],
-  ['/keys', 'Keys'],
-  ['/new-key', 'New key'],
-  ['/why', 'Why?'],
-  ['/live', 'Live'],
-  ['/customers', 'Customers'],
-  ['/rate-limits', 'Rate limits'],
-  ['/attention', 'Attention'],
-  ['/access', 'Access'],
-  ['/system', 'System'],
+  [
+    'Traffic',
+    [
+      ['/', 'Overview', 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9'],
+      ['/live', 'Live', 'M1 8h3l2-5 4 10 2-5h3'],
+      ['/attention', 'Attention', 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5'],
+    ],
+  ],
+  [
+    'Keys and limits',
+    [
+      ['/keys', 'Keys', 'M9 7a3 3 0 1 0-2 2l-5 5h3v-2h2v-2l2-1'],
+      ['/new-key', 'New key', 'M8 3v10M3 8h10'],
+      ['/why', 'Why?', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
+      ['/customers', 'Customers', 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
+      ['/rate-limits', 'Rate limits', 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],
+    ],
+  ],
+  [
+    'Administration',
+    [
+      ['/access', 'Access', 'M4 7h8v7H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2'],
+      ['/system', 'System', 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1'],
+    ],
+  ],
 ] as const;
 
 export function App() {
@@ -179,8 +195,9 @@ function Side({ add }: { add: () => void }) {
         <option value="">Add a workspace …</option>
       </select>
       <nav aria-label="Screens">
-        <ul>
-          {screens.map(([screen, name]) => (
+        {screens.map(([group, ofGroup]) => (
+          <ul key={group} aria-label={group}>
+            {ofGroup.filter(([screen]) => screen !== '/new-key' || may('api', 'create_key')).map(([screen, name, icon]) => (
             <li key={screen}>
               <Link
                 href={screen}
@@ -188,11 +205,15 @@ function Side({ add }: { add: () => void }) {
                 // Also where the path stays.
                 onClick={() => setOpen(false)}
               >
+                <svg width="16" height="16" aria-hidden="true">
+                  <path d={icon} />
+                </svg>
                 {name}
               </Link>
             </li>
-          ))}
-        </ul>
+            ))}
+          </ul>
+        ))}
       </nav>
       <div class="side-foot">
         <ThemeSelect />

@@ -3,15 +3,15 @@
 
 import { allSignIns, currentSignIn, isNewTab, type SignIn, takeSignIns } from './session.ts';
 
-type Message =
-  | { asks: string }
-  | {
-      /** The id of the question. */
-      to: string;
-      /** When the tab was used last. */
-      usedAt: number;
-      signIns: SignIn[];
-    };
+/** A question, or its answer. Any page of the origin may send other messages. */
+interface Message {
+  /** The id of the question. */
+  asks?: string;
+  to?: string;
+  /** When the tab was used last. */
+  usedAt?: number;
+  signIns?: SignIn[];
+}
 
 /** A tab that is open responds within this time. A later response is used, too, unless the user has signed in. */
 const waitMs = 250;
@@ -36,26 +36,31 @@ function isSignIn(value: unknown): value is SignIn {
   return isText && Array.isArray(grants) && typeof at === 'number';
 }
 
+function answer(to: BroadcastChannel, question: string) {
+  const current = currentSignIn();
+  if (!current) return;
+  // The current one comes first.
+  const signIns = [current, ...allSignIns().filter((signIn) => signIn !== current)];
+  to.postMessage({ to: question, usedAt, signIns } satisfies Message);
+}
+
 /** Resolves when the sign-ins of another tab are there, or none is open. */
 export function askOtherTabs(): Promise<void> {
   if (!channel) return Promise.resolve();
   const asks = isNewTab ? crypto.getRandomValues(new Uint32Array(4)).join() : undefined;
   return new Promise((resolve) => {
-    let last: { usedAt: number; signIns: SignIn[] } | undefined;
+    let last: Message | undefined;
     const take = () => {
-      if (last) takeSignIns(last.signIns);
+      takeSignIns(last?.signIns ?? []);
       resolve();
     };
-    channel.onmessage = ({ data }: MessageEvent<Message>) => {
-      if ('asks' in data) {
-        const [current, all] = [currentSignIn(), allSignIns()];
-        if (!current) return;
-        const signIns = [current, ...all.filter((signIn) => signIn !== current)];
-        channel.postMessage({ to: data.asks, usedAt, signIns } satisfies Message);
-      } else if (data.to === asks && data.signIns?.every?.(isSignIn) && !(last && last.usedAt >= data.usedAt)) {
-        if (!last) setTimeout(take, othersMs);
-        last = data;
-      }
+    channel.onmessage = ({ data }: MessageEvent<Message | undefined>) => {
+      const { asks: question, to, usedAt: used = 0, signIns } = data ?? {};
+      if (question !== undefined) answer(channel, question);
+      const isNewer = !last || used > last.usedAt!;
+      if (asks === undefined || to !== asks || !signIns?.every?.(isSignIn) || !isNewer) return;
+      if (!last) setTimeout(take, othersMs);
+      last = { usedAt: used, signIns };
     };
     if (asks === undefined) return resolve();
     channel.postMessage({ asks } satisfies Message);

@@ -142,7 +142,7 @@ inChromium(() => {
       channel.onmessage = ({ data }) => {
         for (const signIns of [undefined, 'x', [null], [{ rootKey: 1 }]]) channel.postMessage({ to: data.asks, usedAt: 9e15, signIns });
         channel.postMessage({ to: 'another', usedAt: 9e15, signIns: [] });
-        channel.postMessage({});
+        for (const other of [{}, 'text', null, { signIns: [] }]) channel.postMessage(other);
       };`);
     await isSignedOut(await open('/keys'));
   });
