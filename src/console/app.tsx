@@ -8,6 +8,8 @@ import { Button, Empty, Head } from './parts/basic.tsx';
 import { Question } from './parts/secret.tsx';
 import { textOfPart } from './paths.ts';
 import { Access } from './screens/access.tsx';
+import { ApiScreen } from './screens/api.tsx';
+import { Apis } from './screens/apis.tsx';
 import { Attention } from './screens/attention.tsx';
 import { Customer } from './screens/customer.tsx';
 import { Customers } from './screens/customers.tsx';
@@ -27,6 +29,7 @@ import { leave } from './unsaved.ts';
 
 const screens = [
   ['/', 'Overview'],
+  ['/apis', 'APIs'],
   ['/keys', 'Keys'],
   ['/new-key', 'New key'],
   ['/why', 'Why?'],
@@ -92,6 +95,8 @@ function Shell({ add }: { add: () => void }) {
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
           <Route path="/" component={Overview} />
+          <Route path="/apis" component={Apis} />
+          <Route path="/apis/:apiId">{({ apiId }) => <ApiScreen key={apiId} apiId={apiId} />}</Route>
           <Route path="/keys" component={Keys} />
           <Route path="/keys/:keyId">{({ keyId }) => <KeyScreen key={keyId} keyId={keyId} />}</Route>
           <Route path="/new-key" component={NewKey} />
