@@ -152,6 +152,14 @@ const apiRows: CommandRow[] = [
     },
   },
   {
+    words: 'api rename <apiId> <name>',
+    about: 'Rename an API. Its keys and its usage stay.',
+    async run(call, { apiId, name }) {
+      await call('apis.updateApi', { apiId: text(apiId)!, name: text(name)! });
+      return done(`Renamed API ${apiId} to ${name}.`, { apiId, name });
+    },
+  },
+  {
     words: 'api delete <apiId>',
     about: 'Delete an API and all its keys. This cannot be undone.',
     options: [['--confirm <name>', 'its name, if the workspace protects APIs with keys']],

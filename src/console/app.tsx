@@ -8,6 +8,8 @@ import { Button, Empty, Head } from './parts/basic.tsx';
 import { Question } from './parts/secret.tsx';
 import { textOfPart } from './paths.ts';
 import { Access } from './screens/access.tsx';
+import { ApiScreen } from './screens/api.tsx';
+import { Apis } from './screens/apis.tsx';
 import { Attention } from './screens/attention.tsx';
 import { Customer } from './screens/customer.tsx';
 import { Customers } from './screens/customers.tsx';
@@ -38,6 +40,7 @@ const screens = [
   [
     'Keys and limits',
     [
+      ['/apis', 'APIs', 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3'],
       ['/keys', 'Keys', 'M9 7a3 3 0 1 0-2 2l-5 5h3v-2h2v-2l2-1'],
       ['/new-key', 'New key', 'M8 3v10M3 8h10'],
       ['/why', 'Why?', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
@@ -109,6 +112,8 @@ function Shell({ add }: { add: () => void }) {
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
           <Route path="/" component={Overview} />
+          <Route path="/apis" component={Apis} />
+          <Route path="/apis/:apiId">{({ apiId }) => <ApiScreen key={apiId} apiId={apiId} />}</Route>
           <Route path="/keys" component={Keys} />
           <Route path="/keys/:keyId">{({ keyId }) => <KeyScreen key={keyId} keyId={keyId} />}</Route>
           <Route path="/new-key" component={NewKey} />
@@ -155,7 +160,6 @@ function Stale() {
 
 function Side({ add }: { add: () => void }) {
   const [path] = useLocation();
-  const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
   // On a narrow screen, all but the first row is a menu.
   const [isOpen, setOpen] = useState(false);
   const toggle = useRef<HTMLDivElement>(null);
@@ -194,27 +198,7 @@ function Side({ add }: { add: () => void }) {
         ))}
         <option value="">Add a workspace …</option>
       </select>
-      <nav aria-label="Screens">
-        {screens.map(([group, ofGroup]) => (
-          <ul key={group} aria-label={group}>
-            {ofGroup.filter(([screen]) => screen !== '/new-key' || may('api', 'create_key')).map(([screen, name, icon]) => (
-            <li key={screen}>
-              <Link
-                href={screen}
-                aria-current={isAt(screen) ? 'page' : undefined}
-                // Also where the path stays.
-                onClick={() => setOpen(false)}
-              >
-                <svg width="16" height="16" aria-hidden="true">
-                  <path d={icon} />
-                </svg>
-                {name}
-              </Link>
-            </li>
-            ))}
-          </ul>
-        ))}
-      </nav>
+      <Screens path={path} chosen={() => setOpen(false)} />
       <div class="side-foot">
         <ThemeSelect />
         <a href="/docs" target="_blank" rel="noreferrer">
@@ -223,6 +207,33 @@ function Side({ add }: { add: () => void }) {
         <Button onClick={() => leave(signOut)}>Sign out</Button>
       </div>
     </aside>
+  );
+}
+
+/** `chosen` is called also where the path stays. */
+function Screens({ path, chosen }: { path: string; chosen: () => void }) {
+  const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
+  const mayOpen = (screen: string) => screen !== '/new-key' || may('api', 'create_key');
+  return (
+    <nav aria-label="Screens">
+      {screens.map(([group, ofGroup]) => (
+        <ul key={group} aria-label={group}>
+          {ofGroup.map(
+            ([screen, name, icon]) =>
+              mayOpen(screen) && (
+                <li key={screen}>
+                  <Link href={screen} aria-current={isAt(screen) ? 'page' : undefined} onClick={chosen}>
+                    <svg width="16" height="16" aria-hidden="true">
+                      <path d={icon} />
+                    </svg>
+                    {name}
+                  </Link>
+                </li>
+              ),
+          )}
+        </ul>
+      ))}
+    </nav>
   );
 }
 

@@ -39,6 +39,11 @@ const id = (prefix: string, what: string) =>
     description: `Id of ${what} (\`${prefix}_…\`).`,
   });
 
+export const ApiName = Type.String({
+  minLength: 3,
+  maxLength: 256,
+  description: 'Name for people. Need not be unique.',
+});
 export const ApiId = id('api', 'an API');
 export const KeyId = id('key', 'a key');
 export const RootKeyId = id('root', 'a root key');

@@ -55,6 +55,16 @@ export function openApis({ run }: StoreContext) {
     list: (workspaceId: string, { order = 'asc', ...page }: SearchedPage & { order?: Order }) =>
       searchPages(page, readApi, (given) => run('apis/list', workspaceId, { ...given, order })),
 
+    /** False for an unknown API. */
+    async rename(
+      workspaceId: string,
+      { apiId, name }: { apiId: string; name: string },
+      actor: Actor,
+    ): Promise<boolean> {
+      const [outcome] = await run('apis/update', workspaceId, { apiId, name, actor });
+      return outcome === 'updated';
+    },
+
     /** `confirm` is the name of the API, which a protected one needs. */
     async delete(
       workspaceId: string,

@@ -54,6 +54,7 @@ const signatures = {
   'apis/delete': takes('apiId', 'confirm', 'actor', 'now').decides('deleted', 'api_not_found', 'protected'),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'apis/read': takes('apiId').returns<Reply>(),
+  'apis/update': takes('apiId', 'name', 'actor', 'now').decides('updated', 'api_not_found'),
   'audit/import': takes('events', 'eventsMax', 'dryRun').returns<number>(),
   'data/beat': takes('server', 'versions', 'lifeMs', 'count', 'now').returns<[isRegistered: 0 | 1, ...string[]]>(),
   'data/claim': takes('holder', 'release', 'target', 'termMs', 'done', 'total', 'now').returns<

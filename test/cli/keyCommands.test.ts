@@ -19,9 +19,15 @@ beforeEach(() => {
 const urlWithPath = () => `${url()}/v2/`;
 
 describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
-  test('APIs are created, listed, found and deleted', async () => {
+  test('APIs are created, renamed, listed, found and deleted', async () => {
     const name = `api of ${way}`;
-    const { apiId } = await json('api', 'create', name);
+    const { apiId } = await json('api', 'create', 'before');
+    expect(await lines('api', 'rename', apiId, name)).toEqual([`Renamed API ${apiId} to ${name}.`]);
+    expect(await json('api', 'rename', apiId, name)).toEqual({ apiId, name });
+    expect(await run(['api', 'rename', 'api_unknown', name])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('There is no API'),
+    });
     const [heading, row, ...others] = await lines('api', 'list', '--search', name);
     expect(heading).toMatch(/^API {2,}NAME {2,}KEYS {2,}CREATED$/);
     expect(row).toMatch(new RegExp(`^${apiId} +${name} +0 +\\d{4}-`));

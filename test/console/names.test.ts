@@ -75,6 +75,8 @@ inChromium(() => {
 
   test.each<[string, () => string]>([
     ['Overview', () => '/'],
+    ['APIs', () => '/apis'],
+    ['an API', () => `/apis/${apiId}`],
     ['Keys', () => '/keys'],
     ['a key', () => `/keys/${keyId}`],
     ['New key', () => '/new-key'],

@@ -1,8 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
-import { Failure, useData } from '../api.ts';
+import { Failure } from '../api.ts';
 import { count, milliseconds, percent, timeOfDay } from '../format.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
   Button,
@@ -21,7 +22,6 @@ import {
 import { CsvButton } from '../parts/csv.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { sumOf } from '../period.ts';
-import type { Api } from '../records.ts';
 import { may } from '../session.ts';
 import { type Decision, listen } from '../tail.ts';
 
@@ -159,6 +159,18 @@ function useTail(filter: object, text: string, isPaused: boolean) {
   return { rows, missed, state, rate };
 }
 
+/** Rows do not move under a pointer, nor under the focus. */
+const Decisions = ({ rows, setRead }: { rows: readonly Row[]; setRead: (isRead: boolean) => void }) => (
+  <div
+    onPointerEnter={({ pointerType }) => setRead(pointerType === 'mouse')}
+    onPointerLeave={() => setRead(false)}
+    onFocusIn={() => setRead(true)}
+    onFocusOut={() => setRead(false)}
+  >
+    {rows.length > 0 && <Table label="Decisions" columns={columns} rows={rows} idOf={({ number }) => `${number}`} />}
+  </div>
+);
+
 export function Live() {
   const [{ outcome: named, api }, set] = useAddress({ outcome: '', api: '' });
   const outcome = outcomes.find((name) => name === named) ?? '';
@@ -167,7 +179,6 @@ export function Live() {
   const [text, setText] = useState('');
   const [isPaused, setPaused] = useState(false);
   const [isRead, setRead] = useState(false);
-  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
   const filter = {
     ...(api && { apiId: api }),
     ...(outcome && { outcome }),
@@ -205,14 +216,7 @@ export function Live() {
             set={(outcome) => set({ outcome })}
             options={[['', 'All'], ...outcomes.map((name) => [name, wordOf(name)] as const)]}
           />
-          {apis.data && (
-            <SelectField
-              label="API"
-              value={api}
-              set={(api) => set({ api })}
-              options={[['', 'All APIs'], ...apis.data.map(({ id, name }) => [id, name] as const)]}
-            />
-          )}
+          <ApiSelect value={api} set={(api) => set({ api })} none="All APIs" />
           <TextField label="Key id" value={key.text} set={key.setText} placeholder="key_…" />
           <TextField label="Customer" value={owner.text} set={owner.setText} placeholder="externalId" />
           <TextField label="Tag or text" value={text} set={setText} placeholder="eu-west" />
@@ -223,17 +227,7 @@ export function Live() {
           </p>
         )}
         <Problem failure={failure} />
-        <div
-          // Rows do not move under a pointer, nor under the focus.
-          onPointerEnter={({ pointerType }) => setRead(pointerType === 'mouse')}
-          onPointerLeave={() => setRead(false)}
-          onFocusIn={() => setRead(true)}
-          onFocusOut={() => setRead(false)}
-        >
-          {rows.length > 0 && (
-            <Table label="Decisions" columns={columns} rows={rows} idOf={({ number }) => `${number}`} />
-          )}
-        </div>
+        <Decisions rows={rows} setRead={setRead} />
         {rows.length === 0 && !failure && (
           <Empty title="Nothing has happened since you opened this screen">
             <p class="quiet">Verifications and limit checks appear here as they are decided, by any server.</p>
