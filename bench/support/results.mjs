@@ -185,6 +185,8 @@ const order = [
   'endurance',
   'workers',
   'growth',
+  'holds',
+  'restart',
   'parts',
   'gateways',
 ];

@@ -152,8 +152,13 @@ export function useData<T>(operation: string, input: object | undefined, everyMs
   };
 }
 
+const refreshed = new Set<() => void>();
+/** Calls it when data may have changed, before it is reloaded. */
+export const onRefresh = (listener: () => void) => refreshed.add(listener);
+
 /** Reloads the data of the open screen, after a change. */
 export function refresh() {
+  for (const listener of refreshed) listener();
   for (const [id, entry] of entries) {
     if (entry.listeners.size === 0) {
       // Reloaded when a screen uses it. It is not removed, as a component that was rendered may not listen yet.

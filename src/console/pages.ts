@@ -2,7 +2,7 @@
 
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { useAddress } from './address.ts';
-import { callPage, type Data, type Failure, type Page, useData } from './api.ts';
+import { callPage, type Data, type Failure, onRefresh, type Page, useData } from './api.ts';
 import { currentSignIn, onSignIn } from './session.ts';
 
 type Input = { limit?: number; [name: string]: unknown };
@@ -37,6 +37,7 @@ interface Rest {
 const rests = new Map<string, Rest>();
 const restsMax = 20;
 onSignIn(() => rests.clear());
+onRefresh(() => rests.clear());
 
 function keepRest(id: string, rest: Rest) {
   rests.delete(id);
@@ -60,7 +61,7 @@ function useWanted(id: string, least: number, isInAddress: boolean): [number, (c
   return [Math.min(pagesMax, Math.max(least, wanted || 0)), enter];
 }
 
-/** The rows of a list. One page is loaded again every `everyMs`. The number of pages may be in the address. */
+/** The rows of a list. One page alone is loaded again every `everyMs`. The number of pages may be in the address. */
 export function usePages<T>(operation: string, input: Input | undefined, everyMs = 0, isInAddress = false): Paged<T> {
   const isLong = rests.get(idOf(operation, input))?.pages.length;
   const first = useData<T[]>(operation, input, isLong ? 0 : everyMs);
@@ -98,7 +99,8 @@ function useRest<T>(
     callPage<T[]>(operation, { ...input, cursor }).then(
       (page) => {
         if (isLeft) return;
-        keepRest(id, { after, pages: [...later, page] });
+        // Unless the pages before it were forgotten meanwhile.
+        if (rests.get(id) === rest) keepRest(id, { after, pages: [...later, page] });
         draw(undefined as never);
       },
       (failure) => !isLeft && setEnded({ id, failure }),

@@ -6,6 +6,9 @@ import type { UsageRow } from './records.ts';
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
 
+/** A time from now, rounded down to the hour, so that the cached response is used again. */
+export const fromNow = (ms: number): number => Math.floor((Date.now() + ms) / hourMs) * hourMs;
+
 export const periods = [
   ['1h', '1 hour'],
   ['24h', '24 hours'],
@@ -14,7 +17,7 @@ export const periods = [
   ['90d', '90 days'],
 ] as const;
 /** A name of the list, or `<start>-<end>`, in milliseconds: what was chosen in a chart. */
-export type PeriodName = (typeof periods)[number][0] | `${number}-${number}`;
+type PeriodName = (typeof periods)[number][0] | `${number}-${number}`;
 
 export interface Period {
   start: number;

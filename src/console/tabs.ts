@@ -32,8 +32,8 @@ for (const event of ['pointerdown', 'keydown', 'focus']) {
 
 function isSignIn(value: unknown): value is SignIn {
   const { rootKey, workspaceId, name, grants, at } = (value ?? {}) as Partial<Record<keyof SignIn, unknown>>;
-  const isText = [rootKey, workspaceId, name].every((text) => typeof text === 'string');
-  return isText && Array.isArray(grants) && typeof at === 'number';
+  const texts = [rootKey, workspaceId, name, ...(Array.isArray(grants) ? grants : [undefined])];
+  return texts.every((text) => typeof text === 'string') && typeof at === 'number';
 }
 
 function answer(to: BroadcastChannel, question: string) {

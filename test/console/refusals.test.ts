@@ -83,7 +83,7 @@ inChromium(() => {
     expect(await page().getByRole('heading', { name: 'Recent refusals' }).count()).toBe(0);
   });
 
-  test('a key whose refusals have no row is not said to have none', async () => {
+  test('a key whose refusals have no row does not look like one without refusals', async () => {
     await open(`/why/${without.keyId}`);
     await page().getByText('Details of the refusals were left out').waitFor();
     await page().getByText(`${period}: 1 refusal; details of 1 were left out.`).waitFor();
@@ -146,5 +146,14 @@ inChromium(() => {
     await page().getByLabel('Limits that it names').fill('tokens');
     await page().getByRole('button', { name: 'Explain', exact: true }).click();
     await page().getByText('The answer is Valid').waitFor();
+  });
+
+  test('a limit whose name has a space is not asked as two', async () => {
+    const { keyId, key } = await h.createKey({ ratelimits: [{ name: 'large files', limit: 10, duration: hourMs }] });
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'large files', cost: 11 }] });
+    await open(`/why/${keyId}`);
+    await expect.poll(() => rows().count()).toBe(1);
+    expect(await rows().textContent()).toContain('large files: 10 in any 1 h');
+    expect(await page().getByRole('link', { name: 'Ask with this limit' }).count()).toBe(0);
   });
 });

@@ -1,48 +1,28 @@
 // Tabs of one browser: a new one gets the sign-in of the tab that was used last, and a sign-out reaches all of them.
 
-import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { inChromium, signIn, startChromium } from '../support/chromium.ts';
+import type { Page } from 'playwright-core';
+import { beforeEach, expect, test } from 'vitest';
+import { contexts, inChromium, serverAndBrowser, signIn } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
 
 const h = harness();
 
 inChromium(() => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
-  let context: BrowserContext;
+  const { url, browser } = serverAndBrowser(h);
+  const { context, newPage } = contexts(browser);
   let first: Page;
   let rootKey: string;
-  const complaints: string[] = [];
 
-  beforeAll(async () => {
-    h.clock.advance(Date.now() - h.clock.now);
-    server = await serveStore(h.store);
-    browser = await startChromium();
-  }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-  });
   const open = async (path: string) => {
-    const page = await context.newPage();
-    page.setDefaultTimeout(40_000);
-    page.on('pageerror', (error) => complaints.push(error.message));
-    await page.goto(`${server.url}/console${path}`);
+    const page = await newPage();
+    await page.goto(`${url()}/console${path}`);
     return page;
   };
   beforeEach(async () => {
-    complaints.length = 0;
     rootKey = (await h.createWorkspace()).rootKey;
     await h.call('apis.createApi', { name: 'payments' }, rootKey);
-    context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
     first = await open('/keys');
     await signIn(first, rootKey);
-  });
-  afterEach(async () => {
-    await context.close();
-    expect(complaints).toEqual([]);
   });
 
   const isAt = (page: Page, screen: string) => page.getByRole('heading', { level: 1, name: screen }).waitFor();
@@ -59,7 +39,7 @@ inChromium(() => {
     );
     expect(kept).not.toContain(rootKey);
     await first.close();
-    // Of what the second one has.
+    // The second one has it, too.
     await isAt(await open('/live'), 'Live');
   });
 
@@ -101,14 +81,14 @@ inChromium(() => {
     const fifth = await open('/keys');
     await isAt(fifth, 'Keys');
     expect(await keyOf(fifth)).toEqual([rootKey]);
-    // Of one workspace: the other stays.
+    // A sign-out is of one workspace: the tabs stay signed in to the other.
     await signOut(fourth);
     await expect.poll(() => keyOf(fourth)).toEqual([rootKey]);
     await expect.poll(() => keyOf(second)).toEqual([rootKey]);
     await isAt(first, 'Keys');
   });
 
-  test('a root key that is deleted signs out the tabs that have it only', async () => {
+  test('a root key that is deleted signs out only the tabs that have it', async () => {
     const second = await open('/keys');
     const { key, rootKeyId } = (await h.call('rootKeys.createRootKey', { permissions: ['*'] }, rootKey)).data;
     await second.getByLabel('Workspace').selectOption('Add a workspace …');
@@ -135,12 +115,13 @@ inChromium(() => {
 
   test('messages that are not sign-ins are ignored', async () => {
     await first.goto('about:blank');
-    const helper = await context.newPage();
-    await helper.goto(`${server.url}/v2/liveness`);
+    const helper = await context().newPage();
+    await helper.goto(`${url()}/v2/liveness`);
     await helper.evaluate(`
       const channel = new BroadcastChannel('tollgate.console');
       channel.onmessage = ({ data }) => {
-        for (const signIns of [undefined, 'x', [null], [{ rootKey: 1 }]]) channel.postMessage({ to: data.asks, usedAt: 9e15, signIns });
+        const bad = { rootKey: 'a', workspaceId: 'b', name: 'c', grants: [1], at: 9e15 };
+        for (const signIns of [undefined, 'x', [null], [{ rootKey: 1 }], [bad]]) channel.postMessage({ to: data.asks, usedAt: 9e15, signIns });
         channel.postMessage({ to: 'another', usedAt: 9e15, signIns: [] });
         for (const other of [{}, 'text', null, { signIns: [] }]) channel.postMessage(other);
       };`);

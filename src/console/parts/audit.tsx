@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { dateTime, duration } from '../format.ts';
+import { dateTime, duration, isoOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import type { AuditEvent } from '../records.ts';
 import { Card, Empty } from './basic.tsx';
@@ -69,7 +69,7 @@ const columns: Column<AuditEvent>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{dateTime(time)}</span>,
-    csv: ({ time }) => new Date(time).toISOString(),
+    csv: ({ time }) => isoOf(time),
   },
   { name: 'Operation', cell: ({ operation }) => operation, csv: ({ operation }) => operation },
   { name: 'Resource', cell: ({ resource }) => <Resource id={resource.id} />, csv: ({ resource }) => resource.id },

@@ -4,15 +4,15 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { compact, count, date, dateTime, hourOfDay } from '../format.ts';
+import { dayMs, sumOf } from '../period.ts';
 import { themeEvent } from '../theme.ts';
 import { type ChartProps, Point, type Series, Swatch } from './chartPoint.tsx';
 
 const colorOf = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const hourMs = 3_600_000;
 
 /** An hour, or the day that begins with it. */
 const tickOf = (ms: number, stepMs: number) =>
-  stepMs >= 24 * hourMs || new Date(ms).getUTCHours() === 0 ? date(ms).slice(5) : hourOfDay(ms);
+  stepMs >= dayMs || new Date(ms).getUTCHours() === 0 ? date(ms).slice(5) : hourOfDay(ms);
 
 /** Sums each series with those below it, so that bars are stacked. */
 function stacked(series: readonly Series[], length: number): number[][] {
@@ -109,8 +109,7 @@ const Legend = (props: { series: readonly Series[]; hidden: readonly string[]; t
     {props.series.map(({ name, color, values }) => (
       <li key={name}>
         <button type="button" aria-pressed={!props.hidden.includes(name)} onClick={() => props.toggle(name)}>
-          <Swatch color={color} /> {name}{' '}
-          <span class="number quiet">{count(values.reduce((sum, value) => sum + value, 0))}</span>
+          <Swatch color={color} /> {name} <span class="number quiet">{count(sumOf(values, (value) => value))}</span>
         </button>
       </li>
     ))}
@@ -125,7 +124,7 @@ const Figures = ({ title, times, series, stepMs }: ChartProps) => (
         <caption class="hidden">{title}</caption>
         <thead>
           <tr>
-            <th scope="col">{stepMs < 24 * hourMs ? 'Hour, UTC' : 'Day, UTC'}</th>
+            <th scope="col">{stepMs < dayMs ? 'Hour, UTC' : 'Day, UTC'}</th>
             {series.map(({ name }) => (
               <th key={name} scope="col" class="right">
                 {name}
@@ -136,7 +135,7 @@ const Figures = ({ title, times, series, stepMs }: ChartProps) => (
         <tbody>
           {times.map((time, index) => (
             <tr key={time}>
-              <td class="number">{stepMs < 24 * hourMs ? dateTime(time, { seconds: false }) : date(time)}</td>
+              <td class="number">{stepMs < dayMs ? dateTime(time, { seconds: false }) : date(time)}</td>
               {series.map(({ name, values }) => (
                 <td key={name} class="right number">
                   {count(values[index]!)}

@@ -3,6 +3,7 @@
 
 import { useRef, useState } from 'preact/hooks';
 import { count, percent, timeSpan } from '../format.ts';
+import { sumOf } from '../period.ts';
 import { Button } from './basic.tsx';
 
 export interface Series {
@@ -46,9 +47,9 @@ function figuresOf({ times, series, stepMs }: ChartProps, { from, to }: Spot, hi
   const end = times[last]! + stepMs;
   const rows = series.map((one) => ({
     ...one,
-    sum: one.values.slice(first, last + 1).reduce((sum, value) => sum + value, 0),
+    sum: sumOf(one.values.slice(first, last + 1), (value) => value),
   }));
-  const all = rows.reduce((sum, row) => sum + row.sum, 0);
+  const all = sumOf(rows, ({ sum }) => sum);
   const shown = rows.filter(({ name, sum }) => sum > 0 && !hidden.includes(name));
   const isOver = end <= Date.now();
   return { first, last, start, end, all, shown, when: `${timeSpan(start, end)} UTC${isOver ? '' : ', not over yet'}` };

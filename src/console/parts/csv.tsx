@@ -141,7 +141,7 @@ function Saving<T>(props: CsvProps<T> & { read: Read<T>; close: () => void }) {
       </p>
       {isCut && (
         <p class="notice" role="status">
-          The file has the first {count(rowsMax)} rows, as a sheet has no more. A filter or the command line gets
+          The file has the first {count(rowsMax)} rows, as a sheet has few more. A filter or the command line gets
           others.
         </p>
       )}

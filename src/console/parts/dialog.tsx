@@ -70,6 +70,10 @@ interface ActProps<T> {
   confirm?: string | undefined;
   /** Whether the form is complete. */
   ready?: boolean;
+  /** Of a form that begins with what is stored: until something differs, there is nothing to save. */
+  isEdit?: boolean;
+  /** Whether a field has a text that the request leaves out, because it is not complete. */
+  isPartial?: boolean;
   /** Called when it is done. */
   close: () => void;
   /** In the place of `close`, when it is left without being done. */
@@ -84,17 +88,19 @@ export function Act<T>(props: ActProps<T>) {
   const [typed, setTyped] = useState('');
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setBusy] = useState(false);
-  const { operation, input, confirm, close, cancel = close, done, ready = true, makesSecret } = props;
+  const { operation, input, confirm, close, cancel = close, done, makesSecret } = props;
   // A name may have characters that are displayed by a mark, and cannot be typed otherwise.
   const isConfirmed = confirm === undefined || visible(typed) === visible(confirm);
   const isAwaited = isBusy && makesSecret === true;
   const request = JSON.stringify(input);
   const [first] = useState(request);
+  const isChanged = request !== first;
+  const mayRun = isConfirmed && (props.ready ?? true) && (isChanged || !props.isEdit) && !isBusy;
   useUnsaved(isAwaited);
-  useFilled(request !== first && !isBusy);
+  useFilled((isChanged || props.isPartial === true) && !isBusy);
   const run = async (event: Event) => {
     event.preventDefault();
-    if (!isConfirmed || !ready || isBusy) return;
+    if (!mayRun) return;
     setBusy(true);
     try {
       const result = await call<T>(operation, input);
@@ -118,7 +124,7 @@ export function Act<T>(props: ActProps<T>) {
           <Button onClick={cancel} disabled={isAwaited}>
             Cancel
           </Button>
-          <Button type="submit" tone={props.danger ? 'danger' : 'primary'} disabled={!isConfirmed || !ready || isBusy}>
+          <Button type="submit" tone={props.danger ? 'danger' : 'primary'} disabled={!mayRun}>
             {props.act}
           </Button>
         </footer>

@@ -305,6 +305,8 @@ export const AllowedIpsField = ({ value, set }: { value: string; set: (value: st
 
 /** Names in a list: one each line. */
 export const namesOf = (text: string): string[] => [...new Set(text.split(/[\s,]+/).filter((name) => name !== ''))];
+/** Whether a list can have the name: one with a space or a comma would be several. */
+export const isListable = (name: string): boolean => namesOf(name)[0] === name;
 
 /** JSON of an object; undefined while it is not. */
 export function metaOf(text: string): Record<string, unknown> | undefined {

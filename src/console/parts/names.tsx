@@ -5,7 +5,7 @@ import { useData } from '../api.ts';
 import type { Permission, Role } from '../records.ts';
 import { may } from '../session.ts';
 import { TextField, type TextFieldProps } from './basic.tsx';
-import { namesOf } from './keyForm.tsx';
+import { isListable, namesOf } from './keyForm.tsx';
 
 export function NamesField({ of, ...props }: TextFieldProps & { of: 'permissions' | 'roles' }) {
   const { value } = props;
@@ -20,7 +20,7 @@ export function NamesField({ of, ...props }: TextFieldProps & { of: 'permissions
   const chosen = namesOf(before);
   const names = (data ?? [])
     .map((one) => ('slug' in one ? one.slug : one.name))
-    .filter((name) => !chosen.includes(name));
+    .filter((name) => isListable(name) && !chosen.includes(name));
   return (
     <>
       <TextField {...props} list={`names-${of}`} />

@@ -7,9 +7,6 @@ import type { Paged } from '../pages.ts';
 import { sumOf } from '../period.ts';
 import { Button, Problem, Waiting } from './basic.tsx';
 
-export { usePagesAfter } from '../pages.ts';
-export { CsvButton } from './csv.tsx';
-
 export type Order = 'asc' | 'desc';
 /** How a list is sorted by a column, if it is, and what sorts it. */
 export interface Sort {

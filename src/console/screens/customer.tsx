@@ -164,6 +164,7 @@ function EditMeta({ data, close }: { data: Identity; close: () => void }) {
       input={{ identity: data.id, meta }}
       act="Save"
       ready={meta !== undefined}
+      isEdit
       close={close}
     >
       <MetaField value={text} set={setText} />
@@ -192,6 +193,7 @@ function EditLimits({ data, close }: { data: Identity; close: () => void }) {
       input={{ identity: data.id, ratelimits }}
       act="Save"
       ready={ratelimits !== undefined}
+      isEdit
       close={close}
     >
       <LimitFields drafts={drafts} set={setDrafts} />

@@ -108,6 +108,7 @@ function NewCustomer({ close }: { close: () => void }) {
       input={{ externalId, ratelimits, ...(meta.trim() && { meta: metadata }) }}
       act="Create"
       ready={externalId !== '' && ratelimits !== undefined && metadata !== undefined}
+      isPartial={metadata === undefined}
       close={close}
     >
       <CustomerField value={externalId} set={setExternalId} />

@@ -58,6 +58,7 @@ export function EditDetails({ data: current, close }: KeyAct) {
       act="Save"
       // An expiry after the year 9999, which the field does not display, may stay.
       ready={metadata !== undefined && (!isExpiryChanged || isTimeInput(expires)) && Object.keys(input).length > 1}
+      isPartial={metadata === undefined || (isExpiryChanged && !isTimeInput(expires))}
       close={close}
     >
       <TextField label="Name" value={name} set={setName} maxLength={255} />
@@ -89,6 +90,7 @@ export function EditLimits({ data, close }: KeyAct) {
       input={{ keyId: data.keyId, ratelimits }}
       act="Save"
       ready={ratelimits !== undefined}
+      isEdit
       close={close}
     >
       <LimitFields drafts={drafts} set={setDrafts} />

@@ -24,12 +24,12 @@ import { CsvButton } from '../parts/csv.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
 import { type Column, List, type Sorts } from '../parts/table.tsx';
-import { byTime, countOf, lastSteps } from '../period.ts';
+import { byTime, countOf, dayMs, fromNow, lastSteps } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { RestoreKey } from './keyActs.tsx';
 
-type State = '' | 'enabled' | 'disabled' | 'expiring' | 'deleted';
+type Chosen = '' | 'enabled' | 'disabled' | 'expiring' | 'deleted';
 const states = [
   ['', 'Any state'],
   ['enabled', 'Enabled'],
@@ -38,15 +38,12 @@ const states = [
   ['deleted', 'Deleted'],
 ] as const;
 
-/** Rounded to the hour, so that the cached response is used again. */
-const in30Days = () => (Math.floor(Date.now() / 3_600_000) + 720) * 3_600_000;
-
-const filterOf = (state: State) =>
+const filterOf = (state: Chosen) =>
   ({
     '': {},
     enabled: { enabled: true },
     disabled: { enabled: false },
-    expiring: { expiresBefore: in30Days() },
+    expiring: { expiresBefore: fromNow(30 * dayMs) },
     deleted: { deleted: true },
   })[state];
 
@@ -60,12 +57,12 @@ const byExpiry = [
 ] as const;
 
 /** The orders in which the store has the keys of a state, the usual one first. Deleted keys have none of expiry. */
-const ordersOf = (state: State) =>
+const ordersOf = (state: Chosen) =>
   state === 'expiring' ? byExpiry : state === 'deleted' ? byCreation : [...byCreation, ...byExpiry];
 type Order = ReturnType<typeof ordersOf>[number][0];
 
 /** The input of an order. Only keys that expire have one of expiry. */
-const inputOf = (order: Order, state: State) => ({
+const inputOf = (order: Order, state: Chosen) => ({
   ...(order.startsWith('expiry') && state !== 'expiring' && { expiresBefore: timeMax }),
   order: order === 'newest' || order === 'expiry-last' ? 'desc' : 'asc',
 });
@@ -98,10 +95,11 @@ function stateNameOf(key: Key): keyof typeof stateNames {
   return creditsLeft(key) === 0 || key.identity?.credits?.remaining === 0 ? 'used_up' : 'enabled';
 }
 
-export function stateOf(key: Key) {
-  const [tone, name] = stateNames[stateNameOf(key)];
+export function State({ of }: { of: keyof typeof stateNames }) {
+  const [tone, name] = stateNames[of];
   return <Badge tone={tone}>{name}</Badge>;
 }
+export const stateOf = (key: Key) => <State of={stateNameOf(key)} />;
 
 /** The credits of a key, else of its customer; undefined if it is unlimited. */
 const creditsLeft = ({ credits, identity }: Key) => (credits ?? identity?.credits)?.remaining;
@@ -192,7 +190,7 @@ const deletedColumns: Column<Key>[] = [
 /** The filter and the order in the address, with those that there are. */
 function useKeyList() {
   const [address, set] = useAddress({ api: '', state: '', order: '', pages: '' });
-  const state: State = states.find(([name]) => name === address.state)?.[0] ?? '';
+  const state: Chosen = states.find(([name]) => name === address.state)?.[0] ?? '';
   const orders = ordersOf(state);
   const order: Order = orders.find(([name]) => name === address.order)?.[0] ?? orders[0]![0];
   const setOrder = (to: string) => set({ order: to === orders[0]![0] ? '' : to, pages: '' });
@@ -229,9 +227,10 @@ export function Keys() {
       />
     ),
   };
+  const slices = slicesOf(pages.rows ?? []);
   const spark: Column<Key> = {
     name: '7 days',
-    cell: ({ keyId }) => <KeySpark keyId={keyId} of={sliceOf(pages.rows ?? [], keyId)} />,
+    cell: ({ keyId }) => <KeySpark keyId={keyId} of={slices.get(keyId)!} />,
     isWide: true,
   };
   const isDeleted = state === 'deleted';
@@ -330,10 +329,14 @@ const restoreColumn = (restore: (key: Key) => void): Column<Key> => ({
 
 const pageSize = 50;
 
-/** The ids of the keys on the same page. */
-function sliceOf(rows: readonly Key[], keyId: string): string[] {
-  const first = Math.floor(rows.findIndex((row) => row.keyId === keyId) / pageSize) * pageSize;
-  return rows.slice(first, first + pageSize).map((row) => row.keyId);
+/** Of each key, the ids of the keys on the same page. */
+function slicesOf(rows: readonly Key[]): Map<string, readonly string[]> {
+  const slices = new Map<string, readonly string[]>();
+  for (let first = 0; first < rows.length; first += pageSize) {
+    const ids = rows.slice(first, first + pageSize).map(({ keyId }) => keyId);
+    for (const id of ids) slices.set(id, ids);
+  }
+  return slices;
 }
 
 /** Verifications of a key by day. All rows of a page have the same input, so they share one request. */

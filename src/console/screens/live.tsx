@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { Failure } from '../api.ts';
-import { count, milliseconds, percent, timeOfDay } from '../format.ts';
+import { count, isoOf, milliseconds, percent, timeOfDay } from '../format.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
@@ -40,7 +40,7 @@ const columns: Column<Row>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
-    csv: ({ time }) => new Date(time).toISOString(),
+    csv: ({ time }) => isoOf(time),
   },
   { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
   {

@@ -17,6 +17,7 @@ import {
 } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
+import { formerOf } from '../parts/lasting.tsx';
 import { SetOverride } from '../parts/overrideForm.tsx';
 import { type Column, List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
@@ -50,7 +51,12 @@ export function Namespace({ namespace }: { namespace: string }) {
     { name: 'Limit', cell: ({ limit }) => <Count value={limit} />, csv: ({ limit }) => limit, isNumber: true },
     { name: 'In any', cell: (row) => duration(row.duration), csv: (row) => row.duration },
     { name: 'Applies', cell: (row) => <Lasting override={row} />, csv: ({ until }) => isoOf(until) },
-    { name: 'Created', cell: ({ createdAt }) => <Time ms={createdAt} />, isWide: true },
+    {
+      name: 'Created',
+      cell: ({ createdAt }) => <Time ms={createdAt} />,
+      csv: ({ createdAt }) => isoOf(createdAt),
+      isWide: true,
+    },
     {
       name: 'Change',
       cell: (override) =>
@@ -118,7 +124,8 @@ export function Namespace({ namespace }: { namespace: string }) {
 }
 
 /** Until when an override applies, and what does then. */
-function Lasting({ override: { until, former } }: { override: Override }) {
+function Lasting({ override }: { override: Override }) {
+  const { until } = override;
   if (until === undefined) return <span class="quiet">always</span>;
   return (
     <>
@@ -126,7 +133,7 @@ function Lasting({ override: { until, former } }: { override: Override }) {
       <time dateTime={isoOf(until)} title={ago(until)}>
         {dateTime(until, { seconds: false })} UTC
       </time>
-      , <span class="quiet">then {former ? unitsOf(former) : 'none'}</span>
+      , <span class="quiet">then {formerOf(override)}</span>
     </>
   );
 }

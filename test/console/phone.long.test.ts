@@ -1,12 +1,12 @@
 // The console on a phone, in a real browser: a menu in the place of the side bar, and a card for each key.
 
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { consoleInChromium, inChromium } from '../support/chromium.ts';
+import { consoleInChromium, inChromium, shots } from '../support/chromium.ts';
 import { dayMs, harness } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
-const folder = process.env.SCREENSHOTS;
+const phone = { width: 390, height: 800 };
 
 inChromium(() => {
   const { page, open, violations, isWithinWidth } = consoleInChromium(h);
@@ -19,20 +19,12 @@ inChromium(() => {
     await h.createKey({ apiId, name: 'a'.repeat(60), externalId: 'b'.repeat(60), enabled: false });
     await ok('keys.verifyKey', { key: key.key });
   });
-  beforeEach(() => page().setViewportSize({ width: 390, height: 800 }));
+  beforeEach(() => page().setViewportSize(phone));
 
   const menu = () => page().getByRole('button', { name: 'Menu' });
   const nav = () => page().getByRole('navigation', { name: 'Screens' });
   const heading = (name: string) => page().getByRole('heading', { level: 1, name });
   const card = () => page().locator('tbody tr').filter({ hasText: 'ada' });
-  const shots = async (name: string) => {
-    if (!folder) return;
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await page().emulateMedia({ colorScheme });
-      await page().screenshot({ path: `${folder}/${name}-390-${colorScheme}.png` });
-    }
-    await page().emulateMedia({ colorScheme: 'light' });
-  };
 
   test('the menu has the screens, the workspace, the theme and the sign-out', async () => {
     await open('/keys');
@@ -44,7 +36,7 @@ inChromium(() => {
     for (const label of ['Workspace', 'Theme']) expect(await page().getByLabel(label).isVisible()).toBe(true);
     await page().getByRole('button', { name: 'Sign out' }).waitFor();
     expect(await isWithinWidth()).toBe(true);
-    await shots('menu');
+    await shots(page(), 'menu', [phone]);
     // The first stop of the keyboard is in the menu, and Escape returns to its button.
     await page().keyboard.press('Tab');
     expect(await page().locator(':focus').getAttribute('aria-label')).toBe('Workspace');
@@ -73,11 +65,11 @@ inChromium(() => {
     for (const text of ['customer_1', 'Enabled', '12,344']) await card().getByText(text, { exact: true }).waitFor();
     await card().getByText('in 1 month').or(card().getByText('in 30 days')).waitFor();
     await card().getByRole('img', { name: '1 verifications in 7 days' }).waitFor();
-    for (const of of await page().locator('tbody td').all()) {
-      const { x, width } = (await of.boundingBox())!;
-      expect([await of.textContent(), x >= 0 && x + width <= 390]).toEqual([await of.textContent(), true]);
+    for (const cell of await page().locator('tbody td').all()) {
+      const { x, width } = (await cell.boundingBox())!;
+      expect([await cell.textContent(), x >= 0 && x + width <= 390]).toEqual([await cell.textContent(), true]);
     }
-    await shots('cards');
+    await shots(page(), 'cards', [phone]);
     await card().getByRole('checkbox').check();
     await page().getByRole('button', { name: 'Disable 1 …' }).waitFor();
     await card().getByRole('link', { name: 'ada' }).click();

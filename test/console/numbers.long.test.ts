@@ -33,7 +33,7 @@ inChromium(() => {
     return `${await of.locator('.figure-value').textContent()} ${(await of.locator('.figure-note').textContent())!.trim()}`.trim();
   };
 
-  test('a factor from ten times on, all digits, and nothing of nothing', async () => {
+  test('a factor from ten times on, all digits, and no share of zero', async () => {
     await open('/');
     await page().getByText('13 × the period before').waitFor();
     expect(await figure('Verifications')).toBe('13 13 × the period before');

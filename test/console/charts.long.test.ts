@@ -2,12 +2,11 @@
 // they choose.
 
 import { beforeAll, describe, expect, test } from 'vitest';
-import { consoleInChromium, inChromium } from '../support/chromium.ts';
+import { consoleInChromium, inChromium, shots } from '../support/chromium.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
-const folder = process.env.SCREENSHOTS;
 
 inChromium(() => {
   const { page, open, violations, isWithinWidth } = consoleInChromium(h);
@@ -49,20 +48,6 @@ inChromium(() => {
     await slider().waitFor();
     await expect.poll(() => figure('Verifications').textContent()).toBe('17');
   };
-  const shots = async (name: string) => {
-    if (!folder) return;
-    for (const [width, height] of [
-      [1440, 900],
-      [390, 800],
-    ] as const)
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page().setViewportSize({ width, height });
-        await page().emulateMedia({ colorScheme });
-        await page().screenshot({ path: `${folder}/${name}-${width}-${colorScheme}.png` });
-      }
-    await page().setViewportSize({ width: 1280, height: 900 });
-    await page().emulateMedia({ colorScheme: 'light' });
-  };
 
   test('a pointer reads a bar, and a click makes its hour the period', async () => {
     await overview();
@@ -72,7 +57,7 @@ inChromium(() => {
       .toBe(`${text(hour(3))} to ${text(hour(2)).slice(11)} UTC`);
     const rows = await tip().locator('tr').allTextContents();
     expect(rows.map((row) => row.trim())).toEqual(['Valid777.8 %', 'Rate limited111.1 %', 'Disabled111.1 %', 'All9']);
-    await shots('chart-hover');
+    await shots(page(), 'chart-hover');
     await page().mouse.move(...(await at(3)));
     await page().mouse.move(5, 5);
     await tip().waitFor({ state: 'detached' });
@@ -95,7 +80,7 @@ inChromium(() => {
     await expect.poll(() => figure('Verifications').textContent()).toBe('17');
   });
 
-  test('a period in the address that is none, or too long, is the usual one', async () => {
+  test('an invalid or too long period in the address is replaced by 24 hours', async () => {
     for (const period of ['0-99999999999999', '5-1', '1-', 'x']) {
       await open(`/?period=${period}`);
       await page().locator('.chosen', { hasText: '24 hours' }).waitFor();
@@ -111,7 +96,7 @@ inChromium(() => {
     await page().mouse.down();
     await page().mouse.move(...(await at(3)), { steps: 4 });
     expect(await tip().textContent()).toContain('All15');
-    await shots('chart-drag');
+    await shots(page(), 'chart-drag');
     await page().mouse.move(...(await at(5)));
     await page().mouse.move(...(await at(3)));
     await page().mouse.up();
@@ -155,7 +140,7 @@ inChromium(() => {
     await page().mouse.move(...(await at(3)));
     expect(await tip().textContent()).toContain('Rate limited111.1 %');
     expect(await tip().textContent()).not.toContain('Valid');
-    await shots('chart-hidden');
+    await shots(page(), 'chart-hidden');
     await valid.press('Enter');
     await expect.poll(drawn).toBe(before);
     const now = (await page().locator('.plot-now').boundingBox())!;
@@ -211,7 +196,7 @@ inChromium(() => {
     await expect.poll(() => row('bob').textContent()).toContain('1100 %');
     expect(await row('bob').locator('.number.hot').count()).toBe(1);
     expect(await row('eve').locator('.number.hot').count()).toBe(0);
-    await shots('ranking');
+    await shots(page(), 'ranking');
   });
 
   describe.each(['light', 'dark'] as const)('%s', (colorScheme) => {

@@ -90,6 +90,50 @@ inChromium(() => {
     expect((await linesOf(() => changes.click())).length).toBeGreaterThan(120);
   });
 
+  test('Recent refusals: all rows, not only the first page', async () => {
+    for (let number = 0; number < 25; number++) {
+      const { key } = await ok('keys.createKey', { apiId });
+      await ok('keys.verifyKey', { key, permissions: 'documents.write' });
+    }
+    await open('/attention');
+    const card = page().locator('section.card', { has: page().getByRole('heading', { name: 'Recent refusals' }) });
+    await expect.poll(() => card.locator('tbody tr').count()).toBe(20);
+    const { data } = await h.call('analytics.listRefusals', { limit: 1000 });
+    expect(data.length).toBeGreaterThan(25);
+    const lines = await linesOf(() => card.getByRole('button', { name: 'CSV' }).click());
+    expect(lines).toHaveLength(1 + data.length);
+  });
+
+  test('Access: root keys as other lists; every permission and role is displayed', async () => {
+    const permissions = Array.from({ length: 60 }, (_, number) => `mails.p${number}`);
+    for (let number = 0; number < 21; number++)
+      await ok('permissions.createRole', { name: `role ${number}`, permissions: number === 20 ? permissions : [] });
+    const expires = Date.now() + 60_000;
+    const made = await ok('rootKeys.createRootKey', { name: 'ci', permissions: ['*'], expires });
+    await open('/');
+    await page().clock.install({ time: expires + 1000 });
+    await goTo('/access');
+    const card = (name: string) =>
+      page().locator('section.card', { has: page().getByRole('heading', { name, exact: true }) });
+    const rootKeys = card('Root keys');
+    await rootKeys.getByText('ci', { exact: true }).waitFor();
+    const [head, ...lines] = await linesOf(() => rootKeys.getByRole('button', { name: 'CSV' }).click());
+    expect(head).toBe('Root key,Id,Grants,State,Last used,Expires');
+    expect(lines.find((line) => line.includes(made.rootKeyId))).toMatch(
+      new RegExp(`,\\*,expired,,${new Date(expires).toISOString()}$`),
+    );
+
+    const roles = card('Roles and their permissions');
+    await roles.getByText('The first 20 roles have a column.').waitFor();
+    await roles.getByRole('button', { name: 'More roles' }).click();
+    await roles.getByRole('columnheader', { name: 'role 20' }).waitFor();
+    await roles.getByRole('button', { name: 'Show more' }).click();
+    await expect.poll(() => roles.locator('tbody tr').count()).toBe(61);
+    const [roleNames, ...slugs] = await linesOf(() => roles.getByRole('button', { name: 'CSV' }).click());
+    expect([roleNames!.split(',').at(-1), slugs.length]).toEqual(['role 20', 61]);
+    expect(slugs.find((line) => line.startsWith('mails.p59'))!.endsWith(',yes')).toBe(true);
+  });
+
   /** `count` keys a page, of `pages`. */
   async function mockKeys(pages: number, count: number, wait: (number: number) => Promise<unknown>) {
     const { data } = await h.call('keys.listKeys', { limit: 1 });
@@ -161,6 +205,7 @@ inChromium(() => {
     await dialog().waitFor({ state: 'detached' });
     await expect.poll(() => page().locator(':focus').textContent()).toBe('CSV');
     go();
+    // Neither another request nor a download follows.
     await page().waitForTimeout(300);
     expect([asked, saved]).toEqual([1, 0]);
   });
@@ -168,7 +213,7 @@ inChromium(() => {
   test('a file ends at a million rows, and says so', async () => {
     await open('/keys');
     await expect.poll(() => page().locator('tbody tr').count()).toBe(50);
-    // Without a server, as the rows of all its responses would take minutes.
+    // Responses that the page makes itself: a server would take minutes for a million rows.
     await page().evaluate(`{
       const { fetch } = globalThis;
       const data = Array(80_000).fill({ keyId: 'key_1', start: 'a', enabled: true, createdAt: 0 });
@@ -186,7 +231,7 @@ inChromium(() => {
     await dialog().waitFor({ state: 'detached' });
   });
 
-  test('who may not list APIs has a file without their names', async () => {
+  test('with a root key that may not list APIs a file has no names of APIs', async () => {
     const grants = ['read_key', 'read_api'].map((action) => `api.${apiId}.${action}`);
     await open(`/keys?api=${apiId}`, await h.createRootKey(grants));
     await expect.poll(() => page().locator('tbody tr').count()).toBe(50);
