@@ -41,7 +41,7 @@ const screens = [
     'Keys and limits',
     [
       ['/apis', 'APIs', 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3'],
-      ['/keys', 'Keys', 'M9 7a3 3 0 1 0-2 2l-5 5h3v-2h2v-2l2-1'],
+      ['/keys', 'Keys', 'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5'],
       ['/new-key', 'New key', 'M8 3v10M3 8h10'],
       ['/why', 'Why?', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
       ['/customers', 'Customers', 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],

@@ -472,6 +472,14 @@ export const Role = Type.Object(
 
 export const OverrideId = Type.String({ description: 'Id of the override (`rlor_…`).' });
 export const CreatedAt = Type.Integer({ description: 'Creation time in Unix milliseconds.' });
+
+/** An API in a response. */
+export const Api = Type.Object({
+  id: Type.String({ description: 'Id of the API.' }),
+  name: Type.String({ description: 'Name of the API.' }),
+  createdAt: CreatedAt,
+  keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
+});
 export const ExpiresAt = Type.Integer({ description: 'Expiry time in Unix milliseconds. Absent: never.' });
 
 export const Override = Type.Object(

@@ -46,9 +46,9 @@ export function openApis({ run }: StoreContext) {
     ): Promise<boolean> =>
       (await create(workspaceId, api.name, api.apiId.slice('api_'.length), api.createdAt ?? '', actor)) !== null,
 
-    async find(workspaceId: string, apiId: string): Promise<{ id: string; name: string } | undefined> {
+    async find(workspaceId: string, apiId: string): Promise<ApiRecord | undefined> {
       const reply = await run('apis/read', workspaceId, { apiId });
-      return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
+      return reply ? readApi(reply) : undefined;
     },
 
     /** Oldest first by default. */

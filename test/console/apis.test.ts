@@ -162,7 +162,19 @@ inChromium(() => {
     await expect.poll(() => options.count()).toBe(0);
     expect(await combobox().inputValue()).toBe('Choose …');
     // The oldest of 132, which no list of the newest has.
+    let release = () => {};
+    const isReleased = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page().route('**/v2/apis.listApis', async (route) => {
+      await isReleased;
+      await route.continue();
+    });
     await page().keyboard.type('mail');
+    // Before there is an answer it chooses nothing, and does not send the form.
+    await page().keyboard.press('Enter');
+    await page().getByText('Searching …').waitFor();
+    release();
     await expect.poll(() => options.allTextContents()).toEqual([`mails ${mail}`]);
     await page().keyboard.press('Enter');
     expect(await combobox().inputValue()).toBe('mails');
@@ -184,6 +196,9 @@ inChromium(() => {
     await combobox().fill('payments');
     await page().getByRole('option', { name: 'payments' }).click();
     await expect.poll(path).toBe(`/keys?api=${pay}`);
+    await combobox().click();
+    await expect.poll(() => chosen().textContent()).toBe(`payments ${pay}`);
+    await page().keyboard.press('Escape');
     await page().setViewportSize({ width: 390, height: 844 });
     await combobox().click();
     await expect.poll(() => options.count()).toBe(21);

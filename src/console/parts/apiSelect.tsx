@@ -48,32 +48,35 @@ function IdField({ label = '', hint, value, set }: ApiSelectProps) {
     const id = typed.trim();
     set(isApiId(id) ? id : '');
   };
-  return <TextField label={label} hint={hint} value={text} set={type} placeholder="api_…" />;
+  // An id may come and go by the address as well.
+  const shown = value || isApiId(text.trim()) ? value : text;
+  return <TextField label={label} hint={hint} value={shown} set={type} placeholder="api_…" />;
 }
+
+type Option = Pick<Api, 'id' | 'name'>;
 
 function Combobox({ id, label, value, set, none }: ApiSelectProps & { id: string }) {
   const [text, setText] = useState<string>();
-  const [active, setActive] = useState(0);
+  const [active, setActive] = useState<number>();
   const isOpen = text !== undefined;
-  const search = useSettled(text?.trim() ?? '');
+  const wanted = text?.trim() ?? '';
+  const search = useSettled(wanted);
   const field = useRef<HTMLInputElement>(null);
-  const list = useRef<HTMLDivElement>(null);
   const input = isOpen ? { limit, order: 'desc', ...(search && { search }) } : undefined;
   const { data, pagination, failure } = useData<Api[]>('apis.listApis', input);
-  const [chosen, setChosen] = useState({ id: '', name: none });
+  const [chosen, setChosen] = useState<Option>({ id: '', name: none });
   const stored = useApiName(value);
   const name = chosen.id === value ? chosen.name : stored;
   const options = [...(search ? [] : [{ id: '', name: none }]), ...(data ?? [])];
-  const at = Math.min(active, options.length - 1);
-  useEffect(() => {
-    list.current?.children[at]?.scrollIntoView({ block: 'nearest' });
-  }, [at, isOpen]);
+  // The choice of now, or the best match.
+  const first = Math.max(0, search ? 0 : options.findIndex(({ id }) => id === value));
+  const at = Math.min(active ?? first, options.length - 1);
   const type = (typed: string) => {
     setText(typed);
-    setActive(0);
+    setActive(undefined);
   };
   const open = () => isOpen || type('');
-  const choose = (option: typeof chosen) => {
+  const choose = (option: Option) => {
     setText(undefined);
     setChosen(option);
     set(option.id);
@@ -85,8 +88,10 @@ function Combobox({ id, label, value, set, none }: ApiSelectProps & { id: string
       if (!step) return event.key.length === 1 && field.current!.select();
       open();
     } else if (step) setActive((at + step + options.length) % Math.max(1, options.length));
-    else if (event.key === 'Enter' && options[at]) choose(options[at]);
-    else if (event.key === 'Escape') setText(undefined);
+    else if (event.key === 'Enter') {
+      // Not one of the search before.
+      if (data && search === wanted && options[at]) choose(options[at]);
+    } else if (event.key === 'Escape') setText(undefined);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -115,27 +120,39 @@ function Combobox({ id, label, value, set, none }: ApiSelectProps & { id: string
       <span aria-hidden="true">▾</span>
       {isOpen && (
         <div class="options">
-          <div id={`${id}-list`} role="listbox" aria-label="APIs" ref={list}>
-            {options.map((api, index) => (
-              <div
-                key={api.id}
-                id={`${id}-${index}`}
-                role="option"
-                // The focus stays in the field, which has the keyboard.
-                tabIndex={-1}
-                aria-selected={index === at}
-                onMouseDown={(event) => {
-                  event.preventDefault();
-                  choose(api);
-                }}
-              >
-                {api.name} <span class="quiet">{api.id}</span>
-              </div>
-            ))}
-          </div>
+          <Options {...{ id, options, at, choose }} />
           <p role="status">{stateOf(data, failure, pagination?.hasMore)}</p>
         </div>
       )}
+    </div>
+  );
+}
+
+/** `at` is the position of the one that Enter chooses. */
+function Options(props: { id: string; options: readonly Option[]; at: number; choose: (option: Option) => void }) {
+  const { id, options, at, choose } = props;
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    list.current!.children[at]?.scrollIntoView({ block: 'nearest' });
+  }, [at]);
+  return (
+    <div id={`${id}-list`} role="listbox" aria-label="APIs" ref={list}>
+      {options.map((api, index) => (
+        <div
+          key={api.id}
+          id={`${id}-${index}`}
+          role="option"
+          // The focus stays in the field, which has the keyboard.
+          tabIndex={-1}
+          aria-selected={index === at}
+          onMouseDown={(event) => {
+            event.preventDefault();
+            choose(api);
+          }}
+        >
+          {api.name} <span class="quiet">{api.id}</span>
+        </div>
+      ))}
     </div>
   );
 }

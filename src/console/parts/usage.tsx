@@ -41,12 +41,12 @@ function change(now: number, then: number): string {
 /** When there were keys first; undefined if that is not known. A customer has no time of its own. */
 function useSince({ apiId, keyId, externalId }: UsageOf): number | undefined {
   const mayKeys = may('api', 'read_key');
-  const mayApis = may('api', 'read_api', '*') && !keyId && !externalId;
+  const mayApis = may('api', 'read_api', apiId ?? '*') && !keyId && !externalId;
   const key = useData<Key>('keys.getKey', keyId !== undefined && mayKeys ? { keyId } : undefined);
-  // The oldest one, or this one.
-  const input = apiId === undefined ? { limit: 1, order: 'asc' } : { search: apiId, limit: 1 };
-  const apis = useData<Api[]>('apis.listApis', mayApis ? input : undefined);
-  return (key.data ?? apis.data?.find(({ id }) => apiId === undefined || id === apiId))?.createdAt;
+  const api = useData<Api>('apis.getApi', mayApis && apiId !== undefined ? { apiId } : undefined);
+  const oldest = mayApis && apiId === undefined ? { limit: 1, order: 'asc' } : undefined;
+  const first = useData<Api[]>('apis.listApis', oldest);
+  return (key.data ?? api.data ?? first.data?.[0])?.createdAt;
 }
 
 const spentOf = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);

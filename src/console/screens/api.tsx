@@ -24,28 +24,18 @@ export function ApiScreen({ apiId }: { apiId: string }) {
   if (!mayRead) return <LacksScreen title="API" grant={`api.${apiId}.read_api`} />;
   return (
     <Loaded of={api} lines={10} title="API">
-      {({ name }) => <Screen apiId={apiId} name={name} period={period} />}
+      {(api) => <Screen {...api} apiId={apiId} period={period} />}
     </Loaded>
   );
 }
 
-interface ScreenProps {
+interface ScreenProps extends Api {
   apiId: string;
-  name: string;
   period: ReturnType<typeof usePeriod>;
 }
 
-/** What the list of APIs has of one; undefined where the list may not be read. */
-const useListed = (apiId: string): Api | undefined =>
-  useData<Api[]>(
-    'apis.listApis',
-    may('api', 'read_api', '*') ? { search: apiId, limit: 1 } : undefined,
-    10_000,
-  ).data?.find(({ id }) => id === apiId);
-
-function Screen({ apiId, name, period }: ScreenProps) {
+function Screen({ apiId, name, createdAt, keyCount, period }: ScreenProps) {
   const [acting, setActing] = useState<'rename' | 'delete'>();
-  const listed = useListed(apiId);
   const mayCount = may('api', 'read_analytics', apiId);
   const { data: today } = useUsage(mayCount ? { apiId } : undefined, periodOf('24h'), 30_000);
   const close = () => setActing(undefined);
@@ -71,23 +61,19 @@ function Screen({ apiId, name, period }: ScreenProps) {
           <dd>
             <Id id={apiId} />
           </dd>
-          {listed && (
-            <>
-              <dt>Keys</dt>
-              <dd>{count(listed.keyCount)}</dd>
-              <dt>Created</dt>
-              <dd>
-                <Time ms={listed.createdAt} /> <span class="quiet">{dateTime(listed.createdAt)} UTC</span>
-              </dd>
-            </>
-          )}
+          <dt>Keys</dt>
+          <dd>{count(keyCount)}</dd>
+          <dt>Created</dt>
+          <dd>
+            <Time ms={createdAt} /> <span class="quiet">{dateTime(createdAt)} UTC</span>
+          </dd>
         </dl>
       </Card>
       {may('api', 'read_key', apiId) && <Newest apiId={apiId} />}
       {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'api', id: apiId } }} />}
       {acting === 'rename' && <RenameApi apiId={apiId} name={name} close={close} />}
       {acting === 'delete' && (
-        <DeleteApi apiId={apiId} name={name} keyCount={listed?.keyCount} used={today && countOf(today)} close={close} />
+        <DeleteApi apiId={apiId} name={name} keyCount={keyCount} used={today && countOf(today)} close={close} />
       )}
     </>
   );

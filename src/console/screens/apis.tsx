@@ -137,17 +137,17 @@ export function RenameApi({ apiId, name: before, close }: { apiId: string; name:
   );
 }
 
-/** `keyCount` and `used` in 24 hours are undefined where they may not be read. */
+/** `used` in 24 hours is undefined where it may not be read. */
 export function DeleteApi(props: {
   apiId: string;
   name: string;
-  keyCount: number | undefined;
+  keyCount: number;
   used: number | undefined;
   close: () => void;
 }) {
   const { apiId, name, keyCount, used, close } = props;
   const [, go] = useLocation();
-  const keys = keyCount === undefined ? 'All its keys' : keyCount === 1 ? 'Its key' : `Its ${count(keyCount)} keys`;
+  const keys = keyCount === 1 ? 'Its key' : `Its ${count(keyCount)} keys`;
   return (
     <Act
       title={`Delete ${name}`}

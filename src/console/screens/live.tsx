@@ -96,11 +96,14 @@ function hasText(decision: Decision, text: string): boolean {
 
 /** Counts decisions by the second. Each second, `set` gets their mean over the last ones. */
 function rateOf(set: (rate: Rate) => void) {
-  let seconds: Rate[] = [{ all: 0, refused: 0 }];
+  const next = () => ({ all: 0, refused: 0, from: performance.now() });
+  let seconds = [next()];
   const timer = setInterval(() => {
-    const mean = (name: keyof Rate) => sumOf(seconds, (one) => one[name]) / seconds.length;
+    // A browser calls this less often for a tab that is not displayed.
+    const passed = (performance.now() - seconds.at(-1)!.from) / 1000;
+    const mean = (name: keyof Rate) => sumOf(seconds, (one) => one[name]) / passed;
     set({ all: mean('all'), refused: mean('refused') });
-    seconds = [{ all: 0, refused: 0 }, ...seconds].slice(0, rateSeconds);
+    seconds = [next(), ...seconds].slice(0, rateSeconds);
   }, 1000);
   return {
     add(decision: Decision) {
@@ -162,6 +165,7 @@ function useTail(filter: object, text: string, isPaused: boolean) {
 /** Rows do not move under a pointer, nor under the focus. */
 const Decisions = ({ rows, setRead }: { rows: readonly Row[]; setRead: (isRead: boolean) => void }) => (
   <div
+    class="decisions"
     onPointerEnter={({ pointerType }) => setRead(pointerType === 'mouse')}
     onPointerLeave={() => setRead(false)}
     onFocusIn={() => setRead(true)}

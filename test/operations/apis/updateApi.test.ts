@@ -12,7 +12,7 @@ describe('apis.updateApi: 200', () => {
       status: 200,
       data: {},
     });
-    expect(await ok('apis.getApi', { apiId })).toEqual({ id: apiId, name: 'payments \u{1f511}' });
+    expect(await ok('apis.getApi', { apiId })).toMatchObject({ id: apiId, name: 'payments \u{1f511}', keyCount: 1 });
     expect(await ok('apis.listApis', {})).toEqual(
       before.map((api) => (api.id === apiId ? { ...api, name: 'payments \u{1f511}' } : api)),
     );
