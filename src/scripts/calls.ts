@@ -85,7 +85,7 @@ const signatures = {
     'key_not_found',
   ),
   'keys/expiriesOf': takes('keys').returnsPacked<Buffer>(),
-  'keys/expiring': takes('expiresBefore', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
+  'keys/expiring': takes('expiresBefore', 'expiresAfter', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
     [[Buffer, unknown, unknown][], Buffer] | null

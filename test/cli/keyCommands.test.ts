@@ -63,6 +63,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(await lines('key', 'find', 'nothing like this')).toEqual(['No keys found.']);
     expect(await json('key', 'list', '--api', apiId, '--expiring', '29d')).toEqual([]);
     expect(await json('key', 'list', '--api', apiId, '--expiring', '31d')).toMatchObject([{ keyId }]);
+    expect(await json('key', 'list', '--api', apiId, '--expiring', '31d', '--not-expired')).toMatchObject([{ keyId }]);
     expect(await json('key', 'list', '--api', apiId, '--credits-below', '9')).toEqual([]);
     expect(await json('key', 'list', '--api', apiId, '--credits-below', '10')).toMatchObject([{ keyId }]);
     await app.ok('permissions.createRole', { name: `role of ${way}`, permissions: [`granted.${apiId}`] });
