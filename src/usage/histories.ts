@@ -2,6 +2,7 @@
 
 import { packIdInto } from '../domain/keyString.ts';
 import { outcomes } from '../domain/verification.ts';
+import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { formerMembersKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -19,13 +20,15 @@ const bytesStep = 131_072;
  * instead.
  */
 const keysOfIdentityMax = 20_000;
+/** Identities whose keys are read at the same time. */
+const identitiesStep = 25;
 
 /** Counts of verifications by key and externalId. */
 export async function countByKey(
   context: StoreContext,
   workspaceId: string,
   apiIds: readonly string[],
-  query: Pick<UsageQuery, 'keyIds' | 'externalId' | 'bucketOf'>,
+  query: Pick<UsageQuery, 'keyIds' | 'externalIds' | 'bucketOf'>,
   { period, today }: { period: KeptPeriod; today: number },
   visit: Visit<UsageCount>,
 ) {
@@ -209,21 +212,41 @@ function packedKeys(keys: readonly string[]): Buffer {
   return packed;
 }
 
-/** The keys that a query names, including deleted ones; undefined if it names none, or an identity with very many. */
+/** The keys that a query names, including deleted ones; undefined if it names none, or identities with very many. */
 async function keysNamed(
   context: StoreContext,
   workspaceId: string,
-  { keyIds, externalId }: Pick<UsageQuery, 'keyIds' | 'externalId'>,
-): Promise<string[] | undefined> {
+  { keyIds, externalIds }: Pick<UsageQuery, 'keyIds' | 'externalIds'>,
+): Promise<readonly string[] | undefined> {
   if (keyIds !== undefined) return [...keyIds].map((keyId) => keyId.slice('key_'.length));
-  return externalId === undefined ? undefined : keysOfIdentity(context, workspaceId, externalId);
+  if (externalIds === undefined) return undefined;
+  const keys = await keysOfIdentities(context, workspaceId, [...externalIds], keysOfIdentityMax);
+  return keys && [...keys];
+}
+
+/** The present and former keys of identities, each once; undefined if they are more than `max`. */
+export async function keysOfIdentities(
+  context: StoreContext,
+  workspaceId: string,
+  externalIds: readonly string[],
+  max: number,
+): Promise<ReadonlySet<string> | undefined> {
+  const keys = new Set<string>();
+  for (const some of chunks(externalIds, identitiesStep)) {
+    const found = await Promise.all(some.map((externalId) => keysOfIdentity(context, workspaceId, externalId)));
+    for (const ofIdentity of found) {
+      if (!ofIdentity || keys.size + ofIdentity.length > max) return undefined;
+      for (const key24 of ofIdentity) keys.add(key24);
+    }
+  }
+  return keys;
 }
 
 /**
  * The present and former keys of all identities with this externalId, including deleted identities; undefined if they
  * are many.
  */
-export async function keysOfIdentity(
+async function keysOfIdentity(
   context: StoreContext,
   workspaceId: string,
   externalId: string,

@@ -35,13 +35,17 @@ export interface UsageQuery extends Period {
   /** The APIs; true for all. */
   apiIds: true | readonly string[];
   keyIds?: ReadonlySet<string> | undefined;
-  externalId?: string | undefined;
+  externalIds?: ReadonlySet<string> | undefined;
   tag?: string | undefined;
   /** Dimensions to group by, besides the API. */
   by: { key: boolean; externalId: boolean; tag: boolean };
   /** Equal for hours whose counts may be added up before they are visited. */
   bucketOf(hour: number): number;
 }
+
+/** A filter of one id; undefined for all. */
+export const only = (id: string | undefined): ReadonlySet<string> | undefined =>
+  id === undefined ? undefined : new Set([id]);
 
 /** One count of limit checks, by hour and namespace. */
 export interface NamespaceCount {
