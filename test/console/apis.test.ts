@@ -45,6 +45,15 @@ inChromium(() => {
     await expect.poll(() => first.textContent()).toMatch(/^paymentsapi_\w+282/);
     await page().getByRole('columnheader', { name: 'Created' }).getByRole('button').click();
     await expect.poll(() => first.textContent()).toMatch(/^mails/);
+    for (const theme of ['light', 'dark'] as const) {
+      await page().emulateMedia({ colorScheme: theme });
+      expect(await violations()).toEqual([]);
+      if (folder) await page().screenshot({ path: `${folder}/apis-${theme}.png` });
+    }
+    await page().setViewportSize({ width: 390, height: 844 });
+    expect(await isWithinWidth()).toBe(true);
+    if (folder) await page().screenshot({ path: `${folder}/apis-narrow.png` });
+    await page().setViewportSize({ width: 1280, height: 900 });
     await page().getByLabel('Search').fill('service 12');
     await expect.poll(() => rows('APIs').count()).toBe(11);
     expect(path()).toBe('/apis?order=asc&search=service+12');
