@@ -163,10 +163,14 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   value: ['<change>'],
 };
 
+/** What an error names: a field after `body.`, or the other one of two that exclude each other. */
+const namedFields = /\bbody\.[\w.[\]]*\w\]?|(?<=cannot be sent together with )\w+/g;
+
 /** The message of an operation's error, with the option or argument of a command instead of the field that it names. */
 export function withOptions(message: string, { words, options = [] }: Row, given: Given): string {
   const setters = new Set([...words.split(' '), ...options.map(([flags]) => flags.split(' ')[0]!)]);
-  return message.replaceAll(/\bbody\.([\w.[\]]*\w\]?)/g, (field, path: string) => {
+  return message.replaceAll(namedFields, (field) => {
+    const path = field.replace('body.', '');
     const steps = path.replaceAll(/\[\d+\]/g, '').split('.');
     for (let length = steps.length; length > 0; length--) {
       const possible = settersOf[steps.slice(0, length).join('.')]?.filter((one) => setters.has(one)) ?? [];

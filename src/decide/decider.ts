@@ -9,6 +9,7 @@ import type { StoreObserver } from '../redis/observer.ts';
 import type { Scripts } from '../scripts/scripts.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
 import { Batch, type LeasePart, type SnapshotsOfBatch } from './batch.ts';
+import type { Called } from './flow.ts';
 import type { CallerRequest, Kind } from './kind.ts';
 import { type Ask, type LeasedRequest, type LeaseOptions, noText } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
@@ -44,10 +45,12 @@ const batchWeightMax = 24;
 
 /**
  * While a workspace has this much work at Redis, its next batches wait. 64 connections with plain requests have less
- * than this. A smaller value would serve as many requests with a local Redis, but fewer if Redis is milliseconds away,
- * because it limits the requests per round trip.
+ * than this. What is on the way does not count (flow.ts).
  */
 const workMax = 8 * batchWeightMax;
+
+/** How much of Redis's time a workspace may have on the way: it arrives even if Redis is then busy with others. */
+const shareMax = 0.5;
 
 /** Limit of the calls of unknown callers at Redis: other requests wait for at most this many short scripts. */
 const unknownAtOnce = 64;
@@ -87,9 +90,11 @@ export class Decider {
     this.#settings = `${[usageRetentionMs, ...limits, refusalHours, refusalBytesMax].join(' ')} `;
     this.#queues = new WorkspaceQueues({
       newBatch: () => new Batch(),
-      send: (workspaceId, batch) => this.#send(workspaceId, batch),
+      send: (workspaceId, batch, budget) => this.#send(workspaceId, batch, budget),
+      nodeOf: (workspaceId) => options.scripts.nodeOf(workspaceId),
       weightMax: batchWeightMax,
       workMax,
+      shareMax,
       inFlightMax,
       unknownAtOnce,
       waitMs: commandTimeoutMs,
@@ -226,23 +231,20 @@ export class Decider {
     });
   }
 
-  async #send(workspaceId: string, batch: Batch) {
-    this.#options.observe?.sent(batch.count);
-    // A call that takes long leaves items to the next call, so that calls of other workspaces run in between.
-    for (let first = 0; first < batch.count; ) first += await this.#sendFrom(first, workspaceId, batch);
-  }
-
-  /** Sends the items from number `first` on. Returns the number of decided items, at least one. */
-  async #sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
+  /** Sends what is undecided of a batch, and answers what the call decides. */
+  async #send(workspaceId: string, batch: Batch, budget: number): Promise<Called> {
     const { scripts, now, observe } = this.#options;
-    const { waiting } = batch;
-    const items = batch.packedFrom(first, batch.hasLeases ? this.leasing.sessionOf(batch) : undefined);
+    const { waiting, decided: first } = batch;
+    if (first === 0) observe?.sent(batch.count);
+    const items = batch.packed(batch.hasLeases ? this.leasing.sessionOf(batch) : undefined, budget);
     const reply = (await scripts.runPacked('decide', workspaceId, [this.#settings + now(), items])) as
       | Buffer
       | [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
-    const answers = readReply(packed, snapshots, waiting.length - first);
-    batch.latencyMs = performance.now() - batch.since;
+    const { answers, work, allWork } = readReply(packed, snapshots, waiting.length - first);
+    const at = performance.now();
+    batch.latencyMs = at - batch.since;
+    batch.noteDecided(answers.length);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();
     for (let index = 0; index < answers.length; index++) {
@@ -254,7 +256,7 @@ export class Decider {
         entry.reject(cause);
       }
     }
-    return answers.length;
+    return { work, allWork, at };
   }
 
   /** The error to throw for an item error that every kind has. */

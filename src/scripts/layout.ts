@@ -556,7 +556,12 @@ const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
 /** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
 export const itemHead = struct({ bytes: uint(4), kind: uint(1), root: uint(1) });
 /** The end of a batch, after the items, the session if there is one, and the digests of its root keys. */
-export const batchTail = struct({ roots: uint(1), session: uint(1) });
+export const batchTail = struct({
+  /** After this much work the call leaves the remaining items to the next call. In units of about a microsecond. */
+  budget: uint(2),
+  roots: uint(1),
+  session: uint(1),
+});
 export const verifyItem = struct({
   digest: bytes(32),
   /** Credits. */
@@ -656,8 +661,12 @@ export const limitCheck = struct({
 export const batchHead = struct({
   /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
+  /** The work of the call, in units of about a microsecond; at most its maximum. */
+  work: uint(2),
+  /** The work of all calls since Redis has this library, modulo 2 ** 32. */
+  allWork: uint(4),
   /**
-   * Number of answers. If the call took long, it is below the number of items, and the server sends the others again.
+   * Number of answers. If the budget was used, it is below the number of items, and the server sends the others again.
    */
   count: uint(1),
 });
