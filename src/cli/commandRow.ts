@@ -131,6 +131,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   end: ['--to'],
   expiration: ['--grace'],
   expires: ['--expires'],
+  expiresAfter: ['--not-expired'],
   expiresBefore: ['--expiring'],
   externalId: ['--owner', '<owner>'],
   duration: ['<duration>'],

@@ -7,7 +7,7 @@ export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
 
 /** A time from now, rounded down to the hour, so that the cached response is used again. */
-export const fromNow = (ms: number): number => Math.floor((Date.now() + ms) / hourMs) * hourMs;
+export const fromNow = (ms: number, toMs = hourMs): number => Math.floor((Date.now() + ms) / toMs) * toMs;
 
 export const periods = [
   ['1h', '1 hour'],

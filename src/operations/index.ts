@@ -11,6 +11,7 @@ import { deleteApi } from './apis/deleteApi.ts';
 import { getApi } from './apis/getApi.ts';
 import { listApis } from './apis/listApis.ts';
 import { listKeys } from './apis/listKeys.ts';
+import { updateApi } from './apis/updateApi.ts';
 import { listEvents } from './audit/listEvents.ts';
 import { createIdentity } from './identities/createIdentity.ts';
 import { deleteIdentity } from './identities/deleteIdentity.ts';
@@ -72,6 +73,7 @@ export const operations = [
   getApi,
   listApis,
   listKeys,
+  updateApi,
   deleteApi,
   createKey,
   verifyKey,

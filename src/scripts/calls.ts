@@ -57,6 +57,7 @@ const signatures = {
   'apis/delete': takes('apiId', 'confirm', 'actor', 'now').decides('deleted', 'api_not_found', 'protected'),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'apis/read': takes('apiId').returns<Reply>(),
+  'apis/update': takes('apiId', 'name', 'actor', 'now').decides('updated', 'api_not_found'),
   'audit/import': takes('events', 'eventsMax', 'dryRun').returns<number>(),
   'data/beat': takes('server', 'versions', 'lifeMs', 'count', 'now').returns<[isRegistered: 0 | 1, ...string[]]>(),
   'data/claim': takes('holder', 'release', 'target', 'termMs', 'done', 'total', 'now').returns<
@@ -87,7 +88,7 @@ const signatures = {
     'key_not_found',
   ),
   'keys/expiriesOf': takes('keys').returnsPacked<Buffer>(),
-  'keys/expiring': takes('expiresBefore', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
+  'keys/expiring': takes('expiresBefore', 'expiresAfter', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
     [[Buffer, unknown, unknown][], Buffer] | null

@@ -65,15 +65,15 @@ export function openAnalytics(context: StoreContext) {
       const clampedPeriod = clampPeriod(query, nowMs, usageRetentionMs);
       const period = keptPeriod(clampedPeriod, nowMs, usageHourlyDays);
       const apiIds = await existingApis(context, workspaceId, query.apiIds);
-      const { by, keyIds, externalId, tag } = query;
+      const { by, keyIds, externalIds, tag } = query;
       const visitMatching = (count: UsageCount) => {
         if (keyIds !== undefined && !keyIds.has(count.keyId!)) return;
-        if (externalId !== undefined && count.externalId !== externalId) return;
+        if (externalIds !== undefined && !externalIds.has(count.externalId!)) return;
         if (tag !== undefined && count.tag !== tag) return;
         visit(count);
       };
       if (by.tag || tag !== undefined) await countByTag(context, workspaceId, apiIds, period, visitMatching);
-      else if (by.key || by.externalId || keyIds !== undefined || externalId !== undefined) {
+      else if (by.key || by.externalId || keyIds !== undefined || externalIds !== undefined) {
         const today = Math.floor(nowMs / dayMs);
         await countByKey(context, workspaceId, apiIds, query, { period, today }, visitMatching);
       } else {

@@ -3,6 +3,7 @@
 
 import { packIdInto } from '../domain/keyString.ts';
 import { outcomes } from '../domain/verification.ts';
+import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { formerMembersKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -22,6 +23,8 @@ const bytesStep = 131_072;
  * instead.
  */
 const keysOfIdentityMax = 20_000;
+/** Identities whose keys are read at the same time. */
+const identitiesStep = 25;
 
 /** What was counted of a key, or of a customer in an API, in a bucket of time. The object is used again. */
 export interface Sum {
@@ -54,11 +57,11 @@ export async function countByKey(
   context: StoreContext,
   workspaceId: string,
   apiIds: readonly string[],
-  query: Pick<UsageQuery, 'keyIds' | 'externalId' | 'bucketOf' | 'bounded' | 'by'>,
+  query: Pick<UsageQuery, 'keyIds' | 'externalIds' | 'bucketOf' | 'bounded' | 'by'>,
   { period, today }: { period: KeptPeriod; today: number },
   visit: Visit<UsageCount>,
 ) {
-  const { bucketOf, externalId, bounded } = query;
+  const { bucketOf, externalIds, bounded } = query;
   const visitSum = byOutcome(visit, period);
   const named = await keysNamed(context, workspaceId, query);
   if (named) return countKeys(context, workspaceId, apiIds, named, { period, bucketOf }, visitSum);
@@ -66,7 +69,9 @@ export async function countByKey(
   const summed = query.by.key ? undefined : await summedDays(context, workspaceId, api8s, { period, bucketOf, today });
   const rest = { ...period, summed };
   if (summed) {
-    const of = { from: externalId ?? '', upTo: () => externalId };
+    // Those between them are left out by the caller.
+    const names = externalIds && [...externalIds].sort();
+    const of = { from: names?.[0] ?? '', upTo: () => names?.at(-1) };
     await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visitSum);
   }
   for await (const keys of usedKeys(context, workspaceId, api8s, { period: rest, today, bounded })) {
@@ -296,21 +301,41 @@ function packedKeys(keys: readonly string[]): Buffer {
   return packed;
 }
 
-/** The keys that a query names, including deleted ones; undefined if it names none, or an identity with very many. */
+/** The keys that a query names, including deleted ones; undefined if it names none, or identities with very many. */
 async function keysNamed(
   context: StoreContext,
   workspaceId: string,
-  { keyIds, externalId }: Pick<UsageQuery, 'keyIds' | 'externalId'>,
-): Promise<string[] | undefined> {
+  { keyIds, externalIds }: Pick<UsageQuery, 'keyIds' | 'externalIds'>,
+): Promise<readonly string[] | undefined> {
   if (keyIds !== undefined) return [...keyIds].map((keyId) => keyId.slice('key_'.length));
-  return externalId === undefined ? undefined : keysOfIdentity(context, workspaceId, externalId);
+  if (externalIds === undefined) return undefined;
+  const keys = await keysOfIdentities(context, workspaceId, [...externalIds], keysOfIdentityMax);
+  return keys && [...keys];
+}
+
+/** The present and former keys of identities, each once; undefined if they are more than `max`. */
+export async function keysOfIdentities(
+  context: StoreContext,
+  workspaceId: string,
+  externalIds: readonly string[],
+  max: number,
+): Promise<ReadonlySet<string> | undefined> {
+  const keys = new Set<string>();
+  for (const some of chunks(externalIds, identitiesStep)) {
+    const found = await Promise.all(some.map((externalId) => keysOfIdentity(context, workspaceId, externalId)));
+    for (const ofIdentity of found) {
+      if (!ofIdentity || keys.size + ofIdentity.length > max) return undefined;
+      for (const key24 of ofIdentity) keys.add(key24);
+    }
+  }
+  return keys;
 }
 
 /**
  * The present and former keys of all identities with this externalId, including deleted identities; undefined if they
  * are many.
  */
-export async function keysOfIdentity(
+async function keysOfIdentity(
   context: StoreContext,
   workspaceId: string,
   externalId: string,

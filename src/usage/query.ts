@@ -37,7 +37,7 @@ export interface UsageQuery extends Period {
   /** The APIs; true for all. */
   apiIds: true | readonly string[];
   keyIds?: ReadonlySet<string> | undefined;
-  externalId?: string | undefined;
+  externalIds?: ReadonlySet<string> | undefined;
   tag?: string | undefined;
   /** Dimensions to group by, besides the API. */
   by: { key: boolean; externalId: boolean; tag: boolean };
@@ -52,6 +52,10 @@ export interface Days {
   fromDay: number;
   toDay: number;
 }
+
+/** A filter of one id; undefined for all. */
+export const only = (id: string | undefined): ReadonlySet<string> | undefined =>
+  id === undefined ? undefined : new Set([id]);
 
 /** One count of limit checks, by hour and namespace. */
 export interface NamespaceCount {

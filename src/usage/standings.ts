@@ -14,13 +14,12 @@ import { setImmediate } from 'node:timers/promises';
 import { digestOf } from '../domain/keyString.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
-import { chunks } from '../redis/chunks.ts';
 import type { RedisClient } from '../redis/connection.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { countedOutcomes, spentPlace } from '../scripts/layout.ts';
 import { windowOf } from './customers.ts';
 import { type Counts, noCounts } from './days.ts';
-import { byOutcome, countKeys, keysOfIdentity, type Sum } from './histories.ts';
+import { byOutcome, countKeys, keysOfIdentities, type Sum } from './histories.ts';
 import { daysIn, type KeptPeriod, type Period } from './query.ts';
 import { addUsage, type RankedBy, Ranking, type TopRow } from './ranking.ts';
 import { summedDays } from './summed.ts';
@@ -51,8 +50,6 @@ const namedMax = 1000;
 const firstStep = 50;
 /** Limit of the keys that a step reads. With more, a pass is not much longer. */
 const stepKeysMax = 5000;
-/** Identities whose keys are looked up at once. */
-const identitiesStep = 25;
 /** Limit of the totals of a day of an API: with more, reading them takes as long as the keys. */
 const totalsMax = 1000;
 const keptMaxMs = hourMs;
@@ -336,7 +333,7 @@ async function readNamed(
   const named = new Set(names);
   const keys = of === 'keys' ? names.map((keyId) => keyId.slice('key_'.length)) : [];
   if (of === 'identities') {
-    const found = await keysOfIdentities(context, workspaceId, names);
+    const found = await keysOfIdentities(context, workspaceId, names, stepKeysMax);
     if (!found) return false;
     keys.push(...found);
   }
@@ -345,23 +342,6 @@ async function readNamed(
   }, period);
   await countKeys(context, workspaceId, apiIds, keys, { period, bucketOf }, visit);
   return true;
-}
-
-/** The present and former keys of identities, each once; undefined if they are too many. */
-async function keysOfIdentities(
-  context: StoreContext,
-  workspaceId: string,
-  externalIds: readonly string[],
-): Promise<ReadonlySet<string> | undefined> {
-  const keys = new Set<string>();
-  for (const some of chunks(externalIds, identitiesStep)) {
-    const found = await Promise.all(some.map((externalId) => keysOfIdentity(context, workspaceId, externalId)));
-    for (const ofIdentity of found) {
-      if (!ofIdentity || keys.size + ofIdentity.length > stepKeysMax) return undefined;
-      for (const key24 of ofIdentity) keys.add(key24);
-    }
-  }
-  return keys;
 }
 
 /** The totals of APIs by day. */

@@ -269,6 +269,10 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'analytics.getVerifications': {
     'by key and identity': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome'] }),
     '100 keys': ({ keyId }) => ({ keyIds: Array.from({ length: 100 }, () => keyId), groupBy: ['keyId'] }),
+    '100 identities': ({ externalId }) => ({
+      externalIds: Array.from({ length: 100 }, (_, number) => (number ? `none${number}` : externalId)),
+      groupBy: ['externalId'],
+    }),
     'by tag': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] }),
   },
   'analytics.getTop': {

@@ -297,6 +297,7 @@ describe('a request that names an id gets 403 before 404', () => {
     'keys.getAttention',
     'apis.getApi',
     'apis.listKeys',
+    'apis.updateApi',
     'apis.deleteApi',
   ] as const)('%s', async (name) => {
     const { needs, input } = rowsOf(name).at(-1)!;

@@ -138,6 +138,7 @@ function keyLists(records: Records): object[] {
     { expiresBefore: period.start },
     { expiresBefore: period.end },
     { expiresBefore: period.end + 3650 * dayMs },
+    { expiresBefore: period.end + 3650 * dayMs, expiresAfter: period.end },
     { unusedSince: period.end },
     { creditsBelow: 1 },
     { creditsBelow: 1_000_000 },

@@ -698,6 +698,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: ({ identityId }) => ['identity', identityId],
     documented: () => ({ identity: 'grace' }),
   },
+  'apis.updateApi': {
+    input: ({ apiId }) => ({ apiId, name: 'renamed' }),
+    needs: ['api.update_api'],
+    elsewhere: 'api_not_found',
+    changes: ({ apiId }) => ['api', apiId],
+    documented: ({ apiId }) => ({ apiId, name: 'payments EU' }),
+  },
   'apis.deleteApi': {
     input: ({ apiId, name }) => ({ apiId, confirm: name }),
     needs: ['api.delete_api'],

@@ -5,6 +5,7 @@ import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, type Failure, refresh, useData } from '../api.ts';
 import { compact, count, isoOf } from '../format.ts';
 import { isFound, pagesOf, usePages } from '../pages.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
   Button,
@@ -286,7 +287,6 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
   useEffect(() => {
     if (query.get('search') === '') input.current?.focus();
   }, []);
-  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
   return (
     <>
       <div class="bar">
@@ -301,12 +301,7 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
             onInput={(e) => search.setText(e.currentTarget.value)}
           />
         </div>
-        <SelectField
-          label="API"
-          value={api}
-          set={(api) => set({ api, pages: '' })}
-          options={[['', 'All APIs'], ...(apis.data ?? []).map(({ id, name }) => [id, name] as const)]}
-        />
+        <ApiSelect value={api} set={(api) => set({ api, pages: '' })} none="All APIs" />
         <SelectField
           label="State"
           value={state}
