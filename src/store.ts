@@ -114,6 +114,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const { permissions, roles } = openRbac(context);
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
+  const mayLengthen = () => context.dataVersion.current >= 6;
   const analytics = openAnalytics(context);
   const decide = openDecide({
     ...options,
@@ -123,7 +124,7 @@ export async function openStore(storeOptions: StoreOptions) {
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
-    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
+    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen }),
   });
   const { leasing } = decide;
   const workspaces = openWorkspaces(context, () => rootKeys);

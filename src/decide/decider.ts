@@ -155,8 +155,7 @@ export class Decider {
           const amounts = leases.amountsOf(request.workspaceId);
           if (amounts) kind.correct(decision, request, amounts);
           if (ask && grant) {
-            const { units, term } = grant;
-            leases.granted(ask, units, term, (known) => kind.repeatable(decision, request, units > 0, known));
+            leases.granted(ask, grant, (known) => kind.repeatable(decision, request, grant.units > 0, known));
           }
           if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
           resolve(decision);
@@ -243,6 +242,7 @@ export class Decider {
     const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
     const answers = readReply(packed, snapshots, waiting.length - first);
     batch.latencyMs = performance.now() - batch.since;
+    if (batch.hasLeases && first === 0) this.leasing.measured(batch.latencyMs);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();
     for (let index = 0; index < answers.length; index++) {

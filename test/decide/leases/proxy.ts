@@ -25,6 +25,8 @@ export function redisProxy() {
     lost: 0,
     /** Loses the messages of channels. */
     losesMessages: false,
+    /** How much later answers arrive. */
+    delayMs: 0,
     /** Keeps requests to Redis, in `delayed`. */
     delays: false,
     delayed: [] as (() => void)[],
@@ -55,6 +57,7 @@ export function redisProxy() {
       });
       redis.on('data', (bytes) => {
         if (proxy.losesMessages && isSubscribed && bytes.includes('message')) return;
+        if (!proxy.losesAnswers && proxy.delayMs > 0) return void setTimeout(() => client.write(bytes), proxy.delayMs);
         if (!proxy.losesAnswers) return void client.write(bytes);
         proxy.lost++;
         client.destroy();
