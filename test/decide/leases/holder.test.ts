@@ -156,6 +156,22 @@ describe('a lease is renewed', () => {
     expect(leases.decide(request)).toBeUndefined();
   });
 
+  test('from when the next one was asked for, however late that arrives', () => {
+    hold(grant(100, termMs));
+    now = 75;
+    expect(isAsked()).toBe(true);
+    const late = leases.ask(request)!;
+    now = 75 + termMs - 1;
+    leases.granted(late, grant(100, termMs), () => decision);
+    expect(leases.decide(request)).toBeDefined();
+    now = 75 + termMs;
+    expect(leases.decide(request)).toBeUndefined();
+    const later = leases.ask(request)!;
+    now += termMs;
+    leases.granted(later, grant(100, termMs), () => decision);
+    expect(leases.decide(request)).toBeUndefined();
+  });
+
   test('so early that its units last until then', () => {
     roundTripMs = 80;
     hold();
