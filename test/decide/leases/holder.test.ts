@@ -158,6 +158,7 @@ describe('a lease is renewed', () => {
 
   test('from when the next one was asked for, however late that arrives', () => {
     hold(grant(100, termMs));
+    decideOften(request, 1);
     now = 75;
     expect(isAsked()).toBe(true);
     const late = leases.ask(request)!;
