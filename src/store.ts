@@ -121,6 +121,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const moves = openMoves(context, { rbac, rootKeys: () => rootKeys, usageExport, usageImport });
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
+  const mayLengthen = () => context.dataVersion.current >= 6;
   const analytics = openAnalytics(context);
   const decide = openDecide({
     ...options,
@@ -131,7 +132,7 @@ export async function openStore(storeOptions: StoreOptions) {
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
     arrival: moves.arrival,
-    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
+    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen }),
   });
   const { leasing } = decide;
   const workspaces = openWorkspaces(context, () => rootKeys);

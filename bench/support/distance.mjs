@@ -1,4 +1,4 @@
-// A Redis that is a millisecond away: a proxy between two Unix sockets, which forwards requests after a delay and
+// A Redis that is some milliseconds away: a proxy between two Unix sockets, which forwards requests after a delay and
 // replies at once. It runs in a thread of the bench, so that its processor time counts neither for the server nor for
 // Redis.
 import { once } from 'node:events';
@@ -30,6 +30,8 @@ function serve({ socket, near, roundTripMs }) {
       redis.write(chunk);
     }
     if (waiting.length === 0) return;
+    const left = waiting[0].dueAt - now;
+    if (left > 3) return void setTimeout(forward, left - 2);
     Atomics.wait(sleeping, 0, 0, pollMs);
     setImmediate(forward);
   }

@@ -45,6 +45,8 @@ const goals = [
   },
   { key: 'leasesFarP50AtOne', figure: '`tollgate-leases-far` p50 / `bare` p50 at 1 connection', most: 1.5 },
   { key: 'leasesFarP50', figure: 'The same at 64 connections', most: 1.5 },
+  { key: 'farHot', figure: '`tollgate-far`: part of the decisions without Redis, hot key, 80 ms away', least: 0.9 },
+  { key: 'farHotAt20', figure: 'The same, 20 ms away', least: 0.95 },
   {
     key: 'manyKeysStored',
     figure: 'Requests/s with 1,000,000 keys stored / 1,000, requests for 1,000 of them',
@@ -189,6 +191,7 @@ const order = [
   'console-live',
   'endurance',
   'workers',
+  'far',
   'growth',
   'holds',
   'restart',

@@ -40,7 +40,7 @@ local function lease(position, last, root_index)
       units, term = 0, 0
     end
   end
-  return struct.pack(GRANTED, units, term) .. answer, snapshot
+  return struct.pack(GRANTED, units, term, term > 0 and this_session.cut or 0) .. answer, snapshot
 end
 
 -- Settles the tallies of a session, once: a settlement that is sent again changes nothing.

@@ -12,8 +12,6 @@ local noted_leases = {}
 
 -- Limit of the leases that a refusal names: the others are named when it is decided again.
 local NAMED_MAX = 256
--- LEASE_MS is at most this.
-local TERM_MAX = 2000
 
 -- Appends the names of the leases in `stored` whose units may be returned to `names`. Returns `stored` with the leases
 -- that were recalled as overdue, and until when no others are granted.
@@ -35,11 +33,11 @@ local function await_leases(stored, names)
 end
 
 -- The longest term of the leases that may be out, in milliseconds: of the sessions that may hold some, or of all that
--- ever did. TERM_MAX if the registry cannot be read.
+-- ever did. LEASE_TERM_MAX if the registry cannot be read.
 local function longest_term()
-  if not pcall(this_session.register) then return TERM_MAX end
+  if not pcall(this_session.register) then return LEASE_TERM_MAX end
   local held, ever = this_session.held_term, this_session.longest
-  return held > 0 and held or ever > 0 and ever or TERM_MAX
+  return held > 0 and held or ever > 0 and ever or LEASE_TERM_MAX
 end
 
 -- Marks leases that were recalled as overdue. Returns the item error `leased`, which asks the server to recall the

@@ -12,11 +12,12 @@ local TERM_MIN = 4
 -- refused while another one has units left.
 local LEASES_LEFT = 4
 
--- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its
--- requests have `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the
--- registry `is_read` also `granted` and `settled` of its entry, the `longest` term that a session ever had, the longest
--- of those that may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left`
--- for each one in a lease. The functions in this file change it, and those in lease.lua.
+-- The session of this call: {id (nil for none), credits and leaves of LEASE_SESSION}, the whole `term` of its leases,
+-- the leases that its requests have `recalled` and waited for (by `session.number`), whether the call `grants` a lease,
+-- and 1 in `cut` if the last one ends before its whole term, else 0. Once the registry `is_read` also `granted`,
+-- `settled` and the `own_term` of its entry, the `longest` term that a session ever had, the longest of those that may
+-- hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for each one in a
+-- lease. The functions in this file change it, and those in lease.lua.
 local NONE = {}
 local this_session = { recalled = NONE }
 
@@ -25,7 +26,9 @@ function this_session.begin(packed)
   this_session.id, this_session.is_read, this_session.grants, this_session.recalled = nil, false, false, NONE
   if packed == '' then return end
   this_session.recalled = {}
-  this_session.id, this_session.term, this_session.credits, this_session.leaves = struct.unpack(LEASE_SESSION, packed)
+  local id, term, added, credits, leaves = struct.unpack(LEASE_SESSION, packed)
+  this_session.id, this_session.credits, this_session.leaves = id, credits, leaves
+  this_session.term = term + math.min(added, LEASE_ADDED_MAX)
 end
 
 -- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
@@ -33,13 +36,13 @@ function this_session.register()
   if this_session.is_read then return end
   local entries, inactive, count = redis.call('HGETALL', name_of.registry(call_workspace)), {}, 1
   this_session.is_read, this_session.granted, this_session.settled = true, 0, 0
-  this_session.longest, this_session.held_term = 0, 0
+  this_session.longest, this_session.held_term, this_session.own_term = 0, 0, 0
   for index = 1, #entries, 2 do
     local id = entries[index]
     local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
     if id ~= LONGEST_TERM then this_session.held_term = math.max(this_session.held_term, term) end
     if id == this_session.id then
-      this_session.granted, this_session.settled = granted, settled
+      this_session.granted, this_session.settled, this_session.own_term = granted, settled, term
     elseif id == LONGEST_TERM then
       this_session.longest = term
     elseif term > 0 then
@@ -55,7 +58,9 @@ function this_session.register()
   end
 end
 
--- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call.
+-- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call. Terms may
+-- get shorter while leases of the former one are out, or a call arrives late that was sent before: so the longest one
+-- stays until the session leaves.
 function this_session.close()
   if not this_session.id or not this_session.is_read then return end
   -- The longest term stays when Redis forgets a session that was registered last.
@@ -65,7 +70,8 @@ function this_session.close()
   if this_session.leaves == 1 and not this_session.grants then
     redis.call('HDEL', name_of.registry(call_workspace), this_session.id)
   elseif this_session.granted + this_session.settled > 0 then
-    local entry = struct.pack(REGISTERED, this_session.term, this_session.granted, this_session.settled)
+    local term = math.max(this_session.term, this_session.own_term)
+    local entry = struct.pack(REGISTERED, term, this_session.granted, this_session.settled)
     redis.call('HSET', name_of.registry(call_workspace), this_session.id, entry)
   end
 end
@@ -73,6 +79,7 @@ end
 -- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is
 -- rounded down; 0 for none.
 function this_session.term_until(ends)
+  this_session.cut = ends < call_now + this_session.term and 1 or 0
   local term = math.floor((math.min(ends, call_now + this_session.term) - call_now - 1) / 1.01)
   return term >= TERM_MIN and term or 0
 end

@@ -174,8 +174,7 @@ export class Decider {
           const amounts = leases.amountsOf(request.workspaceId);
           if (amounts) kind.correct(decision, request, amounts);
           if (ask && grant) {
-            const { units, term } = grant;
-            leases.granted(ask, units, term, (known) => kind.repeatable(decision, request, units > 0, known));
+            leases.granted(ask, grant, (known) => kind.repeatable(decision, request, grant.units > 0, known));
           }
           if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
           resolve(decision);
@@ -274,6 +273,7 @@ export class Decider {
     const { waiting, decided: first } = batch;
     if (first === 0) observe?.sent(batch.count);
     const items = batch.packed(batch.hasLeases ? this.leasing.sessionOf(batch) : undefined, budget);
+    const sentAt = performance.now();
     const reply = (await scripts.runPacked('decide', workspaceId, [this.#settings + now(), items])) as
       | Buffer
       | [Buffer, number, number, ...Buffer[]];
@@ -282,6 +282,7 @@ export class Decider {
     const at = performance.now();
     batch.latencyMs = at - batch.since;
     batch.noteDecided(answers.length);
+    if (batch.hasLeases) this.leasing.measured(at - sentAt);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();
     for (let index = 0; index < answers.length; index++) {

@@ -12,6 +12,7 @@ import {
   withSnapshot,
 } from '../scripts/layout.ts';
 import { readUint } from '../scripts/struct.ts';
+import type { Grant } from './leases/leases.ts';
 
 export interface ItemError {
   reason: (typeof itemErrors)[number];
@@ -68,7 +69,7 @@ export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: nu
  * The lease that the answer to a lease item begins with, and the answer to its decision; undefined if the item was
  * refused without a lease.
  */
-export function readGranted(answer: Answer): { units: number; term: number; decision: Answer } | undefined {
+export function readGranted(answer: Answer): (Grant & { decision: Answer }) | undefined {
   const { packed, at, end, snapshot, atMs } = answer;
   // A failed item has no GRANTED. Units are at most 4096, so the first byte of GRANTED is below `itemErrorFrom`.
   if (packed[at]! >= itemErrorFrom) return undefined;
@@ -76,6 +77,7 @@ export function readGranted(answer: Answer): { units: number; term: number; deci
   return {
     units: readUint(packed, at + granted.at.units, 2),
     term: readUint(packed, at + granted.at.term, 2),
+    isCut: packed[at + granted.at.cut] === 1,
     // Written like the answers of readReply, so that V8 has one shape for both.
     decision: { packed, at: at + granted.bytes, end, snapshot, atMs },
   };

@@ -44,6 +44,7 @@
 
 import { packRanges, unpackRanges } from '../domain/ipRange.ts';
 import { JsonText } from '../domain/json.ts';
+import { addedTermMax, leaseMsMax } from '../domain/leaseTerms.ts';
 import { lastsMax, limitSwitches, limitValues, slotsMax, temporarySwitch } from '../domain/limit.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
@@ -574,7 +575,10 @@ const leasedCheck = struct({
 export const longestTerm = 'longest';
 /** A session in the registry of its workspace (lua/decide/session.lua). */
 const registered = struct({
-  /** The longest term of its leases, in milliseconds; 0 for a session that did not answer a recall within it. */
+  /**
+   * The longest term of its leases since it is registered, in milliseconds; 0 for a session that did not answer a
+   * recall within it.
+   */
   term: uint(2),
   /** The number of its last lease; 0 when it has none. */
   granted: uint(6),
@@ -679,7 +683,9 @@ export const talliedKey = struct({
 /** The session that sends a batch with leases. */
 export const leaseSession = struct({
   id: bytes(sessionBytes),
+  /** LEASE_MS, and what the session adds to it: the time of a round trip, in milliseconds. */
   term: uint(2),
+  added: uint(2),
   /** Whether keys with credits get leases of units. */
   credits: uint(1),
   /** The session has neither leases nor anything to settle: it leaves the registry. */
@@ -742,6 +748,8 @@ export const granted = struct({
   units: uint(2),
   /** Milliseconds; 0 for no lease. */
   term: uint(2),
+  /** 1 if it ends with something that the decision depends on, before the whole term. */
+  cut: uint(1),
 });
 export const limited = struct({ outcome: uint(1), checks: uint(1) });
 export const limitedCheck = struct({
@@ -995,16 +1003,11 @@ function literalsOf(): Map<string, string> {
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
     ...usageLiterals(),
-    LEASE_DONE: leaseDone,
-    LONGEST_TERM: `'${longestTerm}'`,
     // Limit of the bytes of the query in a row of refusals.
     NOTED_QUERY_MAX: notedQueryMax,
-    LEASE_PAUSE: leasePause,
-    NO_SESSION: zeros(sessionBytes),
+    ...leaseLiterals(),
     NO_ID24: zeros(talliedKey.fields.id24.bytes),
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
-    // Limit of the leases that a record notes.
-    LEASES_MAX: 32,
     ...holdLiterals(),
     SNAPSHOT_BEFORE: snapshotBefore,
     WITH_SNAPSHOT: withSnapshot,
@@ -1012,6 +1015,17 @@ function literalsOf(): Map<string, string> {
   for (const [name, value] of Object.entries(others)) literals.set(name, String(value));
   return literals;
 }
+
+const leaseLiterals = () => ({
+  LEASE_DONE: leaseDone,
+  LEASE_PAUSE: leasePause,
+  LEASE_ADDED_MAX: addedTermMax,
+  LEASE_TERM_MAX: leaseMsMax + addedTermMax,
+  // Limit of the leases that a record notes.
+  LEASES_MAX: 32,
+  LONGEST_TERM: `'${longestTerm}'`,
+  NO_SESSION: zeros(sessionBytes),
+});
 
 /** The literals of names in capitals in lua/. */
 export const luaLiterals: ReadonlyMap<string, string> = literalsOf();

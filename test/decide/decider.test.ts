@@ -22,6 +22,8 @@ import { harness, testSettings } from '../support/harness.ts';
 import { ownRedis } from '../support/ownRedis.ts';
 
 // A redis-server of this file, because the tests replace a function that other test files use.
+const unchanging = { deactivate: async () => {}, mayLengthen: () => true };
+
 const own = ownRedis();
 const app = harness(() => own.url);
 const { ok, createKey } = app;
@@ -52,7 +54,7 @@ async function open(options: Partial<DecideOptions> = {}) {
   } as unknown as StoreObserver;
   return openDecide({
     tail: new Tail(own.redis),
-    openLeasing: (settle) => new Leasing({ ...testSettings, redis: own.redis, settle, deactivate: async () => {} }),
+    openLeasing: (settle) => new Leasing({ ...testSettings, ...unchanging, redis: own.redis, settle }),
     scripts: await loadScripts(own.redis, workspaceKey, { observe }),
     slugsOf: async () => [],
     digestOf: async () => undefined,

@@ -22,6 +22,8 @@ import type { Rig } from './rig.ts';
 /** A whole number between two, both included. */
 type Pick = (min: number, max: number) => number;
 
+const unchanging = { deactivate: async () => {}, mayLengthen: () => true };
+
 const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, at) => make(at));
 const hour = 3_600_000;
@@ -217,7 +219,7 @@ export async function openWorld(rig: Rig) {
     openDecide({
       ...testSettings,
       tail: new Tail(redis),
-      openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
+      openLeasing: (settle) => new Leasing({ ...testSettings, ...unchanging, redis, settle }),
       accepted: new AcceptedRootKeys(),
       scripts: measuring,
       slugsOf: async () => [],

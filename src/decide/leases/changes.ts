@@ -1,6 +1,7 @@
 // A change is answered when every lease that covers it has been returned, or has ended. A change takes back all leases
 // of its workspace: they are asked for again with the next requests, which see the change.
 
+import { addedTermMax } from '../../domain/leaseTerms.ts';
 import { longestTerm } from '../../scripts/layout.ts';
 import type { Leases } from './leases.ts';
 import type { Recalls } from './recalls.ts';
@@ -11,7 +12,7 @@ export interface ChangesOptions {
   recalls: Recalls;
   /** When Redis was connected last, by `performance.now()`. */
   connectedAt: () => number;
-  /** The longest term that a server with these settings grants, in milliseconds. */
+  /** LEASE_MS. */
   termMs: number;
   /** Marks holders as inactive. */
   deactivate: (workspaceId: string, holders: readonly string[]) => Promise<unknown>;
@@ -31,6 +32,8 @@ export const waitFor = (termMs: number): number => Math.ceil(termMs * drift) + 1
 
 export class Changes {
   readonly #options: ChangesOptions;
+  /** The longest term that a change found in the registry of any workspace. */
+  #longestMs = 0;
 
   constructor(options: ChangesOptions) {
     this.#options = options;
@@ -45,18 +48,12 @@ export class Changes {
     const registered = holders.map(holderOf);
     const others = registered.filter(({ id }) => id !== session && id !== longestTerm);
     const longestMs = registered.find(({ id }) => id === longestTerm)?.termMs ?? 0;
-    const sinceConnected = this.#waitSinceConnected(longestMs);
+    this.#longestMs = Math.max(this.#longestMs, longestMs);
+    const sinceConnected = this.#waitSinceConnected();
     if (others.length === 0 && sinceConnected <= 0) return own;
     const startedAt = performance.now();
-    const waitMs = Math.max(...others.map(({ termMs }) => waitFor(termMs)), 0);
-    const recalled =
-      others.length === 0
-        ? new Set<string>()
-        : await recalls.send(
-            workspaceId,
-            others.map(({ id }) => id),
-            waitMs,
-          );
+    const waits = new Map(others.map(({ id, termMs }) => [id, waitFor(termMs)]));
+    const recalled = others.length === 0 ? new Set<string>() : await recalls.send(workspaceId, waits);
     const remaining = sinceConnected - (performance.now() - startedAt);
     if (remaining > 0) await new Promise((resolve) => setTimeout(resolve, remaining));
     await own;
@@ -70,12 +67,13 @@ export class Changes {
 
   /**
    * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after
-   * a term, also those of servers with longer terms.
+   * the longest term, also those of servers that are further away or have a longer LEASE_MS. It may have forgotten the
+   * longest term of a workspace, too: so that of any other counts, also if this process has no leases.
    */
-  #waitSinceConnected(longestMs: number): number {
+  #waitSinceConnected(): number {
     const { termMs, connectedAt } = this.#options;
-    const longest = Math.max(termMs, longestMs);
-    return longest === 0 ? 0 : connectedAt() + waitFor(longest) - performance.now();
+    const longest = Math.max(termMs, this.#longestMs);
+    return longest === 0 ? 0 : connectedAt() + waitFor(longest + addedTermMax) - performance.now();
   }
 }
 

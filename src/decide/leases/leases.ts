@@ -8,7 +8,8 @@
 //            many and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a
 //            refusal) is leased without units.
 //   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided
-//            is tallied. When a quarter is left, one request asks for the next lease.
+//            is tallied. When a quarter is left, or what the way to Redis and back takes, one request asks for the next
+//            lease, and the others are decided here meanwhile. The next lease ends this one.
 //   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used
 //            (`settle`). Of a lease that decided little, there is one tally, at its end.
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back
@@ -17,7 +18,9 @@
 //            decided meanwhile.
 //
 // A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended
-// here before a change, which waits for the term after it was made, is answered.
+// here before a change, which waits for the term after it was made, is answered. A term is LEASE_MS and what a call to
+// Redis takes (roundTrip.ts): what is left of it when the answer comes does not depend on the distance. Redis bounds
+// and stores it with the grant, so no promise depends on what was measured.
 
 import type { tally as tallyStruct } from '../../scripts/layout.ts';
 import type { Written } from '../../scripts/struct.ts';
@@ -26,7 +29,7 @@ import { Amounts, type Charge } from './amounts.ts';
 export type Tally = Written<typeof tallyStruct.fields>;
 
 export interface LeaseOptions {
-  /** The longest term, in milliseconds. */
+  /** LEASE_MS. */
   termMs: number;
   /** A lease is asked for from this many decisions in a term on. */
   after: number;
@@ -34,6 +37,8 @@ export interface LeaseOptions {
   nowMs: () => number;
   /** Whether this process hears of recalls, and has for a term. */
   mayAsk: () => boolean;
+  /** What is added to terms: a round trip to Redis in milliseconds, as far as it is known. */
+  roundTripMs?: () => number;
   /**
    * Sends a settlement, with the next batch of the workspace (decider.ts). It rejects when it is not known whether
    * Redis counted it. `counted` is called when Redis has, before later answers are processed.
@@ -90,6 +95,14 @@ export interface Repeatable<Decision> {
   again(elapsedMs: number): Decision;
 }
 
+/** What Redis granted: decisions (0 without units), milliseconds (0 for no lease). */
+export interface Grant {
+  units: number;
+  term: number;
+  /** It ends with something that the decision depends on, before its whole term. */
+  isCut: boolean;
+}
+
 /** A lease that was asked for, until its answer. */
 export interface Ask {
   wanted: number;
@@ -120,12 +133,16 @@ interface Lease {
   number: number;
   wanted: number;
   endsAt: number;
-  /** From then on, the next request asks for another one. */
+  /** From then on, or with so few units, the next request asks for another one. */
   renewsAt: number;
+  renewsLeft: number;
   isRenewing: boolean;
+  /** Once it has ended: a lease that is asked for before this time would end with the same. */
+  asksFrom: number;
   units: number;
   left: number;
-  /** Decisions, and those since the last settlement. */
+  /** Decisions of the lease before it, of this one, and those since the last settlement. */
+  before: number;
   decided: number;
   count: number;
   usedAt: number;
@@ -170,6 +187,14 @@ class Counted<Value> extends Map<string, Value> {
   }
 }
 
+/** How many units to ask for next, from when on and until when that holds, and how often the last lease decided. */
+interface Wish {
+  wanted: number;
+  from: number;
+  until: number;
+  decided: number;
+}
+
 /** The leases of this process in a workspace. */
 class WorkspaceLeases {
   readonly workspaceId: string;
@@ -184,8 +209,8 @@ class WorkspaceLeases {
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: PendingTally[] } | undefined;
   settling: Promise<void> | undefined;
-  /** Of requests whose last lease decided often: how many units to ask for next, and until when that holds. */
-  readonly wishes: Map<string, { wanted: number; until: number }>;
+  /** Of requests whose last lease decided often. */
+  readonly wishes: Map<string, Wish>;
   /** The time of the last decision by a lease, or of the last grant. */
   usedAt = 0;
   isRegistered = false;
@@ -230,6 +255,11 @@ const heatMax = 200;
 const refusedHeat = heatMax + 32;
 /** A lease is renewed when this part of its term or of its units is left. */
 const renewedPart = 0.25;
+/** Or earlier: so many round trips before its end, as some take longer than the shortest. */
+const renewedTrips = 1.125;
+/** The clocks of Redis and of this process may differ in speed by this part, and Redis's time is whole milliseconds. */
+const drift = 0.01;
+const roundedMs = 2;
 
 export class Leases {
   readonly #options: LeaseOptions;
@@ -265,7 +295,7 @@ export class Leases {
       return undefined;
     }
     // One request renews it, while others are decided here.
-    if (!lease.isRenewing && lease.decided >= this.#options.after && (now >= lease.renewsAt || isNearlyUsed(lease))) {
+    if (!lease.isRenewing && this.#isHot(lease) && (now >= lease.renewsAt || isNearlyUsed(lease))) {
       lease.isRenewing = true;
       return undefined;
     }
@@ -326,6 +356,7 @@ export class Leases {
     const renewed = known?.leases.get(name);
     const wish = known?.wishes.get(name);
     if (decided < after && !wish && !renewed?.isRenewing) return undefined;
+    if (wish && now < wish.from) return undefined;
     if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
     if (holder.asks.has(name)) return undefined;
@@ -334,45 +365,51 @@ export class Leases {
     const done = new Promise<void>((resolve) => (finish = resolve));
     // A number of a session is never used again, also not after a restart of Redis.
     const number = ++this.#lastNumber;
-    const wanted = (renewed && wantedNext(renewed)) ?? wish?.wanted ?? 2 * decided;
+    const wanted = (renewed && wantedNow(renewed)) ?? wish?.wanted ?? 2 * decided;
     const ask = { request, wanted, number, askedAt: now, isRecalled: false, done, finish };
     holder.asks.set(name, ask);
     this.#tick();
     return ask;
   }
 
-  /**
-   * Takes the answer to an ask: a lease of `units` (0 for one without) for `term` ms, or none (`term` 0). `repeatable`
-   * makes what it repeats.
-   */
-  granted(ask: Ask, units: number, term: number, repeatable: (amounts: Amounts) => Repeatable<unknown>) {
+  /** Takes the answer to an ask: a lease, or none. `repeatable` makes what it repeats. */
+  granted(ask: Ask, grant: Grant, repeatable: (amounts: Amounts) => Repeatable<unknown>) {
     const { request, isRecalled } = ask as PendingAsk;
+    const { units, term } = grant;
     const holder = this.#holderOf(request.workspaceId);
     const isLeased = term > 0 && !isRecalled;
     if (isLeased || units > 0) {
-      const lease = this.#leaseOf(ask as PendingAsk, units, term, repeatable(holder.amounts));
+      const lease = this.#leaseOf(ask as PendingAsk, grant, repeatable(holder.amounts));
       if (isLeased) this.#hold(holder, lease);
       else this.#return(holder, lease);
-    } else if (term === 0) {
-      // An ask costs Redis more than a verification, so not every request that may have no lease asks.
+    } else if (term === 0 && !holder.wishes.delete(nameOf(request))) {
+      // An ask costs Redis more than a verification, so not every request that may have no lease asks. One that had a
+      // lease before may have asked in the last moment of a slice.
       this.#setHeat(slotOfRequest(request), refusedHeat);
     }
     holder.usedAt = this.#options.nowMs();
     this.finished(ask);
   }
 
-  #leaseOf(ask: PendingAsk, units: number, term: number, decision: Repeatable<unknown>): Lease {
+  #leaseOf(ask: PendingAsk, { units, term, isCut }: Grant, decision: Repeatable<unknown>): Lease {
     const { request, askedAt, number, wanted } = ask;
     for (const { amount, units: each } of decision.charges) amount.held += each * units;
+    const endsAt = askedAt + term;
+    const aheadMs = renewedTrips * (this.#options.roundTripMs?.() ?? 0);
+    const part = Math.max(renewedPart, Math.min(1, aheadMs / term));
     return {
       request,
       number: units > 0 ? number : 0,
       wanted,
-      endsAt: askedAt + term,
-      renewsAt: askedAt + (1 - renewedPart) * term,
+      endsAt,
+      // One that is asked for before would end with the same.
+      renewsAt: isCut ? Number.POSITIVE_INFINITY : endsAt - part * term,
+      renewsLeft: part * units,
       isRenewing: false,
+      asksFrom: isCut ? endsAt + drift * term + roundedMs : 0,
       units,
       left: units,
+      before: 0,
       decided: 0,
       count: 0,
       usedAt: askedAt,
@@ -385,6 +422,11 @@ export class Leases {
     const name = nameOf(lease.request);
     const renewed = holder.leases.get(name);
     if (renewed) this.#end(holder, renewed);
+    const wish = holder.wishes.get(name);
+    if (wish) {
+      lease.before = wish.decided;
+      lease.wanted = wish.wanted;
+    }
     holder.leases.set(name, lease);
     this.#held++;
     this.#options.observe?.granted(lease.units);
@@ -481,12 +523,21 @@ export class Leases {
   /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
   #end(holder: WorkspaceLeases, lease: Lease) {
     const name = nameOf(lease.request);
+    const { nowMs, termMs } = this.#options;
     holder.leases.delete(name);
     this.#held--;
-    if (lease.decided >= this.#options.after) {
-      holder.wishes.set(name, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
+    if (this.#isHot(lease)) {
+      const now = nowMs();
+      const from = now < lease.endsAt ? 0 : lease.asksFrom;
+      const until = Math.max(now, from) + 2 * termMs;
+      holder.wishes.set(name, { wanted: wantedNext(lease), from, until, decided: lease.decided });
     }
     this.#return(holder, lease);
+  }
+
+  /** Whether a lease decides so often that the next one is asked for; one that was renewed early had little time. */
+  #isHot({ before, decided }: Lease): boolean {
+    return before + decided >= this.#options.after;
   }
 
   #return(holder: WorkspaceLeases, lease: Lease) {
@@ -634,14 +685,15 @@ function tallyOf(lease: Lease, number: number): PendingTally | undefined {
   };
 }
 
-const isNearlyUsed = ({ number, left, units }: Lease): boolean => number > 0 && left <= units * renewedPart;
+const isNearlyUsed = ({ number, left, renewsLeft }: Lease): boolean => number > 0 && left <= renewsLeft;
 
-/** Slow start: twice as much as before when nearly all was used, half as much when less than half was. */
+/** Slow start: twice as much as before when nearly all was used. */
+const wantedNow = (lease: Lease): number => (isNearlyUsed(lease) ? Math.min(2 * lease.wanted, unitsMax) : lease.wanted);
+
+/** At the end of a lease: half as much when less than half was used. */
 function wantedNext(lease: Lease): number {
   const { number, wanted, left, units } = lease;
-  if (number === 0) return wanted;
-  if (isNearlyUsed(lease)) return Math.min(2 * wanted, unitsMax);
-  return left > units / 2 ? Math.ceil(wanted / 2) : wanted;
+  return number > 0 && left > units / 2 ? Math.ceil(wanted / 2) : wantedNow(lease);
 }
 
 /** How many of these tallies make a settlement: a tally of many limit checks is much work for Redis. */

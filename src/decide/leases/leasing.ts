@@ -7,9 +7,10 @@ import { leaseSession } from '../../scripts/layout.ts';
 import { Changes, type ChangesObserver, type ChangesOptions, waitFor } from './changes.ts';
 import { type LeaseObserver, type LeaseOptions, Leases } from './leases.ts';
 import { Recalls } from './recalls.ts';
+import { RoundTrip } from './roundTrip.ts';
 
 export interface LeasingSettings {
-  /** The longest term of a lease in milliseconds; 0 for none. */
+  /** The term of a lease in milliseconds, without what is added for the distance to Redis; 0 for none. */
   leaseMs: number;
   /** Whether keys with credits get leases of units. */
   leaseCredits: boolean;
@@ -23,6 +24,11 @@ interface LeasingOptions extends LeasingSettings {
   redis: RedisClient;
   settle: LeaseOptions['settle'];
   deactivate: ChangesOptions['deactivate'];
+  /**
+   * Whether terms may be longer than LEASE_MS: servers that read no data of this version do not wait for them after a
+   * restart of Redis.
+   */
+  mayLengthen: () => boolean;
   observe?: (LeaseObserver & ChangesObserver) | undefined;
 }
 
@@ -32,20 +38,13 @@ export class Leasing {
   readonly leases: Leases;
   readonly changes: Changes;
   readonly #recalls: Recalls;
-  readonly #sessions: { stays: Buffer; leaves: Buffer };
+  readonly #roundTrip = new RoundTrip();
+  /** LEASE_SESSION by whether the session leaves, with what is added to terms. */
+  #sessions: { addedMs: number; stays: Buffer; leaves: Buffer };
   #connectedAt = performance.now();
 
   constructor(options: LeasingOptions) {
-    const {
-      redis,
-      leaseMs,
-      leaseCredits,
-      leaseAfter = 12,
-      leaseClockMs = () => 0,
-      settle,
-      deactivate,
-      observe,
-    } = options;
+    const { redis, leaseMs, leaseAfter = 12, leaseClockMs = () => 0, settle, deactivate, observe } = options;
     this.#options = options;
     redis.on('ready', () => this.reconnected());
     // In a Cluster each node has a connection.
@@ -56,6 +55,7 @@ export class Leasing {
       nowMs: () => performance.now() + leaseClockMs(),
       mayAsk: () =>
         leaseMs > 0 && this.#recalls.isListening && performance.now() - this.#connectedAt > waitFor(leaseMs),
+      roundTripMs: () => this.#addedMs,
       settle,
       observe,
     });
@@ -76,7 +76,7 @@ export class Leasing {
       deactivate,
       observe,
     });
-    this.#sessions = { stays: this.#pack(leaseCredits, false), leaves: this.#pack(leaseCredits, true) };
+    this.#sessions = this.#packed(0);
   }
 
   /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
@@ -86,7 +86,18 @@ export class Leasing {
 
   /** LEASE_SESSION, which a batch with items of leases has after its items. */
   sessionOf({ leaves }: { leaves: boolean }): Buffer {
+    const addedMs = this.#addedMs;
+    if (addedMs !== this.#sessions.addedMs) this.#sessions = this.#packed(addedMs);
     return leaves ? this.#sessions.leaves : this.#sessions.stays;
+  }
+
+  /** A call to Redis took this long. */
+  measured(ms: number) {
+    this.#roundTrip.measured(ms, performance.now());
+  }
+
+  get #addedMs(): number {
+    return this.#options.mayLengthen() ? this.#roundTrip.ms : 0;
   }
 
   /**
@@ -101,13 +112,13 @@ export class Leasing {
     const numberOf = (name: string) => Number(name.slice(name.indexOf('.') + 1));
     const own = names.filter(isOwn);
     const others = names.filter((name) => !isOwn(name));
-    const sessions = [...new Set(others.map((name) => name.slice(0, name.indexOf('.'))))];
+    const waits = new Map(others.map((name) => [name.slice(0, name.indexOf('.')), waitMs]));
     let timer: NodeJS.Timeout | undefined;
     const ended = new Promise<void>((resolve) => (timer = setTimeout(resolve, waitMs)));
     const settled = this.leases.recall(workspaceId, new Set(own.map(numberOf))).catch(() => ended);
     await Promise.all([
       Promise.race([settled, ended]),
-      sessions.length > 0 && this.#recalls.send(workspaceId, sessions, waitMs, others),
+      waits.size > 0 && this.#recalls.send(workspaceId, waits, others),
     ]);
     clearTimeout(timer);
   }
@@ -117,10 +128,14 @@ export class Leasing {
     this.#recalls.close();
   }
 
-  #pack(credits: boolean, leaves: boolean): Buffer {
-    const values = { id: this.#session, term: this.#options.leaseMs, credits: credits ? 1 : 0, leaves: leaves ? 1 : 0 };
-    const packed = Buffer.alloc(leaseSession.bytes);
-    leaseSession.write(packed, 0, values);
-    return packed;
+  #packed(addedMs: number) {
+    const { leaseMs, leaseCredits } = this.#options;
+    const values = { id: this.#session, term: leaseMs, added: addedMs, credits: leaseCredits ? 1 : 0 };
+    const packed = (leaves: 0 | 1) => {
+      const bytes = Buffer.alloc(leaseSession.bytes);
+      leaseSession.write(bytes, 0, { ...values, leaves });
+      return bytes;
+    };
+    return { addedMs, stays: packed(0), leaves: packed(1) };
   }
 }

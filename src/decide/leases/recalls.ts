@@ -55,37 +55,42 @@ export class Recalls {
     return this.#subscriber.isReady;
   }
 
-  /** Asks these sessions to give leases back. Returns those that have not acknowledged it after `waitMs`. */
-  async send(
-    workspaceId: string,
-    sessions: readonly string[],
-    waitMs: number,
-    leases?: string[],
-  ): Promise<Set<string>> {
-    const endsAt = performance.now() + waitMs;
-    const remaining = new Set(sessions);
+  /**
+   * Asks sessions to give leases back, and waits for each so many milliseconds at most. Returns those that have not
+   * acknowledged it by then.
+   */
+  async send(workspaceId: string, waits: ReadonlyMap<string, number>, leases?: string[]): Promise<Set<string>> {
+    const startedAt = performance.now();
+    const remaining = new Set(waits.keys());
+    const silent = new Set<string>();
     const id = randomBytes(8).toString('hex');
     const answered = new Promise<void>((finish) => this.#waiting.set(id, { sessions: remaining, finish }));
     const message: RecallMessage = {
       id,
       to: this.#replyChannel,
       workspaceId,
-      sessions: [...sessions],
+      sessions: [...waits.keys()],
       ...(leases && { leases }),
     };
     const publish = async () => {
       if (await this.#listen()) await this.#options.redis.publish(recallChannel, JSON.stringify(message));
       await answered;
     };
-    let timer: NodeJS.Timeout | undefined;
-    const ended = new Promise<void>(
-      (resolve) => (timer = setTimeout(resolve, Math.max(0, endsAt - performance.now()))),
-    );
+    const timers: NodeJS.Timeout[] = [];
+    const ended = new Promise<void>((resolve) => {
+      for (const [session, waitMs] of waits) {
+        const end = () => {
+          if (remaining.delete(session)) silent.add(session);
+          if (remaining.size === 0) resolve();
+        };
+        timers.push(setTimeout(end, Math.max(0, startedAt + waitMs - performance.now())));
+      }
+    });
     // If the recall fails, the leases end by themselves.
     await Promise.race([publish().catch(() => ended), ended]);
-    clearTimeout(timer);
+    for (const timer of timers) clearTimeout(timer);
     this.#waiting.delete(id);
-    return remaining;
+    return silent;
   }
 
   close() {

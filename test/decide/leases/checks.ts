@@ -6,6 +6,7 @@
 import {
   type Ask,
   balanceOf,
+  boundOf,
   type Change,
   type Charged,
   type Decided,
@@ -17,6 +18,7 @@ import {
   linked,
   type Owner,
   type RedisState,
+  type Registered,
   type Setting,
   type Settlement,
   settleEvery,
@@ -67,6 +69,8 @@ interface Changed {
   keys: readonly number[];
   /** The number of the script run is the version of the key from then on. */
   write: number;
+  /** The terms of the sessions for which it waits. */
+  terms: ReadonlyMap<string, number>;
   repliedAt: number;
   answeredAt: number;
 }
@@ -82,6 +86,10 @@ export interface Observed {
   readonly redis: RedisState;
   /** Leases of a key by which a session would decide a moment later. */
   leasesOf(key: number): Lease[];
+  /** Whether a session was ever paused, disconnected or slow. */
+  isSlow(session: string): boolean;
+  /** When a session connected last. */
+  connectedAt(session: string): number;
   /** Until when a session was paused, disconnected, slow or killed. */
   faultUntil(session: string): number;
 }
@@ -125,6 +133,8 @@ export class Checks implements Witness {
   private readonly changes = new Map<Change, Changed>();
   private readonly floors: Changed[] = [];
   private readonly balances: { era: number; credits: number }[];
+  /** When the oldest units of the windows of a leased decision expire. */
+  private readonly unitsExpire = new Map<string, number>();
   private readonly settled: { session: string; write: number; count: number }[] = [];
   private readonly decisions: number[] = [];
   /** By what is counted, hour and outcome: by Redis, by sessions. */
@@ -304,6 +314,9 @@ export class Checks implements Witness {
         const faults = [grant.session, by].map((session) => this.world.faultUntil(session));
         const faultAt = Math.max(this.faultAt, this.ownerFaultAt.get(owner) ?? -1, ...faults);
         if (counts && faultAt < grant.at) broken(promise, { id, owner, out });
+        const isHeld = this.world.leasesOf(grant.key).some((lease) => id === `${lease.session}/${lease.number}`);
+        if (counts && isHeld && this.faultAt < 0 && !this.world.isSlow(by))
+          broken('A lease still decides for which a refusal no longer waits', { id, owner, out });
       }
     }
   }
@@ -313,9 +326,15 @@ export class Checks implements Witness {
     this.settled.push({ session: settlement.session, write: this.write, count });
   }
 
-  decidedByRedis({ outcome, keyId, identity }: Decided, at: number) {
+  decidedByRedis({ outcome, keyId, identity, grant }: Decided, at: number, ask: Ask) {
     this.decisions.push(outcome === 'NOT_FOUND' ? -1 : this.write);
     this.count(outcome, keyId, identity, at, undefined);
+    if (!grant) return;
+    const key = this.key(ask.key);
+    const oldest = limitsOf(this.world.redis, key, key.requests[ask.request]!).map((one) => {
+      return (one.owner.windows[`${one.name}/${one.duration}`]?.[0]?.end ?? Infinity) + one.duration;
+    });
+    this.unitsExpire.set(`${ask.session}/${grant.number}`, Math.min(...oldest));
   }
 
   private count(outcome: string, key: string, identity: number | undefined, at: number, session: string | undefined) {
@@ -380,7 +399,7 @@ export class Checks implements Witness {
     const isPrompt = this.world.faultUntil(server) < begun && this.faultAt < begun;
     // A key that was linked to another identity meanwhile has other windows, whose units are recalled, too.
     const most = this.linkedAt[index]! < begun ? 1 : 2;
-    const isLate = recalls > most || waited > most * this.world.setting.term * drift + messagesMs;
+    const isLate = recalls > most || waited > most * boundOf(this.world.setting) * drift + messagesMs;
     if (isPrompt && isLate) broken('A verification waits longer', { index, waited, recalls });
     for (const change of this.floors) {
       if (change.keys.includes(index) && change.answeredAt + rounding < begun && version < change.write) {
@@ -408,15 +427,12 @@ export class Checks implements Witness {
     const isValid = lease.outcome === 'VALID';
     const isCharged = isValid || lease.outcome === 'RATE_LIMITED' || lease.outcome === 'USAGE_EXCEEDED';
     const charges = lease.count !== undefined ? grant!.charges : [];
-    const oldest = limitsOf(this.world.redis, key, key.requests[lease.request]!).map((one) => {
-      return (one.owner.windows[`${one.name}/${one.duration}`]?.[0]?.end ?? Infinity) + one.duration;
-    });
     const reliesOn = {
       hour: (Math.floor(lease.at / hourMs) + 1) * hourMs,
       slice: Math.min(...charges.map((one) => one.end)),
       expiry: (isValid && expires) || Infinity,
       refill: (isCharged && lease.outcome !== 'RATE_LIMITED' && credits !== undefined && refill?.at) || Infinity,
-      units: isCharged ? Math.min(...oldest) : Infinity,
+      units: isCharged ? this.unitsExpire.get(`${lease.session}/${lease.number}`)! : Infinity,
     };
     if (end > Math.min(...Object.values(reliesOn)) + rounding)
       broken('A lease outlasts what it relies on', { lease, end, reliesOn });
@@ -496,7 +512,7 @@ export class Checks implements Witness {
     this.changer = { by, begun };
   }
 
-  changed(change: Change) {
+  changed(change: Change, registry: ReadonlyMap<string, Registered>) {
     const { key, mutation } = change;
     const { keys } = this.world.redis;
     const { identity } = keys[key]!;
@@ -508,21 +524,28 @@ export class Checks implements Witness {
     const affected = isOfIdentity
       ? [...keys.keys()].filter((index) => identity !== undefined && keys[index]!.identity === identity)
       : [key];
-    this.changes.set(change, { keys: affected, write: this.write, repliedAt: 0, answeredAt: 0 });
+    const terms = new Map([...registry].map(([session, { term }]) => [session, term]));
+    this.changes.set(change, { keys: affected, write: this.write, terms, repliedAt: 0, answeredAt: 0 });
   }
 
   replied(change: Change) {
     this.changes.get(change)!.repliedAt = this.world.now;
   }
 
-  /** A change waits at most 1.01 terms after Redis's reply. */
+  /**
+   * A change waits for sessions that answer, and at most 1.01 of its terms for each other one, after Redis's reply;
+   * after a connect, of the longest.
+   */
   answered(made: Change, server: string) {
     const change = this.changes.get(made)!;
     change.answeredAt = this.world.now;
     const waited = change.answeredAt - change.repliedAt;
     const isPrompt = this.world.faultUntil(server) < change.repliedAt;
-    if (isPrompt && waited > this.world.setting.term * drift + messagesMs)
-      broken('A change waits longer', { change, waited });
+    const bound = boundOf(this.world.setting);
+    const silent = [...change.terms].filter(([session]) => this.world.faultUntil(session) >= change.repliedAt);
+    const terms = silent.map(([, term]) => Math.min(term, bound));
+    const most = Math.max(0, ...terms, bound - (change.repliedAt - this.world.connectedAt(server)));
+    if (isPrompt && waited > most * drift + messagesMs) broken('A change waits longer', { change, waited, most });
     if (this.isLost(change.write)) return;
     this.floors.push(change);
     // What the next verification would use.
@@ -564,11 +587,11 @@ export class Checks implements Witness {
    * lease.
    */
   killed(session: Session, clock: number) {
-    const { term } = this.world.setting;
-    const allowed = term * settleEvery + rounding;
+    const { setting } = this.world;
+    const allowed = setting.term * settleEvery + rounding;
     if (session.settlement || this.world.faultUntil(session.id) >= 0) return;
     for (const { since, manySince = clock } of session.tallies) {
-      if (clock - since > term + allowed || clock - manySince > allowed)
+      if (clock - since > boundOf(setting) + allowed || clock - manySince > allowed)
         broken('A tally is too old', { session: session.id, since, manySince, clock });
     }
   }

@@ -95,6 +95,7 @@ const step = {
     arrivesAfter: fc.constantFrom(undefined, 10, 150),
     reconnectsAfter: fc.constantFrom(0, 150, 500),
   }),
+  half: fc.record({ do: fc.constant('wait' as const), ms: fc.constantFrom(50, 75, 100) }),
   settled: fc.constant({ do: 'waitUntil' as const, what: 'settled' as const }),
   restart: fc.record({ do: fc.constant('restartRedis' as const), lost: fc.constantFrom(0, 1, 3, 10) }),
   clock: fc.record({
@@ -142,6 +143,8 @@ const delay = { prompt: fc.constantFrom(0, 1, 3), slow: fc.constantFrom(30, 120)
 
 /** A theme is about some keys, steps and delays, by weight: what must come together then does so more often. */
 interface Theme {
+  /** All terms are LEASE_MS: after a recall grants pause for less. */
+  isShort?: boolean;
   keyCount?: number;
   keys: Partial<Record<keyof typeof keyKinds, number>>;
   steps: Partial<Record<keyof typeof step, number>>;
@@ -190,6 +193,7 @@ export const themes = {
   },
   stepsBack: {
     keyCount: 1,
+    isShort: true,
     keys: { small: 1, shared: 1 },
     steps: { verify: 4, back: 1, relive: 2, free: 1 },
     delays: { prompt: 1 },
@@ -257,6 +261,18 @@ export const themes = {
     steps: { verify: 6, wait: 3, pause: 1, kill: 1, disconnect: 1 },
     delays: { prompt: 1 },
   },
+  renewals: {
+    keyCount: 1,
+    keys: { limited: 2, credits: 1, unlimited: 1 },
+    steps: { verify: 8, half: 4, wait: 2, change: 1, until: 1 },
+    delays: { prompt: 4, slow: 1 },
+  },
+  distances: {
+    keyCount: 2,
+    keys: { unlimited: 1, limited: 1 },
+    steps: { verify: 6, change: 2, wait: 3, pause: 2 },
+    delays: { prompt: 1 },
+  },
   restarts: {
     keys: { unlimited: 1 },
     steps: { verify: 4, change: 3, wait: 4, restart: 2 },
@@ -296,6 +312,11 @@ function scenariosOf(theme: Theme): fc.Arbitrary<Scenario> {
   return fc.noBias(
     fc.record({
       term: fc.constantFrom(100, 400),
+      long: theme.isShort ? fc.constant(0) : fc.constantFrom(100, 400, 1_000),
+      added: fc.array(theme.isShort ? fc.constant(0) : fc.constantFrom(0, 0, 80, 200, 5_000), {
+        minLength: 1,
+        maxLength: 4,
+      }),
       reserve: fc.constantFrom(1, 4),
       keys: fc.array(weighted<Scenario['keys'][number]>(keyKinds, theme.keys), {
         minLength: theme.keyCount ?? 1,

@@ -1,6 +1,6 @@
 // The leases of a process, without Redis: what they keep and send is bounded.
 
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type LeasedRequest, Leases } from '../../../src/decide/leases/leases.ts';
 
 const termMs = 100;
@@ -8,8 +8,10 @@ let sent: number[];
 let hasLeft: boolean;
 let leases: Leases;
 let now: number;
+let roundTripMs: number;
 const open = (after: number) =>
   new Leases({
+    roundTripMs: () => roundTripMs,
     termMs,
     after,
     nowMs: () => now,
@@ -23,6 +25,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   sent = [];
   now = 0;
+  roundTripMs = 0;
   hasLeft = false;
   leases = open(1);
 });
@@ -43,11 +46,12 @@ function decideOften(request: LeasedRequest, times: number) {
   for (let time = 1; time <= times; time++) expect(leases.decide(request)).toBeDefined();
 }
 
+const grant = (units: number, term: number, isCut = false) => ({ units, term, isCut });
 const decision = { outcome: 1, subject: Buffer.alloc(0), atMs: 0, charges: [], again: () => true };
 
 test('a quarter of a term settles the decisions of all keys, however many they are', async () => {
   const requests = Array.from({ length: 300 }, (_, index) => requestOf(`${index}`));
-  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, () => decision);
+  for (const request of requests) leases.granted(leases.ask(request)!, grant(0, termMs), () => decision);
   for (let turn = 1; turn <= 4; turn++) {
     for (const request of requests) decideOften(request, 8);
     await vi.advanceTimersByTimeAsync(termMs / 4);
@@ -58,7 +62,7 @@ test('a quarter of a term settles the decisions of all keys, however many they a
 test('a settlement is bounded in bytes', async () => {
   const large = { ...decision, subject: Buffer.alloc(4000) };
   const requests = Array.from({ length: 10 }, (_, index) => requestOf(`${index}`));
-  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, () => large);
+  for (const request of requests) leases.granted(leases.ask(request)!, grant(0, termMs), () => large);
   for (const request of requests) decideOften(request, 8);
   await vi.advanceTimersByTimeAsync(termMs / 4);
   expect(sent).toEqual([24, 24, 24, 8]);
@@ -66,7 +70,7 @@ test('a settlement is bounded in bytes', async () => {
 
 test('fewer decisions of a lease are settled once, when it has ended', async () => {
   const request = requestOf('one');
-  leases.granted(leases.ask(request)!, 0, termMs, () => decision);
+  leases.granted(leases.ask(request)!, grant(0, termMs), () => decision);
   decideOften(request, 7);
   now = termMs - 1;
   await vi.advanceTimersByTimeAsync(3 * termMs);
@@ -79,14 +83,14 @@ test('fewer decisions of a lease are settled once, when it has ended', async () 
 test('a request that was granted no lease does not ask with each of the next requests', () => {
   const request = requestOf('one');
   const ask = leases.ask(request)!;
-  leases.granted(ask, 0, 0, () => decision);
+  leases.granted(ask, grant(0, 0), () => decision);
   for (let time = 1; time <= 32; time++) expect(leases.ask(request)).toBeUndefined();
   expect(leases.ask(request)).toBeDefined();
 });
 
 test('in the next term it asks again', () => {
   const request = requestOf('one');
-  leases.granted(leases.ask(request)!, 0, 0, () => decision);
+  leases.granted(leases.ask(request)!, grant(0, 0), () => decision);
   now = termMs;
   expect(leases.ask(request)).toBeDefined();
 });
@@ -94,7 +98,7 @@ test('in the next term it asks again', () => {
 test('a lease is found when the decisions of the next term are counted', () => {
   const leased = requestOf('leased');
   now = termMs / 2;
-  leases.granted(leases.ask(leased)!, 0, termMs, () => decision);
+  leases.granted(leases.ask(leased)!, grant(0, termMs), () => decision);
   now = termMs;
   expect(leases.ask(requestOf('other'))).toBeDefined();
   expect(leases.decide(leased)).toBeDefined();
@@ -107,17 +111,153 @@ test('a lease ends one term after it was asked for, however late its answer is, 
   for (let time = 1; time <= 3; time++) expect(leases.ask(request)).toBeUndefined();
   const ask = leases.ask(request)!;
   now = termMs / 2;
-  leases.granted(ask, 0, termMs, () => decision);
+  leases.granted(ask, grant(0, termMs), () => decision);
   now = termMs - 0.001;
   expect(leases.decide(request)).toBeDefined();
   now = termMs;
   expect(leases.decide(request)).toBeUndefined();
 });
 
+describe('a lease is renewed', () => {
+  const request = requestOf('hot');
+  /** Redis answers 80 ms later: with 100 units for the term of a distance of 80 ms. */
+  const far = { units: 100, term: 177, isCut: false };
+  function hold(given = far) {
+    const ask = leases.ask(request)!;
+    now += roundTripMs;
+    leases.granted(ask, given, () => decision);
+  }
+  const isAsked = () => leases.decide(request) === undefined;
+
+  test('when a quarter of its term is left', () => {
+    hold(grant(100, termMs));
+    now = 74;
+    expect([isAsked(), isAsked()]).toEqual([false, false]);
+    now = 75;
+    expect([isAsked(), isAsked()]).toEqual([true, false]);
+  });
+
+  test('so early that the next one arrives before its end, and decides meanwhile', () => {
+    roundTripMs = 80;
+    hold();
+    now = 86;
+    expect([isAsked(), isAsked()]).toEqual([false, false]);
+    now = 87;
+    expect(isAsked()).toBe(true);
+    const ask = leases.ask(request)!;
+    now = 87 + 80;
+    expect([isAsked(), isAsked()]).toEqual([false, false]);
+    leases.granted(ask, far, () => ({ ...decision, again: () => 'next' }));
+    expect(leases.decide(request)).toBe('next');
+    now = 87 + 176;
+    expect(isAsked()).toBe(true);
+    expect(leases.decide(request)).toBe('next');
+    now = 87 + 177;
+    expect(leases.decide(request)).toBeUndefined();
+  });
+
+  test('from when the next one was asked for, however late that arrives', () => {
+    hold(grant(100, termMs));
+    decideOften(request, 1);
+    now = 75;
+    expect(isAsked()).toBe(true);
+    const late = leases.ask(request)!;
+    now = 75 + termMs - 1;
+    leases.granted(late, grant(100, termMs), () => decision);
+    expect([isAsked(), isAsked()]).toEqual([true, false]);
+    const later = leases.ask(request)!;
+    now = 75 + termMs;
+    expect(leases.decide(request)).toBeUndefined();
+    now += termMs - 1;
+    leases.granted(later, grant(100, termMs), () => decision);
+    expect(leases.decide(request)).toBeUndefined();
+  });
+
+  test('so early that its units last until then', () => {
+    roundTripMs = 80;
+    hold();
+    now = 81;
+    decideOften(request, 50);
+    expect([isAsked(), isAsked()]).toEqual([true, false]);
+    expect(leases.ask(request)!.wanted).toBe(4);
+  });
+
+  test('often enough: what it decided before it was renewed counts', () => {
+    roundTripMs = 80;
+    leases = open(4);
+    for (let time = 1; time <= 3; time++) expect(leases.ask(request)).toBeUndefined();
+    hold();
+    decideOften(request, 4);
+    now = 90;
+    expect(isAsked()).toBe(true);
+    hold();
+    now = 90 + 87;
+    expect(isAsked()).toBe(true);
+  });
+
+  test('not before its end if that is the end of what the decision depends on, and then not at once', () => {
+    roundTripMs = 80;
+    hold({ units: 100, term: 120, isCut: true });
+    now = 119;
+    expect([isAsked(), isAsked()]).toEqual([false, false]);
+    now = 120;
+    expect(isAsked()).toBe(true);
+    expect(leases.ask(request)).toBeUndefined();
+    // 1 % and two milliseconds later it has ended for Redis, too.
+    now = 123.1;
+    expect(leases.ask(request)).toBeUndefined();
+    now = 123.2;
+    expect(leases.ask(request)).toBeDefined();
+  });
+
+  test('at once, if it was cut and recalled, or used up', async () => {
+    hold({ units: 100, term: 120, isCut: true });
+    decideOften(request, 2);
+    await leases.recall();
+    hold({ units: 1, term: 120, isCut: true });
+    expect(leases.decide(request)).toBeDefined();
+    expect(leases.decide(request)).toBeUndefined();
+    expect(leases.ask(request)).toBeDefined();
+  });
+
+  test('with half of the units, when it used less than half of them', () => {
+    const first = leases.ask(request)!;
+    leases.granted(first, grant(first.wanted, termMs), () => decision);
+    const wanted = [];
+    for (let time = 1; time <= 4; time++) {
+      while (!isAsked());
+      const ask = leases.ask(request)!;
+      wanted.push(ask.wanted);
+      leases.granted(ask, grant(ask.wanted, termMs), () => decision);
+    }
+    expect(wanted).toEqual([4, 8, 16, 32]);
+    decideOften(request, 5);
+    now = 75;
+    expect(isAsked()).toBe(true);
+    // What the lease has not used is known when the next one comes.
+    const same = leases.ask(request)!;
+    expect(same.wanted).toBe(32);
+    leases.granted(same, grant(32, termMs), () => decision);
+    now = 150;
+    expect(isAsked()).toBe(true);
+    expect(leases.ask(request)!.wanted).toBe(16);
+  });
+});
+
+test('a request that had a lease asks twice before it asks for none for a while', () => {
+  const request = requestOf('one');
+  leases.granted(leases.ask(request)!, grant(0, termMs), () => decision);
+  decideOften(request, 2);
+  now = termMs;
+  expect(leases.decide(request)).toBeUndefined();
+  for (let time = 1; time <= 2; time++) leases.granted(leases.ask(request)!, grant(0, 0), () => decision);
+  expect(leases.ask(request)).toBeUndefined();
+});
+
 test('the end of a process leaves the registry, also after requests that were hot', async () => {
   const request = requestOf('hot');
   const ask = leases.ask(request)!;
-  leases.granted(ask, 5, termMs, () => decision);
+  leases.granted(ask, grant(5, termMs), () => decision);
   expect(leases.decide(request)).toBeDefined();
   await leases.recall('ws', new Set([ask.number]));
   await leases.close();
@@ -148,9 +288,9 @@ test.each<[string, Partial<LeasedRequest>]>([
 ])('a lease is for the same request: not with another %s', (_what, difference) => {
   const request = requestOf('key', 'a');
   const other = { ...requestOf('key', 'a'), ...difference };
-  leases.granted(leases.ask(request)!, 0, termMs, () => ({ ...decision, again: () => 'first' }));
+  leases.granted(leases.ask(request)!, grant(0, termMs), () => ({ ...decision, again: () => 'first' }));
   expect(leases.decide(requestOf('key', 'a'))).toBe('first');
   expect(leases.decide(other)).toBeUndefined();
-  leases.granted(leases.ask(other)!, 0, termMs, () => ({ ...decision, again: () => 'second' }));
+  leases.granted(leases.ask(other)!, grant(0, termMs), () => ({ ...decision, again: () => 'second' }));
   expect([leases.decide(request), leases.decide(other)]).toEqual(['first', 'second']);
 });

@@ -38,6 +38,7 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
         redis,
         observe,
         deactivate: async () => {},
+        mayLengthen: () => false,
         async settle(...settlement) {
           while (server.isLate) await delay(1);
           await settle(...settlement);

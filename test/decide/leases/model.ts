@@ -11,7 +11,16 @@
 //   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice or an hour ends, units expire,
 //             a refill or an expiry
 //
-// A request that would be refused while units are out waits for one recall, which takes 1.01 terms at most: meanwhile
+// Terms differ. A session claims a term with each request, LEASE_MS and the round trip that it measured, which may be
+// any number; and a long one, for decisions that charge nothing and for units of what has much room. Redis bounds what
+// is claimed, and the registry has the longest term that the session was granted since it was registered. A change
+// waits for each session for as long as it has there; after a connect, for the longest that any may have.
+//
+// A hot lease is renewed before it ends: from half of its term on, one request asks for the next lease, while the
+// others are decided by this one. When the next one comes, this one ends, and what it did not use is returned.
+//
+// A request that would be refused while units are out waits for one recall, which takes 1.01 of the longest terms at
+// most: meanwhile
 // Redis grants no more of these units. It waits for a second one only when another change gave it other windows. (The
 // servers wait for half a term more, as a settlement may be on its way.)
 //
@@ -41,7 +50,7 @@
 // one.
 //
 // Not in the model: late settlements of holds, holds of a request whose limit is at most 64 where other requests have
-// larger ones on the same window, tags, servers whose terms differ, deletion of identities and of registry entries
+// larger ones on the same window, tags, servers whose LEASE_MS differ, deletion of identities and of registry entries
 // with term 0, and of leases that have ended by Redis's clock when a record has no room for more.
 
 /** Longest time between two settlements of a session, in terms. */
@@ -50,6 +59,10 @@ export const settleEvery = 1 / 4;
 export const tallyMin = 8;
 /** Two clocks differ by at most this factor. */
 export const drift = 1.01;
+/** Redis grants terms that are longer than LEASE_MS or the long term by at most this. */
+export const addedMax = 200;
+/** A long lease of units leaves this many times the room that another one leaves. */
+export const longReserve = 4;
 /** No units of a key are granted in this many terms after they were recalled: longer than a recall waits. */
 export const pauseTerms = 2;
 /**
@@ -125,8 +138,24 @@ export const rules = {
   waitAfterConnect: true,
   /** A lease is measured from before its request was sent. */
   clockBeforeAsk: true,
-  /** The registry stores the session's term, not the shorter one of its last lease. */
-  wholeTerm: true,
+  /** The registry has the longest term that was granted to a session, not the shorter one of its last lease. */
+  longestTerm: true,
+  /** A change waits for the term of each session, not for the one that its own would have. */
+  termOfHolder: true,
+  /** For each session only as long as for its own term, whatever those of others are. */
+  waitsForEach: true,
+  /** A claimed term is bounded. */
+  boundedTerm: true,
+  /** After a connect a change waits for the longest term that may have been granted to any session. */
+  longestAfterConnect: true,
+  /** A refusal waits for the longest term of those that hold units. */
+  longestRecall: true,
+  /** A lease that is renewed gives back what it did not use. */
+  renewalReturns: true,
+  /** It does so when the next one comes, from which time on it decides no more; not when that is asked for. */
+  renewalReplaces: true,
+  /** A lease decides until its end only, also while it is renewed. */
+  renewalEnds: true,
   /** The session numbers its grants; Redis does not. */
   ownNumbers: true,
   /** A settlement counts once. */
@@ -172,6 +201,8 @@ export interface Setting {
   rules: Rules;
   /** LEASE_MS. */
   term: number;
+  /** The term of leases without units, and of units of what has much room. */
+  long: number;
   /** A grant leaves this many times its units for each session. Cost only: no promise depends on it. */
   reserve: number;
 }
@@ -298,6 +329,8 @@ export interface Ask {
   /** Decisions wanted as a lease, 0 for none. */
   wanted: number;
   number: number;
+  /** What the session adds to the terms of its leases. */
+  added: number;
   /** Entries that were recalled and waited for. */
   recalled: readonly Named[];
   /** The time to the expiry of a hold of what is charged; undefined for no hold. */
@@ -343,7 +376,8 @@ export interface Decided {
   grant: Grant | undefined;
 }
 
-export type Decision = Decided | { outcome: 'RECALL'; from: Named[] };
+/** `term` is the longest one of those that hold units. */
+export type Decision = Decided | { outcome: 'RECALL'; from: Named[]; term: number };
 
 /** What was decided by a lease. */
 export interface Counted {
@@ -532,8 +566,8 @@ export function decide(state: RedisState, now: number, ask: Ask, setting: Settin
   }
   const outcome = outcomeOf(key, now, limits);
   const short = limits.filter(isShort);
-  const awaited = awaitedOf(owners, outcome, ask, now, setting);
-  if (awaited.length > 0) return { outcome: 'RECALL', from: awaited };
+  const awaited = awaitedOf(state, owners, outcome, ask, now, setting);
+  if (awaited.length > 0) return { outcome: 'RECALL', from: awaited, term: recallTerm(state, setting) };
   const windows = outcome === 'RATE_LIMITED' ? short.map((one) => windowIdOf(one.owner, one)) : undefined;
   if (isRefusal(outcome)) witness.refused(ask.key, ask.session, windows);
   if (outcome === 'VALID') witness.charged(ask, 1, undefined, charge(key, limits, now, 1), key.credits !== undefined);
@@ -550,7 +584,15 @@ const isRefusal = (outcome: Outcome) => outcome === 'RATE_LIMITED' || outcome ==
 const isSame = (one: Named, other: Named) => one.session === other.session && one.number === other.number;
 
 /** The entries that a refusal waits for. Marks those that were recalled. */
-function awaitedOf(owners: Owner[], outcome: Outcome, ask: Ask, now: number, { rules, term }: Setting): Named[] {
+function awaitedOf(
+  state: RedisState,
+  owners: Owner[],
+  outcome: Outcome,
+  ask: Ask,
+  now: number,
+  setting: Setting,
+): Named[] {
+  const { rules } = setting;
   const awaited: Named[] = [];
   for (const owner of owners) {
     // Whatever is decided, so that the next refusal does not wait for them again.
@@ -564,8 +606,18 @@ function awaitedOf(owners: Owner[], outcome: Outcome, ask: Ask, now: number, { r
         awaited.push({ session: out.session, number: out.number });
     }
   }
-  if (awaited.length > 0) for (const owner of owners) owner.pausedUntil = now + pauseTerms * term;
+  const pausedUntil = now + pauseTerms * recallTerm(state, setting);
+  if (awaited.length > 0) for (const owner of owners) owner.pausedUntil = pausedUntil;
   return awaited;
+}
+
+/** The longest term that a session may have. */
+export const boundOf = ({ term, long }: Setting) => Math.max(term, long) + addedMax;
+
+/** The longest term of those that may hold leases; of any, when the registry has none. */
+function recallTerm({ registry }: RedisState, setting: Setting): number {
+  if (!setting.rules.longestRecall) return setting.term;
+  return Math.max(0, ...[...registry.values()].map((entry) => entry.term)) || boundOf(setting);
 }
 
 function outcomeOf(key: Key, now: number, limits: Checked[]): Outcome {
@@ -714,7 +766,7 @@ function grantOf(
   setting: Setting,
   witness: Witness,
 ): Grant | undefined {
-  const { rules, term } = setting;
+  const { rules } = setting;
   const entry = state.registry.get(ask.session) ?? { term: 0, granted: 0, settled: 0, removedAt: 0 };
   const number = rules.ownNumbers ? ask.number : entry.granted + 1;
   const shared = linked(state, key);
@@ -725,11 +777,15 @@ function grantOf(
   let units: number | undefined;
   if (outcome === 'VALID' && (limits.length > 0 || key.credits !== undefined)) {
     // Not for long after a step back of the clock.
-    const isPaused = owners.some(({ pausedUntil }) => now < pausedUntil && pausedUntil <= now + pauseTerms * term);
+    const longestPause = pauseTerms * boundOf(setting);
+    const isPaused = owners.some(({ pausedUntil }) => now < pausedUntil && pausedUntil <= now + longestPause);
     if (isPaused && rules.pauseAfterRecall) return undefined;
     units = unitsOf(state, key, limits, ask.wanted, setting);
     if (units === 0) return undefined;
   }
+  const isLong = units === undefined || hasRoom(state, key, limits, units, longReserve * setting.reserve);
+  const added = rules.boundedTerm ? Math.min(ask.added, addedMax) : ask.added;
+  const term = (isLong ? Math.max(setting.term, setting.long) : setting.term) + added;
   // Redis's time is whole milliseconds: up to one of them is over.
   const left = Math.min(...endsOf(key, now, outcome, limits, setting)) - now - (rules.millisecondOver ? 1 : 0);
   const shortened = Math.min(term, rules.driftOfTerm ? Math.floor(left / drift) : left);
@@ -749,7 +805,11 @@ function grantOf(
     }
     witness.charged(ask, units, number, charges, key.credits !== undefined);
   }
-  state.registry.set(ask.session, { ...entry, term: rules.wholeTerm ? term : shortened, granted: number });
+  state.registry.set(ask.session, {
+    ...entry,
+    term: rules.longestTerm ? Math.max(entry.term, term) : shortened,
+    granted: number,
+  });
   return { number, count: units, term: shortened };
 }
 
@@ -758,13 +818,16 @@ const fingerprintOf = (state: RedisState, key: Key) => JSON.stringify([key.limit
 /** The largest half, quarter, ... of `wanted` that leaves the reserve to every session. */
 function unitsOf(state: RedisState, key: Key, limits: Checked[], wanted: number, { reserve }: Setting): number {
   if (limits.some(({ limit }) => limit <= 64)) return 0;
+  let units = wanted;
+  while (units > 0 && !hasRoom(state, key, limits, units, reserve)) units = Math.floor(units / 2);
+  return units;
+}
+
+function hasRoom(state: RedisState, key: Key, limits: Checked[], units: number, reserve: number): boolean {
   const sessions = [...state.registry.values()].filter(({ term }) => term > 0).length + 1;
   // The decision itself is charged already.
   const room = limits.map(({ limit, total, cost }) => (limit - total - cost) / cost);
-  const decisionsLeft = Math.min(...room, key.credits ?? Infinity);
-  let units = wanted;
-  while (units > 0 && reserve * sessions * units > decisionsLeft) units = Math.floor(units / 2);
-  return units;
+  return reserve * sessions * units <= Math.min(...room, key.credits ?? Infinity);
 }
 
 /** Counts tallies and takes units back, once for each number of a session. */
@@ -851,13 +914,13 @@ export function change(
   setting: Setting,
   witness: Witness,
 ): { registry: Map<string, Registered>; isLeased: boolean } {
-  const { rules, term } = setting;
+  const { rules } = setting;
   const key = state.keys[index]!;
   const isStored = key.state === 'stored';
   const registry = new Map([...state.registry].filter(([, entry]) => entry.term > 0));
   const isOut = key.credits !== undefined && key.leases.some(({ balance }) => balance === balanceOf(key));
   if (isStored && mutation.set === 'moreCredits' && isOut && !isAgain && rules.decrementRecalls) {
-    key.pausedUntil = now + pauseTerms * term;
+    key.pausedUntil = now + pauseTerms * recallTerm(state, setting);
     return { registry, isLeased: true };
   }
   const owner = mutation.set === 'limit' && mutation.on === 'identity' ? linked(state, key) : key;

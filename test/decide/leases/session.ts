@@ -16,11 +16,13 @@ import type {
   Setting,
   Settlement,
 } from './model.ts';
-import { type Counted, drift, idleTerms, type Registered, settleEvery, tallyMin } from './model.ts';
+import { boundOf, type Counted, drift, idleTerms, type Registered, settleEvery, tallyMin } from './model.ts';
 
 export interface Environment {
   readonly setting: Setting;
   clock(): number;
+  /** What the session adds to its terms now: what it measured. */
+  added(): number;
   after(ms: number, run: () => void): void;
   /**
    * Sends a script on the connection, in order. Calls one of the two: with the reply, or when the connection is lost.
@@ -63,6 +65,8 @@ export interface Lease {
   /** When its answer came, and when the lease ends, by the session's clock. */
   answeredAt: number;
   ends: number;
+  /** From then on one request asks for the next lease. */
+  renews: number;
   /** Undefined for a read lease. */
   count: number | undefined;
   used: number;
@@ -115,7 +119,9 @@ export class Session {
 
   verify(verification: Verification) {
     const lease = verification.hold === undefined && this.leases.get(this.nameOf(verification));
-    if (lease && this.env.clock() < lease.ends && (lease.count === undefined || lease.used < lease.count)) {
+    const isRenewed = lease && this.isRenewed(verification, lease);
+    if (isRenewed && !this.env.setting.rules.renewalReplaces) this.giveUp(lease);
+    if (lease && !isRenewed && this.isLive(lease)) {
       lease.used++;
       this.tally(lease);
       this.env.decided(verification, lease.outcome, lease.version, lease);
@@ -124,6 +130,18 @@ export class Session {
     const others = this.recalled.get(verification.key);
     if (others) others.push(verification);
     else this.ask(verification, []);
+  }
+
+  private isLive({ ends, count, used, renews }: Lease): boolean {
+    const now = this.env.clock();
+    const isEndless = !this.env.setting.rules.renewalEnds && now >= renews;
+    return (now < ends || isEndless) && (count === undefined || used < count);
+  }
+
+  /** Whether this request asks for the next lease. */
+  private isRenewed({ key, request, wanted }: Verification, lease: Lease): boolean {
+    const isAsked = [...this.asks.values()].some((ask) => ask.key === key && ask.request === request);
+    return wanted > 0 && !isAsked && this.env.clock() >= lease.renews;
   }
 
   private nameOf({ key, request }: { key: number; request: number }): string {
@@ -159,7 +177,7 @@ export class Session {
       const decision = reply as Decision;
       if (decision.outcome === 'RECALL') {
         this.askEnded(number);
-        return this.recallUnits(verification, decision.from, recalled.length > 0);
+        return this.recallUnits(verification, decision.from, decision.term, recalled.length > 0);
       }
       this.decidedByRedis(verification, decision, sentAt, asked.isDropped);
       this.askEnded(number);
@@ -174,7 +192,9 @@ export class Session {
       this.env.failed(verification);
       if (recalled.length > 0) this.resume(key);
     };
-    this.env.send({ kind: 'decide', session: this.id, key, request, wanted, number, recalled, hold }, onReply, onLost);
+    const added = this.env.added();
+    const ask: Ask = { kind: 'decide', session: this.id, key, request, wanted, number, added, recalled, hold };
+    this.env.send(ask, onReply, onLost);
   }
 
   private decidedByRedis(
@@ -196,6 +216,7 @@ export class Session {
       at,
       answeredAt,
       ends: 0,
+      renews: 0,
       used: 0,
     };
     if (grant) this.accept({ ...lease, ...grant }, grant, sentAt, isDropped);
@@ -209,8 +230,9 @@ export class Session {
       if (rules.returnInFlight) this.giveUp(lease);
       return;
     }
-    this.retire(lease);
+    if (rules.renewalReturns) this.retire(lease);
     lease.ends = (rules.clockBeforeAsk ? sentAt : this.env.clock()) + term;
+    lease.renews = sentAt + term / 2;
     this.leases.set(this.nameOf(lease), lease);
     this.env.accepted(lease);
   }
@@ -298,8 +320,8 @@ export class Session {
   private leaveIfIdle() {
     const { setting } = this.env;
     const isBusy = this.leases.size + this.asks.size + this.returns.length + this.tallies.length > 0 || this.settlement;
-    if (!this.isRegistered || !this.isConnected || isBusy || this.env.clock() - this.busyAt < setting.term * idleTerms)
-      return;
+    const idleMs = this.env.clock() - this.busyAt;
+    if (!this.isRegistered || !this.isConnected || isBusy || idleMs < setting.term * idleTerms) return;
     const message: Leave = { kind: 'leave', session: this.id, granted: this.number };
     this.isRegistered = false;
     this.env.send(
@@ -336,18 +358,19 @@ export class Session {
   }
 
   /**
-   * Recalls from other sessions and continues when all acknowledged, or after `ms`. `finish` gets those that did not.
+   * Recalls from other sessions and continues when each has acknowledged, or its time has passed. `finish` gets those
+   * that did not.
    */
   private recall(
-    sessions: Iterable<string>,
-    ms: number,
+    sessions: ReadonlyMap<string, number>,
     leases: readonly Named[] | undefined,
     finish: (late: Set<string>) => void,
   ) {
     const id = `${this.id}.${++this.waitNumber}`;
-    const pending = new Set(sessions);
+    const pending = new Set(sessions.keys());
+    const late = new Set<string>();
     const done = () => {
-      if (this.waits.delete(id)) finish(pending);
+      if (this.waits.delete(id)) finish(late);
     };
     this.waits.set(id, { pending, finish: done });
     for (const session of pending) {
@@ -360,13 +383,18 @@ export class Session {
       this.whenReturned(() => this.acknowledged(id, this.id));
     }
     if (pending.size === 0) done();
-    else this.env.after(ms, done);
+    for (const [session, ms] of sessions)
+      this.env.after(ms, () => {
+        if (!pending.delete(session)) return;
+        late.add(session);
+        if (pending.size === 0) done();
+      });
   }
 
   /**
    * Redis would refuse while units are out: they are recalled, and Redis decides again without the recalled entries.
    */
-  private recallUnits(verification: Verification, from: Ask['recalled'], isAgain: boolean) {
+  private recallUnits(verification: Verification, from: Ask['recalled'], term: number, isAgain: boolean) {
     verification.recalls++;
     const others = this.recalled.get(verification.key);
     if (others && !isAgain) {
@@ -374,8 +402,8 @@ export class Session {
       return;
     }
     this.recalled.set(verification.key, others ?? []);
-    const sessions = new Set(from.map(({ session }) => session));
-    this.recall(sessions, this.env.setting.term * drift, from, () => this.ask(verification, from));
+    const sessions = new Map(from.map(({ session }) => [session, term * drift]));
+    this.recall(sessions, from, () => this.ask(verification, from));
   }
 
   private resume(key: number) {
@@ -395,11 +423,13 @@ export class Session {
   }
 
   private applied(change: Change, { registry, isLeased }: { registry: Map<string, Registered>; isLeased: boolean }) {
-    const { term, rules } = this.env.setting;
+    const { setting } = this.env;
+    const { term, rules } = setting;
     const factor = rules.driftOfChange ? drift : 1;
     const others = new Map([...registry].filter(([session]) => session !== this.id));
     const sinceConnect = this.env.clock() - this.connectedAt;
-    const waitAfterConnect = rules.waitAfterConnect ? Math.max(0, term * factor - sinceConnect) : 0;
+    const longest = (rules.longestAfterConnect ? boundOf(setting) : term) * factor;
+    const waitAfterConnect = rules.waitAfterConnect ? Math.max(0, longest - sinceConnect) : 0;
     // Nothing was changed, as credits were out: they are back now.
     const answer = () => (isLeased ? this.change({ ...change, isAgain: true }) : this.env.answered(change));
     const started = this.env.clock();
@@ -416,9 +446,13 @@ export class Session {
       if (left > 0) this.env.after(left, answer);
       else answer();
     };
-    const longest = Math.max(0, ...[...registry.values()].map((entry) => entry.term));
+    const longestOfAll = Math.max(0, ...[...registry.values()].map((entry) => entry.term));
+    const waitFor = (own: number) => (rules.termOfHolder ? (rules.waitsForEach ? own : longestOfAll) : term) * factor;
+    const waits = new Map([...others].map(([session, entry]) => [session, waitFor(entry.term)]));
+    // What this session settles need not be waited for longer than leases last.
+    waits.set(this.id, boundOf(setting) * factor);
     // The leases of this session end now, and like those of others they are returned before the change is answered.
     this.drop();
-    this.recall([...others.keys(), this.id], longest * factor, undefined, finish);
+    this.recall(waits, undefined, finish);
   }
 }

@@ -3,6 +3,7 @@
 // steps. A run is a list of steps, so that a failure shrinks to a few of them; the same steps always give the same run.
 import { Checks, type Observed } from './checks.ts';
 import {
+  boundOf,
   type Change,
   change,
   decide,
@@ -35,6 +36,9 @@ export type Step =
 
 export interface Scenario {
   term: number;
+  long: number;
+  /** What sessions add to their terms, one for each request, in turn. */
+  added: number[];
   reserve: number;
   keys: (Omit<Key, 'state' | 'holds' | 'balances' | keyof Owner> & { limits?: readonly Limit[] })[];
   /** Limits of each. */
@@ -73,6 +77,7 @@ class Server implements Environment {
   isPaused = false;
   isKilled = false;
   faultUntil = -1;
+  connectedAt = 0;
   readonly missed: (() => void)[] = [];
   readonly id: string;
   readonly rate: number;
@@ -89,6 +94,10 @@ class Server implements Environment {
 
   clock() {
     return this.world.now * this.rate;
+  }
+
+  added() {
+    return this.world.added();
   }
 
   /** Runs now, or when the process resumes. */
@@ -108,6 +117,7 @@ class Server implements Environment {
 
   connect() {
     this.connection = { isOpen: true, arrivedAt: 0, repliedAt: 0, inFlight: new Set() };
+    this.connectedAt = this.world.now;
     this.session.connected();
   }
 
@@ -162,6 +172,7 @@ export class World implements Observed {
   private readonly history: { write: number; state: RedisState }[] = [];
   private readonly all = new Map<string, Server>();
   private delays = 0;
+  private adds = 0;
   private steppedMs = 0;
   private settlements = 0;
   private isEnding = false;
@@ -172,7 +183,7 @@ export class World implements Observed {
     this.scenario = scenario;
     this.isTraced = isTraced;
     this.mayRestart = scenario.steps.some((step) => step.do === 'restartRedis');
-    this.setting = { rules, term: scenario.term, reserve: scenario.reserve };
+    this.setting = { rules, term: scenario.term, long: scenario.long, reserve: scenario.reserve };
     this.redis = {
       keys: scenario.keys.map((key, index) => {
         return { ...key, ...newOwner(`k${index}`, key.limits ?? []), state: 'stored', holds: [], balances: 0 };
@@ -185,7 +196,7 @@ export class World implements Observed {
     this.checks = new Checks(this);
     this.servers = scenario.rates.slice(1).map((rate) => this.start(rate));
     // All servers connected longer than a term ago.
-    this.advance(2 * scenario.term);
+    this.advance(2 * boundOf(this.setting));
   }
 
   private start(rate: number): Server {
@@ -210,6 +221,14 @@ export class World implements Observed {
   faultUntil(session: string) {
     const server = this.all.get(session)!;
     return server.isPaused || server.isKilled || !server.connection?.isOpen ? Infinity : server.faultUntil;
+  }
+
+  isSlow(session: string) {
+    return this.faultUntil(session) >= 0;
+  }
+
+  connectedAt(session: string) {
+    return this.all.get(session)!.connectedAt;
   }
 
   leasesOf(key: number) {
@@ -255,6 +274,11 @@ export class World implements Observed {
     if (this.isEnding) return 0;
     const { delays } = this.scenario;
     return delays[this.delays++ % delays.length]!;
+  }
+
+  added() {
+    const { added } = this.scenario;
+    return added[this.adds++ % added.length]!;
   }
 
   // ---- Network
@@ -346,7 +370,7 @@ export class World implements Observed {
     switch (script.kind) {
       case 'decide': {
         const decision = decide(redis, redisNow, script, setting, checks);
-        if (decision.outcome !== 'RECALL') checks.decidedByRedis(decision, redisNow);
+        if (decision.outcome !== 'RECALL') checks.decidedByRedis(decision, redisNow, script);
         return decision;
       }
       case 'endHold':
@@ -357,7 +381,7 @@ export class World implements Observed {
       case 'change': {
         checks.changing(script, server.id);
         const reply = change(redis, redisNow, script, checks.write, setting, checks);
-        checks.changed(script);
+        checks.changed(script, reply.registry);
         return reply;
       }
       case 'remove':
@@ -433,7 +457,7 @@ export class World implements Observed {
 
   /** Until Redis has run the next settlement, and its reply is on its way. */
   private advanceToSettlement() {
-    const until = this.now + this.setting.term;
+    const until = this.now + boundOf(this.setting);
     const { settlements } = this;
     while (this.settlements === settlements && this.now < until) {
       this.advance(Math.min(Math.max((this.queue[0]?.at ?? until) - this.now, 0), until - this.now), 1);
@@ -450,7 +474,7 @@ export class World implements Observed {
         [...server.session.leases.values()].map((lease) => (lease.ends - server.clock()) / server.rate),
       );
       // The last moment of the lease.
-      return Math.min(...ends.filter((left) => left > 0), this.setting.term) - 0.001;
+      return Math.min(...ends.filter((left) => left > 0), boundOf(this.setting)) - 0.001;
     }
     if (what === 'refill') return ((key?.refill?.at ?? now) - now) / redisRate!;
     if (what === 'hourEnds') return (hourMs - (now % hourMs)) / redisRate!;
@@ -504,7 +528,7 @@ export class World implements Observed {
   private end() {
     this.isEnding = true;
     for (const server of this.servers) this.resume(server);
-    this.advance(30 * this.setting.term);
+    this.advance(15 * boundOf(this.setting));
     this.checks.ended(new Set(this.servers.map(({ id }) => id)));
   }
 }
