@@ -33,7 +33,7 @@ import { foundOf, refusalOf } from './redis/refusedWrites.ts';
 import type { Trust, TrustOptions } from './redis/trust.ts';
 import { probeError, probeWrites } from './redis/writeProbe.ts';
 import { openCalls, type Run } from './scripts/calls.ts';
-import type { StoreContext } from './scripts/context.ts';
+import type { StoreContext, UsageBounds } from './scripts/context.ts';
 import { type DataVersion, readData, type StoredData, supportedBy } from './scripts/dataVersion.ts';
 import { type Durable, openDurable } from './scripts/durable.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts/scripts.ts';
@@ -73,6 +73,8 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   inFlightMax: number;
   /** A change returns after Redis wrote it to its disk. */
   durable: boolean;
+  /** In a test. */
+  usageBounds?: UsageBounds | undefined;
   /** The version of the data in a test. */
   dataVersion?: DataVersion | undefined;
   /** The time of a test; without it Redis's clock decides. */
@@ -249,6 +251,7 @@ function contextOf(
   options: StoreOptions,
 ): StoreContext {
   const { auditEventsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, refusalHours, observe } = options;
+  const { usageBounds = { keys: 250_000, customers: 400_000 } } = options;
   const now = nowOf(options);
   return {
     redis,
@@ -266,6 +269,7 @@ function contextOf(
     keyRetentionMs,
     usageRetentionMs,
     usageHourlyDays,
+    usageBounds,
     refusalHours,
     observe,
   };

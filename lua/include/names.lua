@@ -75,6 +75,13 @@ function name_of.used_in_week(workspace, api8, week) return workspace .. ':uw:' 
 function name_of.rollup_queue(workspace, kind, id, day)
   return workspace .. ':rollup', kind and kind .. id .. ':' .. string.format('%d', day)
 end
+-- Sums of usage by customer in an API and a month (since 1970): the bounds of leaves, and a leaf.
+function name_of.sum_bounds(workspace, api8, month)
+  return workspace .. ':sc:' .. api8 .. ':' .. string.format('%d', month)
+end
+function name_of.sum_leaf(workspace, api8, month, bound)
+  return workspace .. ':sm:' .. api8 .. ':' .. string.format('%d', month) .. ':' .. bound
+end
 function name_of.rollup_positions(workspace) return workspace .. ':rolled' end
 function name_of.refusal_rows(workspace, hour) return workspace .. ':rh:' .. hour end
 function name_of.former_keys(workspace, api8) return workspace .. ':uz:' .. api8 end

@@ -7,8 +7,9 @@ import { escapeInvisible } from '../domain/visible.ts';
 import { exitCodeOf } from '../scripts/dataVersion.ts';
 import { version } from '../version.ts';
 import type { Client } from './client.ts';
-import { type CommandRow, type FollowRow, type Given, withOptions } from './commandRow.ts';
+import { type CommandRow, type FollowRow, type Given, type Output, withOptions } from './commandRow.ts';
 import { commandRows } from './keyCommands.ts';
+import { startProgress } from './progress.ts';
 import { rootKeyRows } from './rootKeyCommands.ts';
 import { bulkTimeoutMs, Runner } from './runner.ts';
 import { reporting } from './searching.ts';
@@ -126,8 +127,14 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
       };
       const runRow = ({ call, listen }: Client) => {
         if ('follow' in row) return row.follow(listen, given, (result) => runner.print(result, given.json === true));
-        const search = reporting(call, runner.terminal.stderr);
-        return row.run(search.call, given, () => textOf(runner.terminal.stdin)).finally(search.clear);
+        const { stdin, stderr } = runner.terminal;
+        const output: Output = {
+          print: (result) => runner.print(result, given.json === true),
+          progress: (...of) => startProgress(stderr, ...of),
+        };
+        const search = reporting(call, stderr);
+        const used = row.showsProgress ? call : search.call;
+        return row.run(used, given, () => textOf(stdin), output).finally(search.clear);
       };
       await runner.runCall(
         command.opts(),

@@ -1,6 +1,7 @@
 // What the commands that call operations share: the type of their rows, their options, and reading of lists.
 
 import type { Answer, Call, Listen } from './client.ts';
+import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, endOf, numberOf, tableOf, timeOf } from './table.ts';
 
@@ -14,8 +15,17 @@ interface Row {
   options?: readonly (readonly [flags: string, about: string])[];
 }
 
+/** What a command of many results writes before it ends. */
+export interface Output {
+  print(result: CommandResult): Promise<void>;
+  progress(task: string, total: number | undefined, unit: string): Progress;
+}
+
 export interface CommandRow extends Row {
-  run(call: Call, given: Given, input: () => Promise<string>): Promise<CommandResult>;
+  /** It shows its progress itself. */
+  showsProgress?: true;
+  /** Undefined if it has printed all. */
+  run(call: Call, given: Given, input: () => Promise<string>, output: Output): Promise<CommandResult | undefined>;
 }
 
 /** A command that prints what happens until it is interrupted. */

@@ -3,6 +3,7 @@
 import { getRatelimits } from './analytics/getRatelimits.ts';
 import { getTop } from './analytics/getTop.ts';
 import { getVerifications } from './analytics/getVerifications.ts';
+import { listCustomers } from './analytics/listCustomers.ts';
 import { listRefusals } from './analytics/listRefusals.ts';
 import { tail } from './analytics/tail.ts';
 import { createApi } from './apis/createApi.ts';
@@ -123,6 +124,7 @@ export const operations = [
   getVerifications,
   getTop,
   getRatelimits,
+  listCustomers,
   listRefusals,
   tail,
   createRootKey,

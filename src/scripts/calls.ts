@@ -48,6 +48,9 @@ const takes = <const Names extends readonly string[]>(...names: Names) => ({
 const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
   'analytics/keys': takes('keys', 'bytesMax').returnsPacked<(Buffer | 0)[]>(),
+  'analytics/sums': takes('api8', 'month', 'from', 'upTo', 'bytesMax').returnsPacked<
+    [next: Buffer | null, ...leaves: Buffer[][]]
+  >(),
   'analytics/totals': takes('kind', 'ids', 'days', 'identifier').returns<(number | string | string[])[]>(),
   'analytics/used': takes('api8', 'kind', 'number', 'first', 'count').returns<string>(),
   'apis/create': takes('name', 'keptId', 'createdMs', 'actor', 'now').returns<string | null>(),
@@ -186,8 +189,10 @@ const signatures = {
   'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),
   'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),
-  'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'now', '...keys').returns<0 | 1>(),
-  'sweep/rollup': takes('count', 'bytesMax', 'now').returnsPacked<unknown[]>(),
+  'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'sums', 'now', '...keys').returns<
+    0 | 1
+  >(),
+  'sweep/rollup': takes('count', 'bytesMax', 'retentionMs', 'now').returnsPacked<unknown[]>(),
   'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1 | 2)[]>(),
   'usage/part': takes('kind', 'id', 'day', 'part', 'importId', 'names', 'keptMs', 'dryRun', 'now', '...counts').returns<
     0 | 1 | 2
@@ -197,7 +202,7 @@ const signatures = {
   'windows/export': takes('windows', 'now').returns<UsedUnits[]>(),
   'windows/import': takes('windows', 'dryRun', 'now').returns<(0 | 1)[]>(),
   'workspaces/advance': takes('lastMs').returns<unknown>(),
-  'workspaces/create': takes('name', 'sequence', 'now').returns<string>(),
+  'workspaces/create': takes('name', 'sequence', 'sums', 'now').returns<string>(),
   'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists' | 'unfinished'>(),
   'workspaces/imported': takes('counts', 'actor', 'now').returns<unknown>(),
   'workspaces/status': takes('now').returns<Reply>(),

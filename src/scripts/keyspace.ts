@@ -26,7 +26,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: '',
     type: 'hash',
     holds:
-      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`), import (during its import, the id of the export)',
+      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`), import (during its import, the id of the export), summed (since version 6 the first day with sums of usage by customer; 0 for all)',
   },
   {
     name: ':data',
@@ -212,6 +212,21 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'list',
     holds: 'the same of a week, without the days that the sweeper has not rolled up',
     expires: 'a month after the usage retention',
+  },
+  {
+    name: ':sm:<api8>:<month>:<bound>',
+    type: 'hash',
+    holds:
+      "sums of usage by customer, of an API in a month (since 1970), from a bound on: externalId ('' for keys without an identity) to its days (lua/include/usageSums.lua); limited in number",
+    expires: 'after the usage retention',
+    since: 6,
+  },
+  {
+    name: ':sc:<api8>:<month>',
+    type: 'zset',
+    holds: 'bounds of all of these but the first, in order',
+    expires: 'after the usage retention',
+    since: 6,
   },
   {
     name: ':rollup',

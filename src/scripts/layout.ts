@@ -361,6 +361,25 @@ export const keyDay = struct({
   countBytes: uint(1),
 });
 export const sameExternalId = 128;
+/**
+ * The sums of a customer in a month (lua/include/usageSums.lua): of each day that has some, in no order, the day of the
+ * month plus `sumWidth` times the index in `sumWidths` of the bytes of a count (1), the bits of the counts as in an
+ * hour of a log (1), and the counts.
+ */
+export const sumWidths = [1, 2, 4, 7] as const;
+export const sumWidth = 32;
+/** The sum of a day as scripts get it, to be added. */
+export const customerSum = struct({
+  /** Days since 1970. */
+  day: uint(2),
+  /** Months since January 1970. */
+  month: uint(2),
+  externalId: text(1),
+  sum: text(1),
+});
+/** Keys that were used on a day are rolled up this long after its end: then most of them have begun another hour. */
+export const rolledUpAfterMs = hourMs + 600_000;
+
 /** Days of a week, a period whose used keys are in one list. Week 0 begins in 1970. */
 export const weekDays = 7;
 
@@ -770,6 +789,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   IDENTITY_LEFT: { of: identityLeft },
   USAGE_ENTRY_HEAD: { of: usageEntryHead },
   KEY_DAYS_HEAD: { of: keyDaysHead },
+  CUSTOMER_SUM: { of: customerSum },
   VERSION: { of: version },
   NOTED_REFUSAL: { of: notedRefusal },
   NOTED_MORE: { of: notedMore },
@@ -847,6 +867,18 @@ const limitLiterals = (): Record<string, number | string> => ({
   SLOT_ENDS_MAX: 1000,
 });
 
+/** About the counts of verifications and of limit checks. */
+const usageLiterals = (): Record<string, number | string> => ({
+  COUNTED_OUTCOMES: luaList(countedOutcomes),
+  OUTCOMES_IN_TAIL: outcomesInTail,
+  // Of credits, among the bits of an hour.
+  SPENT_BIT: 2 ** spentPlace,
+  WHOLE_DAY: `'${wholeDay}'`,
+  SUM_WIDTH: sumWidth,
+  SUM_PLACES: countPlaces,
+  ROLLED_UP_AFTER: rolledUpAfterMs,
+});
+
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -869,10 +901,6 @@ function literalsOf(): Map<string, string> {
     TIME_MAX: timeMax,
     SAFE_INTEGER: Number.MAX_SAFE_INTEGER,
     NEVER: never,
-    COUNTED_OUTCOMES: luaList(countedOutcomes),
-    OUTCOMES_IN_TAIL: outcomesInTail,
-    // Of credits, among the bits of an hour.
-    SPENT_BIT: 2 ** spentPlace,
     KEY_EXPIRES: `'>${luaFields({ expires: keyFixed.fields.expires })}'`,
     KEY_LINK_AT: keyFixed.bytes + 1,
     LINK_BYTES_LENGTH: 2,
@@ -896,7 +924,7 @@ function literalsOf(): Map<string, string> {
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
-    WHOLE_DAY: `'${wholeDay}'`,
+    ...usageLiterals(),
     LEASE_DONE: leaseDone,
     HOLD_CHANGED: holdChanged,
     LONGEST_TERM: `'${longestTerm}'`,

@@ -112,6 +112,8 @@ async function countsByHour(
     externalId,
     by: { key: false, externalId: false, tag: false },
     bucketOf: (hour: number) => hour,
+    // A page must not take long.
+    bounded: true,
   };
   try {
     await analytics.verifications(workspaceId, query, ({ hour, isOfDay, outcome: counted, count }) => {

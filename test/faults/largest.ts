@@ -277,6 +277,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
     tags: ({ apiId }) => ({ of: 'tags', apiId, limit: 100 }),
     identifiers: () => ({ of: 'identifiers', limit: 100 }),
   },
+  'analytics.listCustomers': { '1000 rows': () => ({ limit: 1000 }) },
   'analytics.listRefusals': {
     '404 rows': () => ({ limit: 1000 }),
     'all filters, no rows': ({ apiId, keyId, externalId }) => ({

@@ -38,6 +38,7 @@ test('every writing script waits for the disk, except verification, background w
     'sweep/requeue',
     'sweep/rollCounts',
     'sweep/rolled',
+    'sweep/rollup',
     'usage/keys',
     'usage/part',
     'usage/total',

@@ -97,6 +97,7 @@ const others: { [Name in OperationName]?: (records: Records) => object[] } = {
     ]),
     ...overrides.map((override) => ({ ...period, granularity: 'day', ...override })),
   ],
+  'analytics.listCustomers': (records) => starts(records).map((of) => ({ ...of, ...records.period, limit: 1000 })),
   'analytics.listRefusals': (records) => starts(records).map((of) => ({ ...of, limit: 1000 })),
 };
 
