@@ -11,6 +11,7 @@ import { Access } from './screens/access.tsx';
 import { ApiScreen } from './screens/api.tsx';
 import { Apis } from './screens/apis.tsx';
 import { Attention } from './screens/attention.tsx';
+import { Bill } from './screens/bill.tsx';
 import { Customer } from './screens/customer.tsx';
 import { Customers } from './screens/customers.tsx';
 import { KeyScreen } from './screens/key.tsx';
@@ -45,6 +46,7 @@ const screens = [
       ['/new-key', 'New key', 'M8 3v10M3 8h10'],
       ['/why', 'Why?', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
       ['/customers', 'Customers', 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
+      ['/bill', 'Bill', 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4'],
       ['/rate-limits', 'Rate limits', 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],
     ],
   ],
@@ -126,6 +128,7 @@ function Shell({ add }: { add: () => void }) {
           <Route path="/customers/:externalId">
             {({ externalId }) => <Customer key={externalId} externalId={textOfPart(externalId)} />}
           </Route>
+          <Route path="/bill" component={Bill} />
           <Route path="/rate-limits" component={RateLimits} />
           <Route path="/rate-limits/:namespace">
             {({ namespace }) => <Namespace key={namespace} namespace={textOfPart(namespace)} />}

@@ -83,6 +83,20 @@ export function periodOf(name: PeriodName): Period {
   return lastSteps(granularity, length / (granularity === 'hour' ? hourMs : dayMs));
 }
 
+/** The months of which there may be counts, in UTC, such as 2026-11, the current one first. */
+export function lastMonths(nowMs = Date.now()): string[] {
+  const now = new Date(nowMs);
+  return Array.from({ length: 13 }, (_, back) =>
+    new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - back)).toISOString().slice(0, 7),
+  );
+}
+
+/** A month, in days of UTC. */
+export function monthOf(name: string): Period {
+  const [year, number] = name.split('-').map(Number) as [number, number];
+  return between(Date.UTC(year, number - 1), Date.UTC(year, number), 'day');
+}
+
 /** The same period in days. */
 export const inDays = ({ start, end }: Period): Period => between(start, end, 'day');
 

@@ -429,6 +429,7 @@ inChromium(() => {
         'Why?',
         'Live',
         'Customers',
+        'Bill',
         'Rate limits',
         'Attention',
         'Access',
@@ -454,7 +455,7 @@ inChromium(() => {
     await page.setViewportSize({ width: 390, height: 800 });
     const folder = process.env.SCREENSHOTS;
     const names = await page.locator('nav[aria-label=Screens] a').allTextContents();
-    expect(names).toHaveLength(11);
+    expect(names).toHaveLength(12);
     for (const name of names) {
       await button('Menu').click();
       await goTo(name);
