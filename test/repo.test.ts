@@ -259,7 +259,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('neither scans nor walks all keys', () => {
-    // The register of server processes and leaves of sums are bounded, and a key is moved with all fields of its record.
+    // The register of server processes and a leaf of sums are bounded; a key is moved with all fields of its record.
     const walks = ['data/beat', 'moves/read', 'analytics/sums'].includes(name)
       ? /'(H|S|Z)?SCAN'|'KEYS'/i
       : /'(H|S|Z)?SCAN'|'KEYS'|'HGETALL'|'SMEMBERS'/i;

@@ -126,6 +126,7 @@ inChromium(() => {
       'Keys',
       'Why?',
       'Customers',
+      'Bill',
       'Rate limits',
     ]);
     expect(await group('Administration').allTextContents()).toEqual(['Access', 'System']);
