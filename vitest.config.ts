@@ -80,6 +80,7 @@ const withLongTests = [
   'test/process/log.test.ts',
   'test/process/main.test.ts',
   'test/process/release.test.ts',
+  'test/usage/sums.test.ts',
 ];
 const faults = [
   {

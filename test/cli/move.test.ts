@@ -1,5 +1,5 @@
 // An API is moved to another workspace: everything of its keys arrives, and callers of the first workspace notice
-// nothing. test/faults/move.test.ts moves one under load, and kills the processes that take part.
+// nothing. test/faults/move.long.test.ts moves one under load, and kills the processes that take part.
 
 import { Writable } from 'node:stream';
 import { beforeEach, describe, expect, test } from 'vitest';

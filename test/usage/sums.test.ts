@@ -12,6 +12,7 @@ import { observing } from '../support/observer.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { snippets } from '../support/snippet.ts';
+import { isLong } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { ok, call, clock, createKey } = tollgate;
@@ -225,7 +226,7 @@ async function compare(pick: (min: number, max: number) => number, steps: number
     expect(rowsOf(byKeys), what).toEqual(await exported(server, query, keyIds));
     compared++;
   }
-  expect(compared).toBeGreaterThan(2);
+  expect(compared).toBeGreaterThan(0);
   await ok('apis.deleteApi', { apiId: apiIds[0]! });
   keyIds = keyIds.filter((keyId) => !keyId.endsWith(apiIds[0]!.slice(-8)));
   await settled();
@@ -237,8 +238,8 @@ async function compare(pick: (min: number, max: number) => number, steps: number
 
 test(`sums are those of keys (seed ${seed})`, { timeout: 300_000 }, async () => {
   pages = 0;
-  await compare(random(seed), 400);
-  expect(pages).toBeGreaterThan(50);
+  await compare(random(seed), isLong ? 400 : 200);
+  expect(pages).toBeGreaterThan(25);
 });
 
 test(`also where an earlier version rolled up without sums (seed ${seed})`, { timeout: 300_000 }, async () => {
@@ -247,9 +248,9 @@ test(`also where an earlier version rolled up without sums (seed ${seed})`, { ti
   await snippet.redis.hdel(workspace, 'summed', 'daysTo');
   clock.advance(-2 * dayMs);
   pages = 0;
-  await compare(random(seed + 1), 200);
+  await compare(random(seed + 1), isLong ? 200 : 100);
   expect(Number(await snippet.redis.hget(workspace, 'summed'))).toBeGreaterThan(19_000);
-  expect(pages).toBeGreaterThan(20);
+  expect(pages).toBeGreaterThan(10);
 });
 
 test('an import adds the sums of what it stores, each once', { timeout: 60_000 }, async () => {
