@@ -4,7 +4,7 @@
 import type { Route } from 'playwright-core';
 import { beforeAll, expect, test } from 'vitest';
 import { consoleInChromium, inChromium } from '../support/chromium.ts';
-import { dayMs, harness } from '../support/harness.ts';
+import { dayMs, harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
@@ -117,6 +117,14 @@ inChromium(() => {
       'First to expire',
       'Last to expire',
     ]);
+    h.clock.now -= 3 * hourMs;
+    const { keyId } = await ok('keys.createKey', { apiId: mail, name: 'past', expires: h.clock.now + hourMs });
+    h.clock.now += 3 * hourMs;
+    await choose('State', 'Expired');
+    await expect.poll(names).toEqual(['past']);
+    await choose('State', 'Expires within 30 days');
+    await expect.poll(names).toEqual(['soon']);
+    await ok('keys.deleteKey', { keyId, permanent: true });
   });
 
   test('Keys: the pages that are displayed are displayed again, and a refreshed list has each key once', async () => {

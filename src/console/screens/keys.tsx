@@ -29,12 +29,13 @@ import type { Api, Key, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { RestoreKey } from './keyActs.tsx';
 
-type Chosen = '' | 'enabled' | 'disabled' | 'expiring' | 'deleted';
+type Chosen = '' | 'enabled' | 'disabled' | 'expiring' | 'expired' | 'deleted';
 const states = [
   ['', 'Any state'],
   ['enabled', 'Enabled'],
   ['disabled', 'Disabled'],
   ['expiring', 'Expires within 30 days'],
+  ['expired', 'Expired'],
   ['deleted', 'Deleted'],
 ] as const;
 
@@ -43,7 +44,8 @@ const filterOf = (state: Chosen) =>
     '': {},
     enabled: { enabled: true },
     disabled: { enabled: false },
-    expiring: { expiresBefore: fromNow(30 * dayMs) },
+    expiring: { expiresBefore: fromNow(30 * dayMs), expiresAfter: fromNow(0) },
+    expired: { expiresBefore: fromNow(0) },
     deleted: { deleted: true },
   })[state];
 
@@ -56,14 +58,17 @@ const byExpiry = [
   ['expiry-last', 'Last to expire'],
 ] as const;
 
+/** Whether a state is one of expiry. Its keys have that order only. */
+const isOfExpiry = (state: Chosen) => state === 'expiring' || state === 'expired';
+
 /** The orders in which the store has the keys of a state, the usual one first. Deleted keys have none of expiry. */
 const ordersOf = (state: Chosen) =>
-  state === 'expiring' ? byExpiry : state === 'deleted' ? byCreation : [...byCreation, ...byExpiry];
+  isOfExpiry(state) ? byExpiry : state === 'deleted' ? byCreation : [...byCreation, ...byExpiry];
 type Order = ReturnType<typeof ordersOf>[number][0];
 
 /** The input of an order. Only keys that expire have one of expiry. */
 const inputOf = (order: Order, state: Chosen) => ({
-  ...(order.startsWith('expiry') && state !== 'expiring' && { expiresBefore: timeMax }),
+  ...(order.startsWith('expiry') && !isOfExpiry(state) && { expiresBefore: timeMax }),
   order: order === 'newest' || order === 'expiry-last' ? 'desc' : 'asc',
 });
 
@@ -311,7 +316,7 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
         />
         <SelectField label="Order" value={order} set={setOrder} options={orders} />
       </div>
-      {order.startsWith('expiry') && state !== 'expiring' && (
+      {order.startsWith('expiry') && !isOfExpiry(state) && (
         <p class="quiet">In order of expiry, only keys that expire are listed.</p>
       )}
     </>
