@@ -221,6 +221,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
     'filters that nothing matches': () => ({ expiresBefore: 1, creditsBelow: 0, unusedSince: 1, rerolledInUse: true }),
   },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
+  'apis.updateApi': { '': ({ apiId }) => ({ apiId, name: 'b'.repeat(255) }) },
   'apis.listApis': {
     '100 APIs': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
