@@ -96,7 +96,7 @@ end
 local formats = { BATCH_HEAD .. 'I2c0' }
 local function pack_answers()
   local count, answers, lengths = batch.count, batch.answers, batch.lengths
-  -- A call takes some time beside that of its items.
+  -- Each call has a cost of its own.
   local work = call_work + 20
   batch.all_work = (batch.all_work + work) % 4294967296
   if work > 65535 then work = 65535 end

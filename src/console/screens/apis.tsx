@@ -6,7 +6,7 @@ import { useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Button, Card, Count, Empty, Head, LacksScreen, TextField, Time } from '../parts/basic.tsx';
+import { Button, Card, Count, Empty, Head, LacksScreen, SearchField, TextField, Time } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { type Column, List, useOrder } from '../parts/table.tsx';
@@ -70,16 +70,7 @@ export function Apis() {
       </Head>
       <Card>
         <div class="bar">
-          <div class="field grow">
-            <label for="api-search">Search</label>
-            <input
-              id="api-search"
-              type="search"
-              placeholder="Name or id"
-              value={search.text}
-              onInput={(e) => search.setText(e.currentTarget.value)}
-            />
-          </div>
+          <SearchField id="api-search" placeholder="Name or id" typed={search} />
         </div>
         <List
           label="APIs"

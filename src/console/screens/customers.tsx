@@ -3,7 +3,7 @@ import { useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Button, Card, CustomerLink, Empty, Head, LacksScreen } from '../parts/basic.tsx';
+import { Button, Card, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
@@ -110,16 +110,7 @@ export function Customers() {
       {mayCount && <Top title="Largest customers of 30 days" of="identities" period={period} />}
       <Card>
         <div class="bar">
-          <div class="field grow">
-            <label for="customer-search">Search</label>
-            <input
-              id="customer-search"
-              type="search"
-              placeholder="externalId or id"
-              value={search.text}
-              onInput={(e) => search.setText(e.currentTarget.value)}
-            />
-          </div>
+          <SearchField id="customer-search" placeholder="externalId or id" typed={search} />
         </div>
         <List
           label="Customers"

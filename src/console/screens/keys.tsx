@@ -16,6 +16,7 @@ import {
   Head,
   LacksScreen,
   Problem,
+  SearchField,
   SelectField,
   Time,
 } from '../parts/basic.tsx';
@@ -295,17 +296,12 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
   return (
     <>
       <div class="bar">
-        <div class="field grow">
-          <label for="key-search">Search</label>
-          <input
-            id="key-search"
-            ref={input}
-            type="search"
-            placeholder="Name, start of the key, id, customer, metadata"
-            value={search.text}
-            onInput={(e) => search.setText(e.currentTarget.value)}
-          />
-        </div>
+        <SearchField
+          id="key-search"
+          placeholder="Name, start of the key, id, customer, metadata"
+          typed={search}
+          field={input}
+        />
         <ApiSelect value={api} set={(api) => set({ api, pages: '' })} none="All APIs" />
         <SelectField
           label="State"
