@@ -3,8 +3,8 @@
 // the last writes may be missing.
 //
 // INFO names a life: by the id of the process, and the id of the history of its writes, which changes when a replica
-// becomes a master. How old a life is at least, only the monotonic clock of a process of Tollgate tells that has seen it:
-// the uptime that Redis reports is by a clock that may be set.
+// becomes a master. How old a life is at least, only the monotonic clock of a process of Tollgate tells, which has seen
+// it: the uptime that Redis reports is by a clock that may be set.
 
 import type { RedisClient } from './connection.ts';
 
