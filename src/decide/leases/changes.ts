@@ -12,7 +12,7 @@ export interface ChangesOptions {
   recalls: Recalls;
   /** When Redis was connected last, by `performance.now()`. */
   connectedAt: () => number;
-  /** LEASE_MS. */
+  /** The longest term that a server with these settings grants, without what is added for the distance to Redis. */
   termMs: number;
   /** Marks holders as inactive. */
   deactivate: (workspaceId: string, holders: readonly string[]) => Promise<unknown>;

@@ -12,6 +12,11 @@ import { RoundTrip } from './roundTrip.ts';
 export interface LeasingSettings {
   /** The term of a lease in milliseconds, without what is added for the distance to Redis; 0 for none. */
   leaseMs: number;
+  /**
+   * The same of a lease that charges nothing, or units of a limit or balance with much room. Not less than `leaseMs`
+   * counts.
+   */
+  leaseLongMs?: number;
   /** Whether keys with credits get leases of units. */
   leaseCredits: boolean;
   /** A lease is asked for from this many decisions in a term on. */
@@ -39,18 +44,21 @@ export class Leasing {
   readonly changes: Changes;
   readonly #recalls: Recalls;
   readonly #roundTrip = new RoundTrip();
-  /** LEASE_SESSION by whether the session leaves, with what is added to terms. */
-  #sessions: { addedMs: number; stays: Buffer; leaves: Buffer };
+  /** LEASE_SESSION by whether the session leaves, with what is added to terms, and with long ones. */
+  #sessions: { addedMs: number; isLong: boolean; stays: Buffer; leaves: Buffer };
   #connectedAt = performance.now();
 
   constructor(options: LeasingOptions) {
-    const { redis, leaseMs, leaseAfter = 12, leaseClockMs = () => 0, settle, deactivate, observe } = options;
+    const { redis, leaseMs, leaseLongMs = 0, leaseAfter = 12, leaseClockMs = () => 0 } = options;
+    const { settle, deactivate, mayLengthen, observe } = options;
     this.#options = options;
     redis.on('ready', () => this.reconnected());
     // In a Cluster each node has a connection.
     redis.on('+node', (node: RedisClient) => node.on('ready', () => this.reconnected()));
+    const longMs = leaseMs === 0 ? 0 : Math.max(leaseMs, leaseLongMs);
     this.leases = new Leases({
       termMs: leaseMs,
+      longMs: () => (mayLengthen() ? longMs : leaseMs),
       after: leaseAfter,
       nowMs: () => performance.now() + leaseClockMs(),
       mayAsk: () =>
@@ -72,11 +80,11 @@ export class Leasing {
       leases: this.leases,
       recalls: this.#recalls,
       connectedAt: () => this.#connectedAt,
-      termMs: leaseMs,
+      termMs: longMs,
       deactivate,
       observe,
     });
-    this.#sessions = this.#packed(0);
+    this.#sessions = this.#packed(0, false);
   }
 
   /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
@@ -87,7 +95,9 @@ export class Leasing {
   /** LEASE_SESSION, which a batch with items of leases has after its items. */
   sessionOf({ leaves }: { leaves: boolean }): Buffer {
     const addedMs = this.#addedMs;
-    if (addedMs !== this.#sessions.addedMs) this.#sessions = this.#packed(addedMs);
+    const isLong = this.#options.mayLengthen();
+    if (addedMs !== this.#sessions.addedMs || isLong !== this.#sessions.isLong)
+      this.#sessions = this.#packed(addedMs, isLong);
     return leaves ? this.#sessions.leaves : this.#sessions.stays;
   }
 
@@ -128,14 +138,15 @@ export class Leasing {
     this.#recalls.close();
   }
 
-  #packed(addedMs: number) {
-    const { leaseMs, leaseCredits } = this.#options;
-    const values = { id: this.#session, term: leaseMs, added: addedMs, credits: leaseCredits ? 1 : 0 };
+  #packed(addedMs: number, isLong: boolean) {
+    const { leaseMs, leaseLongMs = 0, leaseCredits } = this.#options;
+    const long = isLong ? leaseLongMs : 0;
+    const values = { id: this.#session, term: leaseMs, long, added: addedMs, credits: leaseCredits ? 1 : 0 };
     const packed = (leaves: 0 | 1) => {
       const bytes = Buffer.alloc(leaseSession.bytes);
       leaseSession.write(bytes, 0, { ...values, leaves });
       return bytes;
     };
-    return { addedMs, stays: packed(0), leaves: packed(1) };
+    return { addedMs, isLong, stays: packed(0), leaves: packed(1) };
   }
 }
