@@ -82,7 +82,10 @@ const withLongTests = [
   'test/process/release.test.ts',
 ];
 const faults = [
-  { extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts', ...withLongTests] } },
+  {
+    extends: true as const,
+    test: { name: 'faults', include: ['test/faults/**/*.test.ts', `test/console/${long}`, ...withLongTests] },
+  },
   {
     extends: true as const,
     test: { name: 'leased', include: ['test/atomicity.test.ts'], env: { TEST_LEASE_MS: '100' } },

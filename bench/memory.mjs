@@ -4,7 +4,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
-import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
+import { costOf, run, startRedis, startTollgate, untilNoRewrite } from './support/processes.mjs';
 import { median, number, progress, progressDone, report, table } from './support/results.mjs';
 import { openSeed, verifyBodies } from './support/seed.mjs';
 import { histories, historyBytes } from './support/usageHistory.mjs';
@@ -121,14 +121,11 @@ async function verifyEach(seed, count) {
 }
 
 /** The memory of Redis without its buffers, once it rewrites no file. */
-async function usedBytes({ client }) {
-  for (;;) {
-    await delay(options.quick ? 100 : 500);
-    const info = await client.info();
-    const of = (field) => Number(new RegExp(`^${field}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
-    if (of('aof_rewrite_in_progress') || of('aof_rewrite_scheduled')) continue;
-    return of('used_memory') - of('mem_clients_normal') - of('mem_aof_buffer');
-  }
+async function usedBytes(redis) {
+  const pauseMs = options.quick ? 100 : 500;
+  await delay(pauseMs);
+  const info = await untilNoRewrite(redis, pauseMs);
+  return info('used_memory') - info('mem_clients_normal') - info('mem_aof_buffer');
 }
 
 async function compareSpeed(large, largeRootKey) {

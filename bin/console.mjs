@@ -15,7 +15,9 @@ export async function bundleConsole() {
     plugins: [withoutUnusedPaths],
     transform: { target: 'es2022', jsx: { runtime: 'automatic', importSource: 'preact' } },
   });
-  const { output } = await bundle.generate({ format: 'esm', minify: true, banner: licenses });
+  // Annotations are for a bundler that comes after this one.
+  const comments = { annotation: false };
+  const { output } = await bundle.generate({ format: 'esm', minify: true, comments, banner: licenses });
   return output[0].code;
 }
 

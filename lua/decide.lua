@@ -112,7 +112,7 @@ local function decide_batch(KEYS, ARGV)
   -- An item that fails gets the error as its answer; the following items are decided.
   while batch.position <= items_end and call_work < WORK_MAX do
     -- An item that failed, or a call that was killed, may have been making a hold.
-    if charge_hold.is_held then charge_hold.set(false, nil) end
+    if charge_hold.is_held then charge_hold.set(false, false) end
     local decided, problem = pcall(decide_items)
     if not decided then
       local message = type(problem) == 'table' and (problem.err or 'error') or tostring(problem)

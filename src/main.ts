@@ -18,6 +18,7 @@ import { createLog } from './log.ts';
 import { Metrics, onceASecond, textOf } from './metrics.ts';
 import { startMigrator } from './migrator.ts';
 import { startEmbedded } from './redis/embedded.ts';
+import { paceRewrites } from './redis/rewrites.ts';
 import { exitCodeOf } from './scripts/dataVersion.ts';
 import { openReports, reloadCertificates, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { openStore, type Store } from './store.ts';
@@ -54,7 +55,13 @@ async function start() {
         durable: config.durable,
         onEvent: (message) => log.warn(message),
       });
-  if (embedded) closers.unshift(() => embedded.stop());
+  if (embedded) {
+    const stopPacing = paceRewrites(embedded.url, config.dataDir);
+    closers.unshift(() => {
+      stopPacing();
+      return embedded.stop();
+    });
+  }
 
   const url = embedded?.url ?? config.redisUrl;
   const metrics = new Metrics();

@@ -21,9 +21,10 @@ export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
 /**
  * The ids that determine the order of a list: of a kind of record, `expiring_key` for keys in order of expiry, `hold`
- * for holds, `stream` for the events of a stream, `row` for rows of counts, `refusal` for rows of refusals.
+ * for holds, `temporary` for temporary limits in order of their end, `stream` for the events of a stream, `row` for
+ * rows of counts, `refusal` for rows of refusals.
  */
-export type ListedIds = RecordName | 'expiring_key' | 'hold' | 'stream' | 'row' | 'refusal';
+export type ListedIds = RecordName | 'expiring_key' | 'hold' | 'temporary' | 'stream' | 'row' | 'refusal';
 
 export interface Context {
   store: Store;

@@ -21,6 +21,7 @@ import { openRbac } from './records/rbac.ts';
 import { cliActor, openRootKeys } from './records/rootKeys.ts';
 import { openStatus } from './records/status.ts';
 import { openSweep } from './records/sweep.ts';
+import { openTemporary } from './records/temporary.ts';
 import { openWindows } from './records/windows.ts';
 import { openWorkspaces } from './records/workspaces.ts';
 import { atMostOnceIn } from './redis/atMostOnce.ts';
@@ -152,6 +153,7 @@ export async function openStore(storeOptions: StoreOptions) {
     refusals: openRefusals(context, analytics),
     status: openStatus(context),
     sweep: openSweep(context),
+    temporary: openTemporary(context),
     tail,
     windows: openWindows(context),
     usageExport: openUsageExport(context),

@@ -1,5 +1,6 @@
-// The background task that refills unused keys, purges deleted records and overrides that have ended, and rolls up
-// usage. It works in bounded steps, so that requests run between them. Any number of servers may run it at once.
+// The background task that refills unused keys, purges deleted records, removes what is stored of overrides and
+// temporary limits that have ended, and rolls up usage. It works in bounded steps, so that requests run between them.
+// Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
 import type { Store } from './store.ts';
@@ -54,8 +55,8 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
   /** Returns the first failure. It affects neither the other steps nor other workspaces. */
   async function sweepWorkspace(workspaceId: string, isCounting: boolean): Promise<Failure | undefined> {
     let failure: Failure | undefined;
-    const { holds, refill, purge, overrides, rollUp, count } = store.sweep;
-    for (const step of [holds, refill, purge, overrides, rollUp, ...(isCounting ? [count] : [])]) {
+    const { holds, refill, purge, ended, rollUp, count } = store.sweep;
+    for (const step of [holds, refill, purge, ended, rollUp, ...(isCounting ? [count] : [])]) {
       const until = step === rollUp ? performance.now() + rollUpMs : Number.POSITIVE_INFINITY;
       try {
         while (!stopped && (await step(workspaceId)) === true && performance.now() < until) {

@@ -877,8 +877,8 @@ const kinds: [weight: number, kind: Kind][] = [
   [
     2,
     step('sweep', fc.constant(''), async ({ model, workspaceId }) => {
-      const { refill, purge, overrides, rollUp } = h.store.sweep;
-      for (const part of [refill, purge, overrides, rollUp]) while (await part(workspaceId));
+      const { refill, purge, ended, rollUp } = h.store.sweep;
+      for (const part of [refill, purge, ended, rollUp]) while (await part(workspaceId));
       model.sweep();
     }),
   ],

@@ -431,7 +431,7 @@ describe('the loop', () => {
       holds: endless,
       refill: endless,
       purge: endless,
-      overrides: endless,
+      ended: endless,
       rollUp: endless,
       count: async () => 0,
     };
@@ -459,7 +459,7 @@ describe('the loop', () => {
           },
           holds: tollgate.store.sweep.holds,
           purge: tollgate.store.sweep.purge,
-          overrides: tollgate.store.sweep.overrides,
+          ended: tollgate.store.sweep.ended,
           rollUp: tollgate.store.sweep.rollUp,
           count: tollgate.store.sweep.count,
         },

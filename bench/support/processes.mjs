@@ -6,6 +6,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { embeddedUrlIfRunning, startEmbedded } from '../../dist/redis/embedded.js';
@@ -39,11 +40,23 @@ export function temporaryDir() {
   return dir;
 }
 
-/** A Redis configured as Tollgate's own: Unix socket, append-only file, fsync every second. */
-export async function startRedis() {
-  const redis = await startEmbedded({ dataDir: temporaryDir(), onEvent: (message) => console.error(message) });
-  atEnd(() => redis.stop());
-  return openRedis(redis.url);
+/**
+ * A Redis configured as Tollgate's own: Unix socket, append-only file, fsync every second. `startMs` is the time until
+ * it replied, which includes loading the file of `dataDir`.
+ */
+export async function startRedis(dataDir = temporaryDir()) {
+  const startedAt = performance.now();
+  const embedded = await startEmbedded({ dataDir, onEvent: (message) => console.error(message) });
+  const startMs = performance.now() - startedAt;
+  let stopping;
+  const stopProcess = () => (stopping ??= embedded.stop());
+  atEnd(stopProcess);
+  const redis = await openRedis(embedded.url);
+  const stop = () => {
+    redis.client.disconnect();
+    return stopProcess();
+  };
+  return { ...redis, startMs, stop };
 }
 
 async function openRedis(url) {
@@ -52,6 +65,21 @@ async function openRedis(url) {
   atEnd(() => client.disconnect());
   const pid = Number(/process_id:(\d+)/.exec(await client.info('server'))[1]);
   return { url, socket, client, pid };
+}
+
+/** Returns a function that returns the number of a field of INFO. */
+export async function infoOf({ client }) {
+  const info = await client.info();
+  return (field) => Number(new RegExp(`^${field}:(\\d+)`, 'm').exec(info)?.[1] ?? Number.NaN);
+}
+
+/** Waits until Redis rewrites no append-only file, and looks each `pauseMs`. Returns its INFO then. */
+export async function untilNoRewrite(redis, pauseMs) {
+  for (;;) {
+    const info = await infoOf(redis);
+    if (info('aof_rewrite_in_progress') + info('aof_rewrite_scheduled') === 0) return info;
+    await delay(pauseMs);
+  }
 }
 
 /** Starts a file of bench/targets/, which sends its port and ends with this process. */
@@ -77,7 +105,7 @@ export async function startTollgate({ redis, env, network } = {}) {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   atEnd(() => end(child));
-  const server = { pid: child.pid, url: undefined, rootKey: undefined, redis };
+  const server = { pid: child.pid, url: undefined, rootKey: undefined, redis, stop: () => end(child) };
   const lines = createInterface({ input: child.stdout });
   for await (const line of lines) {
     server.url ??= /listens on (\S+)/.exec(line)?.[1];

@@ -188,6 +188,8 @@ const order = [
   'workers',
   'far',
   'growth',
+  'holds',
+  'restart',
   'parts',
   'gateways',
 ];

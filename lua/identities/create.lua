@@ -64,6 +64,7 @@ for index, identity in ipairs(request) do
     local state = packed_identity.pack({ id16 = id16, version = version, has_balance = balance, limits = limits })
     if balance then identity_balance.write(balance) end
     set_fields(identity.record, { state = state, meta = identity.meta })
+    limit_list.note_ends(workspace, id16, {}, limits)
     identity.balance = balance
     answer[index] = 'id_' .. id16
   end

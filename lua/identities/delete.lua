@@ -12,6 +12,7 @@
 -- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/identities"
+-- @include "include/limits"
 -- @include "include/names"
 -- @include "include/usage"
 
@@ -22,6 +23,7 @@ local identity, meta = load_identity(workspace, external_id), identity_meta(work
 if erase_identity(workspace, identity.id16, external_id, usage_retention_ms + 31 * DAY_MS) then
   add_former(name_of.former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
 end
+limit_list.note_ends(workspace, identity.id16, identity.limits, {})
 audit(
   workspace,
   now,

@@ -31,13 +31,15 @@ local hold_list = {
   SLOTS = 8,
   -- In the place of a list that is empty, as most are. Never changed.
   EMPTY = {},
+  -- A bucket has about this many holds.
+  BUCKET_HOLDS = 32,
+  -- HOLDS_HEAD of a key that never had a hold: the next one has number 1, in one bucket.
+  NO_HOLDS = '\0\0\0\0\0\1\0\0\0\0\0\1',
 }
 -- The parts of what is packed next. Used again, because a table for each hold would be much of its cost.
 local hold_pieces = {}
 -- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
--- A bucket has about this many holds.
-local BUCKET_HOLDS = 32
 -- With this many holds or fewer, each look at a key finds the expired ones.
 local ALL_EXAMINED = 256
 
@@ -57,11 +59,19 @@ end
 -- Numbers are milliseconds since 2026.
 local NUMBERS_SINCE = 1767225600000
 
+-- The number of a new hold, and its suffix. `next` is the one after that of the last hold.
+function hold_list.next_number(next, now)
+  local number = now - NUMBERS_SINCE
+  if next > number then number = next end
+  number = number % 2 ^ 40
+  return number, struct.pack(HOLD_NUMBER, 46, number)
+end
+
 -- The suffix of a new hold, which moves on the number of the next one.
 function hold_list.next_suffix(h, now)
-  local number = math.max(h.next, now - NUMBERS_SINCE) % 2 ^ 40
+  local number, suffix = hold_list.next_number(h.next, now)
   h.next = number + 1
-  return struct.pack('>BI5', 46, number)
+  return suffix
 end
 
 -- A suffix as it is in an id, and back; nil if no id has it.
@@ -72,7 +82,7 @@ end
 function hold_list.parsed(suffix)
   if string.byte(suffix) ~= 46 then return suffix end
   local number = tonumber(string.sub(suffix, 2))
-  return number and number < 2 ^ 40 and struct.pack('>BI5', 46, number) or nil
+  return number and number < 2 ^ 40 and struct.pack(HOLD_NUMBER, 46, number) or nil
 end
 
 -- The holds of a record whose field `holds` is `stored`: {record, next (number of the next hold), open and count (open
@@ -214,11 +224,11 @@ local function pack_hold(hold)
   return hold_list.pack(hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, count, rest)
 end
 
--- The position of the hold with this suffix in a bucket; nil if it is not there. A search for bytes takes a part of
--- the time of unpacking all suffixes. What it finds may be in another field, or in a longer suffix: so holds are passed
--- by their lengths up to there.
-local function place_in(part, suffix)
-  local first, found = 1, string.find(part, suffix, 1, true)
+-- The position of the hold with this suffix in holds that begin at `first`; nil if it is not there. A search for bytes
+-- takes a part of the time of unpacking all suffixes. What it finds may be in another field, or in a longer suffix: so
+-- holds are passed by their lengths up to there.
+function hold_list.place_in(part, suffix, first)
+  local found = string.find(part, suffix, first, true)
   while found do
     local wanted = found - HOLD_SUFFIX_AT
     while first < wanted do
@@ -235,7 +245,7 @@ local found_hold = {}
 function hold_list.find(h, suffix)
   local bucket = bucket_of(h.buckets, suffix)
   local part = part_of(h, bucket)
-  local first = place_in(part, suffix)
+  local first = hold_list.place_in(part, suffix, 1)
   if not first then return nil end
   local hold, last = unpack_hold(part, first, found_hold)
   hold.bucket, hold.first, hold.last = bucket, first, last
@@ -270,7 +280,7 @@ end
 -- Adds an open hold that was packed.
 function hold_list.add(h, suffix, packed)
   h.open, h.count = h.open + 1, h.count + 1
-  if h.count > BUCKET_HOLDS * h.buckets then split(h) end
+  if h.count > hold_list.BUCKET_HOLDS * h.buckets then split(h) end
   if h.buckets == 1 then
     h.part = h.part .. packed
     return
@@ -441,8 +451,13 @@ end
 -- very many, the oldest are dropped.
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
 
-local function settled_record(workspace, id24, now, hours_ago)
-  return name_of.settled_holds(workspace, id24, string.format('%d', now / HOUR_MS - hours_ago))
+-- The hour since 1970 whose text was made last, and that text.
+local settled_hour, settled_hour_text = 0, ''
+local function settled_record(workspace, id24, hour)
+  if settled_hour ~= hour then
+    settled_hour, settled_hour_text = hour, string.format('%d', hour)
+  end
+  return name_of.settled_holds(workspace, id24, settled_hour_text)
 end
 
 -- The units that a settlement charges to windows, packed.
@@ -456,37 +471,33 @@ function hold_list.pack_settled(windows)
   return table.concat(hold_pieces, '', 1, count)
 end
 
--- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity, nil
--- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
+-- Notes a settlement, with the fields of SETTLED_HOLD and what follows them.
 local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
-function hold_list.note_settled(workspace, id24, now, settled)
+function hold_list.note_fields(workspace, id24, hour, suffix, late, cost, has_balance, balance, windows, rest)
+  local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
+  local entry = struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
+  local record = settled_record(workspace, id24, hour)
+  local length = redis.call('APPEND', record, entry)
+  if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
+  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, hour - 1)) end
+end
+
+-- The same of a table: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity,
+-- nil if it was not charged), windows, packed (hold_list.pack_settled of these)}.
+function hold_list.note_settled(workspace, id24, hour, settled)
   local suffix, rest = settled.suffix, settled.packed
   local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0
   if settled.shared then
     has_balance, rest = has_balance + HAS_BALANCE_OF_IDENTITY, rest .. struct.pack(IDENTITY_LEFT, settled.shared)
   end
-  local entry = struct.pack(
-    SETTLED_AND_REST,
-    SETTLED_HOLD_LENGTH + #suffix + #rest,
-    late,
-    settled.cost,
-    has_balance,
-    settled.balance or 0,
-    #suffix,
-    suffix,
-    #settled.windows,
-    rest
-  )
-  local record = settled_record(workspace, id24, now, 0)
-  local length = redis.call('APPEND', record, entry)
-  if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
-  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, now, 1)) end
+  local cost, windows = settled.cost, #settled.windows
+  hold_list.note_fields(workspace, id24, hour, suffix, late, cost, has_balance, settled.balance or 0, windows, rest)
 end
 
 -- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
-function hold_list.find_settled(workspace, id24, now, wanted)
+function hold_list.find_settled(workspace, id24, hour, wanted)
   for hours_ago = 0, 1 do
-    local stored, first = note_bytes(redis.call('GET', settled_record(workspace, id24, now, hours_ago)) or ''), 1
+    local stored, first = note_bytes(redis.call('GET', settled_record(workspace, id24, hour - hours_ago)) or ''), 1
     -- A search for bytes takes a hundredth of the time of unpacking all.
     local may_have = string.find(stored, string.char(#wanted) .. wanted, 1, true)
     while may_have and first <= #stored do

@@ -111,7 +111,7 @@ end
 
 -- Whether a string sorts before another byte by byte, as in a sorted set. Lua's `<` depends on the locale of Redis.
 local function comes_before(one, other)
-  for position = 1, #one do
+  for position = 1, math.min(#one, #other) do
     local byte, other_byte = string.byte(one, position), string.byte(other, position)
     if byte ~= other_byte then return byte < other_byte end
   end

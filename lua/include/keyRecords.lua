@@ -7,6 +7,7 @@
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
+-- @include "include/limits"
 -- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/reply"
@@ -109,5 +110,6 @@ end
 -- number of its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
 local function erase_key(workspace, digest, state)
   local counters = unlist_key(workspace, digest, state)
+  limit_list.note_ends(workspace, state.id, state.limits, {})
   return counters, redis.call('UNLINK', name_of.key_record(workspace, digest))
 end

@@ -1,5 +1,6 @@
 -- The limits of a key or an identity.
 
+-- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/names"
 
@@ -136,7 +137,7 @@ end
 -- limit is stored in a record of its own until it expires, and a limit with its name and duration uses it again.
 -- Returns the new limits (limit_list.name gives ids to new ones), and for limit_list.keep_counters {reused: members of
 -- counters that are used again, kept: counters to store, as many as the owner may still create, is_cut: whether some
--- are lost}.
+-- are lost, before and after: the limits}.
 function limit_list.replace(workspace, owner, old, wanted, now)
   local counter_duration = limit_list.counter_duration
   local by_name, limits, reused, kept = {}, {}, {}, {}
@@ -165,13 +166,33 @@ function limit_list.replace(workspace, owner, old, wanted, now)
       kept[#kept + 1] = { name_of.window_member(duration, l.name), l.window, kept_for, true }
     end
   end
-  local counters = { reused = reused, kept = kept, is_cut = false }
+  local counters = { reused = reused, kept = kept, is_cut = false, before = old, after = limits }
   if #kept > 0 then
     for last = #kept, math.max(0, counters_left(workspace, owner, now)) + 1, -1 do
       kept[last], counters.is_cut = nil, true
     end
   end
   return limits, counters
+end
+
+-- Notes which limits of an owner are temporary in the place of those before, in the index of ends: a sorted set of all
+-- temporary limits and overrides of a workspace, by their end. Every script that stores other limits of an owner, or
+-- makes an owner appear or disappear, updates it. It also has limits that have ended and whose former one is not stored
+-- yet, until the sweeper removes them. So readers compare what they find with the record.
+function limit_list.note_ends(workspace, owner, before, after)
+  local index, gone = name_of.ends(workspace), {}
+  for _, l in ipairs(before) do
+    if l.ends then gone[l.name] = true end
+  end
+  for _, l in ipairs(after) do
+    if l.ends then
+      redis.call('ZADD', index, int(l.ends), name_of.limit_end(owner, l.name))
+      gone[l.name] = nil
+    end
+  end
+  for name in pairs(gone) do
+    redis.call('ZREM', index, name_of.limit_end(owner, name))
+  end
 end
 
 -- Gives ids to limits that have none.
@@ -181,7 +202,7 @@ function limit_list.name(limits, next_id)
   end
 end
 
--- `record` is that of the owner.
+-- Stores the counters and the ends of the limits that limit_list.replace returned. `record` is that of the owner.
 function limit_list.keep_counters(workspace, owner, record, counters, now)
   -- A limit that is added again begins with an empty window, which gets nothing back from leases of the lost one.
   if counters.is_cut then redis.call('HDEL', record, 'leased') end
@@ -190,4 +211,5 @@ function limit_list.keep_counters(workspace, owner, record, counters, now)
     redis.call('ZREM', name_of.window_list(workspace, owner), member)
   end
   if #counters.kept > 0 then write_counters(workspace, owner, counters.kept, now) end
+  limit_list.note_ends(workspace, owner, counters.before, counters.after)
 end

@@ -24,6 +24,10 @@ function name_of.wildcard_overrides(workspace, namespace16) return workspace .. 
 -- When the overrides end that then no longer exist: of all namespaces, and of one.
 function name_of.override_ends(workspace) return workspace .. ':ove' end
 function name_of.override_ends_of(workspace, namespace16) return workspace .. ':ovu:' .. namespace16 end
+-- Temporary limits and overrides by their end, and the members: the first letter is the kind of the owner.
+function name_of.ends(workspace) return workspace .. ':ends' end
+function name_of.limit_end(owner, name) return (#owner == 24 and 'k' or 'i') .. owner .. name end
+function name_of.override_end(namespace16, override16) return 'o' .. namespace16 .. override16 end
 function name_of.override_list(workspace, namespace16) return workspace .. ':ovl:' .. namespace16 end
 function name_of.permission_numbers(workspace) return workspace .. ':pn' end
 function name_of.permission_slugs(workspace) return workspace .. ':ps' end

@@ -32,10 +32,17 @@ function override_records.update_kinds(workspace, namespace, all, wild)
   redis.call('HSET', name_of.namespace_ids(workspace), namespace.name, namespace.id16 .. kinds)
 end
 
--- Notes when an override that is not kept after it ends; nil for one that is.
-function override_records.note_end(workspace, namespace, identifier, ends)
+-- Notes when an override ends (nil for a permanent one), in the index of ends (include/limits). One that replaced none
+-- is also noted for its removal.
+function override_records.note_end(workspace, namespace, identifier, id16, ends, former)
   local of_all, of_namespace = name_of.override_ends(workspace), name_of.override_ends_of(workspace, namespace.id16)
+  local index, member = name_of.ends(workspace), name_of.override_end(namespace.id16, id16)
   if ends then
+    redis.call('ZADD', index, int(ends), member)
+  else
+    redis.call('ZREM', index, member)
+  end
+  if ends and not former then
     redis.call('ZADD', of_all, int(ends), namespace.id16 .. identifier)
     redis.call('ZADD', of_namespace, int(ends), identifier)
   else
@@ -51,7 +58,7 @@ function override_records.remove(workspace, namespace, identifier, id16)
   redis.call('HDEL', name_of.overrides(workspace, namespace.id16), identifier)
   redis.call('ZREM', name_of.override_list(workspace, namespace.id16), id16 .. identifier)
   redis.call('ZREM', name_of.wildcard_overrides(workspace, namespace.id16), id16 .. identifier)
-  override_records.note_end(workspace, namespace, identifier, nil)
+  override_records.note_end(workspace, namespace, identifier, id16, nil, nil)
   add_records(workspace, 'override_records', -1)
   override_records.update_kinds(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
   if is_wild then redis.call('HINCRBY', workspace, 'wildcards', -1) end

@@ -20,6 +20,17 @@ local function limit_reply(l, more)
   return named(reply)
 end
 
+-- An override, as read_override (include/overrides) returns it, as an OverrideReply (src/records/overrides.ts), with
+-- what is in `more`.
+local function override_reply(override, identifier, more)
+  local reply, former = more or {}, override.former
+  reply.id, reply.identifier, reply.limit = override.id16, identifier, int(override.limit)
+  reply.duration, reply.created = int(override.duration), int(override.created)
+  reply.ends = override.ends and int(override.ends)
+  reply.formerLimit, reply.formerDuration = former and int(former.limit), former and int(former.duration)
+  return named(reply)
+end
+
 -- Those in force.
 local function limit_replies(limits, now)
   local replies = {}

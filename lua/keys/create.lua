@@ -141,6 +141,7 @@ for index, key in ipairs(request.keys) do
       redis.call('ZADD', name_of.key_list(workspace, api8), 0, key.member)
       if not key.formerLink then index_under_identity(workspace, link, state.id) end
       if state.expires < NEVER then index_expiry_of(workspace, state) end
+      limit_list.note_ends(workspace, state.id, {}, state.limits)
       if state.refilled then queue_refill(workspace, key.digest, state) end
     end
     answer[index + 1], created, last = 'key_' .. state.id, created + 1, state

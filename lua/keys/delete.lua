@@ -37,10 +37,12 @@ local fields = read_fields(record, 'name', 'start')
 local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
 local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
 -- The window of a former limit is kept with the key, those of others are erased.
-local limits, has_ended = limit_ends.in_force(state.limits, now)
-if has_ended then state.limits = limit_list.replace(workspace, state.id, state.limits, limits, now) end
+local stored_limits = state.limits
+local limits, has_ended = limit_ends.in_force(stored_limits, now)
+if has_ended then state.limits = limit_list.replace(workspace, state.id, stored_limits, limits, now) end
 local give_back = permanent and returning_held_credits(workspace, record, state, now) or nil
 unlist_key(workspace, digest, state)
+limit_list.note_ends(workspace, state.id, stored_limits, {})
 unindex_start()
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, state.forbidden, usage_retention_ms)
 add_former(name_of.former_keys(workspace, api8), state.id, now, usage_retention_ms)

@@ -19,6 +19,7 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
+-- @include "include/limits"
 -- @include "include/names"
 -- @include "include/records"
 -- @include "include/starts"
@@ -55,6 +56,7 @@ redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 index_starts()
 index_under_identity(workspace, new.link, new.id)
 if new.expires < NEVER then index_expiry_of(workspace, new) end
+limit_list.note_ends(workspace, new.id, {}, new.limits)
 add_records(workspace, 'key_records', 1)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 

@@ -17,6 +17,7 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
+-- @include "include/limits"
 -- @include "include/names"
 -- @include "include/state"
 -- @include "include/usage"
@@ -44,6 +45,7 @@ if identity then
   remove_former(name_of.former_members(workspace, external_id), state.id)
 end
 if state.expires < NEVER then index_expiry_of(workspace, state) end
+limit_list.note_ends(workspace, state.id, {}, state.limits)
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', key_id, {
   { 'name', nil, fields.name or nil },

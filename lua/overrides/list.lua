@@ -12,10 +12,10 @@
 --          ''}, or false when there is no such namespace
 
 -- @include "include/clock"
--- @include "include/fields"
 -- @include "include/names"
 -- @include "include/overrides"
 -- @include "include/pages"
+-- @include "include/reply"
 
 local workspace, name, identifier, after, count, now =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
@@ -23,24 +23,14 @@ local namespace = find_namespace(workspace, name)
 if not namespace then return false end
 
 local last = ''
-local function override_reply(_, each, id16)
+local function item_of(_, each, id16)
   -- Also of one that has ended, with which a page may end.
   last = id16
   local override = read_override(workspace, namespace, each, now)
   if not override then return nil end
-  local former = override.former
-  return named({
-    id = override.id16,
-    identifier = each,
-    limit = int(override.limit),
-    duration = int(override.duration),
-    created = int(override.created),
-    ends = override.ends and int(override.ends),
-    formerLimit = former and int(former.limit),
-    formerDuration = former and int(former.duration),
-  })
+  return override_reply(override, each)
 end
-if identifier ~= '' then return { { override_reply(workspace, identifier, '') }, 0, '' } end
-local page = page_of(workspace, name_of.override_list(workspace, namespace.id16), after, 'asc', count, override_reply)
+if identifier ~= '' then return { { item_of(workspace, identifier, '') }, 0, '' } end
+local page = page_of(workspace, name_of.override_list(workspace, namespace.id16), after, 'asc', count, item_of)
 page[3] = last
 return page

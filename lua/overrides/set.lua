@@ -91,9 +91,7 @@ redis.call('ZADD', name_of.override_list(workspace, namespace.id16), 0, id16 .. 
 if is_wild then
   redis.call('ZADD', name_of.wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier)
 end
-if ends or before and before.ends then
-  override_records.note_end(workspace, namespace, identifier, not former and ends or nil)
-end
+override_records.note_end(workspace, namespace, identifier, id16, ends, former)
 override_records.update_kinds(workspace, namespace, all, wild)
 if is_wild and not before then redis.call('HINCRBY', workspace, 'wildcards', 1) end
 if not before then add_records(workspace, 'override_records', 1) end

@@ -70,7 +70,7 @@ if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
   local counters = 0
   for index, digest in ipairs(digests) do
-    local state = state_of(digest) or { link = '', holds_due = NEVER }
+    local state = state_of(digest) or { link = '', holds_due = NEVER, limits = {} }
     give_back_held(digest, state)
     -- The id in the list, even if the record has another or cannot be read.
     state.id = ids[index]

@@ -112,6 +112,7 @@ export async function requireFound(lookUp: Promise<unknown>): Promise<void> {
 const settersOf: Readonly<Record<string, readonly string[]>> = {
   allowedIps: ['--allowed-ip'],
   apiId: ['--api', '<apiId>'],
+  before: ['--within'],
   by: ['--order-by'],
   confirm: ['--confirm'],
   'credits.cost': ['--cost'],
@@ -129,6 +130,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   ip: ['--ip'],
   key: ['<key>'],
   keyId: ['--key', '<keyId>', '<key>'],
+  kinds: ['--kind'],
   limit: ['--top', '--limit', '<limit>'],
   meta: ['--meta'],
   name: ['--name', '<name>'],

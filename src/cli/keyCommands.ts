@@ -26,6 +26,7 @@ import { overrideRows } from './overrideCommands.ts';
 import { refusalRows } from './refusalsCommand.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, durationText, expiryOf, limitText, numberOf, tableOf, timeText } from './table.ts';
+import { temporaryRow } from './temporaryCommand.ts';
 import { usageRow } from './usageCommand.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
@@ -411,6 +412,7 @@ export const commandRows: readonly CommandRow[] = [
   ...keyRows,
   ...otherRows,
   ...overrideRows,
+  temporaryRow,
   ...refusalRows,
   usageRow,
 ];

@@ -2,7 +2,7 @@
 
 import { useEffect, useReducer } from 'preact/hooks';
 import { escapeInvisible } from '../domain/visible.ts';
-import { currentSignIn, signOut } from './session.ts';
+import { currentSignIn, endSignIn } from './session.ts';
 import { whenSaved } from './unsaved.ts';
 
 /** An error of an operation, with the fields it names. */
@@ -57,7 +57,7 @@ export async function callPage<T>(operation: string, input: object, rootKey?: st
   if (response.ok) return body;
   // The root key was disabled or deleted meanwhile.
   const isOver = response.status === 401 && rootKey === undefined;
-  if (isOver && key === currentSignIn()?.rootKey) whenSaved(signOut);
+  if (isOver && key === currentSignIn()?.rootKey) whenSaved(endSignIn, 'Your root key is no longer accepted.');
   throw new Failure(response.status, body);
 }
 
@@ -152,8 +152,13 @@ export function useData<T>(operation: string, input: object | undefined, everyMs
   };
 }
 
+const refreshed = new Set<() => void>();
+/** Calls it when data may have changed, before it is reloaded. */
+export const onRefresh = (listener: () => void) => refreshed.add(listener);
+
 /** Reloads the data of the open screen, after a change. */
 export function refresh() {
+  for (const listener of refreshed) listener();
   for (const [id, entry] of entries) {
     if (entry.listeners.size === 0) {
       // Reloaded when a screen uses it. It is not removed, as a component that was rendered may not listen yet.

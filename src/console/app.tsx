@@ -1,6 +1,6 @@
 // The frame of all screens: sign-in, navigation, and the screen of each path. A path never has a secret.
 
-import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { type AroundNavHandler, Link, Route, Router, Switch, useLocation } from 'wouter-preact';
 import { forgetAll, useStale } from './api.ts';
 import { timeOfDay } from './format.ts';
@@ -41,9 +41,15 @@ const screens = [
 export function App() {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const [isAdding, setAdding] = useState(false);
-  useEffect(
+  const last = useRef(currentSignIn()?.workspaceId);
+  // Before anything else can sign in: the response of another tab may arrive now.
+  useLayoutEffect(
     () =>
       onSignIn(() => {
+        const now = currentSignIn()?.workspaceId;
+        // What the address filters by is of the workspace that is left.
+        if (last.current && now && now !== last.current) history.replaceState(null, '', location.pathname);
+        last.current = now ?? last.current;
         forgetAll();
         setAdding(false);
         draw(undefined as never);
@@ -134,9 +140,15 @@ function Stale() {
 function Side({ add }: { add: () => void }) {
   const [path] = useLocation();
   const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
-  const nav = useRef<HTMLElement>(null);
-  // On a narrow screen the names scroll.
-  useEffect(() => nav.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' }), [path]);
+  // On a narrow screen, all but the first row is a menu.
+  const [isOpen, setOpen] = useState(false);
+  const toggle = useRef<HTMLDivElement>(null);
+  useEffect(() => setOpen(false), [path]);
+  const closeByKey = ({ key }: KeyboardEvent) => {
+    if (key !== 'Escape' || !isOpen) return;
+    setOpen(false);
+    toggle.current!.querySelector('button')!.focus();
+  };
   const signIns = allSignIns();
   const choose = (select: HTMLSelectElement) => {
     const { value } = select;
@@ -145,14 +157,19 @@ function Side({ add }: { add: () => void }) {
     leave(() => (value === '' ? add() : switchTo(value)));
   };
   return (
-    <aside class="side">
-      <Link href="/" class="brand">
-        <svg width="20" height="20" viewBox="0 0 16 16" aria-hidden="true">
-          <rect width="16" height="16" rx="4" fill="#5b50e6" />
-          <path d="M4 5h8M8 5v7" stroke="white" stroke-width="2" fill="none" />
-        </svg>
-        Tollgate
-      </Link>
+    <aside class={`side ${isOpen ? 'open' : ''}`} onKeyDown={closeByKey}>
+      <div class="side-top" ref={toggle}>
+        <Link href="/" class="brand">
+          <svg width="20" height="20" viewBox="0 0 16 16" aria-hidden="true">
+            <rect width="16" height="16" rx="4" fill="#5b50e6" />
+            <path d="M4 5h8M8 5v7" stroke="white" stroke-width="2" fill="none" />
+          </svg>
+          Tollgate
+        </Link>
+        <Button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          Menu
+        </Button>
+      </div>
       <select aria-label="Workspace" value={currentSignIn()?.workspaceId} onChange={(e) => choose(e.currentTarget)}>
         {signIns.map(({ workspaceId, name }) => (
           <option key={workspaceId} value={workspaceId}>
@@ -161,11 +178,16 @@ function Side({ add }: { add: () => void }) {
         ))}
         <option value="">Add a workspace …</option>
       </select>
-      <nav aria-label="Screens" ref={nav}>
+      <nav aria-label="Screens">
         <ul>
           {screens.map(([screen, name]) => (
             <li key={screen}>
-              <Link href={screen} aria-current={isAt(screen) ? 'page' : undefined}>
+              <Link
+                href={screen}
+                aria-current={isAt(screen) ? 'page' : undefined}
+                // Also where the path stays.
+                onClick={() => setOpen(false)}
+              >
                 {name}
               </Link>
             </li>

@@ -35,6 +35,15 @@ export function dateTime(ms: number, { seconds = true } = {}): string {
 export const isoOf = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString();
 export const date = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+/** "2026-11-22 14:00 to 15:00", or days. The end is exclusive. */
+export function timeSpan(start: number, end: number): string {
+  const isDays = start % 86_400_000 === 0 && end % 86_400_000 === 0;
+  const [from, to] = isDays
+    ? [date(start), date(end - 86_400_000)]
+    : [dateTime(start, { seconds: false }), dateTime(end, { seconds: false })];
+  if (from === to) return from;
+  return `${from} to ${!isDays && date(start) === date(end - 1) ? to.slice(11) : to}`;
+}
 export const timeOfDay = (ms: number): string => new Date(ms).toISOString().slice(11, 19);
 export const hourOfDay = (ms: number): string => `${pad(new Date(ms).getUTCHours())}:00`;
 
@@ -80,9 +89,9 @@ export function readDuration(text: string): number | undefined {
   return Math.round(Number(match[1]) * factor[(match[2] ?? 'ms') as keyof typeof factor]);
 }
 
-export function download(name: string, text: string) {
+export function download(name: string, file: Blob) {
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }));
+  link.href = URL.createObjectURL(file);
   link.download = visible(name);
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);

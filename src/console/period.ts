@@ -1,10 +1,13 @@
 // The period of a screen, and counts in it.
 
-import { useState } from 'preact/hooks';
+import { useAddress } from './address.ts';
 import type { UsageRow } from './records.ts';
 
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
+
+/** A time from now, rounded down to the hour, so that the cached response is used again. */
+export const fromNow = (ms: number): number => Math.floor((Date.now() + ms) / hourMs) * hourMs;
 
 export const periods = [
   ['1h', '1 hour'],
@@ -13,7 +16,8 @@ export const periods = [
   ['30d', '30 days'],
   ['90d', '90 days'],
 ] as const;
-type PeriodName = (typeof periods)[number][0];
+/** A name of the list, or `<start>-<end>`, in milliseconds: what was chosen in a chart. */
+type PeriodName = (typeof periods)[number][0] | `${number}-${number}`;
 
 export interface Period {
   start: number;
@@ -22,9 +26,11 @@ export interface Period {
   stepMs: number;
   /** The start of each bucket. */
   times: number[];
+  /** Makes a part of it the period of the screen. */
+  choose?: (start: number, end: number) => void;
 }
 
-const lengths: Record<PeriodName, number> = {
+const lengths: Record<(typeof periods)[number][0], number> = {
   '1h': hourMs,
   '24h': dayMs,
   '7d': 7 * dayMs,
@@ -49,13 +55,44 @@ export function lastSteps(granularity: Period['granularity'], steps: number, now
   };
 }
 
-/** The period that ends with the current hour or day. */
-export const periodOf = (name: PeriodName): Period =>
-  lengths[name] <= 7 * dayMs ? lastSteps('hour', lengths[name] / hourMs) : lastSteps('day', lengths[name] / dayMs);
+const between = (start: number, end: number, granularity: Period['granularity']): Period => {
+  const stepMs = granularity === 'hour' ? hourMs : dayMs;
+  const [first, last] = [Math.floor(start / stepMs), Math.ceil(end / stepMs)];
+  const times = Array.from({ length: last - first }, (_, index) => (first + index) * stepMs);
+  return { start: first * stepMs, end: last * stepMs, granularity, stepMs, times };
+};
 
+const granularityOf = (lengthMs: number) => (lengthMs <= 7 * dayMs ? 'hour' : 'day');
+
+/** Usage has no longer periods by day. An address may have any text. */
+const longestMs = 1000 * dayMs;
+
+/** The ends of a period that was chosen in a chart; undefined for another name. */
+export function endsOf(name: string): [start: number, end: number] | undefined {
+  const [, start, end] = (/^(\d{1,14})-(\d{1,14})$/.exec(name) ?? []).map(Number);
+  if (start === undefined || end === undefined || end <= start || end - start > longestMs) return undefined;
+  return [start, end];
+}
+
+/** A period that was chosen, or that ends with the current hour or day. */
+export function periodOf(name: PeriodName): Period {
+  const ends = endsOf(name);
+  if (ends) return between(...ends, granularityOf(ends[1] - ends[0]));
+  const length = lengths[name as keyof typeof lengths];
+  const granularity = granularityOf(length);
+  return lastSteps(granularity, length / (granularity === 'hour' ? hourMs : dayMs));
+}
+
+/** The same period in days. */
+export const inDays = ({ start, end }: Period): Period => between(start, end, 'day');
+
+/** The period that the address names. */
 export function usePeriod(first: PeriodName = '24h') {
-  const [name, setName] = useState<PeriodName>(first);
-  return { name, setName, ...periodOf(name) };
+  const [{ period }, set] = useAddress({ period: first as string });
+  const isKnown = periods.some(([known]) => known === period) || endsOf(period);
+  const name = isKnown ? (period as PeriodName) : first;
+  const setName = (period: PeriodName) => set({ period });
+  return { name, setName, ...periodOf(name), choose: (start: number, end: number) => setName(`${start}-${end}`) };
 }
 
 /** The counts of each bucket of the period. */

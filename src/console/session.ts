@@ -1,26 +1,48 @@
 // Sign-ins. A root key belongs to one workspace; a session of the browser may have several. They are in sessionStorage
-// only: a closed tab forgets them, and nothing is written to the disk by this page.
+// only: a closed tab forgets them, and nothing is written to the disk by this page. A new tab asks the open ones
+// (tabs.ts).
 
-interface SignIn {
+import { whenSaved } from './unsaved.ts';
+
+export interface SignIn {
   rootKey: string;
   workspaceId: string;
   /** Of the workspace, or its id. */
   name: string;
   grants: readonly string[];
+  /** Time of the sign-in. */
+  at: number;
 }
 
 const stored = 'tollgate.signIns';
+/**
+ * In localStorage: when the browser signed out of each workspace. It reaches all tabs, also those that are loaded again
+ * later. Workspace ids are not secret.
+ */
+const signedOut = 'tollgate.signedOut';
+const signedOutMax = 50;
 
-let signIns: SignIn[] = read();
+/** Whether the tab has neither signed in nor out. */
+export const isNewTab = sessionStorage.getItem(stored) === null;
+let signIns: SignIn[] = isNewTab ? [] : (parsed(sessionStorage.getItem(stored)) as SignIn[]).filter(isValid);
 let current: SignIn | undefined = signIns[0];
 const listeners = new Set<() => void>();
 
-function read(): SignIn[] {
+function parsed(text: string | null): unknown {
   try {
-    return JSON.parse(sessionStorage.getItem(stored) ?? '[]');
+    return JSON.parse(text ?? '[]');
   } catch {
     return [];
   }
+}
+
+function signOuts(): Record<string, number> {
+  return parsed(localStorage.getItem(signedOut) ?? '{}') as Record<string, number>;
+}
+
+/** Whether the browser has not signed out of the workspace since. */
+function isValid({ workspaceId, at = 0 }: SignIn): boolean {
+  return at > (signOuts()[workspaceId] ?? -1);
 }
 
 function changed() {
@@ -31,12 +53,24 @@ function changed() {
 }
 
 export const currentSignIn = (): SignIn | undefined => current;
+/** The current one first. */
 export const allSignIns = (): readonly SignIn[] => signIns;
 
-export function addSignIn(signIn: SignIn) {
-  signIns = [...signIns.filter(({ workspaceId }) => workspaceId !== signIn.workspaceId), signIn];
-  current = signIn;
+export function addSignIn(signIn: Omit<SignIn, 'at'>) {
+  const { workspaceId } = signIn;
+  // After a sign-out also if the clock was set back.
+  const added = { ...signIn, at: Math.max(Date.now(), (signOuts()[workspaceId] ?? 0) + 1) };
+  signIns = [...signIns.filter((one) => one.workspaceId !== workspaceId), added];
+  current = added;
   changed();
+}
+
+/** The sign-ins of another tab, in the place of none. */
+export function takeSignIns(of: readonly SignIn[]) {
+  if (current) return;
+  signIns = of.filter(isValid);
+  current = signIns[0];
+  if (current) changed();
 }
 
 export function switchTo(workspaceId: string) {
@@ -44,12 +78,39 @@ export function switchTo(workspaceId: string) {
   changed();
 }
 
-/** Forgets the current sign-in; another one, if there is one, becomes the current. */
-export function signOut() {
-  signIns = signIns.filter((signIn) => signIn !== current);
-  current = signIns[0];
+/** Forgets sign-ins; another one, if there is one, becomes the current. */
+function keepOnly(isKept: (signIn: SignIn) => boolean) {
+  signIns = signIns.filter(isKept);
+  if (current && !signIns.includes(current)) current = signIns[0];
   changed();
 }
+
+/** Forgets the current sign-in of this tab, whose root key the server no longer accepts. */
+export function endSignIn() {
+  keepOnly((signIn) => signIn !== current);
+}
+
+/** Signs out of the current workspace in all tabs, whichever root key they have. */
+export function signOut() {
+  if (!current) return;
+  const { workspaceId, at } = current;
+  const { [workspaceId]: _, ...others } = signOuts();
+  const kept = Object.entries(others).slice(1 - signedOutMax);
+  const all = Object.fromEntries([...kept, [workspaceId, Math.max(Date.now(), at)]]);
+  localStorage.setItem(signedOut, JSON.stringify(all));
+  endSignIn();
+}
+
+/** After another tab signed out. */
+function drop() {
+  if (signIns.every(isValid)) return;
+  const end = () => keepOnly(isValid);
+  if (current && !isValid(current)) whenSaved(end, 'You signed out in another tab.');
+  else end();
+}
+addEventListener('storage', ({ key }) => key === signedOut && drop());
+// A page that the browser kept gets no events.
+addEventListener('pageshow', drop);
 
 export function onSignIn(listener: () => void): () => void {
   listeners.add(listener);

@@ -1,16 +1,19 @@
-// Secrets that the page displays once, or waits for, and that are not saved. While there is one, nothing leaves the
-// screen without a question: a link, Back, signing out, closing the tab. A session that the server ends is ended when
-// the secret is saved.
+// Secrets that the page displays once, or waits for, and that are not saved, and forms that are filled in. While there
+// is one, nothing leaves the screen without a question: a link, Back, signing out, closing the tab. A session that the
+// server ends is ended when the secret is saved; a form does not delay it.
 
 import { useEffect, useLayoutEffect, useReducer } from 'preact/hooks';
 
 const unsaved = new Set<object>();
+/** Forms that are filled in. */
+const filled = new Set<object>();
+const isHeld = () => unsaved.size + filled.size > 0;
 /** The address at which they are displayed. */
 let heldAt = '';
 /** What leaves the screen, until the question is answered. */
 let asked: (() => void) | undefined;
-/** What ends the session, as soon as nothing is unsaved. */
-let ending: (() => void) | undefined;
+/** What ends the session, as soon as nothing is unsaved, and why. */
+let ending: { end: () => void; reason: string } | undefined;
 const listeners = new Set<() => void>();
 
 function changed() {
@@ -29,45 +32,49 @@ function useChanges() {
   }, []);
 }
 
-/** While `isUnsaved`, leaving asks. */
-export function useUnsaved(isUnsaved: boolean) {
+function useHeld(isHeldNow: boolean, by: Set<object>) {
   // Before the browser handles another event.
   useLayoutEffect(() => {
-    if (!isUnsaved) return undefined;
+    if (!isHeldNow) return undefined;
     const own = {};
-    unsaved.add(own);
+    by.add(own);
     heldAt = location.href;
     return () => {
-      unsaved.delete(own);
+      by.delete(own);
       // A dialog with the secret may follow one that waited for it.
       setTimeout(endIfSaved);
     };
-  }, [isUnsaved]);
+  }, [isHeldNow]);
 }
+
+/** While a secret is not saved, leaving asks. */
+export const useUnsaved = (isUnsaved: boolean) => useHeld(isUnsaved, unsaved);
+/** While a form is filled in, leaving asks. */
+export const useFilled = (isFilled: boolean) => useHeld(isFilled, filled);
 
 function endIfSaved() {
   if (unsaved.size > 0 || !ending) return;
-  const end = ending;
+  const { end } = ending;
   ending = undefined;
   end();
 }
 
-/** Leaves the screen, after a question if a secret is not saved. */
+/** Leaves the screen or the form, after a question if something is not saved. */
 export function leave(go: () => void) {
-  if (unsaved.size === 0) return go();
+  if (!isHeld()) return go();
   asked = go;
   changed();
 }
 
 /** Ends the session at once, or when nothing is unsaved. */
-export function whenSaved(end: () => void) {
-  ending = end;
+export function whenSaved(end: () => void, reason: string) {
+  ending = { end, reason };
   changed();
   endIfSaved();
 }
 
 /** The question, and its answers; undefined while there is none. */
-export function useQuestion(): { stay: () => void; leave: () => void } | undefined {
+export function useQuestion(): { stay: () => void; leave: () => void; isOfSecret: boolean } | undefined {
   useChanges();
   const go = asked;
   if (!go) return undefined;
@@ -75,24 +82,25 @@ export function useQuestion(): { stay: () => void; leave: () => void } | undefin
     asked = undefined;
     if (isLeaving) {
       unsaved.clear();
+      filled.clear();
       go();
     }
     changed();
   };
-  return { stay: () => answer(false), leave: () => answer(true) };
+  return { stay: () => answer(false), leave: () => answer(true), isOfSecret: unsaved.size > 0 };
 }
 
-/** Whether the session ends once the secret is saved. */
-export function useIsEnding(): boolean {
+/** Why the session ends once the secret is saved; undefined if it does not. */
+export function useEnding(): string | undefined {
   useChanges();
-  return ending !== undefined;
+  return ending?.reason;
 }
 
 // Before the router hears of it.
 addEventListener(
   'popstate',
   (event) => {
-    if (unsaved.size === 0 || location.pathname === new URL(heldAt).pathname) return;
+    if (!isHeld() || location.pathname === new URL(heldAt).pathname) return;
     event.stopImmediatePropagation();
     // Back and Forward cannot be prevented: the address is entered again, and what it was is one step back.
     history.pushState(null, '', heldAt);
@@ -102,7 +110,7 @@ addEventListener(
 );
 
 addEventListener('beforeunload', (event) => {
-  if (unsaved.size === 0) return;
+  if (!isHeld()) return;
   event.preventDefault();
   // Browsers before 2024.
   event.returnValue = true;

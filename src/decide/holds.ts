@@ -21,6 +21,7 @@ import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { HeldKeys } from './heldKeys.ts';
 import { holdError } from './holdErrors.ts';
+import { packSuffix } from './holdSuffix.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import type { Amounts } from './leases/amounts.ts';
 import { noText, type Repeatable } from './leases/leases.ts';
@@ -176,7 +177,8 @@ class HoldChangeRequest implements Prepared<ChangedHold>, CallerRequest {
 }
 
 const noDigest = '\0'.repeat(holdChangeItem.fields.digest.bytes);
-const noId24 = '\0'.repeat(holdChangeItem.fields.id24.bytes);
+const { id16, api8 } = holdChangeItem.fields;
+const noId24 = '\0'.repeat(id16.bytes + api8.bytes);
 
 /** Settlements, extensions and releases of holds. */
 class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
@@ -216,7 +218,8 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   }
 
   pack(batch: Batch, request: HoldChangeRequest, waiting: Waiting, lease: LeasePart | undefined) {
-    const { rootKey, about, id24, suffix, change } = request;
+    const { rootKey, about, suffix, change } = request;
+    const id24 = request.id24 || noId24;
     const { ttlMs = 0, credits, ratelimits = [] } = change;
     const values = {
       action: holdActions.indexOf(change.action),
@@ -224,8 +227,9 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
       hasCredits: credits === undefined ? 0 : 1,
       credits: credits ?? 0,
       digest: about || noDigest,
-      id24: id24 || noId24,
-      suffix: Buffer.from(suffix),
+      id16: id24.slice(0, id16.bytes),
+      api8: id24.slice(id16.bytes),
+      suffix: packSuffix(suffix),
       limits: ratelimits.length,
     };
     const limits = ratelimits.map(({ name, cost }) => ({ cost, name: Buffer.from(name) }));

@@ -24,6 +24,7 @@ import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { HeldKeys } from './heldKeys.ts';
 import { holdError } from './holdErrors.ts';
+import { readSuffix } from './holdSuffix.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import { type Amounts, type Charge, type DecidedAmount, leftOf } from './leases/amounts.ts';
 import { type LeasedRequest, noText, type Repeatable } from './leases/leases.ts';
@@ -319,7 +320,7 @@ function readHeld(answer: Answer): Verified {
   if (suffixAt <= at) throw unreadable();
   const decision = readDecision({ ...answer, end: suffixAt }, 'VALID');
   const expires = readUint(packed, heldAt, held.fields.expires.bytes);
-  decision.hold = { id: packed.toString('latin1', suffixAt, heldAt), expires };
+  decision.hold = { id: readSuffix(packed, suffixAt, heldAt), expires };
   return decision;
 }
 

@@ -24,9 +24,10 @@ function cell(value: unknown): string {
   return needsQuotes.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/**
- * Rows below their headings. Numbers stay numbers; a text that a spreadsheet would run as a formula has an apostrophe
- * before it.
- */
+/** Rows as lines. Numbers stay numbers; a text that a spreadsheet would run as a formula has an apostrophe before. */
+export const csvRows = (rows: readonly (readonly unknown[])[]): string =>
+  rows.map((row) => row.map(cell).join(',')).join('\r\n');
+
+/** Rows below their headings. */
 export const csvOf = (headings: readonly string[], rows: readonly (readonly unknown[])[]): string =>
-  [headings, ...rows].map((row) => row.map(cell).join(',')).join('\r\n');
+  csvRows([headings, ...rows]);

@@ -22,6 +22,9 @@ const forms: Record<ListedIds, RegExp> = {
   row: /^\d{1,7}-\d{1,7}_\d{1,16}_\d{1,13}_[0-9a-f]{64}$/,
   // The expiry in milliseconds, then the suffix of a hold.
   hold: /^(?:0|[1-9]\d{0,14})_(?:\.\d{1,15}|_[\w.-]{3,64})$/,
+  // The end in milliseconds, then the member of the index in base64url: a letter, an id, and the name of a limit (at
+  // most 512 bytes) or another id.
+  temporary: /^(?:0|[1-9]\d{0,14})_[\w-]{27,720}$/,
   // The hour and the number of a row of refusals.
   refusal: /^\d{1,7}_\d{1,9}$/,
 };

@@ -54,6 +54,7 @@ import { getOverride } from './ratelimits/getOverride.ts';
 import { limit } from './ratelimits/limit.ts';
 import { listNamespaces } from './ratelimits/listNamespaces.ts';
 import { listOverrides } from './ratelimits/listOverrides.ts';
+import { listTemporary } from './ratelimits/listTemporary.ts';
 import { multiLimit } from './ratelimits/multiLimit.ts';
 import { setOverride } from './ratelimits/setOverride.ts';
 import { createRootKey } from './rootKeys/createRootKey.ts';
@@ -101,6 +102,7 @@ export const operations = [
   getOverride,
   listOverrides,
   deleteOverride,
+  listTemporary,
   createIdentity,
   getIdentity,
   listIdentities,

@@ -2,7 +2,7 @@
 
 import type { Actor } from '../domain/caller.ts';
 import { lastsMax } from '../domain/limit.ts';
-import { type Reply, type Run, refusal } from '../scripts/calls.ts';
+import { type Run, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
@@ -26,7 +26,7 @@ export interface Override {
 }
 
 /** An override as a named reply. */
-interface OverrideReply {
+export interface OverrideReply {
   /** Without `rlor_`. */
   id: string;
   identifier: string;
@@ -54,8 +54,7 @@ export const workspaceWildcardsMax = 2000;
 /** After this many calls a page has fewer overrides than were asked for. */
 const listStepsMax = 5;
 
-function readOverride(reply: Reply): Override {
-  const override = fromNamed<OverrideReply>(reply);
+export function readOverride(override: OverrideReply): Override {
   const { id, identifier, limit, duration, created, ends, formerLimit, formerDuration } = override;
   return {
     overrideId: `rlor_${id}`,
@@ -84,7 +83,7 @@ async function list(run: Run, workspaceId: string, page: OverridePage): Promise<
     const reply = await run('overrides/list', workspaceId, given);
     if (!reply) return undefined;
     const [found, more, last] = reply;
-    items.push(...found.map(readOverride));
+    items.push(...found.map((each) => readOverride(fromNamed<OverrideReply>(each))));
     if (items.length > count) return { items: items.slice(0, count), next: items[count - 1]!.overrideId };
     if (more === 0) return { items, next: undefined };
     if (items.length === count) return { items, next: `rlor_${last}` };
@@ -146,7 +145,7 @@ export function openOverrides({ run }: StoreContext) {
     async find(workspaceId: string, namespace: string, identifier: string): Promise<Override | undefined> {
       const reply = await run('overrides/list', workspaceId, { namespace, identifier, after: '', count: 1 });
       const override = reply?.[0][0];
-      return override ? readOverride(override) : undefined;
+      return override ? readOverride(fromNamed<OverrideReply>(override)) : undefined;
     },
 
     /**

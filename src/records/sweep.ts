@@ -27,8 +27,8 @@ export function openSweep(context: StoreContext) {
       noted('holds', await run('sweep/holds', workspaceId, { ...given, usageRetentionMs })),
     refill: async (workspaceId: string) => noted('refill', await run('sweep/refill', workspaceId, given)),
     purge: async (workspaceId: string) => noted('purge', await run('sweep/purge', workspaceId, given)),
-    /** Overrides that have ended. */
-    overrides: async (workspaceId: string) => (await run('sweep/overrides', workspaceId, given)) >= stepMax,
+    /** Overrides that have ended, and what the index of ends has of limits that have. */
+    ended: async (workspaceId: string) => (await run('sweep/ended', workspaceId, given)) >= stepMax,
     rollUp: openRollUp(context),
   };
 }

@@ -116,7 +116,8 @@ async function factsOf(redis: RedisClient, nowMs: () => number): Promise<RedisFa
   };
 }
 
-const fieldsOf = (text = '') =>
+/** The fields of INFO. */
+export const fieldsOf = (text = ''): ReadonlyMap<string, string> =>
   new Map([...text.matchAll(/^([^#:\r\n]+):([^\r\n]*)/gm)].map((match) => [match[1]!, match[2]!]));
 
 function pairsOf(flat: string[] = []): Map<string, string> {

@@ -128,6 +128,9 @@ const signatures = {
     ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
   >(),
   'leases/deactivate': takes('holders').returns<unknown>(),
+  'limits/temporary': takes('kinds', 'of', 'before', 'afterEnds', 'after', 'count', 'wanted', 'now').returns<
+    [items: Reply[], lastEnds: string, last: string, more: 0 | 1]
+  >(),
   'migrations/to5': takes('fence', 'run', 'count').returns<
     [outcome: 'more' | 'done' | 'fenced', done: number, micros: number]
   >(),
@@ -176,8 +179,8 @@ const signatures = {
   'rootKeys/names': takes('...ids').returns<string[]>(),
   'rootKeys/update': takes('request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
   'sweep/count': takes().returns<number>(),
+  'sweep/ended': takes('count', 'now').returns<number>(),
   'sweep/holds': takes('count', 'usageRetentionMs', 'now').returns<[count: number, lateMs: number]>(),
-  'sweep/overrides': takes('count', 'now').returns<number>(),
   'sweep/purge': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),

@@ -131,6 +131,13 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds: 'those of a namespace: identifier, by their end',
     since: 6,
   },
+  {
+    name: ':ends',
+    type: 'zset',
+    holds:
+      'the index of temporary limits and overrides, by their end (lua/include/limits.lua): `k`, the key (24) and the name of its limit; `i`, the identity (id16) and the name; `o`, the namespace and the override (id16 of each)',
+    since: 6,
+  },
   { name: ':ovl:<id16>', type: 'zset', holds: 'overrides in order: id16, identifier' },
   { name: ':ovw:<id16>', type: 'zset', holds: 'overrides with a `*`, most literal characters first: id16, identifier' },
   {

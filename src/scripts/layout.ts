@@ -456,10 +456,12 @@ const hold = struct({
   cost: uint(6),
   /** The number of the balance that was charged. */
   balance: uint(2),
-  /** The end of its id: `.` and its number, or `_` and the id that the caller gave. */
+  /** The end of its id: a HOLD_NUMBER, or `_` and the id that the caller gave. */
   suffix: text(1),
   windows: uint(1),
 });
+/** The suffix of a hold without an id of its caller. In an id it is `.` and the number as text. */
+export const holdNumber = struct({ dot: uint(1), number: uint(5) });
 /** What a hold charged to a window, or the slots that it takes of a concurrency limit. */
 const heldWindow = struct({
   /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. 8: slots. */
@@ -587,7 +589,10 @@ export const holdChangeItem = struct({
   credits: uint(7),
   /** The key, as far as the server knows it; zeros for nothing. */
   digest: bytes(32),
-  id24: bytes(24),
+  /** The id of the key, without `key_`. */
+  id16: bytes(16),
+  api8: bytes(8),
+  /** As it is stored, see HOLD. */
   suffix: text(1),
   limits: uint(1),
 });
@@ -683,7 +688,7 @@ export const verifiedLimit = struct({
   /** Unix milliseconds. */
   reset: uint(7),
 });
-/** The end of the answer to a verification that made a hold, after the suffix of the hold. */
+/** The end of the answer to a verification that made a hold, after the suffix of the hold as it is stored. */
 export const held = struct({ expires: uint(6), suffixBytes: uint(1) });
 /** The answer to an item that changes a hold; the windows follow, each SETTLED_WINDOW, and IDENTITY_LEFT as above. */
 export const changedHold = struct({
@@ -805,6 +810,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   HELD_WIDE_WINDOW: { of: heldWideWindow },
   SETTLED_HOLD: { of: settledHold },
   SETTLED_WINDOW: { of: settledWindow },
+  HOLD_NUMBER: { of: holdNumber },
   HOLD_ITEM: { of: holdItem },
   HOLD_CHANGE_ITEM: { of: holdChangeItem },
   CHANGED_HOLD: { of: changedHold },

@@ -7,7 +7,7 @@
 //
 // All numbers are big-endian, and unsigned except those of `int`.
 
-type UintBytes = 1 | 2 | 4 | 6 | 7;
+type UintBytes = 1 | 2 | 4 | 5 | 6 | 7;
 
 /** A field of a structure. */
 type Field =

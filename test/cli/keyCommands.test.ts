@@ -1,8 +1,8 @@
 // The commands that manage keys: on the store and over HTTP, with the same results.
 
-import { beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
-import { describeWays, served } from '../support/cliWays.ts';
+import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
@@ -10,10 +10,6 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);
-// The command uses Redis's clock.
-beforeEach(() => {
-  app.clock.now = Date.now();
-});
 
 /** TOLLGATE_URL may end as the addresses of operations begin. */
 const urlWithPath = () => `${url()}/v2/`;
@@ -227,7 +223,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     const table = await lines('key', 'explain', keyId);
     expect(table[0]).toBe(`VALID: ${keyId} of ${apiId} owned by ada`);
     expect(table[1]).toMatch(/^RULE +RESULT +FIGURES$/);
-    expect(table.slice(2, -1).map((line) => line.split(/ {2,}/)[0])).toEqual([
+    expect(table.slice(2, -1).map((line) => cellsOf(line)[0])).toEqual([
       'key',
       'enabled',
       'expires',

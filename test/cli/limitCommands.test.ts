@@ -1,17 +1,14 @@
 // The commands that change one limit of a key or an identity: on the store and over HTTP, with the same results.
 
-import { beforeEach, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
-import { describeWays, served } from '../support/cliWays.ts';
+import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);
-beforeEach(() => {
-  app.clock.now = Date.now();
-});
 
 const requests = { name: 'requests', limit: 10, duration: 60_000, autoApply: true };
 const exports = { name: 'exports', limit: 3, duration: 3_600_000, autoApply: false };
@@ -135,7 +132,7 @@ describeWays(app, url, ({ run, lines, json }) => {
       '2 of its 3 keys have a limit requests of their own, which is used instead. --keys changes these too:',
     );
     expect(headings).toMatch(/^KEY +START +NAME +LIMIT$/);
-    expect(rows.map((row) => row.split(/ {2,}/))).toEqual(
+    expect(rows.map(cellsOf)).toEqual(
       keyIds.map((keyId, at) => [keyId, expect.any(String), `own ${at}`, 'requests 100 per 1s']),
     );
     const printed = await json('identity', 'limit', owner, 'requests', '30');

@@ -1,22 +1,17 @@
 // The commands about overrides: on the store and over HTTP, with the same results.
 
-import { beforeEach, expect, test, vi } from 'vitest';
-import { describeWays, served } from '../support/cliWays.ts';
-import { harness } from '../support/harness.ts';
+import { expect, test, vi } from 'vitest';
+import { cellsOf, describeWays, served } from '../support/cliWays.ts';
+import { dayMs, harness } from '../support/harness.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);
-beforeEach(() => {
-  app.clock.now = Date.now();
-});
 
-const dayMs = 86_400_000;
 let made = 0;
 
 describeWays(app, url, ({ run, lines, json }) => {
-  const cells = (row: string) => row.split(/ {2,}/);
   const timeOf = (line: string) => Date.parse(/\d{4}-[\d-]+T[\d:.]+Z/.exec(line)![0]);
 
   test('an override is set, read, listed and deleted', async () => {
@@ -25,10 +20,10 @@ describeWays(app, url, ({ run, lines, json }) => {
       `user_42 in ${namespace} has 10 per 1m.`,
     ]);
     const [heading, row] = await lines('override', 'get', namespace, 'user_42');
-    expect(cells(heading!)).toEqual(['IDENTIFIER', 'LIMIT', 'UNTIL', 'THEN']);
+    expect(cellsOf(heading!)).toEqual(['IDENTIFIER', 'LIMIT', 'UNTIL', 'THEN']);
     expect(row).toBe('user_42     10 per 1m');
     await lines('override', 'set', namespace, 'org_*', '0', '1h');
-    expect((await lines('override', 'list', namespace)).slice(1).map(cells)).toEqual([
+    expect((await lines('override', 'list', namespace)).slice(1).map(cellsOf)).toEqual([
       ['user_42', '10 per 1m'],
       ['org_*', '0 per 1h'],
     ]);
@@ -56,7 +51,7 @@ describeWays(app, url, ({ run, lines, json }) => {
       overrideId: expect.stringMatching(/^rlor_/),
       until: Date.parse(date),
     });
-    expect((await lines('override', 'list', namespace)).slice(1).map(cells)).toEqual([
+    expect((await lines('override', 'list', namespace)).slice(1).map(cellsOf)).toEqual([
       ['user_42', '500 per 2m', new Date(until).toISOString().replace('.000Z', 'Z'), '10 per 1m'],
       ['guest_*', '5 per 1m', `${date}T00:00:00Z`, 'none'],
     ]);

@@ -3,7 +3,7 @@
 import { beforeAll, expect, test, vi } from 'vitest';
 import { timeText } from '../../src/cli/table.ts';
 import { runCli } from '../support/cli.ts';
-import { describeWays, served } from '../support/cliWays.ts';
+import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
 import { ownRedis } from '../support/ownRedis.ts';
 
@@ -49,7 +49,7 @@ beforeAll(async () => {
 describeWays(app, url, ({ run, lines }) => {
   /** The rows, without what is noted on standard error. */
   const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).out);
-  const cells = (table: string[]) => table.map((line) => line.split(/ {2,}/));
+  const cells = (table: string[]) => table.map(cellsOf);
   const ofLimited = (count: number) => [
     expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
     String(count),

@@ -1,10 +1,10 @@
 // The commands that manage root keys: on the store and over HTTP, with the same results.
 
-import { beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { actions, grantPresets } from '../../src/domain/grants.ts';
 import { presented } from '../../src/http/rootKey.ts';
 import { runCli } from '../support/cli.ts';
-import { describeWays, served } from '../support/cliWays.ts';
+import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
@@ -13,9 +13,6 @@ vi.setConfig({ testTimeout: 60_000 });
 const app = harness();
 const url = served(app);
 // The command uses the clock of the machine.
-beforeEach(() => {
-  app.clock.now = Date.now();
-});
 
 const authenticate = (rootKey: string) => app.store.rootKeys.authenticate(presented(rootKey));
 const all = async () => (await app.store.rootKeys.list(app.workspaceId, { count: 100 })).rootKeys;
@@ -100,7 +97,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     const unused = await json(...create, '--permission', '*');
     const table = await lines('root-key', 'list');
     expect(table[0]).toMatch(/^ROOT KEY +START +NAME +STATE +AGE +LAST USED +GRANTS$/);
-    const rowOf = (id: string) => table.find((line) => line.startsWith(`${id} `))!.split(/ {2,}/);
+    const rowOf = (id: string) => cellsOf(table.find((line) => line.startsWith(`${id} `))!);
     expect(rowOf(made.rootKeyId)).toEqual([
       made.rootKeyId,
       `${made.rootKey.slice(0, 26)}…`,

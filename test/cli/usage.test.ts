@@ -2,7 +2,7 @@
 
 import { beforeAll, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
-import { describeWays, served } from '../support/cliWays.ts';
+import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -37,7 +37,7 @@ beforeAll(async () => {
 });
 
 describeWays(app, url, ({ run, lines, json }) => {
-  const cells = (table: string[]) => table.map((line) => line.split(/ {2,}/));
+  const cells = (table: string[]) => table.map(cellsOf);
 
   test('the largest of a period are ranked', async () => {
     const [period, ...table] = await lines('usage', '--top', '10', '--by', 'customer', '--last', '7d');

@@ -1,7 +1,7 @@
 // The dialogs of a key in a real browser: they send what was changed in them, and nothing that others changed
 // meanwhile.
 
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { consoleInChromium, inChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 
@@ -71,6 +71,42 @@ inChromium(() => {
     await open(`/keys/${keyId}`);
     await edit(/^Credits/);
     expect(await dialog().getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
+  });
+
+  describe('what is as it was cannot be saved', () => {
+    const isSaveDisabled = () => dialog().getByRole('button', { name: 'Save' }).isDisabled();
+    const ratelimits = [{ name: 'requests', limit: 10, duration: 60_000, autoApply: true }];
+    /** The dialog of a card, before a change, after it, and after it was taken back. */
+    async function changeAndBack(card: RegExp, field: string, [value, other]: [string, string]) {
+      await edit(card);
+      const states = [await isSaveDisabled()];
+      for (const text of [other, value]) {
+        await dialog().getByLabel(field).fill(text);
+        states.push(await isSaveDisabled());
+      }
+      expect(states).toEqual([true, false, true]);
+      await dialog().getByRole('button', { name: 'Cancel' }).click();
+    }
+
+    test('limits of a key', async () => {
+      const { keyId } = await h.createKey({ ratelimits });
+      await open(`/keys/${keyId}`);
+      await changeAndBack(/^Limits/, 'Units', ['10', '11']);
+    });
+
+    test('limits and metadata of a customer', async () => {
+      await ok('identities.createIdentity', { externalId: 'cust_2', ratelimits, meta: { plan: 'pro' } });
+      await open('/customers/cust_2');
+      await changeAndBack(/^Limits/, 'Units', ['10', '11']);
+      await changeAndBack(/^Customer/, 'Metadata', ['{"plan":"pro"}', '{}']);
+    });
+
+    test('an override', async () => {
+      const amount = { limit: 5, duration: 60_000 };
+      await ok('ratelimits.setOverride', { namespace: 'mails', identifier: 'user_1', ...amount });
+      await open('/rate-limits/mails');
+      await changeAndBack(/^Overrides/, 'Limit', ['5', '6']);
+    });
   });
 
   test.each(['15th', '', '0', '40'])('a refill on day %j cannot be saved', async (day) => {

@@ -2,11 +2,10 @@
 // in an address.
 
 import { readFile } from 'node:fs/promises';
-import type { Browser, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { inChromium, signIn, startChromium } from '../support/chromium.ts';
-import { harness, hourMs, type InputOf } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
+import { inChromium, serverAndBrowser, signIn, viewport } from '../support/chromium.ts';
+import { harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 
@@ -16,31 +15,25 @@ const marked = 'a⟨U+202E⟩da⟨U+200B⟩⟨U+3164⟩';
 const invisible = /[\u202e\u200b\u3164]/;
 
 inChromium(() => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
+  const { url, browser } = serverAndBrowser(h);
   let page: Page;
   let rootKey: string;
+  let ok: Awaited<ReturnType<typeof h.openWorkspace>>['of'];
   let keyId: string;
   let apiId: string;
   const complaints: string[] = [];
 
-  const ok = async <Name extends Parameters<typeof h.call>[0]>(name: Name, input: InputOf<Name>) => {
-    const { data, error } = await h.call(name, input, rootKey);
-    expect(error?.detail, name).toBeUndefined();
-    return data;
-  };
   const goTo = async (path: string) => {
-    await page.goto(`${server.url}/console${path}`);
+    await page.goto(`${url()}/console${path}`);
     await page.locator('h1').waitFor();
-    await page.waitForLoadState('networkidle').catch(() => {});
+    // Live always waits for a response, so its page is never idle.
+    await page.waitForLoadState('networkidle', { timeout: 5000 }).catch(() => {});
     await page.locator('.waiting').first().waitFor({ state: 'detached' });
   };
   const link = (name: string) => page.getByRole('link', { name, exact: true });
 
   beforeAll(async () => {
-    h.clock.advance(Date.now() - h.clock.now);
-    server = await serveStore(h.store);
-    rootKey = (await h.createWorkspace()).rootKey;
+    ({ rootKey, of: ok } = await h.openWorkspace());
     apiId = (await ok('apis.createApi', { name: bidi })).apiId;
     const created = await ok('keys.createKey', {
       apiId,
@@ -60,18 +53,13 @@ inChromium(() => {
       await ok('ratelimits.limit', { namespace, identifier: bidi, limit: 1, duration: 60_000 });
     await ok('ratelimits.setOverride', { namespace: bidi, identifier: bidi, limit: 1, duration: 60_000 });
     await ok('rootKeys.createRootKey', { name: bidi, permissions: ['api.*.read_key'] });
-    browser = await startChromium();
-    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    page = await browser().newPage({ viewport });
     page.setDefaultTimeout(40_000);
     page.on('pageerror', (error) => complaints.push(error.message));
-    await page.goto(`${server.url}/console`);
+    await page.goto(`${url()}/console`);
     await signIn(page, rootKey);
   }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-    expect(complaints).toEqual([]);
-  });
+  afterAll(() => expect(complaints).toEqual([]));
 
   test.each<[string, () => string]>([
     ['Overview', () => '/'],

@@ -10,7 +10,7 @@ const { ok } = h;
 const folder = process.env.SCREENSHOTS;
 
 inChromium(() => {
-  const { page, open } = consoleInChromium(h);
+  const { page, open, violations } = consoleInChromium(h);
   let ada: { keyId: string; key: string };
   let without: { keyId: string };
   /** The hour of the storm, as the console displays it. */
@@ -48,9 +48,21 @@ inChromium(() => {
     await open(`/why/${ada.keyId}`);
     await page().getByText('The answer is Valid').waitFor();
     await expect.poll(() => rows().count()).toBe(2);
+    // The rules without figures are folded.
+    await page().getByText('7 more rules pass').click();
+    await page().getByText('It has not expired').waitFor();
+    expect(await page().getByRole('region', { name: 'Rules in order' }).locator('tbody tr').allTextContents()).toEqual([
+      'Its credits sufficepassedBalance 3, cost 1, then 2.',
+    ]);
+    // The last refusal asked something else.
+    const notice = page().locator('.notice', { hasText: 'It was refused' });
+    expect(await notice.textContent()).toMatch(/: Usage exceeded\. That request was another one\. Ask with this cost$/);
     expect(await rows().nth(0).textContent()).toMatch(/Usage exceeded.*5, 3 left/);
     expect(await rows().nth(1).textContent()).toMatch(/Lacks permission.*documents\.write AND team\.a/);
     await shot('why');
+    await page().setViewportSize({ width: 390, height: 800 });
+    await shot('why-narrow');
+    await page().setViewportSize({ width: 1280, height: 900 });
     await rows().nth(1).getByRole('link', { name: 'Ask with this query' }).click();
     await page().getByText('The answer is Lacks permission').waitFor();
     expect(await page().getByLabel('Permissions, as a query').inputValue()).toBe('documents.write AND team.a');
@@ -63,7 +75,15 @@ inChromium(() => {
     await page().getByText('The answer is Lacks permission').waitFor();
   });
 
-  test('a key whose refusals have no row is not said to have none', async () => {
+  test('a root key that may not read refusals explains without them', async () => {
+    const { key } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_key'] });
+    await open(`/why/${ada.keyId}`, key);
+    await page().getByText('The answer is Valid').waitFor();
+    expect(await page().getByText('It was refused').count()).toBe(0);
+    expect(await page().getByRole('heading', { name: 'Recent refusals' }).count()).toBe(0);
+  });
+
+  test('a key whose refusals have no row does not look like one without refusals', async () => {
     await open(`/why/${without.keyId}`);
     await page().getByText('Details of the refusals were left out').waitFor();
     await page().getByText(`${period}: 1 refusal; details of 1 were left out.`).waitFor();
@@ -109,5 +129,31 @@ inChromium(() => {
     await from.fill('');
     await to.fill('');
     await expect.poll(() => rows().count()).toBe(20);
+  });
+
+  test('a refusal by a limit that the request named is asked again', async () => {
+    const ratelimits = [{ name: 'tokens', limit: 10, duration: hourMs }];
+    const { keyId, key } = await h.createKey({ ratelimits });
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', cost: 11 }] });
+    await open(`/why/${keyId}`);
+    await page().getByText('All 8 rules pass').waitFor();
+    await page().locator('.notice').getByRole('link', { name: 'Ask with this limit' }).click();
+    await page().getByText('The answer is Rate limited').waitFor();
+    expect(await page().getByLabel('Limits that it names').inputValue()).toBe('tokens=11');
+    await page().getByText('tokens: 0 of 10 in any 1 h are used, the cost is 11.').waitFor();
+    expect(await page().locator('.notice').count()).toBe(0);
+    expect(await violations()).toEqual([]);
+    await page().getByLabel('Limits that it names').fill('tokens');
+    await page().getByRole('button', { name: 'Explain', exact: true }).click();
+    await page().getByText('The answer is Valid').waitFor();
+  });
+
+  test('a limit whose name has a space is not asked as two', async () => {
+    const { keyId, key } = await h.createKey({ ratelimits: [{ name: 'large files', limit: 10, duration: hourMs }] });
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'large files', cost: 11 }] });
+    await open(`/why/${keyId}`);
+    await expect.poll(() => rows().count()).toBe(1);
+    expect(await rows().textContent()).toContain('large files: 10 in any 1 h');
+    expect(await page().getByRole('link', { name: 'Ask with this limit' }).count()).toBe(0);
   });
 });

@@ -1,11 +1,10 @@
 // A secret that is displayed once is not lost by accident, in a real browser: every screen that displays one, and every
 // way to leave it.
 
-import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { inChromium, startChromium } from '../support/chromium.ts';
+import type { Page } from 'playwright-core';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { contexts, inChromium, serverAndBrowser, shots, viewport } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
-import { serveStore } from '../support/serving.ts';
 import { longTest } from '../support/testIf.ts';
 
 const h = harness();
@@ -20,35 +19,16 @@ interface Display {
 }
 
 inChromium(() => {
-  let server: Awaited<ReturnType<typeof serveStore>>;
-  let browser: Browser;
-  let context: BrowserContext;
+  const { url, browser } = serverAndBrowser(h);
+  const { context, newPage } = contexts(browser);
   let page: Page;
   let rootKey: string;
   let keyId: string;
-  const complaints: string[] = [];
 
-  beforeAll(async () => {
-    h.clock.advance(Date.now() - h.clock.now);
-    server = await serveStore(h.store);
-    browser = await startChromium();
-  }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-  });
   beforeEach(async () => {
     rootKey = (await h.createWorkspace()).rootKey;
-    context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
-    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
-    page = await context.newPage();
-    page.setDefaultTimeout(40_000);
-    complaints.length = 0;
-    page.on('pageerror', (error) => complaints.push(error.message));
-  });
-  afterEach(async () => {
-    await context.close();
-    expect(complaints).toEqual([]);
+    await context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    page = await newPage();
   });
 
   const button = (name: string) => page.getByRole('button', { name, exact: true });
@@ -58,7 +38,7 @@ inChromium(() => {
   const secret = () => page.locator('.snippet pre').first();
 
   async function signIn() {
-    await page.goto(`${server.url}/console/system`);
+    await page.goto(`${url()}/console/system`);
     await page.getByLabel('Root key').fill(rootKey);
     await page.keyboard.press('Enter');
     await heading('System').waitFor();
@@ -67,19 +47,6 @@ inChromium(() => {
     const { apiId } = (await h.call('apis.createApi', { name: 'payments' }, rootKey)).data;
     keyId = (await h.call('keys.createKey', { apiId, name: 'old key' }, rootKey)).data.keyId;
     await signIn();
-  }
-
-  /** Pictures in both themes, and on a phone, with SCREENSHOTS=<folder>. */
-  async function shots(name: string) {
-    const folder = process.env.SCREENSHOTS;
-    if (!folder) return;
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await page.emulateMedia({ colorScheme });
-      await page.screenshot({ path: `${folder}/${name}-${colorScheme}.png` });
-    }
-    await page.setViewportSize({ width: 390, height: 800 });
-    await page.screenshot({ path: `${folder}/${name}-narrow.png` });
-    await page.setViewportSize({ width: 1280, height: 900 });
   }
 
   const displays: Display[] = [
@@ -146,7 +113,7 @@ inChromium(() => {
 
     mostly('is saved by Copy and one button; then nothing asks', async () => {
       const save = button('I have saved it');
-      await shots(name);
+      await shots(page, name, [viewport, { width: 390, height: 800 }]);
       expect(await save.isDisabled()).toBe(true);
       await copies();
       expect(await page.evaluate('navigator.clipboard.readText()')).toBe(text);
@@ -198,7 +165,7 @@ inChromium(() => {
         await indexedDB.databases(), await caches.keys(),
       ]))()`);
       expect(kept).not.toContain(text);
-      expect(kept).toContain(server.url);
+      expect(kept).toContain(url());
     });
 
     test(`${isDialog ? 'Back asks' : 'Back, a link, / and the end of the sign-in ask'}, and leave it in the end`, async () => {
@@ -242,7 +209,7 @@ inChromium(() => {
 
   test('while a key is being made, its dialog cannot be closed and the tab asks', async () => {
     await withKey();
-    await page.goto(`${server.url}/console/keys/${keyId}`);
+    await page.goto(`${url()}/console/keys/${keyId}`);
     let answer = () => {};
     await page.route('**/v2/keys.rerollKey', async (route) => {
       await new Promise<void>((resolve) => {

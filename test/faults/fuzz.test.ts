@@ -151,12 +151,22 @@ const queries = fc.constantFrom(
   '*',
 );
 
+/** Members that exclude each other: each is missing in most requests. */
+const atMostOneOf = (...names: string[]): Hints =>
+  Object.fromEntries(
+    names.map((name) => [
+      name,
+      (own) => fc.oneof({ weight: 6, arbitrary: fc.constant(undefined) }, (hints[name] ?? ((same) => same))(own)),
+    ]),
+  );
+
 /** Hints of operations in which a member has another meaning than elsewhere. */
 const hintsOf = ({ name }: AnyOperation): Hints => {
   if (name === 'keys.verifyKey' || name === 'keys.explainKey') return { ...hints, permissions: mostly(queries) };
   if (name === 'keys.listKeys') return { ...hints, start: (own) => own };
   if (name === 'ratelimits.setOverride')
     return { ...hints, until: (own) => fc.oneof({ weight: 6, arbitrary: fc.constant(Date.now() + 300_000) }, own) };
+  if (name === 'ratelimits.listTemporary') return { ...hints, ...atMostOneOf('kinds', 'apiId', 'namespace') };
   if (name === 'keys.restoreKey') return { ...hints, keyId: mostly(named('deletedKeyId')) };
   if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants) };
   return hints;

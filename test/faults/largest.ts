@@ -262,6 +262,10 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   },
   'ratelimits.getOverride': { '': () => ({ namespace, identifier: wildcard(0) }) },
   'ratelimits.listOverrides': { '100 overrides': () => ({ namespace, limit: listed }) },
+  'ratelimits.listTemporary': {
+    '100 limits and overrides': () => ({ limit: listed }),
+    'of one namespace': () => ({ namespace, limit: listed }),
+  },
   'analytics.getVerifications': {
     'by key and identity': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome'] }),
     '100 keys': ({ keyId }) => ({ keyIds: Array.from({ length: 100 }, () => keyId), groupBy: ['keyId'] }),

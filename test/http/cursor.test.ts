@@ -19,7 +19,7 @@ interface List {
   input: object;
   prefix: string;
   /** Of the ids after their prefix, or the kind of ids without one. */
-  length: number | 'stream' | 'row' | 'refusal' | 'hold';
+  length: number | 'stream' | 'row' | 'refusal' | 'hold' | 'temporary';
 }
 /** Of every operation that is a list: its example, and inputs of other lists. */
 let lists: List[];
@@ -40,7 +40,7 @@ beforeAll(async () => {
       const kind = records[listedIds as RecordName] as { prefix: string; idLength: number } | undefined;
       const { prefix, length } = kind
         ? { prefix: `${kind.prefix}_`, length: kind.idLength }
-        : { prefix: '', length: listedIds as 'stream' | 'row' | 'refusal' | 'hold' };
+        : { prefix: '', length: listedIds as Exclude<List['length'], number> };
       return { operation, input, prefix, length };
     });
   });
@@ -60,12 +60,15 @@ test('a cursor with an id in another format is 400; one with an unknown id is ac
   const rows = [`489900-489924_3_0_${'a'.repeat(64)}`, `9999999-0_0_4102444800000_${'0'.repeat(64)}`];
   const refusals = ['489900_12', '0_0', '9999999_999999999'];
   const holds = ['1700000000000_.1', '0_.999999999999999', '1700000000000__own-1'];
+  const temporary = [`i${'1'.repeat(16)}abc`, `k${'1'.repeat(24)}${'漢'.repeat(128)}`, `o${'1'.repeat(32)}`].map(
+    (member, ends) => `${ends * 700_000_000_000}_${encoded(member)}`,
+  );
   for (const list of lists) {
     const isStream = list.length === 'stream';
     const isRow = list.length === 'row';
     const isRefusal = list.length === 'refusal';
     const name = nameOf(list);
-    const ofKind = { stream: streams.slice(1), row: rows, refusal: refusals, hold: holds };
+    const ofKind = { stream: streams.slice(1), row: rows, refusal: refusals, hold: holds, temporary };
     const good = typeof list.length === 'number' ? [`${list.prefix}${'1'.repeat(list.length)}`] : ofKind[list.length];
     for (const id of good) {
       expect(await statusOf(list.operation, list.input, encoded(`${name} ${id}`)), `${name} ${id}`).toBe(200);

@@ -115,6 +115,21 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
       input: ({ roleId }) => ({ roleId, permissions: [] }),
     },
   ],
+  'ratelimits.listTemporary': [
+    { what: 'of an API' },
+    {
+      needs: ['ratelimit.read_override'],
+      what: 'of a namespace',
+      input: ({ namespaceId }) => ({ namespace: namespaceId }),
+    },
+    { needs: ['identity.read_identity'], what: 'of identities', input: () => ({ kinds: ['identity'] }), ...anyIdOnly },
+    {
+      needs: ['api.read_key', 'api.read_api', 'identity.read_identity', 'ratelimit.read_override'],
+      what: 'of all kinds',
+      input: () => ({}),
+      ...anyIdOnly,
+    },
+  ],
   'analytics.getVerifications': [{ elsewhere: 'no rows' }],
   'analytics.getRatelimits': [{ elsewhere: 'no rows' }],
   'analytics.getTop': [

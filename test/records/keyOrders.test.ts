@@ -16,7 +16,7 @@ beforeEach(() => {
   dataVersion.current = 5;
 });
 const tollgate = harness(undefined, { dataVersion });
-const { call, clock, createWorkspace } = tollgate;
+const { call, clock, openWorkspace } = tollgate;
 const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
 let redis: RedisClient;
 beforeAll(async () => {
@@ -33,12 +33,7 @@ const byExpiry = (one: Listed, other: Listed) => one.expires! - other.expires! |
 const idsOf = (keys: readonly { keyId: string }[]) => keys.map(({ keyId }) => keyId);
 
 async function withApis(count: number) {
-  const { workspaceId, rootKey } = await createWorkspace();
-  const of = async <Name extends Parameters<typeof call>[0]>(name: Name, input: InputOf<Name>) => {
-    const { status, data, error } = await call(name, input, rootKey);
-    if (status !== 200) throw new Error(`${name}: ${error.detail}`);
-    return data;
-  };
+  const { workspaceId, rootKey, of } = await openWorkspace();
   const apis: string[] = [];
   for (let index = 0; index < count; index++) {
     apis.push((await of('apis.createApi', { name: `api ${index}` })).apiId);

@@ -140,7 +140,7 @@ async function sweepAll() {
     while (await tollgate.store.sweep.holds(workspaceId));
     while (await tollgate.store.sweep.refill(workspaceId));
     while (await tollgate.store.sweep.purge(workspaceId));
-    while (await tollgate.store.sweep.overrides(workspaceId));
+    while (await tollgate.store.sweep.ended(workspaceId));
     while (await tollgate.store.sweep.rollUp(workspaceId));
   }
 }

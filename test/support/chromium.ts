@@ -3,8 +3,8 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { type Browser, chromium, type Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe } from 'vitest';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
 import type { harness } from './harness.ts';
 import { serveStore } from './serving.ts';
 
@@ -36,12 +36,16 @@ const title = `in Chromium${chromiumPath === undefined ? ' (SKIPPED: none is ins
 /** Tests that are skipped, and say so, where the machine has no browser. */
 export const inChromium = (tests: () => void) => describe.skipIf(chromiumPath === undefined)(title, tests);
 
-/** The console of a harness in a browser, with a new page for each test. */
-export function consoleInChromium(h: ReturnType<typeof harness>) {
-  const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+/** The width and height of a page, where a test does not choose others. */
+export const viewport = { width: 1280, height: 900 };
+
+/**
+ * A server of the harness's store, and a browser. The harness's clock starts at the time of the browser, by which the
+ * console requests counts.
+ */
+export function serverAndBrowser(h: ReturnType<typeof harness>) {
   let server: Awaited<ReturnType<typeof serveStore>>;
   let browser: Browser;
-  let page: Page;
   beforeAll(async () => {
     h.clock.now = Date.now();
     server = await serveStore(h.store);
@@ -51,14 +55,86 @@ export function consoleInChromium(h: ReturnType<typeof harness>) {
     await browser?.close();
     await server?.close();
   });
+  return { url: () => server.url, browser: () => browser };
+}
+
+/** A browser context for each test, which fails on an uncaught error of its pages. */
+export function contexts(browser: () => Browser) {
+  let context: BrowserContext;
+  const complaints: string[] = [];
+  beforeEach(async () => {
+    complaints.length = 0;
+    context = await browser().newContext({ viewport });
+  });
+  afterEach(async () => {
+    await context.close();
+    expect(complaints).toEqual([]);
+  });
+  return {
+    context: () => context,
+    async newPage() {
+      const page = await context.newPage();
+      page.setDefaultTimeout(40_000);
+      page.on('pageerror', (error) => complaints.push(error.message));
+      return page;
+    },
+  };
+}
+
+/**
+ * With SCREENSHOTS=<folder>, takes pictures of the page in each of the sizes and in both themes. Their names are
+ * `name`-width-theme. The page has its size and the light theme afterwards.
+ */
+export async function shots(
+  page: Page,
+  name: string,
+  sizes = [
+    { width: 1440, height: 900 },
+    { width: 390, height: 800 },
+  ],
+): Promise<void> {
+  const folder = process.env.SCREENSHOTS;
+  if (!folder) return;
+  const before = page.viewportSize()!;
+  for (const size of sizes)
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.setViewportSize(size);
+      await page.emulateMedia({ colorScheme });
+      await page.screenshot({ path: `${folder}/${name}-${size.width}-${colorScheme}.png` });
+    }
+  await page.setViewportSize(before);
+  await page.emulateMedia({ colorScheme: 'light' });
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** What axe finds, with the elements. */
+export async function violationsOf(page: Page): Promise<string[]> {
+  await page.evaluate(axe);
+  const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
+  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`);
+}
+
+/** Whether all is within the width of the page. Charts have their new width a frame after it. */
+export async function isWithinWidth(page: Page): Promise<boolean> {
+  const [scrolled, client] = await page.evaluate<[number, number]>(`new Promise((done) =>
+    requestAnimationFrame(() => requestAnimationFrame(() =>
+      done([document.documentElement.scrollWidth, document.documentElement.clientWidth]))))`);
+  return scrolled <= client;
+}
+
+/** The console of a harness in a browser, with a new page for each test. */
+export function consoleInChromium(h: ReturnType<typeof harness>) {
+  const { url, browser } = serverAndBrowser(h);
+  let page: Page;
   beforeEach(async () => {
     await page?.close();
-    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    page = await browser().newPage({ viewport });
     page.setDefaultTimeout(40_000);
   });
 
   /** Path within the console. */
-  const goTo = (path: string) => page.goto(`${server.url}/console${path}`);
+  const goTo = (path: string) => page.goto(`${url()}/console${path}`);
   return {
     page: () => page,
     goTo,
@@ -67,18 +143,7 @@ export function consoleInChromium(h: ReturnType<typeof harness>) {
       await goTo(path);
       await signIn(page, rootKey);
     },
-    /** What axe finds, with the elements. */
-    async violations() {
-      await page.evaluate(axe);
-      const found = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>('axe.run()');
-      return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`);
-    },
-    /** Whether all is within the width of the page. Charts have their new width a frame after it. */
-    async isWithinWidth() {
-      const [scrolled, client] = await page.evaluate<[number, number]>(`new Promise((done) =>
-        requestAnimationFrame(() => requestAnimationFrame(() =>
-          done([document.documentElement.scrollWidth, document.documentElement.clientWidth]))))`);
-      return scrolled! <= client!;
-    },
+    violations: () => violationsOf(page),
+    isWithinWidth: () => isWithinWidth(page),
   };
 }

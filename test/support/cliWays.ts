@@ -1,19 +1,25 @@
 // Commands that reach the operations in two ways, with the same results: on the store, in the process, and over HTTP.
 
-import { afterAll, beforeAll, describe, expect } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect } from 'vitest';
 import { runCli } from './cli.ts';
 import type { harness } from './harness.ts';
 import { serveStore } from './serving.ts';
 
 type App = ReturnType<typeof harness>;
 
-/** Serves the store of a test file. Returns the function that returns the URL. */
+/**
+ * Serves the store of a test file, whose clock is set to the time at the start of each test: commands on the store use
+ * Redis's clock. Returns the function that returns the URL.
+ */
 export function served(app: App): () => string {
   let server: Awaited<ReturnType<typeof serveStore>>;
   beforeAll(async () => {
     server = await serveStore(app.store);
   });
   afterAll(() => server.close());
+  beforeEach(() => {
+    app.clock.now = Date.now();
+  });
   return () => server.url;
 }
 
@@ -24,6 +30,9 @@ interface Commands {
   /** Returns what it prints with --json. */
   json(...args: string[]): Promise<ReturnType<typeof JSON.parse>>;
 }
+
+/** The cells of a printed row. */
+export const cellsOf = (row: string) => row.split(/ {2,}/);
 
 /** Describes commands in both ways; `url` is TOLLGATE_URL. */
 export function describeWays(app: App, url: () => string, tests: (commands: Commands, way: string) => void) {

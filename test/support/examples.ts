@@ -432,6 +432,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       name: "Ada's desktop",
       meta: { team: 'production' },
       expires: null,
+      ratelimit: { name: 'requests', limit: 500, until: nextYear },
     }),
   },
   'keys.updateCredits': {
@@ -564,6 +565,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: 'namespace_not_found',
     changes: () => ['override', expect.stringMatching(/^rlor_/)],
     documented: () => ({ namespace: emails, identifier: 'partner_*' }),
+  },
+  'ratelimits.listTemporary': {
+    input: ({ apiId }) => ({ apiId, before: nextYear, limit: 10 }),
+    needs: ['api.read_key', 'api.read_api'],
+    elsewhere: 'api_not_found',
+    changes: null,
+    documented: () => ({ kinds: ['key', 'override'], limit: 10 }),
   },
   'analytics.getVerifications': {
     input: ({ keyId }) => ({ keyId, groupBy: ['outcome', 'externalId'] }),

@@ -213,10 +213,22 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
   }
 
   /** The data of a call that must succeed. */
-  async function ok<Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>> {
-    const { status, error, data, requestId } = await call(name, input);
-    if (status !== 200) throw new Error(`${name}: ${status} ${causes.get(requestId) ?? error.detail}`);
-    return data;
+  async function ok<Name extends OperationName>(
+    name: Name,
+    input: InputOf<Name>,
+    as?: string,
+  ): Promise<OutputOf<Name>> {
+    const { status, error, data, requestId } = await call(name, input, as);
+    if (status === 200) return data;
+    const cause = causes.get(requestId) ?? error.detail;
+    throw new Error(`${name} ${JSON.stringify(input).slice(0, 1000)}: ${status} ${cause}`);
+  }
+
+  /** An empty workspace. `of` calls an operation in it, which must succeed, and returns the data. */
+  async function openWorkspace() {
+    const workspace = await createWorkspace();
+    const of = <Name extends OperationName>(name: Name, input: InputOf<Name>) => ok(name, input, workspace.rootKey);
+    return { ...workspace, of };
   }
 
   /** A key, in an API of its own unless one is named. */
@@ -237,6 +249,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     createKey,
     createRootKey,
     createWorkspace,
+    openWorkspace,
     get store() {
       return state.store;
     },

@@ -30,11 +30,12 @@ local charge_counters
 -- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
 -- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled. `expires`: when
--- the hold that is being made ends, and gives the slots of concurrency limits back. Without one no slot is taken.
--- `extended_formats`: see key_formats.
-local charge_hold = { is_held = false, expires = nil, extended_formats = { made = 0 } }
+-- the hold that is being made ends, and gives the slots of concurrency limits back; false until it is known, and no
+-- slot is taken. `is_loaded`: the verification is decided again with that, and its key is loaded. `extended_formats`:
+-- see key_formats.
+local charge_hold = { is_held = false, expires = false, is_loaded = false, extended_formats = { made = 0 } }
 function charge_hold.set(is_held, expires)
-  charge_hold.is_held, charge_hold.expires = is_held, expires
+  charge_hold.is_held, charge_hold.expires, charge_hold.is_loaded = is_held, expires, expires and true
 end
 -- By the place of a limit (see VERIFIED_LIMIT): the new end of its window; false if nothing is charged.
 local charge_suffix = {}
@@ -447,7 +448,7 @@ end
 function charge_hold.undecided(problem, position, last, root_index, requested)
   if problem then return problem end
   if charge_ahead then return charge_hold.repair(requested) end
-  if not charge_hold.is_held then return charge_hold.instead(position, last, root_index) end
+  return charge_hold.instead(position, last, root_index, requested)
 end
 
 -- The packed answer to a verification, with the results of its limits if they were checked.

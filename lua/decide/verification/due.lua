@@ -11,6 +11,7 @@
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/names"
+-- @include "include/state"
 
 local key_holds = {}
 
@@ -48,7 +49,8 @@ end
 local SETTLED_AT_ONCE = 250
 
 -- Settlements in memory: the balance of the key with a due refill applied, and the time of the next one; credits that
--- settlements spend. Most settlements change nothing else, so these are nil until they are needed (settling_list):
+-- settlements spend. Most settlements change nothing else, so these are false until they are needed (settling_list; to
+-- add a nil to a table, Lua may allocate it again):
 -- `wanted` (what windows get back, by owner), `identities` (states whose windows change, by record), `accounts`
 -- (balances of identities by id, false for one that is gone), `records` (windows with a record of their own), `tags`
 -- (credits by field), `notes` (settlements to note). The table is used again by the next settlements.
@@ -60,8 +62,8 @@ local function begin_settling()
   end
   local settling = settling_now
   settling.balance, settling.refill_due, settling.spent = balance, refill_due, 0
-  settling.wanted, settling.identities, settling.accounts, settling.records = nil, nil, nil, nil
-  settling.tags, settling.notes = nil, nil
+  settling.wanted, settling.identities, settling.accounts, settling.records = false, false, false, false
+  settling.tags, settling.notes = false, false
   return settling
 end
 
@@ -170,6 +172,15 @@ local function settled_account(settling, hold)
   return accounts[id16] or nil
 end
 
+-- What the balance of the key gets back of `held` credits of the balance with a number, if `cost` are charged; less
+-- than 0 is charged.
+function key_holds.returned(held, cost, number)
+  if cost >= held then return held - cost end
+  local _, _, _, balances = key_extension.read()
+  -- The balance was set or refilled since: it has none of these credits.
+  return number == balances and held - cost or 0
+end
+
 -- Settles a hold in memory: charges `cost` credits and the `settled` units of each of its windows, in the place of what
 -- it held. Returns the balance of the identity that it charged, or nil.
 local function settle_one(settling, hold, cost)
@@ -180,13 +191,8 @@ local function settle_one(settling, hold, cost)
   if account then identity_balance.settle(account, hold, cost, is_open, hold.state == hold_list.RELEASES) end
   if key_flags.limited then
     -- `alone`: only the identity was charged.
-    local returned = (is_open and not (more and more.alone) and hold.cost or 0) - cost
-    if returned > 0 then
-      local _, _, _, balances = key_extension.read()
-      -- The balance was set or refilled since: it has none of these credits.
-      if hold.balance ~= balances then returned = 0 end
-    end
-    local balance = settling.balance + returned
+    local held = is_open and not (more and more.alone) and hold.cost or 0
+    local balance = settling.balance + key_holds.returned(held, cost, hold.balance)
     settling.balance = math.max(-SAFE_INTEGER, math.min(balance, SAFE_INTEGER))
   elseif not account then
     return nil
@@ -210,7 +216,7 @@ end
 -- Notes settlements, and counts what they spent by tag.
 local function write_notes(settling)
   for _, settled in ipairs(settling.notes or hold_list.EMPTY) do
-    hold_list.note_settled(call_workspace, key24(), call_now, settled)
+    hold_list.note_settled(call_workspace, key24(), call_hour, settled)
   end
   for field, cost in pairs(settling.tags or hold_list.EMPTY) do
     redis.call('HINCRBY', name_of.tag_usage(call_workspace, key_api8, call_day), field, int(cost))
@@ -289,9 +295,9 @@ function key_holds.is_due(holds_due)
 end
 
 -- As read_key, with the holds that expired given back, and the limits that have ended replaced, also those of its
--- identity. A verification that is held finds its key loaded.
+-- identity. A verification that is decided again finds its key loaded.
 function key_holds.read_key(digest, has_snapshot, with_holds)
-  if charge_hold.is_held then return true end
+  if with_holds and charge_hold.is_loaded then return true end
   if not read_key(digest, has_snapshot, with_holds) then return false end
   if key_flags.extended then
     local _, _, holds_due = key_extension.read()

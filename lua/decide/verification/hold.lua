@@ -19,21 +19,21 @@
 -- What decides items, see lua/decide/kinds.lua. `settled` is the last settlement; its table is used again by the next.
 local hold_kinds = { settled = {} }
 
--- Whether the root key may verify the key that was loaded.
-local function verifies_key(root) return root.verifies_all or allows(root, 'api', key_api.id, 'verify_key') end
-
--- The hold that is made, in one table that is used again by every hold:
+-- The hold that is made, in one table that is used again by every hold. What is missing is false: to add a nil to a
+-- table, Lua may allocate it again.
 --
---   ttl (nil: as long as its slots allow), on_expiry, id   of HOLD_ITEM
---   holds, identity_until                                  of the key; key_holds.identity_until
---   expires                                                nil until it is known
---   place, packed, position                                limits are read in order: the place of the last one (see
---                                                          VERIFIED_LIMIT), the state that has it, and the position
---                                                          after it
---   windows, slots                                         packed ones
---   due                                                    when the key has to be looked at already
---   queued, noted                                          to be written: times for key_holds.queue and note_identity,
---                                                          nil for none
+--   ttl (false: as long as its slots allow), on_expiry, id   of HOLD_ITEM
+--   stored, holds                                            field `holds` of the key before; the same as hold_list.of
+--                                                            returns it, false while they are few
+--   added                                                    field `holds` with the hold, if they are few
+--   identity_until                                           key_holds.identity_until
+--   answer, snapshot                                         if there is no new hold, see charge_hold.is_decided
+--   place, packed, position                                  limits are read in order: the place of the last one (see
+--                                                            VERIFIED_LIMIT), the state that has it, and the position
+--                                                            after it
+--   windows, slots                                           packed ones
+--   due                                                      when the key has to be looked at already
+--   queued, noted                                            to be written: times for key_holds.queue and note_identity
 local making = { windows = {}, slots = {} }
 
 -- Returns limit, duration, switches and name of the limit at a place after the last one.
@@ -69,10 +69,23 @@ function charge_hold.charged_at(place, requested)
   return name, cost, limit, duration, bits
 end
 
+-- The packed window of the key's first limit, which is charged one unit; nil if it has slots.
+function charge_hold.pack_first()
+  local packed, name_at = key_packed, key_limits_at + 1 + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
+  local limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, key_limits_at + 1)
+  if switches % (2 * CONCURRENCY) >= CONCURRENCY then return nil end
+  local name, bits = string.sub(packed, name_at, name_at + name_bytes - 1), limit <= FINE_LIMIT and hold_list.FINE or 0
+  return hold_list.pack_window(bits, duration, 1, name)
+end
+
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
 -- and the slots after them. Also returns their number, and whether one of them is of the identity.
 function charge_hold.pack_charged(requested, expires)
   if charge_count == 0 then return '', 0, false end
+  -- Most keys have one limit.
+  local is_first = charge_count == 1 and not requested and charge_results[1] == PLACES_OF_KEY + 1
+  local first = is_first and charge_hold.pack_first()
+  if first then return first, 1, false end
   local windows, slots, of_identity = 0, 0, false
   local packed_windows, packed_slots = making.windows, making.slots
   making.place, making.packed, making.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
@@ -113,42 +126,84 @@ function charge_hold.pack_more(cost, request, shared, of_identity)
   return cjson.encode(more)
 end
 
--- A hold of what the last check of limits has charged, or would charge: packed, its expiry, its suffix, whether a
--- window or slot is of the identity, and its credits. `shared` is the balance of the identity or nil.
-function charge_hold.new_hold(cost, request, shared)
-  local expires = making.expires or call_now + (making.ttl or 0)
-  local packed, count, of_identity = charge_hold.pack_charged(request and request.limits, expires)
-  local rest = packed .. charge_hold.pack_more(cost, request, shared, of_identity)
-  local suffix = making.id ~= '' and '_' .. making.id or hold_list.next_suffix(making.holds, call_now)
+-- A hold of what the last check of limits has charged, or would charge: its expiry, its credits, the number of the
+-- balance, its windows and slots, the packed rest of it, and whether one of these is of the identity. `shared` is the
+-- balance of the identity, false or nil for none.
+function charge_hold.planned_hold(cost, request, shared)
+  local expires, rest, windows, of_identity = charge_hold.expires or call_now + (making.ttl or 0), '', 0, false
+  if charge_count > 0 then
+    rest, windows, of_identity = charge_hold.pack_charged(request and request.limits, expires)
+  end
+  if request or shared or of_identity or making.id ~= '' then
+    rest = rest .. charge_hold.pack_more(cost, request, shared, of_identity)
+  end
   local credits, _, _, due, balances = (key_flags.limited or shared) and cost or 0, key_extension.read()
   making.due = due
-  local hold = hold_list.pack(making.on_expiry, call_now, expires - call_now, credits, balances, suffix, count, rest)
-  return hold, expires, suffix, of_identity, credits
+  return expires, credits, balances, windows, rest, of_identity
 end
 
--- Whether the hold of a request would take too many bytes. The names of all limits and the tags are in the states and
--- in `text`: only where these are long, it is made to know its bytes.
-function charge_hold.is_too_large(cost, request, text)
+-- The same packed; then its suffix, its expiry, its credits, and whether it charged the identity.
+function charge_hold.new_hold(cost, request, shared)
+  local suffix = making.id ~= '' and '_' .. making.id or hold_list.next_suffix(making.holds, call_now)
+  local expires, credits, balances, windows, rest, of_identity = charge_hold.planned_hold(cost, request, shared)
+  local ttl = expires - call_now
+  local hold = hold_list.pack(making.on_expiry, call_now, ttl, credits, balances, suffix, windows, rest)
+  return hold, suffix, expires, credits, of_identity
+end
+
+-- Whether the hold of a request would take too many bytes: it is made to know them.
+function charge_hold.is_too_large(cost, request)
   local shared = key_identity and identity_credits.of_key() or nil
-  local bytes = #key_packed + (key_identity and #key_identity or 0) + 2 * (text and #text or 0)
-  -- The number of the balance.
-  if bytes + (shared and 64 or 0) <= HOLD_BYTES_MAX then return false end
   if charge_hold.look(request and request.limits) or charge_ahead then return false end
   return #charge_hold.new_hold(cost, request, shared) > HOLD_BYTES_MAX
 end
 
 -- The end of the answer to a verification with a hold.
-function charge_hold.answer_end(suffix, expires)
-  local printed = hold_list.printed(suffix)
-  return printed .. struct.pack(HELD, expires, #printed)
+local ANSWER_END = '>c0' .. HELD_FIELDS
+function charge_hold.answer_end(suffix, expires) return struct.pack(ANSWER_END, suffix, expires, #suffix) end
+
+-- Makes the hold of a verification that is VALID, in memory, and adds it to few holds as they are stored (see
+-- making.stored). Returns its suffix, its expiry, its credits, and whether it charged the identity.
+local WITH_HOLD_AND_REST = HOLDS_HEAD .. 'c0' .. HOLD_FIELDS .. 'c0'
+function charge_hold.add_to_few(cost, request, shared)
+  local expires, credits, balances, windows, rest, of_identity = charge_hold.planned_hold(cost, request, shared)
+  local now, stored = call_now, making.stored
+  local next, open, count, _ = struct.unpack(HOLDS_HEAD, stored)
+  local number, suffix = hold_list.next_number(next, now)
+  making.added = struct.pack(
+    WITH_HOLD_AND_REST,
+    number + 1,
+    open + 1,
+    count + 1,
+    1,
+    string.sub(stored, HOLDS_HEAD_LENGTH + 1),
+    HOLD_LENGTH + #suffix + #rest,
+    making.on_expiry,
+    now,
+    expires - now,
+    credits,
+    balances,
+    #suffix,
+    suffix,
+    windows,
+    rest
+  )
+  return suffix, expires, credits, of_identity
 end
 
 -- Makes the hold of a verification that is VALID, in memory. Returns the end of its answer. `shared` is the balance of
 -- the identity, false or nil for none.
 function charge_hold.make(cost, request, shared)
-  local packed, expires, suffix, of_identity, credits = charge_hold.new_hold(cost, request, shared)
-  hold_list.add(making.holds, suffix, packed)
-  making.queued = key_holds.look_by(expires, making.due)
+  local suffix, expires, credits, of_identity
+  if making.holds then
+    local packed
+    packed, suffix, expires, credits, of_identity = charge_hold.new_hold(cost, request, shared)
+    hold_list.add(making.holds, suffix, packed)
+  else
+    suffix, expires, credits, of_identity = charge_hold.add_to_few(cost, request, shared)
+  end
+  local due = making.due
+  making.queued = expires < due and key_holds.look_by(expires, due)
   making.noted = of_identity and expires
   if shared and making.on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
   return charge_hold.answer_end(suffix, expires)
@@ -156,8 +211,13 @@ end
 
 -- Writes a key with the hold that was made. Returns the answer of the verification.
 function charge_hold.write(state, answer)
-  redis.call('HSET', key_name, 'state', state, hold_list.fields(making.holds))
-  key_holds.queue(making.queued)
+  local h = making.holds
+  if h then
+    redis.call('HSET', key_name, 'state', state, hold_list.fields(h))
+  else
+    redis.call('HSET', key_name, 'state', state, 'holds', making.added)
+  end
+  if making.queued then key_holds.queue(making.queued) end
   if making.noted then key_holds.note_identity(key_external_id, making.noted, making.identity_until) end
   return answer
 end
@@ -193,20 +253,11 @@ function charge_hold.find_repeated(h, id)
     local suffix = '_' .. id
     local hold = hold_list.find(h, suffix)
     if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
-    if hold or hold_list.find_settled(call_workspace, key24(), call_now, suffix) then
+    if hold or hold_list.find_settled(call_workspace, key24(), call_hour, suffix) then
       return item_error('hold_ended', suffix)
     end
   end
   if h.open >= hold_list.MAX then return item_error('too_many_holds') end
-end
-
--- Verifies the key that was loaded, and holds what is charged: no credits are counted as spent. Slots are taken until
--- `expires`; returns nothing if that is not known. After an error, lua/decide.lua ends it.
-local function verify_held(position, last, root_index)
-  charge_hold.set(true, making.expires)
-  local answer, snapshot = verify(position, last, root_index)
-  charge_hold.set(false, nil)
-  return answer, snapshot
 end
 
 -- The expiry of a hold of a verification that takes slots.
@@ -219,46 +270,74 @@ function charge_hold.planned(requested)
   return charge_hold.expiry(making.ttl, slots)
 end
 
--- Decides a verification whose VERIFY_ITEM is at `position`, and holds what it charges if it is VALID. As `verify`.
-function charge_hold.decide(ttl, on_expiry, id, position, last, root_index)
-  local root = call_roots[root_index] or read_root(root_index)
-  local digest, cost, cached_time, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
-  if not root.may_verify or not key_holds.read_key(digest, cached_time > 0, true) or not verifies_key(root) then
-    return verify(position, last, root_index)
-  end
+-- As is_decided, if the request has an id for its hold, or what it may hold (`may_be_large`) or what the key holds is
+-- long.
+function charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
   local text = fields <= last and string.sub(call_items, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   text = text and restriction.without_address(text)
-  local request = text and request_of(text) or nil
-  making.ttl, making.on_expiry, making.id, making.expires = ttl, on_expiry, id, nil
-  making.holds = hold_list.of(key_name, key_extension.stored_holds)
-  making.identity_until = key_holds.identity_until(key_external_id)
-  local problem, repeated = charge_hold.find_repeated(making.holds, id)
-  if problem then return problem end
+  local request, repeated = text and request_of(text) or nil, nil
+  making.holds, making.snapshot = hold_list.of(key_name, key_extension.stored_holds), false
+  making.answer, repeated = charge_hold.find_repeated(making.holds, making.id)
   add_work(hold_list.work())
-  if repeated then return charge_hold.repeat_hold(repeated, cost, request, text, ip) end
-  if charge_hold.is_too_large(cost, request, text) then return item_error('hold_too_large') end
-  -- Without `ttl` it takes slots: that was seen by verify.
-  local answer, snapshot
-  if ttl then
-    answer, snapshot = verify_held(position, last, root_index)
+  if making.answer then return true end
+  if repeated then
+    making.answer, making.snapshot = charge_hold.repeat_hold(repeated, cost, request, text, ip)
+    return true
   end
-  if not answer and not charge_ahead then
-    making.expires = charge_hold.planned(request and request.limits)
-    answer, snapshot = verify_held(position, last, root_index)
+  if not may_be_large or not charge_hold.is_too_large(cost, request) then return false end
+  making.answer = item_error('hold_too_large')
+  return true
+end
+
+-- Limit of field `holds` with few holds, as most keys have: they are changed as they are stored, because a table would
+-- be most of the cost.
+local FEW_BYTES = 1024
+
+-- Looks at the holds of the key that was loaded for a verification with a hold, which it may have made before. Returns
+-- whether it makes no new one: then early_answer returns the answer of the verification, and a snapshot.
+function charge_hold.is_decided(cost, fields, last)
+  local stored = key_extension.stored_holds or hold_list.NO_HOLDS
+  -- The hold has no more bytes: the names of limits and tags are in the states and in the text of the request, and the
+  -- number of the balance of an identity takes less than 64.
+  local bytes = #key_packed + 2 * (last + 1 - fields)
+  if key_identity then
+    bytes = bytes + #key_identity + 64
+    making.identity_until = key_holds.identity_until(key_external_id)
   end
+  making.stored, making.holds = stored, false
+  -- The high and the low bytes of both.
+  local many, count, far, buckets = string.byte(stored, HOLDS_HEAD_COUNT_AT, HOLDS_HEAD_LENGTH)
+  local are_few = #stored <= FEW_BYTES and many == 0 and count < hold_list.BUCKET_HOLDS and far == 0 and buckets == 1
+  local may_be_large = bytes > HOLD_BYTES_MAX
+  if are_few and making.id == '' and not may_be_large then return false end
+  return charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
+end
+
+function charge_hold.early_answer() return making.answer, making.snapshot or nil end
+
+-- Decides an item: a verification with a hold. It takes no slots before its limits were seen. After an error,
+-- lua/decide.lua ends it.
+function hold_kinds.decide(position, last, root_index)
+  local fields
+  making.ttl, making.on_expiry, making.id, fields = struct.unpack(HOLD_ITEM, call_items, position)
+  charge_hold.is_held = true
+  local answer, snapshot = verify(fields, last, root_index)
+  charge_hold.is_held = false
   return answer, snapshot
 end
 
--- Decides an item: a verification with a hold.
-function hold_kinds.decide(position, last, root_index)
-  local ttl, on_expiry, id, fields = struct.unpack(HOLD_ITEM, call_items, position)
-  return charge_hold.decide(ttl, on_expiry, id, fields, last, root_index)
-end
-
--- Decides a verification that takes slots and asks for no hold: it gets one that lasts as long as its limits allow.
-function hold_kinds.decide_slots(position, last, root_index)
-  return charge_hold.decide(nil, hold_list.RELEASES, '', position, last, root_index)
+-- Decides a verification that takes slots, whose key is loaded. If it asks for no hold, it gets one that lasts as long
+-- as its limits allow.
+function hold_kinds.decide_slots(position, last, root_index, requested)
+  if not charge_hold.is_held then
+    making.ttl, making.on_expiry, making.id = false, hold_list.RELEASES, ''
+    key_extension.stored_holds = redis.call('HGET', key_name, 'holds')
+  end
+  charge_hold.set(true, charge_hold.planned(requested))
+  local answer, snapshot = verify(position, last, root_index)
+  charge_hold.set(false, false)
+  return answer, snapshot
 end
 
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
@@ -303,8 +382,57 @@ local function settle_hold(h, hold, credits, wanted)
   local settled = hold_kinds.settled
   settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_list.RELEASED, cost
   settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, windows, packed
-  hold_list.note_settled(call_workspace, key24(), call_now, settled)
+  hold_list.note_settled(call_workspace, key24(), call_hour, settled)
   return pack_changed(settled)
+end
+
+-- The windows of an open hold from a position on, as a settlement charges them that changes none, packed as by
+-- hold_list.pack_settled; nil if there is more than windows of the key.
+function hold_kinds.windows_as_held(stored, position, last, windows)
+  local packed = ''
+  for _ = 1, windows do
+    local bits = string.byte(stored, position)
+    -- Slots, a large cost, or a window of the identity.
+    if bits ~= 0 and bits ~= hold_list.FINE then return nil end
+    local cost, name
+    _, _, cost, name, position = struct.unpack(HELD_WINDOW, stored, position)
+    packed = packed .. struct.pack(SETTLED_WINDOW, cost, #name, name)
+  end
+  return position > last and packed or nil
+end
+
+-- Settles a hold as most are settled, in a part of the time of settle_hold: an open one of a key with few holds, whose
+-- windows stay as they were charged. Returns nil if it is another one. Only what settling changes is read and written:
+-- the balance, the credits of the hour, the hold and its note.
+function hold_kinds.settle_as_held(stored, suffix, credits, id24)
+  if key_flags.refilled or key_external_id ~= key_linked_id or #stored > FEW_BYTES then return nil end
+  local next, open, count, buckets = struct.unpack(HOLDS_HEAD, stored)
+  if buckets ~= 1 or count == 0 then return nil end
+  local first = HOLDS_HEAD_LENGTH + 1
+  if count > 1 then first = hold_list.place_in(stored, suffix, first) end
+  if not first then return nil end
+  local bytes, held_state, _, _, held_cost, held_balance, held_suffix, windows, position =
+    struct.unpack(HOLD, stored, first)
+  if held_suffix ~= suffix then return nil end
+  local last = first + bytes + 1
+  local units = position > last and '' or hold_kinds.windows_as_held(stored, position, last, windows)
+  local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
+  if not units or held_state == hold_list.RELEASED or hour ~= call_hour then return nil end
+  local cost, left, has_balance = credits or held_cost, 0, 0
+  if key_flags.limited then
+    if cost ~= held_cost then balance = balance + key_holds.returned(held_cost, cost, held_balance) end
+    if balance > SAFE_INTEGER or balance < -SAFE_INTEGER then return nil end
+    spent, left, has_balance = spent + cost, balance, 1
+  end
+  local state = key_state(false, balance, refill_due, last_used, hour, valid, refusals, spent)
+  local holds = struct.pack(HOLDS_HEAD, next, open - 1, count - 1, 1)
+  if count > 1 then
+    holds = holds .. string.sub(stored, HOLDS_HEAD_LENGTH + 1, first - 1) .. string.sub(stored, last + 1)
+  end
+  redis.call('HSET', key_name, 'state', state, 'holds', holds)
+  hold_list.note_fields(call_workspace, id24, call_hour, suffix, 0, cost, has_balance, left, windows, units)
+  key_api.spent = key_api.spent + has_balance * cost
+  return struct.pack(CHANGED_HOLD, HOLD_CHANGED, 0, 0, has_balance, left, windows) .. units
 end
 
 -- The answer to a settlement of a hold that was settled before.
@@ -406,29 +534,41 @@ end
 -- By the action of an item.
 local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
 
--- Decides an item: settles, releases or extends a hold.
-function hold_kinds.change(position, _, root_index)
-  local root = call_roots[root_index] or read_root(root_index)
-  if not root.may_verify then return root_error(root, 'api.*.verify_key') end
-  local action, ttl, has_credits, credits, digest, id24, suffix, limits
-  action, ttl, has_credits, credits, digest, id24, suffix, limits, position =
-    struct.unpack(HOLD_CHANGE_ITEM, call_items, position)
-  local wanted = limits > 0 and {} or nil
+-- The units of a settlement by name, from the limits of an item.
+function hold_kinds.wanted_units(limits, position)
+  local wanted = {}
   for _ = 1, limits do
     local cost, name
     cost, name, position = struct.unpack(SETTLED_WINDOW, call_items, position)
     wanted[name] = cost
   end
-  suffix = hold_list.parsed(suffix)
-  if not suffix or not key_holds.read_key(digest, true, true) or key24() ~= id24 or not verifies_key(root) then
-    return item_error('hold_not_found')
+  return wanted
+end
+
+-- Decides an item: settles, releases or extends a hold.
+function hold_kinds.change(position, _, root_index)
+  local root = call_roots[root_index] or read_root(root_index)
+  if not root.may_verify then return root_error(root, 'api.*.verify_key') end
+  local action, ttl, has_credits, credits, digest, id16, api8, suffix, limits, fields =
+    struct.unpack(HOLD_CHANGE_ITEM, call_items, position)
+  local is_found = key_holds.read_key(digest, true, true)
+    and key_api8 == api8
+    and string.sub(key_packed, 1, 16) == id16
+    and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
+  if not is_found then return item_error('hold_not_found') end
+  local wanted = limits > 0 and hold_kinds.wanted_units(limits, fields) or nil
+  if has_credits == 0 then credits = nil end
+  local stored = key_extension.stored_holds
+  if action == 0 and not wanted and stored then
+    local answer = hold_kinds.settle_as_held(stored, suffix, credits, id16 .. api8)
+    if answer then return answer end
   end
-  local h = hold_list.of(key_name, key_extension.stored_holds)
+  local h = hold_list.of(key_name, stored)
   local hold = hold_list.find(h, suffix)
-  local settled = not hold and hold_list.find_settled(call_workspace, key24(), call_now, suffix)
+  local settled = not hold and hold_list.find_settled(call_workspace, key24(), call_hour, suffix)
   add_work(hold_list.work())
-  if hold then return change_by[action](h, hold, has_credits == 1 and credits or nil, wanted, ttl) end
+  if hold then return change_by[action](h, hold, credits, wanted, ttl) end
   if not settled then return item_error('hold_not_found') end
   if action ~= 0 then return item_error('hold_ended', suffix) end
-  return settle_again(settled, has_credits == 1 and credits or nil, wanted)
+  return settle_again(settled, credits, wanted)
 end

@@ -36,14 +36,6 @@ end
 -- `holds` of its record, false if it has none; only right after it was read.
 local key_extension = { stored_holds = false }
 
--- Reads `holds` in the same command as the state. Returns the state, and key_display if the caller needs it.
-function key_extension.read_with_holds(has_snapshot)
-  local stored = has_snapshot and redis.call('HMGET', key_name, 'state', 'holds')
-    or redis.call('HMGET', key_name, 'state', 'holds', 'name', 'meta')
-  key_extension.stored_holds = stored[2]
-  return stored[1], not has_snapshot and { stored[1], stored[3], stored[4] } or nil
-end
-
 -- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 
@@ -52,14 +44,16 @@ local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 local function read_key(digest, has_snapshot, with_holds)
   key_name = call_key_records .. digest
   local packed, display
-  if with_holds then
-    packed, display = key_extension.read_with_holds(has_snapshot)
-  elseif has_snapshot then
-    packed = redis.call('HGET', key_name, 'state')
-  else
+  if not has_snapshot then
     -- Needed for the snapshot: read in the same command.
-    display = redis.call('HMGET', key_name, 'state', 'name', 'meta')
-    packed = display[1]
+    display = with_holds and redis.call('HMGET', key_name, 'state', 'name', 'meta', 'holds')
+      or redis.call('HMGET', key_name, 'state', 'name', 'meta')
+    packed, key_extension.stored_holds = display[1], display[4] or false
+  elseif with_holds then
+    local stored = redis.call('HMGET', key_name, 'state', 'holds')
+    packed, key_extension.stored_holds = stored[1], stored[2]
+  else
+    packed = redis.call('HGET', key_name, 'state')
   end
   if not packed then return false end
   local flags, link_bytes

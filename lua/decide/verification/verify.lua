@@ -68,16 +68,17 @@ function counting.snapshot(api, digest, dependencies)
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of
--- the key if the caller has none of this version; nothing when windows had to be repaired first, or a verification that
--- is held has to know its expiry, and the item has to be decided again.
+-- the key if the caller has none of this version; nothing when windows had to be repaired first, and the item has to be
+-- decided again.
 local function verify(position, last, root_index)
-  local root = call_roots[root_index] or read_root(root_index)
+  local root, is_held = call_roots[root_index] or read_root(root_index), charge_hold.is_held
   local digest, cost, cached_time, cached_number, cached_dependencies, fields =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
-  local is_found = key_holds.read_key(digest, cached_time > 0)
+  local is_found = key_holds.read_key(digest, cached_time > 0, is_held)
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
   if not is_found then return struct.pack('>B', NOT_FOUND) end
+  if is_held and charge_hold.is_decided(cost, fields, last) then return charge_hold.early_answer() end
   local flags, api = key_flags, key_api
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if flags.refilled then
@@ -105,8 +106,7 @@ local function verify(position, last, root_index)
     snapshot, marks = counting.snapshot(api, digest, dependencies)
   end
   local tags = request and request.tags and usage_by_tag.counted(request.tags)
-  local held = charge_hold.is_held and is_valid and charge_hold.make(cost, request, shared)
-
+  local held = is_held and is_valid and charge_hold.make(cost, request, shared)
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
   local is_new_hour = is_unlinked or hour ~= call_hour

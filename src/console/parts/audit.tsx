@@ -1,11 +1,14 @@
-// Changes, newest first: of the workspace, of one resource, or by one root key.
+// Changes: of the workspace, of one resource, or by one root key.
 
 import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { dateTime, duration } from '../format.ts';
+import { dateTime, duration, isoOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import type { AuditEvent } from '../records.ts';
 import { Card, Empty } from './basic.tsx';
-import { type Column, CsvButton, List, usePages } from './table.tsx';
+import { CsvButton } from './csv.tsx';
+import { type Column, List, type Order } from './table.tsx';
 
 /** A value as it is displayed elsewhere: times in UTC, durations with their unit, keys as links. */
 function Value({ field, text }: { field: string; text: string | undefined }) {
@@ -66,7 +69,7 @@ const columns: Column<AuditEvent>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{dateTime(time)}</span>,
-    csv: ({ time }) => new Date(time).toISOString(),
+    csv: ({ time }) => isoOf(time),
   },
   { name: 'Operation', cell: ({ operation }) => operation, csv: ({ operation }) => operation },
   { name: 'Resource', cell: ({ resource }) => <Resource id={resource.id} />, csv: ({ resource }) => resource.id },
@@ -95,15 +98,17 @@ const ofResource = columns.filter(({ name }) => name !== 'Resource');
 /** The table, below controls of its filter. */
 export function Changes(props: { filter: object; withResource?: boolean; children?: ComponentChildren }) {
   const { filter, withResource = false, children } = props;
-  const pages = usePages<AuditEvent>('audit.listEvents', { ...filter, order: 'desc', limit: 25 }, 5000);
+  const [order, setOrder] = useState<Order>('desc');
+  const pages = usePages<AuditEvent>('audit.listEvents', { ...filter, order, limit: 25 }, 5000);
   return (
-    <Card title="Changes" actions={<CsvButton name="audit" columns={columns} rows={pages.rows ?? []} />}>
+    <Card title="Changes" actions={<CsvButton name="audit" columns={columns} of={pages} />}>
       {children}
       <List
         label="Changes"
         columns={withResource ? columns : ofResource}
         of={pages}
         idOf={({ id }) => id}
+        sorts={{ 'Time, UTC': { order, set: setOrder } }}
         empty={<Empty title="Nothing was changed" />}
         lines={4}
       />

@@ -5,9 +5,9 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Outcome as Verified } from '../../domain/verification.ts';
 import { curlOf, type Failure } from '../api.ts';
-import { ago, count, dateTime } from '../format.ts';
+import { ago, count, dateTime, timeSpan } from '../format.ts';
 import { customerPath } from '../paths.ts';
-import { periods, type usePeriod } from '../period.ts';
+import { endsOf, periods, type usePeriod } from '../period.ts';
 import { currentSignIn } from '../session.ts';
 import { visible } from '../visibleText.ts';
 
@@ -189,7 +189,7 @@ export function Field({ label, hint, children }: FieldProps) {
   );
 }
 
-interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'label'> {
+export interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'label'> {
   label: string;
   hint?: ComponentChildren;
   value: string;
@@ -263,10 +263,18 @@ export function Choice<T extends string>(props: {
   );
 }
 
-/** The choice of the period of a screen. */
-export const PeriodChoice = ({ period }: { period: ReturnType<typeof usePeriod> }) => (
-  <Choice label="Period" value={period.name} set={period.setName} options={periods} />
-);
+/** The choice of the period of a screen. One that was chosen in a chart comes after those of the list. */
+export function PeriodChoice({ period }: { period: ReturnType<typeof usePeriod> }) {
+  const own = endsOf(period.name);
+  return (
+    <Choice
+      label="Period"
+      value={period.name}
+      set={period.setName}
+      options={own ? [...periods, [period.name, `${timeSpan(...own)} UTC`]] : periods}
+    />
+  );
+}
 
 /** The request of an act, as a command to copy. */
 export function AsCurl({ operation, input }: { operation: string; input: object }) {
@@ -381,13 +389,3 @@ export const LacksScreen = ({ title, grant }: { title: string; grant: string }) 
     <Lacks grant={grant} />
   </>
 );
-
-/** The text after a pause in typing, so that a search is not sent with every letter. */
-export function useSettled(text: string, ms = 200): string {
-  const [settled, setSettled] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(text), ms);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return settled;
-}

@@ -1,33 +1,18 @@
-// Charts by uPlot. Each has its figures as a table, too.
+// Charts by uPlot. Each displays the figures under the pointer (chartPoint.tsx), and has all figures as a table.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { compact, count, date, dateTime, hourOfDay } from '../format.ts';
+import { dayMs, sumOf } from '../period.ts';
 import { themeEvent } from '../theme.ts';
-
-export interface Series {
-  name: string;
-  /** The name of a custom property with its color. */
-  color: string;
-  values: readonly number[];
-}
-
-interface ChartProps {
-  title: string;
-  times: readonly number[];
-  series: readonly Series[];
-  /** The length of a bar. */
-  stepMs: number;
-  height?: number;
-}
+import { type ChartProps, Point, type Series, Swatch } from './chartPoint.tsx';
 
 const colorOf = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const hourMs = 3_600_000;
 
 /** An hour, or the day that begins with it. */
 const tickOf = (ms: number, stepMs: number) =>
-  stepMs >= 24 * hourMs || new Date(ms).getUTCHours() === 0 ? date(ms).slice(5) : hourOfDay(ms);
+  stepMs >= dayMs || new Date(ms).getUTCHours() === 0 ? date(ms).slice(5) : hourOfDay(ms);
 
 /** Sums each series with those below it, so that bars are stacked. */
 function stacked(series: readonly Series[], length: number): number[][] {
@@ -35,8 +20,8 @@ function stacked(series: readonly Series[], length: number): number[][] {
   return series.map(({ values }) => values.map((value, index) => (sums[index]! += value)));
 }
 
-/** Stacked bars of all series. The last series is drawn first, so that it is behind the others. */
-export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps) {
+/** Stacked bars of the series that are not hidden. The last series is drawn first, so that it is behind the others. */
+function Bars({ times, series, stepMs, height = 220 }: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
   const id = JSON.stringify([times, series, stepMs]);
   useEffect(() => {
@@ -55,7 +40,7 @@ export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps
       height,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'UTC'),
       legend: { show: false },
-      cursor: { points: { show: false }, drag: { x: false, y: false } },
+      cursor: { show: false },
       padding: [12, 8, 0, 0],
       scales: {
         x: { range: [(times[0] ?? 0) / 1000 - stepS / 2, (times.at(-1) ?? 0) / 1000 + stepS / 2] },
@@ -96,24 +81,36 @@ export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps
       plot.destroy();
     };
   }, [id, height]);
+  return <div ref={host} aria-hidden="true" />;
+}
+
+export function Chart(props: ChartProps) {
+  const { series, height = 220 } = props;
+  const [hidden, setHidden] = useState<readonly string[]>([]);
   const used = series.filter(({ values }) => values.some((value) => value > 0));
+  const listed = used.length > 0 ? used : series.slice(0, 1);
+  const toggle = (name: string) =>
+    setHidden(hidden.includes(name) ? hidden.filter((one) => one !== name) : [...hidden, name]);
   return (
     <figure class="chart">
-      <div ref={host} style={{ height: `${height}px` }} role="img" aria-label={`${title}: see the table below it`} />
-      <Legend series={used.length > 0 ? used : series.slice(0, 1)} />
-      <Figures title={title} times={times} series={used} stepMs={stepMs} />
+      <div class="plot" style={{ height: `${height}px` }}>
+        <Bars {...props} series={series.filter(({ name }) => !hidden.includes(name))} />
+        {props.times.length > 0 && <Point chart={props} hidden={hidden} />}
+      </div>
+      <Legend series={listed} hidden={hidden} toggle={toggle} />
+      <Figures {...props} series={used} />
     </figure>
   );
 }
 
-const Legend = ({ series }: { series: readonly Series[] }) => (
+/** A click hides a series, or displays it again. */
+const Legend = (props: { series: readonly Series[]; hidden: readonly string[]; toggle: (name: string) => void }) => (
   <ul class="legend">
-    {series.map(({ name, color, values }) => (
+    {props.series.map(({ name, color, values }) => (
       <li key={name}>
-        <svg width="10" height="10" aria-hidden="true">
-          <rect width="10" height="10" rx="2" style={{ fill: `var(${color})` }} />
-        </svg>
-        {name} <span class="number quiet">{count(values.reduce((sum, value) => sum + value, 0))}</span>
+        <button type="button" aria-pressed={!props.hidden.includes(name)} onClick={() => props.toggle(name)}>
+          <Swatch color={color} /> {name} <span class="number quiet">{count(sumOf(values, (value) => value))}</span>
+        </button>
       </li>
     ))}
   </ul>
@@ -127,7 +124,7 @@ const Figures = ({ title, times, series, stepMs }: ChartProps) => (
         <caption class="hidden">{title}</caption>
         <thead>
           <tr>
-            <th scope="col">{stepMs < 24 * hourMs ? 'Hour, UTC' : 'Day, UTC'}</th>
+            <th scope="col">{stepMs < dayMs ? 'Hour, UTC' : 'Day, UTC'}</th>
             {series.map(({ name }) => (
               <th key={name} scope="col" class="right">
                 {name}
@@ -138,7 +135,7 @@ const Figures = ({ title, times, series, stepMs }: ChartProps) => (
         <tbody>
           {times.map((time, index) => (
             <tr key={time}>
-              <td class="number">{stepMs < 24 * hourMs ? dateTime(time, { seconds: false }) : date(time)}</td>
+              <td class="number">{stepMs < dayMs ? dateTime(time, { seconds: false }) : date(time)}</td>
               {series.map(({ name, values }) => (
                 <td key={name} class="right number">
                   {count(values[index]!)}
@@ -167,8 +164,15 @@ export function Spark({ values, label }: { values: readonly number[]; label: str
   );
 }
 
-export const Figure = (props: { label: string; value: ComponentChildren; note?: ComponentChildren }) => (
-  <div class="figure">
+interface FigureProps {
+  label: string;
+  /** What it counts, if the label is too short for that. */
+  hint?: string | undefined;
+  value: ComponentChildren;
+  note?: ComponentChildren;
+}
+export const Figure = (props: FigureProps) => (
+  <div class="figure" title={props.hint}>
     <p class="figure-label">{props.label}</p>
     <p class="figure-value number">{props.value}</p>
     <p class="figure-note quiet">{props.note || '\u00a0'}</p>

@@ -4,7 +4,7 @@ import { count, dateTime } from '../format.ts';
 import type { Credits } from '../records.ts';
 import { Badge, Card, Gauge } from './basic.tsx';
 import { Act } from './dialog.tsx';
-import { CreditsFields, creditChangesOf, creditsDraftOf } from './keyForm.tsx';
+import { CreditsFields, creditChangesOf, creditsDraftOf, creditsOf } from './keyForm.tsx';
 
 /** The start of the next day, or of the day of the month, in UTC. */
 function nextRefill(refill: NonNullable<Credits['refill']>, nowMs = Date.now()): number {
@@ -80,6 +80,7 @@ export function EditCredits(props: {
       input={{ ...reference, credits }}
       act="Save"
       ready={credits !== undefined}
+      isPartial={creditsOf(draft) === undefined}
       close={close}
     >
       <CreditsFields draft={draft} set={setDraft} {...(none && { none })} />

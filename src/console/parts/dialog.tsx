@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Failure, refresh } from '../api.ts';
-import { useUnsaved } from '../unsaved.ts';
+import { leave, useFilled, useUnsaved } from '../unsaved.ts';
 import { visible } from '../visibleText.ts';
 import { AsCurl, Button, Problem, TextField } from './basic.tsx';
 
@@ -34,9 +34,13 @@ export function Dialog({ title, close, children }: DialogProps) {
       // Escape does by keyboard what a click outside the dialog does.
       onClick={(event) => event.target === ref.current && close?.()}
       onKeyDown={(event) => event.key === 'Escape' && !close && event.preventDefault()}
-      onCancel={(event) => (close ? close() : event.preventDefault())}
+      onCancel={(event) => {
+        // Also where `close` asks first.
+        event.preventDefault();
+        close?.();
+      }}
       // A browser closes a dialog although that was prevented, as when Escape or Back is pressed again.
-      onClose={() => !close && ref.current?.isConnected && ref.current.showModal()}
+      onClose={() => ref.current?.isConnected && ref.current.showModal()}
     >
       <div class="dialog">
         <header class="card-head">
@@ -66,6 +70,10 @@ interface ActProps<T> {
   confirm?: string | undefined;
   /** Whether the form is complete. */
   ready?: boolean;
+  /** Of a form that begins with what is stored: until something differs, there is nothing to save. */
+  isEdit?: boolean;
+  /** Whether a field has a text that the request leaves out, because it is not complete. */
+  isPartial?: boolean;
   /** Called when it is done. */
   close: () => void;
   /** In the place of `close`, when it is left without being done. */
@@ -80,14 +88,19 @@ export function Act<T>(props: ActProps<T>) {
   const [typed, setTyped] = useState('');
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setBusy] = useState(false);
-  const { operation, input, confirm, close, cancel = close, done, ready = true, makesSecret } = props;
+  const { operation, input, confirm, close, cancel = close, done, makesSecret } = props;
   // A name may have characters that are displayed by a mark, and cannot be typed otherwise.
   const isConfirmed = confirm === undefined || visible(typed) === visible(confirm);
   const isAwaited = isBusy && makesSecret === true;
+  const request = JSON.stringify(input);
+  const [first] = useState(request);
+  const isChanged = request !== first;
+  const mayRun = isConfirmed && (props.ready ?? true) && (isChanged || !props.isEdit) && !isBusy;
   useUnsaved(isAwaited);
+  useFilled((isChanged || props.isPartial === true) && !isBusy);
   const run = async (event: Event) => {
     event.preventDefault();
-    if (!isConfirmed || !ready || isBusy) return;
+    if (!mayRun) return;
     setBusy(true);
     try {
       const result = await call<T>(operation, input);
@@ -101,7 +114,7 @@ export function Act<T>(props: ActProps<T>) {
     }
   };
   return (
-    <Dialog title={props.title} close={isAwaited ? undefined : cancel}>
+    <Dialog title={props.title} close={isAwaited ? undefined : () => leave(cancel)}>
       <form onSubmit={run}>
         {props.children}
         {confirm !== undefined && <TextField label={`Type ${confirm} to confirm`} value={typed} set={setTyped} />}
@@ -111,7 +124,7 @@ export function Act<T>(props: ActProps<T>) {
           <Button onClick={cancel} disabled={isAwaited}>
             Cancel
           </Button>
-          <Button type="submit" tone={props.danger ? 'danger' : 'primary'} disabled={!isConfirmed || !ready || isBusy}>
+          <Button type="submit" tone={props.danger ? 'danger' : 'primary'} disabled={!mayRun}>
             {props.act}
           </Button>
         </footer>

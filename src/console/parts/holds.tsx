@@ -1,9 +1,11 @@
 // The open holds of a key: what verifications reserved and callers have not settled yet.
 
 import { count, isoOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import type { OpenHold } from '../records.ts';
 import { Badge, Card, Copy, Count, Empty, Time } from './basic.tsx';
-import { type Column, CsvButton, List, usePages } from './table.tsx';
+import { CsvButton } from './csv.tsx';
+import { type Column, List } from './table.tsx';
 
 const unitsOf = ({ ratelimits, slots = [] }: OpenHold) =>
   [
@@ -44,7 +46,7 @@ const columns: Column<OpenHold>[] = [
 export function Holds({ keyId }: { keyId: string }) {
   const pages = usePages<OpenHold>('keys.listHolds', { keyId, limit: 25 }, 5000);
   return (
-    <Card title="Open holds" actions={<CsvButton name="holds" columns={columns} rows={pages.rows ?? []} />}>
+    <Card title="Open holds" actions={<CsvButton name="holds" columns={columns} of={pages} />}>
       <List
         label="Open holds"
         columns={columns}

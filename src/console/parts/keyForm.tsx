@@ -90,7 +90,7 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
   const { draft, change, remove } = props;
   const missing = missingIn(draft);
   return (
-    <div class="fields">
+    <div class="fields limit">
       <TextField
         label="Name"
         value={draft.name}
@@ -126,12 +126,10 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
         lasting={draft.lasting}
         set={(lasting) => change({ lasting })}
       />
-      <div class="field">
-        <Check label="Checked in every request" value={draft.autoApply} set={(autoApply) => change({ autoApply })} />
-        <Button class="small" onClick={remove}>
-          Remove
-        </Button>
-      </div>
+      <Check label="Checked in every request" value={draft.autoApply} set={(autoApply) => change({ autoApply })} />
+      <Button class="small" onClick={remove} aria-label={`Remove ${draft.name}`}>
+        Remove
+      </Button>
     </div>
   );
 }
@@ -285,6 +283,11 @@ export function ExpiryField({ value, set }: { value: string; set: (value: string
           {text}
         </Button>
       ))}
+      {value && (
+        <Button class="small" onClick={() => set('')}>
+          Never
+        </Button>
+      )}
     </TimeField>
   );
 }
@@ -302,6 +305,8 @@ export const AllowedIpsField = ({ value, set }: { value: string; set: (value: st
 
 /** Names in a list: one each line. */
 export const namesOf = (text: string): string[] => [...new Set(text.split(/[\s,]+/).filter((name) => name !== ''))];
+/** Whether a list can have the name: one with a space or a comma would be several. */
+export const isListable = (name: string): boolean => namesOf(name)[0] === name;
 
 /** JSON of an object; undefined while it is not. */
 export function metaOf(text: string): Record<string, unknown> | undefined {

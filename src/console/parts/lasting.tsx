@@ -79,13 +79,15 @@ export function LastingFields(props: {
   );
 }
 
+/** What applies after a temporary limit or override. */
+export const formerOf = ({ former, type }: Pick<NonNullable<Before>, 'former' | 'type'>): string =>
+  former ? unitsOf({ ...former, ...(type && { type }) }) : 'none';
+
 type Limit = Pick<Ratelimit, 'limit' | 'duration' | 'type' | 'until' | 'former'>;
 
 /** When a temporary limit ends, and what applies then; '' for a permanent one. */
-export const endTextOf = ({ until, former, type }: Limit): string =>
-  until === undefined
-    ? ''
-    : `until ${dateTime(until)} UTC, then ${former ? unitsOf({ ...former, ...(type && { type }) }) : 'none'}`;
+export const endTextOf = (limit: Limit): string =>
+  limit.until === undefined ? '' : `until ${dateTime(limit.until)} UTC, then ${formerOf(limit)}`;
 
 /** The units of a limit, and its end. */
 export const Units = ({ limit }: { limit: Limit }) => (

@@ -25,6 +25,7 @@ export function SetOverride(props: { namespace: string; override: Override | und
       input={input}
       act="Save"
       ready={identifier !== '' && hasAmount && isComplete(lasting)}
+      isEdit={override !== undefined}
       close={close}
     >
       {!override && (

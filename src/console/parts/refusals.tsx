@@ -2,48 +2,53 @@
 
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { count, dateTime, unitsOf } from '../format.ts';
+import { useData } from '../api.ts';
+import { count, dateTime, isoOf, unitsOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
-import { Badge, Card, Count, CustomerLink, Empty, Outcome } from './basic.tsx';
+import { Badge, Card, Count, CustomerLink, Empty, Outcome, Time } from './basic.tsx';
+import { CsvButton } from './csv.tsx';
+import { isListable } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, CsvButton, List, usePages } from './table.tsx';
+import { type Column, List } from './table.tsx';
 import { TimeField, timeOfInput } from './times.tsx';
 
-/** Rows may be equal, so each has its number. */
-interface Row extends Refusals {
-  number: number;
-}
-
-const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: Row) =>
+const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: Refusals) =>
   ratelimit === undefined
     ? source === 'lease' && outcome === 'RATE_LIMITED' && <Badge>local</Badge>
     : `${ratelimit}: ${unitsOf({ limit, duration, ...(type && { type }) })}`;
 
-const costOf = ({ cost, remaining, of }: Row) =>
+const costOf = ({ cost, remaining, of }: Refusals) =>
   cost !== undefined &&
   `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left${of ? ' of the customer' : ''}`}`;
 
-const askedOf = ({ permissions, permissionsCut }: Row) => permissions && `${permissions}${permissionsCut ? '…' : ''}`;
+const askedOf = ({ permissions, permissionsCut }: Refusals) =>
+  permissions && `${permissions}${permissionsCut ? '…' : ''}`;
 
 /**
- * The screen that asks for what was asked. Undefined for a plain request, and for a query of which only a part is
- * known.
+ * The screen that asks for what was asked, and the name of its link. Undefined for a plain request, for a query of
+ * which only a part is known, and for a limit whose name the field of that screen cannot have.
  */
-function againOf({ keyId, permissions, permissionsCut, cost, outcome }: Row): string | undefined {
+export function againOf({ keyId, permissions, permissionsCut, ratelimit, cost, outcome }: Refusals) {
   if (permissionsCut) return undefined;
+  const isLimited = outcome === 'RATE_LIMITED' && ratelimit !== undefined;
+  if (isLimited && !isListable(ratelimit)) return undefined;
   const query = new URLSearchParams({
     ...(permissions && { permissions }),
+    ...(isLimited && { limits: cost === undefined ? ratelimit : `${ratelimit}=${cost}` }),
     ...(outcome === 'USAGE_EXCEEDED' && cost !== undefined && { cost: `${cost}` }),
   });
-  return query.size > 0 ? `/why/${keyId}?${query}` : undefined;
+  if (query.size === 0) return undefined;
+  const what = permissions ? 'query' : isLimited ? 'limit' : 'cost';
+  return { path: `/why/${keyId}?${query}`, name: `Ask with this ${what}` };
 }
 
-const columns: Column<Row>[] = [
+const columns: Column<Refusals>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{dateTime(time)}</span>,
-    csv: ({ time }) => new Date(time).toISOString(),
+    csv: ({ time }) => isoOf(time),
   },
   { name: 'Outcome', cell: ({ outcome }) => <Outcome outcome={outcome} />, csv: ({ outcome }) => outcome },
   {
@@ -64,13 +69,13 @@ const columns: Column<Row>[] = [
   {
     name: 'Permissions asked',
     cell: (row) => {
-      const [asked, again] = [askedOf(row), againOf(row)];
+      const again = againOf(row);
       return (
         <>
-          {asked && <code>{asked}</code>}
+          {row.permissions && <code>{askedOf(row)}</code>}
           {again && (
             <small>
-              <Link href={again}>{asked ? 'Ask with this query' : 'Ask with this cost'}</Link>
+              <Link href={again.path}>{again.name}</Link>
             </small>
           )}
         </>
@@ -90,7 +95,7 @@ const columns: Column<Row>[] = [
     isWide: true,
   },
 ];
-const ofOwner = ({ name }: Column<Row>) => name !== 'Key' && name !== 'Customer';
+const ofOwner = ({ name }: Column<Refusals>) => name !== 'Key' && name !== 'Customer';
 
 type Paged = ReturnType<typeof usePages<Refusals>>;
 type Hour = NonNullable<NonNullable<Paged['pages'][number]['pagination']>['counted']>[number];
@@ -132,6 +137,28 @@ function Without({ hours }: { hours: readonly Hour[] }) {
 
 const minuteMs = 60_000;
 
+/** What the last refusal of a key asked, where the answer is another one now. */
+export function LastRefusal({ keyId, path }: { keyId: string; path: string }) {
+  const { data } = useData<Refusals[]>('analytics.listRefusals', { keyId, limit: 20 });
+  const last = data?.[0];
+  const again = last && againOf(last);
+  if (!again || again.path === path) return null;
+  return (
+    <p class="notice">
+      <span>
+        It was refused <Time ms={last.time} />: <Outcome outcome={last.outcome} />
+        {last.permissions && (
+          <>
+            {' '}
+            for <code>{last.permissions}</code>
+          </>
+        )}
+        . That request was another one. <Link href={again.path}>{again.name}</Link>
+      </span>
+    </p>
+  );
+}
+
 export function RecentRefusals({ keyId }: { keyId?: string }) {
   const title = 'Recent refusals';
   const [from, setFrom] = useState('');
@@ -146,6 +173,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
     limit: 20,
   };
   const paged = usePages<Refusals>('analytics.listRefusals', input, 30_000);
+  // Rows may be equal, so each has its number.
   const rows = paged.rows?.map((row, number) => ({ ...row, number }));
   const hours = hoursWithout(paged.pages);
   const since = paged.pages[0]?.pagination?.since;
@@ -157,7 +185,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
         ? `Nothing was refused since ${dateTime(since ?? 0)} UTC`
         : 'Nothing was refused in this period';
   return (
-    <Card title={title} actions={<CsvButton name="refusals" columns={columns} rows={rows ?? []} />}>
+    <Card title={title} actions={<CsvButton name="refusals" columns={columns} of={paged} />}>
       <div class="bar">
         <TimeField label="From" value={from} set={setFrom} />
         <TimeField label="To" value={to} set={setTo} />

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { useIsEnding, useQuestion, useUnsaved } from '../unsaved.ts';
+import { useEnding, useQuestion, useUnsaved } from '../unsaved.ts';
 import { Button, Check, Snippet } from './basic.tsx';
 import { Dialog } from './dialog.tsx';
 
@@ -18,7 +18,7 @@ interface SecretProps {
 export function Secret({ text, label, isSaved, save }: SecretProps) {
   const [isCopied, setCopied] = useState(false);
   const [isElsewhere, setElsewhere] = useState(false);
-  const isEnding = useIsEnding();
+  const ending = useEnding();
   useUnsaved(!isSaved);
   return (
     <>
@@ -32,9 +32,9 @@ export function Secret({ text, label, isSaved, save }: SecretProps) {
           {!isCopied && <Check label="I have saved it in another way" value={isElsewhere} set={setElsewhere} />}
         </div>
       )}
-      {isEnding && (
+      {ending && (
         <p class="problem" role="alert">
-          Your root key is no longer accepted. When you have saved this, the console signs out.
+          {ending} When you have saved this, the console signs out.
         </p>
       )}
     </>
@@ -55,16 +55,21 @@ export const SecretDialog = (props: {
   </Dialog>
 );
 
-/** Asks before a screen is left while a secret is not saved. */
+/** Asks before a screen is left while a secret or a form is not saved. */
 export function Question() {
   const question = useQuestion();
   if (!question) return null;
+  const { isOfSecret } = question;
   return (
-    <Dialog title="Leave without saving it?" close={question.stay}>
-      <p>The string that is displayed is not saved. It is displayed only once: without it, the key is of no use.</p>
+    <Dialog title={isOfSecret ? 'Leave without saving it?' : 'Leave the form?'} close={question.stay}>
+      <p>
+        {isOfSecret
+          ? 'The string that is displayed is not saved. It is displayed only once: without it, the key is of no use.'
+          : 'The changes in it are not saved.'}
+      </p>
       <footer class="dialog-foot">
         <Button tone="danger" onClick={question.leave}>
-          Leave without it
+          {isOfSecret ? 'Leave without it' : 'Leave'}
         </Button>
         <Button tone="primary" onClick={question.stay}>
           Stay

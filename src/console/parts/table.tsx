@@ -1,11 +1,27 @@
 // Tables: columns with their cells, and pages by cursor.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { csvOf } from '../../domain/csv.ts';
-import { callPage, type Data, type Failure, type Page, useData } from '../api.ts';
-import { count, download } from '../format.ts';
+import { useAddress } from '../address.ts';
+import { count } from '../format.ts';
+import type { Paged } from '../pages.ts';
+import { sumOf } from '../period.ts';
 import { Button, Problem, Waiting } from './basic.tsx';
+
+export type Order = 'asc' | 'desc';
+/** How a list is sorted by a column, if it is, and what sorts it. */
+export interface Sort {
+  order: Order | undefined;
+  set: (order: Order) => void;
+}
+/** By the names of columns. Only the store sorts, so these are the columns that it can sort by. */
+export type Sorts = Record<string, Sort>;
+
+/** The order of creation of a list, newest first, in the address. `column` has the time. */
+export function useOrder(column: string): { order: Order; sorts: Sorts } {
+  const [address, set] = useAddress({ order: 'desc', pages: '' });
+  const order = address.order === 'asc' ? 'asc' : 'desc';
+  return { order, sorts: { [column]: { order, set: (to) => set({ order: to, pages: '' }) } } };
+}
 
 export interface Column<T> {
   name: string;
@@ -27,22 +43,23 @@ export function Table<T>(props: {
   columns: readonly Column<T>[];
   rows: readonly T[];
   idOf: (row: T) => string;
+  sorts?: Sorts | undefined;
+  /** On a narrow screen each row is a card, with all columns. */
+  isCards?: boolean;
 }) {
-  const { rows, label, idOf } = props;
+  const { rows, label, idOf, sorts, isCards } = props;
   const columns = props.columns.filter(({ isCsvOnly }) => !isCsvOnly);
   const classOf = ({ isNumber, isWide, isText }: Column<T>) =>
     `${isNumber ? 'right' : ''} ${isWide ? 'wide' : ''} ${isText ? 'wrap' : ''}`;
   return (
     // The part that scrolls sideways can be reached by keyboard.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: see above.
-    <section class="table" tabIndex={0} aria-label={label}>
+    <section class={`table ${isCards ? 'cards' : ''}`} tabIndex={0} aria-label={label}>
       <table>
         <thead>
           <tr>
             {columns.map((column) => (
-              <th key={column.name} scope="col" class={classOf(column)}>
-                {column.name}
-              </th>
+              <Heading key={column.name} name={column.name} of={sorts?.[column.name]} class={classOf(column)} />
             ))}
           </tr>
         </thead>
@@ -50,7 +67,7 @@ export function Table<T>(props: {
           {rows.map((row) => (
             <tr key={idOf(row)}>
               {columns.map((column) => (
-                <td key={column.name} class={classOf(column)}>
+                <td key={column.name} class={classOf(column)} data-name={column.name}>
                   {column.cell(row)}
                 </td>
               ))}
@@ -62,72 +79,41 @@ export function Table<T>(props: {
   );
 }
 
-/** The rows as a file. */
-export function CsvButton<T>(props: { name: string; columns: readonly Column<T>[]; rows: readonly T[] }) {
-  const columns = props.columns.filter(({ csv }) => csv);
-  const save = () => {
-    const names = columns.map(({ name }) => name);
-    const rows = props.rows.map((row) => columns.map(({ csv }) => csv!(row)));
-    download(`${props.name}.csv`, csvOf(names, rows));
-  };
+const ariaSort = { asc: 'ascending', desc: 'descending' } as const;
+
+function Heading(props: { name: string; of: Sort | undefined; class: string }) {
+  const { name, of } = props;
+  if (!of) {
+    return (
+      <th scope="col" class={props.class}>
+        {name}
+      </th>
+    );
+  }
+  const { order, set } = of;
   return (
-    <Button onClick={save} disabled={props.rows.length === 0}>
-      CSV
-    </Button>
+    <th scope="col" class={props.class} aria-sort={order && ariaSort[order]}>
+      <button type="button" class="sort" onClick={() => set(order === 'desc' ? 'asc' : 'desc')}>
+        {name}
+        <span aria-hidden="true">{order ? { asc: '↑', desc: '↓' }[order] : '↕'}</span>
+      </button>
+    </th>
   );
 }
 
-interface Paged<T> {
-  rows: readonly T[] | undefined;
-  failure: Failure | undefined;
-  hasMore: boolean;
-  more: () => Promise<void>;
-  reload: () => Promise<void>;
-  /** All pages that were loaded. */
-  pages: readonly Page<T[]>[];
-}
-
-/** The rows of a list, page after page. */
-export function usePages<T>(operation: string, input: object | undefined, everyMs = 0): Paged<T> {
-  return usePagesAfter(useData<T[]>(operation, input, everyMs), operation, input);
-}
-
-/** The rows of a list whose first page is known, page after page. */
-export function usePagesAfter<T>(first: Data<T[]>, operation: string, input: object | undefined): Paged<T> {
-  const id = JSON.stringify(input);
-  const [others, setOthers] = useState<{ id: string; pages: readonly Page<T[]>[] } | undefined>();
-  const [failure, setFailure] = useState<Failure>();
-  useEffect(() => setOthers(undefined), [id]);
-  const later = others?.id === id ? others.pages : [];
-  const pages = first.data ? [{ data: first.data, pagination: first.pagination }, ...later] : [];
-  const pagination = pages.at(-1)?.pagination;
-  const more = async () => {
-    try {
-      const page = await callPage<T[]>(operation, { ...input, cursor: pagination?.cursor });
-      setFailure(undefined);
-      setOthers({ id, pages: [...later, page] });
-    } catch (cause) {
-      setFailure(cause as Failure);
-    }
-  };
-  return {
-    rows: first.data && pages.flatMap(({ data }) => data),
-    failure: first.failure ?? failure,
-    hasMore: pagination?.hasMore ?? false,
-    more,
-    reload: first.reload,
-    pages,
-  };
-}
-
-/** The number of records that a search has examined, if it has not examined all. */
-function Looked({ page }: { page: Page<unknown> | undefined }) {
-  const { looked, total, hasMore } = page?.pagination ?? {};
-  if (!hasMore || looked === undefined || total === undefined || looked >= total) return null;
+/** How many records a search has examined, while it goes on and when it was stopped. */
+function Examined({ of: { pages, hasMore, isSearching } }: { of: Paged<unknown> }) {
+  const total = pages.at(-1)?.pagination?.total;
+  const looked = sumOf(pages, ({ pagination }) => pagination?.looked ?? 0);
+  if (!hasMore || (total !== undefined && looked >= total)) return null;
+  if (total === undefined) return isSearching ? <progress aria-label="Searching" /> : null;
   return (
-    <p class="quiet" role="status">
-      {count(looked)} of {count(total)} were examined. “Show more” continues.
-    </p>
+    <div class="examined">
+      {isSearching && <progress aria-label="Examined" value={looked} max={total} />}
+      <p class="quiet" role={isSearching ? undefined : 'status'}>
+        {count(looked)} of {count(total)} were examined.{!isSearching && ' “Show more” continues.'}
+      </p>
+    </div>
   );
 }
 
@@ -137,19 +123,28 @@ export function List<T>(props: {
   columns: readonly Column<T>[];
   of: Paged<T>;
   idOf: (row: T) => string;
+  sorts?: Sorts;
   empty: ComponentChildren;
   lines?: number;
+  isCards?: boolean;
 }) {
-  const { rows, failure, hasMore, more, reload, pages } = props.of;
-  if (!rows) return failure ? <Problem failure={failure} retry={reload} /> : <Waiting lines={props.lines ?? 8} />;
+  const { of } = props;
+  const { rows, failure, hasMore, isSearching } = of;
+  if (!rows) return failure ? <Problem failure={failure} retry={of.reload} /> : <Waiting lines={props.lines ?? 8} />;
   return (
     <>
       {rows.length > 0 ? <Table {...props} rows={rows} /> : !hasMore && props.empty}
-      <Looked page={pages.at(-1)} />
+      <Examined of={of} />
       <Problem failure={failure} />
       {hasMore && (
         <div class="more">
-          <Button onClick={more}>Show more</Button>
+          {of.isFull && !isSearching ? (
+            <p class="quiet">
+              {count(rows.length)} rows are displayed. A search or a filter finds others; a file has all.
+            </p>
+          ) : (
+            <Button onClick={isSearching ? of.stop : of.more}>{isSearching ? 'Stop' : 'Show more'}</Button>
+          )}
         </div>
       )}
     </>

@@ -1,6 +1,7 @@
 // Times in UTC, and the field for one.
 
 import type { ComponentChildren } from 'preact';
+import { ago, dateTime } from '../format.ts';
 import { Field } from './basic.tsx';
 
 /** A time in UTC as the field for one wants it. */
@@ -22,11 +23,13 @@ export function TimeField(props: {
   hint?: string;
   children?: ComponentChildren;
 }) {
-  const { label, value, set, hint, children } = props;
+  const { label, value, set, children } = props;
+  const ms = timeOfInput(value);
+  // A browser displays the field in the order of its language.
+  const hint = ms === undefined ? props.hint : `${dateTime(ms, { seconds: false })} UTC, ${ago(ms)}`;
   const input = (id: string) => (
     <input
       id={id}
-      class={children ? 'grow' : undefined}
       type="datetime-local"
       max="9999-12-31T23:59"
       value={value}

@@ -1,12 +1,16 @@
-// The largest of a kind in a period: keys, customers, tags, identifiers.
+// The largest of a kind in a period: keys, customers, tags, identifiers, with their share and what was refused.
 
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { useData } from '../api.ts';
+import { call, useData } from '../api.ts';
+import { count, percent, timeSpan } from '../format.ts';
 import { customerPath, namespacePath } from '../paths.ts';
-import type { Period } from '../period.ts';
+import { type Period, sumOf } from '../period.ts';
+import type { LimitRow, UsageRow } from '../records.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
+import { CsvButton } from './csv.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, CsvButton, Table } from './table.tsx';
+import { type Column, Table } from './table.tsx';
 
 type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
 
@@ -32,21 +36,89 @@ const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): st
 const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
   keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
 
-export function Top(props: {
-  title: string;
-  of: Of;
-  period: Period;
-  within?: object;
-  by?: 'count' | 'refused' | 'spentCredits';
-}) {
-  const { title, of, period, within, by = 'count' } = props;
-  const input = { of, by, start: period.start, end: period.end, limit: 10, ...within };
-  const { data, ...rest } = useData<{ top: TopRow[] }>('analytics.getTop', input, 30_000);
+type By = 'count' | 'refused' | 'spentCredits';
+
+/** What the shares are of: rows of verifications, or of limit checks. */
+type AllRow = Partial<UsageRow & Pick<LimitRow, 'passed' | 'blocked'>>;
+
+/** The sum of all that the ranking is of; undefined until it is known. The request is that of a chart of the screen. */
+function useAll(isChecks: boolean, by: By, { start, end, granularity }: Period, within: object | undefined) {
+  const input = { ...within, start, end, granularity, ...(!isChecks && { groupBy: ['outcome'] }) };
+  const { data } = useData<AllRow[]>(`analytics.get${isChecks ? 'Ratelimits' : 'Verifications'}`, input, 30_000);
+  return (
+    data &&
+    sumOf(data, ({ outcome, count = 0, spentCredits = 0, passed = 0, blocked = 0 }) => {
+      if (by === 'spentCredits') return spentCredits;
+      if (by === 'refused') return blocked + (outcome === 'VALID' ? 0 : count);
+      return passed + blocked + count;
+    })
+  );
+}
+
+/** From half refused on. */
+const isHot = ({ count, refused }: TopRow) => 2 * refused >= count;
+
+const Share = ({ row, largest }: { row: TopRow; largest: number }) => {
+  const part = (amount: number) => ({ width: `${(100 * amount) / Math.max(1, largest)}%` });
+  return (
+    <div class={`share ${isHot(row) ? 'hot' : ''}`} aria-hidden="true">
+      <i style={part(row.count - row.refused)} />
+      <i style={part(row.refused)} />
+    </div>
+  );
+};
+
+export function Top(props: { title: string; of: Of; period: Period; within?: object; by?: By }) {
+  const { title, of, period, within } = props;
+  const { start, end } = period;
+  const [by, setBy] = useState<By>(props.by ?? 'count');
+  const input = { of, by, start, end, limit: 10, ...within };
+  const { data, ...rest } = useData<{ top: TopRow[]; start: number; end: number }>('analytics.getTop', input, 30_000);
   const isChecks = of === 'namespaces' || of === 'identifiers';
-  const number = (name: string, amount: (row: TopRow) => number, isWide = false): Column<TopRow> => ({
+  const all = useAll(isChecks, by, period, within);
+  const rows = data?.top;
+  const columns = columnsOf(isChecks, by, rows ?? [], all);
+  // The store ranks the largest first.
+  const sort = (order: By) => ({ order: order === by ? ('desc' as const) : undefined, set: () => setBy(order) });
+  const sorts = {
+    [isChecks ? 'Checks' : 'Verifications']: sort('count'),
+    [isChecks ? 'Blocked' : 'Refused']: sort('refused'),
+    Credits: sort('spentCredits'),
+  };
+  const read = async function* () {
+    yield { data: (await call<{ top: TopRow[] }>('analytics.getTop', { ...input, limit: 100 })).top };
+  };
+  return (
+    <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows} read={read} />}>
+      <Loaded of={{ ...rest, data: rows }} lines={5}>
+        {(top) =>
+          top.length === 0 ? (
+            <Empty title="Nothing was used in this period" />
+          ) : (
+            <Table label={title} rows={top} idOf={nameOf} columns={columns} sorts={sorts} />
+          )
+        }
+      </Loaded>
+      {data && (data.start < start || data.end > end) && (
+        // A day of which no hours are kept.
+        <p class="quiet">Counted: {timeSpan(data.start, data.end)} UTC.</p>
+      )}
+    </Card>
+  );
+}
+
+function columnsOf(isChecks: boolean, by: By, rows: TopRow[], all: number | undefined) {
+  const largest = Math.max(0, ...rows.map((row) => row.count));
+  const amountOf = (row: TopRow) => row[by] ?? 0;
+  const number = (of: typeof by, name: string, isWide = false): Column<TopRow> => ({
     name,
-    cell: (row) => <Count value={amount(row)} />,
-    csv: amount,
+    cell: (row) => (
+      <>
+        <Count value={row[of] ?? 0} />
+        {of === by && all !== undefined && <small>{percent(amountOf(row), all)}</small>}
+      </>
+    ),
+    csv: (row) => row[of] ?? 0,
     isNumber: true,
     isWide,
   });
@@ -56,26 +128,26 @@ export function Top(props: {
       cell: (row) => {
         const path = pathOf(row);
         const name = row.keyId ? <KeyName keyId={row.keyId} /> : nameOf(row);
-        return path ? <Link href={path}>{name}</Link> : name;
+        return (
+          <>
+            {path ? <Link href={path}>{name}</Link> : name}
+            <Share row={row} largest={largest} />
+          </>
+        );
       },
       csv: nameOf,
     },
-    number(isChecks ? 'Checks' : 'Verifications', (row) => row.count),
-    number(isChecks ? 'Blocked' : 'Refused', (row) => row.refused),
-    ...(isChecks ? [] : [number('Credits', (row) => row.spentCredits ?? 0, true)]),
+    number('count', isChecks ? 'Checks' : 'Verifications'),
+    {
+      ...number('refused', isChecks ? 'Blocked' : 'Refused'),
+      cell: (row) => (
+        <>
+          <span class={`number ${isHot(row) ? 'hot' : ''}`}>{count(row.refused)}</span>
+          <small title="Of its own">{row.refused > 0 && percent(row.refused, row.count)}</small>
+        </>
+      ),
+    },
+    ...(isChecks ? [] : [number('spentCredits', 'Credits', true)]),
   ];
-  const rows = data?.top;
-  return (
-    <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows ?? []} />}>
-      <Loaded of={{ ...rest, data: rows }} lines={5}>
-        {(top) =>
-          top.length === 0 ? (
-            <Empty title="Nothing was used in this period" />
-          ) : (
-            <Table label={title} rows={top} idOf={nameOf} columns={columns} />
-          )
-        }
-      </Loaded>
-    </Card>
-  );
+  return columns;
 }

@@ -3,8 +3,9 @@
 import type { ComponentChildren } from 'preact';
 import { useData } from '../api.ts';
 import { compact, count, percent } from '../format.ts';
-import { byTime, countOf, type Period, sumOf } from '../period.ts';
-import type { UsageRow } from '../records.ts';
+import { byTime, countOf, inDays, type Period, sumOf } from '../period.ts';
+import type { Api, Key, UsageRow } from '../records.ts';
+import { may } from '../session.ts';
 import { Loaded, outcomes, wordOf } from './basic.tsx';
 import { Chart, Figure } from './chart.tsx';
 
@@ -29,26 +30,53 @@ export const before = (period: Period): Period => ({
   times: [],
 });
 
-const change = (now: number, then: number): string => {
-  if (then === 0) return now === 0 ? 'as in the period before' : 'none in the period before';
+/** "+12 %", or "217 ×" from ten times on. Empty without a period before to compare with. */
+function change(now: number, then: number): string {
+  if (then === 0) return now === 0 ? '' : 'none in the period before';
+  if (now >= 10 * then) return `${count(Math.round(now / then))} × the period before`;
   const part = (100 * (now - then)) / then;
   return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % on the period before`;
-};
+}
+
+/** When there were keys first; undefined if that is not known. A customer has no time of its own. */
+function useSince({ apiId, keyId, externalId }: UsageOf): number | undefined {
+  const mayKeys = may('api', 'read_key');
+  const mayApis = may('api', 'read_api', '*') && !keyId && !externalId;
+  const key = useData<Key>('keys.getKey', keyId !== undefined && mayKeys ? { keyId } : undefined);
+  const api = useData<Api>('apis.getApi', mayApis && apiId !== undefined ? { apiId } : undefined);
+  const first = useData<Api[]>(
+    'apis.listApis',
+    mayApis && apiId === undefined ? { limit: 1, order: 'asc' } : undefined,
+  );
+  return (key.data ?? api.data ?? first.data?.[0])?.createdAt;
+}
 
 const spentOf = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);
 const limitedOf = (rows: readonly UsageRow[]) => countOf(rows, 'RATE_LIMITED') + countOf(rows, 'USAGE_EXCEEDED');
 
+/** From here on a figure has no room for all digits. */
+const longMin = 100_000_000;
+
 /** `children` are further figures. */
 export function UsageFigures({ of, period, children }: { of: UsageOf; period: Period; children?: ComponentChildren }) {
+  const earlier = before(period);
+  const since = useSince(of);
   const { data: now } = useUsage(of, period);
-  const { data: then } = useUsage(of, before(period), 0);
-  const figure = (label: string, amount: (rows: readonly UsageRow[]) => number) => (
-    <Figure
-      label={label}
-      value={now ? compact(amount(now)) : '–'}
-      note={now && then && change(amount(now), amount(then))}
-    />
-  );
+  const { data: then } = useUsage(of, earlier, 0);
+  // Not compared with a time before the first key, or of which no counts are kept.
+  const isNew = since !== undefined && since >= earlier.start + period.stepMs;
+  const figure = (label: string, amount: (rows: readonly UsageRow[]) => number, hint?: string) => {
+    const value = now && amount(now);
+    const isFirst = amount === countOf;
+    return (
+      <Figure
+        label={label}
+        hint={hint}
+        value={value === undefined ? '–' : value < longMin ? count(value) : compact(value)}
+        note={isNew ? isFirst && 'no full period before' : now && then?.length && change(amount(now), amount(then))}
+      />
+    );
+  };
   const [valid, all] = now ? [countOf(now, 'VALID'), countOf(now)] : [];
   return (
     <div class="figures-row">
@@ -56,9 +84,9 @@ export function UsageFigures({ of, period, children }: { of: UsageOf; period: Pe
       {valid === undefined || all === undefined ? (
         <Figure label="Valid" value="–" />
       ) : (
-        <Figure label="Valid" value={percent(valid, all)} note={`${count(valid)} of ${count(all)}`} />
+        <Figure label="Valid" value={percent(valid, all)} note={all > 0 && `${count(valid)} of ${count(all)}`} />
       )}
-      {figure('Limited or used up', limitedOf)}
+      {figure('Limited or used up', limitedOf, 'Refused by a rate limit, or for want of credits')}
       {figure('Credits spent', spentOf)}
       {children}
     </div>
@@ -69,22 +97,31 @@ export function UsageChart({ of, period, title }: { of: UsageOf; period: Period;
   const data = useUsage(of, period);
   return (
     <Loaded of={data} lines={7}>
-      {(rows) => (
-        <Chart
-          title={title}
-          times={period.times}
-          stepMs={period.stepMs}
-          series={outcomes.map((outcome) => ({
-            name: wordOf(outcome),
-            color: `--${outcome}`,
-            values: byTime(
-              period,
-              rows.filter((row) => row.outcome === outcome),
-              ({ count }) => count,
-            ),
-          }))}
-        />
-      )}
+      {(rows) => {
+        // The hours of earlier days are kept as one sum.
+        const isCoarse = period.granularity === 'hour' && rows.some(({ granularity }) => granularity === 'day');
+        const shown = isCoarse ? inDays(period) : period;
+        return (
+          <>
+            <Chart
+              title={title}
+              times={shown.times}
+              stepMs={shown.stepMs}
+              choose={period.choose}
+              series={outcomes.map((outcome) => ({
+                name: wordOf(outcome),
+                color: `--${outcome}`,
+                values: byTime(
+                  shown,
+                  rows.filter((row) => row.outcome === outcome),
+                  ({ count }) => count,
+                ),
+              }))}
+            />
+            {isCoarse && <p class="quiet">By day: the hours of these days are kept as one sum (USAGE_HOURLY_DAYS).</p>}
+          </>
+        );
+      }}
     </Loaded>
   );
 }

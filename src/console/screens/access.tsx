@@ -1,6 +1,9 @@
 import { useState } from 'preact/hooks';
 import { type GrantPreset, grantPresets } from '../../domain/grants.ts';
+import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
+import { count, isoOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import { Changes } from '../parts/audit.tsx';
 import {
   Badge,
@@ -10,19 +13,22 @@ import {
   Field,
   Head,
   Lacks,
+  Problem,
   SelectField,
   TextField,
   Time,
-  useSettled,
 } from '../parts/basic.tsx';
+import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { ExpiryField, namesOf } from '../parts/keyForm.tsx';
+import { NamesField } from '../parts/names.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
-import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
+import { type Column, List } from '../parts/table.tsx';
 import { isTimeInput, timeOfInput } from '../parts/times.tsx';
 import { dayMs } from '../period.ts';
 import type { Permission, Role, RootKey } from '../records.ts';
 import { may } from '../session.ts';
+import { State } from './keys.tsx';
 
 export function Access() {
   return (
@@ -36,6 +42,9 @@ export function Access() {
 }
 
 type Acting = { kind: 'new' } | { kind: 'switch' | 'delete'; rootKey: RootKey } | undefined;
+
+const stateOf = ({ enabled, expires }: RootKey) =>
+  !enabled ? 'disabled' : expires !== undefined && expires <= Date.now() ? 'expired' : 'enabled';
 
 const rootKeyColumns: Column<RootKey>[] = [
   {
@@ -63,18 +72,16 @@ const rootKeyColumns: Column<RootKey>[] = [
   },
   {
     name: 'State',
-    cell: ({ enabled, expires }) =>
-      !enabled ? (
-        <Badge>Disabled</Badge>
-      ) : expires !== undefined && expires <= Date.now() ? (
-        <Badge tone="warn">Expired</Badge>
-      ) : (
-        <Badge tone="good">Enabled</Badge>
-      ),
-    csv: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+    cell: (rootKey) => <State of={stateOf(rootKey)} />,
+    csv: stateOf,
   },
-  { name: 'Last used', cell: ({ lastUsedAt }) => <Time ms={lastUsedAt} />, csv: ({ lastUsedAt }) => lastUsedAt },
-  { name: 'Expires', cell: ({ expires }) => (expires ? <Time ms={expires} /> : 'never'), isWide: true },
+  { name: 'Last used', cell: ({ lastUsedAt }) => <Time ms={lastUsedAt} />, csv: ({ lastUsedAt }) => isoOf(lastUsedAt) },
+  {
+    name: 'Expires',
+    cell: ({ expires }) => (expires ? <Time ms={expires} /> : 'never'),
+    csv: ({ expires }) => isoOf(expires),
+    isWide: true,
+  },
 ];
 
 function RootKeys() {
@@ -110,7 +117,7 @@ function RootKeys() {
       title="Root keys"
       actions={
         <>
-          <CsvButton name="root-keys" columns={rootKeyColumns} rows={pages.rows ?? []} />
+          <CsvButton name="root-keys" columns={rootKeyColumns} of={pages} />
           {may('root_key', 'create_root_key') && (
             <Button onClick={() => setActing({ kind: 'new' })}>New root key</Button>
           )}
@@ -228,27 +235,32 @@ function RolesTable() {
       title="Roles and their permissions"
       actions={
         <>
-          <CsvButton name="roles" columns={columns} rows={permissions.rows ?? []} />
+          <CsvButton name="roles" columns={columns} of={permissions} />
           {may('rbac', 'create_role') && <Button onClick={() => setNew(true)}>New role</Button>}
         </>
       }
     >
-      {roles.rows?.length && permissions.rows?.length ? (
-        <Table label="Roles and permissions" rows={permissions.rows} idOf={({ id }) => id} columns={columns} />
-      ) : (
-        <List
-          label="Permissions"
-          columns={columns}
-          of={permissions}
-          idOf={({ id }) => id}
-          empty={
-            <Empty title="There is no permission yet">
-              <p class="quiet">A key that names one makes it.</p>
-            </Empty>
-          }
-          lines={3}
-        />
+      <List
+        label="Roles and permissions"
+        columns={columns}
+        of={permissions}
+        idOf={({ id }) => id}
+        empty={
+          <Empty title="There is no permission yet">
+            <p class="quiet">A key that names one makes it.</p>
+          </Empty>
+        }
+        lines={3}
+      />
+      {roles.hasMore && (
+        <p class="quiet">
+          The first {count(roles.rows?.length ?? 0)} roles have a column.{' '}
+          <Button class="small" onClick={roles.more}>
+            More roles
+          </Button>
+        </p>
       )}
+      <Problem failure={roles.failure} />
       {isNew && <NewRole close={() => setNew(false)} />}
     </Card>
   );
@@ -267,7 +279,13 @@ function NewRole({ close }: { close: () => void }) {
       close={close}
     >
       <TextField label="Name" value={name} set={setName} maxLength={100} />
-      <TextField label="Permissions" value={slugs} set={setSlugs} placeholder="documents.read documents.write" />
+      <NamesField
+        of="permissions"
+        label="Permissions"
+        value={slugs}
+        set={setSlugs}
+        placeholder="documents.read documents.write"
+      />
     </Act>
   );
 }

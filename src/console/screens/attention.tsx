@@ -2,17 +2,17 @@ import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { type Data, type Page, useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
+import { usePagesAfter } from '../pages.ts';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
+import { CsvButton } from '../parts/csv.tsx';
+import { Ending } from '../parts/ending.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
-import { CsvButton, List, usePagesAfter } from '../parts/table.tsx';
+import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { dayMs, hourMs, usePeriod } from '../period.ts';
+import { dayMs, fromNow, periodOf } from '../period.ts';
 import type { Key } from '../records.ts';
 import { may } from '../session.ts';
-import { keyColumns } from './keys.tsx';
-
-/** Rounded to the hour, so that the cached response is used again. */
-const fromNow = (ms: number) => Math.floor((Date.now() + ms) / hourMs) * hourMs;
+import { keyColumns, readApiNames } from './keys.tsx';
 
 /** Of each list. */
 const limit = 10;
@@ -27,7 +27,7 @@ interface Filters {
 type Found = Record<keyof Filters, { keys: Key[] } & NonNullable<Page<unknown>['pagination']>>;
 
 export function Attention() {
-  const period = usePeriod('24h');
+  const period = periodOf('24h');
   const [below, setBelow] = useState('100');
   const filters = {
     expiresBefore: fromNow(30 * dayMs),
@@ -53,6 +53,7 @@ export function Attention() {
         value={filters.expiresBefore}
         empty="No key expires soon"
       />
+      <Ending />
       <Some
         title="Rotated, and still used"
         name="rotated"
@@ -118,7 +119,7 @@ function Some({ title, name, found, by, value, empty, actions }: SomeProps) {
       actions={
         <>
           {actions}
-          <CsvButton name={name} columns={keyColumns} rows={pages.rows ?? []} />
+          <CsvButton name={name} columns={keyColumns} of={pages} prepare={readApiNames} />
         </>
       }
     >

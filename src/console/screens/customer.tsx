@@ -1,12 +1,13 @@
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
+import { usePages } from '../pages.ts';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
 import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
-import { List, Table, usePages } from '../parts/table.tsx';
+import { List, Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
@@ -125,6 +126,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
       >
         <List
           label="Keys"
+          isCards
           columns={columns}
           of={keys}
           idOf={({ keyId }) => keyId}
@@ -162,6 +164,7 @@ function EditMeta({ data, close }: { data: Identity; close: () => void }) {
       input={{ identity: data.id, meta }}
       act="Save"
       ready={meta !== undefined}
+      isEdit
       close={close}
     >
       <MetaField value={text} set={setText} />
@@ -190,6 +193,7 @@ function EditLimits({ data, close }: { data: Identity; close: () => void }) {
       input={{ identity: data.id, ratelimits }}
       act="Save"
       ready={ratelimits !== undefined}
+      isEdit
       close={close}
     >
       <LimitFields drafts={drafts} set={setDrafts} />

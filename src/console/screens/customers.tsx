@@ -1,12 +1,15 @@
 import { useState } from 'preact/hooks';
+import { useInAddress, useTyped } from '../address.ts';
 import { isoOf, unitsOf } from '../format.ts';
-import { Button, Card, CustomerLink, Empty, Head, LacksScreen, useSettled } from '../parts/basic.tsx';
+import { isFound, usePages } from '../pages.ts';
+import { Button, Card, CustomerLink, Empty, Head, LacksScreen } from '../parts/basic.tsx';
+import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { endTextOf } from '../parts/lasting.tsx';
-import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
+import { type Column, List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { usePeriod } from '../period.ts';
+import { periodOf } from '../period.ts';
 import type { Identity } from '../records.ts';
 import { may } from '../session.ts';
 
@@ -43,20 +46,19 @@ const columns: Column<Identity>[] = [
 ];
 
 export function Customers() {
-  const [search, setSearch] = useState('');
+  const search = useTyped('search');
+  const { settled } = search;
   const [isNew, setNew] = useState(false);
-  const settled = useSettled(search.trim());
-  const period = usePeriod('30d');
-  const pages = usePages<Identity>(
-    'identities.listIdentities',
-    { limit: 50, ...(settled && { search: settled }) },
-    10_000,
-  );
-  if (!may('identity', 'read_identity')) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
+  const period = periodOf('30d');
+  const listed = { limit: 50, ...(settled && { search: settled }) };
+  const mayRead = may('identity', 'read_identity');
+  const pages = usePages<Identity>('identities.listIdentities', mayRead ? listed : undefined, 10_000, true);
+  useInAddress(search, isFound(pages));
+  if (!mayRead) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
   return (
     <>
       <Head title="Customers">
-        <CsvButton name="customers" columns={columns} rows={pages.rows ?? []} />
+        <CsvButton name="customers" columns={columns} of={pages} />
         {may('identity', 'create_identity') && (
           <Button tone="primary" onClick={() => setNew(true)}>
             New customer
@@ -72,8 +74,8 @@ export function Customers() {
               id="customer-search"
               type="search"
               placeholder="externalId or id"
-              value={search}
-              onInput={(e) => setSearch(e.currentTarget.value)}
+              value={search.text}
+              onInput={(e) => search.setText(e.currentTarget.value)}
             />
           </div>
         </div>
@@ -106,6 +108,7 @@ function NewCustomer({ close }: { close: () => void }) {
       input={{ externalId, ratelimits, ...(meta.trim() && { meta: metadata }) }}
       act="Create"
       ready={externalId !== '' && ratelimits !== undefined && metadata !== undefined}
+      isPartial={metadata === undefined}
       close={close}
     >
       <CustomerField value={externalId} set={setExternalId} />

@@ -17,6 +17,7 @@ import {
   metaOf,
   namesOf,
 } from '../parts/keyForm.tsx';
+import { NamesField } from '../parts/names.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { inputTime, isTimeInput, timeOfInput } from '../parts/times.tsx';
 import { countOf, periodOf } from '../period.ts';
@@ -57,6 +58,7 @@ export function EditDetails({ data: current, close }: KeyAct) {
       act="Save"
       // An expiry after the year 9999, which the field does not display, may stay.
       ready={metadata !== undefined && (!isExpiryChanged || isTimeInput(expires)) && Object.keys(input).length > 1}
+      isPartial={metadata === undefined || (isExpiryChanged && !isTimeInput(expires))}
       close={close}
     >
       <TextField label="Name" value={name} set={setName} maxLength={255} />
@@ -88,6 +90,7 @@ export function EditLimits({ data, close }: KeyAct) {
       input={{ keyId: data.keyId, ratelimits }}
       act="Save"
       ready={ratelimits !== undefined}
+      isEdit
       close={close}
     >
       <LimitFields drafts={drafts} set={setDrafts} />
@@ -113,9 +116,10 @@ export function EditAccess({ data, close }: KeyAct) {
       ready={Object.keys(input).length > 1}
       close={close}
     >
-      <TextField label="Roles" value={roles} set={setRoles} hint="Names with spaces between them." />
-      <TextField
+      <NamesField label="Roles" of="roles" value={roles} set={setRoles} hint="Names with spaces between them." />
+      <NamesField
         label="Direct permissions"
+        of="permissions"
         value={permissions}
         set={setPermissions}
         hint="They replace the direct ones. Empty: they stay as they are."

@@ -1,7 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearch } from 'wouter-preact';
+import { timeMax } from '../../domain/time.ts';
+import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, type Failure, refresh, useData } from '../api.ts';
 import { compact, count, isoOf } from '../format.ts';
+import { isFound, pagesOf, usePages } from '../pages.ts';
 import {
   Badge,
   Button,
@@ -14,18 +17,18 @@ import {
   Problem,
   SelectField,
   Time,
-  useSettled,
 } from '../parts/basic.tsx';
 import { Spark } from '../parts/chart.tsx';
+import { CsvButton } from '../parts/csv.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
-import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
-import { byTime, countOf, lastSteps } from '../period.ts';
+import { type Column, List, type Sorts } from '../parts/table.tsx';
+import { byTime, countOf, dayMs, fromNow, lastSteps } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { RestoreKey } from './keyActs.tsx';
 
-type State = '' | 'enabled' | 'disabled' | 'expiring' | 'deleted';
+type Chosen = '' | 'enabled' | 'disabled' | 'expiring' | 'deleted';
 const states = [
   ['', 'Any state'],
   ['enabled', 'Enabled'],
@@ -34,28 +37,83 @@ const states = [
   ['deleted', 'Deleted'],
 ] as const;
 
-/** Rounded to the hour, so that the cached response is used again. */
-const in30Days = () => (Math.floor(Date.now() / 3_600_000) + 720) * 3_600_000;
-
-const filterOf = (state: State) =>
+const filterOf = (state: Chosen) =>
   ({
     '': {},
     enabled: { enabled: true },
     disabled: { enabled: false },
-    expiring: { expiresBefore: in30Days() },
+    expiring: { expiresBefore: fromNow(30 * dayMs) },
     deleted: { deleted: true },
   })[state];
 
-export function stateOf(key: Key) {
-  if (key.restorableUntil !== undefined) return <Badge tone="bad">Deleted</Badge>;
-  if (!key.enabled) return <Badge>Disabled</Badge>;
-  if (key.expires !== undefined && key.expires <= Date.now()) return <Badge tone="warn">Expired</Badge>;
-  if (key.credits?.remaining === 0 || key.identity?.credits?.remaining === 0) return <Badge tone="warn">Used up</Badge>;
-  return <Badge tone="good">Enabled</Badge>;
+const byCreation = [
+  ['newest', 'Newest first'],
+  ['oldest', 'Oldest first'],
+] as const;
+const byExpiry = [
+  ['expiry', 'First to expire'],
+  ['expiry-last', 'Last to expire'],
+] as const;
+
+/** The orders in which the store has the keys of a state, the usual one first. Deleted keys have none of expiry. */
+const ordersOf = (state: Chosen) =>
+  state === 'expiring' ? byExpiry : state === 'deleted' ? byCreation : [...byCreation, ...byExpiry];
+type Order = ReturnType<typeof ordersOf>[number][0];
+
+/** The input of an order. Only keys that expire have one of expiry. */
+const inputOf = (order: Order, state: Chosen) => ({
+  ...(order.startsWith('expiry') && state !== 'expiring' && { expiresBefore: timeMax }),
+  order: order === 'newest' || order === 'expiry-last' ? 'desc' : 'asc',
+});
+
+/** The columns by which the store can sort these keys. */
+function sortsOf({ state, order, setOrder }: KeyList): Sorts {
+  const orders = ordersOf(state).map(([name]) => name as string);
+  const sort = (asc: Order, desc: Order) => ({
+    order: order === asc ? ('asc' as const) : order === desc ? ('desc' as const) : undefined,
+    set: (to: 'asc' | 'desc') => setOrder(to === 'asc' ? asc : desc),
+  });
+  return {
+    ...(orders.includes('newest') && { Created: sort('oldest', 'newest') }),
+    ...(orders.includes('expiry') && { Expires: sort('expiry', 'expiry-last') }),
+  };
 }
+
+const stateNames = {
+  deleted: ['bad', 'Deleted'],
+  disabled: ['', 'Disabled'],
+  expired: ['warn', 'Expired'],
+  used_up: ['warn', 'Used up'],
+  enabled: ['good', 'Enabled'],
+} as const;
+
+function stateNameOf(key: Key): keyof typeof stateNames {
+  if (key.restorableUntil !== undefined) return 'deleted';
+  if (!key.enabled) return 'disabled';
+  if (key.expires !== undefined && key.expires <= Date.now()) return 'expired';
+  return creditsLeft(key) === 0 || key.identity?.credits?.remaining === 0 ? 'used_up' : 'enabled';
+}
+
+export function State({ of }: { of: keyof typeof stateNames }) {
+  const [tone, name] = stateNames[of];
+  return <Badge tone={tone}>{name}</Badge>;
+}
+export const stateOf = (key: Key) => <State of={stateNameOf(key)} />;
 
 /** The credits of a key, else of its customer; undefined if it is unlimited. */
 const creditsLeft = ({ credits, identity }: Key) => (credits ?? identity?.credits)?.remaining;
+
+/** By id, for files. */
+const apiNames = new Map<string, string>();
+
+/** Reads the names of all APIs, if they may be read. */
+export async function readApiNames() {
+  if (!may('api', 'read_api', '*')) return;
+  for await (const { data } of pagesOf<Api>('apis.listApis', { limit: 100 }))
+    for (const { id, name } of data) apiNames.set(id, name);
+}
+
+const metaText = ({ meta }: Key) => meta && JSON.stringify(meta);
 
 export const keyColumns: Column<Key>[] = [
   {
@@ -77,7 +135,15 @@ export const keyColumns: Column<Key>[] = [
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
     csv: ({ externalId }) => externalId,
   },
-  { name: 'State', cell: stateOf, csv: ({ enabled }) => (enabled ? 'enabled' : 'disabled') },
+  { name: 'API', cell: ({ apiId }) => apiId, csv: ({ apiId }) => apiNames.get(apiId), isCsvOnly: true },
+  { name: 'API id', cell: ({ apiId }) => apiId, csv: ({ apiId }) => apiId, isCsvOnly: true },
+  { name: 'State', cell: stateOf, csv: stateNameOf },
+  {
+    name: 'Created',
+    cell: ({ createdAt }) => <Time ms={createdAt} />,
+    csv: ({ createdAt }) => isoOf(createdAt),
+    isWide: true,
+  },
   { name: 'Last used', cell: ({ lastUsedAt }) => <Time ms={lastUsedAt} />, csv: ({ lastUsedAt }) => isoOf(lastUsedAt) },
   {
     name: 'Expires',
@@ -95,7 +161,17 @@ export const keyColumns: Column<Key>[] = [
     isNumber: true,
     isWide: true,
   },
+  ...(['roles', 'permissions'] as const).map((name): Column<Key> => {
+    const text = (key: Key) => key[name]?.join(' ');
+    return { name: `${name[0]!.toUpperCase()}${name.slice(1)}`, cell: text, csv: text, isCsvOnly: true };
+  }),
+  { name: 'Metadata', cell: metaText, csv: metaText, isCsvOnly: true },
 ];
+const restorable: Column<Key> = {
+  name: 'Can be restored until',
+  cell: ({ restorableUntil }) => <Time ms={restorableUntil} />,
+  csv: ({ restorableUntil }) => isoOf(restorableUntil),
+};
 /** A deleted key has no screen. */
 const deletedColumns: Column<Key>[] = [
   {
@@ -106,35 +182,36 @@ const deletedColumns: Column<Key>[] = [
       </>
     ),
   },
-  ...keyColumns.slice(1, 5),
-  {
-    name: 'Can be restored until',
-    cell: ({ restorableUntil }) => <Time ms={restorableUntil} />,
-    csv: ({ restorableUntil }) => isoOf(restorableUntil),
-  },
+  ...keyColumns.filter(({ name }) => ['Customer', 'State', 'Created'].includes(name)),
+  restorable,
 ];
 
+/** The filter and the order in the address, with those that there are. */
+function useKeyList() {
+  const [address, set] = useAddress({ api: '', state: '', order: '', pages: '' });
+  const state: Chosen = states.find(([name]) => name === address.state)?.[0] ?? '';
+  const orders = ordersOf(state);
+  const order: Order = orders.find(([name]) => name === address.order)?.[0] ?? orders[0]![0];
+  const setOrder = (to: string) => set({ order: to === orders[0]![0] ? '' : to, pages: '' });
+  return { api: address.api, state, orders, order, set, setOrder };
+}
+
+type KeyList = ReturnType<typeof useKeyList>;
+
 export function Keys() {
-  const query = new URLSearchParams(useSearch());
-  const [search, setSearch] = useState('');
-  const [api, setApi] = useState(query.get('api') ?? '');
-  const [state, setState] = useState<State>((query.get('state') as State) ?? '');
+  const search = useTyped('search');
+  const list = useKeyList();
+  const { api, state, order } = list;
   const [chosen, setChosen] = useState<readonly string[]>([]);
   const [isActing, setActing] = useState(false);
   const [restored, setRestored] = useState<Key>();
-  const input = useRef<HTMLInputElement>(null);
-  const settled = useSettled(search.trim());
-  useEffect(() => {
-    if (query.has('search')) input.current?.focus();
-  }, []);
-  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
-  const filter = { ...(settled && { search: settled }), ...(api && { apiId: api }), ...filterOf(state) };
+  const filter = { ...(search.settled && { search: search.settled }), ...(api && { apiId: api }), ...filterOf(state) };
   const isFiltered = Object.keys(filter).length > 0;
   // A search reads many keys.
   const everyMs = isFiltered ? 60_000 : 10_000;
-  // The newest first, or the first to expire.
-  const order = state === 'expiring' ? 'asc' : 'desc';
-  const pages = usePages<Key>('keys.listKeys', { ...filter, order, limit: pageSize }, everyMs);
+  const listed = { ...filter, ...inputOf(order, state), limit: pageSize };
+  const pages = usePages<Key>('keys.listKeys', may('api', 'read_key') ? listed : undefined, everyMs, true);
+  useInAddress(search, isFound(pages));
   if (!may('api', 'read_key')) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
@@ -149,9 +226,10 @@ export function Keys() {
       />
     ),
   };
+  const slices = slicesOf(pages.rows ?? []);
   const spark: Column<Key> = {
     name: '7 days',
-    cell: ({ keyId }) => <KeySpark keyId={keyId} of={sliceOf(pages.rows ?? [], keyId)} />,
+    cell: ({ keyId }) => <KeySpark keyId={keyId} of={slices.get(keyId)!} />,
     isWide: true,
   };
   const isDeleted = state === 'deleted';
@@ -161,7 +239,12 @@ export function Keys() {
   return (
     <>
       <Head title="Keys">
-        <CsvButton name="keys" columns={keyColumns} rows={pages.rows ?? []} />
+        <CsvButton
+          name="keys"
+          columns={isDeleted ? [...keyColumns, restorable] : keyColumns}
+          of={pages}
+          prepare={readApiNames}
+        />
         {chosen.length > 0 && <Button onClick={() => setActing(true)}>Disable {chosen.length} …</Button>}
         {may('api', 'create_key') && (
           <Link href={api ? `/new-key?api=${api}` : '/new-key'} class="button primary">
@@ -170,32 +253,15 @@ export function Keys() {
         )}
       </Head>
       <Card>
-        <div class="bar">
-          <div class="field grow">
-            <label for="key-search">Search</label>
-            <input
-              id="key-search"
-              ref={input}
-              type="search"
-              placeholder="Name, start of the key, id, customer, metadata"
-              value={search}
-              onInput={(e) => setSearch(e.currentTarget.value)}
-            />
-          </div>
-          <SelectField
-            label="API"
-            value={api}
-            set={setApi}
-            options={[['', 'All APIs'], ...(apis.data ?? []).map(({ id, name }) => [id, name] as const)]}
-          />
-          <SelectField label="State" value={state} set={(value) => setState(value as State)} options={states} />
-        </div>
+        <Filters search={search} list={list} />
         <List
           label="Keys"
+          isCards
           columns={columns}
           of={pages}
           idOf={({ keyId }) => keyId}
-          empty={<NoKeys isFiltered={isFiltered} />}
+          sorts={sortsOf(list)}
+          empty={<NoKeys isFiltered={isFiltered || order.startsWith('expiry')} />}
         />
       </Card>
       {restored && <RestoreKey data={restored} close={() => setRestored(undefined)} />}
@@ -212,6 +278,51 @@ export function Keys() {
   );
 }
 
+/** What is searched, and in which order. */
+function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: KeyList }) {
+  const { api, state, orders, order, set, setOrder } = list;
+  const query = new URLSearchParams(useSearch());
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (query.get('search') === '') input.current?.focus();
+  }, []);
+  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
+  return (
+    <>
+      <div class="bar">
+        <div class="field grow">
+          <label for="key-search">Search</label>
+          <input
+            id="key-search"
+            ref={input}
+            type="search"
+            placeholder="Name, start of the key, id, customer, metadata"
+            value={search.text}
+            onInput={(e) => search.setText(e.currentTarget.value)}
+          />
+        </div>
+        <SelectField
+          label="API"
+          value={api}
+          set={(api) => set({ api, pages: '' })}
+          options={[['', 'All APIs'], ...(apis.data ?? []).map(({ id, name }) => [id, name] as const)]}
+        />
+        <SelectField
+          label="State"
+          value={state}
+          // The orders of another state may be others.
+          set={(state) => set({ state, order: '', pages: '' })}
+          options={states}
+        />
+        <SelectField label="Order" value={order} set={setOrder} options={orders} />
+      </div>
+      {order.startsWith('expiry') && state !== 'expiring' && (
+        <p class="quiet">In order of expiry, only keys that expire are listed.</p>
+      )}
+    </>
+  );
+}
+
 const restoreColumn = (restore: (key: Key) => void): Column<Key> => ({
   name: 'Restore',
   cell: (key) => (
@@ -223,10 +334,14 @@ const restoreColumn = (restore: (key: Key) => void): Column<Key> => ({
 
 const pageSize = 50;
 
-/** The ids of the keys on the same page. */
-function sliceOf(rows: readonly Key[], keyId: string): string[] {
-  const first = Math.floor(rows.findIndex((row) => row.keyId === keyId) / pageSize) * pageSize;
-  return rows.slice(first, first + pageSize).map((row) => row.keyId);
+/** Of each key, the ids of the keys on the same page. */
+function slicesOf(rows: readonly Key[]): Map<string, readonly string[]> {
+  const slices = new Map<string, readonly string[]>();
+  for (let first = 0; first < rows.length; first += pageSize) {
+    const ids = rows.slice(first, first + pageSize).map(({ keyId }) => keyId);
+    for (const id of ids) slices.set(id, ids);
+  }
+  return slices;
 }
 
 /** Verifications of a key by day. All rows of a page have the same input, so they share one request. */

@@ -1,7 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Link, useSearch } from 'wouter-preact';
+import { Link } from 'wouter-preact';
+import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { Failure } from '../api.ts';
-import { count, milliseconds, timeOfDay } from '../format.ts';
+import { count, isoOf, milliseconds, timeOfDay } from '../format.ts';
 import {
   Badge,
   Button,
@@ -15,14 +16,16 @@ import {
   Problem,
   SelectField,
   TextField,
-  useSettled,
   wordOf,
 } from '../parts/basic.tsx';
-import { type Column, CsvButton, Table } from '../parts/table.tsx';
+import { CsvButton } from '../parts/csv.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { may } from '../session.ts';
 import { type Decision, listen } from '../tail.ts';
 
 const rowsMax = 200;
+/** A stream is opened when typing has paused for so long. */
+const typingMs = 400;
 
 interface Row extends Decision {
   number: number;
@@ -35,7 +38,7 @@ const columns: Column<Row>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
-    csv: ({ time }) => new Date(time).toISOString(),
+    csv: ({ time }) => isoOf(time),
   },
   { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
   {
@@ -75,14 +78,16 @@ const columns: Column<Row>[] = [
 
 /** The decisions that arrive, newest first; while paused they are counted only. */
 function useTail(filter: object, isPaused: boolean) {
-  const [rows, setRows] = useState<readonly Row[]>([]);
   const [missed, setMissed] = useState(0);
   const [state, setState] = useState<'connecting' | 'live' | Failure>('connecting');
   const paused = useRef(isPaused);
   paused.current = isPaused;
   const id = JSON.stringify(filter);
+  const [shown, setShown] = useState<{ id: string; rows: readonly Row[] }>({ id, rows: [] });
+  // Those of another filter say nothing about this one.
+  const rows = shown.id === id ? shown.rows : [];
   useEffect(() => {
-    setRows([]);
+    setShown({ id, rows: [] });
     setState('connecting');
     let number = 0;
     let waiting: Row[] = [];
@@ -92,7 +97,7 @@ function useTail(filter: object, isPaused: boolean) {
       const arrived = waiting.reverse();
       waiting = [];
       setMissed(0);
-      setRows((before) => [...arrived, ...before].slice(0, rowsMax));
+      setShown((before) => ({ id, rows: [...arrived, ...before.rows].slice(0, rowsMax) }));
     }, 200);
     const stop = listen(filter, {
       open: () => setState('live'),
@@ -112,17 +117,21 @@ function useTail(filter: object, isPaused: boolean) {
 }
 
 export function Live() {
-  const [outcome, setOutcome] = useState('');
-  const [keyId, setKeyId] = useState(new URLSearchParams(useSearch()).get('key') ?? '');
-  const [owner, setOwner] = useState('');
+  const [{ outcome: named }, set] = useAddress({ outcome: '' });
+  const outcome = outcomes.find((name) => name === named) ?? '';
+  const key = useTyped('key', typingMs);
+  const owner = useTyped('customer', typingMs);
   const [isPaused, setPaused] = useState(false);
-  const [ofKey, ofOwner] = [useSettled(keyId.trim(), 400), useSettled(owner.trim(), 400)];
   const filter = {
     ...(outcome && { outcome }),
-    ...(ofKey && { keyId: ofKey }),
-    ...(ofOwner && { externalId: ofOwner }),
+    ...(key.settled && { keyId: key.settled }),
+    ...(owner.settled && { externalId: owner.settled }),
   };
   const { rows, missed, state } = useTail(filter, isPaused);
+  // Until a decision arrives, nothing is known of these texts.
+  const isFound = rows.length > 0 || undefined;
+  useInAddress(key, isFound);
+  useInAddress(owner, isFound);
   const failure = state instanceof Failure ? state : undefined;
   if (!may('api', 'read_analytics')) return <LacksScreen title="Live" grant="api.*.read_analytics" />;
   return (
@@ -141,11 +150,11 @@ export function Live() {
           <SelectField
             label="Outcome"
             value={outcome}
-            set={setOutcome}
+            set={(outcome) => set({ outcome })}
             options={[['', 'All'], ...outcomes.map((name) => [name, wordOf(name)] as const)]}
           />
-          <TextField label="Key id" value={keyId} set={setKeyId} placeholder="key_…" />
-          <TextField label="Customer" value={owner} set={setOwner} placeholder="externalId" />
+          <TextField label="Key id" value={key.text} set={key.setText} placeholder="key_…" />
+          <TextField label="Customer" value={owner.text} set={owner.setText} placeholder="externalId" />
         </div>
         {rows[0] && rows[0].sample > 1 && (
           <p class="quiet" role="status">

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { call, type Failure } from '../api.ts';
 import { ago, count, dateTime, duration, isoOf, unitsOf } from '../format.ts';
+import { usePages } from '../pages.ts';
 import {
   Badge,
   Button,
@@ -14,9 +15,11 @@ import {
   TextField,
   Time,
 } from '../parts/basic.tsx';
+import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
+import { formerOf } from '../parts/lasting.tsx';
 import { SetOverride } from '../parts/overrideForm.tsx';
-import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
+import { type Column, List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { usePeriod } from '../period.ts';
 import type { Override } from '../records.ts';
@@ -29,8 +32,10 @@ export function Namespace({ namespace }: { namespace: string }) {
   const period = usePeriod();
   const [acting, setActing] = useState<Acting>();
   const limits = useLimits(namespace, period);
-  const overrides = usePages<Override>('ratelimit.listOverrides', { namespace, limit: 50 }, 10_000);
-  if (!may('ratelimit', 'read_override')) return <LacksScreen title={namespace} grant="ratelimit.*.read_override" />;
+  const mayRead = may('ratelimit', 'read_override');
+  const listed = mayRead ? { namespace, limit: 50 } : undefined;
+  const overrides = usePages<Override>('ratelimit.listOverrides', listed, 10_000, true);
+  if (!mayRead) return <LacksScreen title={namespace} grant="ratelimit.*.read_override" />;
   const close = () => setActing(undefined);
   const mayChange = may('ratelimit', 'set_override');
   const columns: Column<Override>[] = [
@@ -46,7 +51,12 @@ export function Namespace({ namespace }: { namespace: string }) {
     { name: 'Limit', cell: ({ limit }) => <Count value={limit} />, csv: ({ limit }) => limit, isNumber: true },
     { name: 'In any', cell: (row) => duration(row.duration), csv: (row) => row.duration },
     { name: 'Applies', cell: (row) => <Lasting override={row} />, csv: ({ until }) => isoOf(until) },
-    { name: 'Created', cell: ({ createdAt }) => <Time ms={createdAt} />, isWide: true },
+    {
+      name: 'Created',
+      cell: ({ createdAt }) => <Time ms={createdAt} />,
+      csv: ({ createdAt }) => isoOf(createdAt),
+      isWide: true,
+    },
     {
       name: 'Change',
       cell: (override) =>
@@ -75,7 +85,7 @@ export function Namespace({ namespace }: { namespace: string }) {
         title="Overrides"
         actions={
           <>
-            <CsvButton name={`overrides-${namespace}`} columns={columns} rows={overrides.rows ?? []} />
+            <CsvButton name={`overrides-${namespace}`} columns={columns} of={overrides} />
             {mayChange && <Button onClick={() => setActing({ kind: 'set' })}>New override</Button>}
           </>
         }
@@ -114,7 +124,8 @@ export function Namespace({ namespace }: { namespace: string }) {
 }
 
 /** Until when an override applies, and what does then. */
-function Lasting({ override: { until, former } }: { override: Override }) {
+function Lasting({ override }: { override: Override }) {
+  const { until } = override;
   if (until === undefined) return <span class="quiet">always</span>;
   return (
     <>
@@ -122,7 +133,7 @@ function Lasting({ override: { until, former } }: { override: Override }) {
       <time dateTime={isoOf(until)} title={ago(until)}>
         {dateTime(until, { seconds: false })} UTC
       </time>
-      , <span class="quiet">then {former ? unitsOf(former) : 'none'}</span>
+      , <span class="quiet">then {formerOf(override)}</span>
     </>
   );
 }

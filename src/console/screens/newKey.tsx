@@ -29,11 +29,12 @@ import {
   namesOf,
   newDraft,
 } from '../parts/keyForm.tsx';
+import { NamesField } from '../parts/names.tsx';
 import { Secret } from '../parts/secret.tsx';
 import { isTimeInput, timeOfInput } from '../parts/times.tsx';
 import type { Api } from '../records.ts';
 import { may } from '../session.ts';
-import { useUnsaved } from '../unsaved.ts';
+import { useFilled, useUnsaved } from '../unsaved.ts';
 
 const templates = {
   blank: { credits: creditsDraftOf(undefined), limits: [] as LimitDraft[] },
@@ -71,18 +72,11 @@ export function NewKey() {
   );
 }
 
+const noFields = { name: '', prefix: '', expires: '', permissions: '', roles: '', allowedIps: '', meta: '' };
+
 /** The draft of a key, and the input of keys.createKey; undefined while it is not complete. */
 function useDraft(first: { apiId: string; externalId: string }) {
-  const [fields, setFields] = useState({
-    ...first,
-    name: '',
-    prefix: '',
-    expires: '',
-    permissions: '',
-    roles: '',
-    allowedIps: '',
-    meta: '',
-  });
+  const [fields, setFields] = useState({ ...noFields, ...first });
   const [template, setTemplate] = useState<Template>('limited');
   const [credits, setCredits] = useState(templates.limited.credits);
   const [limits, setLimits] = useState<LimitDraft[]>(templates.limited.limits);
@@ -111,7 +105,14 @@ function useDraft(first: { apiId: string; externalId: string }) {
     ...(Object.keys(meta).length > 0 && { meta }),
   };
   const set = (name: keyof typeof fields) => (value: string) => setFields({ ...fields, [name]: value });
-  return { fields, set, template, choose, credits, setCredits, limits, setLimits, input };
+  // The API and the template are chosen again with one click.
+  const isFilled =
+    Object.entries({ ...noFields, externalId: first.externalId }).some(
+      ([name, text]) => fields[name as keyof typeof fields] !== text,
+    ) ||
+    credits !== templates[template].credits ||
+    limits !== templates[template].limits;
+  return { fields, set, template, choose, credits, setCredits, limits, setLimits, input, isFilled };
 }
 
 function Form(props: {
@@ -124,6 +125,7 @@ function Form(props: {
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setBusy] = useState(false);
   useUnsaved(isBusy);
+  useFilled(draft.isFilled);
   const { fields, set } = draft;
   const only = props.apis.length === 1 ? props.apis[0]!.id : '';
   // With one API there is nothing to choose.
@@ -167,13 +169,14 @@ function Form(props: {
       </Card>
       <Card title="Permissions and metadata">
         <div class="fields">
-          <TextField
+          <NamesField
             label="Permissions"
+            of="permissions"
             value={fields.permissions}
             set={set('permissions')}
             placeholder="documents.read documents.write"
           />
-          <TextField label="Roles" value={fields.roles} set={set('roles')} placeholder="editor" />
+          <NamesField label="Roles" of="roles" value={fields.roles} set={set('roles')} placeholder="editor" />
         </div>
         <MetaField value={fields.meta} set={set('meta')} />
       </Card>

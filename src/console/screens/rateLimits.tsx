@@ -1,10 +1,12 @@
-import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
+import { useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
-import { count, percent } from '../format.ts';
-import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, useSettled } from '../parts/basic.tsx';
+import { count, isoOf, percent } from '../format.ts';
+import { isFound, usePages } from '../pages.ts';
+import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
 import { Chart } from '../parts/chart.tsx';
-import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
+import { CsvButton } from '../parts/csv.tsx';
+import { type Column, List, useOrder } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { namespacePath } from '../paths.ts';
 import { byTime, type Period, sumOf, usePeriod } from '../period.ts';
@@ -25,6 +27,7 @@ export function LimitChart({ data, period }: { data: ReturnType<typeof useLimits
             title="Checks that passed and that were blocked"
             times={period.times}
             stepMs={period.stepMs}
+            choose={period.choose}
             series={[
               { name: 'Passed', color: '--VALID', values: byTime(period, rows, ({ passed }) => passed) },
               { name: 'Blocked', color: '--RATE_LIMITED', values: byTime(period, rows, ({ blocked }) => blocked) },
@@ -38,16 +41,15 @@ export function LimitChart({ data, period }: { data: ReturnType<typeof useLimits
 
 export function RateLimits() {
   const period = usePeriod();
-  const [search, setSearch] = useState('');
-  const settled = useSettled(search.trim());
+  const search = useTyped('search');
+  const { settled } = search;
+  const { order, sorts } = useOrder('Created');
   const limits = useLimits(undefined, period);
-  const pages = usePages<NamespaceRow>('ratelimits.listNamespaces', {
-    order: 'desc',
-    limit: 50,
-    ...(settled && { search: settled }),
-  });
-  if (!may('ratelimit', 'read_namespace'))
-    return <LacksScreen title="Rate limits" grant="ratelimit.*.read_namespace" />;
+  const listed = { order, limit: 50, ...(settled && { search: settled }) };
+  const mayRead = may('ratelimit', 'read_namespace');
+  const pages = usePages<NamespaceRow>('ratelimits.listNamespaces', mayRead ? listed : undefined, 30_000, true);
+  useInAddress(search, isFound(pages));
+  if (!mayRead) return <LacksScreen title="Rate limits" grant="ratelimit.*.read_namespace" />;
   const sum = (name: string, amount: (row: LimitRow) => number) =>
     sumOf(
       (limits.data ?? []).filter(({ namespace }) => namespace === name),
@@ -76,11 +78,16 @@ export function RateLimits() {
       isNumber: true,
       isWide: true,
     },
+    {
+      name: 'Created',
+      cell: ({ createdAt }) => <Time ms={createdAt} />,
+      csv: ({ createdAt }) => isoOf(createdAt),
+    },
   ];
   return (
     <>
       <Head title="Rate limits">
-        <CsvButton name="namespaces" columns={columns} rows={pages.rows ?? []} />
+        <CsvButton name="namespaces" columns={columns} of={pages} />
         <PeriodChoice period={period} />
       </Head>
       <LimitChart data={limits} period={period} />
@@ -95,8 +102,8 @@ export function RateLimits() {
               id="namespace-search"
               type="search"
               placeholder="Name or id"
-              value={search}
-              onInput={(e) => setSearch(e.currentTarget.value)}
+              value={search.text}
+              onInput={(e) => search.setText(e.currentTarget.value)}
             />
           </div>
         </div>
@@ -105,6 +112,7 @@ export function RateLimits() {
           columns={columns}
           of={pages}
           idOf={({ id }) => id}
+          sorts={sorts}
           empty={
             <Empty title={settled ? 'No namespace matches' : 'There is no namespace yet'}>
               <p class="quiet">

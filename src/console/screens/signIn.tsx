@@ -28,7 +28,7 @@ export function SignInScreen({ cancel }: { cancel?: (() => void) | undefined }) 
         <h1>Tollgate</h1>
         <Field
           label="Root key"
-          hint="The first start printed one. It stays in this tab until you close it, and is sent to this server only."
+          hint="The first start printed one. The open tabs of this page share it until you sign out or close them. It is sent to this server only."
         >
           {(id) => (
             <input

@@ -18,6 +18,14 @@ interface Made {
 /** What was made stays while the page does, also when the list of APIs is no longer empty. */
 export function Welcome() {
   const [name, setName] = useState('payments');
+  const [typed, setPrefix] = useState<string>();
+  // The beginning of the name, until another one is typed.
+  const prefix =
+    typed ??
+    name
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9]/g, '')
+      .slice(0, 3);
   const [made, setMade] = useState<Made>();
   const [isSaved, setSaved] = useState(false);
   const [failure, setFailure] = useState<Failure>();
@@ -34,6 +42,7 @@ export function Welcome() {
       const created = await call<{ keyId: string; key: string }>('keys.createKey', {
         apiId,
         name: 'My first key',
+        ...(prefix && { prefix }),
         credits: { remaining: 1000 },
         ratelimits: [{ name: 'requests', limit: 10, duration: 60_000, autoApply: true }],
       });
@@ -56,6 +65,7 @@ export function Welcome() {
               {!made && (
                 <form class="bar" onSubmit={make}>
                   <TextField label="Name of the API" value={name} set={setName} maxLength={255} />
+                  <TextField label="Prefix of its key" value={prefix} set={setPrefix} maxLength={16} pattern="\w*" />
                   <Button type="submit" tone="primary" disabled={name.trim().length < 1 || isBusy}>
                     Make both
                   </Button>

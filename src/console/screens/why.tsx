@@ -16,10 +16,16 @@ import {
 } from '../parts/basic.tsx';
 import { namesOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
-import { RecentRefusals } from '../parts/refusals.tsx';
+import { LastRefusal, RecentRefusals } from '../parts/refusals.tsx';
 import { Table } from '../parts/table.tsx';
 import type { Explained, ExplainedLimit, ExplainedRule } from '../records.ts';
 import { may } from '../session.ts';
+
+/** `tokens=500` in a request. */
+function limitOf(text: string) {
+  const [, name = text, cost] = /^(.*)=(\d+)$/.exec(text) ?? [];
+  return { name, ...(cost !== undefined && { cost: Number(cost) }) };
+}
 
 const isKeyId = (text: string) => /^key_[0-9A-Za-z]+$/.test(text);
 
@@ -29,15 +35,18 @@ export function Why({ keyId = '' }: { keyId?: string }) {
   const [about, setAbout] = useState(keyId);
   const [permissions, setPermissions] = useState('');
   const [cost, setCost] = useState('');
+  const [limits, setLimits] = useState('');
   const [ip, setIp] = useState('');
   const [explained, setExplained] = useState<{ answer: Explained; input: object }>();
   const [failure, setFailure] = useState<Failure>();
   const text = about.trim();
-  const ask = async (asked: { permissions: string; cost: string; ip?: string }) => {
+  const ask = async (asked: { permissions: string; cost: string; limits: string; ip?: string }) => {
+    const ratelimits = namesOf(asked.limits).map(limitOf);
     const input = {
       ...(isKeyId(text) ? { keyId: text } : { key: text }),
       ...(asked.permissions.trim() && { permissions: asked.permissions.trim() }),
       ...(/^\d+$/.test(asked.cost) && { credits: { cost: Number(asked.cost) } }),
+      ...(ratelimits.length > 0 && { ratelimits }),
       ...(asked.ip?.trim() && { ip: asked.ip.trim() }),
     };
     try {
@@ -52,14 +61,19 @@ export function Why({ keyId = '' }: { keyId?: string }) {
   useEffect(() => {
     if (!keyId) return;
     const query = new URLSearchParams(search);
-    const asked = { permissions: query.get('permissions') ?? '', cost: query.get('cost') ?? '' };
+    const asked = {
+      permissions: query.get('permissions') ?? '',
+      cost: query.get('cost') ?? '',
+      limits: query.get('limits') ?? '',
+    };
     setPermissions(asked.permissions);
     setCost(asked.cost);
+    setLimits(asked.limits);
     ask(asked);
   }, [search]);
   const submit = (event: Event) => {
     event.preventDefault();
-    ask({ permissions, cost, ip });
+    ask({ permissions, cost, limits, ip });
   };
   if (!may('api', 'read_key')) return <LacksScreen title="Why?" grant="api.*.read_key" />;
   return (
@@ -84,7 +98,14 @@ export function Why({ keyId = '' }: { keyId?: string }) {
               placeholder="documents.read AND team.a"
             />
             <TextField label="Cost in credits" inputMode="numeric" value={cost} set={setCost} placeholder="1" />
-            <TextField label="IP address of the end user" value={ip} set={setIp} placeholder="203.0.113.7" />
+            <TextField
+              label="Limits that it names"
+              value={limits}
+              set={setLimits}
+              placeholder="tokens=500"
+              hint="Each with its units, without = one."
+            />
+            <TextField label="IP address" value={ip} set={setIp} placeholder="203.0.113.7" />
           </div>
           <div class="actions">
             <Button type="submit" tone="primary" disabled={namesOf(text).length !== 1}>
@@ -158,9 +179,49 @@ function figuresOf(rule: ExplainedRule) {
   return texts.filter(Boolean).join(' ');
 }
 
+/** Where all pass, those without figures are folded: they have nothing more to say. */
+function Rules({ rules }: { rules: readonly ExplainedRule[] }) {
+  const rows = rules.map((rule) => ({ ...rule, figures: figuresOf(rule) }));
+  const isFolded = rules.every(({ result }) => result === 'passed');
+  const plain = isFolded ? rows.filter(({ figures }) => !figures) : [];
+  const listed = rows.filter((row) => !plain.includes(row));
+  return (
+    <>
+      {listed.length > 0 && (
+        <Table
+          label="Rules in order"
+          rows={listed}
+          idOf={({ rule }) => rule}
+          columns={[
+            { name: 'Rule', cell: ({ rule }) => ruleNames[rule] },
+            { name: 'Result', cell: ({ result }) => <Badge tone={tones[result]}>{results[result]}</Badge> },
+            { name: 'Figures', cell: ({ figures }) => figures, isText: true },
+          ]}
+        />
+      )}
+      {plain.length > 0 && (
+        <details>
+          <summary>
+            {plain.length === rows.length ? `All ${rows.length} rules pass` : `${plain.length} more rules pass`}
+          </summary>
+          <ul class="names">
+            {plain.map(({ rule }) => (
+              <li key={rule}>
+                <Badge tone="good">{ruleNames[rule]}</Badge>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </>
+  );
+}
+
 function Answer({ answer, input }: { answer: Explained; input: object }) {
   const { code, rules, keyId, time, charge, leased } = answer;
   const ratelimits = rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
+  const search = useSearch();
+  const mayRefusals = may('api', 'read_analytics');
   return (
     <>
       <Card
@@ -171,16 +232,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
         }
         actions={keyId && <Link href={`/keys/${keyId}`}>To the key</Link>}
       >
-        <Table
-          label="Rules in order"
-          rows={rules}
-          idOf={({ rule }) => rule}
-          columns={[
-            { name: 'Rule', cell: ({ rule }) => ruleNames[rule] },
-            { name: 'Result', cell: ({ result }) => <Badge tone={tones[result]}>{results[result]}</Badge> },
-            { name: 'Figures', cell: (rule) => figuresOf(rule), isText: true },
-          ]}
-        />
+        <Rules rules={rules} />
         <p class="quiet">
           As of {dateTime(time)} UTC. It would charge {count(charge.credits)}{' '}
           {charge.credits === 1 ? 'credit' : 'credits'}
@@ -192,6 +244,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
             its customer in advance. A verification that would be refused takes back what is left of them first.
           </p>
         )}
+        {code === 'VALID' && keyId && mayRefusals && <LastRefusal keyId={keyId} path={`/why/${keyId}?${search}`} />}
         {'key' in input ? null : <AsCurl operation="keys.explainKey" input={input} />}
       </Card>
       {ratelimits.length > 0 && (
@@ -210,7 +263,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
           />
         </Card>
       )}
-      {keyId && may('api', 'read_analytics') && <RecentRefusals keyId={keyId} />}
+      {keyId && mayRefusals && <RecentRefusals keyId={keyId} />}
     </>
   );
 }

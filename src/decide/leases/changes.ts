@@ -32,6 +32,8 @@ export const waitFor = (termMs: number): number => Math.ceil(termMs * drift) + 1
 
 export class Changes {
   readonly #options: ChangesOptions;
+  /** The longest term that a change found in the registry of any workspace. */
+  #longestMs = 0;
 
   constructor(options: ChangesOptions) {
     this.#options = options;
@@ -46,7 +48,8 @@ export class Changes {
     const registered = holders.map(holderOf);
     const others = registered.filter(({ id }) => id !== session && id !== longestTerm);
     const longestMs = registered.find(({ id }) => id === longestTerm)?.termMs ?? 0;
-    const sinceConnected = this.#waitSinceConnected(longestMs);
+    this.#longestMs = Math.max(this.#longestMs, longestMs);
+    const sinceConnected = this.#waitSinceConnected();
     if (others.length === 0 && sinceConnected <= 0) return own;
     const startedAt = performance.now();
     const waits = new Map(others.map(({ id, termMs }) => [id, waitFor(termMs)]));
@@ -64,13 +67,13 @@ export class Changes {
 
   /**
    * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after
-   * the longest term, also those of servers that are further away or have a longer LEASE_MS.
+   * the longest term, also those of servers that are further away or have a longer LEASE_MS. It may have forgotten the
+   * longest term of a workspace, too: so that of any other counts, also if this process has no leases.
    */
-  #waitSinceConnected(longestMs: number): number {
+  #waitSinceConnected(): number {
     const { termMs, connectedAt } = this.#options;
-    if (Math.max(termMs, longestMs) === 0) return 0;
-    const longest = Math.max(termMs + addedTermMax, longestMs);
-    return connectedAt() + waitFor(longest) - performance.now();
+    const longest = Math.max(termMs, this.#longestMs);
+    return longest === 0 ? 0 : connectedAt() + waitFor(longest + addedTermMax) - performance.now();
   }
 }
 

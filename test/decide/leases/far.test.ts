@@ -8,7 +8,8 @@ import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { recallChannel, workspaceKey } from '../../../src/redis/names.ts';
 import { leaseSession, longestTerm } from '../../../src/scripts/layout.ts';
-import { hourMs } from '../../support/harness.ts';
+import { harness, hourMs } from '../../support/harness.ts';
+import { observing } from '../../support/observer.ts';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 import { heldServers } from './heldServers.ts';
 import { openServer } from './lateServer.ts';
@@ -20,6 +21,14 @@ const proxy = redisProxy();
 proxy.delayMs = awayMs;
 const held = heldServers(2, { leaseMs }, { url: (number) => (number === 1 ? proxy.url() : testRedisUrl()) });
 const [near, far] = held.servers as [typeof held.first, typeof held.first];
+
+/** A server whose way changes, by the real time. */
+const jumpy = redisProxy();
+const realTime = { nowMs: () => undefined, leaseClockMs: () => 0, leaseMs, leaseAfter: 2 };
+let jumpyDecided = 0;
+const observe = observing({ decided: () => void jumpyDecided++ });
+const changer = harness(testRedisUrl, realTime);
+const jumping = harness(() => jumpy.url(), { ...realTime, observe });
 
 let redis: RedisClient;
 let farRedis: RedisClient;
@@ -33,7 +42,9 @@ beforeAll(async () => {
   }
 });
 afterAll(async () => {
-  await Promise.all([redis.quit(), farRedis.quit()]);
+  await redis.quit();
+  // The answer to QUIT would arrive after the end of its connection.
+  farRedis.disconnect();
 });
 
 /** A workspace with a key, and how it is verified. */
@@ -192,4 +203,53 @@ test('a lease decides while it is renewed, until it is recalled; each unit is us
   await held.recallAll();
   const { data } = await near.call('keys.explainKey', { keyId });
   expect(data.rules.find(({ rule }) => rule === 'ratelimits')!.ratelimits![0]!.used).toBe(valid);
+});
+
+/** Milliseconds of a request and of its answer, and whether recalls are heard. */
+const ways = [
+  [0, 0, true],
+  [0, 400, true],
+  [400, 0, false],
+  [40, 40, true],
+  [0, 0, false],
+  [0, 150, false],
+  [10, 300, true],
+  [1, 1, false],
+] as const;
+
+test('whatever the way does, nobody decides by what was before an answered change', async () => {
+  const { key, keyId } = await changer.createKey();
+  /** What each change made of the key, by when it was answered and when the next one began. */
+  const states = [{ code: 'VALID', from: performance.now(), until: Number.POSITIVE_INFINITY }];
+  const shots: { code: string; sentAt: number; answeredAt: number }[] = [];
+  let isOver = false;
+  const verify = async () => {
+    const sentAt = performance.now();
+    const { data } = await jumping.call('keys.verifyKey', { key }, changer.rootKey);
+    shots.push({ code: data.code, sentAt, answeredAt: performance.now() });
+  };
+  const callers = Array.from({ length: 8 }, async () => {
+    while (!isOver) {
+      await verify();
+      await delay(1);
+    }
+  });
+  for (let turn = 0; turn < 2 * ways.length; turn++) {
+    const [requestMs, answerMs, isHeard] = ways[(3 * turn) % ways.length]!;
+    Object.assign(jumpy, { delayRequestsMs: requestMs, delayMs: answerMs, losesMessages: !isHeard });
+    for (const enabled of [false, true]) {
+      await delay(150 + ((turn * 37) % 120));
+      states.at(-1)!.until = performance.now();
+      expect((await changer.call('keys.updateKey', { keyId, enabled })).status).toBe(200);
+      const from = performance.now();
+      states.push({ code: enabled ? 'VALID' : 'DISABLED', from, until: Number.POSITIVE_INFINITY });
+    }
+  }
+  isOver = true;
+  await Promise.all(callers);
+  expect(jumpyDecided).toBeGreaterThan(shots.length / 10);
+  const wrong = shots.filter(({ code, sentAt, answeredAt }) =>
+    states.some((state) => sentAt >= state.from && answeredAt <= state.until && code !== state.code),
+  );
+  expect(wrong).toEqual([]);
 });

@@ -175,6 +175,23 @@ describe('a lease is renewed', () => {
     expect(leases.decide(request)).toBeUndefined();
   });
 
+  test('from when the next one was asked for, however late that arrives', () => {
+    hold(grant(100, termMs));
+    decideOften(request, 1);
+    now = 75;
+    expect(isAsked()).toBe(true);
+    const late = leases.ask(request)!;
+    now = 75 + termMs - 1;
+    leases.granted(late, grant(100, termMs), () => decision);
+    expect([isAsked(), isAsked()]).toEqual([true, false]);
+    const later = leases.ask(request)!;
+    now = 75 + termMs;
+    expect(leases.decide(request)).toBeUndefined();
+    now += termMs - 1;
+    leases.granted(later, grant(100, termMs), () => decision);
+    expect(leases.decide(request)).toBeUndefined();
+  });
+
   test('so early that its units last until then', () => {
     roundTripMs = 80;
     hold();

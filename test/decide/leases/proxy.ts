@@ -12,6 +12,19 @@ function target() {
     : { open: () => createConnection(Number(port), hostname), database: pathname.slice(1) };
 }
 
+/** Writes to a socket after a delay, which may get shorter. */
+function inOrder(socket: Socket) {
+  const waiting: { bytes: Buffer; dueAt: number }[] = [];
+  const write = () => {
+    while (waiting.length > 0 && waiting[0]!.dueAt <= performance.now()) socket.write(waiting.shift()!.bytes);
+    if (waiting.length > 0) setTimeout(write, Math.max(1, waiting[0]!.dueAt - performance.now()));
+  };
+  return (bytes: Buffer, delayMs: number) => {
+    if (delayMs === 0 && waiting.length === 0) return void socket.write(bytes);
+    if (waiting.push({ bytes, dueAt: performance.now() + delayMs }) === 1) write();
+  };
+}
+
 /** Call it at the top level of a test file. */
 export function redisProxy() {
   let server: Server;
@@ -25,8 +38,9 @@ export function redisProxy() {
     lost: 0,
     /** Loses the messages of channels. */
     losesMessages: false,
-    /** How much later answers arrive. */
+    /** How much later answers arrive, and requests. */
     delayMs: 0,
+    delayRequestsMs: 0,
     /** Keeps requests to Redis, in `delayed`. */
     delays: false,
     delayed: [] as (() => void)[],
@@ -50,15 +64,16 @@ export function redisProxy() {
         all.add(socket);
         socket.on('error', () => {});
       }
+      const request = inOrder(redis);
+      const answer = inOrder(client);
       client.on('data', (bytes) => {
         isSubscribed ||= bytes.includes('subscribe');
         if (proxy.delays) proxy.delayed.push(() => void redis.write(bytes));
-        else redis.write(bytes);
+        else request(bytes, proxy.delayRequestsMs);
       });
       redis.on('data', (bytes) => {
         if (proxy.losesMessages && isSubscribed && bytes.includes('message')) return;
-        if (!proxy.losesAnswers && proxy.delayMs > 0) return void setTimeout(() => client.write(bytes), proxy.delayMs);
-        if (!proxy.losesAnswers) return void client.write(bytes);
+        if (!proxy.losesAnswers) return answer(bytes, proxy.delayMs);
         proxy.lost++;
         client.destroy();
       });

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { timeMax } from '../../../src/domain/time.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
-import { dayMs, harness, type InputOf } from '../../support/harness.ts';
+import { dayMs, harness } from '../../support/harness.ts';
 import { expiryFaults } from '../../support/keyspace.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
@@ -13,7 +13,7 @@ import { snippets } from '../../support/snippet.ts';
 
 const snippet = snippets();
 const tollgate = harness();
-const { call, clock, createWorkspace } = tollgate;
+const { clock, openWorkspace } = tollgate;
 let redis: RedisClient;
 beforeAll(async () => {
   redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
@@ -21,24 +21,19 @@ beforeAll(async () => {
 afterAll(async () => void (await redis.quit()));
 
 /** A workspace, calls with its root key, and its index. */
-async function openWorkspace() {
-  const { workspaceId, rootKey } = await createWorkspace();
-  const of = async <Name extends Parameters<typeof call>[0]>(name: Name, input: InputOf<Name>) => {
-    const { status, data, error } = await call(name, input, rootKey);
-    if (status !== 200) throw new Error(`${name} ${JSON.stringify(input)}: ${error.detail}`);
-    return data;
-  };
+async function openIndexed() {
+  const { workspaceId, of } = await openWorkspace();
   const indexed = async (apiId: string) =>
     redis.zrange(`tg:{${workspaceId}}:ke:${apiId.slice(-8)}`, '0', '-1', 'WITHSCORES');
   const faults = () => expiryFaults(redis, workspaceId);
   return { workspaceId, of, indexed, faults };
 }
-type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
+type Workspace = Awaited<ReturnType<typeof openIndexed>>;
 
 const hash = () => randomBytes(32).toString('base64');
 
 test('a key is in the index while it has an expiry and is not deleted', async () => {
-  const { workspaceId, of, indexed, faults } = await openWorkspace();
+  const { workspaceId, of, indexed, faults } = await openIndexed();
   const { apiId } = await of('apis.createApi', { name: 'one' });
   const scores = async () => (await indexed(apiId)).filter((_, at) => at % 2 === 1).map(Number);
   const { keyId } = await of('keys.createKey', { apiId });
@@ -134,7 +129,7 @@ async function changeSomething({ workspaceId, of }: Workspace, pick: (min: numbe
 }
 test(`it is exact after any changes (seed ${seed})`, { timeout: 60_000 }, async () => {
   const pick = random(seed);
-  const workspace = await openWorkspace();
+  const workspace = await openIndexed();
   const apis = [];
   for (const name of ['one', 'two']) apis.push((await workspace.of('apis.createApi', { name })).apiId);
   const ids: Ids = { apis, live: [], deleted: [] };
@@ -149,7 +144,7 @@ test(`it is exact after any changes (seed ${seed})`, { timeout: 60_000 }, async 
 });
 
 test('a migration fills it: keys that were deleted meanwhile are removed, and a repeated step changes nothing', async () => {
-  const { workspaceId, of, indexed, faults } = await openWorkspace();
+  const { workspaceId, of, indexed, faults } = await openIndexed();
   const { apiId } = await of('apis.createApi', { name: 'old' });
   const workspace = `tg:{${workspaceId}}`;
   const api8 = apiId.slice(-8);

@@ -5,7 +5,7 @@ import { random, seed } from '../../support/random.ts';
 import { volumeTest } from '../../support/testIf.ts';
 
 const tollgate = harness();
-const { call, clock, createWorkspace } = tollgate;
+const { call, clock, createWorkspace, openWorkspace } = tollgate;
 
 const choose = random(seed);
 
@@ -16,13 +16,8 @@ type Filters = Omit<InputOf<'keys.getAttention'>, 'apiId' | 'limit'>;
  * rerolled.
  */
 async function withKeys(counts: readonly number[]) {
-  const { rootKey } = await createWorkspace();
+  const { rootKey, of } = await openWorkspace();
   const apis: string[] = [];
-  const of = async <Name extends Parameters<typeof call>[0]>(name: Name, input: InputOf<Name>) => {
-    const { status, data, error } = await call(name, input, rootKey);
-    if (status !== 200) throw new Error(error.detail);
-    return data;
-  };
   for (const [index, count] of counts.entries()) {
     const { apiId } = (await call('apis.createApi', { name: `api ${index}` }, rootKey)).data;
     apis.push(apiId);

@@ -119,6 +119,25 @@ describe('a settlement', () => {
     expect([look.credits, look.ratelimits![0]!.remaining]).toEqual([2e12, 2 ** 50]);
   });
 
+  test('charges amounts of more than 32 bits as they were held', async () => {
+    const wide = { name: 'wide', limit: 2 ** 50, duration: hourMs };
+    const { key } = await createKey({ credits: { remaining: 2e12 }, ratelimits: [wide] });
+    const cost = 2 ** 40 + 2 ** 23;
+    const amounts = { credits: { cost: 1e12 }, ratelimits: [{ name: 'wide', cost }] };
+    const { id } = await hold(key, {}, amounts);
+    expect(await settle(id)).toMatchObject({ credits: 1e12, ratelimits: [{ name: 'wide', cost }] });
+  });
+
+  test('of one of three holds leaves the others as they are', async () => {
+    const { key, keyId } = await createKey(full);
+    const ids = [(await hold(key, {}, request)).id, (await hold(key)).id, (await hold(key, {}, request)).id] as const;
+    expect(await settle(ids[1])).toMatchObject({ credits: 59 });
+    expect((await openHolds(keyId)).map(({ id }) => id)).toEqual([ids[0], ids[2]]);
+    expect(await settle(ids[2])).toMatchObject({ credits: 59 });
+    expect(await settle(ids[0])).toMatchObject({ credits: 59 });
+    expect(await openHolds(keyId)).toEqual([]);
+  });
+
   test('without amounts charges what was held', async () => {
     const { key } = await createKey(full);
     const { id } = await hold(key, {}, request);
@@ -309,6 +328,15 @@ describe('a settlement', () => {
       expect(await call('keys.extendHold', { holdId, ttl: minute })).toMatchObject({ status: 404 });
     },
   );
+
+  test('of a number that no hold has is 404, also if its last five bytes are those of a hold', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key);
+    const [start, number] = [id.slice(0, id.indexOf('.') + 1), Number(id.slice(id.indexOf('.') + 1))];
+    for (const other of [number + 1, number + 2 ** 40])
+      expect(await call('keys.settleHold', { holdId: `${start}${other}` })).toMatchObject({ status: 404 });
+    expect(await settle(id)).toMatchObject({ late: false });
+  });
 
   test('of another workspace, or without the grant, is refused', async () => {
     const { key } = await createKey(full);

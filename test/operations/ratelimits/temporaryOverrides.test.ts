@@ -46,7 +46,7 @@ const countOf = async (namespace: string) => {
   const all = await readPages((at) => call('ratelimits.listNamespaces', { limit: 100, ...at }));
   return all.flat().find(({ name }) => name === namespace)!.overrideCount;
 };
-const sweep = () => h.store.sweep.overrides(h.workspaceId);
+const sweep = () => h.store.sweep.ended(h.workspaceId);
 
 /** At `until`, and one millisecond before it. */
 async function around<Value>(until: number, read: () => Promise<Value>): Promise<[before: Value, at: Value]> {
@@ -335,16 +335,16 @@ describe('overrides that have ended', () => {
       await one('later', until + 1);
       const status = async () => (await call('system.getStatus', {}, rootKey)).data.stored.overrides;
       expect(await status()).toBe(224);
-      expect(await h.store.sweep.overrides(workspaceId)).toBe(false);
+      expect(await h.store.sweep.ended(workspaceId)).toBe(false);
       clock.advance(1000);
       expect(await status()).toBe(2);
       const steps: boolean[] = [];
-      do steps.push(await h.store.sweep.overrides(workspaceId));
+      do steps.push(await h.store.sweep.ended(workspaceId));
       while (steps.at(-1));
       expect(steps).toEqual([true, false]);
       expect(await status()).toBe(2);
       clock.advance(1);
-      expect(await h.store.sweep.overrides(workspaceId)).toBe(false);
+      expect(await h.store.sweep.ended(workspaceId)).toBe(false);
       expect(await namesOf()).toEqual(before);
       expect(await fields()).toMatchObject({ override_records: records, wildcards });
       expect((await redis.hgetall(`${workspaceKey(workspaceId)}:ns`))[namespace]).toMatch(/^.{16}e$/);

@@ -1,0 +1,146 @@
+// Lists, page after page by cursor: for a table, for a search that goes on by itself, and for a file.
+
+import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
+import { useAddress } from './address.ts';
+import { callPage, type Data, type Failure, onRefresh, type Page, useData } from './api.ts';
+import { currentSignIn, onSignIn } from './session.ts';
+
+type Input = { limit?: number; [name: string]: unknown };
+
+export interface Paged<T> {
+  rows: readonly T[] | undefined;
+  failure: Failure | undefined;
+  hasMore: boolean;
+  /** Loads until there is one page more. */
+  more: () => void;
+  /** Whether a search has not found enough yet, and goes on by itself. */
+  isSearching: boolean;
+  stop: () => void;
+  /** Whether a table has the most rows that it may have. */
+  isFull: boolean;
+  reload: () => Promise<void>;
+  /** All pages that were loaded. */
+  pages: readonly Page<T[]>[];
+  /** Of the list. */
+  operation: string;
+  input: Input | undefined;
+}
+
+/** A table with more rows is slow. A file has all. */
+const pagesMax = 100;
+
+/** The later pages of a list, which follow a first page with this cursor. */
+interface Rest {
+  after: string | undefined;
+  pages: readonly Page<unknown[]>[];
+}
+const rests = new Map<string, Rest>();
+const restsMax = 20;
+onSignIn(() => rests.clear());
+onRefresh(() => rests.clear());
+
+function keepRest(id: string, rest: Rest) {
+  rests.delete(id);
+  rests.set(id, rest);
+  if (rests.size > restsMax) rests.delete(rests.keys().next().value!);
+}
+
+const idOf = (operation: string, input: Input | undefined) =>
+  `${currentSignIn()?.workspaceId} ${operation} ${JSON.stringify(input)}`;
+
+/** Whether a page has less than its records, because not all of them match. */
+const isSearch = (input: Input | undefined, { data, pagination }: Page<unknown[]>) =>
+  input?.search !== undefined || (pagination?.looked ?? 0) > data.length;
+
+/** How many pages are displayed. In the address, only one list of a screen can have it. */
+function useWanted(id: string, least: number, isInAddress: boolean): [number, (count: number) => void] {
+  const [{ pages }, set] = useAddress({ pages: '' });
+  const [local, setLocal] = useState({ id, wanted: least });
+  const wanted = isInAddress ? Math.floor(Number(pages)) : local.id === id ? local.wanted : least;
+  const enter = (count: number) => (isInAddress ? set({ pages: `${count}` }, true) : setLocal({ id, wanted: count }));
+  return [Math.min(pagesMax, Math.max(least, wanted || 0)), enter];
+}
+
+/** The rows of a list. One of one page is loaded again every `everyMs`. The number of pages may be in the address. */
+export function usePages<T>(operation: string, input: Input | undefined, everyMs = 0, isInAddress = false): Paged<T> {
+  const isLong = rests.get(idOf(operation, input))?.pages.length;
+  const first = useData<T[]>(operation, input, isLong ? 0 : everyMs);
+  return useRest(first, operation, input, { least: 1, isInAddress });
+}
+
+/** The rows of a list whose first page is known, however few it has. */
+export const usePagesAfter = <T>(first: Data<T[]>, operation: string, input: Input | undefined): Paged<T> =>
+  useRest(first, operation, input, { least: 0, isInAddress: false });
+
+function useRest<T>(
+  first: Data<T[]>,
+  operation: string,
+  input: Input | undefined,
+  { least, isInAddress }: { least: number; isInAddress: boolean },
+): Paged<T> {
+  const id = idOf(operation, input);
+  const [, draw] = useReducer((count: number) => count + 1, 0);
+  const [wanted, setWanted] = useWanted(id, least, isInAddress);
+  const [ended, setEnded] = useState<{ id: string; failure?: Failure }>();
+  const isEnded = ended?.id === id;
+  const after = first.pagination?.cursor;
+  const rest = rests.get(id) as { after: typeof after; pages: readonly Page<T[]>[] } | undefined;
+  const later = rest?.after === after ? (rest?.pages ?? []) : [];
+  const pages = first.data ? [{ data: first.data, pagination: first.pagination }, ...later] : [];
+  const last = pages.at(-1);
+  const { hasMore = false, cursor } = last?.pagination ?? {};
+  const rows = pages.flatMap(({ data }) => data);
+  const size = input?.limit ?? 100;
+  const searches = last !== undefined && isSearch(input, last);
+  const isLoading = hasMore && !isEnded && rows.length < wanted * size && (searches || pages.length < wanted);
+  useEffect(() => {
+    if (!isLoading) return undefined;
+    let isLeft = false;
+    callPage<T[]>(operation, { ...input, cursor }).then(
+      (page) => {
+        if (isLeft) return;
+        // Unless the pages before it were forgotten meanwhile.
+        if (rests.get(id) === rest) keepRest(id, { after, pages: [...later, page] });
+        draw(undefined as never);
+      },
+      (failure) => !isLeft && setEnded({ id, failure }),
+    );
+    return () => {
+      isLeft = true;
+    };
+  }, [isLoading, id, cursor]);
+  // What was displayed stays while later pages are loaded again, after a change of the first one.
+  const shown = useRef({ id, rows });
+  if (shown.current.id !== id || !isLoading || rows.length >= shown.current.rows.length) shown.current = { id, rows };
+  const more = () => {
+    setEnded(undefined);
+    setWanted(Math.max(Math.floor(rows.length / size), searches ? 0 : pages.length) + 1);
+  };
+  return {
+    rows: first.data && shown.current.rows,
+    failure: first.failure ?? (isEnded ? ended.failure : undefined),
+    hasMore,
+    more,
+    isSearching: isLoading && searches,
+    stop: () => setEnded({ id }),
+    isFull: wanted === pagesMax,
+    reload: first.reload,
+    pages,
+    operation,
+    input,
+  };
+}
+
+/** Whether a list has a row; undefined until that is known. */
+export const isFound = ({ rows, hasMore }: Paged<unknown>): boolean | undefined =>
+  rows && (rows.length > 0 || (hasMore ? undefined : false));
+
+/** The pages of a list after a cursor, or all. */
+export async function* pagesOf<T>(operation: string, input: object, after?: string): AsyncGenerator<Page<T[]>> {
+  let cursor = after;
+  do {
+    const page = await callPage<T[]>(operation, { ...input, ...(cursor && { cursor }) });
+    yield page;
+    cursor = page.pagination?.cursor;
+  } while (cursor);
+}

@@ -1,0 +1,86 @@
+// What ends within a week: temporary limits of keys and customers, and temporary overrides.
+
+import { Link } from 'wouter-preact';
+import { dateTime, isoOf, unitsOf } from '../format.ts';
+import { usePages } from '../pages.ts';
+import { namespacePath } from '../paths.ts';
+import { dayMs, fromNow, hourMs } from '../period.ts';
+import type { Temporary } from '../records.ts';
+import { may } from '../session.ts';
+import { Card, CustomerLink, Empty, Time } from './basic.tsx';
+import { CsvButton } from './csv.tsx';
+import { formerOf } from './lasting.tsx';
+import { type Column, List } from './table.tsx';
+
+const days = 7;
+const everyMs = 300_000;
+
+/** The kinds, and a grant of each that reading all of them needs. */
+const kinds = [
+  { kind: 'key', resource: 'api', actions: ['read_key', 'read_api'], what: 'Limits of keys' },
+  { kind: 'identity', resource: 'identity', actions: ['read_identity'], what: 'Limits of customers' },
+  { kind: 'override', resource: 'ratelimit', actions: ['read_override'], what: 'Overrides' },
+] as const;
+const lackedBy = ({ resource, actions }: (typeof kinds)[number]) =>
+  actions.find((action) => !may(resource, action, '*'));
+
+const ownerOf = ({ keyId, externalId, namespace, identifier }: Temporary) =>
+  keyId ?? externalId ?? `${namespace}: ${identifier}`;
+
+function Owner({ of: { keyId, keyName, externalId, namespace = '', identifier } }: { of: Temporary }) {
+  if (externalId) return <CustomerLink externalId={externalId} />;
+  if (keyId)
+    return (
+      <Link href={`/keys/${keyId}`} title={keyId}>
+        {keyName ?? <code>{keyId}</code>}
+      </Link>
+    );
+  return (
+    <Link href={namespacePath(namespace)}>
+      {namespace}: <code>{identifier}</code>
+    </Link>
+  );
+}
+
+const columns: Column<Temporary>[] = [
+  { name: 'Ends', cell: ({ until }) => <Time ms={until} />, csv: ({ until }) => isoOf(until) },
+  { name: 'Kind', cell: ({ kind }) => kind, csv: ({ kind }) => kind, isCsvOnly: true },
+  { name: 'Of', cell: (row) => <Owner of={row} />, csv: ownerOf },
+  { name: 'Limit', cell: ({ name = 'override' }) => name, csv: ({ name }) => name },
+  { name: 'Now', cell: unitsOf, csv: unitsOf },
+  { name: 'Then', cell: formerOf, csv: formerOf },
+];
+
+export function Ending() {
+  const title = `Temporary limits that end within ${days} days`;
+  const readable = kinds.filter((one) => !lackedBy(one)).map(({ kind }) => kind);
+  const input = { kinds: readable, before: fromNow(days * dayMs + hourMs), limit: 10 };
+  const pages = usePages<Temporary>('ratelimits.listTemporary', readable.length > 0 ? input : undefined, everyMs);
+  if (readable.length === 0) return null;
+  return (
+    <Card title={title} actions={<CsvButton name="temporary-limits" columns={columns} of={pages} />}>
+      <List
+        label={title}
+        columns={columns}
+        of={pages}
+        idOf={(row) => `${row.kind} ${row.id ?? row.overrideId}`}
+        lines={2}
+        empty={
+          <Empty title="No temporary limit ends soon">
+            <p class="quiet">As of {dateTime(Date.now(), { seconds: false })} UTC.</p>
+          </Empty>
+        }
+      />
+      {kinds.map((one) => {
+        const action = lackedBy(one);
+        return (
+          action && (
+            <p key={one.kind} class="quiet">
+              {one.what} are left out: your root key lacks the grant <code>{`${one.resource}.*.${action}`}</code>.
+            </p>
+          )
+        );
+      })}
+    </Card>
+  );
+}

@@ -1,0 +1,145 @@
+import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
+import { timeMax } from '../../domain/time.ts';
+import { existing } from '../../errors.ts';
+import { type ManageContext, manages } from '../../operation.ts';
+import { type TemporaryKind, temporaryKinds } from '../../records/temporary.ts';
+import { requireApi } from '../keys/listKeys.ts';
+import { invalid, lacks } from '../rules.ts';
+import { ApiId, Fields, Int, NamespaceRef, pageFields, ratelimitFields } from '../schemas.ts';
+
+/** At most one of these is in a request. */
+const selectors = ['kinds', 'apiId', 'namespace'] as const;
+
+interface Input {
+  kinds?: string[];
+  apiId?: string;
+  namespace?: string;
+}
+
+function kindsOf({ kinds, apiId, namespace }: Input): readonly TemporaryKind[] {
+  if (apiId !== undefined) return ['key'];
+  if (namespace !== undefined) return ['override'];
+  return (kinds as TemporaryKind[] | undefined) ?? temporaryKinds;
+}
+
+/** The actions that reading each kind needs, as the operations that list its records do. */
+const needed = {
+  key: { resource: 'api', actions: ['read_key', 'read_api'] },
+  identity: { resource: 'identity', actions: ['read_identity'] },
+  override: { resource: 'ratelimit', actions: ['read_override'] },
+} as const satisfies Record<TemporaryKind, object>;
+
+/** Throws if the caller may not read these kinds: those of one id, or of all records. Without `ids`, of any id. */
+function requireGrants(
+  kinds: readonly TemporaryKind[],
+  { caller: { grants } }: Pick<ManageContext, 'caller'>,
+  ids?: { [Kind in TemporaryKind]?: string | undefined },
+) {
+  for (const kind of kinds) {
+    const { resource, actions } = needed[kind];
+    const id = ids?.[kind];
+    for (const action of actions) {
+      if (ids ? grants.holds(resource, id ?? '*', action) : grants.holdsAny(resource, action)) continue;
+      throw lacks(id ? `${resource}.*.${action} or ${resource}.${id}.${action}` : `${resource}.*.${action}`);
+    }
+  }
+}
+
+const Text = (description: string) => Type.Optional(Type.String({ description }));
+const { name, limit, duration, autoApply, type, former } = ratelimitFields;
+const kind = (description: string) => Type.Enum([...temporaryKinds], { description });
+
+export const listTemporary = manages({
+  name: 'ratelimits.listTemporary',
+  alias: 'ratelimit.listTemporary',
+  summary: 'List temporary limits of keys and identities, and temporary overrides, the first to end first.',
+  description:
+    'Needs the grants for each kind that is listed: `read_key` and `read_api`, `read_identity`, `read_override`. `kinds`, `apiId` and `namespace` exclude each other.',
+  input: Fields(
+    {
+      kinds: Type.Optional(
+        Type.Array(kind('Kind of the owner of a limit; `override` for overrides.'), {
+          minItems: 1,
+          maxItems: temporaryKinds.length,
+          default: [...temporaryKinds],
+          description: 'What is listed.',
+        }),
+      ),
+      apiId: Type.Optional({ ...ApiId, description: 'Only limits of keys of this API.' }),
+      namespace: Type.Optional({ ...NamespaceRef, description: 'Only overrides of this namespace: its name or id.' }),
+      before: Type.Optional(
+        Int({ minimum: 0, maximum: timeMax, description: 'Only what ends before this time in Unix milliseconds.' }),
+      ),
+      ...pageFields,
+    },
+    {
+      documented: {
+        not: {
+          anyOf: [
+            { required: ['kinds', 'apiId'], properties: { kinds: {}, apiId: {} } },
+            { required: ['kinds', 'namespace'], properties: { kinds: {}, namespace: {} } },
+            { required: ['apiId', 'namespace'], properties: { apiId: {}, namespace: {} } },
+          ],
+        },
+      },
+    },
+  ),
+  output: Type.Array(
+    Type.Object({
+      kind: kind('Kind of the owner of the limit; `override` for an override.'),
+      id: Text('Id of the limit.'),
+      overrideId: Text('Id of the override (`rlor_…`).'),
+      keyId: Text('Id of the key.'),
+      apiId: Text('Id of the API of the key.'),
+      keyName: Text('Name of the key.'),
+      externalId: Text('externalId of the identity.'),
+      namespace: Text('Name of the namespace.'),
+      namespaceId: Text('Id of the namespace (`rlns_…`).'),
+      identifier: Text('Identifier of the override, or a wildcard with `*`.'),
+      name: Type.Optional(name),
+      limit,
+      duration,
+      autoApply: Type.Optional(autoApply),
+      type,
+      until: Type.Integer({ description: 'Its end in Unix milliseconds.' }),
+      former: Type.Optional(
+        Type.Object(
+          { ...former.properties, autoApply: Type.Optional(former.properties.autoApply) },
+          { description: 'What is in force again from `until` on. Absent: nothing is.' },
+        ),
+      ),
+    }),
+  ),
+  errors: ['api_not_found', 'namespace_not_found'],
+  // Those of each kind, see `needed`.
+  needs: {},
+  readsMuch: true,
+  scope: () => undefined,
+  list: ({ limit: _limit, cursor: _cursor, ...query }) =>
+    `temporary:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  listedIds: 'temporary',
+  check(input) {
+    const [one, other] = selectors.filter((name) => input[name] !== undefined);
+    if (other) throw invalid(`body.${other}`, `cannot be sent together with ${one}`, 'Leave one of them out.');
+  },
+
+  async load(input, context) {
+    const { store, caller } = context;
+    const kinds = kindsOf(input);
+    const { apiId, namespace } = input;
+    requireGrants(kinds, context);
+    await requireApi(store, caller.workspaceId, apiId);
+    const found = namespace && existing(await findNamespace(context, namespace), 'namespace', namespace);
+    const ids = { key: apiId, override: found ? found.id : undefined };
+    requireGrants(kinds, context, ids);
+    return { kinds, apiId, namespaceId: ids.override };
+  },
+
+  async handle({ before = timeMax, limit = 100 }, { store, caller, after }, of) {
+    return store.temporary.list(caller.workspaceId, { ...of, beforeMs: before, after, count: limit });
+  },
+});
+
+const findNamespace = ({ store, caller }: ManageContext, namespace: string) =>
+  store.overrides.findNamespace(caller.workspaceId, namespace);
