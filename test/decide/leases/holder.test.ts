@@ -85,7 +85,7 @@ test('fewer decisions of a lease are settled once, when it has ended', async () 
 });
 
 test('while many tallies wait to be settled, no lease is asked for', async () => {
-  const requests = Array.from({ length: 600 }, (_, index) => requestOf(`${index}`));
+  const requests = Array.from({ length: 700 }, (_, index) => requestOf(`${index}`));
   for (const request of requests) leases.granted(leases.ask(request)!, grant(0, termMs), () => decision);
   for (const request of requests) decideOften(request, 2);
   now = termMs;

@@ -82,6 +82,7 @@ describe('a lease lasts for LEASE_MS', () => {
   test('of a refusal for want of units, which may come back', async () => {
     const { key } = await held.createKey({ ratelimits: [perDay(1)] });
     const verify = () => codeOf(holder, { key });
+    held.clock.advance(2000);
     await verify();
     for (let times = 0; times < 3; times++) expect(await verify()).toBe('RATE_LIMITED');
     expect(await isLocalAfter(50, verify)).toBe(true);
