@@ -13,8 +13,8 @@ local TERM_MIN = 4
 -- that may be reached soon has units out for long.
 local LEASES_LEFT, LONG_LEFT = 4, 4
 
--- The session of this call: {id (nil for none), credits and leaves of LEASE_SESSION}, the whole `term` and `long_term` of
--- its leases, the leases that its requests have `recalled` and waited for (by `session.number`), whether the call
+-- The session of this call: {id (nil for none), credits and leaves of LEASE_SESSION}, the whole `term` and `long_term`
+-- of its leases, the leases that its requests have `recalled` and waited for (by `session.number`), whether the call
 -- `grants` a lease, and the longest whole term of those that it did grant (`granted_term`). Once the registry `is_read`
 -- also `granted`, `settled` and the `own_term` of its entry, the `longest` term that a session ever had, the longest of
 -- those that may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for

@@ -20,8 +20,9 @@
 // A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended
 // here before a change, which waits for the term after it was made, is answered. A term is LEASE_MS and what a call to
 // Redis takes (roundTrip.ts): what is left of it when the answer comes does not depend on the distance. Redis bounds
-// and stores it with the grant, so no promise depends on what was measured. What charges nothing, and what has much room
-// in its limits and balance, is leased for LEASE_LONG_MS in place of LEASE_MS. So it is asked for after fewer decisions.
+// and stores it with the grant, so no promise depends on what was measured. What charges nothing, and what has much
+// room in its limits and balance, is leased for LEASE_LONG_MS in place of LEASE_MS, so a lease of it is asked for after
+// fewer decisions.
 
 import type { tally as tallyStruct } from '../../scripts/layout.ts';
 import type { Written } from '../../scripts/struct.ts';
@@ -250,8 +251,8 @@ const unitsMax = 4096;
 const talliesMax = 128;
 const subjectsMax = 8192;
 /**
- * While so many tallies of a workspace wait, no lease is asked for: a settlement is sent when the one before is counted,
- * so with Redis far away there is one for each round trip.
+ * While this many tallies of a workspace wait, no lease is asked for: a settlement is sent when the one before is
+ * counted, so with Redis far away there is one for each round trip.
  */
 const backlogMax = 4 * talliesMax;
 /**
@@ -284,8 +285,7 @@ const renewedPart = 0.25;
 /** Or earlier: so many round trips before its end, as some take longer than the shortest. */
 const renewedTrips = 1.125;
 /**
- * The clocks of Redis and of this process may differ in speed by this part, and Redis's time is whole milliseconds. Some
- * of what is sent to Redis takes a little longer than the shortest.
+ * The clocks of Redis and of this process may differ in speed by this part, and Redis's time is whole milliseconds.
  */
 const drift = 0.01;
 const roundedMs = 2;
@@ -438,6 +438,7 @@ export class Leases {
     const endsAt = askedAt + term;
     const aheadMs = renewedTrips * (this.#options.roundTripMs?.() ?? 0);
     const part = Math.max(renewedPart, Math.min(1, aheadMs / term));
+    // Some calls to Redis take a little longer than the shortest.
     const laterMs = drift * term + roundedMs + aheadMs / 16;
     return {
       request,
