@@ -87,9 +87,13 @@ function this_session.close()
   end
 end
 
+-- Whether long terms are longer than others.
+function this_session.has_long() return this_session.long_term > this_session.term end
+
 -- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is
 -- rounded down; 0 for none. A request that is not hot gets a long one only, of LEASE_MS at least.
 function this_session.term_until(ends, is_long)
+  is_long = is_long and this_session.has_long()
   local whole = is_long and this_session.long_term or this_session.term
   local is_cut = ends < call_now + whole
   this_session.whole, this_session.cut, this_session.long = whole, is_cut and 1 or 0, is_long and 1 or 0

@@ -64,7 +64,7 @@ function check_leases.lease(outcome, _, _, root, wanted, number)
   if not has_passed then return 0, this_session.term_until(ends, false) end
   -- With much room for a long term, and else with less.
   local units = math.min(wanted, math.floor(room / this_session.long_left))
-  local is_long = units >= wanted / 2
+  local is_long = this_session.has_long() and units >= wanted / 2
   if not is_long then units = this_session.is_hot and math.min(wanted, math.floor(room / this_session.left)) or 0 end
   local term = this_session.term_until(ends, is_long)
   if units == 0 or term == 0 or not charge_windows(units, number) then return 0, 0 end

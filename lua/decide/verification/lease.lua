@@ -78,7 +78,7 @@ local function lease_units(cost, requested, wanted, number, ends)
 
   -- With much room for a long term, and else with less.
   this_session.required = this_session.long_left
-  local units = charge_units(cost, requested, wanted, balance, math.ceil(wanted / 2))
+  local units = this_session.has_long() and charge_units(cost, requested, wanted, balance, math.ceil(wanted / 2)) or 0
   local is_long = units > 0
   if not is_long and this_session.is_hot then
     this_session.required = this_session.left
