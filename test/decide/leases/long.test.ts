@@ -1,11 +1,13 @@
 // Long terms: for what charges nothing, and for units of limits and balances with much room.
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { hourMs, type InputOf } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 import { heldServers, newName } from './heldServers.ts';
+import { openServer } from './lateServer.ts';
 import { redisProxy } from './proxy.ts';
 
 const leaseMs = 100;
@@ -113,6 +115,30 @@ describe('a request of six in a second', () => {
   test('and none for LEASE_MS, which would end before it is used', async () => {
     expect(await sendSix({ ratelimits: [perDay(90)] })).toEqual([]);
   });
+});
+
+test('while long terms are not longer, or servers of earlier releases may run, no lease is long', async () => {
+  const server = await openServer(redis, leaseMs);
+  const { leases } = server.decider.leasing;
+  const granted = vi.spyOn(leases, 'granted');
+  const presented = {
+    workspaceId: held.workspaceId,
+    digest: digestOf(held.rootKey),
+    digestText: digestTextOf(held.rootKey),
+  };
+  for (const fields of [{}, { ratelimits: [perDay(1000)] }, { credits: { remaining: 1000 } }]) {
+    const { key } = await held.createKey(fields);
+    const before = server.granted.length;
+    const verify = async () => {
+      await server.decider.verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 }).decide();
+      expect(server.granted.length).toBeGreaterThan(before);
+    };
+    await vi.waitFor(verify, { timeout: 10_000, interval: 1 });
+  }
+  const grants = granted.mock.calls.map(([, grant]) => grant).filter(({ term }) => term > 0);
+  expect(grants.length).toBeGreaterThanOrEqual(3);
+  expect(grants.filter(({ isLong }) => isLong)).toEqual([]);
+  await server.decider.leasing.close();
 });
 
 test('a change waits for the long term of a server that has such leases and does not answer', async () => {
