@@ -80,7 +80,7 @@ test('a holder stopped under load: a key revoked meanwhile is not valid when it 
   });
 });
 
-longTest('a holder of long leases stopped under load, and Redis restarted: as with short ones, a term later', async () => {
+longTest('long leases: a holder stopped under load, and Redis restarted', async () => {
   const longMs = 1000;
   const long = await openLeaseRig(4, { env: { LEASE_LONG_MS: `${longMs}` } });
   const { changeMs, late } = await stopHolder(long, 0, longMs);
