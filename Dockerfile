@@ -22,8 +22,7 @@ COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
-COPY --from=build /app/src/http/examples.json /app/src/http/console.bundle.js ./src/http/
-COPY --from=build /app/src/console/style.css ./src/console/style.css
+COPY --from=build /app/src/http/examples.json /app/src/http/console.bundle.js /app/src/http/console.bundle.css ./src/http/
 COPY package.json LICENSE ./
 COPY lua ./lua
 COPY deploy/image/tollgate /usr/local/bin/tollgate

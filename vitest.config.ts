@@ -30,7 +30,7 @@ const programs = [
   'test/docs.test.ts',
   'test/{console,examples,sdks}/**/*.test.ts',
   'test/cli/{backup,keyLines}.test.ts',
-  'test/faults/{cluster,fourServers,holds,leases,ledger,schemathesis,sentinel,server,tls}.test.ts',
+  'test/faults/{cluster,fourServers,holds,leases,ledger,move,schemathesis,sentinel,server,tls}.test.ts',
   'test/http/{docs,haproxy}.test.ts',
   'test/migrations/cluster.test.ts',
   'test/process/**/*.test.ts',
@@ -80,6 +80,7 @@ const withLongTests = [
   'test/process/log.test.ts',
   'test/process/main.test.ts',
   'test/process/release.test.ts',
+  'test/usage/sums.test.ts',
 ];
 const faults = [
   {

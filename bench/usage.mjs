@@ -4,7 +4,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { dayMs } from '../dist/domain/time.js';
 import { rollupQueueKey, workspaceKey } from '../dist/redis/names.js';
-import { outcomesCounted } from '../dist/scripts/layout.js';
+import { spentPlace } from '../dist/scripts/layout.js';
+import { asking, neighbour, percentile, quantiles, slowestScript } from './support/neighbour.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
 import { number, progress, progressDone, report, table } from './support/results.mjs';
@@ -147,40 +148,6 @@ function questions(apiId) {
   ];
 }
 
-/** Returns a function that resolves to the data of a response. */
-const asking = (url, rootKey) => async (operation, input) => {
-  const response = await fetch(`${url}/v2/${operation}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' },
-    body: JSON.stringify(input),
-  });
-  const { data, error } = await response.json();
-  if (response.status !== 200) throw new Error(`${operation}: ${error.detail}`);
-  return data;
-};
-
-/** Verifies a key of another workspace 200 times a second for some seconds. Resolves to how long each took, in ms. */
-function neighbour(url, rootKey) {
-  const ask = asking(url, rootKey);
-  let key;
-  return async (seconds, isOver = () => false) => {
-    if (!key) {
-      const { apiId } = await ask('apis.createApi', { name: 'other' });
-      ({ key } = await ask('keys.createKey', { apiId }));
-    }
-    const took = [];
-    const sent = [];
-    const begunAt = performance.now();
-    for (let number = 0; performance.now() - begunAt < seconds * 1000 && !isOver(); number++) {
-      await delay(Math.max(0, begunAt + number * 5 - performance.now()));
-      const at = performance.now();
-      sent.push(ask('keys.verifyKey', { key }).then(() => took.push(performance.now() - at)));
-    }
-    await Promise.all(sent);
-    return took;
-  };
-}
-
 /** The processor time of a question without the neighbour, the mean of three. */
 async function costAlone(server, question) {
   const times = 3;
@@ -205,13 +172,6 @@ async function repeat(redis, other, question) {
   isOver = true;
   const meanwhile = await running;
   return { times, slowest: await slowestScript(redis), meanwhile };
-}
-
-/** The longest script since the last reset, in ms. */
-async function slowestScript({ client }) {
-  const entries = await client.slowlog('GET', 10_000);
-  const scripts = entries.filter(([, , , [name]]) => /^(evalsha|fcall)/i.test(name));
-  return Math.max(0, ...scripts.map(([, , micros]) => micros)) / 1000;
 }
 
 /** Makes the logs of yesterday due, and waits until the server's sweeper has rolled them up. */
@@ -249,7 +209,7 @@ function logOf(day, each, externalId) {
     Array.from({ length: 24 }, (_, hour) => {
       const entry = Buffer.alloc(4 + 1 + 4 + 7 + 1);
       entry.writeUInt32BE(24 * day + hour, 0);
-      entry[4] = 1 + 2 ** outcomesCounted;
+      entry[4] = 1 + 2 ** spentPlace;
       entry.writeUInt32BE(each, 5);
       entry.writeUInt32BE(each, 12);
       entry[16] = external.length;
@@ -258,11 +218,5 @@ function logOf(day, each, externalId) {
   );
 }
 
-const percentile = (values, percent) => {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * percent) / 100))] ?? Number.NaN;
-};
 const milliseconds = (times) => `${number(percentile(times, 50))}, ${number(Math.max(...times))}`;
-const quantiles = (times) => [50, 99, 100].map((percent) => number(percentile(times, percent))).join(', ');
-
 await run(measure);

@@ -13,7 +13,7 @@ import { filesOf, sha256 } from './registry.mjs';
 /** What of the repository is in the archive. Only files of the commit, so nothing that lies about gets in. */
 const contents = [
   ...['LICENSE', 'README.md', 'CHANGELOG.md', 'SECURITY.md', 'THIRD_PARTY.md', 'deploy', 'docs', 'examples', 'lua'],
-  ...['src/console/style.css', 'src/http/console.bundle.js', 'src/http/examples.json'],
+  ...['src/http/console.bundle.css', 'src/http/console.bundle.js', 'src/http/examples.json'],
 ];
 const systems = ['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64'];
 const oldestMajor = 20;

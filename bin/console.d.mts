@@ -1,5 +1,7 @@
-// For the test that compares the built script with its sources.
+// For the test that compares the built files with their sources.
 
-export const consoleFile: string;
+type Name = 'js' | 'css';
 
-export function bundleConsole(): Promise<string>;
+export function consoleFile(name: Name): string;
+
+export function bundleConsole(): Promise<Record<Name, string>>;

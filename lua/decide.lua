@@ -11,7 +11,8 @@
 -- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM or a
 --                      number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or
 --                      SETTLE_ITEM. After the items LEASE_SESSION if there are items of leases; the SHA-256 of each
---                      distinct root key (32); the number of root keys (1); 1 with a session, else 0 (1)
+--                      distinct root key (32); the budget, the work after which the call leaves the remaining items to
+--                      the next call (2); the number of root keys (1); 1 with a session, else 0 (1)
 -- returns  answers, or with more than these {answers, number of counts by identifier that were left out, the same by
 --          tag, then the snapshots of keys whose version in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
@@ -41,10 +42,6 @@
 -- @include "decide/verification/hold"
 -- @include "decide/verification/verify"
 
--- After this much work a call leaves the remaining items to the next call, so that a batch of expensive items does not
--- block Redis for long.
-local WORK_MAX = 2500
-
 charge_hold.instead = hold_kinds.decide_slots
 
 local deciders = {
@@ -58,8 +55,8 @@ local deciders = {
 
 -- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their
 -- lengths; the reply if it has more than the answers. The table is used again by every call, because creating it would
--- take longer.
-local batch = { position = 1, items_end = 0, count = 0, answers = {}, lengths = {}, reply = false }
+-- take longer. `all_work` is that of all calls.
+local batch = { position = 1, items_end = 0, count = 0, answers = {}, lengths = {}, reply = false, all_work = 0 }
 
 local function add_answer(answer)
   local count = batch.count + 1
@@ -70,7 +67,8 @@ end
 -- so that an item that fails is not decided again.
 local function decide_items()
   local items, items_end, position, bytes_done = call_items, batch.items_end, batch.position, 0
-  while position <= items_end and call_work + bytes_done / 10 < WORK_MAX do
+  local budget = call_state.budget
+  while position <= items_end and call_work + bytes_done / 10 < budget do
     local bytes, kind, root, fields = struct.unpack(ITEM_HEAD, items, position)
     -- `bytes` counts from `kind` on.
     local last = position + (ITEM_HEAD_KIND_AT - 2) + bytes
@@ -98,10 +96,15 @@ end
 local formats = { BATCH_HEAD .. 'I2c0' }
 local function pack_answers()
   local count, answers, lengths = batch.count, batch.answers, batch.lengths
-  if count == 1 then return struct.pack(formats[1], call_now, 1, lengths[1], answers[1]) end
+  -- Each call has a cost of its own.
+  local work = call_work + 20
+  batch.all_work = (batch.all_work + work) % 4294967296
+  if work > 65535 then work = 65535 end
+  if count == 1 then return struct.pack(formats[1], call_now, work, batch.all_work, 1, lengths[1], answers[1]) end
   local format = formats[count] or BATCH_HEAD .. string.rep('I2', count)
   formats[count] = format
-  return struct.pack(format, call_now, count, unpack(lengths, 1, count)) .. table.concat(answers, '', 1, count)
+  return struct.pack(format, call_now, work, batch.all_work, count, unpack(lengths, 1, count))
+    .. table.concat(answers, '', 1, count)
 end
 
 local function decide_batch(KEYS, ARGV)
@@ -110,7 +113,7 @@ local function decide_batch(KEYS, ARGV)
   this_session.begin(packed_session)
   batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
   -- An item that fails gets the error as its answer; the following items are decided.
-  while batch.position <= items_end and call_work < WORK_MAX do
+  while batch.position <= items_end and call_work < call_state.budget do
     -- An item that failed, or a call that was killed, may have been making a hold.
     if charge_hold.is_held then charge_hold.set(false, false) end
     local decided, problem = pcall(decide_items)

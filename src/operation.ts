@@ -22,9 +22,9 @@ export type Scope = string | undefined | { readonly [R in Resource]?: string };
 /**
  * The ids that determine the order of a list: of a kind of record, `expiring_key` for keys in order of expiry, `hold`
  * for holds, `temporary` for temporary limits in order of their end, `stream` for the events of a stream, `row` for
- * rows of counts, `refusal` for rows of refusals.
+ * rows of counts, `customer` for customers, `refusal` for rows of refusals.
  */
-export type ListedIds = RecordName | 'expiring_key' | 'hold' | 'temporary' | 'stream' | 'row' | 'refusal';
+export type ListedIds = RecordName | 'expiring_key' | 'hold' | 'temporary' | 'stream' | 'row' | 'customer' | 'refusal';
 
 export interface Context {
   store: Store;

@@ -15,6 +15,7 @@ import { openHolds } from './records/holds.ts';
 import { openIdentities } from './records/identities.ts';
 import { openKeySearch } from './records/keySearch.ts';
 import { digestOf, openKeys } from './records/keys.ts';
+import { moveActor, openMoves } from './records/moves.ts';
 import { openNamespaces } from './records/namespaces.ts';
 import { openOverrides } from './records/overrides.ts';
 import { openRbac } from './records/rbac.ts';
@@ -33,7 +34,7 @@ import { foundOf, refusalOf } from './redis/refusedWrites.ts';
 import type { Trust, TrustOptions } from './redis/trust.ts';
 import { probeError, probeWrites } from './redis/writeProbe.ts';
 import { openCalls, type Run } from './scripts/calls.ts';
-import type { StoreContext } from './scripts/context.ts';
+import type { StoreContext, UsageBounds } from './scripts/context.ts';
 import { type DataVersion, readData, type StoredData, supportedBy } from './scripts/dataVersion.ts';
 import { type Durable, openDurable } from './scripts/durable.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts/scripts.ts';
@@ -73,6 +74,8 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   inFlightMax: number;
   /** A change returns after Redis wrote it to its disk. */
   durable: boolean;
+  /** In a test. */
+  usageBounds?: UsageBounds | undefined;
   /** The version of the data in a test. */
   dataVersion?: DataVersion | undefined;
   /** The time of a test; without it Redis's clock decides. */
@@ -112,7 +115,10 @@ export async function openStore(storeOptions: StoreOptions) {
   const accepted = new AcceptedRootKeys();
   const tail = new Tail(redis);
   const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
-  const { permissions, roles } = openRbac(context);
+  const rbac = openRbac(context);
+  const usageExport = openUsageExport(context);
+  const usageImport = openUsageImport(context);
+  const moves = openMoves(context, { rbac, rootKeys: () => rootKeys, usageExport, usageImport });
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
   const mayLengthen = () => context.dataVersion.current >= 6;
@@ -125,6 +131,7 @@ export async function openStore(storeOptions: StoreOptions) {
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
+    arrival: moves.arrival,
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen }),
   });
   const { leasing } = decide;
@@ -136,14 +143,14 @@ export async function openStore(storeOptions: StoreOptions) {
   );
   return {
     decide,
-    permissions,
-    roles,
+    ...rbac,
     analytics,
     apis: openApis(context),
     audit: openAudit(context),
     explain: openExplain(context),
     holds: openHolds(context),
     identities: openIdentities(context),
+    moves,
     namespaces: openNamespaces(context),
     overrides: openOverrides(context),
     keys: openKeys(context),
@@ -156,8 +163,8 @@ export async function openStore(storeOptions: StoreOptions) {
     temporary: openTemporary(context),
     tail,
     windows: openWindows(context),
-    usageExport: openUsageExport(context),
-    usageImport: openUsageImport(context),
+    usageExport,
+    usageImport,
     migrations: new Migrations({ redis, run: runByClock, heartbeat, workspaceIds, supported }),
     /** The version of the stored data, and its migration while one runs. */
     dataVersion: context.dataVersion,
@@ -191,9 +198,12 @@ export async function openStore(storeOptions: StoreOptions) {
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
-/** The command line has no limit of root keys, so that an operator can always create one. */
+/**
+ * The command line has no limit of root keys, so that an operator can always create one, and `api move` looks for room
+ * before it begins.
+ */
 const isUnlimited = ({ rootKeyId, operation }: Actor) =>
-  rootKeyId === cliActor.rootKeyId && operation === cliActor.operation;
+  rootKeyId === cliActor.rootKeyId && [cliActor.operation, moveActor.operation].includes(operation);
 
 /** A Redis that has the scripts of this version is used also while it refuses writes. */
 function loadError(error: Error): Error {
@@ -250,6 +260,7 @@ function contextOf(
   options: StoreOptions,
 ): StoreContext {
   const { auditEventsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, refusalHours, observe } = options;
+  const { usageBounds = { keys: 250_000, customers: 400_000 } } = options;
   const now = nowOf(options);
   return {
     redis,
@@ -267,6 +278,7 @@ function contextOf(
     keyRetentionMs,
     usageRetentionMs,
     usageHourlyDays,
+    usageBounds,
     refusalHours,
     observe,
   };

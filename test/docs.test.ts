@@ -130,12 +130,15 @@ test('running.md: the command line', async () => {
   const { rootKeyId } = JSON.parse(made) as { rootKeyId: string };
   const { apiId } = await call('apis.createApi', { name: 'inspected' });
   const { key, keyId } = await call('keys.createKey', { apiId });
+  const { apiId: movedId } = await call('apis.createApi', { name: 'moved' });
   writeFileSync(join(folder.path, 'key.txt'), `${key}\n`);
   // Moved away first, because an export does not overwrite a file.
   run('rm -f all.jsonl');
+  let createdId = '';
   for (const line of lines) {
-    const command = line.replace('root_…', rootKeyId).replace('key_…', keyId!);
-    run(command.replace('ws_…', workspaceId));
+    const command = line.replace('root_…', rootKeyId).replace('key_…', keyId!).replace('api_…', movedId!);
+    const printed = run(command.replace('--to ws_…', `--to ${createdId}`).replace('ws_…', workspaceId));
+    if (line.includes('workspace create')) [createdId] = /ws_\w{16}/.exec(printed)!;
   }
 });
 

@@ -46,7 +46,8 @@ test('a changed record, balance, count and a record that was deleted are a diffe
     ['override', () => ok('ratelimits.setOverride', { namespace: name, identifier: name, limit: 6, duration: 1000 })],
     ['role', () => ok('permissions.deleteRole', { role: roleId })],
     ['deleted', () => ok('keys.deleteKey', { keyId: things.keyId })],
-    ['api', () => ok('apis.deleteApi', { apiId, confirm: name })],
+    ['name of the API', () => ok('apis.updateApi', { apiId, name: 'renamed' })],
+    ['api', () => ok('apis.deleteApi', { apiId, confirm: 'renamed' })],
   ];
   for (const [what, change] of changes) {
     await change();

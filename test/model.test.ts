@@ -712,6 +712,14 @@ const kinds: [weight: number, kind: Kind][] = [
   ],
   [
     1,
+    step('updateApi', fc.nat({ max: 30 }), async (world, n) => {
+      if (n >= world.model.apis.length) return;
+      const input = { apiId: apiIdOf(world, n), name: `renamed ${n}` };
+      await same(world, 'apis.updateApi', input, () => world.model.updateApi(input.apiId, input.name));
+    }),
+  ],
+  [
+    1,
     step('deleteApi', fc.noBias(fc.nat({ max: 30 })), async (world, n) => {
       if (n >= world.model.apis.length) return;
       const apiId = apiIdOf(world, n);

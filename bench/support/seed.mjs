@@ -24,10 +24,10 @@ export const verifyBodies = (count, skewed = false) => ({
 });
 
 /**
- * Opens the store on a Redis with default settings but without leases, and creates a workspace if the Redis is empty.
+ * Opens the store on a Redis with default settings but without leases, and creates a workspace unless one is given.
  * `options` are further ones of the store.
  */
-export async function openSeed(redis, options = {}) {
+export async function openSeed(redis, { workspaceId: id, rootKey: key, ...options } = {}) {
   const store = await openStore({
     ...storeSettings(loadConfig({ LEASE_MS: '0' })),
     commandTimeoutMs: 60_000,
@@ -36,7 +36,7 @@ export async function openSeed(redis, options = {}) {
   });
   // Also when the bench fails before it closes the store: an open store tries forever to reach a stopped Redis.
   atEnd(() => store.close());
-  const { workspaceId, rootKey } = await store.workspaces.createFirst('bench');
+  const { workspaceId, rootKey } = id ? { workspaceId: id, rootKey: key } : await store.workspaces.createFirst('bench');
   const digest = digestOf(rootKey);
   const presented = { workspaceId, digest, digestText: digest.toString('latin1') };
 

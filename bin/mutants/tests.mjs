@@ -111,7 +111,7 @@ const nearest = [
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
   [/include\/window/, [...ratelimits, ...window, ...inspection, 'test/lua/include/counters.test.ts', ...verify]],
   [/lua\/analytics/, analytics],
-  [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
+  [/lua\/apis/, under('operations/apis', 'createApi getApi updateApi deleteApi listKeys')],
   [
     /lua\/identities/,
     under('operations/identities', 'updateIdentity createIdentity getIdentity deleteIdentity listIdentities'),

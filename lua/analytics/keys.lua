@@ -5,7 +5,8 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key lists and records, logs and days of keys
 -- ARGV[1]  keys       of a few hundred keys at most, each its id without `key_` (24) and the first 16 of it packed (12)
--- ARGV[2]  bytes_max  after this many bytes the remaining keys are left to the next call
+-- ARGV[2]  first_day  no earlier day is wanted: the days of keys are not read, and '', if they have none from it on
+-- ARGV[3]  bytes_max  after this many bytes the remaining keys are left to the next call
 -- returns  {for each key that was read: its days (src/usage/days.ts), its log (hours as usage_entry in include/usage
 --          packs them), and the present externalId and then currentUsage of src/scripts/layout.ts, or '' for no
 --          usage; or 0 if it has more than KEY_BYTES_MAX, which ends the list}
@@ -16,21 +17,44 @@
 -- @include "include/names"
 -- @include "include/state"
 
-local workspace, keys, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local workspace, keys, first_day, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local last_day = redis.call('HGET', workspace, 'daysTo')
+local have_days = not last_day or first_day <= tonumber(last_day)
 -- A key that is verified every hour has a few kilobytes; one whose identity changes often may have more.
 local KEY_BYTES_MAX = 4 * 1024 * 1024
 local LAST_BYTE = tostring(KEY_BYTES_MAX)
+local KEY_BYTES = 24 + PACKED_ID_BYTES
+
+-- The digests of all keys of an API from the first to the last one that is wanted, by their packed ids, if these are
+-- not many more: the keys of a query are in order, and to find each by itself takes longer than to read its usage. Keys
+-- in another order are found one by one.
+local found, found_api8 = {}, nil
+local function find_between(first, last)
+  local api8 = string.sub(first, 17, 24)
+  if api8 ~= string.sub(last, 17, 24) then return end
+  found_api8 = api8
+  local list = name_of.key_list(workspace, api8)
+  -- After the id a member has 32 bytes, none of them above 255.
+  local from, to = '[' .. string.sub(first, 25), '(' .. string.sub(last, 25) .. string.rep('\255', 33)
+  if redis.call('ZLEXCOUNT', list, from, to) > 2 * #keys / KEY_BYTES then return end
+  for _, member in ipairs(redis.call('ZRANGE', list, from, to, 'BYLEX')) do
+    found[string.sub(member, 1, PACKED_ID_BYTES)] = string.sub(member, PACKED_ID_BYTES + 1)
+  end
+end
+if #keys > KEY_BYTES then find_between(string.sub(keys, 1, KEY_BYTES), string.sub(keys, -KEY_BYTES)) end
+
 local answer, bytes = {}, 0
-for at = 1, #keys, 24 + PACKED_ID_BYTES do
+for at = 1, #keys, KEY_BYTES do
   local key24, packed_id = string.sub(keys, at, at + 23), string.sub(keys, at + 24, at + 23 + PACKED_ID_BYTES)
-  local log_name, days_name = name_of.key_usage(workspace, key24), name_of.key_days(workspace, key24)
-  local days = redis.call('GETRANGE', days_name, '0', LAST_BYTE)
-  local log = redis.call('GETRANGE', log_name, '0', LAST_BYTE)
+  local days = have_days and redis.call('GETRANGE', name_of.key_days(workspace, key24), '0', LAST_BYTE) or ''
+  local log = redis.call('GETRANGE', name_of.key_usage(workspace, key24), '0', LAST_BYTE)
   if #days + #log > KEY_BYTES_MAX then
     answer[#answer + 1] = 0
     break
   end
-  local digest = digest_after(name_of.key_list(workspace, string.sub(key24, 17)), packed_id)
+  local api8 = string.sub(key24, 17)
+  local digest = api8 == found_api8 and found[packed_id]
+  digest = digest or digest_after(name_of.key_list(workspace, api8), packed_id)
   local packed = digest and redis.call('HGET', name_of.key_record(workspace, digest), 'state')
   local current = ''
   if packed then

@@ -2,14 +2,16 @@
 -- Read an API.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  API record
+-- derives  API record, its key list
 -- ARGV[1]  api_id
--- returns  {name} as a named reply, or false when there is no such API
+-- returns  ApiReply (src/records/apis.ts), or false when there is no such API
 
 -- @include "include/fields"
 -- @include "include/names"
 
 local workspace, api_id = KEYS[1], ARGV[1]
-local api = read_fields(name_of.api_record(workspace, string.sub(api_id, -8)), 'id', 'name')
+local api8 = string.sub(api_id, -8)
+local api = read_fields(name_of.api_record(workspace, api8), 'id', 'name', 'created')
 if api.id ~= api_id then return false end
-return named({ name = api.name })
+api.keyCount = redis.call('ZCARD', name_of.key_list(workspace, api8))
+return named(api)

@@ -22,8 +22,8 @@ local call_roots, call_namespaces = {}, {}
 local call_totals, call_total_bounds = {}, {}
 -- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last
 -- query that was evaluated. `is_filled`: the tables of namespaces and totals have entries, so the next call needs new
--- ones.
-local call_state = { rbac_version = false, is_filled = false, held = false }
+-- ones. `budget`: the work after which no further item is begun.
+local call_state = { rbac_version = false, is_filled = false, held = false, budget = 0 }
 -- The work done so far, in units of about a microsecond.
 local call_work
 
@@ -56,8 +56,8 @@ local function begin_call(workspace, settings, items)
   if workspace ~= call_workspace then
     call_workspace, call_key_records = workspace, name_of.key_record(workspace, '')
   end
-  local roots, has_session = string.byte(items, -2, -1)
-  call_items, call_roots_at = items, #items - 2 - 32 * roots
+  local high, low, roots, has_session = string.byte(items, -4, -1)
+  call_items, call_roots_at = items, #items - 4 - 32 * roots
   local now = now_ms(call_settings.time)
   call_now = now
   local hour = math.floor(now / HOUR_MS)
@@ -72,7 +72,7 @@ local function begin_call(workspace, settings, items)
     call_namespaces, call_totals, call_total_bounds = {}, {}, {}
     state.is_filled = false
   end
-  call_number, call_work, state.rbac_version = call_number + 1, 0, false
+  call_number, call_work, state.rbac_version, state.budget = call_number + 1, 0, false, 256 * high + low
   if has_session == 0 then return '', call_roots_at end
   local items_end = call_roots_at - LEASE_SESSION_LENGTH
   return string.sub(items, items_end + 1, call_roots_at), items_end

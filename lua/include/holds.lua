@@ -1,6 +1,6 @@
 -- The holds of a key: what verifications charged and callers have not settled yet. They are fields of the key's record:
 --
---   holds     HOLDS_HEAD, then the first bucket
+--   holds     notes of the last settlements, the first bucket, HOLDS_END
 --   holds<n>  further buckets, from 1 on
 --
 -- A bucket is one HOLD after the other. The number of buckets grows with the number of holds, one bucket at a time
@@ -31,10 +31,12 @@ local hold_list = {
   SLOTS = 8,
   -- In the place of a list that is empty, as most are. Never changed.
   EMPTY = {},
-  -- A bucket has about this many holds.
-  BUCKET_HOLDS = 32,
-  -- HOLDS_HEAD of a key that never had a hold: the next one has number 1, in one bucket.
-  NO_HOLDS = '\0\0\0\0\0\1\0\0\0\0\0\1',
+  -- HOLDS_END of a key that never had a hold: the next one has number 1, in one bucket.
+  NO_HOLDS = '\0\0\0\0\0\1\0\0\0\0\0\1\0\0\0\0\0\0',
+  -- Formats of field `holds` with another end, by the number of bytes that it keeps.
+  added_formats = { made = 0 },
+  window_formats = { made = 0 },
+  settled_formats = { made = 0 },
 }
 -- The parts of what is packed next. Used again, because a table for each hold would be much of its cost.
 local hold_pieces = {}
@@ -59,19 +61,18 @@ end
 -- Numbers are milliseconds since 2026.
 local NUMBERS_SINCE = 1767225600000
 
--- The number of a new hold, and its suffix. `next` is the one after that of the last hold.
+-- The number of a new hold. `next` is the one after that of the last hold.
 function hold_list.next_number(next, now)
   local number = now - NUMBERS_SINCE
   if next > number then number = next end
-  number = number % 2 ^ 40
-  return number, struct.pack(HOLD_NUMBER, 46, number)
+  return number % 2 ^ 40
 end
 
 -- The suffix of a new hold, which moves on the number of the next one.
 function hold_list.next_suffix(h, now)
-  local number, suffix = hold_list.next_number(h.next, now)
+  local number = hold_list.next_number(h.next, now)
   h.next = number + 1
-  return suffix
+  return struct.pack(HOLD_NUMBER, 46, number)
 end
 
 -- A suffix as it is in an id, and back; nil if no id has it.
@@ -86,18 +87,17 @@ function hold_list.parsed(suffix)
 end
 
 -- The holds of a record whose field `holds` is `stored`: {record, next (number of the next hold), open and count (open
--- holds, and all), buckets, part (the first bucket), parts (further ones, as far as read), changed (those of them that
--- are to be written)}. The table is used again for the next key: one for each key would cost as much as a command.
+-- holds, and all), buckets, noted_hour, notes (of settlements in that hour), part (the first bucket), parts (further
+-- ones, as far as read), changed (those of them that are to be written)}. The table is used again for the next key: one
+-- for each key would cost as much as a command.
 local current_holds = { record = '', next = 1, open = 0, count = 0, buckets = 1, part = '', parts = nil, changed = nil }
 function hold_list.of(record, stored)
   local h = current_holds
   h.record, h.parts, h.changed = record, nil, nil
-  if stored then
-    h.next, h.open, h.count, h.buckets = struct.unpack(HOLDS_HEAD, stored)
-    h.part = string.sub(note_bytes(stored), HOLDS_HEAD_LENGTH + 1)
-  else
-    h.next, h.open, h.count, h.buckets, h.part = 1, 0, 0, 1, ''
-  end
+  stored = stored and note_bytes(stored) or hold_list.NO_HOLDS
+  local end_at, noted = #stored - (HOLDS_END_LENGTH - 1), nil
+  h.next, h.open, h.count, h.buckets, noted, h.noted_hour = struct.unpack(HOLDS_END, stored, end_at)
+  h.notes, h.part = string.sub(stored, 1, noted), string.sub(stored, noted + 1, end_at - 1)
   return h
 end
 
@@ -280,7 +280,7 @@ end
 -- Adds an open hold that was packed.
 function hold_list.add(h, suffix, packed)
   h.open, h.count = h.open + 1, h.count + 1
-  if h.count > hold_list.BUCKET_HOLDS * h.buckets then split(h) end
+  if h.count > BUCKET_HOLDS * h.buckets then split(h) end
   if h.buckets == 1 then
     h.part = h.part .. packed
     return
@@ -436,9 +436,9 @@ end
 function hold_list.kept_until(h, now) return math.min(NUMBERS_SINCE + h.next, now) + NUMBER_KEPT_MS end
 
 -- The fields to write, as arguments of HSET.
-local HEAD_AND_PART = HOLDS_HEAD .. 'c0'
 function hold_list.fields(h)
-  local first = struct.pack(HEAD_AND_PART, h.next, h.open, h.count, h.buckets, h.part)
+  local ending = struct.pack(HOLDS_END, h.next, h.open, h.count, h.buckets, #h.notes, h.noted_hour)
+  local first = h.notes .. h.part .. ending
   if not h.changed then return 'holds', first end
   local fields = { 'holds', first }
   for bucket in pairs(h.changed) do
@@ -448,7 +448,8 @@ function hold_list.fields(h)
 end
 
 -- What was settled, by hour: for an hour at least a settlement that is repeated finds here what the first one did. With
--- very many, the oldest are dropped.
+-- very many, the oldest are dropped. The last ones are in field `holds`, if that is written anyway: a record of its own
+-- for each would be a tenth of the cost of a hold and its settlement.
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
 
 -- The hour since 1970 whose text was made last, and that text.
@@ -471,55 +472,66 @@ function hold_list.pack_settled(windows)
   return table.concat(hold_pieces, '', 1, count)
 end
 
--- Notes a settlement, with the fields of SETTLED_HOLD and what follows them.
-local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
-function hold_list.note_fields(workspace, id24, hour, suffix, late, cost, has_balance, balance, windows, rest)
-  local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
-  local entry = struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
+-- Adds packed notes of settlements to the record of an hour.
+function hold_list.append_notes(workspace, id24, hour, notes)
   local record = settled_record(workspace, id24, hour)
-  local length = redis.call('APPEND', record, entry)
-  if length == #entry then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
+  local length = redis.call('APPEND', record, notes)
+  if length == #notes then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
   if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, hour - 1)) end
 end
 
--- The same of a table: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity,
--- nil if it was not charged), windows, packed (hold_list.pack_settled of these)}.
+-- Moves notes in field `holds` to their record, unless they are forgotten.
+function hold_list.move_notes(workspace, id24, hour, noted_hour, notes)
+  if notes ~= '' and hour - noted_hour <= 1 then hold_list.append_notes(workspace, id24, noted_hour, notes) end
+end
+
+-- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity, nil
+-- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
+local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
 function hold_list.note_settled(workspace, id24, hour, settled)
   local suffix, rest = settled.suffix, settled.packed
   local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0
   if settled.shared then
     has_balance, rest = has_balance + HAS_BALANCE_OF_IDENTITY, rest .. struct.pack(IDENTITY_LEFT, settled.shared)
   end
-  local cost, windows = settled.cost, #settled.windows
-  hold_list.note_fields(workspace, id24, hour, suffix, late, cost, has_balance, settled.balance or 0, windows, rest)
+  local cost, balance, windows = settled.cost, settled.balance or 0, #settled.windows
+  local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
+  local note = struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
+  hold_list.append_notes(workspace, id24, hour, note)
+end
+
+-- The settlement in these notes of the hold with this suffix; nil if there is none.
+local function settled_in(notes, wanted)
+  -- A search for bytes takes a hundredth of the time of unpacking all.
+  if not string.find(notes, string.char(#wanted) .. wanted, 1, true) then return nil end
+  local first = 1
+  while first <= #notes do
+    local bytes, late, cost, has_balance, balance, suffix, windows, position = struct.unpack(SETTLED_HOLD, notes, first)
+    if suffix == wanted then
+      local settled = { suffix = suffix, late = late == 1, cost = cost, windows = {} }
+      settled.balance = has_balance % HAS_BALANCE_OF_IDENTITY == 1 and balance or nil
+      for index = 1, windows do
+        local w = {}
+        w.cost, w.name, position = struct.unpack(SETTLED_WINDOW, notes, position)
+        settled.windows[index], w.settled = w, w.cost
+      end
+      settled.packed = hold_list.pack_settled(settled.windows)
+      if has_balance >= HAS_BALANCE_OF_IDENTITY then settled.shared = struct.unpack(IDENTITY_LEFT, notes, position) end
+      return settled
+    end
+    first = first + bytes + 2
+  end
 end
 
 -- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
-function hold_list.find_settled(workspace, id24, hour, wanted)
+function hold_list.find_settled(h, workspace, id24, hour, wanted)
+  local settled = hour - h.noted_hour <= 1 and settled_in(h.notes, wanted)
   for hours_ago = 0, 1 do
-    local stored, first = note_bytes(redis.call('GET', settled_record(workspace, id24, hour - hours_ago)) or ''), 1
-    -- A search for bytes takes a hundredth of the time of unpacking all.
-    local may_have = string.find(stored, string.char(#wanted) .. wanted, 1, true)
-    while may_have and first <= #stored do
-      local bytes, late, cost, has_balance, balance, suffix, windows, position =
-        struct.unpack(SETTLED_HOLD, stored, first)
-      if suffix == wanted then
-        local settled = { suffix = suffix, late = late == 1, cost = cost, windows = {} }
-        settled.balance = has_balance % HAS_BALANCE_OF_IDENTITY == 1 and balance or nil
-        for index = 1, windows do
-          local w = {}
-          w.cost, w.name, position = struct.unpack(SETTLED_WINDOW, stored, position)
-          settled.windows[index], w.settled = w, w.cost
-        end
-        settled.packed = hold_list.pack_settled(settled.windows)
-        if has_balance >= HAS_BALANCE_OF_IDENTITY then
-          settled.shared = struct.unpack(IDENTITY_LEFT, stored, position)
-        end
-        return settled
-      end
-      first = first + bytes + 2
-    end
+    if settled then return settled end
+    local stored = redis.call('GET', settled_record(workspace, id24, hour - hours_ago))
+    settled = stored and settled_in(note_bytes(stored), wanted)
   end
+  return settled or nil
 end
 
 -- Removes all of them.

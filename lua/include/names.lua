@@ -55,6 +55,14 @@ end
 -- Open holds by key: digest, by the time at which the key has to be looked at.
 function name_of.hold_queue(workspace) return workspace .. ':holds' end
 function name_of.settled_holds(workspace, key24, hour) return workspace .. ':hs:' .. key24 .. ':' .. hour end
+-- Moves of APIs to other workspaces (include/moves): the move, keys that were taken and have not arrived yet, all keys
+-- that were taken, and counts on their way. In the other workspace: what it receives, and the keys that have arrived.
+function name_of.move(workspace, api8) return workspace .. ':mv:' .. api8 end
+function name_of.keys_on_the_way(workspace, api8) return workspace .. ':mp:' .. api8 end
+function name_of.taken_keys(workspace, api8) return workspace .. ':ms:' .. api8 end
+function name_of.counts_on_the_way(workspace, api8) return workspace .. ':mo:' .. api8 end
+function name_of.receipt(workspace, api8) return workspace .. ':mi:' .. api8 end
+function name_of.arrived_keys(workspace, api8) return workspace .. ':mk:' .. api8 end
 function name_of.registry(workspace) return workspace .. ':leases' end
 -- Never exists, see absentKey in src/redis/names.ts.
 function name_of.absent(workspace) return workspace .. ':-' end
@@ -74,6 +82,13 @@ function name_of.used_in_week(workspace, api8, week) return workspace .. ':uw:' 
 -- namespace by identifier).
 function name_of.rollup_queue(workspace, kind, id, day)
   return workspace .. ':rollup', kind and kind .. id .. ':' .. string.format('%d', day)
+end
+-- Sums of usage by customer in an API and a month (since 1970): the bounds of leaves, and a leaf.
+function name_of.sum_bounds(workspace, api8, month)
+  return workspace .. ':sc:' .. api8 .. ':' .. string.format('%d', month)
+end
+function name_of.sum_leaf(workspace, api8, month, bound)
+  return workspace .. ':sm:' .. api8 .. ':' .. string.format('%d', month) .. ':' .. bound
 end
 function name_of.rollup_positions(workspace) return workspace .. ':rolled' end
 function name_of.refusal_rows(workspace, hour) return workspace .. ':rh:' .. hour end

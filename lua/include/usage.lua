@@ -10,15 +10,16 @@
 local function usage_kept_ms(retention_ms) return int(retention_ms + 2 * DAY_MS) end
 
 -- Adds a key (24) to the list of the keys of its API that were used on the day of an hour. A repeated key is harmless.
-local function add_used(workspace, id24, hour, retention_ms)
+-- `is_late`: the list may have been rolled up. It is again, and until then the usage of its day is read from keys.
+local function add_used(workspace, id24, hour, retention_ms, is_late)
   local api8, day = string.sub(id24, 17), math.floor(hour / 24)
   local list = name_of.used_on_day(workspace, api8, string.format('%d', day))
-  if redis.call('RPUSH', list, string.sub(id24, 1, 16)) == 1 then
-    -- Only in case that no sweeper runs: it removes the list.
-    redis.call('PEXPIRE', list, int(retention_ms + 31 * DAY_MS))
-    -- By an hour and ten minutes after the day most keys in use have begun another hour.
+  local is_new = redis.call('RPUSH', list, string.sub(id24, 1, 16)) == 1
+  -- Only in case that no sweeper runs: it removes the list.
+  if is_new then redis.call('PEXPIRE', list, int(retention_ms + 31 * DAY_MS)) end
+  if is_new or is_late then
     local queue, member = name_of.rollup_queue(workspace, 'k', api8, day)
-    redis.call('ZADD', queue, int((day + 1) * DAY_MS + HOUR_MS + 600000), member)
+    redis.call('ZADD', queue, 'LT', int((day + 1) * DAY_MS + ROLLED_UP_AFTER), member)
   end
 end
 
@@ -55,7 +56,8 @@ local function flush_usage(workspace, id24, external_id, usage, forbidden, reten
     redis.call('PEXPIRE', log, usage_kept_ms(retention_ms))
   end
   if next_hour and math.floor(next_hour / 24) ~= math.floor(hour / 24) then
-    add_used(workspace, id24, next_hour, retention_ms)
+    -- The clock may have stepped back, since the hour or, of a state without one, since the roll-up that took it.
+    add_used(workspace, id24, next_hour, retention_ms, next_hour < hour or hour == 0)
   end
 end
 

@@ -118,6 +118,10 @@ end
 -- Why read_key found no key.
 local function missing_key()
   if server.call('EXISTS', key_name) == 0 then return { status = 'unknown' } end
+  if key_expires == MOVED then
+    local api_id = server.call('HGET', name_of.move(workspace, key_api8), 'api')
+    return { status = 'moved', keyId = 'key_' .. key24(), apiId = api_id }
+  end
   local status = key_flags.deleted and 'deleted' or 'api_deleted'
   return { status = status, keyId = 'key_' .. key24(), apiId = key_api.id }
 end
@@ -163,10 +167,12 @@ end
 local digest = string.sub(item, 1, 32)
 if key_id ~= '' then
   digest = digest_of(workspace, key_id)
-  if not digest then return { named({ status = was_deleted(key_id) and 'deleted' or 'unknown', now = int(now) }) } end
+  if not digest and was_deleted(key_id) then return { named({ status = 'deleted', now = int(now) }) } end
+  digest = digest or digest_in(workspace, name_of.taken_keys, key_id)
+  if not digest then return { named({ status = 'unknown', now = int(now) }) } end
 end
 -- An item without a head, in a batch without root keys.
-begin_call(workspace, '0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0')
+begin_call(workspace, '0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0\0\0')
 -- The caller may read the key. Whether another root key may verify it is not the question.
 call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
 

@@ -120,6 +120,7 @@ local function checks_of(filter)
   )
   add(link, function(packed) return struct.unpack('>I2c0', packed, KEY_LINK_AT) == link end)
   add(filter.expiresBefore, function(packed) return expires_of(packed) < filter.expiresBefore end)
+  add(filter.expiresAfter, function(packed) return expires_of(packed) >= filter.expiresAfter end)
   -- Ids begin with their time, and sort by it.
   local first_id = filter.unusedSince and base58_8(filter.unusedSince)
   add(filter.unusedSince, function(packed, values)

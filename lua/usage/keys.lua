@@ -2,25 +2,28 @@
 -- whose usage is stored is left as it is, so an import that is repeated counts nothing twice.
 --
 -- KEYS[1]  workspace      `tg:{ws_…}`
--- derives  logs and days of keys, lists of used keys, the roll-up queue and its positions, lists of former keys
+-- derives  logs and days of keys, lists of used keys, the roll-up queue and its positions, lists of former keys, sums
+--          by customer
 -- ARGV[1]  api8
 -- ARGV[2]  request        JSON {keys: [{id16, part (from 1), week, weeks, days (lists of used keys that the sweeper has
 --                         rolled up), recent (the same of days that it has not), deletedHour (of a deleted key),
---                         owners: [[externalId, hour]…]}], dryRun}. Without owners these are []
+--                         owners: [[externalId, hour]…]}], lastDay (of all days), dryRun}. Without owners these are []
 -- ARGV[3]  hourly_days    days before today of which usage is kept by hour
 -- ARGV[4]  retention_ms
--- ARGV[5…] days           of each key, src/usage/days.ts; '' for none
+-- ARGV[5]  now_ms         '' for Redis's clock
+-- ARGV[6…] days           of each key: its days, src/usage/days.ts, '' for none, and the same as some CUSTOMER_SUM
 -- returns  {for each key 1, 0 when its usage is stored, or 2 when a part before it is not}. In a dry run that is 1
 
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/usage"
+-- @include "include/usageSums"
 
 local workspace, api8, request = KEYS[1], ARGV[1], cjson.decode(ARGV[2])
-local hourly_days, retention_ms, args = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
+local hourly_days, retention_ms, now, args = tonumber(ARGV[3]), tonumber(ARGV[4]), now_ms(ARGV[5]), ARGV
 
 -- Read.
-local stored, by_week, by_day = {}, {}, {}
+local stored, by_week, by_day, added, seen = {}, {}, {}, {}, {}
 local function add_to(lists, number, id16)
   lists[number] = lists[number] or {}
   table.insert(lists[number], id16)
@@ -31,14 +34,17 @@ for index, key in ipairs(request.keys) do
   -- The number of rewrites is that of the parts, until the sweeper rolls up the key.
   local last = head ~= '' and struct.unpack('>I2', head) or 0
   local is_new = last == key.part - 1 and (key.part > 1 or redis.call('EXISTS', log) == 0)
-  if args[index + 4] == '' then
-    is_new = not redis.call('ZSCORE', name_of.former_keys(workspace, api8), key.id16 .. api8)
-  end
-  local is_misplaced = args[index + 4] ~= '' and key.part > last + 1
+  local given = args[2 * index + 4]
+  if given == '' then is_new = not redis.call('ZSCORE', name_of.former_keys(workspace, api8), key.id16 .. api8) end
+  -- A line may be repeated, and must not be added to the sums twice.
+  is_new = is_new and not seen[key.id16]
+  seen[key.id16] = true
+  local is_misplaced = given ~= '' and key.part > last + 1
   if is_misplaced and request.dryRun then
     is_new, is_misplaced = true, false
   end
   stored[index] = is_new and 1 or is_misplaced and 2 or 0
+  if is_new then added[#added + 1] = args[2 * index + 5] end
   for _, week in ipairs(is_new and key.weeks or {}) do
     add_to(by_week, week, key.id16)
   end
@@ -55,11 +61,15 @@ for day in pairs(by_day) do
   local position = tonumber(redis.call('HGET', name_of.rollup_positions(workspace), member)) or 0
   rolled[day] = { list = list, member = member, is_complete = position >= length, length = length }
 end
+local summed, days_to = usage_sums.days_of(workspace, request.lastDay, now)
+local add = usage_sums.adding(workspace, api8, added, summed, retention_ms)
 
 -- Write.
+if days_to then redis.call('HSET', workspace, 'daysTo', int(days_to)) end
+add()
 local kept_ms, list_kept_ms = usage_kept_ms(retention_ms), int(retention_ms + 31 * DAY_MS)
 for index, key in ipairs(request.keys) do
-  local days, id24 = args[index + 4], key.id16 .. api8
+  local days, id24 = args[2 * index + 4], key.id16 .. api8
   if stored[index] == 1 then
     local name = name_of.key_days(workspace, id24)
     if days ~= '' then

@@ -4,12 +4,14 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- ARGV[1]  name
 -- ARGV[2]  sequence   where its sequence starts: random, so that ids of two workspaces do not coincide
--- ARGV[3]  now_ms     '' for Redis's clock
+-- ARGV[3]  sums       1: the version of the data has sums of usage by customer (include/usageSums), of all days
+-- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  the time of its creation, Unix milliseconds
 
 -- @include "include/clock"
 
-local workspace, name, sequence, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local workspace, name, sequence, sums, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', now_ms(ARGV[4])
 redis.call('HSET', workspace, 'name', name, 'created', int(now), 'sequence', sequence)
 redis.call('HSET', workspace, 'key_records', 1, 'override_records', 1)
+if sums then redis.call('HSET', workspace, 'summed', 0) end
 return int(now)

@@ -3,7 +3,8 @@
 -- able to add to a workspace that exists, such as root keys and audit events.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- ARGV[1]  request    JSON {name, created, protectApis, sequence, importId, dryRun}
+-- ARGV[1]  request    JSON {name, created, protectApis, sequence, importId, sums (the version of the data has sums of
+--                     usage by customer), dryRun}
 -- returns  'created' | 'continued' | 'exists' | 'unfinished' (the import of another export did not end)
 
 -- @include "include/clock"
@@ -15,6 +16,7 @@ if redis.call('EXISTS', workspace) == 1 then return 'exists' end
 if not request.dryRun then
   redis.call('HSET', workspace, 'name', request.name, 'created', int(request.created), 'import', request.importId)
   redis.call('HSET', workspace, 'sequence', int(request.sequence), 'key_records', 1, 'override_records', 1)
+  if request.sums then redis.call('HSET', workspace, 'summed', 0) end
   if request.protectApis then redis.call('HSET', workspace, 'protectApis', '1') end
 end
 return 'created'

@@ -1,6 +1,7 @@
 // What the commands that call operations share: the type of their rows, their options, and reading of lists.
 
 import type { Answer, Call, Listen } from './client.ts';
+import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, endOf, numberOf, tableOf, timeOf } from './table.ts';
 
@@ -14,8 +15,17 @@ interface Row {
   options?: readonly (readonly [flags: string, about: string])[];
 }
 
+/** What a command of many results writes before it ends. */
+export interface Output {
+  print(result: CommandResult): Promise<void>;
+  progress(task: string, total: number | undefined, unit: string): Progress;
+}
+
 export interface CommandRow extends Row {
-  run(call: Call, given: Given, input: () => Promise<string>): Promise<CommandResult>;
+  /** It shows its progress itself. */
+  showsProgress?: true;
+  /** Undefined if it has printed all. */
+  run(call: Call, given: Given, input: () => Promise<string>, output: Output): Promise<CommandResult | undefined>;
 }
 
 /** A command that prints what happens until it is interrupted. */
@@ -121,6 +131,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   end: ['--to'],
   expiration: ['--grace'],
   expires: ['--expires'],
+  expiresAfter: ['--not-expired'],
   expiresBefore: ['--expiring'],
   externalId: ['--owner', '<owner>'],
   duration: ['<duration>'],
@@ -162,10 +173,14 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   value: ['<change>'],
 };
 
+/** What an error names: a field after `body.`, or the other one of two that exclude each other. */
+const namedFields = /\bbody\.[\w.[\]]*\w\]?|(?<=cannot be sent together with )\w+/g;
+
 /** The message of an operation's error, with the option or argument of a command instead of the field that it names. */
 export function withOptions(message: string, { words, options = [] }: Row, given: Given): string {
   const setters = new Set([...words.split(' '), ...options.map(([flags]) => flags.split(' ')[0]!)]);
-  return message.replaceAll(/\bbody\.([\w.[\]]*\w\]?)/g, (field, path: string) => {
+  return message.replaceAll(namedFields, (field) => {
+    const path = field.replace('body.', '');
     const steps = path.replaceAll(/\[\d+\]/g, '').split('.');
     for (let length = steps.length; length > 0; length--) {
       const possible = settersOf[steps.slice(0, length).join('.')]?.filter((one) => setters.has(one)) ?? [];

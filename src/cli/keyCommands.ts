@@ -153,6 +153,14 @@ const apiRows: CommandRow[] = [
     },
   },
   {
+    words: 'api rename <apiId> <name>',
+    about: 'Rename an API. Its keys and its usage stay.',
+    async run(call, { apiId, name }) {
+      await call('apis.updateApi', { apiId: text(apiId)!, name: text(name)! });
+      return done(`Renamed API ${apiId} to ${name}.`, { apiId, name });
+    },
+  },
+  {
     words: 'api delete <apiId>',
     about: 'Delete an API and all its keys. This cannot be undone.',
     options: [['--confirm <name>', 'its name, if the workspace protects APIs with keys']],
@@ -207,6 +215,7 @@ const keyRows: CommandRow[] = [
         '--expiring <duration>',
         'expired, or expiring within this time, such as 30d; the first to expire first, with --newest last',
       ],
+      ['--not-expired', 'with --expiring, without those that have expired'],
       ['--credits-below <n>', 'with a balance of their own below this'],
       ['--rotated', 'rotated, and still used'],
       ['--permission <slug>', 'with this permission, also through a role'],
@@ -216,7 +225,7 @@ const keyRows: CommandRow[] = [
     ],
     async run(call, options) {
       const { api, owner, search, disabled, deleted, rotated, permission, role } = options;
-      const { unused, expiring, creditsBelow } = options;
+      const { unused, expiring, notExpired, creditsBelow } = options;
       const input = given({
         apiId: text(api),
         externalId: text(owner),
@@ -226,6 +235,7 @@ const keyRows: CommandRow[] = [
         rerolledInUse: rotated ? true : undefined,
         unusedSince: text(unused) === undefined ? undefined : Math.max(0, Date.now() - durationOf(text(unused)!)),
         expiresBefore: text(expiring) === undefined ? undefined : Date.now() + durationOf(text(expiring)!),
+        expiresAfter: notExpired ? Date.now() : undefined,
         creditsBelow: text(creditsBelow) === undefined ? undefined : numberOf(text(creditsBelow)!),
         permission: text(permission),
         role: text(role),

@@ -1,18 +1,19 @@
 // Usage: who used most in a period, and the bill of a month by customer.
 
-import { csvOf } from '../domain/csv.ts';
-import type { Call } from './client.ts';
+import { csvOf, csvRows } from '../domain/csv.ts';
+import type { Call, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
   type Given,
   given,
+  type Output,
   periodOf,
   periodOptions,
-  readAll,
   requireFound,
   text,
 } from './commandRow.ts';
+import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import { numberOf, tableOf, timeText } from './table.ts';
 
@@ -37,6 +38,8 @@ function figureOf(value: Given[string], allowed: readonly Figure[]): (typeof fig
 }
 
 const pageMax = 1000;
+/** From this time on a bill shows its progress. */
+const silentMs = 1000;
 
 interface Usage {
   /** Usage is counted by the hour, so the period may be longer than was asked for. */
@@ -59,14 +62,20 @@ export const usageRow: CommandRow = {
     ['--top <n>', 'how many, at most 100; 10 by default'],
     ['--last <duration>', 'the period until now, such as 7d; 1d by default'],
     ...periodOptions,
-    ['--month <month>', 'all customers in a month of UTC, such as 2026-10, instead of a ranking'],
+    [
+      '--month [month]',
+      'all customers in a month of UTC, such as 2026-10, by default this month, instead of a ranking',
+    ],
     apiOption,
     ['--csv', 'print CSV with headings, for a spreadsheet'],
   ],
-  async run(call, options) {
+  showsProgress: true,
+  async run(call, options, _input, output) {
     if (options.csv && options.json)
       throw new Error('--csv and --json are two forms of output. Leave one of them out.');
-    const usage = await (options.month === undefined ? rankingOf : billOf)(call, options);
+    if (options.month !== undefined && options.csv && options.orderBy === undefined)
+      return printBill(call, options, output);
+    const usage = await (options.month === undefined ? rankingOf(call, options) : billOf(call, options, output));
     const apiId = text(options.api);
     if (usage.rows.length === 0 && apiId !== undefined) await requireFound(call('apis.getApi', { apiId }));
     return options.csv ? csvResult(usage) : tableResult(usage);
@@ -137,41 +146,104 @@ async function withoutCustomer(
   return [`${others} verification${s} of keys without a customer ${are} not in this list. --by key lists keys.`];
 }
 
-/** The rows of all customers, the largest first. Verifications of keys without an identity are a row without a name. */
-async function billOf(
-  call: Call,
-  { month, by = 'customer', orderBy = 'count', top, last, from, to, api }: Given,
-): Promise<Usage> {
+interface Period {
+  start: number;
+  end: number;
+}
+type Customers = OutputOf<'analytics.listCustomers'>;
+
+/** The month of a bill. Throws for options that a bill does not have. */
+function billed({ month, by = 'customer', top, last, from, to }: Given): Period {
   if (by !== 'customer' || [top, last, from, to].some((option) => option !== undefined))
     throw new Error(
       '--month lists all customers of a month. Leave out --top, --last, --from and --to, and --by if it is not customer.',
     );
-  const figure = figureOf(orderBy, ['count', 'credits']) as 'count' | 'spentCredits';
-  const period = monthOf(text(month)!);
-  // In order of time, which is the same in all rows, no row moves to another page when a count changes.
-  const input = given({ ...period, granularity: 'total' as const, groupBy: ['externalId' as const], apiId: text(api) });
-  const read = (limit: number, next: string | undefined) =>
-    call('analytics.getVerifications', { ...input, limit }, next);
-  const { data } = await readAll(Number.POSITIVE_INFINITY, read, pageMax);
-  const customers = data
-    .map(({ externalId, count, spentCredits }) => given({ externalId, count, spentCredits }))
-    .sort((a, b) => b[figure] - a[figure]);
-  const rows = customers.map(({ externalId, count, spentCredits }) => [
-    externalId ?? '(no identity)',
-    count,
-    spentCredits,
-  ]);
+  return monthOf(text(month) ?? new Date().toISOString().slice(0, 'YYYY-MM'.length));
+}
+
+/** The pages of all customers, in order of their names. The first pages may be empty while usage is added up. */
+async function* customersOf(
+  call: Call,
+  period: Period,
+  api: string | undefined,
+  output: Output,
+): AsyncGenerator<Customers> {
+  const input = given({ ...period, apiId: api, limit: pageMax });
+  const begunAt = performance.now();
+  let shown: { progress: Progress; isReading: boolean } | undefined;
+  const show = (isReading: boolean, total: number | undefined) => {
+    if (shown?.isReading !== isReading) {
+      shown?.progress.stop();
+      const [task, unit] = isReading ? ['Adding up', 'keys'] : ['Listing', 'customers'];
+      shown = { progress: output.progress(task!, total, unit!), isReading };
+    }
+    return shown!.progress;
+  };
+  try {
+    let [looked, listed] = [0, 0];
+    let next: string | undefined;
+    do {
+      const page = await call('analytics.listCustomers', input, next);
+      next = page.next;
+      looked += page.looked ?? 0;
+      listed += page.data.length;
+      if (next !== undefined && performance.now() - begunAt > silentMs) {
+        if (page.total === undefined) show(false, undefined).update(listed, listed);
+        else show(true, page.total).update(looked, looked);
+      }
+      yield page.data;
+    } while (next !== undefined);
+  } finally {
+    shown?.progress.stop();
+  }
+}
+
+const billHeadings = ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'] as const;
+const billRow = ({
+  externalId,
+  count,
+  spentCredits,
+}: Pick<Customers[number], 'externalId' | 'count' | 'spentCredits'>) =>
+  [externalId ?? '(no identity)', count, spentCredits] as const;
+
+/** Prints the bill as CSV, page after page, so that any number of customers needs little memory. */
+async function printBill(call: Call, options: Given, output: Output): Promise<undefined> {
+  const api = text(options.api);
+  const printRows = (rows: Parameters<typeof csvRows>[0]) =>
+    output.print({ lines: csvRows(rows).split('\r\n'), isData: true, json: undefined });
+  let isBegun = false;
+  for await (const customers of customersOf(call, billed(options), api, output)) {
+    if (customers.length === 0) continue;
+    const rows = customers.map(billRow);
+    await printRows(isBegun ? rows : [billHeadings, ...rows]);
+    isBegun = true;
+  }
+  if (isBegun) return undefined;
+  if (api !== undefined) await requireFound(call('apis.getApi', { apiId: api }));
+  await printRows([billHeadings]);
+  return undefined;
+}
+
+/** The rows of all customers, the largest first. Verifications of keys without an identity are a row without a name. */
+async function billOf(call: Call, options: Given, output: Output): Promise<Usage> {
+  const figure = figureOf(options.orderBy ?? 'count', ['count', 'credits']) as 'count' | 'spentCredits';
+  const period = billed(options);
+  const customers: Pick<Customers[number], 'externalId' | 'count' | 'spentCredits'>[] = [];
+  for await (const page of customersOf(call, period, text(options.api), output)) {
+    for (const { externalId, count, spentCredits } of page) customers.push(given({ externalId, count, spentCredits }));
+  }
+  customers.sort((a, b) => b[figure] - a[figure]);
   const sumOf = (field: 'count' | 'spentCredits') => customers.reduce((sum, row) => sum + row[field], 0);
   return {
     period: periodText(period),
-    headings: ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'],
-    rows,
+    headings: billHeadings,
+    rows: customers.map(billRow),
     total: [`Total: ${sumOf('count')} verifications, ${sumOf('spentCredits')} credits.`],
     json: { ...period, customers },
   };
 }
 
-function monthOf(month: string): { start: number; end: number } {
+function monthOf(month: string): Period {
   const [, year, number] = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(month) ?? [];
   if (!number) throw new Error(`${month} is not a month. Use, for example, 2026-10.`);
   const start = Date.parse(`${month}-01`);

@@ -12,6 +12,7 @@ function enter(changes: Record<string, string | undefined>, usual: Record<string
     else query.set(name, value);
   }
   const search = query.size > 0 ? `?${query}` : '';
+  if (search === location.search) return;
   // Back leads to the choice before, but not to each pause in typing.
   history[isTyped ? 'replaceState' : 'pushState'](null, '', location.pathname + search);
 }

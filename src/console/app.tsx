@@ -8,7 +8,10 @@ import { Button, Empty, Head } from './parts/basic.tsx';
 import { Question } from './parts/secret.tsx';
 import { textOfPart } from './paths.ts';
 import { Access } from './screens/access.tsx';
+import { ApiScreen } from './screens/api.tsx';
+import { Apis } from './screens/apis.tsx';
 import { Attention } from './screens/attention.tsx';
+import { Bill } from './screens/bill.tsx';
 import { Customer } from './screens/customer.tsx';
 import { Customers } from './screens/customers.tsx';
 import { KeyScreen } from './screens/key.tsx';
@@ -21,21 +24,39 @@ import { RateLimits } from './screens/rateLimits.tsx';
 import { SignInScreen } from './screens/signIn.tsx';
 import { System } from './screens/system.tsx';
 import { Why } from './screens/why.tsx';
-import { allSignIns, currentSignIn, onSignIn, signOut, switchTo } from './session.ts';
+import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './session.ts';
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
 
+/** Groups of screens, each with its path, its name and its icon: a line in a square of 16. */
 const screens = [
-  ['/', 'Overview'],
-  ['/keys', 'Keys'],
-  ['/new-key', 'New key'],
-  ['/why', 'Why?'],
-  ['/live', 'Live'],
-  ['/customers', 'Customers'],
-  ['/rate-limits', 'Rate limits'],
-  ['/attention', 'Attention'],
-  ['/access', 'Access'],
-  ['/system', 'System'],
+  [
+    'Traffic',
+    [
+      ['/', 'Overview', 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9'],
+      ['/live', 'Live', 'M1 8h3l2-5 4 10 2-5h3'],
+      ['/attention', 'Attention', 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5'],
+    ],
+  ],
+  [
+    'Keys and limits',
+    [
+      ['/apis', 'APIs', 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3'],
+      ['/keys', 'Keys', 'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5'],
+      ['/new-key', 'New key', 'M8 3v10M3 8h10'],
+      ['/why', 'Why?', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
+      ['/customers', 'Customers', 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
+      ['/bill', 'Bill', 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4'],
+      ['/rate-limits', 'Rate limits', 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],
+    ],
+  ],
+  [
+    'Administration',
+    [
+      ['/access', 'Access', 'M4 7h8v7H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2'],
+      ['/system', 'System', 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1'],
+    ],
+  ],
 ] as const;
 
 export function App() {
@@ -93,6 +114,8 @@ function Shell({ add }: { add: () => void }) {
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
           <Route path="/" component={Overview} />
+          <Route path="/apis" component={Apis} />
+          <Route path="/apis/:apiId">{({ apiId }) => <ApiScreen key={apiId} apiId={apiId} />}</Route>
           <Route path="/keys" component={Keys} />
           <Route path="/keys/:keyId">{({ keyId }) => <KeyScreen key={keyId} keyId={keyId} />}</Route>
           <Route path="/new-key" component={NewKey} />
@@ -105,6 +128,7 @@ function Shell({ add }: { add: () => void }) {
           <Route path="/customers/:externalId">
             {({ externalId }) => <Customer key={externalId} externalId={textOfPart(externalId)} />}
           </Route>
+          <Route path="/bill" component={Bill} />
           <Route path="/rate-limits" component={RateLimits} />
           <Route path="/rate-limits/:namespace">
             {({ namespace }) => <Namespace key={namespace} namespace={textOfPart(namespace)} />}
@@ -139,7 +163,6 @@ function Stale() {
 
 function Side({ add }: { add: () => void }) {
   const [path] = useLocation();
-  const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
   // On a narrow screen, all but the first row is a menu.
   const [isOpen, setOpen] = useState(false);
   const toggle = useRef<HTMLDivElement>(null);
@@ -178,22 +201,7 @@ function Side({ add }: { add: () => void }) {
         ))}
         <option value="">Add a workspace …</option>
       </select>
-      <nav aria-label="Screens">
-        <ul>
-          {screens.map(([screen, name]) => (
-            <li key={screen}>
-              <Link
-                href={screen}
-                aria-current={isAt(screen) ? 'page' : undefined}
-                // Also where the path stays.
-                onClick={() => setOpen(false)}
-              >
-                {name}
-              </Link>
-            </li>
-          ))}
-        </ul>
-      </nav>
+      <Screens path={path} chosen={() => setOpen(false)} />
       <div class="side-foot">
         <ThemeSelect />
         <a href="/docs" target="_blank" rel="noreferrer">
@@ -202,6 +210,33 @@ function Side({ add }: { add: () => void }) {
         <Button onClick={() => leave(signOut)}>Sign out</Button>
       </div>
     </aside>
+  );
+}
+
+/** `chosen` is called also where the path stays. */
+function Screens({ path, chosen }: { path: string; chosen: () => void }) {
+  const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
+  const mayOpen = (screen: string) => screen !== '/new-key' || may('api', 'create_key');
+  return (
+    <nav aria-label="Screens">
+      {screens.map(([group, ofGroup]) => (
+        <ul key={group} aria-label={group}>
+          {ofGroup.map(
+            ([screen, name, icon]) =>
+              mayOpen(screen) && (
+                <li key={screen}>
+                  <Link href={screen} aria-current={isAt(screen) ? 'page' : undefined} onClick={chosen}>
+                    <svg width="16" height="16" aria-hidden="true">
+                      <path d={icon} />
+                    </svg>
+                    {name}
+                  </Link>
+                </li>
+              ),
+          )}
+        </ul>
+      ))}
+    </nav>
   );
 }
 

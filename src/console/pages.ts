@@ -61,7 +61,7 @@ function useWanted(id: string, least: number, isInAddress: boolean): [number, (c
   return [Math.min(pagesMax, Math.max(least, wanted || 0)), enter];
 }
 
-/** The rows of a list. One of one page is loaded again every `everyMs`. The number of pages may be in the address. */
+/** The rows of a list. One page alone is loaded again every `everyMs`. The number of pages may be in the address. */
 export function usePages<T>(operation: string, input: Input | undefined, everyMs = 0, isInAddress = false): Paged<T> {
   const isLong = rests.get(idOf(operation, input))?.pages.length;
   const first = useData<T[]>(operation, input, isLong ? 0 : everyMs);

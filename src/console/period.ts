@@ -7,7 +7,7 @@ export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
 
 /** A time from now, rounded down to the hour, so that the cached response is used again. */
-export const fromNow = (ms: number): number => Math.floor((Date.now() + ms) / hourMs) * hourMs;
+export const fromNow = (ms: number, toMs = hourMs): number => Math.floor((Date.now() + ms) / toMs) * toMs;
 
 export const periods = [
   ['1h', '1 hour'],
@@ -81,6 +81,20 @@ export function periodOf(name: PeriodName): Period {
   const length = lengths[name as keyof typeof lengths];
   const granularity = granularityOf(length);
   return lastSteps(granularity, length / (granularity === 'hour' ? hourMs : dayMs));
+}
+
+/** The months of which there may be counts, in UTC, such as 2026-11, the current one first. */
+export function lastMonths(nowMs = Date.now()): string[] {
+  const now = new Date(nowMs);
+  return Array.from({ length: 13 }, (_, back) =>
+    new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - back)).toISOString().slice(0, 7),
+  );
+}
+
+/** A month, in days of UTC. */
+export function monthOf(name: string): Period {
+  const [year, number] = name.split('-').map(Number) as [number, number];
+  return between(Date.UTC(year, number - 1), Date.UTC(year, number), 'day');
 }
 
 /** The same period in days. */

@@ -53,7 +53,6 @@ function changed() {
 }
 
 export const currentSignIn = (): SignIn | undefined => current;
-/** The current one first. */
 export const allSignIns = (): readonly SignIn[] => signIns;
 
 export function addSignIn(signIn: Omit<SignIn, 'at'>) {

@@ -39,7 +39,10 @@ export class Batch implements QueuedBatch {
   readonly since = performance.now();
   /** Milliseconds from then to the last reply. */
   latencyMs = 0;
+  /** Of the items that are not decided. */
   weight = 0;
+  /** The number of decided items: the first ones. */
+  decided = 0;
   /** It has items of leases. */
   hasLeases = false;
   /** After this batch the session has no leases in the workspace, and nothing to settle. */
@@ -55,16 +58,28 @@ export class Batch implements QueuedBatch {
     return this.waiting.length;
   }
 
-  fail(error: unknown) {
-    for (const entry of this.waiting) entry.reject(error);
+  get isBegun(): boolean {
+    return this.decided > 0;
   }
 
-  /**
-   * The packed items from index `first` on, with the session of a batch that has items of leases, and the root keys.
-   */
-  packedFrom(first: number, session: Buffer | undefined): Buffer {
+  get isDone(): boolean {
+    return this.decided === this.waiting.length;
+  }
+
+  /** The next `count` items are decided. */
+  noteDecided(count: number) {
+    this.weight -= (this.weight * count) / (this.waiting.length - this.decided);
+    this.decided += count;
+  }
+
+  fail(error: unknown) {
+    for (const entry of this.waiting.slice(this.decided)) entry.reject(error);
+  }
+
+  /** The packed items that are not decided, with the session of a batch that has items of leases, and the root keys. */
+  packed(session: Buffer | undefined, budget: number): Buffer {
     let at = 0;
-    for (let number = 0; number < first; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);
+    for (let number = 0; number < this.decided; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);
     let end = this.#bytes;
     const { roots } = this;
     this.#reserve(end + (session ? session.length : 0) + rootDigestBytes * roots.length + batchTail.bytes);
@@ -77,7 +92,7 @@ export class Batch implements QueuedBatch {
       items.set(root, end);
       end += rootDigestBytes;
     }
-    return items.subarray(at, batchTail.write(items, end, { roots: roots.length, session: session ? 1 : 0 }));
+    return items.subarray(at, batchTail.write(items, end, { budget, roots: roots.length, session: session ? 1 : 0 }));
   }
 
   addSettlement(settlement: number, tallies: readonly Tally[], waiting: Waiting) {

@@ -9,6 +9,7 @@ import type { StoreObserver } from '../redis/observer.ts';
 import type { Scripts } from '../scripts/scripts.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
 import { Batch, type LeasePart, type SnapshotsOfBatch } from './batch.ts';
+import type { Called } from './flow.ts';
 import type { CallerRequest, Kind } from './kind.ts';
 import { type Ask, type LeasedRequest, type LeaseOptions, noText } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
@@ -32,6 +33,8 @@ export interface DeciderOptions {
   now: () => number | '';
   tail: Tail;
   openLeasing: (settle: LeaseOptions['settle']) => Leasing;
+  /** Resolves when a key that is on its way to another workspace has arrived there. */
+  arrival: (workspaceId: string, api8: string, digest: string) => Promise<void>;
   observe?: StoreObserver | undefined;
 }
 
@@ -44,10 +47,12 @@ const batchWeightMax = 24;
 
 /**
  * While a workspace has this much work at Redis, its next batches wait. 64 connections with plain requests have less
- * than this. A smaller value would serve as many requests with a local Redis, but fewer if Redis is milliseconds away,
- * because it limits the requests per round trip.
+ * than this. What is on the way does not count (flow.ts).
  */
 const workMax = 8 * batchWeightMax;
+
+/** How much of Redis's time a workspace may have on the way: it arrives even if Redis is then busy with others. */
+const shareMax = 0.5;
 
 /** Limit of the calls of unknown callers at Redis: other requests wait for at most this many short scripts. */
 const unknownAtOnce = 64;
@@ -58,6 +63,14 @@ const unknownAtOnce = 64;
  * that would refuse it, and when a recall took longer than the pause (lua/decide/leased.lua).
  */
 const attemptsMax = 10;
+
+/** Errors about the root key of a forwarding. */
+const endsForwarding: ReadonlySet<string> = new Set([
+  'unauthorized',
+  'root_key_disabled',
+  'root_key_expired',
+  'insufficient_permissions',
+]);
 
 /** Leases that a request has recalled and waited for, `session.number` each, and how often it did so. */
 interface Recalled {
@@ -87,9 +100,11 @@ export class Decider {
     this.#settings = `${[usageRetentionMs, ...limits, refusalHours, refusalBytesMax].join(' ')} `;
     this.#queues = new WorkspaceQueues({
       newBatch: () => new Batch(),
-      send: (workspaceId, batch) => this.#send(workspaceId, batch),
+      send: (workspaceId, batch, budget) => this.#send(workspaceId, batch, budget),
+      nodeOf: (workspaceId) => options.scripts.nodeOf(workspaceId),
       weightMax: batchWeightMax,
       workMax,
+      shareMax,
       inFlightMax,
       unknownAtOnce,
       waitMs: commandTimeoutMs,
@@ -145,6 +160,10 @@ export class Decider {
         if ('reason' in read) {
           // Without GRANTED it is not known whether a lease was granted.
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, kind.unanswered(request));
+          if (read.reason === 'moved') {
+            if (!isAccepted) this.noteAccepted(rootKey);
+            return resolve(this.#forward(kind, request, read.detail, decided.atMs));
+          }
           if (read.reason !== 'leased') return reject(kind.errorOf(read, request) ?? this.#errorOf(read, rootKey));
           const again = this.#recall(request, read.detail, recalled);
           return resolve(again.then((recalled) => this.decideAtRedis(kind, request, recalled)));
@@ -214,6 +233,29 @@ export class Decider {
     return { attempt, leases: await recall };
   }
 
+  /** Decides a request about a key that was moved, in the workspace that has it now. `detail` is that of ITEM_ERROR. */
+  async #forward<Request extends CallerRequest, Decision extends object, Sent>(
+    kind: Kind<Request, Decision, Sent>,
+    request: Request,
+    detail: string,
+    atMs: number,
+  ): Promise<Decision> {
+    const [workspaceId, root, api8] = detail.split(' ') as [string, string, string?];
+    if (api8 !== undefined) {
+      await this.#options.arrival(request.workspaceId, api8, request.about);
+      return this.decideAtRedis(kind, request);
+    }
+    const digest = Buffer.from(root, 'hex');
+    const rootKey = { workspaceId, digest, digestText: digest.toString('latin1') };
+    try {
+      return await kind.forwarded(request, rootKey).decide();
+    } catch (error) {
+      // The root key of the forwarding was deleted, disabled or changed there: the caller's own is accepted here.
+      if (error instanceof ApiError && endsForwarding.has(error.code)) return kind.absent(atMs);
+      throw error;
+    }
+  }
+
   #settle(...[workspaceId, settlement, tallies, leaves, counted]: Parameters<LeaseOptions['settle']>): Promise<void> {
     return new Promise((resolve, reject) => {
       const answered = (answer: Answer) => {
@@ -228,24 +270,22 @@ export class Decider {
     });
   }
 
-  async #send(workspaceId: string, batch: Batch) {
-    this.#options.observe?.sent(batch.count);
-    // A call that takes long leaves items to the next call, so that calls of other workspaces run in between.
-    for (let first = 0; first < batch.count; ) first += await this.#sendFrom(first, workspaceId, batch);
-  }
-
-  /** Sends the items from number `first` on. Returns the number of decided items, at least one. */
-  async #sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
+  /** Sends what is undecided of a batch, and answers what the call decides. */
+  async #send(workspaceId: string, batch: Batch, budget: number): Promise<Called> {
     const { scripts, now, observe } = this.#options;
-    const { waiting } = batch;
-    const items = batch.packedFrom(first, batch.hasLeases ? this.leasing.sessionOf(batch) : undefined);
+    const { waiting, decided: first } = batch;
+    if (first === 0) observe?.sent(batch.count);
+    const items = batch.packed(batch.hasLeases ? this.leasing.sessionOf(batch) : undefined, budget);
+    const sentAt = performance.now();
     const reply = (await scripts.runPacked('decide', workspaceId, [this.#settings + now(), items])) as
       | Buffer
       | [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
-    const answers = readReply(packed, snapshots, waiting.length - first);
-    batch.latencyMs = performance.now() - batch.since;
-    if (batch.hasLeases && first === 0) this.leasing.measured(batch.latencyMs);
+    const { answers, work, allWork } = readReply(packed, snapshots, waiting.length - first);
+    const at = performance.now();
+    batch.latencyMs = at - batch.since;
+    batch.noteDecided(answers.length);
+    if (batch.hasLeases) this.leasing.measured(at - sentAt);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();
     for (let index = 0; index < answers.length; index++) {
@@ -257,7 +297,7 @@ export class Decider {
         entry.reject(cause);
       }
     }
-    return answers.length;
+    return { work, allWork, at };
   }
 
   /** The error to throw for an item error that every kind has. */

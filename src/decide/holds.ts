@@ -2,7 +2,7 @@
 // (lua/decide/verification/hold.lua). Redis decides each of them: what is held is never leased.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
-import { parseHoldId } from '../domain/holdId.ts';
+import { holdIdOf, parseHoldId } from '../domain/holdId.ts';
 import { ApiError } from '../errors.ts';
 import {
   changedHold,
@@ -136,6 +136,14 @@ class HeldVerifications implements Kind<HeldVerification, Verified, CachedSnapsh
 
   offer(decision: Verified, verification: HeldVerification, source: DecisionSource, latencyMs: number) {
     this.verifications.offer(decision, verification, source, latencyMs);
+  }
+
+  forwarded({ request, hold }: HeldVerification, rootKey: PresentedRootKey): Prepared<Verified> {
+    return new HeldVerification(this, rootKey, request, hold);
+  }
+
+  absent(atMs: number): Verified {
+    return this.verifications.absent(atMs);
   }
 
   errorOf(error: ItemError, verification: HeldVerification): Error | undefined {
@@ -278,6 +286,14 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   count() {}
 
   offer() {}
+
+  forwarded({ id24, suffix, change }: HoldChangeRequest, rootKey: PresentedRootKey): Prepared<ChangedHold> {
+    return new HoldChangeRequest(this, rootKey, holdIdOf(id24, suffix), change);
+  }
+
+  absent(): ChangedHold {
+    throw holdError({ reason: 'hold_not_found', detail: '' })!;
+  }
 
   errorOf(error: ItemError): Error | undefined {
     return holdError(error);

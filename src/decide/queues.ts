@@ -1,6 +1,6 @@
 // Queues of requests for Redis, one per workspace. Requests that arrive in one turn of the event loop join a batch. The
-// work that a workspace has at Redis is limited; further batches wait here. So Redis's own queue stays short: a caller
-// that sends the most expensive requests waits for all of them, and other workspaces wait for a few of them.
+// work that a workspace has at Redis is limited (flow.ts); further batches wait here. So Redis's own queue stays short:
+// a caller that sends the most expensive requests waits for all of them, and other workspaces wait for a few of them.
 //
 // Requests whose root key was not accepted recently (accepted.ts) are from unknown callers. A caller can invent any
 // number of workspaces, each with a batch and a call of its own, so a limit per workspace does not limit unknown
@@ -10,27 +10,38 @@
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
 import { storeError } from '../redis/connection.ts';
+import { type Called, Flow, RedisWait } from './flow.ts';
 
-/** Requests that are sent to Redis as one call. */
+/** Requests that are sent to Redis as one call, or as several if a call leaves some undecided. */
 export interface QueuedBatch {
-  /** Its work; a plain request is 1. */
+  /** The work of the requests that are not decided; a plain request is 1. */
   readonly weight: number;
+  /** Calls have decided some of its requests. */
+  readonly isBegun: boolean;
+  readonly isDone: boolean;
   /** Number of requests. */
   readonly count: number;
   /** When it was created, by performance.now(). */
   readonly since: number;
-  /** Fails all requests. */
+  /** Fails all requests that are not decided. */
   fail(error: unknown): void;
 }
 
 interface QueueOptions<Batch extends QueuedBatch> {
   newBatch: () => Batch;
-  /** Sends a batch and answers each of its requests; rejects when it could answer none of them. */
-  send: (workspaceId: string, batch: Batch) => Promise<void>;
+  /**
+   * Sends what is undecided of a batch as one call, and answers the requests that it decides: at least one, and no
+   * further one after work of `budget`. Rejects when it could answer none of them.
+   */
+  send: (workspaceId: string, batch: Batch, budget: number) => Promise<Called>;
+  /** Returns a function that names the Redis server that has the workspace now. */
+  nodeOf: (workspaceId: string) => () => string;
   /** A batch with this weight is full. */
   weightMax: number;
-  /** While a workspace has this much work at Redis, its next batches wait. */
+  /** While a workspace has this much work at Redis (flow.ts), its next batches wait. */
   workMax: number;
+  /** How much of Redis's time a workspace may have on the way to Redis. */
+  shareMax: number;
   /**
    * Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once.
    */
@@ -53,18 +64,22 @@ class QueueGroup<Batch> {
 class Queue<Batch> {
   readonly workspaceId: string;
   readonly group: QueueGroup<Batch>;
+  /** The name of the Redis server that has the workspace now. */
+  readonly nodeNow: () => string;
   /** Requests in flight, here or at Redis. */
   inFlight = 0;
-  /** The weight of the batches at Redis. */
-  work = 0;
+  /** The batches at Redis, and on the way. */
+  readonly flow: Flow;
   /** It is sent when this turn of the event loop ends. Otherwise the next reply to this workspace sends what waits. */
   scheduled = false;
   /** Waiting batches. Requests join the last one. */
   readonly waiting: Batch[] = [];
 
-  constructor(workspaceId: string, group: QueueGroup<Batch>) {
+  constructor(workspaceId: string, group: QueueGroup<Batch>, nodeNow: () => string, flow: Flow) {
     this.workspaceId = workspaceId;
     this.group = group;
+    this.nodeNow = nodeNow;
+    this.flow = flow;
   }
 }
 
@@ -78,6 +93,10 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   readonly #waitingUnknown = new Set<Queue<Batch>>();
   /** Queues that are scheduled for the end of this turn. */
   #turn: Queue<Batch>[] = [];
+  /** Queues that may send more after a pause, also without a reply. */
+  readonly #paced = new Set<Queue<Batch>>();
+  /** By Redis server. */
+  readonly #waits = new Map<string, RedisWait>();
 
   constructor(options: QueueOptions<Batch>) {
     this.#options = options;
@@ -89,7 +108,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
 
   /** Returns the batch that the next request of a workspace joins. Throws when too many requests wait. */
   join(workspaceId: string, isAccepted: boolean): Batch {
-    const { inFlightMax, weightMax, newBatch, overloaded } = this.#options;
+    const { inFlightMax, weightMax, workMax, shareMax, nodeOf, newBatch, overloaded } = this.#options;
     const group = isAccepted ? this.#accepted : this.#unknown;
     let queue = group.queues.get(workspaceId);
     if (!mayTake(queue ? queue.inFlight : 0, group.inFlight, inFlightMax)) {
@@ -97,13 +116,13 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
       throw new ApiError('store_unavailable', 'The server is overloaded; retry later.');
     }
     if (!queue) {
-      queue = new Queue(workspaceId, group);
+      queue = new Queue(workspaceId, group, nodeOf(workspaceId), new Flow(workMax, isAccepted ? shareMax : 0));
       group.queues.set(workspaceId, queue);
     }
     group.inFlight++;
     queue.inFlight++;
     const last = queue.waiting.at(-1);
-    if (last && last.weight < weightMax) return last;
+    if (last && last.weight < weightMax && !last.isBegun) return last;
     if (last) this.#sendWaiting(queue);
     if (!queue.scheduled) {
       queue.scheduled = true;
@@ -112,6 +131,15 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     const batch = newBatch();
     queue.waiting.push(batch);
     return batch;
+  }
+
+  #waitAt(node: string): RedisWait {
+    let wait = this.#waits.get(node);
+    if (!wait) {
+      wait = new RedisWait();
+      this.#waits.set(node, wait);
+    }
+    return wait;
   }
 
   #endTurn() {
@@ -123,37 +151,62 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     }
   }
 
-  #sendWaiting(queue: Queue<Batch>) {
-    const { workMax, waitMs, unknownAtOnce } = this.#options;
-    while (queue.work < workMax && queue.waiting.length > 0) {
-      if (queue.group === this.#unknown && this.#unknownAtRedis >= unknownAtOnce) {
+  #sendWaiting(queue: Queue<Batch>, isAfterPause = false) {
+    const { waitMs, unknownAtOnce, weightMax } = this.#options;
+    const { flow } = queue;
+    const isUnknown = queue.group === this.#unknown;
+    while (queue.waiting.length > 0) {
+      const now = performance.now();
+      if (!flow.mayPass(now)) return this.#pause(queue);
+      // A call decides at least one request, whatever it costs. So beyond the work that may always be sent, there are
+      // few calls: full batches, and one after each pause.
+      const isFilling = queue.waiting.length === 1 && queue.waiting[0]!.weight < weightMax;
+      if (isFilling && flow.isBeyond && !isAfterPause) return this.#pause(queue);
+      if (isUnknown && this.#unknownAtRedis >= unknownAtOnce) {
         this.#waitingUnknown.add(queue);
         return;
       }
       const batch = queue.waiting.shift()!;
-      if (performance.now() - batch.since < waitMs) void this.#send(queue, batch);
+      if (now - batch.since < waitMs) void this.#send(queue, batch, now);
       else this.#fail(queue, batch, storeError(new Error('Waited too long in the queue')));
     }
   }
 
-  async #send(queue: Queue<Batch>, batch: Batch) {
+  async #send(queue: Queue<Batch>, batch: Batch, sentAt: number) {
     const isUnknown = queue.group === this.#unknown;
-    queue.work += batch.weight;
+    const { flow } = queue;
+    const flight = flow.sent(batch.weight, sentAt, this.#waitAt(queue.nodeNow()));
     if (isUnknown) this.#unknownAtRedis++;
     try {
-      await this.#options.send(queue.workspaceId, batch);
+      const called = await this.#options.send(queue.workspaceId, batch, flight.budget);
+      flow.replied(flight, batch.weight, called);
+      if (batch.isDone) this.#leave(queue, batch);
+      else queue.waiting.unshift(batch);
     } catch (error) {
+      flow.failed(flight);
       batch.fail(error);
       // If Redis is unavailable, waiting batches fail now instead of one after the other.
       const isUnavailable = error instanceof ApiError && error.status === 503;
       if (isUnavailable)
         for (const other of isUnknown ? [queue, ...this.#waitingUnknown] : [queue]) this.#failAll(other, error);
-    } finally {
       this.#leave(queue, batch);
-      queue.work -= batch.weight;
+    } finally {
       if (!queue.scheduled) this.#sendWaiting(queue);
       if (isUnknown) this.#nextUnknown();
     }
+  }
+
+  /** Sends what waits after a pause, if the limit allows it then. Otherwise the next reply does. */
+  #pause(queue: Queue<Batch>) {
+    if (!queue.flow.isBelowLimit) return;
+    if (this.#paced.size === 0) setTimeout(() => this.#endPause(), 1);
+    this.#paced.add(queue);
+  }
+
+  #endPause() {
+    const paced = [...this.#paced];
+    this.#paced.clear();
+    for (const queue of paced) this.#sendWaiting(queue, true);
   }
 
   /** Gives a place of unknown callers at Redis to the queue that has waited longest for one. */

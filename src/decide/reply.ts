@@ -33,11 +33,18 @@ export interface Answer {
 
 export const unreadable = () => new Error('decide: the reply of the script cannot be read.');
 
+interface Reply {
+  answers: Answer[];
+  /** As in BATCH_HEAD. */
+  work: number;
+  allWork: number;
+}
+
 /**
  * Returns the answers to the first of `sent` items, at least one. Throws when the head does not match the bytes that
  * follow it: then no part of the reply can be trusted.
  */
-export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: number): Answer[] {
+export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: number): Reply {
   const count = packed[batchHead.at.count] ?? 0;
   const lengthsAt = batchHead.bytes;
   let at = lengthsAt + answerBytes.bytes * count;
@@ -54,7 +61,8 @@ export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: nu
     at = end;
   }
   if (at !== packed.length || snapshotAt !== snapshots.length) throw unreadable();
-  return answers;
+  const work = packed.readUInt16BE(batchHead.at.work);
+  return { answers, work, allWork: packed.readUInt32BE(batchHead.at.allWork) };
 }
 
 /**

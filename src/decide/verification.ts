@@ -244,6 +244,14 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     this.#options.tail.offer(workspaceId, 'verification', passes, () => eventOf(request, decision), source, latencyMs);
   }
 
+  forwarded({ request }: Verification, rootKey: PresentedRootKey): Prepared<Verified> {
+    return this.prepare(rootKey, request);
+  }
+
+  absent(atMs: number): Verified {
+    return notFound(atMs);
+  }
+
   errorOf({ reason, detail }: ItemError, { request: { ratelimits } }: Verification): Error | undefined {
     if (reason === 'limit_not_found') {
       const name = JSON.stringify(detail);
@@ -324,10 +332,19 @@ function readHeld(answer: Answer): Verified {
   return decision;
 }
 
+const notFound = (atMs: number): Verified => ({
+  outcome: 'NOT_FOUND',
+  snapshot: undefined,
+  credits: undefined,
+  identityCredits: undefined,
+  ratelimits: [],
+  atMs,
+});
+
 function readDecision({ packed, at, end, snapshot, atMs }: Answer, outcome: Outcome): Verified {
   if (outcome === 'NOT_FOUND') {
     if (end - at !== 1 || snapshot) throw unreadable();
-    return { outcome, snapshot: undefined, credits: undefined, identityCredits: undefined, ratelimits: [], atMs };
+    return notFound(atMs);
   }
   const count = end - at < verified.bytes ? 0 : packed[at + verified.at.limits]!;
   const hasBalance = packed[at + verified.at.hasBalance]!;

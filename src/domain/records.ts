@@ -25,7 +25,7 @@ export const records = {
     prefix: 'api',
     idLength: 16,
     resource: 'api',
-    actions: ['read', 'create', 'delete'],
+    actions: ['read', 'create', 'update', 'delete'],
     isScope: true,
   },
   key: { noun: 'key', prefix: 'key', idLength: 24, resource: 'api', actions: manage },

@@ -1,5 +1,5 @@
 // The console at /console: one page with one script and one stylesheet. It calls /v2 of this server and nothing else.
-// The script is built from src/console by `npm run console`.
+// Both are built from src/console by `npm run console`.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { asset, constant, type Served } from './constant.ts';
 
 // The paths are the same from src/http and dist/http.
 const script = new URL('../../src/http/console.bundle.js', import.meta.url);
-const styles = new URL('../../src/console/style.css', import.meta.url);
+const styles = new URL('../../src/http/console.bundle.css', import.meta.url);
 
 /** The page may load and call this server only, may not be framed, and cannot make markup of text. */
 const policy = [

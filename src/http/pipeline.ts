@@ -32,6 +32,7 @@ import { readCursor } from './cursor.ts';
 import { createDocuments, withHsts } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
+import { explained } from './movedRecords.ts';
 import { PreparedCache } from './preparedCache.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
@@ -315,8 +316,12 @@ class Pipeline {
     };
     const reauthenticate = () => this.#authenticate(call);
     const manageContext: ManageContext = { ...context, caller, reauthenticate, actor, after };
-    const loaded = await authorise(operation, value, manageContext);
-    return operation.handle(value as never, manageContext, loaded);
+    try {
+      const loaded = await authorise(operation, value, manageContext);
+      return await operation.handle(value as never, manageContext, loaded);
+    } catch (error) {
+      throw await explained(error, value, caller.workspaceId, this.#store);
+    }
   }
 
   async #authenticate(call: Call): Promise<ManageContext['caller']> {

@@ -3,6 +3,7 @@
 import { getRatelimits } from './analytics/getRatelimits.ts';
 import { getTop } from './analytics/getTop.ts';
 import { getVerifications } from './analytics/getVerifications.ts';
+import { listCustomers } from './analytics/listCustomers.ts';
 import { listRefusals } from './analytics/listRefusals.ts';
 import { tail } from './analytics/tail.ts';
 import { createApi } from './apis/createApi.ts';
@@ -10,6 +11,7 @@ import { deleteApi } from './apis/deleteApi.ts';
 import { getApi } from './apis/getApi.ts';
 import { listApis } from './apis/listApis.ts';
 import { listKeys } from './apis/listKeys.ts';
+import { updateApi } from './apis/updateApi.ts';
 import { listEvents } from './audit/listEvents.ts';
 import { createIdentity } from './identities/createIdentity.ts';
 import { deleteIdentity } from './identities/deleteIdentity.ts';
@@ -71,6 +73,7 @@ export const operations = [
   getApi,
   listApis,
   listKeys,
+  updateApi,
   deleteApi,
   createKey,
   verifyKey,
@@ -121,6 +124,7 @@ export const operations = [
   getVerifications,
   getTop,
   getRatelimits,
+  listCustomers,
   listRefusals,
   tail,
   createRootKey,

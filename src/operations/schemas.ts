@@ -39,6 +39,11 @@ const id = (prefix: string, what: string) =>
     description: `Id of ${what} (\`${prefix}_…\`).`,
   });
 
+export const ApiName = Type.String({
+  minLength: 3,
+  maxLength: 256,
+  description: 'Name for people. Need not be unique.',
+});
 export const ApiId = id('api', 'an API');
 export const KeyId = id('key', 'a key');
 export const RootKeyId = id('root', 'a root key');
@@ -467,6 +472,14 @@ export const Role = Type.Object(
 
 export const OverrideId = Type.String({ description: 'Id of the override (`rlor_…`).' });
 export const CreatedAt = Type.Integer({ description: 'Creation time in Unix milliseconds.' });
+
+/** An API in a response. */
+export const Api = Type.Object({
+  id: Type.String({ description: 'Id of the API.' }),
+  name: Type.String({ description: 'Name of the API.' }),
+  createdAt: CreatedAt,
+  keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
+});
 export const ExpiresAt = Type.Integer({ description: 'Expiry time in Unix milliseconds. Absent: never.' });
 
 export const Override = Type.Object(

@@ -46,14 +46,24 @@ export function openApis({ run }: StoreContext) {
     ): Promise<boolean> =>
       (await create(workspaceId, api.name, api.apiId.slice('api_'.length), api.createdAt ?? '', actor)) !== null,
 
-    async find(workspaceId: string, apiId: string): Promise<{ id: string; name: string } | undefined> {
+    async find(workspaceId: string, apiId: string): Promise<ApiRecord | undefined> {
       const reply = await run('apis/read', workspaceId, { apiId });
-      return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
+      return reply ? readApi(reply) : undefined;
     },
 
     /** Oldest first by default. */
     list: (workspaceId: string, { order = 'asc', ...page }: SearchedPage & { order?: Order }) =>
       searchPages(page, readApi, (given) => run('apis/list', workspaceId, { ...given, order })),
+
+    /** False for an unknown API. */
+    async rename(
+      workspaceId: string,
+      { apiId, name }: { apiId: string; name: string },
+      actor: Actor,
+    ): Promise<boolean> {
+      const [outcome] = await run('apis/update', workspaceId, { apiId, name, actor });
+      return outcome === 'updated';
+    },
 
     /** `confirm` is the name of the API, which a protected one needs. */
     async delete(

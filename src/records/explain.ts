@@ -15,7 +15,8 @@ import { asText, fromNamed, type Refill, readRefill } from './records.ts';
 
 /** The figures of the script, a named reply. Numbers are texts. */
 interface Explained {
-  status: 'found' | 'unknown' | 'deleted' | 'api_deleted';
+  /** `moved`: the API with it is being moved to another workspace, or was. */
+  status: 'found' | 'unknown' | 'deleted' | 'api_deleted' | 'moved';
   now: string;
   keyId?: string;
   apiId?: string;
@@ -55,7 +56,7 @@ interface LimitFigures extends Ratelimit {
 type DueRefill = Refill & { next: number };
 
 interface MissingKey {
-  status: 'unknown' | 'deleted' | 'api_deleted';
+  status: 'unknown' | 'deleted' | 'api_deleted' | 'moved';
   nowMs: number;
   keyId: string | undefined;
   apiId: string | undefined;

@@ -45,6 +45,8 @@ export interface ListFilter {
   externalId?: string | undefined;
   /** Unix milliseconds. */
   expiresBefore?: number | undefined;
+  /** Unix milliseconds, included. Only with `expiresBefore`. */
+  expiresAfter?: number | undefined;
   /** Lists deleted keys instead of the others. */
   deleted?: boolean | undefined;
 }
@@ -106,7 +108,7 @@ export const byCreation: KeyOrder = {
   idOf: (place) => `key_${key24Of(place)}`,
 };
 
-/** The keys that expire before a time and are not deleted. */
+/** The keys that expire before a time, or in a period, and are not deleted. */
 export const byExpiry: KeyOrder = {
   placeBytes: expiresBytes + idBytes,
   keyBytes: expiresBytes + idBytes,
@@ -117,7 +119,8 @@ export const byExpiry: KeyOrder = {
       end && key24Of(end),
       fromEnd,
     ]);
-    const given = { expiresBefore: filter.expiresBefore!, order, count, sources: JSON.stringify(named) };
+    const { expiresBefore, expiresAfter = '' } = filter;
+    const given = { expiresBefore: expiresBefore!, expiresAfter, order, count, sources: JSON.stringify(named) };
     return (await run('keys/expiring', workspaceId, given)) as NextReply[];
   },
   idOf: (place) => `${expiresOf(place)}_key_${key24Of(place)}`,
@@ -136,12 +139,12 @@ export function placeOf(id: string): Place {
   return textOf(expires) + place;
 }
 
-/** The places by expiry of some keys by their places by creation, without those that expire at a time or later. */
+/** The places by expiry of those of some keys, by their places by creation, that expire in the period of the filter. */
 export async function expiringAmong(
   { run }: StoreContext,
   workspaceId: string,
   places: readonly Place[],
-  expiresBefore: number,
+  { expiresBefore = 0, expiresAfter = 0 }: ListFilter,
 ): Promise<Place[]> {
   const found: Place[] = [];
   for (let at = 0; at < places.length; at += aheadMax) {
@@ -150,7 +153,7 @@ export async function expiringAmong(
     for (const [index, place] of some.entries()) {
       const expires = expiries.readUIntBE(index * expiresBytes, expiresBytes);
       // NEVER is later than any time.
-      if (expires >= expiresBefore) continue;
+      if (expires >= expiresBefore || expires < expiresAfter) continue;
       found.push(textOf(expiries.subarray(index * expiresBytes, (index + 1) * expiresBytes)) + place);
     }
   }

@@ -221,7 +221,7 @@ async function readFew(
   apis: readonly string[],
   { by, filters: [filter] }: KeyQueries,
 ): Promise<Few | undefined> {
-  const { start, externalId, deleted, expiresBefore } = filter!;
+  const { start, externalId, deleted } = filter!;
   const isOfIdentity = externalId !== undefined && !deleted;
   if (by === byCreation) {
     // The list of an identity has few keys and is in order. They are not looked up in the index.
@@ -231,7 +231,7 @@ async function readFew(
     ? await readIdentity(context, workspaceId, apis, filter!)
     : start !== undefined && (await readStarted(context, workspaceId, apis, filter!));
   if (!few) return undefined;
-  const places = await expiringAmong(context, workspaceId, few.places, expiresBefore!);
+  const places = await expiringAmong(context, workspaceId, few.places, filter!);
   return { places, total: places.length };
 }
 
@@ -366,7 +366,7 @@ const chunkOf = (count: number, apis: readonly string[]): number =>
 
 /** Whether a filter leaves out keys of the list. */
 const isSelective = (filter: KeyFilter, by: KeyOrder): boolean =>
-  Object.entries(filter).some(([name, value]) => value !== undefined && !(by === byExpiry && name === 'expiresBefore'));
+  Object.entries(filter).some(([name, value]) => value !== undefined && !(by === byExpiry && /^expires/.test(name)));
 
 /** The last 8 characters of the id of this API, or of all; undefined when they are too many. */
 const apisOf = async (context: StoreContext, workspaceId: string, apiId: string | undefined) =>

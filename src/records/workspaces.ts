@@ -7,6 +7,7 @@ import { chunks } from '../redis/chunks.ts';
 import { mastersOf, orStoreError } from '../redis/connection.ts';
 import { setupKey, workspaceKey, workspacesKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
+import { hasSums } from '../usage/sums.ts';
 import { cliActor, type openRootKeys } from './rootKeys.ts';
 
 interface Settings {
@@ -38,14 +39,14 @@ interface ImportedWorkspace extends Workspace, Settings {
   importId: string;
 }
 
-export function openWorkspaces(
-  { redis, run, change, currentMs }: StoreContext,
-  rootKeys: () => ReturnType<typeof openRootKeys>,
-) {
+export function openWorkspaces(context: StoreContext, rootKeys: () => ReturnType<typeof openRootKeys>) {
+  const { redis, run, change, currentMs } = context;
   async function create(name: string): Promise<Workspace> {
     const workspaceId = createId('ws', await currentMs());
     const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
-    const createdAt = Number(await run('workspaces/create', workspaceId, { name, sequence }));
+    const createdAt = Number(
+      await run('workspaces/create', workspaceId, { name, sequence, sums: hasSums(context) ? 1 : 0 }),
+    );
     await change((redis) => redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
     return { workspaceId, name, createdAt };
   }
@@ -84,7 +85,7 @@ export function openWorkspaces(
   return {
     create,
 
-    ...openImport({ redis, run, change }),
+    ...openImport(context),
     nameOf: async (workspaceId: string): Promise<string> =>
       (await orStoreError(redis.hget(workspaceKey(workspaceId), 'name'))) ?? '',
     exists,
@@ -127,7 +128,8 @@ export function openWorkspaces(
   };
 }
 
-function openImport({ redis, run, change }: Pick<StoreContext, 'redis' | 'run' | 'change'>) {
+function openImport(context: StoreContext) {
+  const { redis, run, change } = context;
   return {
     /**
      * Creates the workspace of an export with its id. `continued`: an import of this export has created it, and has not
@@ -139,7 +141,7 @@ function openImport({ redis, run, change }: Pick<StoreContext, 'redis' | 'run' |
       isDryRun: boolean,
     ): Promise<'created' | 'continued' | 'exists' | 'unfinished'> {
       const { workspaceId, createdAt, ...rest } = workspace;
-      const request = JSON.stringify({ ...rest, created: createdAt, dryRun: isDryRun });
+      const request = JSON.stringify({ ...rest, created: createdAt, sums: hasSums(context), dryRun: isDryRun });
       const outcome = await run('workspaces/import', workspaceId, { request });
       if (!isDryRun && (outcome === 'created' || outcome === 'continued'))
         await change((redis) => redis.zadd(workspacesKey, 'NX', `${createdAt}`, workspaceId));

@@ -5,6 +5,7 @@ import { Cluster } from 'ioredis';
 import type { RedisClient } from './connection.ts';
 import { probeKey, probeKeyOf } from './names.ts';
 import { type Refusal, refusalOf } from './refusedWrites.ts';
+import { slotOf } from './slots.ts';
 
 /** The result of Redis, or of one master of a Cluster. */
 export interface Probed {
@@ -52,14 +53,4 @@ export function namesByMaster(slots: readonly (readonly string[])[]): Map<string
     if (master !== undefined && !names.has(master)) names.set(master, probeKeyOf(number));
   }
   return names;
-}
-
-/** The slot of a tag in a Redis Cluster: its CRC-16 (XMODEM). */
-export function slotOf(tag: string): number {
-  let crc = 0;
-  for (const byte of Buffer.from(tag)) {
-    crc ^= byte << 8;
-    for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
-  }
-  return crc & 0x3fff;
 }

@@ -47,13 +47,17 @@ const takes = <const Names extends readonly string[]>(...names: Names) => ({
 
 const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
-  'analytics/keys': takes('keys', 'bytesMax').returnsPacked<(Buffer | 0)[]>(),
+  'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<(Buffer | 0)[]>(),
+  'analytics/sums': takes('api8', 'month', 'from', 'upTo', 'bytesMax').returnsPacked<
+    [next: Buffer | null, ...leaves: Buffer[][]]
+  >(),
   'analytics/totals': takes('kind', 'ids', 'days', 'identifier').returns<(number | string | string[])[]>(),
   'analytics/used': takes('api8', 'kind', 'number', 'first', 'count').returns<string>(),
   'apis/create': takes('name', 'keptId', 'createdMs', 'actor', 'now').returns<string | null>(),
   'apis/delete': takes('apiId', 'confirm', 'actor', 'now').decides('deleted', 'api_not_found', 'protected'),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
   'apis/read': takes('apiId').returns<Reply>(),
+  'apis/update': takes('apiId', 'name', 'actor', 'now').decides('updated', 'api_not_found'),
   'audit/import': takes('events', 'eventsMax', 'dryRun').returns<number>(),
   'data/beat': takes('server', 'versions', 'lifeMs', 'count', 'now').returns<[isRegistered: 0 | 1, ...string[]]>(),
   'data/claim': takes('holder', 'release', 'target', 'termMs', 'done', 'total', 'now').returns<
@@ -84,7 +88,7 @@ const signatures = {
     'key_not_found',
   ),
   'keys/expiriesOf': takes('keys').returnsPacked<Buffer>(),
-  'keys/expiring': takes('expiresBefore', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
+  'keys/expiring': takes('expiresBefore', 'expiresAfter', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
     [[Buffer, unknown, unknown][], Buffer] | null
@@ -133,6 +137,65 @@ const signatures = {
   >(),
   'migrations/to5': takes('fence', 'run', 'count').returns<
     [outcome: 'more' | 'done' | 'fenced', done: number, micros: number]
+  >(),
+  'moves/addCounts': takes('api8', 'from', 'part', 'kind', 'day', 'tags', 'keptMs', 'now', '...counts').returns<
+    0 | 1
+  >(),
+  'moves/begin': takes('apiId', 'to', 'root', 'actor', 'now').decides(
+    'begun',
+    'moved',
+    'api_not_found',
+    'other',
+    'receiving',
+  ),
+  'moves/close': takes('apiId', 'actor', 'now').returns<0 | 1>(),
+  'moves/counts': takes('api8', 'arrived', 'kind', 'day', 'count').returnsPacked<
+    [] | [part: number, kind: Buffer, day: Buffer, counts: Buffer[]]
+  >(),
+  'moves/done': takes('api8', 'digests', 'now').returns<number>(),
+  'moves/finish': takes('api8', 'firstDay', 'lastDay').returns<unknown>(),
+  'moves/fits': takes('apiId', 'from', 'digests', 'externalIds').returns<
+    [receives: 0 | 1, keys: string[], identities: string[]]
+  >(),
+  'moves/forget': takes('api8', '...keys').returns<unknown>(),
+  'moves/forgetSums': takes('api8', 'month', 'count').returns<0 | 1>(),
+  'moves/plan': takes('api8', 'deleted', 'after', 'count', 'membersMax').returnsPacked<
+    [
+      keys: [
+        digest: Buffer,
+        id24: Buffer,
+        externalId: Buffer,
+        identity16: Buffer,
+        shares: Buffer,
+        own: number,
+        hasOthers: 0 | 1,
+        members: Buffer[],
+      ][],
+      next: Buffer,
+      roleLists: Buffer[],
+    ]
+  >(),
+  'moves/put': takes('api8', 'from', 'actor', 'now', '...items').decides('put', 'not_receiving', 'taken'),
+  'moves/read': takes('digests', 'bytesMax', 'now').returnsPacked<
+    [
+      read: number,
+      keys: [
+        digest: Buffer,
+        id24: Buffer,
+        link: Buffer,
+        deletedHour: Buffer,
+        fields: Buffer[],
+        windows: Buffer[],
+        settled: Buffer[],
+        identity: [] | [externalId: Buffer, id16: Buffer, fields: Buffer[], windows: Buffer[]],
+      ][],
+    ]
+  >(),
+  'moves/receive': takes('apiId', 'name', 'createdMs', 'from', 'actor', 'now').decides('received', 'exists'),
+  'moves/received': takes('apiId', 'from', 'actor', 'now').returns<0 | 1>(),
+  'moves/take': takes('api8', 'digests', 'mayCopy', 'usageRetentionMs', 'actor', 'now').returns<number>(),
+  'moves/unforward': takes('apiId', 'count', 'actor', 'now').returns<
+    [outcome: 'more' | 'ended' | 'moving' | 'none', to: string, count: number]
   >(),
   'namespaces/create': takes('id16', 'name', 'actor', 'now').returns<0 | 1>(),
   'namespaces/list': takes('after', 'count', 'order', 'now').returns<[...PageReply, all: number]>(),
@@ -185,9 +248,20 @@ const signatures = {
   'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),
   'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),
-  'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'now', '...keys').returns<0 | 1>(),
-  'sweep/rollup': takes('count', 'bytesMax', 'now').returnsPacked<unknown[]>(),
-  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', '...days').returns<(0 | 1 | 2)[]>(),
+  'sweep/rolled': takes(
+    'api8',
+    'day',
+    'position',
+    'week',
+    'dropMs',
+    'retentionMs',
+    'sums',
+    'lastDay',
+    'now',
+    '...keys',
+  ).returns<0 | 1>(),
+  'sweep/rollup': takes('count', 'bytesMax', 'retentionMs', 'now').returnsPacked<unknown[]>(),
+  'usage/keys': takes('api8', 'request', 'hourlyDays', 'retentionMs', 'now', '...days').returns<(0 | 1 | 2)[]>(),
   'usage/part': takes('kind', 'id', 'day', 'part', 'importId', 'names', 'keptMs', 'dryRun', 'now', '...counts').returns<
     0 | 1 | 2
   >(),
@@ -196,7 +270,7 @@ const signatures = {
   'windows/export': takes('windows', 'now').returns<UsedUnits[]>(),
   'windows/import': takes('windows', 'dryRun', 'now').returns<(0 | 1)[]>(),
   'workspaces/advance': takes('lastMs').returns<unknown>(),
-  'workspaces/create': takes('name', 'sequence', 'now').returns<string>(),
+  'workspaces/create': takes('name', 'sequence', 'sums', 'now').returns<string>(),
   'workspaces/import': takes('request').returns<'created' | 'continued' | 'exists' | 'unfinished'>(),
   'workspaces/imported': takes('counts', 'actor', 'now').returns<unknown>(),
   'workspaces/status': takes('now').returns<Reply>(),
@@ -214,7 +288,8 @@ type Given<Name extends ScriptName> = {
       ? readonly Argument[]
       : Argument;
 };
-type Returned<Name extends ScriptName> = Signatures[Name] extends Signature<readonly string[], infer All> ? All : never;
+export type Returned<Name extends ScriptName> =
+  Signatures[Name] extends Signature<readonly string[], infer All> ? All : never;
 
 /** Runs a script on a workspace. */
 export type Run = <Name extends ScriptName>(

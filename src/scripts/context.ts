@@ -6,6 +6,14 @@ import type { Probed } from '../redis/writeProbe.ts';
 import type { Run } from './calls.ts';
 import type { DataVersion } from './dataVersion.ts';
 
+/** Limits of what a query of usage has in memory at a time; of more it makes several passes. */
+export interface UsageBounds {
+  /** Keys that were used: about 100 bytes each. */
+  keys: number;
+  /** Customers with their sums: about 150 bytes each. */
+  customers: number;
+}
+
 export interface StoreContext {
   redis: RedisClient;
   /** The version of the data in Redis. It increases while the server runs, when the data is migrated. */
@@ -22,6 +30,8 @@ export interface StoreContext {
   usageRetentionMs: number;
   /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */
   usageHourlyDays: number;
+  /** What a query of usage has in memory at a time. */
+  usageBounds: UsageBounds;
   /** Hours for which refusals are kept. */
   refusalHours: number;
   observe?: StoreObserver | undefined;

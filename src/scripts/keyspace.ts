@@ -26,7 +26,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: '',
     type: 'hash',
     holds:
-      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`), import (during its import, the id of the export)',
+      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`), import (during its import, the id of the export), summed (since version 6 the first day with sums of usage by customer; 0 for all), daysTo (the last day that the days of any key may have)',
   },
   {
     name: ':data',
@@ -77,8 +77,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (`leased`, packed), the fields that keyRecordFields of src/scripts/layout.ts describes, and its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
-    fields: ['state', 'leased', 'holds', 'holds<n>', ...Object.keys(keyRecordFields)],
+      'a key: state (packed), leases of its units (`leased`, packed), `moved` while it is on its way to another workspace (lua/include/moves.lua), the fields that keyRecordFields of src/scripts/layout.ts describes, and its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
+    fields: ['state', 'leased', 'moved', 'holds', 'holds<n>', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   {
@@ -91,7 +91,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':hs:<key24>:<hour>',
     type: 'string',
     holds:
-      'holds of a key that were settled or charged in an hour, each SETTLED_HOLD of src/scripts/layout.ts, so that a settlement can be repeated; limited in bytes',
+      'holds of a key that were settled or charged in an hour, each SETTLED_HOLD of src/scripts/layout.ts, so that a settlement can be repeated; limited in bytes. The latest may be in field `holds` of the key',
     expires: 'after three hours',
     since: 6,
   },
@@ -160,6 +160,48 @@ export const keyspace: readonly KeyspaceEntry[] = [
       'counters of a key or identity (duration and name as in :w) by the time at which they may have expired; at most 1000',
     expires: 'a day after the last of them',
   },
+  {
+    name: ':mv:<api8>',
+    type: 'hash',
+    holds:
+      'the move of an API to another workspace: api (id), to (that workspace), root (the digest of the root key there with which verifications are sent on, hexadecimal), state (`moving`, `closed` when the API has no keys left, `moved`), part (number of the last part of its counts)',
+    fields: ['api', 'to', 'root', 'state', 'part'],
+    since: 6,
+  },
+  {
+    name: ':mp:<api8>',
+    type: 'zset',
+    holds: 'keys of an API that were taken and have not arrived in the other workspace yet: as in :keys',
+    since: 6,
+  },
+  {
+    name: ':ms:<api8>',
+    type: 'zset',
+    holds: 'keys of an API that were taken to another workspace, until the forwarding ends: as in :keys',
+    since: 6,
+  },
+  {
+    name: ':mo:<api8>',
+    type: 'list',
+    holds:
+      'counts of an API on their way: number of the part, kind (`a` totals, `t` by tag), day, then field, count, …',
+    since: 6,
+  },
+  {
+    name: ':mi:<api8>',
+    type: 'hash',
+    holds:
+      'an API that is moved here: from (the other workspace), part (number of the last part of its counts that has arrived), count (of keys that have arrived)',
+    fields: ['from', 'part', 'count'],
+    since: 6,
+  },
+  {
+    name: ':mk:<api8>',
+    type: 'set',
+    holds:
+      'keys of an API that is moved here and that have arrived, until the move ends: the first 16 of the id (packed)',
+    since: 6,
+  },
   { name: ':pn', type: 'hash', holds: 'permissions: slug to number' },
   { name: ':ps', type: 'hash', holds: 'permissions: number to slug' },
   { name: ':permissions', type: 'zset', holds: 'permissions in order: id16, number' },
@@ -212,6 +254,21 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'list',
     holds: 'the same of a week, without the days that the sweeper has not rolled up',
     expires: 'a month after the usage retention',
+  },
+  {
+    name: ':sm:<api8>:<month>:<bound>',
+    type: 'hash',
+    holds:
+      "sums of usage by customer, of an API in a month (since 1970), from a bound on: externalId ('' for keys without an identity) to its days (lua/include/usageSums.lua); limited in number",
+    expires: 'after the usage retention',
+    since: 6,
+  },
+  {
+    name: ':sc:<api8>:<month>',
+    type: 'zset',
+    holds: 'bounds of all of these but the first, in order',
+    expires: 'after the usage retention',
+    since: 6,
   },
   {
     name: ':rollup',

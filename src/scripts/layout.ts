@@ -74,6 +74,8 @@ export const oldestDataVersion = 4;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
+/** `expires` of a key that was taken to another workspace with its API, since data version 6. It is deleted, too. */
+export const moved = never - 1;
 
 /**
  * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an
@@ -139,6 +141,7 @@ export const itemErrors = [
   'hold_limit_not_found',
   'too_many_holds',
   'hold_too_large',
+  'moved',
 ] as const;
 /** The answer to an item that settles leases. */
 export const leaseDone = 12;
@@ -362,6 +365,25 @@ export const keyDay = struct({
   countBytes: uint(1),
 });
 export const sameExternalId = 128;
+/**
+ * The sums of a customer in a month (lua/include/usageSums.lua): of each day that has some, in no order, the day of the
+ * month plus `sumWidth` times the index in `sumWidths` of the bytes of a count (1), the bits of the counts as in an
+ * hour of a log (1), and the counts.
+ */
+export const sumWidths = [1, 2, 4, 7] as const;
+export const sumWidth = 32;
+/** The sum of a day as scripts get it, to be added. */
+export const customerSum = struct({
+  /** Days since 1970. */
+  day: uint(2),
+  /** Months since January 1970. */
+  month: uint(2),
+  externalId: text(1),
+  sum: text(1),
+});
+/** Keys that were used on a day are rolled up this long after its end: then most of them have begun another hour. */
+export const rolledUpAfterMs = hourMs + 600_000;
+
 /** Days of a week, a period whose used keys are in one list. Week 0 begins in 1970. */
 export const weekDays = 7;
 
@@ -426,8 +448,11 @@ const overrideEnd = struct({
   formerDuration: uint(7),
 });
 
-/** The holds of a key (lua/include/holds.lua), since data version 6. */
-const holdsHead = struct({
+/**
+ * The end of the holds of a key (lua/include/holds.lua), since data version 6. It is the end, so that what is before it
+ * is kept by a change as the beginning of the same string.
+ */
+const holdsEnd = struct({
   /** The number of the next hold. */
   next: uint(6),
   /** Open holds, and all: with those that were released and may still be settled. */
@@ -435,7 +460,11 @@ const holdsHead = struct({
   count: uint(2),
   /** Buckets that they are in. */
   buckets: uint(2),
+  /** Bytes of the notes of the last settlements, and the hour since 1970 in which all of them were made. */
+  noted: uint(2),
+  notedHour: uint(4),
 });
+const holdsEndFew = { next: holdsEnd.fields.next, counts: uint(6) } as const;
 const holdHead = {
   /** That follow this field. */
   bytes: uint(2),
@@ -462,6 +491,14 @@ const hold = struct({
 });
 /** The suffix of a hold without an id of its caller. In an id it is `.` and the number as text. */
 export const holdNumber = struct({ dot: uint(1), number: uint(5) });
+const numberedHold = struct({
+  ...holdHead,
+  cost: hold.fields.cost,
+  balance: hold.fields.balance,
+  suffixBytes: uint(1),
+  ...holdNumber.fields,
+  windows: hold.fields.windows,
+});
 /** What a hold charged to a window, or the slots that it takes of a concurrency limit. */
 const heldWindow = struct({
   /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. 8: slots. */
@@ -560,7 +597,12 @@ const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
 /** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
 export const itemHead = struct({ bytes: uint(4), kind: uint(1), root: uint(1) });
 /** The end of a batch, after the items, the session if there is one, and the digests of its root keys. */
-export const batchTail = struct({ roots: uint(1), session: uint(1) });
+export const batchTail = struct({
+  /** After this much work the call leaves the remaining items to the next call. In units of about a microsecond. */
+  budget: uint(2),
+  roots: uint(1),
+  session: uint(1),
+});
 export const verifyItem = struct({
   digest: bytes(32),
   /** Credits. */
@@ -665,8 +707,12 @@ export const limitCheck = struct({
 export const batchHead = struct({
   /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
+  /** The work of the call, in units of about a microsecond; at most its maximum. */
+  work: uint(2),
+  /** The work of all calls since Redis has this library, modulo 2 ** 32. */
+  allWork: uint(4),
   /**
-   * Number of answers. If the call took long, it is below the number of items, and the server sends the others again.
+   * Number of answers. If the budget was used, it is below the number of items, and the server sends the others again.
    */
   count: uint(1),
 });
@@ -770,8 +816,12 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_FIXED: { of: keyFixed },
   KEY_DECIDES: { of: keyDecides },
   KEY_EXTENSION: { of: keyExtension },
+  // The end of it, about holds.
+  KEY_EXTENSION_END: { of: struct({ holdsDue: keyExtension.fields.holdsDue, balances: keyExtension.fields.balances }) },
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
+  // The end of it.
+  KEY_SPENT: { of: struct({ spent: usage.fields.spent }) },
   USAGE: { of: usage },
   COUNT: { of: struct({ count: usageCount }) },
   LINK: { of: link },
@@ -783,6 +833,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   IDENTITY_LEFT: { of: identityLeft },
   USAGE_ENTRY_HEAD: { of: usageEntryHead },
   KEY_DAYS_HEAD: { of: keyDaysHead },
+  CUSTOMER_SUM: { of: customerSum },
   VERSION: { of: version },
   NOTED_REFUSAL: { of: notedRefusal },
   NOTED_MORE: { of: notedMore },
@@ -802,10 +853,15 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   TALLY: { of: tally },
   TALLIED_KEY: { of: talliedKey },
   LEASE_SESSION: { of: leaseSession },
-  HOLDS_HEAD: { of: holdsHead },
+  HOLDS_END: { of: holdsEnd },
+  // The same with fewer values, for few holds: `counts` are `open`, `count` and `buckets`.
+  HOLDS_END_FEW: { of: struct({ ...holdsEndFew, noted: holdsEnd.fields.noted, notedHour: holdsEnd.fields.notedHour }) },
+  HOLDS_END_KEPT: { of: struct({ ...holdsEndFew, notes: bytes(6) }) },
   HOLD_BYTES: { of: struct({ bytes: holdHead.bytes }) },
   HOLD_DUE: { of: struct(holdHead) },
   HOLD: { of: hold },
+  // With a HOLD_NUMBER as its suffix.
+  NUMBERED_HOLD: { of: numberedHold },
   HELD_WINDOW: { of: heldWindow },
   HELD_WIDE_WINDOW: { of: heldWideWindow },
   SETTLED_HOLD: { of: settledHold },
@@ -815,6 +871,11 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   HOLD_CHANGE_ITEM: { of: holdChangeItem },
   CHANGED_HOLD: { of: changedHold },
   HELD: { of: held },
+  VERIFIED_HELD: { of: struct({ ...verified.fields, ...holdNumber.fields, ...held.fields }) },
+  VERIFIED_ONE_HELD: {
+    of: struct({ ...verified.fields, ...verifiedLimit.fields, ...holdNumber.fields, ...held.fields }),
+  },
+  NUMBERED_HELD: { of: struct({ ...holdNumber.fields, ...held.fields }) },
   GRANTED: { of: granted },
   BATCH_HEAD: { of: batchHead },
   VERIFIED: { of: verified },
@@ -860,6 +921,46 @@ const limitLiterals = (): Record<string, number | string> => ({
   SLOT_ENDS_MAX: 1000,
 });
 
+/** About holds. */
+const holdLiterals = (): Record<string, number> => ({
+  HOLD_CHANGED: holdChanged,
+  WITH_HOLD: withHold,
+  HOLDS_MAX: holdsMax,
+  // From now to the end of a hold. A later one was made while the clock was ahead, and ends at once.
+  HOLDS_DUE_WITHIN: 31 * dayMs,
+  HOLD_BYTES_MAX: holdBytesMax,
+  // Holds of a bucket, about; and limit of field `holds` with few holds, as most keys have. They are changed as they
+  // are stored, because a table would be most of the cost.
+  BUCKET_HOLDS: 32,
+  // In `counts` of HOLDS_END_FEW: one hold, one that is open, and more holds than are few.
+  ONE_HOLD: 2 ** 16,
+  ONE_OPEN_HOLD: 2 ** 32 + 2 ** 16,
+  MANY_HOLDS: 32 * 2 ** 16,
+  FEW_HOLDS_BYTES: 1024,
+  // With more bytes of notes of settlements in that field, they are moved to a record of their own; and limit of what
+  // is noted there of the windows of one settlement.
+  NOTED_BYTES: 160,
+});
+
+/** About the flags of a key. */
+const flagLiterals = (): Record<string, number | string> => ({
+  KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
+  EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
+  TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
+});
+
+/** About the counts of verifications and of limit checks. */
+const usageLiterals = (): Record<string, number | string> => ({
+  COUNTED_OUTCOMES: luaList(countedOutcomes),
+  OUTCOMES_IN_TAIL: outcomesInTail,
+  // Of credits, among the bits of an hour.
+  SPENT_BIT: 2 ** spentPlace,
+  WHOLE_DAY: `'${wholeDay}'`,
+  SUM_WIDTH: sumWidth,
+  SUM_PLACES: countPlaces,
+  ROLLED_UP_AFTER: rolledUpAfterMs,
+});
+
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -882,10 +983,7 @@ function literalsOf(): Map<string, string> {
     TIME_MAX: timeMax,
     SAFE_INTEGER: Number.MAX_SAFE_INTEGER,
     NEVER: never,
-    COUNTED_OUTCOMES: luaList(countedOutcomes),
-    OUTCOMES_IN_TAIL: outcomesInTail,
-    // Of credits, among the bits of an hour.
-    SPENT_BIT: 2 ** spentPlace,
+    MOVED: moved,
     KEY_EXPIRES: `'>${luaFields({ expires: keyFixed.fields.expires })}'`,
     KEY_LINK_AT: keyFixed.bytes + 1,
     LINK_BYTES_LENGTH: 2,
@@ -905,25 +1003,18 @@ function literalsOf(): Map<string, string> {
     KEY_COPIED_FIELDS: fieldNames('copied'),
     KEY_FIELD_FLAGS: luaTable(flagged),
     ...limitLiterals(),
-    KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
+    ...flagLiterals(),
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
-    WHOLE_DAY: `'${wholeDay}'`,
-    HOLD_CHANGED: holdChanged,
+    ...usageLiterals(),
     // Limit of the bytes of the query in a row of refusals.
     NOTED_QUERY_MAX: notedQueryMax,
     ...leaseLiterals(),
-    EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
-    TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
     NO_ID24: zeros(talliedKey.fields.id24.bytes),
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,
-    HOLDS_MAX: holdsMax,
-    // From now to the end of a hold. A later one was made while the clock was ahead, and ends at once.
-    HOLDS_DUE_WITHIN: 31 * dayMs,
-    HOLD_BYTES_MAX: holdBytesMax,
+    ...holdLiterals(),
     SNAPSHOT_BEFORE: snapshotBefore,
-    WITH_HOLD: withHold,
     WITH_SNAPSHOT: withSnapshot,
   };
   for (const [name, value] of Object.entries(others)) literals.set(name, String(value));

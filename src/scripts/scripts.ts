@@ -11,6 +11,7 @@ import type { Breaker } from '../redis/breaker.ts';
 import { mastersOf, type RedisClient, storeError } from '../redis/connection.ts';
 import { absentKey } from '../redis/names.ts';
 import type { StoreObserver } from '../redis/observer.ts';
+import { nodeOf } from '../redis/slots.ts';
 import { allScripts, libraryPrefix, locate, type Script } from './loader.ts';
 import { ReadPace, type Timed } from './readPace.ts';
 
@@ -21,6 +22,8 @@ export interface Scripts {
   run(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
   /** The same, for replies with packed bytes: strings are Buffers. */
   runPacked(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
+  /** Returns a function that names the Redis server that runs the scripts of a workspace now, '' without a Cluster. */
+  nodeOf(workspaceId: string): () => string;
   /** An error message of a script, with the files and lines of lua/. */
   locate(name: string, message: string): string;
   /** Loads the scripts that Redis does not have. Rejects when Redis does not reply. */
@@ -141,6 +144,7 @@ export async function loadScripts(
   return {
     run: (name, workspaceId, args) => call('', name, workspaceId, args),
     runPacked: (name, workspaceId, args) => call('Buffer', name, workspaceId, args),
+    nodeOf: redis.isCluster ? (workspaceId) => nodeOf(redis, workspaceId) : () => () => '',
     locate: (name, message) => locate(scripts.get(name)!, message),
     load,
   };

@@ -8,6 +8,7 @@ import { orStoreError } from '../redis/connection.ts';
 import { apiKey, apisKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { membersStep, readAll } from './commands.ts';
+import { type CustomersFrom, type CustomersPage, openCustomers } from './customers.ts';
 import { countByKey } from './histories.ts';
 import {
   clampPeriod,
@@ -25,13 +26,28 @@ import { openRankings, type RankQuery } from './standings.ts';
 import { countByTag } from './tags.ts';
 import { countByApi, countByIdentifier, countByNamespace } from './totals.ts';
 
+type CustomersQuery = Period &
+  Pick<UsageQuery, 'apiIds'> & {
+    from: CustomersFrom | undefined;
+    limit: number;
+  };
 type TopQuery = Period & Pick<UsageQuery, 'apiIds'> & Pick<RankQuery, 'of' | 'by' | 'limit'>;
 
 export function openAnalytics(context: StoreContext) {
   const { currentMs, usageRetentionMs, usageHourlyDays } = context;
   const rank = openRankings(context);
+  const customersPage = openCustomers(context);
 
   return {
+    /** A page of the sums of all customers. */
+    async customers(workspaceId: string, query: CustomersQuery): Promise<CustomersPage & { counted: Period }> {
+      const nowMs = await currentMs();
+      const period = keptPeriod(clampPeriod(query, nowMs, usageRetentionMs), nowMs, usageHourlyDays);
+      const apiIds = await existingApis(context, workspaceId, query.apiIds);
+      const page = await customersPage(workspaceId, { apiIds, period, nowMs }, query.from, query.limit);
+      return { ...page, counted: counted(query, period) };
+    },
+
     /** Ranks keys or identities by their verifications. Returns the period that was counted, and the first rows. */
     async top(workspaceId: string, query: TopQuery): Promise<{ counted: Period; top: TopRow[] }> {
       const nowMs = await currentMs();
@@ -39,7 +55,7 @@ export function openAnalytics(context: StoreContext) {
       const period = keptPeriod(clampPeriod(query, nowMs, usageRetentionMs), nowMs, usageHourlyDays);
       const apiIds = await existingApis(context, workspaceId, query.apiIds);
       const asked = { of, by, limit, hours: toHour - fromHour };
-      const top = await rank(workspaceId, { ...asked, apiIds, period, today: Math.floor(nowMs / dayMs) });
+      const top = await rank(workspaceId, { ...asked, apiIds, period, nowMs });
       return { counted: counted(query, period), top };
     },
 
@@ -49,15 +65,15 @@ export function openAnalytics(context: StoreContext) {
       const clampedPeriod = clampPeriod(query, nowMs, usageRetentionMs);
       const period = keptPeriod(clampedPeriod, nowMs, usageHourlyDays);
       const apiIds = await existingApis(context, workspaceId, query.apiIds);
-      const { by, keyIds, externalId, tag } = query;
+      const { by, keyIds, externalIds, tag } = query;
       const visitMatching = (count: UsageCount) => {
         if (keyIds !== undefined && !keyIds.has(count.keyId!)) return;
-        if (externalId !== undefined && count.externalId !== externalId) return;
+        if (externalIds !== undefined && !externalIds.has(count.externalId!)) return;
         if (tag !== undefined && count.tag !== tag) return;
         visit(count);
       };
       if (by.tag || tag !== undefined) await countByTag(context, workspaceId, apiIds, period, visitMatching);
-      else if (by.key || by.externalId || keyIds !== undefined || externalId !== undefined) {
+      else if (by.key || by.externalId || keyIds !== undefined || externalIds !== undefined) {
         const today = Math.floor(nowMs / dayMs);
         await countByKey(context, workspaceId, apiIds, query, { period, today }, visitMatching);
       } else {

@@ -35,11 +35,19 @@ export async function readAll<Item, Reply>(
 
 /** The members of a sorted set, in no order. Some may be repeated. */
 export async function* membersOf(redis: RedisClient, list: string): AsyncGenerator<Buffer> {
+  for await (const [member] of scoredMembersOf(redis, list)) yield member;
+}
+
+/** The same with their scores. */
+export async function* scoredMembersOf(
+  redis: RedisClient,
+  list: string,
+): AsyncGenerator<readonly [member: Buffer, score: number]> {
   let cursor = '0';
   do {
     const [next, pairs] = await orStoreError(redis.zscanBuffer(list, cursor, 'COUNT', membersStep));
     cursor = next.toString();
-    for (let at = 0; at < pairs.length; at += 2) yield pairs[at]!;
+    for (let at = 0; at < pairs.length; at += 2) yield [pairs[at]!, Number(pairs[at + 1]!.toString())];
   } while (cursor !== '0');
 }
 

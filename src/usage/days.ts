@@ -17,6 +17,7 @@ import {
   usageSpent,
 } from '../scripts/layout.ts';
 import { readUint } from '../scripts/struct.ts';
+import { packSums } from './sums.ts';
 
 /** Counts by their place (countPlaces of layout.ts): of outcomes, and the credits spent. */
 export type Counts = number[];
@@ -324,20 +325,35 @@ export function packDays(head: { rewrites: number; week: number }, days: readonl
   return packer.end();
 }
 
+/** What a roll-up makes of a key. */
+interface RolledUp {
+  days: Buffer;
+  /** What stays of the log. */
+  kept: Buffer;
+  /** What was moved from the log into the days, for the sums by customer (sums.ts). */
+  added: Buffer;
+  addedCount: number;
+  /** Nothing of the log that could be moved stays. */
+  isComplete: boolean;
+}
+
 /**
  * Moves the hours of a log that began before `beforeDay` into the days, removes the hours of days before `hoursFrom`,
- * and removes days before `from`. Returns undefined if nothing changes. `taken` are the bytes of the log that are in
- * the days then: an hour of a later day ends the part that is taken, because only the beginning of a log can be
- * removed.
+ * and removes days before `from`. Returns undefined if nothing changes. At most `addedMax` days with an externalId get
+ * hours.
  */
 export function rollUp(
   stored: { days: Buffer; log: Buffer },
   { beforeDay, hoursFrom, from, week }: { beforeDay: number; hoursFrom: number; from: number; week: number },
-): { days: Buffer; taken: number } | undefined {
-  const { changed, taken } = takeLog(stored.log, beforeDay);
+  addedMax = Number.POSITIVE_INFINITY,
+): RolledUp | undefined {
+  const { changed, kept, isComplete } = takeLog(stored.log, beforeDay, addedMax);
+  // Before these days are merged with those that are stored.
+  const added = packSums(changed.filter(({ day }) => day >= from));
+  const addedCount = changed.length;
   const logged = new Set(changed.map(({ day }) => day));
   const unchanged: StoredDay[] = [];
-  let isChanged = taken > 0;
+  let isChanged = changed.length > 0;
   for (const day of storedDays(stored.days)) {
     if (day.day < from) isChanged = true;
     else if (logged.has(day.day) || (day.hasHours && day.day < hoursFrom)) {
@@ -352,12 +368,12 @@ export function rollUp(
     if (!('read' in day)) packer.add(day);
     else if (!packer.copy(stored.days, day)) packer.add(day.read());
   }
-  return { days: packer.end(), taken };
+  return { days: packer.end(), kept, added, addedCount, isComplete };
 }
 
 /** Everything that is stored of a key (lua/analytics/keys.lua), as days in order. */
 export function allDays({ days, log, current }: { days: Buffer; log: Buffer; current: Buffer }): KeyDay[] {
-  const { changed } = takeLog(log, Number.POSITIVE_INFINITY);
+  const { changed } = takeLog(log, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
   if (current.length > 0) {
     const { hour, counts, externalId } = readCurrentHour(current);
     changed.push({ day: Math.floor(hour / 24), externalId, sums: counts, hours: new Map([[hour % 24, [...counts]]]) });
@@ -366,22 +382,29 @@ export function allDays({ days, log, current }: { days: Buffer; log: Buffer; cur
   return merged(stored, { hoursFrom: 0, from: 0 }).sort((a, b) => a.day - b.day);
 }
 
-/** The hours of a log before a day, as days, and the bytes that they take. */
-function takeLog(log: Buffer, beforeDay: number): { changed: KeyDay[]; taken: number } {
+/** The hours of a log before a day, as at most `max` days, and the log without them. */
+function takeLog(log: Buffer, beforeDay: number, max: number) {
   const changed: KeyDay[] = [];
-  let taken = 0;
+  const kept: Buffer[] = [];
+  let isComplete = true;
+  let at = 0;
   for (const { hour, counts, externalId, end } of readLog(log)) {
     const day = Math.floor(hour / 24);
-    if (day >= beforeDay) break;
-    taken = end;
     let found = changed.findLast((each) => each.day === day && each.externalId === externalId);
-    if (!found) {
-      found = { day, externalId, sums: noCounts(), hours: new Map() };
-      changed.push(found);
+    const isTaken = day < beforeDay && (found !== undefined || changed.length < max);
+    if (isTaken) {
+      if (!found) {
+        found = { day, externalId, sums: noCounts(), hours: new Map() };
+        changed.push(found);
+      }
+      addHour(found, hour % 24, counts);
+    } else {
+      kept.push(log.subarray(at, end));
+      if (day < beforeDay) isComplete = false;
     }
-    addHour(found, hour % 24, counts);
+    at = end;
   }
-  return { changed, taken };
+  return { changed, kept: Buffer.concat(kept), isComplete };
 }
 
 function addHour({ sums, hours }: KeyDay, hourOfDay: number, counts: Counts) {

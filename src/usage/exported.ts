@@ -101,7 +101,7 @@ export function openUsageExport(context: StoreContext) {
     async keys(workspaceId: string, keyIds: readonly string[]): Promise<Map<string, KeyDay[]>> {
       const found = new Map<string, KeyDay[]>();
       const key24s = keyIds.map((keyId) => keyId.slice('key_'.length));
-      for await (const { first, reply } of usageOf(context, workspaceId, key24s)) {
+      for await (const { first, reply } of usageOf(context, workspaceId, key24s, 0)) {
         for (let at = 0; at < reply.length; at += partsOfKey) {
           const [days, log, current] = [reply[at]!, reply[at + 1]!, reply[at + 2]!];
           if (days.length + log.length + current.length === 0) continue;

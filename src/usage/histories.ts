@@ -1,7 +1,9 @@
-// Counts by key and externalId: from the days, the log and the current hour of each key that was used.
+// Counts by key and externalId: from the days, the log and the current hour of each key that was used. If keys do not
+// matter, those of whole days that were rolled up are read from the sums by customer.
 
 import { packIdInto } from '../domain/keyString.ts';
 import { outcomes } from '../domain/verification.ts';
+import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { formerMembersKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -9,79 +11,177 @@ import { countedOutcomes, countPlaces, spentPlace } from '../scripts/layout.ts';
 import { membersOf, membersStep } from './commands.ts';
 import { type Counts, type DayVisitor, noCounts, readCurrentHour, readLog, visitDays } from './days.ts';
 import { type KeptPeriod, tooMuch, type UsageCount, type UsageQuery, type Visit } from './query.ts';
+import { isSummed, summedDays } from './summed.ts';
+import { dayBefore, monthOf, visitSums } from './sums.ts';
 import { usedKeys } from './used.ts';
 
-/** Keys and bytes that one script reads, which takes a millisecond or two, and the server as long to add up. */
-const keysStep = 200;
+/** Keys and bytes that one script reads, in about a millisecond: verifications wait for it, and for the next one. */
+const keysStep = 64;
 const bytesStep = 131_072;
 /**
  * Limit of the keys of an identity that are looked up one by one. With more, the keys used in the period are read
  * instead.
  */
 const keysOfIdentityMax = 20_000;
+/** Identities whose keys are read at the same time. */
+const identitiesStep = 25;
 
-/** Counts of verifications by key and externalId. */
+/** What was counted of a key, or of a customer in an API, in a bucket of time. The object is used again. */
+export interface Sum {
+  /** The first hour that was added. */
+  hour: number;
+  apiId: string;
+  /** '' for the sums of a customer. */
+  keyId: string;
+  externalId: string;
+  counts: Counts;
+}
+export type VisitSum = (sum: Sum) => void;
+
+/** Visits the counts of a sum one by one. */
+export function byOutcome(visit: Visit<UsageCount>, { hourlyFrom }: KeptPeriod): VisitSum {
+  return ({ hour, apiId, keyId, externalId, counts }) => {
+    for (const number of countedOutcomes) {
+      const count = counts[number - 1]!;
+      const outcome = outcomes[number - 1]!;
+      // Only VALID verifications are charged, some of them in a later hour: when a hold is settled.
+      const spentCredits = outcome === 'VALID' ? counts[spentPlace]! : 0;
+      if (count === 0 && spentCredits === 0) continue;
+      visit({ hour, isOfDay: hour < hourlyFrom, outcome, count, spentCredits, apiId, keyId, externalId });
+    }
+  };
+}
+
+/** Counts of verifications by key and externalId. Those of whole days have no key unless the query asks for it. */
 export async function countByKey(
   context: StoreContext,
   workspaceId: string,
   apiIds: readonly string[],
-  query: Pick<UsageQuery, 'keyIds' | 'externalId' | 'bucketOf'>,
+  query: Pick<UsageQuery, 'keyIds' | 'externalIds' | 'bucketOf' | 'bounded' | 'by'>,
   { period, today }: { period: KeptPeriod; today: number },
   visit: Visit<UsageCount>,
 ) {
+  const { bucketOf, externalIds, bounded } = query;
+  const visitSum = byOutcome(visit, period);
   const named = await keysNamed(context, workspaceId, query);
+  if (named) return countKeys(context, workspaceId, apiIds, named, { period, bucketOf }, visitSum);
   const api8s = apiIds.map((apiId) => apiId.slice(-8));
-  const found = named ?? (await usedKeys(context, workspaceId, api8s, period, today));
-  await countKeys(context, workspaceId, apiIds, found, { period, bucketOf: query.bucketOf }, visit);
+  const summed = query.by.key ? undefined : await summedDays(context, workspaceId, api8s, { period, bucketOf, today });
+  const rest = { ...period, summed };
+  if (summed) {
+    // Those between them are left out by the caller.
+    const names = externalIds && [...externalIds].sort();
+    const of = { from: names?.[0] ?? '', upTo: () => names?.at(-1) };
+    await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visitSum);
+  }
+  for await (const keys of usedKeys(context, workspaceId, api8s, { period: rest, today, bounded })) {
+    await countKeys(context, workspaceId, apiIds, keys, { period: rest, bucketOf }, visitSum);
+  }
 }
 
-/** The counts of these keys (without `key_`) of these APIs. */
+type Buckets = { period: KeptPeriod } & Pick<UsageQuery, 'bucketOf'>;
+
+/** The counts of these keys (without `key_`) of these APIs. `pause` is awaited after some keys. */
 export async function countKeys(
   context: StoreContext,
   workspaceId: string,
   apiIds: readonly string[],
   found: readonly string[],
-  { period, bucketOf }: { period: KeptPeriod } & Pick<UsageQuery, 'bucketOf'>,
-  visit: Visit<UsageCount>,
+  buckets: Buckets,
+  visit: VisitSum,
+  pause?: (keys: number) => Promise<void> | undefined,
 ) {
   const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
   const keys = found.filter((key24) => key24.length === 24 && apiOf.has(key24.slice(16)));
-  const sums = new KeySums(bucketOf, period, visit);
-  for await (const { first, reply } of usageOf(context, workspaceId, keys)) {
+  const sums = new Sums(buckets, visit);
+  for await (const { first, reply } of usageOf(context, workspaceId, keys, firstDayOf(buckets.period))) {
     for (let at = 0; at < reply.length; at += partsOfKey) {
       const key24 = keys[first + at / partsOfKey]!;
       const [days, log, current] = [reply[at]!, reply[at + 1]!, reply[at + 2]!];
-      sums.begin(`key_${key24}`, apiOf.get(key24.slice(16))!);
+      sums.begin(apiOf.get(key24.slice(16))!, `key_${key24}`);
       visitDays(days, sums.visitor);
       sums.addHours(readLog(log));
       if (current.length > 0) sums.addHours([readCurrentHour(current)]);
       sums.end();
     }
+    await pause?.(reply.length / partsOfKey);
   }
 }
 
-/** Adds up the counts of one key after the other, and visits a sum for each bucket and externalId. */
-class KeySums {
+/** The first day that is read from keys. */
+function firstDayOf(period: KeptPeriod): number {
+  const first = Math.floor(period.fromHour / 24);
+  return isSummed(period, first) ? period.summed!.toDay : first;
+}
+
+/** Customers, by their externalIds byte by byte: one in the first leaf that is read, and the last one. */
+interface Customers {
+  from: string;
+  /** Undefined for all. It is called again for each page. */
+  upTo(): string | undefined;
+}
+
+/** The sums of customers on the days `period.summed`. `pause` is awaited after some customers. */
+export async function countSums(
+  context: StoreContext,
+  workspaceId: string,
+  apiIds: readonly string[],
+  buckets: Buckets,
+  { from, upTo }: Customers,
+  visit: VisitSum,
+  pause?: (customers: number) => Promise<void> | undefined,
+) {
+  const { fromDay, toDay } = buckets.period.summed!;
+  const sums = new Sums(buckets, visit);
+  const counts = noCounts();
+  for (const apiId of apiIds) {
+    for (let month = monthOf(fromDay); month <= monthOf(toDay - 1); month++) {
+      const before = dayBefore(month);
+      const addDay = (dayOfMonth: number, externalId: string) => {
+        const day = before + dayOfMonth;
+        if (day >= fromDay && day < toDay) sums.addDay(day, counts, externalId);
+      };
+      const given = { api8: apiId.slice(-8), month, bytesMax: bytesStep };
+      for (let next: Buffer | string | null = from; next !== null; ) {
+        const reply: [next: Buffer | null, ...leaves: Buffer[][]] = await context.run('analytics/sums', workspaceId, {
+          ...given,
+          from: next,
+          upTo: upTo() ?? '',
+        });
+        const [following, ...leaves] = reply;
+        for (const leaf of leaves) {
+          for (let at = 0; at < leaf.length; at += 2) {
+            const externalId = leaf[at]!.toString();
+            sums.begin(apiId, '');
+            visitSums(leaf[at + 1]!, counts, (dayOfMonth) => addDay(dayOfMonth, externalId));
+            sums.end();
+          }
+        }
+        await pause?.(leaves.reduce((count, leaf) => count + leaf.length / 2, 0));
+        next = following;
+      }
+    }
+  }
+}
+
+/** Adds up counts one after the other, and visits a sum for each bucket and externalId. */
+class Sums {
   readonly #bucketOf: UsageQuery['bucketOf'];
   readonly #period: KeptPeriod;
-  readonly #visit: Visit<UsageCount>;
-  #keyId = '';
-  #apiId = '';
-  // Of the sum that is being added up.
-  #hour = -1;
+  readonly #visit: VisitSum;
+  /** That is being added up. */
+  readonly #sum: Sum = { hour: -1, apiId: '', keyId: '', externalId: '', counts: noCounts() };
   #bucket = 0;
-  #externalId = '';
-  readonly #sums: Counts = noCounts();
   /** Called for each day of a key. */
   readonly visitor: DayVisitor;
 
-  constructor(bucketOf: UsageQuery['bucketOf'], period: KeptPeriod, visit: Visit<UsageCount>) {
+  constructor({ bucketOf, period }: Buckets, visit: VisitSum) {
     this.#bucketOf = bucketOf;
     this.#period = period;
     this.#visit = visit;
     const { fromHour, toHour, hourlyFrom } = period;
     this.visitor = {
-      wants: (day) => 24 * day < toHour && 24 * day + 24 > fromHour,
+      wants: (day) => 24 * day < toHour && 24 * day + 24 > fromHour && !isSummed(period, day),
       wantsHours(day) {
         const first = 24 * day;
         if (first < hourlyFrom) return false;
@@ -95,17 +195,22 @@ class KeySums {
     };
   }
 
-  begin(keyId: string, apiId: string) {
-    this.#keyId = keyId;
-    this.#apiId = apiId;
+  begin(apiId: string, keyId: string) {
+    this.#sum.apiId = apiId;
+    this.#sum.keyId = keyId;
   }
 
   addHours(hours: Iterable<ReturnType<typeof readCurrentHour>>) {
     const { hourlyFrom } = this.#period;
     for (const { hour, counts, externalId } of hours) {
-      const kept = hour < hourlyFrom ? 24 * Math.floor(hour / 24) : hour;
-      if (this.#covers(kept)) this.#add(kept, counts, externalId);
+      const day = Math.floor(hour / 24);
+      const kept = hour < hourlyFrom ? 24 * day : hour;
+      if (this.#covers(kept) && !isSummed(this.#period, day)) this.#add(kept, counts, externalId);
     }
+  }
+
+  addDay(day: number, counts: Counts, externalId: string) {
+    this.#add(24 * day, counts, externalId);
   }
 
   #covers(hour: number): boolean {
@@ -114,38 +219,23 @@ class KeySums {
 
   #add(hour: number, counts: Counts, externalId: string) {
     const bucket = this.#bucketOf(hour);
-    if (this.#hour < 0 || bucket !== this.#bucket || externalId !== this.#externalId) {
+    const sum = this.#sum;
+    if (sum.hour < 0 || bucket !== this.#bucket || externalId !== sum.externalId) {
       this.end();
-      this.#hour = hour;
+      sum.hour = hour;
+      sum.externalId = externalId;
       this.#bucket = bucket;
-      this.#externalId = externalId;
     }
-    for (let index = 0; index < countPlaces; index++) this.#sums[index]! += counts[index]!;
+    for (let index = 0; index < countPlaces; index++) sum.counts[index]! += counts[index]!;
   }
 
   /** Visits the last sum. */
   end() {
-    if (this.#hour < 0) return;
-    const sums = this.#sums;
-    for (const number of countedOutcomes) {
-      const count = sums[number - 1]!;
-      const outcome = outcomes[number - 1]!;
-      // Only VALID verifications are charged, some of them in a later hour: when a hold is settled.
-      const spentCredits = outcome === 'VALID' ? sums[spentPlace]! : 0;
-      if (count === 0 && spentCredits === 0) continue;
-      this.#visit({
-        hour: this.#hour,
-        isOfDay: this.#hour < this.#period.hourlyFrom,
-        outcome,
-        count,
-        spentCredits,
-        apiId: this.#apiId,
-        keyId: this.#keyId,
-        externalId: this.#externalId,
-      });
-    }
-    this.#hour = -1;
-    sums.fill(0);
+    const sum = this.#sum;
+    if (sum.hour < 0) return;
+    this.#visit(sum);
+    sum.hour = -1;
+    sum.counts.fill(0);
   }
 }
 
@@ -161,18 +251,20 @@ interface Lane {
 }
 
 /**
- * What is stored of the usage of keys, in steps: a reply, and the index of its first key. One step runs and one waits
- * at Redis while a third is added up: with one, Redis and the server would wait for each other.
+ * What is stored of the usage of keys, in steps: a reply, and the index of its first key. Days before `firstDay` may be
+ * left out. One step runs and one waits at Redis while a third is added up: with one, Redis and the server would wait
+ * for each other.
  */
 export async function* usageOf(
   { run }: StoreContext,
   workspaceId: string,
   keys: readonly string[],
+  firstDay: number,
 ): AsyncGenerator<{ first: number; reply: Buffer[] }> {
   const read = (first: number, end: number) => {
     if (first >= end) return undefined;
     const packed = packedKeys(keys.slice(first, Math.min(first + keysStep, end)));
-    const reading = run('analytics/keys', workspaceId, { keys: packed, bytesMax: bytesStep });
+    const reading = run('analytics/keys', workspaceId, { keys: packed, firstDay, bytesMax: bytesStep });
     // For a query that is abandoned: otherwise its error is thrown where it is awaited.
     reading.catch(() => {});
     return reading;
@@ -209,21 +301,41 @@ function packedKeys(keys: readonly string[]): Buffer {
   return packed;
 }
 
-/** The keys that a query names, including deleted ones; undefined if it names none, or an identity with very many. */
+/** The keys that a query names, including deleted ones; undefined if it names none, or identities with very many. */
 async function keysNamed(
   context: StoreContext,
   workspaceId: string,
-  { keyIds, externalId }: Pick<UsageQuery, 'keyIds' | 'externalId'>,
-): Promise<string[] | undefined> {
+  { keyIds, externalIds }: Pick<UsageQuery, 'keyIds' | 'externalIds'>,
+): Promise<readonly string[] | undefined> {
   if (keyIds !== undefined) return [...keyIds].map((keyId) => keyId.slice('key_'.length));
-  return externalId === undefined ? undefined : keysOfIdentity(context, workspaceId, externalId);
+  if (externalIds === undefined) return undefined;
+  const keys = await keysOfIdentities(context, workspaceId, [...externalIds], keysOfIdentityMax);
+  return keys && [...keys];
+}
+
+/** The present and former keys of identities, each once; undefined if they are more than `max`. */
+export async function keysOfIdentities(
+  context: StoreContext,
+  workspaceId: string,
+  externalIds: readonly string[],
+  max: number,
+): Promise<ReadonlySet<string> | undefined> {
+  const keys = new Set<string>();
+  for (const some of chunks(externalIds, identitiesStep)) {
+    const found = await Promise.all(some.map((externalId) => keysOfIdentity(context, workspaceId, externalId)));
+    for (const ofIdentity of found) {
+      if (!ofIdentity || keys.size + ofIdentity.length > max) return undefined;
+      for (const key24 of ofIdentity) keys.add(key24);
+    }
+  }
+  return keys;
 }
 
 /**
  * The present and former keys of all identities with this externalId, including deleted identities; undefined if they
  * are many.
  */
-export async function keysOfIdentity(
+async function keysOfIdentity(
   context: StoreContext,
   workspaceId: string,
   externalId: string,

@@ -7,6 +7,7 @@ import { countedOutcomes, notedMore, notedRefusal, weekDays } from '../scripts/l
 import { Reader, readUint } from '../scripts/struct.ts';
 import { type KeyDay, packDays } from './days.ts';
 import type { DayTotals, IdentifierCount, TagCount } from './exported.ts';
+import { packSums } from './sums.ts';
 
 export interface KeyUsage {
   keyId: string;
@@ -80,13 +81,13 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
       const prepared = keys.map((key) => packedUsage(key, { today, from, hourlyDays: usageHourlyDays }));
       const stored: Outcome[] = [];
       for (const some of boundedSteps(prepared)) {
-        const request = { dryRun: isDryRun, keys: some.map(({ lists }) => lists) };
+        const request = { dryRun: isDryRun, lastDay: lastDayOf(keys), keys: some.map(({ lists }) => lists) };
         const reply = await run('usage/keys', workspaceId, {
           api8,
           request: JSON.stringify(request),
           hourlyDays: usageHourlyDays,
           retentionMs: usageRetentionMs,
-          days: some.map(({ packed }) => packed),
+          days: some.flatMap(({ packed, sums }) => [packed, sums]),
         });
         stored.push(...reply.map(outcomeOf));
       }
@@ -120,6 +121,9 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
   }
 }
 
+const lastDayOf = (keys: readonly KeyUsage[]): number =>
+  Math.max(0, ...keys.flatMap(({ days }) => days.map(({ day }) => day)));
+
 const namesOf = <Name extends string>(counts: readonly { [Each in Name]: string }[], name: Name) => [
   ...new Set(counts.map((count) => count[name])),
 ];
@@ -151,6 +155,8 @@ function tagFieldOf(of: {
 
 interface PackedUsage {
   packed: Buffer | '';
+  /** The same for the sums by customer. */
+  sums: Buffer;
   lists: { part: number; [list: string]: unknown };
   entries: number;
 }
@@ -174,6 +180,7 @@ function packedUsage(
   const daysOfLists = rolledUp.filter((day) => day >= today - hourlyDays);
   return {
     packed: kept.length === 0 ? '' : packDays({ rewrites: part, week }, kept),
+    sums: packSums(kept),
     lists: {
       id16: keyId.slice('key_'.length, 'key_'.length + 16),
       part,
@@ -183,8 +190,8 @@ function packedUsage(
       deletedHour,
       owners: [...owners],
     },
-    // The list of an owner is a record of its own.
-    entries: weeks.length + numbers.length + 4 * owners.size,
+    // The list of an owner is a record of its own, and a sum is one that is read and written.
+    entries: weeks.length + numbers.length + 4 * owners.size + 4 * kept.length,
   };
 }
 

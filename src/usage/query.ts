@@ -14,6 +14,8 @@ export interface Period {
 /** A period with the first hour of which counts are kept by hour. Counts of earlier hours are kept by day. */
 export interface KeptPeriod extends Period {
   hourlyFrom: number;
+  /** Days whose counts are read from the sums by customer. They are left out where keys are read. */
+  summed?: Days | undefined;
 }
 
 /** One count of verifications, by hour, outcome and API; further fields as the query asks for them. */
@@ -35,13 +37,25 @@ export interface UsageQuery extends Period {
   /** The APIs; true for all. */
   apiIds: true | readonly string[];
   keyIds?: ReadonlySet<string> | undefined;
-  externalId?: string | undefined;
+  externalIds?: ReadonlySet<string> | undefined;
   tag?: string | undefined;
   /** Dimensions to group by, besides the API. */
   by: { key: boolean; externalId: boolean; tag: boolean };
   /** Equal for hours whose counts may be added up before they are visited. */
   bucketOf(hour: number): number;
+  /** Refuse the query if so many keys were used in the period that they are not in memory at a time (used.ts). */
+  bounded?: boolean;
 }
+
+/** Days since 1970: the first, and the one after the last. */
+export interface Days {
+  fromDay: number;
+  toDay: number;
+}
+
+/** A filter of one id; undefined for all. */
+export const only = (id: string | undefined): ReadonlySet<string> | undefined =>
+  id === undefined ? undefined : new Set([id]);
 
 /** One count of limit checks, by hour and namespace. */
 export interface NamespaceCount {
@@ -117,12 +131,6 @@ const refused = (message: string, fix: string) =>
   new ApiError('invalid_input', `The query ${message}. ${fix}`, { fields: [{ location: 'body', message, fix }] });
 
 export const tooMuch = () => refused('covers too much to be read at once', narrowIt);
-export const tooManyKeys = (max: number) =>
-  refused(
-    `covers more than ${max.toLocaleString('en').replaceAll(',', ' ')} keys that were used in the period`,
-    'Narrow it by time, API, key or identity, or group by nothing but the API and the outcome.',
-  );
-
 /** The response would be too long; `bound` is its limit, such as `1000 rows`. */
 export const tooLong = (bound: string) =>
   refused(`makes more than ${bound}`, `${narrowIt} Or group by less, or take a coarser granularity.`);

@@ -6,6 +6,7 @@ import { ApiError } from '../errors.ts';
 import { workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { openAnalytics } from './analytics.ts';
+import { only, type UsageQuery } from './query.ts';
 import { RefusalRows, type Refusals, type RowFilter } from './refusalRows.ts';
 
 /** The refusals of an hour that match a query. */
@@ -104,14 +105,16 @@ async function countsByHour(
 ): Promise<Counts | undefined> {
   const counts = new Map<number, number>();
   const unknown = new Map<number, undefined>();
-  const query = {
+  const query: UsageQuery = {
     fromHour: from,
     toHour: to,
     apiIds,
-    keyIds: keyId === undefined ? undefined : new Set([keyId]),
-    externalId,
+    keyIds: only(keyId),
+    externalIds: only(externalId),
     by: { key: false, externalId: false, tag: false },
     bucketOf: (hour: number) => hour,
+    // A page must not take long.
+    bounded: true,
   };
   try {
     await analytics.verifications(workspaceId, query, ({ hour, isOfDay, outcome: counted, count }) => {

@@ -9,10 +9,13 @@ import { identifierUsageKey, tagUsageKey, workspaceKey } from '../redis/names.ts
 import type { StoreContext } from '../scripts/context.ts';
 import { weekDays } from '../scripts/layout.ts';
 import { readDaysHead, rollUp } from './days.ts';
+import { hasSums } from './sums.ts';
 
 /** Keys and bytes that one script reads, or writes: about a millisecond of Redis's time. */
 const keysMax = 100;
 const bytesMax = 65_536;
+/** Sums of a customer and day that one script adds, in some milliseconds. */
+const addedMax = 400;
 /** Counts by tag or identifier that one script moves, in about a millisecond. */
 const countsStep = 200;
 /** After each step Redis is left to others for this many times as long. */
@@ -32,11 +35,13 @@ interface Task {
 
 /** Returns a step that resolves to whether there may be more to do. */
 export function openRollUp(context: StoreContext) {
-  const { run, observe } = context;
+  const { run, observe, usageRetentionMs: retentionMs } = context;
   const rollCounts = countsRoller(context);
   return async function step(workspaceId: string): Promise<boolean> {
     const begunAt = performance.now();
-    const reply = (await run('sweep/rollup', workspaceId, { count: keysMax, bytesMax })) as [...Due, ...Page] | [];
+    const reply = (await run('sweep/rollup', workspaceId, { count: keysMax, bytesMax, retentionMs })) as
+      | [...Due, ...Page]
+      | [];
     observe?.due('usage', reply.length === 0 ? 0 : Number(reply[0]));
     if (reply.length === 0) return false;
     const [, nowMs, kind, id, day, ...page] = reply;
@@ -49,28 +54,47 @@ export function openRollUp(context: StoreContext) {
   };
 }
 
-/** Moves the logs of some keys into their days. */
+/** Moves the logs of some keys into their days, and adds what was moved to the sums by customer. */
 async function rollKeys(
-  { run, usageRetentionMs, usageHourlyDays }: StoreContext,
+  context: StoreContext,
   { workspaceId, id: api8, day, today }: Task,
   [position, length, isLive, keys]: Page,
 ) {
+  const { run, usageRetentionMs, usageHourlyDays } = context;
   const week = Math.floor(day / weekDays);
   const from = today - Math.ceil(usageRetentionMs / dayMs) - 1;
   const rules = { beforeDay: today, hoursFrom: today - usageHourlyDays, from, week };
   const rolledKeys: (string | number | Buffer)[] = [];
   // Keys of a deleted API are not rolled up, because their usage cannot be read any more.
-  for (let at = 0; at < keys.length && isLive === 1; at += 3) {
+  let next = isLive === 1 ? position : length;
+  let left = addedMax;
+  const seen = new Set<string>();
+  for (let at = 0; at < keys.length && isLive === 1 && left > 0; at += 3) {
     const [id16, log, days] = keys.slice(at, at + 3) as [Buffer, Buffer | null, Buffer | null];
+    // The list may name it several times, and its log must not be added twice.
+    if (seen.has(id16.toString('latin1'))) {
+      next++;
+      continue;
+    }
+    seen.add(id16.toString('latin1'));
     const stored = { log: log ?? Buffer.alloc(0), days: days ?? Buffer.alloc(0) };
-    const rolled = rollUp(stored, rules);
+    const rolled = rollUp(stored, rules, left);
     const isNewInWeek = stored.days.length === 0 || readDaysHead(stored.days).week !== week;
-    rolledKeys.push(id16, rolled?.taken ?? 0, rolled?.days ?? '', isNewInWeek ? 1 : 0);
+    const { kept = '', days: packed = '', added = '' } = rolled ?? {};
+    rolledKeys.push(id16, stored.log.length, kept, packed, added, isNewInWeek ? 1 : 0);
+    left -= rolled?.addedCount ?? 0;
+    // A key whose identity changes all the time is rolled up in several steps.
+    if (rolled?.isComplete === false) break;
+    next++;
   }
-  const next = isLive === 1 ? position + keys.length / 3 : length;
   const dropMs = isLive === 1 ? (day + usageHourlyDays + 1) * dayMs : 0;
   const done = { api8, day, position: next, week, dropMs, retentionMs: usageRetentionMs };
-  await run('sweep/rolled', workspaceId, { ...done, keys: rolledKeys });
+  await run('sweep/rolled', workspaceId, {
+    ...done,
+    sums: hasSums(context) ? 1 : 0,
+    lastDay: today - 1,
+    keys: rolledKeys,
+  });
 }
 
 /** A count of an hour: `s` is before the name of one of spent credits. */

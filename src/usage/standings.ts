@@ -1,26 +1,34 @@
-// Rankings of keys and identities. A pass reads the usage of all keys that were used in a period. What it finds is kept
-// as bounds: the largest sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of
-// the APIs, which are few: they state how many verifications were counted since, and no sum has grown by more. So it
-// reads only the keys, or the keys of the identities, whose bound reaches the ranking. When these are too many, or the
-// bounds are of another period, it is a pass again.
+// Rankings of keys and identities. A pass reads the usage of all keys that were used in a period, or for identities the
+// sums by customer (customers.ts); of any number, within a bound of memory. What it finds is kept as bounds: the
+// largest sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of the APIs,
+// which are few: they state how many verifications were counted since, and no sum has grown by more. So it reads only
+// the keys, or the keys of the identities, whose bound reaches the ranking. When these are too many, or the bounds are
+// of another period, it is a pass again.
 //
-// So every sum that is returned was read from the keys by the query itself. The bounds only decide what is not read.
+// So every sum that is returned was read by the query itself. The bounds only decide what is not read.
 // They hold because a script that counts a verification of a key counts it for the API too. Deleting keys, or moving
 // usage to the days of a key, changes no sum. A Redis that lost writes may have lower totals than before: the bounds
 // are dropped with its connection, and after an hour.
 
 import { setImmediate } from 'node:timers/promises';
 import { digestOf } from '../domain/keyString.ts';
-import { hourMs } from '../domain/time.ts';
-import { chunks } from '../redis/chunks.ts';
+import { dayMs, hourMs } from '../domain/time.ts';
+import { outcomes } from '../domain/verification.ts';
 import type { RedisClient } from '../redis/connection.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { countByKey, countKeys, keysOfIdentity } from './histories.ts';
-import { daysIn, type KeptPeriod, type Period, type UsageCount } from './query.ts';
+import { countedOutcomes, spentPlace } from '../scripts/layout.ts';
+import { windowOf } from './customers.ts';
+import { type Counts, noCounts } from './days.ts';
+import { byOutcome, countKeys, keysOfIdentities, type Sum } from './histories.ts';
+import { daysIn, type KeptPeriod, type Period } from './query.ts';
 import { addUsage, type RankedBy, Ranking, type TopRow } from './ranking.ts';
+import { summedDays } from './summed.ts';
 import { countByApi } from './totals.ts';
+import { usedKeys } from './used.ts';
+import { CustomerWindow } from './window.ts';
 
 type RankedOf = 'keys' | 'identities';
+const bucketOf = () => 0;
 const kinds: readonly RankedOf[] = ['keys', 'identities'];
 const numbers: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
 
@@ -33,7 +41,7 @@ export interface RankQuery {
   period: KeptPeriod;
   /** The length of the period that was asked for, in hours. */
   hours: number;
-  today: number;
+  nowMs: number;
 }
 
 /** The largest sums of which the names are kept. */
@@ -42,15 +50,13 @@ const namedMax = 1000;
 const firstStep = 50;
 /** Limit of the keys that a step reads. With more, a pass is not much longer. */
 const stepKeysMax = 5000;
-/** Identities whose keys are looked up at once. */
-const identitiesStep = 25;
 /** Limit of the totals of a day of an API: with more, reading them takes as long as the keys. */
 const totalsMax = 1000;
 const keptMaxMs = hourMs;
 /** Limit of the memory of all bounds, in bytes. */
 const keptMax = 16 * 2 ** 20;
 /** Of a place, besides its name. */
-const placeBytes = 64;
+const placeBytes = 200;
 
 /** A sum, or a bound of one. */
 interface Place {
@@ -60,25 +66,57 @@ interface Place {
 /** The order of a ranking. */
 const order = (a: Place, b: Place): number => b.sum - a.sum || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
+/** A place with all sums of its row. */
+interface Ranked extends Place {
+  row: TopRow;
+}
+
 /** The first places of many, and a place that no other one precedes. */
 class Leaders {
-  readonly places: Place[] = [];
+  readonly places: Ranked[] = [];
   rest: Place = { name: '', sum: 0 };
+  readonly #by: RankedBy;
 
-  constructor(ranking: Ranking, by: RankedBy) {
-    for (const [name, row] of ranking) {
-      const sum = row[by] ?? 0;
-      if (sum === 0 || sum < this.rest.sum) continue;
-      this.places.push({ name, sum });
-      if (this.places.length >= 2 * namedMax) this.#cut();
-    }
-    this.#cut();
+  constructor(by: RankedBy) {
+    this.#by = by;
   }
 
-  #cut() {
+  add(name: string, row: TopRow) {
+    const sum = row[this.#by] ?? 0;
+    if (sum === 0 || sum < this.rest.sum) return;
+    this.places.push({ name, sum, row });
+    if (this.places.length >= 2 * namedMax) this.cut();
+  }
+
+  cut() {
     this.places.sort(order);
     const [first] = this.places.splice(namedMax);
     if (first && order(first, this.rest) < 0) this.rest = first;
+  }
+}
+
+/** The first places by each number. */
+class AllLeaders {
+  readonly by: Record<RankedBy, Leaders> = {
+    count: new Leaders('count'),
+    refused: new Leaders('refused'),
+    spentCredits: new Leaders('spentCredits'),
+  };
+
+  add(name: string, fields: Pick<TopRow, 'apiId' | 'keyId' | 'externalId'>, counts: Counts) {
+    let [count, refused] = [0, 0];
+    for (const number of countedOutcomes) {
+      count += counts[number - 1]!;
+      if (outcomes[number - 1] !== 'VALID') refused += counts[number - 1]!;
+    }
+    const row = { ...fields, count, refused, spentCredits: counts[spentPlace]! };
+    for (const by of numbers) this.by[by].add(name, row);
+  }
+
+  /** Ends the ranking: nothing is added any more. */
+  end(): this {
+    for (const by of numbers) this.by[by].cut();
+    return this;
   }
 }
 
@@ -92,7 +130,7 @@ interface Standings {
   /** Of the APIs in this period, read before the keys. */
   totals: Totals;
   /** Missing if there were too many names. */
-  leaders: Record<RankedOf, Partial<Record<RankedBy, Leaders>>>;
+  leaders: Partial<Record<RankedOf, AllLeaders>>;
   atMs: number;
   bytes: number;
 }
@@ -103,20 +141,21 @@ export function openRankings(context: StoreContext) {
   const passes = new Map<string, Promise<TopRow[]>>();
 
   return async function rank(workspaceId: string, query: RankQuery): Promise<TopRow[]> {
-    const { apiIds, period, hours } = query;
+    const { apiIds, of, period, hours } = query;
     const id = `${workspaceId} ${hours} ${digestOf(apiIds.join()).toString('base64url')}`;
     // Several rankings of a period are often asked for together, and one pass serves all of them.
     for (let times = 0; times < 2; times++) {
       const running = passes.get(id);
       if (running) await running.catch(() => {});
-      const standings = kept.get(id, period);
+      const standings = kept.get(`${of} ${id}`, period);
       const top = standings && (await rankFrom(context, workspaceId, query, standings));
       if (top) return top;
       if (!passes.has(id)) break;
     }
     const { connection } = kept;
     const pass = rankAll(context, workspaceId, query, (found) => {
-      if (connection === kept.connection) kept.set(id, found);
+      if (connection !== kept.connection) return;
+      for (const kind of kinds) if (found.leaders[kind]) kept.set(`${kind} ${id}`, found);
     });
     passes.set(id, pass);
     return pass.finally(() => passes.get(id) === pass && passes.delete(id));
@@ -163,53 +202,90 @@ class Kept {
   }
 }
 
-const bucketOf = () => 0;
-
-/** Ranks by reading all keys. `keep` receives the bounds that were found. */
+/** Ranks by reading everything. `keep` receives the bounds that were found. */
 async function rankAll(
   context: StoreContext,
   workspaceId: string,
-  { apiIds, of, by, limit, period, today }: RankQuery,
+  query: RankQuery,
   keep: (found: Standings) => void,
 ): Promise<TopRow[]> {
+  const { apiIds, of, by, limit, period, nowMs } = query;
   const isKept = apiIds.length * daysIn(period).length <= totalsMax;
   // Before the keys: what is counted meanwhile counts as an increase.
   const totals = isKept ? await totalsOf(context, workspaceId, apiIds, period) : undefined;
-  const rankings: Record<RankedOf, Ranking | undefined> = { keys: new Ranking(), identities: new Ranking() };
-  const visit = (usage: UsageCount) => {
-    addUsage(rankings[of]!, of, usage);
-    const other = of === 'keys' ? 'identities' : 'keys';
-    if (!totals || !rankings[other]) return;
-    try {
-      addUsage(rankings[other], other, usage);
-    } catch {
-      rankings[other] = undefined;
-    }
-  };
-  await countByKey(context, workspaceId, apiIds, { bucketOf }, { period, today }, visit);
-  if (totals) keep(await standingsOf(period, totals, rankings));
-  return rankings[of]!.top(limit, by);
+  const api8s = apiIds.map((apiId) => apiId.slice(-8));
+  const today = Math.floor(nowMs / dayMs);
+  const isSummed = await summedDays(context, workspaceId, api8s, { period, bucketOf, today });
+  let leaders: Standings['leaders'] = {};
+  // Without sums, a pass of the keys also has the customers, unless they are too many.
+  if (of === 'keys' || !isSummed) leaders = await rankKeys(context, workspaceId, query);
+  if (!leaders[of]) leaders = { identities: await rankCustomers(context, workspaceId, query) };
+  if (totals) keep(standingsOf(period, totals, leaders));
+  return leaders[of]!.by[by].places.slice(0, limit).map(({ row }) => row);
 }
 
-async function standingsOf(
-  period: Period,
-  totals: Totals,
-  rankings: Record<RankedOf, Ranking | undefined>,
-): Promise<Standings> {
-  const atMs = performance.now();
-  const leaders: Standings['leaders'] = { keys: {}, identities: {} };
+/** Ranks all keys, and all customers if these fit in memory. */
+async function rankKeys(
+  context: StoreContext,
+  workspaceId: string,
+  { apiIds, period, nowMs }: RankQuery,
+): Promise<Standings['leaders']> {
+  const keys = new AllLeaders();
+  const window = new CustomerWindow(undefined, context.usageBounds.customers);
+  const key = { apiId: '', keyId: '', counts: noCounts() };
+  const endKey = () => {
+    if (key.keyId !== '') keys.add(key.keyId, { apiId: key.apiId, keyId: key.keyId }, key.counts);
+    key.counts.fill(0);
+  };
+  // A key that changed its identity is visited several times, one after the other.
+  const visit = ({ apiId, keyId, externalId, counts }: Sum) => {
+    if (keyId !== key.keyId) endKey();
+    Object.assign(key, { apiId, keyId });
+    for (const [place, count] of counts.entries()) key.counts[place]! += count;
+    window.add(externalId, counts);
+  };
+  const api8s = apiIds.map((apiId) => apiId.slice(-8));
+  for await (const some of usedKeys(context, workspaceId, api8s, { period, today: Math.floor(nowMs / dayMs) })) {
+    await countKeys(context, workspaceId, apiIds, some, { period, bucketOf }, visit, () => window.settle());
+  }
+  endKey();
+  if (window.upTo !== undefined) return { keys: keys.end() };
+  const identities = new AllLeaders();
+  await addCustomers(identities, window);
+  return { keys: keys.end(), identities: identities.end() };
+}
+
+/** Ranks all customers, as many at a time as fit in memory. */
+async function rankCustomers(context: StoreContext, workspaceId: string, query: RankQuery): Promise<AllLeaders> {
+  const leaders = new AllLeaders();
+  let after: string | undefined;
+  do {
+    const window = await windowOf(context, workspaceId, query, after);
+    await addCustomers(leaders, window);
+    after = window.upTo;
+  } while (after !== undefined);
+  return leaders.end();
+}
+
+/** Customers that are added in one turn of the event loop. */
+const turnStep = 10_000;
+
+async function addCustomers(leaders: AllLeaders, window: CustomerWindow) {
+  let added = 0;
+  for (const { externalId, counts } of window.all()) {
+    if (externalId !== '') leaders.add(externalId, { externalId }, counts);
+    if (++added % turnStep === 0) await setImmediate();
+  }
+}
+
+function standingsOf(period: Period, totals: Totals, leaders: Standings['leaders']): Standings {
   let bytes = 0;
   for (const of of kinds) {
     for (const by of numbers) {
-      if (!rankings[of]) continue;
-      const found = new Leaders(rankings[of], by);
-      leaders[of][by] = found;
-      for (const { name } of found.places) bytes += name.length + placeBytes;
-      // There may be 250 000 names, which take some milliseconds.
-      await setImmediate();
+      for (const { name } of leaders[of]?.by[by].places ?? []) bytes += name.length + placeBytes;
     }
   }
-  return { period, totals, leaders, atMs, bytes };
+  return { period, totals, leaders, atMs: performance.now(), bytes };
 }
 
 /** Ranks by reading only what can be among the first. Undefined if that is too much. */
@@ -220,7 +296,7 @@ async function rankFrom(
   { period: { fromHour }, totals, leaders }: Standings,
 ): Promise<TopRow[] | undefined> {
   const { apiIds, of, by, limit, period } = query;
-  const { places, rest } = leaders[of][by] ?? {};
+  const { places, rest } = leaders[of]?.by[by] ?? {};
   if (!places || !rest) return undefined;
   // Also what was counted in this period but not in that of the bounds.
   const now = await totalsOf(context, workspaceId, apiIds, { fromHour, toHour: period.toHour });
@@ -257,31 +333,15 @@ async function readNamed(
   const named = new Set(names);
   const keys = of === 'keys' ? names.map((keyId) => keyId.slice('key_'.length)) : [];
   if (of === 'identities') {
-    const found = await keysOfIdentities(context, workspaceId, names);
+    const found = await keysOfIdentities(context, workspaceId, names, stepKeysMax);
     if (!found) return false;
     keys.push(...found);
   }
-  await countKeys(context, workspaceId, apiIds, keys, { period, bucketOf }, (usage) => {
+  const visit = byOutcome((usage) => {
     if (of === 'keys' || named.has(usage.externalId!)) addUsage(ranking, of, usage);
-  });
+  }, period);
+  await countKeys(context, workspaceId, apiIds, keys, { period, bucketOf }, visit);
   return true;
-}
-
-/** The present and former keys of identities, each once; undefined if they are too many. */
-async function keysOfIdentities(
-  context: StoreContext,
-  workspaceId: string,
-  externalIds: readonly string[],
-): Promise<ReadonlySet<string> | undefined> {
-  const keys = new Set<string>();
-  for (const some of chunks(externalIds, identitiesStep)) {
-    const found = await Promise.all(some.map((externalId) => keysOfIdentity(context, workspaceId, externalId)));
-    for (const ofIdentity of found) {
-      if (!ofIdentity || keys.size + ofIdentity.length > stepKeysMax) return undefined;
-      for (const key24 of ofIdentity) keys.add(key24);
-    }
-  }
-  return keys;
 }
 
 /** The totals of APIs by day. */

@@ -15,9 +15,15 @@ const url = served(app);
 const urlWithPath = () => `${url()}/v2/`;
 
 describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
-  test('APIs are created, listed, found and deleted', async () => {
+  test('APIs are created, renamed, listed, found and deleted', async () => {
     const name = `api of ${way}`;
-    const { apiId } = await json('api', 'create', name);
+    const { apiId } = await json('api', 'create', 'before');
+    expect(await lines('api', 'rename', apiId, name)).toEqual([`Renamed API ${apiId} to ${name}.`]);
+    expect(await json('api', 'rename', apiId, name)).toEqual({ apiId, name });
+    expect(await run(['api', 'rename', 'api_unknown', name])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('There is no API'),
+    });
     const [heading, row, ...others] = await lines('api', 'list', '--search', name);
     expect(heading).toMatch(/^API {2,}NAME {2,}KEYS {2,}CREATED$/);
     expect(row).toMatch(new RegExp(`^${apiId} +${name} +0 +\\d{4}-`));
@@ -57,6 +63,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(await lines('key', 'find', 'nothing like this')).toEqual(['No keys found.']);
     expect(await json('key', 'list', '--api', apiId, '--expiring', '29d')).toEqual([]);
     expect(await json('key', 'list', '--api', apiId, '--expiring', '31d')).toMatchObject([{ keyId }]);
+    expect(await json('key', 'list', '--api', apiId, '--expiring', '31d', '--not-expired')).toMatchObject([{ keyId }]);
     expect(await json('key', 'list', '--api', apiId, '--credits-below', '9')).toEqual([]);
     expect(await json('key', 'list', '--api', apiId, '--credits-below', '10')).toMatchObject([{ keyId }]);
     await app.ok('permissions.createRole', { name: `role of ${way}`, permissions: [`granted.${apiId}`] });

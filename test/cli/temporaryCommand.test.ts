@@ -49,7 +49,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     const wrong = [
       [['--within', 'soon'], '--within soon is not a duration.'],
       [['--kind', 'api'], '--kind'],
-      [['--kind', 'key', '--namespace', 'mail'], '--namespace cannot be sent together with kinds'],
+      [['--kind', 'key', '--namespace', 'mail'], '--namespace cannot be sent together with --kind.'],
     ] as const;
     for (const [options, message] of wrong) {
       const { code, err } = await run(['temporary', ...options]);

@@ -106,6 +106,7 @@ describeWays(app, url, ({ run, lines, json }) => {
       end: next.getTime(),
       customers: [{ externalId: 'bob', count: 2, spentCredits: 2 }],
     });
+    expect(await lines('usage', '--month')).toEqual([period, ...table]);
     expect(await lines('usage', '--month', '2020-02')).toEqual([
       'There is no usage from 2020-02-01T00:00:00Z to 2020-03-01T00:00:00Z.',
     ]);
@@ -115,9 +116,11 @@ describeWays(app, url, ({ run, lines, json }) => {
     const { code, out, err } = await run(['usage', '--month', month, '--csv']);
     expect({ code, out, err }).toEqual({
       code: 0,
-      out: 'CUSTOMER,VERIFICATIONS,CREDITS\nada,3,2\nbob,2,2\n(no identity),1,1\n',
+      out: 'CUSTOMER,VERIFICATIONS,CREDITS\n(no identity),1,1\nada,3,2\nbob,2,2\n',
       err: '',
     });
+    const sorted = await run(['usage', '--month', '--csv', '--order-by', 'count']);
+    expect(sorted.out).toBe('CUSTOMER,VERIFICATIONS,CREDITS\nada,3,2\nbob,2,2\n(no identity),1,1\n');
     expect(await run(['usage', '--csv'])).toEqual({
       code: 0,
       out: 'CUSTOMER,VERIFICATIONS,REFUSED,CREDITS\nada,3,1,2\nbob,2,0,2\n',
@@ -165,16 +168,54 @@ test('a bill of more customers than a page has each of them once', async () => {
     count: index + 1,
     spentCredits: 1,
   }));
-  const limits: unknown[] = [];
-  const call = async (_name: string, { limit }: { limit: number }, next = '0') => {
-    limits.push(limit);
-    const end = Number(next) + limit;
+  const inputs: unknown[] = [];
+  /** Usage is added up in the first pages, which are empty. */
+  const call = async (_name: string, input: { limit: number }, next = 'adding') => {
+    inputs.push([input.limit, next]);
+    if (next.startsWith('adding'))
+      return { data: [], next: next === 'adding' ? 'adding 2' : '0', looked: 500, total: 1000 };
+    const end = Number(next) + input.limit;
     return { data: customers.slice(Number(next), end), next: end < 2500 ? String(end) : undefined };
   };
-  const { json, lines } = await usageRow.run(call as never, { month: '2026-10' }, async () => '');
-  expect(limits).toEqual([1000, 1000, 1000]);
+  const printed: string[] = [];
+  const shown: unknown[] = [];
+  const output = {
+    print: async ({ lines }: { lines: readonly string[] }) => void printed.push(...lines),
+    progress: (...of: unknown[]) => {
+      shown.push(of);
+      return { update: (...figures: unknown[]) => void shown.push(figures), stop: () => void shown.push('stop') };
+    },
+  };
+  const run = (options: object) =>
+    usageRow.run(call as never, { month: '2026-10', ...options }, async () => '', output as never);
+  const { json, lines } = (await run({}))!;
+  expect(inputs).toEqual(['adding', 'adding 2', '0', '1000', '2000'].map((next) => [1000, next]));
   expect((json as { customers: unknown[] }).customers).toEqual(customers.toReversed());
   expect(lines).toHaveLength(2500 + 3);
+  expect([printed, shown]).toEqual([[], []]);
+
+  // As CSV each page is printed when it is there, and what takes long shows how far it is.
+  const time = vi.spyOn(performance, 'now');
+  let calls = 0;
+  time.mockImplementation(() => 2000 * calls++);
+  expect(await run({ csv: true })).toBeUndefined();
+  time.mockRestore();
+  expect(printed).toEqual([
+    'CUSTOMER,VERIFICATIONS,CREDITS',
+    ...customers.map(({ externalId, count }) => `${externalId},${count},1`),
+  ]);
+  expect(shown).toEqual([
+    ['Adding up', 1000, 'keys'],
+    [500, 500],
+    [1000, 1000],
+    'stop',
+    ['Listing', undefined, 'customers'],
+    [1000, 1000],
+    [2000, 2000],
+    'stop',
+  ]);
+  // In another order, all rows are sorted first.
+  expect((await run({ csv: true, orderBy: 'count' }))!.lines[1]).toBe('c2499,2500,1');
 });
 
 test('a cell of CSV is no formula of a spreadsheet', async () => {

@@ -4,7 +4,7 @@
 import type { Route } from 'playwright-core';
 import { beforeAll, expect, test } from 'vitest';
 import { consoleInChromium, inChromium } from '../support/chromium.ts';
-import { dayMs, harness } from '../support/harness.ts';
+import { dayMs, harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
@@ -44,11 +44,15 @@ inChromium(() => {
         .replace(/^.*\/console/, ''),
     );
   const addressIs = (expected: string) => expect.poll(address).toBe(expected);
+  const chooseApi = async (name: string) => {
+    await page().getByRole('combobox', { name: 'API' }).click();
+    await page().getByRole('option', { name }).click();
+  };
   const choose = (label: string, option: string) => page().getByLabel(label, { exact: true }).selectOption(option);
 
   test('Keys: search, API, state and order; reload, Back and another browser display the same', async () => {
     await open('/keys');
-    await choose('API', 'mails');
+    await chooseApi('mails');
     await addressIs(`/keys?api=${mail}`);
     await choose('State', 'Disabled');
     await search().fill('gold');
@@ -113,6 +117,14 @@ inChromium(() => {
       'First to expire',
       'Last to expire',
     ]);
+    h.clock.now -= 3 * hourMs;
+    const { keyId } = await ok('keys.createKey', { apiId: mail, name: 'past', expires: h.clock.now + hourMs });
+    h.clock.now += 3 * hourMs;
+    await choose('State', 'Expired');
+    await expect.poll(names).toEqual(['past']);
+    await choose('State', 'Expires within 30 days');
+    await expect.poll(names).toEqual(['soon']);
+    await ok('keys.deleteKey', { keyId, permanent: true });
   });
 
   test('Keys: the pages that are displayed are displayed again, and a refreshed list has each key once', async () => {
@@ -235,7 +247,7 @@ inChromium(() => {
     await page().keyboard.press('Enter');
     await page().getByText('There is no key yet').waitFor();
     await addressIs('/keys');
-    await choose('API', 'All APIs');
+    await chooseApi('All APIs');
     await page().getByLabel('Workspace').selectOption({ index: 0 });
     await expect.poll(() => rows().count()).toBe(50);
   });

@@ -63,6 +63,8 @@ inChromium(() => {
 
   test.each<[string, () => string]>([
     ['Overview', () => '/'],
+    ['APIs', () => '/apis'],
+    ['an API', () => `/apis/${apiId}`],
     ['Keys', () => '/keys'],
     ['a key', () => `/keys/${keyId}`],
     ['New key', () => '/new-key'],

@@ -74,6 +74,7 @@ test('GET / leads to it; CONSOLE=0 serves none, and leads to the reference', asy
   }
 });
 
-test('src/http/console.bundle.js is built from src/console: `npm run console`', async () => {
-  expect(await bundleConsole()).toBe(readFileSync(consoleFile, 'utf8'));
+test('src/http/console.bundle.js and .css are built from src/console: `npm run console`', async () => {
+  const built = await bundleConsole();
+  for (const name of ['js', 'css'] as const) expect(built[name]).toBe(readFileSync(consoleFile(name), 'utf8'));
 });

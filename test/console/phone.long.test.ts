@@ -69,6 +69,8 @@ inChromium(() => {
       const { x, width } = (await cell.boundingBox())!;
       expect([await cell.textContent(), x >= 0 && x + width <= 390]).toEqual([await cell.textContent(), true]);
     }
+    // Of the headings, those that sort.
+    expect(await page().locator('thead th:visible').allTextContents()).toEqual(['Created↓', 'Expires↕']);
     await shots(page(), 'cards', [phone]);
     await card().getByRole('checkbox').check();
     await page().getByRole('button', { name: 'Disable 1 …' }).waitFor();

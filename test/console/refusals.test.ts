@@ -148,6 +148,52 @@ inChromium(() => {
     await page().getByText('The answer is Valid').waitFor();
   });
 
+  test('what is asked is in the address once its key is found, but no key string is', async () => {
+    const field = (label: string) => page().getByLabel(label);
+    const explain = page().getByRole('button', { name: 'Explain', exact: true });
+    const address = () =>
+      page()
+        .url()
+        .replace(/^.*\/console/, '');
+    await open('/why');
+    await field('Key or key id').fill(ada.keyId);
+    await field('Permissions, as a query').fill('documents.write');
+    await explain.click();
+    await page().getByText('The answer is Lacks permission').waitFor();
+    await expect.poll(address).toBe(`/why/${ada.keyId}?permissions=documents.write`);
+    await field('Permissions, as a query').fill('');
+    await field('Cost in credits').fill('5');
+    await field('IP address').fill('203.0.113.7');
+    await explain.click();
+    await page().getByText('The answer is Usage exceeded').waitFor();
+    await expect.poll(address).toBe(`/why/${ada.keyId}?cost=5&ip=203.0.113.7`);
+    await page().goBack();
+    await page().getByText('The answer is Lacks permission').waitFor();
+    expect(await field('Cost in credits').inputValue()).toBe('');
+    await page().goForward();
+    await page().getByText('The answer is Usage exceeded').waitFor();
+    await page().reload();
+    await page().getByText('The answer is Usage exceeded').waitFor();
+    expect(await field('IP address').inputValue()).toBe('203.0.113.7');
+
+    const last = address();
+    const { key, keyId } = await h.createKey({ prefix: 'key' });
+    for (const [label, text, answer] of [
+      ['Permissions, as a query', key, 'Lacks permission'],
+      ['Key or key id', key, /./],
+      ['Key or key id', keyId.slice(0, -1), /./],
+    ] as const) {
+      const before = await field(label).inputValue();
+      await field('Cost in credits').fill('');
+      await field(label).fill(text);
+      const [response] = await Promise.all([page().waitForResponse('**/v2/keys.explainKey'), explain.click()]);
+      await response.finished();
+      if (answer === 'Lacks permission') await page().getByText(`The answer is ${answer}`).waitFor();
+      expect(address()).toBe(last);
+      await field(label).fill(before);
+    }
+  });
+
   test('a limit whose name has a space is not asked as two', async () => {
     const { keyId, key } = await h.createKey({ ratelimits: [{ name: 'large files', limit: 10, duration: hourMs }] });
     await ok('keys.verifyKey', { key, ratelimits: [{ name: 'large files', cost: 11 }] });

@@ -123,7 +123,7 @@ inChromium(() => {
         const bad = { rootKey: 'a', workspaceId: 'b', name: 'c', grants: [1], at: 9e15 };
         for (const signIns of [undefined, 'x', [null], [{ rootKey: 1 }], [bad]]) channel.postMessage({ to: data.asks, usedAt: 9e15, signIns });
         channel.postMessage({ to: 'another', usedAt: 9e15, signIns: [] });
-        channel.postMessage({});
+        for (const other of [{}, 'text', null, { signIns: [] }]) channel.postMessage(other);
       };`);
     await isSignedOut(await open('/keys'));
   });

@@ -3,7 +3,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
+import { Batch } from '../../src/decide/batch.ts';
 import { type Decide, type DecideOptions, openDecide } from '../../src/decide/decide.ts';
+import { budgetMax } from '../../src/decide/flow.ts';
 import { Leasing } from '../../src/decide/leases/leasing.ts';
 import { readReply } from '../../src/decide/reply.ts';
 import { Tail } from '../../src/decide/tail/tail.ts';
@@ -13,6 +15,7 @@ import { outcomes } from '../../src/domain/verification.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import type { StoreObserver } from '../../src/redis/observer.ts';
+import { batchHead, batchTail } from '../../src/scripts/layout.ts';
 import { assemble } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness, testSettings } from '../support/harness.ts';
@@ -55,6 +58,7 @@ async function open(options: Partial<DecideOptions> = {}) {
     scripts: await loadScripts(own.redis, workspaceKey, { observe }),
     slugsOf: async () => [],
     digestOf: async () => undefined,
+    arrival: async () => {},
     accepted: new AcceptedRootKeys(),
     ...testSettings,
     now: () => app.clock.now,
@@ -115,6 +119,48 @@ describe('a batch with much work', () => {
     calls = 0;
     await Promise.all(Array.from({ length: 24 }, () => verify(key)));
     expect(calls).toBe(1);
+  });
+
+  test('ends when its budget is used, and each call reports its work and that of all calls', async () => {
+    const { key } = await createKey({ credits: { remaining: 100 } });
+    const scripts = await loadScripts(own.redis, workspaceKey);
+    const heads: { count: number; work: number; allWork: number }[] = [];
+    let budget = 1;
+    decide = await open({
+      scripts: {
+        ...scripts,
+        async runPacked(name, workspaceId, args) {
+          const items = args[1] as Buffer;
+          const tail = items.subarray(items.length - batchTail.bytes);
+          expect(tail.readUInt16BE(batchTail.at.budget)).toBe(budgetMax);
+          tail.writeUInt16BE(budget, batchTail.at.budget);
+          const reply = (await scripts.runPacked(name, workspaceId, args)) as Buffer | [Buffer];
+          const packed = Buffer.isBuffer(reply) ? reply : reply[0];
+          const { count, work, allWork } = batchHead.at;
+          heads.push({
+            count: packed[count]!,
+            work: packed.readUInt16BE(work),
+            allWork: packed.readUInt32BE(allWork),
+          });
+          return reply;
+        },
+      },
+    });
+    expect(new Batch().packed(undefined, 0x0102).subarray(0, 2)).toEqual(Buffer.from([1, 2]));
+    await verify(key);
+    const together = (count: number) => Promise.all(Array.from({ length: count }, () => verify(key)));
+    const five = await together(5);
+    expect(five.map(({ credits }) => credits)).toEqual([98, 97, 96, 95, 94]);
+    expect(heads.map(({ count }) => count)).toEqual([1, 1, 1, 1, 1, 1]);
+    const one = heads.at(-1)!.work;
+    budget = 2 * one;
+    await together(24);
+    const more = heads.slice(6);
+    expect(more[0]!.count).toBeGreaterThan(1);
+    expect(more[0]!.work).toBeGreaterThan(one);
+    expect(more.reduce((sum, { count }) => sum + count, 0)).toBe(24);
+    for (const [index, { work, allWork }] of heads.slice(1).entries())
+      expect(Math.abs(allWork - heads[index]!.allWork - work)).toBeLessThanOrEqual(1);
   });
 });
 
@@ -262,8 +308,12 @@ describe('a reply that cannot be read', () => {
 
   /** Replaces byte `at` (from 0) of the packed results, counted from the first byte of the first result. */
   const setByte = (answers: number, at: number, byte: number) =>
-    `local at = ${7 + 2 * answers + at}
+    `local at = ${batchHead.bytes + 2 * answers + at}
      reply[1] = string.sub(reply[1], 1, at) .. string.char(${byte}) .. string.sub(reply[1], at + 2)`;
+
+  const setCount = (count: number) =>
+    `local at = ${batchHead.at.count}
+     reply[1] = string.sub(reply[1], 1, at) .. string.char(${count}) .. string.sub(reply[1], at + 2)`;
 
   async function three() {
     const { apiId } = await ok('apis.createApi', { name: 'test' });
@@ -312,10 +362,11 @@ describe('a reply that cannot be read', () => {
   test.each([
     [
       'a length that is another',
-      'local n = string.byte(reply[1], 9) reply[1] = string.sub(reply[1], 1, 8) .. string.char(n + 1) .. string.sub(reply[1], 10)',
+      `local n = string.byte(reply[1], ${batchHead.bytes + 2})
+       reply[1] = string.sub(reply[1], 1, ${batchHead.bytes + 1}) .. string.char(n + 1) .. string.sub(reply[1], ${batchHead.bytes + 3})`,
     ],
-    ['more answers than were asked for', `reply[1] = string.sub(reply[1], 1, 6) .. '\\200' .. string.sub(reply[1], 8)`],
-    ['no answer', `reply[1] = string.sub(reply[1], 1, 6) .. '\\0'`],
+    ['more answers than were asked for', setCount(200)],
+    ['no answer', setCount(0)],
     ['nothing', `reply[1] = ''`],
     ['one snapshot too few', 'reply[#reply] = nil'],
     ['one snapshot too many', `reply[#reply + 1] = reply[4]`],
@@ -350,9 +401,13 @@ describe('a reply that cannot be read', () => {
   });
 
   test('of random bytes nothing is read beyond one reply', () => {
-    const packed = Buffer.from('0197f0000000' + '03' + '0002' + '8003' + '0001' + 'aabb' + 'ccddee' + 'ff', 'hex');
+    const packed = Buffer.from(
+      '0197f0000000' + '0102' + '03040506' + '03' + '0002' + '8003' + '0001' + 'aabb' + 'ccddee' + 'ff',
+      'hex',
+    );
     const snapshot = Buffer.from('snapshot');
-    const answers = readReply(packed, [snapshot], 5);
+    const { answers, work, allWork } = readReply(packed, [snapshot], 5);
+    expect({ work, allWork }).toEqual({ work: 0x0102, allWork: 0x03040506 });
     expect(answers.map(({ at, end, snapshot }) => [packed.toString('hex', at, end), snapshot])).toEqual([
       ['aabb', undefined],
       ['ccddee', snapshot],
@@ -362,14 +417,14 @@ describe('a reply that cannot be read', () => {
     for (let round = 0; round < 20_000; round++) {
       const garbage = Buffer.from(packed);
       for (let times = 0; times <= round % 3; times++)
-        garbage[(round * 7919 + times * 31) % 13] = (round * 131 + times) % 256;
-      let read: ReturnType<typeof readReply> = [];
+        garbage[(round * 7919 + times * 31) % (batchHead.bytes + 6)] = (round * 131 + times) % 256;
+      let read: ReturnType<typeof readReply>['answers'] = [];
       try {
-        read = readReply(garbage, [snapshot], 5);
+        read = readReply(garbage, [snapshot], 5).answers;
       } catch (error) {
         expect((error as Error).message).toContain('cannot be read');
       }
-      let at = 7 + 2 * read.length;
+      let at = batchHead.bytes + 2 * read.length;
       for (const answer of read) {
         expect(answer.at).toBe(at);
         expect(answer.end).toBeGreaterThan(at);

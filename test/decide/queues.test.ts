@@ -6,6 +6,8 @@ class Batch implements QueuedBatch {
   readonly since = performance.now();
   weight = 0;
   count = 0;
+  isBegun = false;
+  isDone = false;
   failed: unknown;
 
   fail(error: unknown) {
@@ -16,7 +18,8 @@ class Batch implements QueuedBatch {
 interface Sent {
   workspaceId: string;
   batch: Batch;
-  answer(): void;
+  /** Decides the batch, or this many of its requests. */
+  answer(count?: number): void;
   fail(error: Error): void;
 }
 
@@ -26,7 +29,18 @@ function open({ inFlightMax = 1000, unknownAtOnce = 1000 } = {}) {
   const overloaded = vi.fn();
   const queues = new WorkspaceQueues({
     newBatch: () => new Batch(),
-    send: (workspaceId, batch) => new Promise<void>((answer, fail) => sent.push({ workspaceId, batch, answer, fail })),
+    send: (workspaceId, batch) =>
+      new Promise((resolve, fail) => {
+        const answer = (count = batch.count) => {
+          batch.weight *= 1 - count / batch.count;
+          batch.isBegun = true;
+          batch.isDone = count === batch.count;
+          resolve({ work: 1, allWork: 0, at: performance.now() });
+        };
+        sent.push({ workspaceId, batch, answer, fail });
+      }),
+    nodeOf: () => () => '',
+    shareMax: 0,
     weightMax: 3,
     workMax: 6,
     inFlightMax,
@@ -80,6 +94,27 @@ test('batches beyond the maximum of work that a workspace has at Redis wait for 
   sent[3]!.answer();
   await turn();
   expect(counts()).toBe('a3 a3 b1 a3 a3');
+  for (const { answer } of sent) answer();
+  await turn();
+  expect(queues.inFlight).toBe(0);
+});
+
+test('what a call leaves undecided is sent before what waits, and no request joins it', async () => {
+  const { queues, join, counts, sent } = open();
+  for (let index = 0; index < 3; index++) join('a');
+  const [first] = [join('a', 50)];
+  await turn();
+  expect(counts()).toBe('a3 a1');
+  sent[0]!.answer(2);
+  await turn();
+  expect(counts()).toBe('a3 a1');
+  const later = join('a');
+  expect(later.count).toBe(1);
+  await turn();
+  sent[1]!.answer();
+  await turn();
+  expect(counts()).toBe('a3 a1 a3 a1');
+  expect(sent.map(({ batch }) => batch)).toEqual([sent[2]!.batch, first, sent[0]!.batch, later]);
   for (const { answer } of sent) answer();
   await turn();
   expect(queues.inFlight).toBe(0);

@@ -221,6 +221,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
     'filters that nothing matches': () => ({ expiresBefore: 1, creditsBelow: 0, unusedSince: 1, rerolledInUse: true }),
   },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
+  'apis.updateApi': { '': ({ apiId }) => ({ apiId, name: 'b'.repeat(255) }) },
   'apis.listApis': {
     '100 APIs': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
@@ -269,6 +270,10 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'analytics.getVerifications': {
     'by key and identity': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome'] }),
     '100 keys': ({ keyId }) => ({ keyIds: Array.from({ length: 100 }, () => keyId), groupBy: ['keyId'] }),
+    '100 identities': ({ externalId }) => ({
+      externalIds: Array.from({ length: 100 }, (_, number) => (number ? `none${number}` : externalId)),
+      groupBy: ['externalId'],
+    }),
     'by tag': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] }),
   },
   'analytics.getTop': {
@@ -277,6 +282,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
     tags: ({ apiId }) => ({ of: 'tags', apiId, limit: 100 }),
     identifiers: () => ({ of: 'identifiers', limit: 100 }),
   },
+  'analytics.listCustomers': { '1000 rows': () => ({ limit: 1000 }) },
   'analytics.listRefusals': {
     '404 rows': () => ({ limit: 1000 }),
     'all filters, no rows': ({ apiId, keyId, externalId }) => ({

@@ -1,7 +1,7 @@
 // Acknowledged changes survive: Redis killed, a power failure, the append-only file cut off at any byte.
 
 import { cpSync, readFileSync, truncateSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { openClient } from '../support/client.ts';
@@ -111,7 +111,7 @@ test.skipIf(!newRedis)(
     expect([result.lostChanges, result.lostVerifications]).toEqual([0, 0]);
     report({
       order: '4.3',
-      fault: `Power lost under load, \`TOLLGATE_DURABLE=1\` (${newRedis})`,
+      fault: `Power lost under load, \`TOLLGATE_DURABLE=1\` (${basename(newRedis!)})`,
       expected: 'no acknowledged change or verification is missing; no script is half applied',
       measured: inWords(result),
     });

@@ -224,6 +224,7 @@ export async function openWorld(rig: Rig) {
       scripts: measuring,
       slugsOf: async () => [],
       digestOf: async () => undefined,
+      arrival: async () => {},
       commandTimeoutMs: 60_000,
       now: () => clock.now,
     });

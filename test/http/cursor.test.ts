@@ -19,7 +19,7 @@ interface List {
   input: object;
   prefix: string;
   /** Of the ids after their prefix, or the kind of ids without one. */
-  length: number | 'stream' | 'row' | 'refusal' | 'hold' | 'temporary';
+  length: number | 'stream' | 'row' | 'customer' | 'refusal' | 'hold' | 'temporary';
 }
 /** Of every operation that is a list: its example, and inputs of other lists. */
 let lists: List[];
@@ -58,6 +58,7 @@ function nameOf({ operation, input }: (typeof lists)[number]): string {
 test('a cursor with an id in another format is 400; one with an unknown id is accepted', async () => {
   const streams = ['0-1', '1-0', '1700000000000-0', '1700000000000-12', '999999999999999-999999999999999'];
   const rows = [`489900-489924_3_0_${'a'.repeat(64)}`, `9999999-0_0_4102444800000_${'0'.repeat(64)}`];
+  const customers = ['489900-489924-0123456789ab', '0-9999999-0123456789ab.', '1-2-0123456789ab.a.b-c_D'];
   const refusals = ['489900_12', '0_0', '9999999_999999999'];
   const holds = ['1700000000000_.1', '0_.999999999999999', '1700000000000__own-1'];
   const temporary = [`i${'1'.repeat(16)}abc`, `k${'1'.repeat(24)}${'漢'.repeat(128)}`, `o${'1'.repeat(32)}`].map(
@@ -66,9 +67,17 @@ test('a cursor with an id in another format is 400; one with an unknown id is ac
   for (const list of lists) {
     const isStream = list.length === 'stream';
     const isRow = list.length === 'row';
+    const isCustomer = list.length === 'customer';
     const isRefusal = list.length === 'refusal';
     const name = nameOf(list);
-    const ofKind = { stream: streams.slice(1), row: rows, refusal: refusals, hold: holds, temporary };
+    const ofKind = {
+      stream: streams.slice(1),
+      row: rows,
+      customer: customers,
+      refusal: refusals,
+      hold: holds,
+      temporary,
+    };
     const good = typeof list.length === 'number' ? [`${list.prefix}${'1'.repeat(list.length)}`] : ofKind[list.length];
     for (const id of good) {
       expect(await statusOf(list.operation, list.input, encoded(`${name} ${id}`)), `${name} ${id}`).toBe(200);
@@ -93,6 +102,14 @@ test('a cursor with an id in another format is 400; one with an unknown id is ac
       ...(typeof list.length === 'number' ? [`${list.prefix}${'0'.repeat(list.length)}`] : []),
       ...(isRefusal ? ['1_', '_1', '1_1_1', '12345678_1', '1_1234567890', '1_-1'] : refusals),
       ...(isRow ? [] : rows),
+      ...(isCustomer
+        ? [
+            ...customers.map((id) => `-${id}`),
+            '1-2-0123456789ag',
+            '1-2-0123456789ab.a~',
+            `1-2-0123456789ab.${'a'.repeat(256)}`,
+          ]
+        : customers),
       ...rows
         .flatMap((row) => [row.slice(0, -1), `${row}0`, row.replace('_', '-'), row.replace('a', 'g').slice(1)])
         .slice(0, 3),

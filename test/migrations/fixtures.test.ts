@@ -7,12 +7,12 @@ import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { keyspace } from '../../src/scripts/keyspace.ts';
 import { dataVersion, oldestDataVersion } from '../../src/scripts/layout.ts';
-import { openStore } from '../../src/store.ts';
+import { openStore, type Store } from '../../src/store.ts';
 import { answersOf, comparable } from '../fixtures/data/answers.ts';
 import { type Fixture, loadFixture, makeFixture, readFixture } from '../fixtures/data/make.ts';
 import { earlierRelease, lastCommits } from '../support/earlierRelease.ts';
 import type { Read } from '../support/everyRead.ts';
-import { testSettings } from '../support/harness.ts';
+import { dayMs, hourMs, testSettings } from '../support/harness.ts';
 import { namesIn, survey } from '../support/keyspace.ts';
 import { endAll } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -79,7 +79,57 @@ describe.each(versions)('data version %i', (version) => {
       await store.close();
     }
   });
+
+  test('is billed the same before its migration, and before and after sums by customer begin', async () => {
+    await loadFixture(redis, fixture);
+    let nowMs = fixture.nowMs;
+    const store = await openStore({ ...testSettings, url, nowMs: () => nowMs });
+    const expected = fixture.answers.map(billedOf);
+    expect(expected.every(({ customers }) => customers.length > 3)).toBe(true);
+    try {
+      expect(await billsOf(store, fixture)).toEqual(expected);
+      expect(await store.migrations.migrate({ force: true })).toBe('migrated');
+      for (let day = 0; day < 4; day++) {
+        for (const { workspaceId } of fixture.workspaces) while (await store.sweep.rollUp(workspaceId));
+        expect(await billsOf(store, fixture), `day ${day}`).toEqual(expected);
+        nowMs += dayMs;
+      }
+      const begun = fixture.workspaces.map(({ workspaceId }) => redis.hget(workspaceKey(workspaceId), 'summed'));
+      expect((await Promise.all(begun)).every((summed) => Number(summed) * dayMs > fixture.nowMs)).toBe(true);
+    } finally {
+      await store.close();
+    }
+  });
 });
+
+/** The customers of the recorded response to a query by customer, and those of the bill of its period. */
+function billedOf(answers: readonly Read[]) {
+  const isTotal = ({ input }: Read) => JSON.stringify(input).includes('"granularity":"total","groupBy":["externalId"]');
+  const { input, data } = answers.find((read) => read.name === 'analytics.getVerifications' && isTotal(read))!;
+  const { start, end } = input as { start: number; end: number };
+  const rows = data as { externalId?: string; count: number; spentCredits: number }[];
+  const customers = rows.map(({ externalId = '', count, spentCredits }) => ({ externalId, count, spentCredits }));
+  return { start, end, customers: customers.sort((a, b) => (a.externalId < b.externalId ? -1 : 1)) };
+}
+
+async function billsOf(store: Store, { workspaces, answers }: Fixture) {
+  const bills = workspaces.map(async ({ workspaceId }, index) => {
+    const { start, end } = billedOf(answers[index]!);
+    const period = { fromHour: Math.floor(start / hourMs), toHour: Math.ceil(end / hourMs) };
+    const page = await store.analytics.customers(workspaceId, {
+      ...period,
+      apiIds: true,
+      from: undefined,
+      limit: 1000,
+    });
+    return {
+      start,
+      end,
+      customers: page.customers.map(({ externalId, count, spentCredits }) => ({ externalId, count, spentCredits })),
+    };
+  });
+  return Promise.all(bills);
+}
 
 const workspaceNames = async (workspaceId: string, part: string) =>
   (await namesIn(redis)).filter((name) => name.toString('latin1').startsWith(`${workspaceKey(workspaceId)}:${part}:`));

@@ -78,10 +78,25 @@ describe('order and pages', () => {
       const stored = (await all({})).filter(({ expires }) => expires !== undefined).sort(byExpiry);
       expect(stored).toHaveLength(40);
       for (const apiId of [undefined, apis[0]!, apis[3]!]) {
-        for (const expiresBefore of [0, 1, 2, now + 500, now + 501, timeMax]) {
-          const expected = stored.filter((key) => key.expires! < expiresBefore && (!apiId || key.apiId === apiId));
+        for (const [expiresBefore, expiresAfter] of [
+          [0],
+          [1],
+          [2],
+          [now + 500],
+          [now + 501],
+          [timeMax],
+          [timeMax, 0],
+          [now + 501, 1],
+          [timeMax, now + 500],
+          [now + 500, now + 500],
+          [1, now],
+        ] as const) {
+          const expected = stored.filter(
+            ({ expires = 0, ...key }) =>
+              expires < expiresBefore! && expires >= (expiresAfter ?? 0) && (!apiId || key.apiId === apiId),
+          );
           if (order === 'desc') expected.reverse();
-          const query = { order, expiresBefore, ...(apiId && { apiId }) };
+          const query = { order, expiresBefore: expiresBefore!, expiresAfter, ...(apiId && { apiId }) };
           for (const limit of [1, 3, 100]) expect(await all({ ...query, limit })).toEqual(expected);
           const { hasMore, looked, total } = (await list({ ...query, limit: 2 })).pagination as Record<string, unknown>;
           const count = expected.length;
@@ -187,16 +202,19 @@ describe('filters', () => {
           externalId: one(undefined, undefined, 'ada', 'nobody'),
           enabled: one(undefined, true, false),
           expiresBefore: one(now + 1, now + 5, now + 6000),
+          expiresAfter: one(undefined, undefined, now, now + 3),
           creditsBelow: one(undefined, undefined, 10),
           permission: one(undefined, undefined, 'c.d', 'unknown'),
           order: one('asc', 'desc'),
           limit: one(1, 7, 100),
         }),
       ) as Query;
-      const { apiId, search, start, externalId, enabled, expiresBefore, creditsBelow, permission, order } = query;
+      const { apiId, search, start, externalId, enabled, creditsBelow, permission, order } = query;
+      const { expiresBefore, expiresAfter = 0 } = query;
       const expected = stored.filter(
         (key) =>
           key.expires! < expiresBefore! &&
+          key.expires! >= expiresAfter &&
           (!apiId || key.apiId === apiId) &&
           (!search || key.name?.includes(search.toLowerCase())) &&
           (!start || key.start.startsWith(start)) &&

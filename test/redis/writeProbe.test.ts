@@ -3,8 +3,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ApiError } from '../../src/errors.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
-import { probeKey, probeKeyOf } from '../../src/redis/names.ts';
-import { namesByMaster, probeError, probeWrites, slotOf } from '../../src/redis/writeProbe.ts';
+import { probeKey, probeKeyOf, workspaceKey } from '../../src/redis/names.ts';
+import { nodeOf, slotOf } from '../../src/redis/slots.ts';
+import { namesByMaster, probeError, probeWrites } from '../../src/redis/writeProbe.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { ownRedis } from '../support/ownRedis.ts';
@@ -67,6 +68,18 @@ describe('a Cluster', () => {
     for (let number = 0; number < 300; number++) {
       expect(slotOf(`${number}`)).toBe(await masters[0]!.admin.cluster('KEYSLOT', probeKeyOf(number)));
     }
+  });
+
+  test('a workspace is on the node of its slot', async () => {
+    const found = new Set<string>();
+    for (let number = 0; number < 20; number++) {
+      const workspaceId = `ws_${number}`;
+      await redis.set(workspaceKey(workspaceId), '');
+      const node = masters.find((master) => nameOf(master) === nodeOf(redis, workspaceId)())!;
+      expect(await node.admin.del(workspaceKey(workspaceId))).toBe(1);
+      found.add(nameOf(node));
+    }
+    expect(found.size).toBe(masters.length);
   });
 
   test('each master gets a record of its own, however often it is probed', async () => {

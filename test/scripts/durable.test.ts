@@ -21,7 +21,8 @@ test('every writing script waits for the disk, except verification, background w
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
   // The server waits for the workspace together with the entry in the list of all workspaces, which is written after
-  // it. Usage, events and windows of an import are followed by the event of its end, which waits for all of them.
+  // it. Usage, events and windows of an import are followed by the event of its end, which waits for all of them. What
+  // a move removes has arrived before (moves/put), and the event of its end waits for the rest.
   expect(others).toEqual([
     'audit/import',
     'data/beat',
@@ -30,6 +31,12 @@ test('every writing script waits for the disk, except verification, background w
     'decide',
     'leases/deactivate',
     'migrations/to5',
+    'moves/addCounts',
+    'moves/counts',
+    'moves/done',
+    'moves/finish',
+    'moves/forget',
+    'moves/forgetSums',
     'rootKeys/authenticate',
     'sweep/ended',
     'sweep/holds',
@@ -38,6 +45,7 @@ test('every writing script waits for the disk, except verification, background w
     'sweep/requeue',
     'sweep/rollCounts',
     'sweep/rolled',
+    'sweep/rollup',
     'usage/keys',
     'usage/part',
     'usage/total',

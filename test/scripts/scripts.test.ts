@@ -131,7 +131,7 @@ describe('in Redis', () => {
 
   test('replies are text, or bytes where asked for', async () => {
     const scripts = await loadScripts(lua.redis, workspaceKey);
-    const args = ['name', 1, ''];
+    const args = ['name', 1, 1, ''];
     expect(await scripts.run('workspaces/create', 'ws_scripts', args)).toMatch(/^\d+$/);
     expect(await scripts.runPacked('workspaces/create', 'ws_scripts', args)).toBeInstanceOf(Buffer);
     await lua.redis.unlink(workspaceKey('ws_scripts'));

@@ -97,6 +97,7 @@ const others: { [Name in OperationName]?: (records: Records) => object[] } = {
     ]),
     ...overrides.map((override) => ({ ...period, granularity: 'day', ...override })),
   ],
+  'analytics.listCustomers': (records) => starts(records).map((of) => ({ ...of, ...records.period, limit: 1000 })),
   'analytics.listRefusals': (records) => starts(records).map((of) => ({ ...of, limit: 1000 })),
 };
 
@@ -137,6 +138,7 @@ function keyLists(records: Records): object[] {
     { expiresBefore: period.start },
     { expiresBefore: period.end },
     { expiresBefore: period.end + 3650 * dayMs },
+    { expiresBefore: period.end + 3650 * dayMs, expiresAfter: period.end },
     { unusedSince: period.end },
     { creditsBelow: 1 },
     { creditsBelow: 1_000_000 },

@@ -594,6 +594,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: () => ({ namespace: emails }),
   },
+  'analytics.listCustomers': {
+    input: ({ apiId }) => ({ apiId, limit: 10 }),
+    needs: ['api.read_analytics'],
+    elsewhere: null,
+    changes: null,
+    documented: ({ apiId }) => ({ apiId, limit: 1000 }),
+  },
   'analytics.listRefusals': {
     input: ({ apiId, keyId, name }) => ({ apiId, keyId, externalId: name, outcome: 'RATE_LIMITED', limit: 10 }),
     needs: ['api.read_analytics'],
@@ -690,6 +697,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: 'identity_not_found',
     changes: ({ identityId }) => ['identity', identityId],
     documented: () => ({ identity: 'grace' }),
+  },
+  'apis.updateApi': {
+    input: ({ apiId }) => ({ apiId, name: 'renamed' }),
+    needs: ['api.update_api'],
+    elsewhere: 'api_not_found',
+    changes: ({ apiId }) => ['api', apiId],
+    documented: ({ apiId }) => ({ apiId, name: 'payments EU' }),
   },
   'apis.deleteApi': {
     input: ({ apiId, name }) => ({ apiId, confirm: name }),

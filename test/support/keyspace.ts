@@ -21,6 +21,7 @@ const parts: Record<string, string> = {
   day: '[0-9]{5}',
   hour: '[0-9]{6}',
   week: '[0-9]{4}',
+  month: '[0-9]{3}',
 };
 
 const patternOf = ({ name }: KeyspaceEntry): RegExp =>

@@ -445,6 +445,11 @@ export class Model {
     return this.apis.find(({ id, deleted }) => id.value === apiId && !deleted) ?? refuse('api_not_found');
   }
 
+  updateApi(apiId: string, name: string) {
+    this.#api(apiId).name = name;
+    return {};
+  }
+
   deleteApi(apiId: string) {
     this.#api(apiId).deleted = true;
     return {};

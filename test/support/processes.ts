@@ -9,6 +9,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { cliFile, mainFile } from './packed.ts';
+import { isLong } from './testIf.ts';
+import { valkey9 } from './valkey.ts';
 
 /** A busy machine may take long to start a process. */
 const patienceMs = 60_000;
@@ -190,12 +192,19 @@ export async function runRedis(
   return Object.assign(redis, { socket, url: `unix:${socket}` });
 }
 
-/** redis-server or valkey-server on the PATH, the first that has WAITAOF; undefined without one. */
-export const findNewRedis = (): string | undefined =>
-  ['redis-server', 'valkey-server'].find((name) => {
+/**
+ * redis-server or valkey-server on the PATH, the first that has WAITAOF; else, in npm run test:faults, the Valkey of
+ * Debian's unstable; undefined without one.
+ */
+export function findNewRedis(): string | undefined {
+  const found = ['redis-server', 'valkey-server'].find((name) => {
     const version = / v=(\d+\.\d+)/.exec(spawnSync(name, ['--version'], { encoding: 'utf8' }).stdout ?? '')?.[1];
     return version !== undefined && Number(version) >= 7.2;
   });
+  if (found || !isLong) return found;
+  const valkey = valkey9();
+  return 'program' in valkey ? valkey.program : undefined;
+}
 
 export interface RedisOptions {
   /** The program; `redis-server` by default. */

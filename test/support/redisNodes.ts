@@ -53,12 +53,12 @@ function replicated({ admin }: RedisNode, replicas: number): Promise<void> {
   });
 }
 
-/** Starts Redis processes for a test. `stop` stops all of them. */
-export function redisNodes() {
+/** Starts Redis processes for a test. `stop` stops all of them. `program` starts a Redis, or a Valkey. */
+export function redisNodes(program = 'redis-server') {
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-nodes-'));
   const nodes: RedisNode[] = [];
 
-  /** `redis-server` with these arguments. It tries another port if its port has been taken meanwhile. */
+  /** The program with these arguments. It tries another port if its port has been taken meanwhile. */
   async function startNode(
     configuration: (port: number) => Promise<string[]> | string[] = () => [],
     connection: (port: number) => RedisOptions = (port) => ({ port }),
@@ -70,7 +70,7 @@ export function redisNodes() {
       // A Sentinel writes to its configuration, so it needs one in a file.
       const file = join(home, 'node.conf');
       writeFileSync(file, '');
-      const run = () => spawn('redis-server', [file, '--port', String(port), ...words], { stdio: 'ignore' });
+      const run = () => spawn(program, [file, '--port', String(port), ...words], { stdio: 'ignore' });
       const admin = new Redis({ ...connection(port), retryStrategy: () => 20, maxRetriesPerRequest: null });
       admin.on('error', () => {});
       const node: RedisNode = {
@@ -82,15 +82,11 @@ export function redisNodes() {
         },
       };
       nodes.push(node);
-      await until(
-        'redis-server answers',
-        10_000,
-        async () => node.process.exitCode !== null || admin.status === 'ready',
-      );
+      await until(`${program} answers`, 10_000, async () => node.process.exitCode !== null || admin.status === 'ready');
       if (node.process.exitCode === null) return node;
       admin.disconnect();
     }
-    throw new Error('redis-server does not start.');
+    throw new Error(`${program} does not start.`);
   }
 
   /** A Cluster of three masters, each with `replicasEach` replicas. `replicas` are in the order of their masters. */

@@ -21,7 +21,10 @@ export const keyLogOf = (workspaceId: string, keyId: string, hours: readonly num
   log: Buffer.concat(hours.map(hourEntry)),
 });
 
-/** Adds keys of an API to the lists of the keys that were used in these weeks, as the sweeper does. */
+/**
+ * Adds keys of an API to the lists of the keys that were used in these weeks, as the sweeper of an earlier version
+ * does: without sums by customer.
+ */
 export async function addUsedKeys(
   redis: RedisClient,
   workspaceId: string,
@@ -30,6 +33,7 @@ export async function addUsedKeys(
 ) {
   const weeks = new Set(hours.map((hour) => Math.floor(hour / 24 / weekDays)));
   const ids = keyIds.map((keyId) => keyId.slice(4, 20));
+  await redis.hdel(workspaceKey(workspaceId), 'summed', 'daysTo');
   for (const week of weeks) {
     await redis.rpush(usedKeysKey(workspaceKey(workspaceId), keyIds[0]!.slice(-8), 'week', week), ...ids);
   }

@@ -53,27 +53,36 @@ test('packed days are read again, to the last number', () => {
   );
 });
 
-test('of a log only the beginning is taken, up to the first hour of a later day', () => {
+test('the hours before a day are taken from a log, in steps if they are of many days and identities', () => {
   const of = (hours: number[]) => keyLogOf('ws_1', 'key_1', hours).log;
   const rules = { beforeDay: 101, hoursFrom: 99, from: 90, week: 14 };
   const log = of([24 * 98 + 1, 24 * 100 + 2, 24 * 100 + 2, 24 * 101, 24 * 100 + 3]);
   const first = rollUp({ days: Buffer.alloc(0), log }, rules)!;
-  expect(first.taken).toBe(of([0, 0, 0]).length);
+  // Hours of the present day stay, also before one that was counted late.
+  expect(first.kept).toEqual(of([24 * 101]));
+  expect(first.isComplete).toBe(true);
   const days = readDays(first.days);
   expect(days.map(({ day, sums, hours }) => [day, sums[0], hours && [...hours.keys()]])).toEqual([
     [98, 3, undefined],
-    [100, 6, [2]],
+    [100, 9, [2, 3]],
   ]);
   // Nothing changes when it is rolled up again, until a day is too old for its hours, or at all.
-  const rest = log.subarray(first.taken);
-  expect(rollUp({ days: first.days, log: rest }, rules)).toBeUndefined();
-  const later = rollUp({ days: first.days, log: rest }, { ...rules, beforeDay: 102, hoursFrom: 101, from: 100 })!;
-  expect(later.taken).toBe(rest.length);
+  expect(rollUp({ days: first.days, log: first.kept }, rules)).toBeUndefined();
+  const late = Buffer.concat([first.kept, of([24 * 100 + 4])]);
+  const rest = { beforeDay: 102, hoursFrom: 101, from: 100 };
+  const later = rollUp({ days: first.days, log: late }, { ...rules, ...rest })!;
+  expect(later.kept).toHaveLength(0);
   // An hour that is counted late joins the sum of its day.
   expect(readDays(later.days).map(({ day, sums, hours }) => [day, sums[0], hours?.size])).toEqual([
-    [100, 9, undefined],
+    [100, 12, undefined],
     [101, 3, 1],
   ]);
+
+  const step = rollUp({ days: Buffer.alloc(0), log }, rules, 1)!;
+  expect(step).toMatchObject({ isComplete: false, addedCount: 1, kept: log.subarray(of([0]).length) });
+  const second = rollUp({ days: step.days, log: step.kept }, rules, 1)!;
+  expect(second).toMatchObject({ isComplete: true, kept: first.kept });
+  expect(readDays(second.days)).toEqual(days);
 });
 
 test('several sweepers at once, beside verifications: every count is kept, and once', async () => {

@@ -2,6 +2,7 @@
 -- a caller settles.
 
 -- @include "decide/call"
+-- @include "decide/roots"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/endedLimits"
@@ -269,6 +270,7 @@ local function forget(h)
     redis.call('HSET', key_name, 'state', key_packed)
     return key_holds.queue(kept_until)
   end
+  hold_list.move_notes(call_workspace, key24(), call_hour, h.noted_hour, h.notes)
   hold_list.remove(h)
   redis.call('ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
   key_extension.set_due(NEVER)
@@ -298,17 +300,29 @@ end
 -- identity. A verification that is decided again finds its key loaded.
 function key_holds.read_key(digest, has_snapshot, with_holds)
   if with_holds and charge_hold.is_loaded then return true end
-  if not read_key(digest, has_snapshot, with_holds) then return false end
+  local is_found = read_key(digest, has_snapshot, with_holds)
+  if not is_found then return is_found end
   if key_flags.extended then
-    local _, _, holds_due = key_extension.read()
-    if key_holds.is_due(holds_due) then
+    if key_holds.is_due(key_extension.load()) then
       key_holds.apply_due()
       if not read_key(digest, has_snapshot, with_holds) then return false end
+      key_extension.load()
     end
   end
   local has_temporary = key_flags.temporary or key_identity and limit_ends.is_flagged(key_identity)
   if has_temporary then ended_limits.apply() end
   return true
+end
+
+-- The error about a key that was just loaded and is deleted, if it was taken to another workspace with its API, and the
+-- root key may verify keys of that; nil for any other key. Its detail, separated by spaces: that workspace, the digest
+-- of a root key there in hexadecimal digits, and the last 8 characters of the API's id while the key is on its way.
+function key_holds.moved(root)
+  if key_expires ~= MOVED then return nil end
+  local move = redis.call('HMGET', name_of.move(call_workspace, key_api8), 'api', 'to', 'root')
+  if not move[1] or not (root.verifies_all or allows(root, 'api', move[1], 'verify_key')) then return nil end
+  local is_on_the_way = redis.call('HEXISTS', key_name, 'moved') == 1
+  return item_error('moved', move[2] .. ' ' .. move[3] .. (is_on_the_way and ' ' .. key_api8 or ''))
 end
 
 -- Settles a hold that was found: `cost` credits, and the `settled` units of its windows. Returns the balance, nil for

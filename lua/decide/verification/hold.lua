@@ -19,21 +19,26 @@
 -- What decides items, see lua/decide/kinds.lua. `settled` is the last settlement; its table is used again by the next.
 local hold_kinds = { settled = {} }
 
--- The hold that is made, in one table that is used again by every hold. What is missing is false: to add a nil to a
--- table, Lua may allocate it again.
+-- The hold that is made. Variables and one table are used again by every hold, because a table for each would be much
+-- of its cost. What a table lacks is false: to add a nil to it, Lua may allocate it again.
 --
---   ttl (false: as long as its slots allow), on_expiry, id   of HOLD_ITEM
---   stored, holds                                            field `holds` of the key before; the same as hold_list.of
---                                                            returns it, false while they are few
---   added                                                    field `holds` with the hold, if they are few
---   identity_until                                           key_holds.identity_until
---   answer, snapshot                                         if there is no new hold, see charge_hold.is_decided
---   place, packed, position                                  limits are read in order: the place of the last one (see
---                                                            VERIFIED_LIMIT), the state that has it, and the position
---                                                            after it
---   windows, slots                                           packed ones
---   due                                                      when the key has to be looked at already
---   queued, noted                                            to be written: times for key_holds.queue and note_identity
+-- Of HOLD_ITEM; the ttl is false for as long as its slots allow.
+local making_ttl, making_on_expiry, making_id = false, 0, ''
+-- Field `holds` of the key before; what hold_list.of returns for it, false while they are few: then values of its
+-- HOLDS_END_KEPT.
+local making_from, making_holds = '', false
+local making_next, making_counts, making_notes = 1, 0, ''
+-- Of the hold: its number and field `holds` with it where holds are few; its expiry, false once the answer has it.
+local making_number, making_added, making_expires = 0, '', 0
+-- When the key has to be looked at already; to be written: times for key_holds.queue and note_identity.
+local making_due, making_queued, making_noted_until = 0, false, false
+-- In the table:
+--   suffix                    of the hold, where holds are not few
+--   identity_until            key_holds.identity_until
+--   answer, snapshot          if there is no new hold, see charge_hold.is_decided
+--   place, packed, position   limits are read in order: the place of the last one (see VERIFIED_LIMIT), the state that
+--                             has it, and the position after it
+--   windows, slots            packed ones
 local making = { windows = {}, slots = {} }
 
 -- Returns limit, duration, switches and name of the limit at a place after the last one.
@@ -69,23 +74,18 @@ function charge_hold.charged_at(place, requested)
   return name, cost, limit, duration, bits
 end
 
--- The packed window of the key's first limit, which is charged one unit; nil if it has slots.
-function charge_hold.pack_first()
+-- The bits of a HELD_WINDOW of the key's first limit, its duration and its name; nil if it has slots.
+function charge_hold.first_window()
   local packed, name_at = key_packed, key_limits_at + 1 + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
   local limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, key_limits_at + 1)
   if switches % (2 * CONCURRENCY) >= CONCURRENCY then return nil end
-  local name, bits = string.sub(packed, name_at, name_at + name_bytes - 1), limit <= FINE_LIMIT and hold_list.FINE or 0
-  return hold_list.pack_window(bits, duration, 1, name)
+  return limit <= FINE_LIMIT and hold_list.FINE or 0, duration, string.sub(packed, name_at, name_at + name_bytes - 1)
 end
 
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
 -- and the slots after them. Also returns their number, and whether one of them is of the identity.
 function charge_hold.pack_charged(requested, expires)
   if charge_count == 0 then return '', 0, false end
-  -- Most keys have one limit.
-  local is_first = charge_count == 1 and not requested and charge_results[1] == PLACES_OF_KEY + 1
-  local first = is_first and charge_hold.pack_first()
-  if first then return first, 1, false end
   local windows, slots, of_identity = 0, 0, false
   local packed_windows, packed_slots = making.windows, making.slots
   making.place, making.packed, making.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
@@ -114,7 +114,7 @@ end
 -- What a hold has in few cases, as JSON; '' for none.
 function charge_hold.pack_more(cost, request, shared, of_identity)
   local tags = (key_flags.limited or shared) and request and request.tags or nil
-  if not of_identity and not shared and not tags and making.id == '' then return '' end
+  if not of_identity and not shared and not tags and making_id == '' then return '' end
   local more = { tags = tags }
   if of_identity or shared then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
@@ -122,32 +122,37 @@ function charge_hold.pack_more(cost, request, shared, of_identity)
   if shared then
     more.number, more.alone = identity_balance.number_of(shared), not key_flags.limited or nil
   end
-  if making.id ~= '' then more.shape = charge_hold.shape_of(cost, request and request.limits) end
+  if making_id ~= '' then more.shape = charge_hold.shape_of(cost, request and request.limits) end
   return cjson.encode(more)
 end
 
--- A hold of what the last check of limits has charged, or would charge: its expiry, its credits, the number of the
--- balance, its windows and slots, the packed rest of it, and whether one of these is of the identity. `shared` is the
--- balance of the identity, false or nil for none.
-function charge_hold.planned_hold(cost, request, shared)
-  local expires, rest, windows, of_identity = charge_hold.expires or call_now + (making.ttl or 0), '', 0, false
-  if charge_count > 0 then
-    rest, windows, of_identity = charge_hold.pack_charged(request and request.limits, expires)
+-- Of the hold that is made: its expiry, its credits, and the number of the balance. `shared` is the balance of the
+-- identity, false or nil for none.
+function charge_hold.terms(cost, shared)
+  local expires, credits =
+    charge_hold.expires or call_now + (making_ttl or 0), (key_flags.limited or shared) and cost or 0
+  if not key_flags.extended then
+    making_due = NEVER
+    return expires, credits, 0
   end
-  if request or shared or of_identity or making.id ~= '' then
-    rest = rest .. charge_hold.pack_more(cost, request, shared, of_identity)
-  end
-  local credits, _, _, due, balances = (key_flags.limited or shared) and cost or 0, key_extension.read()
-  making.due = due
-  return expires, credits, balances, windows, rest, of_identity
+  making_due = key_extension.due
+  return expires, credits, key_extension.balances
 end
 
--- The same packed; then its suffix, its expiry, its credits, and whether it charged the identity.
+-- What the last check of limits has charged, or would charge: the packed rest of a hold, the number of windows and
+-- slots in it, and whether one of these is of the identity.
+function charge_hold.pack_rest(cost, request, shared, expires)
+  local rest, windows, of_identity = charge_hold.pack_charged(request and request.limits, expires)
+  return rest .. charge_hold.pack_more(cost, request, shared, of_identity), windows, of_identity
+end
+
+-- The packed hold; then its suffix, its expiry, its credits, and whether it charged the identity.
 function charge_hold.new_hold(cost, request, shared)
-  local suffix = making.id ~= '' and '_' .. making.id or hold_list.next_suffix(making.holds, call_now)
-  local expires, credits, balances, windows, rest, of_identity = charge_hold.planned_hold(cost, request, shared)
+  local suffix = making_id ~= '' and '_' .. making_id or hold_list.next_suffix(making_holds, call_now)
+  local expires, credits, balances = charge_hold.terms(cost, shared)
+  local rest, windows, of_identity = charge_hold.pack_rest(cost, request, shared, expires)
   local ttl = expires - call_now
-  local hold = hold_list.pack(making.on_expiry, call_now, ttl, credits, balances, suffix, windows, rest)
+  local hold = hold_list.pack(making_on_expiry, call_now, ttl, credits, balances, suffix, windows, rest)
   return hold, suffix, expires, credits, of_identity
 end
 
@@ -158,67 +163,96 @@ function charge_hold.is_too_large(cost, request)
   return #charge_hold.new_hold(cost, request, shared) > HOLD_BYTES_MAX
 end
 
--- The end of the answer to a verification with a hold.
-local ANSWER_END = '>c0' .. HELD_FIELDS
-function charge_hold.answer_end(suffix, expires) return struct.pack(ANSWER_END, suffix, expires, #suffix) end
+-- The answer to a verification with a hold.
+function charge_hold.answer_of(answer, suffix, expires)
+  return struct.pack('>c0c0' .. HELD_FIELDS, answer, suffix, expires, #suffix)
+end
 
 -- Makes the hold of a verification that is VALID, in memory, and adds it to few holds as they are stored (see
--- making.stored). Returns its suffix, its expiry, its credits, and whether it charged the identity.
-local WITH_HOLD_AND_REST = HOLDS_HEAD .. 'c0' .. HOLD_FIELDS .. 'c0'
+-- making_from): with a number, and so without the string of a suffix. Returns its expiry, its credits, and whether it
+-- charged the identity.
 function charge_hold.add_to_few(cost, request, shared)
-  local expires, credits, balances, windows, rest, of_identity = charge_hold.planned_hold(cost, request, shared)
-  local now, stored = call_now, making.stored
-  local next, open, count, _ = struct.unpack(HOLDS_HEAD, stored)
-  local number, suffix = hold_list.next_number(next, now)
-  making.added = struct.pack(
-    WITH_HOLD_AND_REST,
-    number + 1,
-    open + 1,
-    count + 1,
-    1,
-    string.sub(stored, HOLDS_HEAD_LENGTH + 1),
-    HOLD_LENGTH + #suffix + #rest,
-    making.on_expiry,
-    now,
-    expires - now,
-    credits,
-    balances,
-    #suffix,
-    suffix,
-    windows,
-    rest
-  )
-  return suffix, expires, credits, of_identity
+  local expires, credits, balances = charge_hold.terms(cost, shared)
+  local now, stored, number = call_now, making_from, hold_list.next_number(making_next, call_now)
+  local kept = #stored - HOLDS_END_LENGTH
+  making_number = number
+  if kept == 0 then stored = '' end
+  -- Most keys have one limit.
+  if charge_count == 1 and not request and not shared and charge_results[1] == PLACES_OF_KEY + 1 then
+    local bits, duration, name = charge_hold.first_window()
+    if bits then
+      local formats = hold_list.window_formats
+      local format = formats[kept]
+        or charge_hold.new_format(formats, kept, NUMBERED_HOLD_FIELDS .. HELD_WINDOW_FIELDS .. HOLDS_END_KEPT_FIELDS)
+      -- HELD_WINDOW_LENGTH has not the 2 bytes of the length of the name, `bytes` not its own 2.
+      -- stylua: ignore
+      making_added = struct.pack(format, stored,
+        NUMBERED_HOLD_LENGTH + HELD_WINDOW_LENGTH + #name, making_on_expiry, now, expires - now, credits, balances,
+        HOLD_NUMBER_LENGTH, 46, number, 1, bits, duration, 1, #name, name,
+        number + 1, making_counts + ONE_OPEN_HOLD, making_notes)
+      return expires, credits, false
+    end
+  end
+  local formats, rest, windows, of_identity = hold_list.added_formats, '', 0, false
+  if charge_count > 0 or request or shared then
+    rest, windows, of_identity = charge_hold.pack_rest(cost, request, shared, expires)
+  end
+  local format = formats[kept]
+    or charge_hold.new_format(formats, kept, NUMBERED_HOLD_FIELDS .. 'c0' .. HOLDS_END_KEPT_FIELDS)
+  -- stylua: ignore
+  making_added = struct.pack(format, stored,
+    NUMBERED_HOLD_LENGTH + #rest - 2, making_on_expiry, now, expires - now, credits, balances,
+    HOLD_NUMBER_LENGTH, 46, number, windows, rest,
+    number + 1, making_counts + ONE_OPEN_HOLD, making_notes)
+  return expires, credits, of_identity
 end
 
--- Makes the hold of a verification that is VALID, in memory. Returns the end of its answer. `shared` is the balance of
--- the identity, false or nil for none.
+-- Makes the hold of a verification that is VALID, in memory. Returns what is added to its outcome. `shared` is the
+-- balance of the identity, false or nil for none.
 function charge_hold.make(cost, request, shared)
   local suffix, expires, credits, of_identity
-  if making.holds then
+  if making_holds then
     local packed
     packed, suffix, expires, credits, of_identity = charge_hold.new_hold(cost, request, shared)
-    hold_list.add(making.holds, suffix, packed)
+    making.suffix = suffix
+    hold_list.add(making_holds, suffix, packed)
   else
-    suffix, expires, credits, of_identity = charge_hold.add_to_few(cost, request, shared)
+    expires, credits, of_identity = charge_hold.add_to_few(cost, request, shared)
   end
-  local due = making.due
-  making.queued = expires < due and key_holds.look_by(expires, due)
-  making.noted = of_identity and expires
-  if shared and making.on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
-  return charge_hold.answer_end(suffix, expires)
+  making_expires, making_noted_until = expires, of_identity and expires
+  making_queued = expires < making_due and key_holds.look_by(expires, making_due)
+  if shared and making_on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
+  return WITH_HOLD
 end
 
--- Writes a key with the hold that was made. Returns the answer of the verification.
+-- As pack_verified, which it calls for what is rare. In most answers the hold that was made is packed, too.
+function charge_hold.pack_answer(outcome, has_balance, balance)
+  local count, results, number, expires = charge_count, charge_results, making_number, making_expires
+  if making_holds or count > 1 then return pack_verified(outcome, has_balance, balance, true) end
+  making_expires = false
+  has_balance = has_balance and 1 or 0
+  -- stylua: ignore
+  if count == 1 then
+    return struct.pack(VERIFIED_ONE_HELD, outcome, has_balance, balance, 1,
+      results[1], results[2], results[3], results[4], 46, number, expires, HOLD_NUMBER_LENGTH)
+  end
+  return struct.pack(VERIFIED_HELD, outcome, has_balance, balance, 0, 46, number, expires, HOLD_NUMBER_LENGTH)
+end
+
+-- Writes a key with the hold that was made. Returns the answer of the verification with it.
 function charge_hold.write(state, answer)
-  local h = making.holds
+  local h = making_holds
   if h then
+    answer = charge_hold.answer_of(answer, making.suffix, making_expires)
     redis.call('HSET', key_name, 'state', state, hold_list.fields(h))
   else
-    redis.call('HSET', key_name, 'state', state, 'holds', making.added)
+    if making_expires then
+      answer = struct.pack('>c0' .. NUMBERED_HELD_FIELDS, answer, 46, making_number, making_expires, HOLD_NUMBER_LENGTH)
+    end
+    redis.call('HSET', key_name, 'state', state, 'holds', making_added)
   end
-  if making.queued then key_holds.queue(making.queued) end
-  if making.noted then key_holds.note_identity(key_external_id, making.noted, making.identity_until) end
+  if making_queued then key_holds.queue(making_queued) end
+  if making_noted_until then key_holds.note_identity(key_external_id, making_noted_until, making.identity_until) end
   return answer
 end
 
@@ -242,7 +276,7 @@ function charge_hold.repeat_hold(hold, cost, request, text, ip)
   if shared then answer = identity_credits.added(answer, VERIFIED_HAS_BALANCE_AT, shared.balance) end
   if outcome == VALID then
     local first = string.char(string.byte(answer) + WITH_HOLD)
-    answer = first .. string.sub(answer, 2) .. charge_hold.answer_end(hold.suffix, hold.at + hold.ttl)
+    answer = charge_hold.answer_of(first .. string.sub(answer, 2), hold.suffix, hold.at + hold.ttl)
   end
   return answer, key_snapshot.pack(dependencies)
 end
@@ -253,7 +287,7 @@ function charge_hold.find_repeated(h, id)
     local suffix = '_' .. id
     local hold = hold_list.find(h, suffix)
     if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
-    if hold or hold_list.find_settled(call_workspace, key24(), call_hour, suffix) then
+    if hold or hold_list.find_settled(h, call_workspace, key24(), call_hour, suffix) then
       return item_error('hold_ended', suffix)
     end
   end
@@ -267,7 +301,7 @@ function charge_hold.planned(requested)
   local looked, problem = pcall(charge_hold.look, requested)
   charge_hold.slots = nil
   if not looked then error(problem, 0) end
-  return charge_hold.expiry(making.ttl, slots)
+  return charge_hold.expiry(making_ttl, slots)
 end
 
 -- As is_decided, if the request has an id for its hold, or what it may hold (`may_be_large`) or what the key holds is
@@ -277,8 +311,8 @@ function charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   text = text and restriction.without_address(text)
   local request, repeated = text and request_of(text) or nil, nil
-  making.holds, making.snapshot = hold_list.of(key_name, key_extension.stored_holds), false
-  making.answer, repeated = charge_hold.find_repeated(making.holds, making.id)
+  making_holds, making.snapshot = hold_list.of(key_name, key_extension.stored_holds), false
+  making.answer, repeated = charge_hold.find_repeated(making_holds, making_id)
   add_work(hold_list.work())
   if making.answer then return true end
   if repeated then
@@ -289,10 +323,6 @@ function charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
   making.answer = item_error('hold_too_large')
   return true
 end
-
--- Limit of field `holds` with few holds, as most keys have: they are changed as they are stored, because a table would
--- be most of the cost.
-local FEW_BYTES = 1024
 
 -- Looks at the holds of the key that was loaded for a verification with a hold, which it may have made before. Returns
 -- whether it makes no new one: then early_answer returns the answer of the verification, and a snapshot.
@@ -305,12 +335,13 @@ function charge_hold.is_decided(cost, fields, last)
     bytes = bytes + #key_identity + 64
     making.identity_until = key_holds.identity_until(key_external_id)
   end
-  making.stored, making.holds = stored, false
-  -- The high and the low bytes of both.
-  local many, count, far, buckets = string.byte(stored, HOLDS_HEAD_COUNT_AT, HOLDS_HEAD_LENGTH)
-  local are_few = #stored <= FEW_BYTES and many == 0 and count < hold_list.BUCKET_HOLDS and far == 0 and buckets == 1
+  making_from, making_holds = stored, false
+  local next, counts, notes = struct.unpack(HOLDS_END_KEPT, stored, #stored - (HOLDS_END_LENGTH - 1))
+  making_next, making_counts, making_notes = next, counts, notes
+  -- In one bucket.
+  local are_few = counts % 2 ^ 32 < MANY_HOLDS and counts % ONE_HOLD == 1 and #stored <= FEW_HOLDS_BYTES
   local may_be_large = bytes > HOLD_BYTES_MAX
-  if are_few and making.id == '' and not may_be_large then return false end
+  if are_few and making_id == '' and not may_be_large then return false end
   return charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
 end
 
@@ -320,7 +351,7 @@ function charge_hold.early_answer() return making.answer, making.snapshot or nil
 -- lua/decide.lua ends it.
 function hold_kinds.decide(position, last, root_index)
   local fields
-  making.ttl, making.on_expiry, making.id, fields = struct.unpack(HOLD_ITEM, call_items, position)
+  making_ttl, making_on_expiry, making_id, fields = struct.unpack(HOLD_ITEM, call_items, position)
   charge_hold.is_held = true
   local answer, snapshot = verify(fields, last, root_index)
   charge_hold.is_held = false
@@ -331,7 +362,7 @@ end
 -- as its limits allow.
 function hold_kinds.decide_slots(position, last, root_index, requested)
   if not charge_hold.is_held then
-    making.ttl, making.on_expiry, making.id = false, hold_list.RELEASES, ''
+    making_ttl, making_on_expiry, making_id = false, hold_list.RELEASES, ''
     key_extension.stored_holds = redis.call('HGET', key_name, 'holds')
   end
   charge_hold.set(true, charge_hold.planned(requested))
@@ -342,24 +373,26 @@ end
 
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
 -- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
+local CHANGED_HOLD_AND_REST = CHANGED_HOLD .. 'c0'
 local function pack_changed(changed)
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
   local answer = struct.pack(
-    CHANGED_HOLD,
+    CHANGED_HOLD_AND_REST,
     HOLD_CHANGED,
     late,
     changed.expires or 0,
     has_balance,
     changed.balance or 0,
-    #changed.windows
-  ) .. changed.packed
+    #changed.windows,
+    changed.packed
+  )
   if not changed.shared then return answer end
   return identity_credits.added(answer, CHANGED_HOLD_HAS_BALANCE_AT, changed.shared)
 end
 
 -- A name among the wanted units that no window has; nil if there is none. `wanted` are the units of a settlement by
 -- name; nil for those that were held.
-local function unknown_window(windows, wanted)
+function hold_kinds.unknown_window(windows, wanted)
   local known = {}
   for _, w in ipairs(windows) do
     known[w.name] = true
@@ -370,8 +403,8 @@ local function unknown_window(windows, wanted)
 end
 
 -- Settles a hold that is open or was released.
-local function settle_hold(h, hold, credits, wanted)
-  local windows, unknown = hold.windows, wanted and unknown_window(hold.windows, wanted)
+function hold_kinds.settle_hold(h, hold, credits, wanted)
+  local windows, unknown = hold.windows, wanted and hold_kinds.unknown_window(hold.windows, wanted)
   if unknown then return item_error('hold_limit_not_found', unknown) end
   for index = 1, #windows do
     local w = windows[index]
@@ -390,56 +423,75 @@ end
 -- hold_list.pack_settled; nil if there is more than windows of the key.
 function hold_kinds.windows_as_held(stored, position, last, windows)
   local packed = ''
-  for _ = 1, windows do
-    local bits = string.byte(stored, position)
+  for number = 1, windows do
+    local bits, cost, name, _ = string.byte(stored, position), nil, nil, nil
     -- Slots, a large cost, or a window of the identity.
     if bits ~= 0 and bits ~= hold_list.FINE then return nil end
-    local cost, name
     _, _, cost, name, position = struct.unpack(HELD_WINDOW, stored, position)
-    packed = packed .. struct.pack(SETTLED_WINDOW, cost, #name, name)
+    local window = struct.pack(SETTLED_WINDOW, cost, #name, name)
+    packed = number == 1 and window or packed .. window
   end
   return position > last and packed or nil
 end
 
 -- Settles a hold as most are settled, in a part of the time of settle_hold: an open one of a key with few holds, whose
 -- windows stay as they were charged. Returns nil if it is another one. Only what settling changes is read and written:
--- the balance, the credits of the hour, the hold and its note.
-function hold_kinds.settle_as_held(stored, suffix, credits, id24)
-  if key_flags.refilled or key_external_id ~= key_linked_id or #stored > FEW_BYTES then return nil end
-  local next, open, count, buckets = struct.unpack(HOLDS_HEAD, stored)
-  if buckets ~= 1 or count == 0 then return nil end
-  local first = HOLDS_HEAD_LENGTH + 1
-  if count > 1 then first = hold_list.place_in(stored, suffix, first) end
-  if not first then return nil end
+-- the balance, the credits of the hour, and the hold, which becomes the last one of the noted settlements.
+function hold_kinds.settle_as_held(stored, suffix, credits)
+  if key_flags.refilled or key_external_id ~= key_linked_id or #stored > FEW_HOLDS_BYTES then return nil end
+  local end_at, hour_now = #stored - (HOLDS_END_LENGTH - 1), call_hour
+  local next, counts, noted, noted_hour = struct.unpack(HOLDS_END_FEW, stored, end_at)
+  -- In one bucket, and not none.
+  local count = counts % 2 ^ 32
+  if count < ONE_HOLD or counts % ONE_HOLD ~= 1 then return nil end
+  local first, others = noted + 1, ''
+  if count > 2 * ONE_HOLD then
+    local part = string.sub(stored, first, end_at - 1)
+    local place = hold_list.place_in(part, suffix, 1)
+    if not place then return nil end
+    local next_place = place + 2 + struct.unpack(HOLD_BYTES, part, place)
+    first, others = noted + place, string.sub(part, 1, place - 1) .. string.sub(part, next_place)
+  end
   local bytes, held_state, _, _, held_cost, held_balance, held_suffix, windows, position =
     struct.unpack(HOLD, stored, first)
   if held_suffix ~= suffix then return nil end
   local last = first + bytes + 1
   local units = position > last and '' or hold_kinds.windows_as_held(stored, position, last, windows)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  if not units or held_state == hold_list.RELEASED or hour ~= call_hour then return nil end
-  local cost, left, has_balance = credits or held_cost, 0, 0
+  if not units or #units > NOTED_BYTES or held_state == hold_list.RELEASED or hour ~= hour_now then return nil end
+  local cost, left, has_balance, state = credits or held_cost, 0, 0, nil
   if key_flags.limited then
-    if cost ~= held_cost then balance = balance + key_holds.returned(held_cost, cost, held_balance) end
-    if balance > SAFE_INTEGER or balance < -SAFE_INTEGER then return nil end
-    spent, left, has_balance = spent + cost, balance, 1
+    left, has_balance, spent = balance, 1, spent + cost
   end
-  local state = key_state(false, balance, refill_due, last_used, hour, valid, refusals, spent)
-  local holds = struct.pack(HOLDS_HEAD, next, open - 1, count - 1, 1)
-  if count > 1 then
-    holds = holds .. string.sub(stored, HOLDS_HEAD_LENGTH + 1, first - 1) .. string.sub(stored, last + 1)
+  if key_flags.limited and cost ~= held_cost then
+    left = balance + key_holds.returned(held_cost, cost, held_balance)
+    if left > SAFE_INTEGER or left < -SAFE_INTEGER then return nil end
+    state = key_state(false, left, refill_due, last_used, hour, valid, refusals, spent)
+  else
+    state = charge_hold.state_with_spent(spent)
   end
+  local kept, formats = noted, hold_list.settled_formats
+  if noted > NOTED_BYTES or noted_hour ~= hour_now then
+    kept = 0
+    hold_list.move_notes(call_workspace, key24(), hour_now, noted_hour, string.sub(stored, 1, noted))
+  end
+  local format = formats[kept]
+    or charge_hold.new_format(formats, kept, SETTLED_HOLD_FIELDS .. 'c0c0' .. HOLDS_END_FEW_FIELDS)
+  bytes = SETTLED_HOLD_LENGTH + #suffix + #units
+  -- stylua: ignore
+  local holds = struct.pack(format, kept > 0 and stored or '',
+    bytes, 0, cost, has_balance, left, #suffix, suffix, windows, units, others,
+    next, counts - ONE_OPEN_HOLD, kept + bytes + 2, hour_now)
   redis.call('HSET', key_name, 'state', state, 'holds', holds)
-  hold_list.note_fields(call_workspace, id24, call_hour, suffix, 0, cost, has_balance, left, windows, units)
   key_api.spent = key_api.spent + has_balance * cost
-  return struct.pack(CHANGED_HOLD, HOLD_CHANGED, 0, 0, has_balance, left, windows) .. units
+  return struct.pack(CHANGED_HOLD_AND_REST, HOLD_CHANGED, 0, 0, has_balance, left, windows, units)
 end
 
 -- The answer to a settlement of a hold that was settled before.
-local function settle_again(settled, credits, wanted)
+function hold_kinds.settle_again(settled, credits, wanted)
   local is_same = not credits or credits == settled.cost
   if wanted then
-    is_same = is_same and not unknown_window(settled.windows, wanted)
+    is_same = is_same and not hold_kinds.unknown_window(settled.windows, wanted)
     for _, w in ipairs(settled.windows) do
       is_same = is_same and (wanted[w.name] or w.cost) == w.cost
     end
@@ -449,7 +501,7 @@ local function settle_again(settled, credits, wanted)
 end
 
 -- Gives a hold back. Repeating it changes nothing.
-local function release_hold(h, hold)
+function hold_kinds.release_hold(h, hold)
   local balance, shared
   key_holds.settle_windows(hold, false)
   if hold.state == hold_list.RELEASED then
@@ -511,7 +563,7 @@ function key_holds.move_slots(hold, ttl)
 end
 
 -- Sets another expiry, `ttl` from now; as long as the limits allow whose slots it takes.
-local function extend_hold(h, hold, _, _, ttl)
+function hold_kinds.extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
   local expires, write_slots = key_holds.move_slots(hold, ttl)
   -- It was made before the clock stepped back: with units, which are of the slice of that time, it lasts until then.
@@ -532,7 +584,7 @@ local function extend_hold(h, hold, _, _, ttl)
 end
 
 -- By the action of an item.
-local change_by = { [0] = settle_hold, [1] = release_hold, [2] = extend_hold }
+local change_by = { [0] = hold_kinds.settle_hold, [1] = hold_kinds.release_hold, [2] = hold_kinds.extend_hold }
 
 -- The units of a settlement by name, from the limits of an item.
 function hold_kinds.wanted_units(limits, position)
@@ -551,24 +603,28 @@ function hold_kinds.change(position, _, root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local action, ttl, has_credits, credits, digest, id16, api8, suffix, limits, fields =
     struct.unpack(HOLD_CHANGE_ITEM, call_items, position)
-  local is_found = key_holds.read_key(digest, true, true)
+  local is_loaded = key_holds.read_key(digest, true, true)
+  local is_found = is_loaded
     and key_api8 == api8
     and string.sub(key_packed, 1, 16) == id16
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
-  if not is_found then return item_error('hold_not_found') end
+  if not is_found then
+    local is_taken = is_loaded == false and key_api8 == api8 and string.sub(key_packed, 1, 16) == id16
+    return is_taken and key_holds.moved(root) or item_error('hold_not_found')
+  end
   local wanted = limits > 0 and hold_kinds.wanted_units(limits, fields) or nil
   if has_credits == 0 then credits = nil end
   local stored = key_extension.stored_holds
   if action == 0 and not wanted and stored then
-    local answer = hold_kinds.settle_as_held(stored, suffix, credits, id16 .. api8)
+    local answer = hold_kinds.settle_as_held(stored, suffix, credits)
     if answer then return answer end
   end
   local h = hold_list.of(key_name, stored)
   local hold = hold_list.find(h, suffix)
-  local settled = not hold and hold_list.find_settled(call_workspace, key24(), call_hour, suffix)
+  local settled = not hold and hold_list.find_settled(h, call_workspace, key24(), call_hour, suffix)
   add_work(hold_list.work())
   if hold then return change_by[action](h, hold, credits, wanted, ttl) end
   if not settled then return item_error('hold_not_found') end
   if action ~= 0 then return item_error('hold_ended', suffix) end
-  return settle_again(settled, credits, wanted)
+  return hold_kinds.settle_again(settled, credits, wanted)
 end

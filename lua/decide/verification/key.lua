@@ -33,14 +33,15 @@ local function flags_of(number)
 end
 
 -- The extension of the key that was loaded, see KEY_EXTENSION. What changes it does so in memory. `stored_holds`: field
--- `holds` of its record, false if it has none; only right after it was read.
-local key_extension = { stored_holds = false }
+-- `holds` of its record, false if it has none; only right after it was read. `due` and `balances`: its end, of an
+-- extended key after load.
+local key_extension = { stored_holds = false, due = NEVER, balances = 0 }
 
 -- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 
 -- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. `with_holds`: field `holds` is
--- read too. Returns false when there is no such key, or it or its API was deleted.
+-- read too. Returns nil when there is no such key, and false when it or its API was deleted.
 local function read_key(digest, has_snapshot, with_holds)
   key_name = call_key_records .. digest
   local packed, display
@@ -55,7 +56,7 @@ local function read_key(digest, has_snapshot, with_holds)
   else
     packed = redis.call('HGET', key_name, 'state')
   end
-  if not packed then return false end
+  if not packed then return nil end
   local flags, link_bytes
   key_version_time, key_version_number, key_api8, flags, key_expires, key_refill_amount, key_refill_day, link_bytes =
     struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
@@ -89,7 +90,15 @@ function key_extension.read()
   return struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
 end
 
+-- Reads what an extended key notes of holds. Returns holds_due.
+function key_extension.load()
+  local holds_due, balances = struct.unpack(KEY_EXTENSION_END, key_packed, key_tail_at - KEY_EXTENSION_END_LENGTH)
+  key_extension.due, key_extension.balances = holds_due, balances
+  return holds_due
+end
+
 function key_extension.put(restricted, forbidden, holds_due, balances)
+  key_extension.due, key_extension.balances = holds_due, balances
   local flags, head_end = string.byte(key_packed, KEY_FIXED_FLAGS_AT), #key_packed - key_flags.tail_bytes
   if not key_flags.extended then flags = flags + EXTENDED_FLAG end
   key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)

@@ -78,7 +78,7 @@ local function count_former(external_id, hour, count, outcome, spent)
   local usage, forbidden = struct.pack(USAGE, hour, unpack(counts)), outcome == FORBIDDEN and count or 0
   flush_usage(call_workspace, key24(), external_id, usage, forbidden, call_settings.retention)
   -- The state of the key may have no count of that day.
-  add_used(call_workspace, key24(), hour, call_settings.retention)
+  add_used(call_workspace, key24(), hour, call_settings.retention, true)
 end
 
 -- Counts decisions in the totals of the API of the key.

@@ -77,7 +77,7 @@ local function verify(position, last, root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local is_found = key_holds.read_key(digest, cached_time > 0, is_held)
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
-  if not is_found then return struct.pack('>B', NOT_FOUND) end
+  if not is_found then return is_found == false and key_holds.moved(root) or struct.pack('>B', NOT_FOUND) end
   if is_held and charge_hold.is_decided(cost, fields, last) then return charge_hold.early_answer() end
   local flags, api = key_flags, key_api
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
@@ -91,13 +91,12 @@ local function verify(position, last, root_index)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   if ip then text = restriction.without_address(text) end
   local request = text and (memo[text] or request_of(text))
-  local requested = request and request.limits
   local outcome = precheck(request, text, ip)
   local is_checked, problem = outcome == VALID, nil
   if is_checked then
     local is_affordable = (not flags.limited or balance >= cost) and (not shared or shared.balance >= cost)
-    outcome, problem = check_limits_and_balance(requested, is_affordable)
-    if not outcome then return charge_hold.undecided(problem, position, last, root_index, requested) end
+    outcome, problem = check_limits_and_balance(request and request.limits, is_affordable)
+    if not outcome then return charge_hold.undecided(problem, position, last, root_index, request) end
   end
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local is_valid, snapshot, marks = outcome == VALID, nil, 0
@@ -124,11 +123,12 @@ local function verify(position, last, root_index)
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = key_counts.without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
-  local answer = pack_verified(outcome + marks + (held and WITH_HOLD or 0), flags.limited, balance, is_checked)
+  local pack = held and not shared and charge_hold.pack_answer or pack_verified
+  local answer = pack(outcome + marks + (held or 0), flags.limited, balance, is_checked)
   if shared then answer = identity_credits.charge(answer, charged) end
 
   -- Write. If the first command succeeds, none of the following can fail.
-  if held then answer = charge_hold.write(state, answer .. held) end
+  if held then answer = charge_hold.write(state, answer) end
   if not held then redis.call('HSET', key_name, 'state', state) end
   if new_identity then write_identity(new_identity) end
   if shared then identity_credits.write() end

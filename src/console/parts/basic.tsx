@@ -1,6 +1,6 @@
 // Small parts that all screens share.
 
-import type { ComponentChildren, JSX } from 'preact';
+import type { ComponentChildren, JSX, Ref } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Outcome as Verified } from '../../domain/verification.ts';
@@ -208,6 +208,27 @@ export const TextField = ({ label, hint, set, ...props }: TextFieldProps) => (
       />
     )}
   </Field>
+);
+
+interface SearchProps {
+  id: string;
+  placeholder: string;
+  typed: { text: string; setText: (text: string) => void };
+  field?: Ref<HTMLInputElement>;
+}
+/** The search of a list. */
+export const SearchField = ({ id, placeholder, typed, field }: SearchProps) => (
+  <div class="field grow">
+    <label for={id}>Search</label>
+    <input
+      id={id}
+      {...(field && { ref: field })}
+      type="search"
+      placeholder={placeholder}
+      value={typed.text}
+      onInput={(e) => typed.setText(e.currentTarget.value)}
+    />
+  </div>
 );
 
 interface SelectProps {

@@ -29,7 +29,7 @@ interface TopRow {
 const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): string | undefined => {
   if (keyId) return `/keys/${keyId}`;
   if (externalId) return customerPath(externalId);
-  if (apiId) return `/keys?api=${apiId}`;
+  if (apiId) return `/apis/${apiId}`;
   return namespace && !identifier ? namespacePath(namespace) : undefined;
 };
 

@@ -41,13 +41,11 @@ function change(now: number, then: number): string {
 /** When there were keys first; undefined if that is not known. A customer has no time of its own. */
 function useSince({ apiId, keyId, externalId }: UsageOf): number | undefined {
   const mayKeys = may('api', 'read_key');
-  const mayApis = may('api', 'read_api', '*') && !keyId && !externalId;
+  const mayApis = may('api', 'read_api', apiId ?? '*') && !keyId && !externalId;
   const key = useData<Key>('keys.getKey', keyId !== undefined && mayKeys ? { keyId } : undefined);
   const api = useData<Api>('apis.getApi', mayApis && apiId !== undefined ? { apiId } : undefined);
-  const first = useData<Api[]>(
-    'apis.listApis',
-    mayApis && apiId === undefined ? { limit: 1, order: 'asc' } : undefined,
-  );
+  const oldest = mayApis && apiId === undefined ? { limit: 1, order: 'asc' } : undefined;
+  const first = useData<Api[]>('apis.listApis', oldest);
   return (key.data ?? api.data ?? first.data?.[0])?.createdAt;
 }
 

@@ -1,15 +1,16 @@
 import type { ComponentChildren } from 'preact';
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useAddress } from '../address.ts';
 import { type Data, type Page, useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
-import { usePagesAfter } from '../pages.ts';
+import { type Paged, usePages, usePagesAfter } from '../pages.ts';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Ending } from '../parts/ending.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { dayMs, fromNow, periodOf } from '../period.ts';
+import { dayMs, fromNow, hourMs, periodOf } from '../period.ts';
 import type { Key } from '../records.ts';
 import { may } from '../session.ts';
 import { keyColumns, readApiNames } from './keys.tsx';
@@ -19,7 +20,6 @@ const limit = 10;
 const everyMs = 300_000;
 
 interface Filters {
-  expiresBefore: number;
   creditsBelow: number;
   unusedSince: number;
   rerolledInUse: boolean;
@@ -30,7 +30,6 @@ export function Attention() {
   const period = periodOf('24h');
   const [below, setBelow] = useState('100');
   const filters = {
-    expiresBefore: fromNow(30 * dayMs),
     creditsBelow: Number(below),
     unusedSince: fromNow(-90 * dayMs),
     rerolledInUse: true,
@@ -45,14 +44,7 @@ export function Attention() {
   return (
     <>
       <Head title="Attention" />
-      <Some
-        title="Expired, or expiring within 30 days"
-        name="expiring"
-        found={kept}
-        by="expiresBefore"
-        value={filters.expiresBefore}
-        empty="No key expires soon"
-      />
+      <Expiring />
       <Ending />
       <Some
         title="Rotated, and still used"
@@ -71,13 +63,7 @@ export function Attention() {
         empty="No key is short of credits"
         actions={
           // How few is few depends on what a verification costs.
-          <select aria-label="Fewer than" value={below} onChange={(e) => setBelow(e.currentTarget.value)}>
-            {['1', '10', '100', '1000', '10000'].map((text) => (
-              <option key={text} value={text}>
-                {count(Number(text))}
-              </option>
-            ))}
-          </select>
+          <Choice label="Fewer than" value={below} set={setBelow} values={['1', '10', '100', '1000', '10000']} />
         }
       />
       <Some
@@ -98,6 +84,52 @@ export function Attention() {
   );
 }
 
+const daysAhead = ['7', '30', '90'];
+
+/** Those that will expire, the first one first, and those that have, the last one first. */
+function Expiring() {
+  const [{ within }, set] = useAddress({ within: '30' });
+  const days = daysAhead.includes(within) ? within : '30';
+  // The same for some time, so that the lists stay.
+  const [now, setNow] = useState(fromNow(0, 60_000));
+  useEffect(() => {
+    const timer = setInterval(() => setNow(fromNow(0, 60_000)), hourMs);
+    return () => clearInterval(timer);
+  }, []);
+  const soon = { expiresAfter: now, expiresBefore: now + Number(days) * dayMs, limit };
+  const expired = { expiresBefore: now, order: 'desc', limit };
+  return (
+    <>
+      <KeyCard
+        title={`Expiring within ${days} days`}
+        name="expiring"
+        of={usePages<Key>('keys.listKeys', soon, everyMs)}
+        empty="No key expires soon"
+        actions={<Choice label="Within days" value={days} set={(within) => set({ within })} values={daysAhead} />}
+      />
+      <KeyCard
+        title="Expired"
+        name="expired"
+        of={usePages<Key>('keys.listKeys', expired, everyMs)}
+        empty="No key has expired"
+      />
+    </>
+  );
+}
+
+function Choice(props: { label: string; value: string; set: (value: string) => void; values: readonly string[] }) {
+  const { label, value, set, values } = props;
+  return (
+    <select aria-label={label} value={value} onChange={(e) => set(e.currentTarget.value)}>
+      {values.map((text) => (
+        <option key={text} value={text}>
+          {count(Number(text))}
+        </option>
+      ))}
+    </select>
+  );
+}
+
 interface SomeProps {
   title: string;
   name: string;
@@ -109,24 +141,32 @@ interface SomeProps {
 }
 
 /** The keys that one filter has found. */
-function Some({ title, name, found, by, value, empty, actions }: SomeProps) {
+function Some({ found, by, value, ...rest }: SomeProps) {
   const { keys, ...pagination } = found.data?.[by] ?? {};
   const first = { ...found, data: keys, pagination: keys && (pagination as Page<unknown>['pagination']) };
-  const pages = usePagesAfter<Key>(first, 'keys.listKeys', { [by]: value, limit });
+  return <KeyCard {...rest} of={usePagesAfter<Key>(first, 'keys.listKeys', { [by]: value, limit })} />;
+}
+
+interface KeyCardProps extends Pick<SomeProps, 'title' | 'name' | 'empty' | 'actions'> {
+  of: Paged<Key>;
+}
+
+function KeyCard({ title, name, of, empty, actions }: KeyCardProps) {
   return (
     <Card
       title={title}
       actions={
         <>
           {actions}
-          <CsvButton name={name} columns={keyColumns} of={pages} prepare={readApiNames} />
+          <CsvButton name={name} columns={keyColumns} of={of} prepare={readApiNames} />
         </>
       }
     >
       <List
         label={title}
+        isCards
         columns={keyColumns}
-        of={pages}
+        of={of}
         idOf={({ keyId }) => keyId}
         lines={2}
         empty={

@@ -1,16 +1,17 @@
 import { useState } from 'preact/hooks';
 import { useInAddress, useTyped } from '../address.ts';
-import { isoOf, unitsOf } from '../format.ts';
+import { useData } from '../api.ts';
+import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Button, Card, CustomerLink, Empty, Head, LacksScreen } from '../parts/basic.tsx';
+import { Button, Card, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { endTextOf } from '../parts/lasting.tsx';
 import { type Column, List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { periodOf } from '../period.ts';
-import type { Identity } from '../records.ts';
+import { countOf, lastSteps, periodOf } from '../period.ts';
+import type { Identity, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 
 const columns: Column<Identity>[] = [
@@ -45,13 +46,54 @@ const columns: Column<Identity>[] = [
   },
 ];
 
+/** Customers of a request, which shares it with the others of its page. */
+const pageSize = 50;
+
+/** Of each customer, the externalIds of those on the same page. */
+function slicesOf(rows: readonly Identity[]): Map<string, readonly string[]> {
+  const ids = rows.map(({ externalId }) => externalId);
+  return new Map(
+    ids.map((id, at) => {
+      const first = at - (at % pageSize);
+      return [id, ids.slice(first, first + pageSize)];
+    }),
+  );
+}
+
+interface UsedProps {
+  externalId: string;
+  of: readonly string[];
+  amount: (rows: readonly UsageRow[]) => number;
+}
+
+/** A number of the verifications of a customer in 7 days. */
+function Used({ externalId, of, amount }: UsedProps) {
+  const { start, end } = lastSteps('day', 7);
+  const input = { externalIds: of, start, end, granularity: 'total', groupBy: ['externalId', 'outcome'] };
+  const { data } = useData<UsageRow[]>('analytics.getVerifications', input);
+  return data && <span class="number">{count(amount(data.filter((row) => row.externalId === externalId)))}</span>;
+}
+
+const refusedOf = (rows: readonly UsageRow[]) => countOf(rows) - countOf(rows, 'VALID');
+
+function usedColumns(rows: readonly Identity[]): Column<Identity>[] {
+  const slices = slicesOf(rows);
+  const column = (name: string, amount: UsedProps['amount']): Column<Identity> => ({
+    name,
+    cell: ({ externalId }) => <Used externalId={externalId} of={slices.get(externalId)!} amount={amount} />,
+    isNumber: true,
+  });
+  return [column('7 days', countOf), column('Refused', refusedOf)];
+}
+
 export function Customers() {
   const search = useTyped('search');
   const { settled } = search;
   const [isNew, setNew] = useState(false);
   const period = periodOf('30d');
-  const listed = { limit: 50, ...(settled && { search: settled }) };
+  const listed = { limit: pageSize, ...(settled && { search: settled }) };
   const mayRead = may('identity', 'read_identity');
+  const mayCount = may('api', 'read_analytics');
   const pages = usePages<Identity>('identities.listIdentities', mayRead ? listed : undefined, 10_000, true);
   useInAddress(search, isFound(pages));
   if (!mayRead) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
@@ -65,23 +107,14 @@ export function Customers() {
           </Button>
         )}
       </Head>
-      {may('api', 'read_analytics') && <Top title="Largest customers of 30 days" of="identities" period={period} />}
+      {mayCount && <Top title="Largest customers of 30 days" of="identities" period={period} />}
       <Card>
         <div class="bar">
-          <div class="field grow">
-            <label for="customer-search">Search</label>
-            <input
-              id="customer-search"
-              type="search"
-              placeholder="externalId or id"
-              value={search.text}
-              onInput={(e) => search.setText(e.currentTarget.value)}
-            />
-          </div>
+          <SearchField id="customer-search" placeholder="externalId or id" typed={search} />
         </div>
         <List
           label="Customers"
-          columns={columns}
+          columns={[...columns.slice(0, 2), ...(mayCount ? usedColumns(pages.rows ?? []) : []), ...columns.slice(2)]}
           of={pages}
           idOf={({ id }) => id}
           empty={

@@ -121,7 +121,7 @@ function Acts({ data, mayChange, set }: { data: Key; mayChange: boolean; set: (w
 /** The name of the API, where it may be read. */
 function ApiOf({ apiId }: { apiId: string }) {
   const { data } = useData<Api>('apis.getApi', may('api', 'read_api', apiId) ? { apiId } : undefined);
-  return data ? <Link href={`/keys?api=${apiId}`}>{data.name}</Link> : <Id id={apiId} />;
+  return data ? <Link href={`/apis/${apiId}`}>{data.name}</Link> : <Id id={apiId} />;
 }
 
 const Details = ({ data }: { data: Key }) => (

@@ -5,6 +5,7 @@ import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, type Failure, refresh, useData } from '../api.ts';
 import { compact, count, isoOf } from '../format.ts';
 import { isFound, pagesOf, usePages } from '../pages.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
   Button,
@@ -15,6 +16,7 @@ import {
   Head,
   LacksScreen,
   Problem,
+  SearchField,
   SelectField,
   Time,
 } from '../parts/basic.tsx';
@@ -28,12 +30,13 @@ import type { Api, Key, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { RestoreKey } from './keyActs.tsx';
 
-type Chosen = '' | 'enabled' | 'disabled' | 'expiring' | 'deleted';
+type Chosen = '' | 'enabled' | 'disabled' | 'expiring' | 'expired' | 'deleted';
 const states = [
   ['', 'Any state'],
   ['enabled', 'Enabled'],
   ['disabled', 'Disabled'],
   ['expiring', 'Expires within 30 days'],
+  ['expired', 'Expired'],
   ['deleted', 'Deleted'],
 ] as const;
 
@@ -42,7 +45,8 @@ const filterOf = (state: Chosen) =>
     '': {},
     enabled: { enabled: true },
     disabled: { enabled: false },
-    expiring: { expiresBefore: fromNow(30 * dayMs) },
+    expiring: { expiresBefore: fromNow(30 * dayMs), expiresAfter: fromNow(0) },
+    expired: { expiresBefore: fromNow(0) },
     deleted: { deleted: true },
   })[state];
 
@@ -55,14 +59,17 @@ const byExpiry = [
   ['expiry-last', 'Last to expire'],
 ] as const;
 
+/** Whether a state is one of expiry. Its keys have that order only. */
+const isOfExpiry = (state: Chosen) => state === 'expiring' || state === 'expired';
+
 /** The orders in which the store has the keys of a state, the usual one first. Deleted keys have none of expiry. */
 const ordersOf = (state: Chosen) =>
-  state === 'expiring' ? byExpiry : state === 'deleted' ? byCreation : [...byCreation, ...byExpiry];
+  isOfExpiry(state) ? byExpiry : state === 'deleted' ? byCreation : [...byCreation, ...byExpiry];
 type Order = ReturnType<typeof ordersOf>[number][0];
 
 /** The input of an order. Only keys that expire have one of expiry. */
 const inputOf = (order: Order, state: Chosen) => ({
-  ...(order.startsWith('expiry') && state !== 'expiring' && { expiresBefore: timeMax }),
+  ...(order.startsWith('expiry') && !isOfExpiry(state) && { expiresBefore: timeMax }),
   order: order === 'newest' || order === 'expiry-last' ? 'desc' : 'asc',
 });
 
@@ -286,27 +293,16 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
   useEffect(() => {
     if (query.get('search') === '') input.current?.focus();
   }, []);
-  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
   return (
     <>
       <div class="bar">
-        <div class="field grow">
-          <label for="key-search">Search</label>
-          <input
-            id="key-search"
-            ref={input}
-            type="search"
-            placeholder="Name, start of the key, id, customer, metadata"
-            value={search.text}
-            onInput={(e) => search.setText(e.currentTarget.value)}
-          />
-        </div>
-        <SelectField
-          label="API"
-          value={api}
-          set={(api) => set({ api, pages: '' })}
-          options={[['', 'All APIs'], ...(apis.data ?? []).map(({ id, name }) => [id, name] as const)]}
+        <SearchField
+          id="key-search"
+          placeholder="Name, start of the key, id, customer, metadata"
+          typed={search}
+          field={input}
         />
+        <ApiSelect value={api} set={(api) => set({ api, pages: '' })} none="All APIs" />
         <SelectField
           label="State"
           value={state}
@@ -316,7 +312,7 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
         />
         <SelectField label="Order" value={order} set={setOrder} options={orders} />
       </div>
-      {order.startsWith('expiry') && state !== 'expiring' && (
+      {order.startsWith('expiry') && !isOfExpiry(state) && (
         <p class="quiet">In order of expiry, only keys that expire are listed.</p>
       )}
     </>

@@ -2,7 +2,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { Failure } from '../api.ts';
-import { count, isoOf, milliseconds, timeOfDay } from '../format.ts';
+import { count, isoOf, milliseconds, percent, timeOfDay } from '../format.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
   Button,
@@ -20,6 +21,7 @@ import {
 } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { type Column, Table } from '../parts/table.tsx';
+import { sumOf } from '../period.ts';
 import { may } from '../session.ts';
 import { type Decision, listen } from '../tail.ts';
 
@@ -76,19 +78,60 @@ const columns: Column<Row>[] = [
   },
 ];
 
-/** The decisions that arrive, newest first; while paused they are counted only. */
-function useTail(filter: object, isPaused: boolean) {
+/** Seconds of the rate. */
+const rateSeconds = 10;
+
+/** Decisions a second, and the share that was refused; undefined until the first second is over. */
+interface Rate {
+  all: number;
+  refused: number;
+}
+
+/** Whether a decision has the text in its names, ids, tags or its outcome. */
+function hasText(decision: Decision, text: string): boolean {
+  const { keyId, name, externalId, tags = [], ratelimit, namespace, identifier } = decision;
+  const texts = [wordOf(outcomeOf(decision)), keyId, name, externalId, ...tags, ratelimit, namespace, identifier];
+  return texts.some((one) => one?.toLowerCase().includes(text.toLowerCase()));
+}
+
+/** Counts decisions by the second. Each second, `set` gets their mean over the last ones. */
+function rateOf(set: (rate: Rate) => void) {
+  const next = () => ({ all: 0, refused: 0, from: performance.now() });
+  let seconds = [next()];
+  const timer = setInterval(() => {
+    // A browser calls this less often for a tab that is not displayed.
+    const passed = (performance.now() - seconds.at(-1)!.from) / 1000;
+    const mean = (name: keyof Rate) => sumOf(seconds, (one) => one[name]) / passed;
+    set({ all: mean('all'), refused: mean('refused') });
+    seconds = [next(), ...seconds].slice(0, rateSeconds);
+  }, 1000);
+  return {
+    add(decision: Decision) {
+      seconds[0]!.all += decision.sample;
+      if (outcomeOf(decision) !== 'VALID') seconds[0]!.refused += decision.sample;
+    },
+    stop: () => clearInterval(timer),
+  };
+}
+
+/** The decisions that arrive and have the text, newest first; while paused they are counted only. */
+function useTail(filter: object, text: string, isPaused: boolean) {
   const [missed, setMissed] = useState(0);
   const [state, setState] = useState<'connecting' | 'live' | Failure>('connecting');
+  const [rate, setRate] = useState<Rate>();
   const paused = useRef(isPaused);
   paused.current = isPaused;
+  const wanted = useRef(text);
+  wanted.current = text;
   const id = JSON.stringify(filter);
   const [shown, setShown] = useState<{ id: string; rows: readonly Row[] }>({ id, rows: [] });
   // Those of another filter say nothing about this one.
-  const rows = shown.id === id ? shown.rows : [];
+  const rows = shown.id === id ? shown.rows.filter((row) => hasText(row, text)) : [];
   useEffect(() => {
     setShown({ id, rows: [] });
     setState('connecting');
+    setRate(undefined);
+    const rating = rateOf(setRate);
     let number = 0;
     let waiting: Row[] = [];
     // Drawn a few times a second, however many arrive.
@@ -102,6 +145,8 @@ function useTail(filter: object, isPaused: boolean) {
     const stop = listen(filter, {
       open: () => setState('live'),
       decision: (decision) => {
+        if (!hasText(decision, wanted.current)) return;
+        rating.add(decision);
         waiting.push({ ...decision, number: number++ });
         if (waiting.length > rowsMax) waiting.shift();
         if (paused.current) setMissed((count) => count + 1);
@@ -110,24 +155,41 @@ function useTail(filter: object, isPaused: boolean) {
     });
     return () => {
       clearInterval(timer);
+      rating.stop();
       stop();
     };
   }, [id]);
-  return { rows, missed, state };
+  return { rows, missed, state, rate };
 }
 
+/** Rows do not move under a pointer, nor under the focus. */
+const Decisions = ({ rows, setRead }: { rows: readonly Row[]; setRead: (isRead: boolean) => void }) => (
+  <div
+    class="decisions"
+    onPointerEnter={({ pointerType }) => setRead(pointerType === 'mouse')}
+    onPointerLeave={() => setRead(false)}
+    onFocusIn={() => setRead(true)}
+    onFocusOut={() => setRead(false)}
+  >
+    {rows.length > 0 && <Table label="Decisions" columns={columns} rows={rows} idOf={({ number }) => `${number}`} />}
+  </div>
+);
+
 export function Live() {
-  const [{ outcome: named }, set] = useAddress({ outcome: '' });
+  const [{ outcome: named, api }, set] = useAddress({ outcome: '', api: '' });
   const outcome = outcomes.find((name) => name === named) ?? '';
   const key = useTyped('key', typingMs);
   const owner = useTyped('customer', typingMs);
+  const [text, setText] = useState('');
   const [isPaused, setPaused] = useState(false);
+  const [isRead, setRead] = useState(false);
   const filter = {
+    ...(api && { apiId: api }),
     ...(outcome && { outcome }),
     ...(key.settled && { keyId: key.settled }),
     ...(owner.settled && { externalId: owner.settled }),
   };
-  const { rows, missed, state } = useTail(filter, isPaused);
+  const { rows, missed, state, rate } = useTail(filter, text.trim(), isPaused || isRead);
   // Until a decision arrives, nothing is known of these texts.
   const isFound = rows.length > 0 || undefined;
   useInAddress(key, isFound);
@@ -137,8 +199,13 @@ export function Live() {
   return (
     <>
       <Head title="Live">
-        <Badge tone={state === 'live' && !isPaused ? 'good' : ''}>
-          {state === 'live' ? (isPaused ? `Paused, ${count(missed)} since` : 'Live') : 'Connecting'}
+        {rate && (
+          <span class="quiet number">
+            {rate.all.toFixed(1)} a second, {percent(rate.refused, rate.all)} refused
+          </span>
+        )}
+        <Badge tone={state === 'live' && !isPaused && !isRead ? 'good' : ''}>
+          {state === 'live' ? (isPaused || isRead ? `Paused, ${count(missed)} since` : 'Live') : 'Connecting'}
         </Badge>
         <CsvButton name="live" columns={columns} rows={rows} />
         <Button onClick={() => setPaused(!isPaused)} aria-pressed={isPaused}>
@@ -153,8 +220,10 @@ export function Live() {
             set={(outcome) => set({ outcome })}
             options={[['', 'All'], ...outcomes.map((name) => [name, wordOf(name)] as const)]}
           />
+          <ApiSelect value={api} set={(api) => set({ api })} none="All APIs" />
           <TextField label="Key id" value={key.text} set={key.setText} placeholder="key_…" />
           <TextField label="Customer" value={owner.text} set={owner.setText} placeholder="externalId" />
+          <TextField label="Tag or text" value={text} set={setText} placeholder="eu-west" />
         </div>
         {rows[0] && rows[0].sample > 1 && (
           <p class="quiet" role="status">
@@ -162,9 +231,7 @@ export function Live() {
           </p>
         )}
         <Problem failure={failure} />
-        {rows.length > 0 && (
-          <Table label="Decisions" columns={columns} rows={rows} idOf={({ number }) => `${number}`} />
-        )}
+        <Decisions rows={rows} setRead={setRead} />
         {rows.length === 0 && !failure && (
           <Empty title="Nothing has happened since you opened this screen">
             <p class="quiet">Verifications and limit checks appear here as they are decided, by any server.</p>

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Link, useSearch } from 'wouter-preact';
 import { call, curlOf, type Failure, refresh, useData } from '../api.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   AsCurl,
   Button,
@@ -9,7 +10,6 @@ import {
   Head,
   LacksScreen,
   Problem,
-  SelectField,
   SetRootKey,
   Snippet,
   TextField,
@@ -55,7 +55,7 @@ type Template = keyof typeof templates;
 
 export function NewKey() {
   const query = new URLSearchParams(useSearch());
-  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
+  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api', '*') ? { limit: 2 } : undefined);
   const [made, setMade] = useState<{ keyId: string; key: string }>();
   if (!may('api', 'create_key')) return <LacksScreen title="New key" grant="api.*.create_key" />;
   if (made) return <Made {...made} again={() => setMade(undefined)} />;
@@ -155,7 +155,12 @@ function Form(props: {
       </Card>
       <Card title="Key">
         <div class="fields">
-          <ApiField apis={props.apis} value={fields.apiId} set={set('apiId')} />
+          <ApiSelect
+            value={fields.apiId}
+            set={set('apiId')}
+            none="Choose …"
+            hint={fields.apiId === '' && 'Choose the API of the key.'}
+          />
           <TextField label="Name" value={fields.name} set={set('name')} maxLength={255} placeholder="Ada's key" />
           <CustomerField value={fields.externalId} set={set('externalId')} />
           <TextField label="Prefix" value={fields.prefix} set={set('prefix')} maxLength={16} placeholder="pay" />
@@ -190,19 +195,6 @@ function Form(props: {
     </form>
   );
 }
-
-const ApiField = ({ apis, value, set }: { apis: readonly Api[]; value: string; set: (value: string) => void }) =>
-  apis.length > 0 ? (
-    <SelectField
-      label="API"
-      value={value}
-      set={set}
-      hint={value === '' && 'Choose the API of the key.'}
-      options={[['', 'Choose …'], ...apis.map(({ id, name }) => [id, name] as const)]}
-    />
-  ) : (
-    <TextField label="API" value={value} set={set} placeholder="api_…" />
-  );
 
 const sdkSnippet = (key: string) =>
   [

@@ -1,10 +1,13 @@
 import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
+import { useAddress } from '../address.ts';
 import { useData } from '../api.ts';
 import { milliseconds } from '../format.ts';
-import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
+import { type Paged, usePages } from '../pages.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
+import { Card, Count, Empty, Head, LacksScreen, PeriodChoice, Time } from '../parts/basic.tsx';
 import { Figure } from '../parts/chart.tsx';
-import { Table } from '../parts/table.tsx';
+import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { UsageChart, UsageFigures } from '../parts/usage.tsx';
 import { usePeriod } from '../period.ts';
@@ -13,49 +16,48 @@ import { may } from '../session.ts';
 import { Welcome } from './welcome.tsx';
 
 export function Overview() {
-  const apis = useData<Api[]>(
-    'apis.listApis',
-    may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined,
-    10_000,
-  );
+  const listed = may('api', 'read_api', '*') ? { limit: 10, order: 'desc' } : undefined;
+  const apis = usePages<Api>('apis.listApis', listed, 10_000);
   // The first steps stay until the user leaves the screen: they have the only copy of a key string.
   const isFirst = useRef(false);
-  isFirst.current ||= apis.data?.length === 0 && may('api', 'create_api');
+  isFirst.current ||= apis.rows?.length === 0 && may('api', 'create_api');
   if (isFirst.current) return <Welcome />;
   return <Summary apis={apis} />;
 }
 
-function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
+function Summary({ apis }: { apis: Paged<Api> }) {
   const period = usePeriod();
+  const [{ api: apiId }, set] = useAddress({ api: '' });
+  const of = apiId ? { apiId } : {};
   if (!may('api', 'read_analytics')) {
     return <LacksScreen title="Overview" grant="api.*.read_analytics" />;
   }
   return (
     <>
       <Head title="Overview">
+        <ApiSelect isBare value={apiId} set={(api) => set({ api })} none="All APIs" />
         <PeriodChoice period={period} />
       </Head>
-      <UsageFigures of={{}} period={period}>
+      <UsageFigures of={of} period={period}>
         {may('system', 'read_status') && <Latency />}
       </UsageFigures>
       <Card title={`Verifications by ${period.granularity}, UTC`}>
-        <UsageChart of={{}} period={period} title="Verifications by outcome" />
+        <UsageChart of={of} period={period} title="Verifications by outcome" />
       </Card>
       <div class="columns">
-        <Top title="Largest customers" of="identities" period={period} />
-        <Top title="Largest keys" of="keys" period={period} />
+        <Top title="Largest customers" of="identities" period={period} within={of} />
+        <Top title="Largest keys" of="keys" period={period} within={of} />
       </div>
-      {may('api', 'read_api') && (
-        <Card title="APIs">
-          <Loaded of={apis}>
-            {(rows) =>
-              rows.length === 0 ? (
-                <Empty title="There is no API yet" />
-              ) : (
-                <Table label="APIs" rows={rows} idOf={({ id }) => id} columns={apiColumns} />
-              )
-            }
-          </Loaded>
+      {may('api', 'read_api', '*') && !apiId && (
+        <Card title="Newest APIs" actions={<Link href="/apis">All APIs</Link>}>
+          <List
+            label="Newest APIs"
+            columns={apiColumns}
+            of={apis}
+            idOf={({ id }) => id}
+            empty={<Empty title="There is no API yet" />}
+            lines={3}
+          />
         </Card>
       )}
     </>
@@ -78,7 +80,7 @@ function Latency() {
 }
 
 const apiColumns = [
-  { name: 'Name', cell: ({ id, name }: Api) => <Link href={`/keys?api=${id}`}>{name}</Link> },
+  { name: 'Name', cell: ({ id, name }: Api) => <Link href={`/apis/${id}`}>{name}</Link> },
   { name: 'Id', cell: ({ id }: Api) => <code>{id}</code>, isWide: true },
   { name: 'Keys', cell: ({ keyCount }: Api) => <Count value={keyCount} />, isNumber: true },
   { name: 'Created', cell: ({ createdAt }: Api) => <Time ms={createdAt} />, isWide: true },

@@ -3,7 +3,7 @@ import { useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, percent } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
+import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, SearchField, Time } from '../parts/basic.tsx';
 import { Chart } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { type Column, List, useOrder } from '../parts/table.tsx';
@@ -96,16 +96,7 @@ export function RateLimits() {
       )}
       <Card title="Namespaces">
         <div class="bar">
-          <div class="field grow">
-            <label for="namespace-search">Search</label>
-            <input
-              id="namespace-search"
-              type="search"
-              placeholder="Name or id"
-              value={search.text}
-              onInput={(e) => search.setText(e.currentTarget.value)}
-            />
-          </div>
+          <SearchField id="namespace-search" placeholder="Name or id" typed={search} />
         </div>
         <List
           label="Namespaces"

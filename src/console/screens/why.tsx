@@ -1,5 +1,5 @@
-import { useEffect, useState } from 'preact/hooks';
-import { Link, useSearch } from 'wouter-preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Link, useLocation, useSearch } from 'wouter-preact';
 import { call, type Failure } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
 import {
@@ -29,9 +29,37 @@ function limitOf(text: string) {
 
 const isKeyId = (text: string) => /^key_[0-9A-Za-z]+$/.test(text);
 
+interface Asked {
+  permissions: string;
+  limits: string;
+  cost: string;
+  ip: string;
+}
+
+function inputOf({ permissions, limits, cost, ip }: Asked) {
+  const ratelimits = namesOf(limits).map(limitOf);
+  return {
+    ...(permissions.trim() && { permissions: permissions.trim() }),
+    ...(/^\d+$/.test(cost) && { credits: { cost: Number(cost) } }),
+    ...(ratelimits.length > 0 && { ratelimits }),
+    ...(ip.trim() && { ip: ip.trim() }),
+  };
+}
+
+/** The address of what was asked; undefined if a field may contain a key string: an address is seen by others. */
+function addressOf(keyId: string, asked: Asked): string | undefined {
+  const given = Object.entries(asked).filter(([, text]) => text.trim());
+  if (given.some(([, text]) => /[0-9A-Za-z]{20}/.test(text))) return undefined;
+  const query = new URLSearchParams(given.map(([name, text]) => [name, text.trim()]));
+  return `/why/${keyId}${query.size > 0 ? `?${query}` : ''}`;
+}
+
 /** Asks what a verification of a key would do, and charges nothing. */
 export function Why({ keyId = '' }: { keyId?: string }) {
   const search = useSearch();
+  const [path, go] = useLocation();
+  /** The address of the answer that is displayed, if it was entered here. */
+  const answered = useRef<string | undefined>();
   const [about, setAbout] = useState(keyId);
   const [permissions, setPermissions] = useState('');
   const [cost, setCost] = useState('');
@@ -40,40 +68,43 @@ export function Why({ keyId = '' }: { keyId?: string }) {
   const [explained, setExplained] = useState<{ answer: Explained; input: object }>();
   const [failure, setFailure] = useState<Failure>();
   const text = about.trim();
-  const ask = async (asked: { permissions: string; cost: string; limits: string; ip?: string }) => {
-    const ratelimits = namesOf(asked.limits).map(limitOf);
-    const input = {
-      ...(isKeyId(text) ? { keyId: text } : { key: text }),
-      ...(asked.permissions.trim() && { permissions: asked.permissions.trim() }),
-      ...(/^\d+$/.test(asked.cost) && { credits: { cost: Number(asked.cost) } }),
-      ...(ratelimits.length > 0 && { ratelimits }),
-      ...(asked.ip?.trim() && { ip: asked.ip.trim() }),
-    };
+  const ask = async (asked: Asked) => {
+    const input = { ...(isKeyId(text) ? { keyId: text } : { key: text }), ...inputOf(asked) };
     try {
-      setExplained({ answer: await call<Explained>('keys.explainKey', input), input });
+      const answer = await call<Explained>('keys.explainKey', input);
+      setExplained({ answer, input });
       setFailure(undefined);
+      return answer.keyId;
     } catch (cause) {
       setFailure(cause as Failure);
       setExplained(undefined);
+      return undefined;
     }
   };
-  // The link on the screen of a key has its id, that of a refusal what was asked.
+  // The link on the screen of a key has its id, that of a refusal what was asked, and so has what was asked here.
   useEffect(() => {
-    if (!keyId) return;
+    const isAnswered = answered.current === path + location.search;
+    answered.current = undefined;
+    if (!keyId || isAnswered) return;
     const query = new URLSearchParams(search);
-    const asked = {
-      permissions: query.get('permissions') ?? '',
-      cost: query.get('cost') ?? '',
-      limits: query.get('limits') ?? '',
-    };
+    const of = (name: keyof Asked) => query.get(name) ?? '';
+    const asked = { permissions: of('permissions'), limits: of('limits'), cost: of('cost'), ip: of('ip') };
     setPermissions(asked.permissions);
     setCost(asked.cost);
     setLimits(asked.limits);
+    setIp(asked.ip);
     ask(asked);
   }, [search]);
-  const submit = (event: Event) => {
+  const submit = async (event: Event) => {
     event.preventDefault();
-    ask({ permissions, cost, limits, ip });
+    const asked = { permissions, limits, cost, ip };
+    const from = location.href;
+    const found = await ask(asked);
+    // A key string can look like an id. An id that was found is none.
+    const address = found === text ? addressOf(text, asked) : undefined;
+    if (address === undefined || address === path + location.search || location.href !== from) return;
+    answered.current = address;
+    go(address);
   };
   if (!may('api', 'read_key')) return <LacksScreen title="Why?" grant="api.*.read_key" />;
   return (

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { type ManageContext, manages } from '../../operation.ts';
-import type { Period } from '../../usage/query.ts';
+import { only, type Period, type UsageQuery } from '../../usage/query.ts';
 import { addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
@@ -120,7 +120,7 @@ async function rankVerifications(
     return store.analytics.top(caller.workspaceId, { ...period, apiIds, of, by, limit });
   }
   const grouped = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
-  const query = { ...period, apiIds, externalId, tag, by: grouped, bucketOf: () => 0 };
+  const query: UsageQuery = { ...period, apiIds, externalIds: only(externalId), tag, by: grouped, bucketOf: () => 0 };
   const ranking = new Ranking();
   const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) =>
     addUsage(ranking, of as RankedVerifications, usage),

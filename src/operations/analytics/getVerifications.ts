@@ -3,7 +3,7 @@ import { digestOf } from '../../domain/keyString.ts';
 import { hourMs } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
-import type { Period, UsageCount } from '../../usage/query.ts';
+import type { Period, UsageCount, UsageQuery } from '../../usage/query.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,
@@ -41,6 +41,9 @@ export const getVerifications = manages({
     keyId: Type.Optional(KeyId),
     keyIds: Type.Optional(Type.Array(KeyId, { minItems: 1, maxItems: 100, description: 'Any of these keys.' })),
     externalId: Type.Optional(ExternalId),
+    externalIds: Type.Optional(
+      Type.Array(ExternalId, { minItems: 1, maxItems: 100, description: 'Any of these identities.' }),
+    ),
     tag: Type.Optional(Tag),
     ...timeFields,
     ...granularityField,
@@ -93,22 +96,25 @@ export const getVerifications = manages({
     `usage:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
   listedIds: 'row',
   check({ query }) {
-    rejectSql(query, 'Use apiId, keyId, keyIds, externalId, tag, start, end, granularity, groupBy, orderBy and limit.');
+    rejectSql(
+      query,
+      'Use apiId, keyId, keyIds, externalId, externalIds, tag, start, end, granularity, groupBy, orderBy and limit.',
+    );
   },
 
   async handle(input, { store, caller, after }) {
-    const { apiId, externalId, tag, start, end, groupBy = ['outcome'], orderBy = 'time', limit } = input;
+    const { apiId, tag, start, end, groupBy = ['outcome'], orderBy = 'time', limit } = input;
     const granularity = (input.granularity ?? 'hour') as Granularity;
     const place = after === undefined ? undefined : readPlace(after);
     const period = place?.period ?? periodOf({ start, end }, granularity, await store.currentMs());
     const readable = caller.grants.idsFor('api', 'read_analytics');
     const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
     const by = (group: Group) => groupBy.includes(group);
-    const query = {
+    const query: UsageQuery = {
       ...period,
       apiIds,
-      keyIds: keysOf(input),
-      externalId,
+      keyIds: allowed(input.keyId, input.keyIds),
+      externalIds: allowed(input.externalId, input.externalIds),
       tag,
       by: { key: by('keyId'), externalId: by('externalId'), tag: by('tag') },
       bucketOf: (hour: number) => bucketOf(hour, granularity),
@@ -135,10 +141,10 @@ export const getVerifications = manages({
   },
 });
 
-/** The keys that both filters allow; undefined for all. */
-function keysOf({ keyId, keyIds }: { keyId?: string; keyIds?: string[] }): ReadonlySet<string> | undefined {
-  if (keyId === undefined) return keyIds && new Set(keyIds);
-  return new Set(keyIds === undefined || keyIds.includes(keyId) ? [keyId] : []);
+/** What both filters, one id and any of some, allow; undefined for all. */
+function allowed(id: string | undefined, ids: readonly string[] | undefined): ReadonlySet<string> | undefined {
+  if (id === undefined) return ids && new Set(ids);
+  return new Set(ids === undefined || ids.includes(id) ? [id] : []);
 }
 
 /** Reads a cursor, whose format was checked (http/cursor.ts). */

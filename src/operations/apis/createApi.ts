@@ -1,13 +1,11 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Fields } from '../schemas.ts';
+import { ApiName, Fields } from '../schemas.ts';
 
 export const createApi = manages({
   name: 'apis.createApi',
   summary: 'Create an API, a container for keys.',
-  input: Fields({
-    name: Type.String({ minLength: 3, maxLength: 256, description: 'Name for people. Need not be unique.' }),
-  }),
+  input: Fields({ name: ApiName }),
   output: Type.Object({ apiId: Type.String({ description: 'Id of the new API.' }) }),
   errors: ['too_many_records'],
   needs: { api: ['create_api'] },

@@ -1,16 +1,12 @@
-import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { apiNotFound } from '../rules.ts';
-import { ApiId, Fields } from '../schemas.ts';
+import { Api, ApiId, Fields } from '../schemas.ts';
 
 export const getApi = manages({
   name: 'apis.getApi',
   summary: 'Get an API.',
   input: Fields({ apiId: ApiId }),
-  output: Type.Object({
-    id: Type.String({ description: 'Id of the API.' }),
-    name: Type.String({ description: 'Name of the API.' }),
-  }),
+  output: Api,
   errors: ['api_not_found'],
   needs: { api: ['read_api'] },
   scope: ({ apiId }) => apiId,

@@ -1,20 +1,13 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
-import { CreatedAt, Fields, Order, searchFields } from '../schemas.ts';
+import { Api, Fields, Order, searchFields } from '../schemas.ts';
 
 export const listApis = manages({
   name: 'apis.listApis',
   summary: 'List APIs in order of creation, optionally those whose id or name contains a string.',
   input: Fields({ ...searchFields, order: Type.Optional(Order) }),
-  output: Type.Array(
-    Type.Object({
-      id: Type.String({ description: 'Id of the API.' }),
-      name: Type.String({ description: 'Name of the API.' }),
-      createdAt: CreatedAt,
-      keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
-    }),
-  ),
+  output: Type.Array(Api),
   needs: { api: ['read_api'] },
   readsMuch: true,
   scope: () => '*',

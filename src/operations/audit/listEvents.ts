@@ -38,7 +38,7 @@ export const listEvents = manages({
         Type.String({ description: 'Present name of the root key. Absent if it has none or was deleted.' }),
       ),
       operation: Type.String({
-        description: 'Name of the operation. `cli.import` for a record of an import by the command line.',
+        description: 'Name of the operation. `cli.import` and `cli.move` are imports and moves by the command line.',
       }),
       resource: Type.Object(
         {

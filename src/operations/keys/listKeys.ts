@@ -6,7 +6,7 @@ import { manages } from '../../operation.ts';
 import { apisMax } from '../../records/keySearch.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
-import { apiNotFound } from '../rules.ts';
+import { apiNotFound, invalid } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, pageFields, RoleName, Slug } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
@@ -33,6 +33,13 @@ export const keyFilters = {
       minimum: 0,
       maximum: timeMax,
       description: 'Keys that expire before this time in Unix milliseconds, in order of expiry.',
+    }),
+  ),
+  expiresAfter: Type.Optional(
+    Int({
+      minimum: 0,
+      maximum: timeMax,
+      description: 'With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.',
     }),
   ),
   unusedSince: Type.Optional(
@@ -84,19 +91,22 @@ export const tooManyApis = (): ApiError =>
 export const listKeys = manages({
   name: 'keys.listKeys',
   summary: 'List the keys of one API or of all APIs in order of creation, with filters that all must match.',
-  description: `With \`expiresBefore\`, keys are in order of expiry instead, unless they are deleted, and \`total\` is the number of keys that expire before that time. ${apiIdRequired}`,
-  input: Fields({
-    apiId: Type.Optional(ApiId),
-    ...pageFields,
-    order: Type.Optional(
-      Type.Enum(['asc', 'desc'], {
-        default: 'asc',
-        description:
-          'Order of creation: `asc` is oldest first, `desc` newest first. With `expiresBefore`: `asc` is the first to expire first, `desc` the last.',
-      }),
-    ),
-    ...keyFilters,
-  }),
+  description: `With \`expiresBefore\`, keys are in order of expiry instead, unless they are deleted, and \`total\` is the number of keys that expire in that time. ${apiIdRequired}`,
+  input: Fields(
+    {
+      apiId: Type.Optional(ApiId),
+      ...pageFields,
+      order: Type.Optional(
+        Type.Enum(['asc', 'desc'], {
+          default: 'asc',
+          description:
+            'Order of creation: `asc` is oldest first, `desc` newest first. With `expiresBefore`: `asc` is the first to expire first, `desc` the last.',
+        }),
+      ),
+      ...keyFilters,
+    },
+    { documented: { dependentRequired: { expiresAfter: ['expiresBefore'] } } },
+  ),
   output: Type.Array(
     Type.Object({
       ...KeyRecord.properties,
@@ -110,6 +120,10 @@ export const listKeys = manages({
   readsMuch: true,
   scope: ({ apiId }) => apiId ?? '*',
   list: ({ limit: _limit, cursor: _cursor, ...query }) => listOfKeys(query),
+  check({ expiresBefore, expiresAfter }) {
+    if (expiresAfter !== undefined && expiresBefore === undefined)
+      throw invalid('body.expiresAfter', 'needs expiresBefore');
+  },
   listedIds: ({ expiresBefore, deleted }) => (expiresBefore === undefined || deleted ? 'key' : 'expiring_key'),
 
   async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {

@@ -48,6 +48,7 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
     scripts: await loadScripts(redis, workspaceKey),
     slugsOf: async () => [],
     digestOf: async () => undefined,
+    arrival: async () => {},
     accepted: new AcceptedRootKeys(),
     tail: new Tail(redis),
     now,

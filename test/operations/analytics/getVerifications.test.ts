@@ -48,7 +48,7 @@ function tally(log: readonly Verification[], query: Query): object[] {
   // Counts of APIs are kept by hour, all others by day after some days.
   const isOfKeys =
     groupBy.some((group) => group !== 'apiId' && group !== 'outcome') ||
-    [query.keyId, query.keyIds, query.externalId, query.tag].some((filter) => filter !== undefined);
+    [query.keyId, query.keyIds, query.externalId, query.externalIds, query.tag].some((filter) => filter !== undefined);
   for (const { tags, ...one } of log) {
     const isOfDay = isOfKeys && one.time < hourlyFrom();
     const time = isOfDay ? Math.floor(one.time / dayMs) * dayMs : one.time;
@@ -57,6 +57,7 @@ function tally(log: readonly Verification[], query: Query): object[] {
     if (query.keyId !== undefined && one.keyId !== query.keyId) continue;
     if (query.keyIds !== undefined && !query.keyIds.includes(one.keyId)) continue;
     if (query.externalId !== undefined && one.externalId !== query.externalId) continue;
+    if (query.externalIds !== undefined && !query.externalIds.includes(one.externalId!)) continue;
     const counted =
       query.tag !== undefined ? tags.filter((tag) => tag === query.tag) : groupBy.includes('tag') ? tags : [undefined];
     for (const tag of counted) {
@@ -242,6 +243,7 @@ describe('analytics.getVerifications: random histories', () => {
           ...(pick(0, 3) === 0 && { keyId: oneOf(everyKey) }),
           ...(pick(0, 3) === 0 && { keyIds: [oneOf(everyKey), oneOf(everyKey), oneOf(everyKey)] }),
           ...(pick(0, 2) === 0 && { externalId: oneOf(people) }),
+          ...(pick(0, 3) === 0 && { externalIds: [oneOf(people), oneOf(people), 'nobody'] }),
           ...(pick(0, 2) === 0 && { tag: oneOf(tags) }),
         };
         for (const filter of [{}, filters]) {
@@ -253,7 +255,7 @@ describe('analytics.getVerifications: random histories', () => {
 
   test(`each filter, alone and together (seed ${seed})`, async () => {
     let rows = 0;
-    for (let bits = 0; bits < 32; bits++) {
+    for (let bits = 0; bits < 64; bits++) {
       for (let round = 0; round < 4; round++) {
         const of = oneOf(log);
         const query: Query = {
@@ -262,6 +264,7 @@ describe('analytics.getVerifications: random histories', () => {
           ...(bits & 4 && { externalId: of.externalId ?? oneOf(people) }),
           ...(bits & 8 && { tag: of.tags[0] ?? oneOf(tags) }),
           ...(bits & 16 && { keyIds: [of.keyId, oneOf(everyKey), of.keyId] }),
+          ...(bits & 32 && { externalIds: [of.externalId ?? oneOf(people), 'nobody', oneOf(people)] }),
           start: of.time - pick(0, 20 * dayMs),
           end: of.time + pick(1, 20 * dayMs),
           granularity: oneOf(['hour', 'day', 'month']),
@@ -269,7 +272,7 @@ describe('analytics.getVerifications: random histories', () => {
         rows += await expectTally(log, query);
       }
     }
-    expect(rows).toBeGreaterThanOrEqual(16);
+    expect(rows).toBeGreaterThanOrEqual(32);
   });
 
   test('a caller with a grant for one API gets and counts only its rows', async () => {

@@ -1,11 +1,18 @@
 import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
 
-const { call, ok } = harness();
+const { call, ok, clock } = harness();
 
-test('apis.getApi: 200: its id and name', async () => {
+test('apis.getApi: 200: its id, name, time of creation and number of keys without deleted ones, as in the list', async () => {
+  const createdAt = clock.now;
   const { apiId } = await ok('apis.createApi', { name: 'payments' });
-  expect(await ok('apis.getApi', { apiId })).toEqual({ id: apiId, name: 'payments' });
+  await ok('keys.createKey', { apiId });
+  const { keyId } = await ok('keys.createKey', { apiId });
+  clock.advance(1000);
+  await ok('keys.deleteKey', { keyId });
+  const api = { id: apiId, name: 'payments', createdAt, keyCount: 1 };
+  expect(await ok('apis.getApi', { apiId })).toEqual(api);
+  expect(await ok('apis.listApis', { search: apiId })).toEqual([api]);
 });
 
 describe('apis.getApi: 404', () => {

@@ -161,6 +161,48 @@ describe('a settlement', () => {
     expect(await left(key)).toEqual([90, 8, 700]);
   });
 
+  test('that is repeated responds the same after many others, until it is forgotten', async () => {
+    const { key } = await createKey({ credits: { remaining: 1000 }, ratelimits: [{ ...requests, limit: 100 }] });
+    // Some of them with an id of their own, with other credits than held, and beside holds that stay open.
+    const settled: { id: string; response: unknown }[] = [];
+    for (let number = 1; number <= 24; number++) {
+      clock.advance(requests.duration / 8);
+      const { id } = await hold(key, number % 5 === 0 ? { id: `job-${number}` } : {}, { credits: { cost: 3 } });
+      if (number % 7 === 0) await hold(key);
+      settled.push({ id, response: await settle(id, number % 3 === 0 ? { credits: { cost: number % 4 } } : {}) });
+      const since = Math.floor(clock.now / hourMs) - 1;
+      const known = settled.filter((_, index) => Math.floor((startMs + ((index + 1) * hourMs) / 8) / hourMs) >= since);
+      for (const { id, response } of known) expect(await settle(id)).toEqual(response);
+      for (const { id } of settled.slice(0, -known.length))
+        expect(await call('keys.settleHold', { holdId: id })).toMatchObject({ status: 404 });
+    }
+  });
+
+  test('is forgotten in the second hour after its own', async () => {
+    const { key } = await createKey(full);
+    const { id } = await hold(key, { ttl: 5 * hourMs }, request);
+    const response = await settle(id);
+    clock.advance(hourMs);
+    expect(await settle(id)).toEqual(response);
+    clock.advance(hourMs);
+    expect(await call('keys.settleHold', { holdId: id })).toMatchObject({ status: 404 });
+  });
+
+  test('of a long hold is remembered for an hour, also after its key has no holds', async () => {
+    const { key } = await createKey(full);
+    const { id, expires } = await hold(key, { ttl: 5 * hourMs }, request);
+    clock.now = expires - minute;
+    await ok('keys.verifyKey', { key });
+    const response = await settle(id);
+    clock.now = expires;
+    // Everything of its holds is removed.
+    while (await sweep());
+    clock.advance(59 * minute);
+    expect(await settle(id)).toEqual(response);
+    clock.advance(2 * hourMs);
+    expect(await call('keys.settleHold', { holdId: id })).toMatchObject({ status: 404 });
+  });
+
   test('above the hold charges more, beyond the balance: it is 0 with a debt until credits are added', async () => {
     const { keyId, key } = await createKey({ credits: { remaining: 30 } });
     const { id } = await hold(key, {}, { credits: { cost: 20 } });

@@ -321,6 +321,8 @@ describe('keys.listKeys: filters', () => {
     expect(await found({ enabled: true })).toEqual([plain, soon, late, poor, rich]);
     expect(await found({ expiresBefore: now + 2000 })).toEqual([soon]);
     expect(await found({ expiresBefore: now + 2001 })).toEqual([soon, late]);
+    expect(await found({ expiresBefore: now + 2001, expiresAfter: now + 1000 })).toEqual([soon, late]);
+    expect(await found({ expiresBefore: now + 2001, expiresAfter: now + 1001 })).toEqual([late]);
     expect(await found({ creditsBelow: 5 })).toEqual([poor]);
     expect(await found({ creditsBelow: 0 })).toEqual([]);
     clock.advance(dayMs);
@@ -525,6 +527,8 @@ describe('keys.listKeys: refusals', () => {
     ['start', { start: 'x'.repeat(65) }],
     ['enabled', { enabled: null }],
     ['expiresBefore', { expiresBefore: -1 }],
+    ['expiresAfter', { expiresBefore: 1, expiresAfter: -1 }],
+    ['expiresAfter', { expiresAfter: 1 }],
     ['unusedSince', { unusedSince: 4_102_444_800_001 }],
     ['creditsBelow', { creditsBelow: 1.5 }],
     ['permission', { permission: 'a b' }],

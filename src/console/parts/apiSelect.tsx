@@ -1,0 +1,165 @@
+// A choice of an API. It is searched by the server, so there may be any number of them.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useSettled } from '../address.ts';
+import { type Failure, useData } from '../api.ts';
+import type { Api } from '../records.ts';
+import { may } from '../session.ts';
+import { Field, TextField } from './basic.tsx';
+
+interface ApiSelectProps {
+  label?: string;
+  hint?: string | false;
+  /** An id, or '' for `none`. */
+  value: string;
+  set: (apiId: string) => void;
+  none: string;
+  /** Without a label that is displayed. */
+  isBare?: boolean;
+}
+
+/** APIs that are offered at once. */
+const limit = 20;
+
+/** The name of an API; its id where it may not be read. */
+export function useApiName(apiId: string): string {
+  const { data } = useData<Api>('apis.getApi', apiId && may('api', 'read_api', apiId) ? { apiId } : undefined);
+  return data?.name ?? apiId;
+}
+
+export function ApiSelect({ label = 'API', hint, isBare, ...props }: ApiSelectProps) {
+  const mayList = may('api', 'read_api', '*');
+  if (isBare) return mayList ? <Combobox id="api" label={label} {...props} /> : null;
+  if (!mayList) return <IdField label={label} hint={hint} {...props} />;
+  return (
+    <Field label={label} hint={hint}>
+      {(id) => <Combobox id={id} {...props} />}
+    </Field>
+  );
+}
+
+const isApiId = (text: string) => /^api_[1-9A-HJ-NP-Za-km-z]{16}$/.test(text);
+
+/** Where the list may not be read. A choice may be in the address, so nothing but an id is one. */
+function IdField({ label = '', hint, value, set }: ApiSelectProps) {
+  const [text, setText] = useState(value);
+  const type = (typed: string) => {
+    setText(typed);
+    const id = typed.trim();
+    set(isApiId(id) ? id : '');
+  };
+  // An id may come and go by the address as well.
+  const shown = value || isApiId(text.trim()) ? value : text;
+  return <TextField label={label} hint={hint} value={shown} set={type} placeholder="api_…" />;
+}
+
+type Option = Pick<Api, 'id' | 'name'>;
+
+function Combobox({ id, label, value, set, none }: ApiSelectProps & { id: string }) {
+  const [text, setText] = useState<string>();
+  const [active, setActive] = useState<number>();
+  const isOpen = text !== undefined;
+  const wanted = text?.trim() ?? '';
+  const search = useSettled(wanted);
+  const field = useRef<HTMLInputElement>(null);
+  const input = isOpen ? { limit, order: 'desc', ...(search && { search }) } : undefined;
+  const { data, pagination, failure } = useData<Api[]>('apis.listApis', input);
+  const [chosen, setChosen] = useState<Option>({ id: '', name: none });
+  const stored = useApiName(value);
+  const name = chosen.id === value ? chosen.name : stored;
+  const options = [...(search ? [] : [{ id: '', name: none }]), ...(data ?? [])];
+  // The choice of now, or the best match.
+  const first = Math.max(0, search ? 0 : options.findIndex(({ id }) => id === value));
+  const at = Math.min(active ?? first, options.length - 1);
+  const type = (typed: string) => {
+    setText(typed);
+    setActive(undefined);
+  };
+  const open = () => isOpen || type('');
+  const choose = (option: Option) => {
+    setText(undefined);
+    setChosen(option);
+    set(option.id);
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!isOpen) {
+      // What is typed replaces the name.
+      if (!step) return event.key.length === 1 && field.current!.select();
+      open();
+    } else if (step) setActive((at + step + options.length) % Math.max(1, options.length));
+    else if (event.key === 'Enter') {
+      // Not one of the search before.
+      if (data && search === wanted && options[at]) choose(options[at]);
+    } else if (event.key === 'Escape') setText(undefined);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <div class="combobox">
+      <input
+        id={id}
+        ref={field}
+        type="text"
+        role="combobox"
+        aria-label={label}
+        autocomplete="off"
+        spellcheck={false}
+        aria-expanded={isOpen}
+        aria-autocomplete="list"
+        aria-controls={`${id}-list`}
+        aria-activedescendant={isOpen && at >= 0 ? `${id}-${at}` : undefined}
+        value={text ?? name}
+        placeholder={name}
+        onClick={open}
+        onInput={(e) => type(e.currentTarget.value)}
+        onKeyDown={onKeyDown}
+        onBlur={() => setText(undefined)}
+      />
+      <span aria-hidden="true">▾</span>
+      {isOpen && (
+        <div class="options">
+          <Options {...{ id, options, at, choose }} />
+          <p role="status">{stateOf(data, failure, pagination?.hasMore)}</p>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** `at` is the position of the one that Enter chooses. */
+function Options(props: { id: string; options: readonly Option[]; at: number; choose: (option: Option) => void }) {
+  const { id, options, at, choose } = props;
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    list.current!.children[at]?.scrollIntoView({ block: 'nearest' });
+  }, [at]);
+  return (
+    <div id={`${id}-list`} role="listbox" aria-label="APIs" ref={list}>
+      {options.map((api, index) => (
+        <div
+          key={api.id}
+          id={`${id}-${index}`}
+          role="option"
+          // The focus stays in the field, which has the keyboard.
+          tabIndex={-1}
+          aria-selected={index === at}
+          onMouseDown={(event) => {
+            event.preventDefault();
+            choose(api);
+          }}
+        >
+          {api.name} <span class="quiet">{api.id}</span>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function stateOf(found: readonly Api[] | undefined, failure: Failure | undefined, hasMore: boolean | undefined) {
+  if (failure) return failure.message;
+  if (!found) return 'Searching …';
+  if (hasMore) return 'There are others: type a part of the name or id.';
+  return found.length === 0 && 'No API matches.';
+}

@@ -1,0 +1,170 @@
+// APIs: all of them, and the dialogs that create, rename and delete one.
+
+import { useState } from 'preact/hooks';
+import { Link, useLocation } from 'wouter-preact';
+import { useInAddress, useTyped } from '../address.ts';
+import { useData } from '../api.ts';
+import { count, isoOf } from '../format.ts';
+import { isFound, usePages } from '../pages.ts';
+import { Button, Card, Count, Empty, Head, LacksScreen, SearchField, TextField, Time } from '../parts/basic.tsx';
+import { CsvButton } from '../parts/csv.tsx';
+import { Act } from '../parts/dialog.tsx';
+import { type Column, List, useOrder } from '../parts/table.tsx';
+import { countOf, lastSteps } from '../period.ts';
+import type { Api, UsageRow } from '../records.ts';
+import { may } from '../session.ts';
+
+const columns: Column<Api>[] = [
+  { name: 'Name', cell: ({ id, name }) => <Link href={`/apis/${id}`}>{name}</Link>, csv: ({ name }) => name },
+  { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },
+  { name: 'Keys', cell: (api) => <Count value={api.keyCount} />, csv: (api) => api.keyCount, isNumber: true },
+];
+const created: Column<Api> = {
+  name: 'Created',
+  cell: ({ createdAt }) => <Time ms={createdAt} />,
+  csv: ({ createdAt }) => isoOf(createdAt),
+  isWide: true,
+};
+
+/** Verifications of all APIs in 7 days. */
+function useUsageColumns(): Column<Api>[] {
+  const { start, end } = lastSteps('day', 7);
+  const input = { start, end, granularity: 'total', groupBy: ['apiId', 'outcome'] };
+  const isAllowed = may('api', 'read_analytics');
+  const { data } = useData<UsageRow[]>('analytics.getVerifications', isAllowed ? input : undefined, 30_000);
+  const column = (name: string, amount: (rows: UsageRow[]) => number): Column<Api> => {
+    const of = ({ id }: Api) => data && amount(data.filter(({ apiId }) => apiId === id));
+    return {
+      name,
+      cell: (api) => data && <Count value={of(api)!} />,
+      csv: of,
+      isNumber: true,
+    };
+  };
+  return isAllowed
+    ? [column('7 days', countOf), column('Refused', (rows) => countOf(rows) - countOf(rows, 'VALID'))]
+    : [];
+}
+
+export function Apis() {
+  const search = useTyped('search');
+  const { settled } = search;
+  const { order, sorts } = useOrder('Created');
+  const [isNew, setNew] = useState(false);
+  const usage = useUsageColumns();
+  const mayRead = may('api', 'read_api', '*');
+  const listed = { order, limit: 50, ...(settled && { search: settled }) };
+  const pages = usePages<Api>('apis.listApis', mayRead ? listed : undefined, 10_000, true);
+  useInAddress(search, isFound(pages));
+  if (!mayRead) return <LacksScreen title="APIs" grant="api.*.read_api" />;
+  const all = [...columns, ...usage, created];
+  return (
+    <>
+      <Head title="APIs">
+        <CsvButton name="apis" columns={all} of={pages} />
+        {may('api', 'create_api', '*') && (
+          <Button tone="primary" onClick={() => setNew(true)}>
+            New API
+          </Button>
+        )}
+      </Head>
+      <Card>
+        <div class="bar">
+          <SearchField id="api-search" placeholder="Name or id" typed={search} />
+        </div>
+        <List
+          label="APIs"
+          columns={all}
+          of={pages}
+          idOf={({ id }) => id}
+          sorts={sorts}
+          empty={
+            <Empty title={settled ? 'No API matches' : 'There is no API yet'}>
+              <p class="quiet">An API contains keys. A root key may be restricted to one.</p>
+            </Empty>
+          }
+        />
+      </Card>
+      {isNew && <NewApi close={() => setNew(false)} />}
+    </>
+  );
+}
+
+const nameField = { label: 'Name', maxLength: 256, placeholder: 'payments', hint: 'At least three characters.' };
+const isName = (name: string) => [...name].length >= 3;
+
+function NewApi({ close }: { close: () => void }) {
+  const [name, setName] = useState('');
+  const [, go] = useLocation();
+  return (
+    <Act<{ apiId: string }>
+      title="New API"
+      operation="apis.createApi"
+      input={{ name }}
+      act="Create"
+      ready={isName(name)}
+      close={close}
+      done={({ apiId }) => go(`/apis/${apiId}`)}
+    >
+      <TextField {...nameField} value={name} set={setName} />
+    </Act>
+  );
+}
+
+export function RenameApi({ apiId, name: before, close }: { apiId: string; name: string; close: () => void }) {
+  const [name, setName] = useState(before);
+  return (
+    <Act
+      title={`Rename ${before}`}
+      operation="apis.updateApi"
+      input={{ apiId, name }}
+      act="Rename"
+      ready={isName(name) && name !== before}
+      close={close}
+    >
+      <TextField {...nameField} value={name} set={setName} />
+      <p class="hint">Its id, its keys and its usage stay.</p>
+    </Act>
+  );
+}
+
+/** `used` in 24 hours is undefined where it may not be read. */
+export function DeleteApi(props: {
+  apiId: string;
+  name: string;
+  keyCount: number;
+  used: number | undefined;
+  close: () => void;
+}) {
+  const { apiId, name, keyCount, used, close } = props;
+  const [, go] = useLocation();
+  const keys = keyCount === 1 ? 'Its key' : `Its ${count(keyCount)} keys`;
+  return (
+    <Act
+      title={`Delete ${name}`}
+      operation="apis.deleteApi"
+      input={{ apiId, confirm: name }}
+      act="Delete"
+      danger
+      confirm={name}
+      close={close}
+      done={() => go('/apis')}
+    >
+      {keyCount === 0 ? (
+        <p>It has no key. It cannot be restored.</p>
+      ) : (
+        <p>
+          {keys} {keyCount === 1 ? 'is' : 'are'} lost with it, with limits, credits, permissions and metadata, and so
+          are those that were deleted and could be restored. Nothing of it can be restored. A verification returns
+          NOT_FOUND from the next request on.
+        </p>
+      )}
+      {used !== undefined && used > 0 && (
+        <p class="notice">
+          It is in use: {count(used)} {used === 1 ? 'verification' : 'verifications'} in the last 24 hours.
+        </p>
+      )}
+      <p>Customers, their shared limits and credits, roles and permissions stay.</p>
+    </Act>
+  );
+}

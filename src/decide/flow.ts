@@ -1,0 +1,203 @@
+// How much work of a workspace may be sent to Redis before it is answered.
+//
+// What matters to other workspaces is what waits at Redis, because Redis decides it before their requests. Of what was
+// sent, a part is on the way to Redis or back, and the further away Redis is, the larger it is. So the limit is a fixed
+// one for the work at Redis, and in addition what was answered in the last round trip, less the part of the trip in
+// which it waited at Redis. While nothing waits there, the limit grows with each trip. When Redis decides less in the
+// time, or requests wait there longer, it falls. (As the congestion window of TCP Vegas.)
+//
+// What was sent must also not arrive at once. So beyond the work that may always be sent, requests are sent at the pace
+// at which they would be answered.
+//
+// What a request costs is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
+// beyond that work has a budget: twice what the last ones cost. Redis leaves requests beyond it undecided, and they are
+// sent again when their cost is known. A call decides at least one request, so these calls are few, too (queues.ts).
+
+/** The work that Redis does for a call at most, in units of about a microsecond; a request that is begun is decided. */
+export const budgetMax = 2500;
+
+/** How much of a new value is taken over with each reply. */
+const smoothing = 1 / 4;
+/** The shortest trip, in milliseconds: clocks may have the same time twice. */
+const tripMin = 0.1;
+/** Within this time the work that may wait at Redis is more than a server sends. */
+const nearMs = 3;
+
+/** Redis is quiet while calls take a smaller part of the time than this. What else it does is not known. */
+const quietShare = 0.25;
+/** While Redis is quiet, the limit grows faster. */
+const quietGain = 1.5;
+
+/** Whether the calls between two values of `allWork` are few for this time. */
+const isQuiet = (from: number, to: number, ms: number): boolean => (to - from) >>> 0 < 1000 * quietShare * ms;
+
+/** What a call reports. */
+export interface Called {
+  /** What it cost Redis, in units of about a microsecond. */
+  work: number;
+  /** What all calls of all servers have cost, modulo 2 ** 32. */
+  allWork: number;
+  /** When its reply was read, by performance.now(). */
+  at: number;
+}
+
+const windowMs = 5000;
+/** A window with fewer calls goes on, because few may all have waited. */
+const callsMin = 100;
+/** Of as many calls the one that waited least tells. With more, a queue that grows is noticed late. */
+const recentCalls = 8;
+
+/**
+ * How long calls wait at a Redis server: how much longer they take than the fastest ones, which have not waited. By the
+ * clock of this process only, because clocks differ more and more, and can be set.
+ */
+export class RedisWait {
+  /** As the last reply reported. */
+  allWork = 0;
+  /** The weight of what this process has sent and has no reply. */
+  sent = 0;
+  #shortest = Number.POSITIVE_INFINITY;
+  #inWindow = Number.POSITIVE_INFINITY;
+  #calls = 0;
+  #windowAt = 0;
+  #workBefore = 0;
+  /** The least that one of the last calls waited, and of those before; their number. */
+  #least = Number.POSITIVE_INFINITY;
+  #leastBefore = Number.POSITIVE_INFINITY;
+  #recent = 0;
+
+  /** How long calls wait, in milliseconds, when one took this time. `isAlone`: nearly nothing else was sent. */
+  after(ms: number, isAlone: boolean, { allWork, at }: Called): number {
+    this.allWork = allWork;
+    if (ms < this.#shortest) this.#shortest = ms;
+    if (isAlone) {
+      this.#calls++;
+      if (ms < this.#inWindow) this.#inWindow = ms;
+      if (at >= this.#windowAt + windowMs && this.#calls >= callsMin) this.#endWindow(at);
+    }
+    // A reply may wait for this process. The last one that it reads in a turn has not.
+    if (this.#recent === recentCalls) {
+      this.#leastBefore = this.#least;
+      this.#recent = 0;
+    }
+    const waited = ms - this.#shortest;
+    this.#least = this.#recent++ === 0 ? waited : Math.min(this.#least, waited);
+    return Math.min(this.#least, this.#leastBefore);
+  }
+
+  #endWindow(at: number) {
+    // The way is longer. But if Redis was busy, all calls may have waited. Calls that are not alone wait for others of
+    // this process, however little Redis reports: it may be slow. If such waits counted as distance, there would be
+    // longer and longer ones.
+    if (isQuiet(this.#workBefore, this.allWork, at - this.#windowAt)) this.#shortest = this.#inWindow;
+    this.#inWindow = Number.POSITIVE_INFINITY;
+    this.#calls = 0;
+    this.#windowAt = at;
+    this.#workBefore = this.allWork;
+  }
+}
+
+/** What is known of a batch until its reply. */
+interface Flight {
+  weight: number;
+  sentAt: number;
+  /** What was answered before it was sent. */
+  answered: number;
+  /** Of the server that it was sent to. */
+  wait: RedisWait;
+  /** As in RedisWait. */
+  allWork: number;
+  isAlone: boolean;
+  budget: number;
+}
+
+/** The batches of a workspace that were sent and have no reply yet. All work but budgets is in weights. */
+export class Flow {
+  readonly #workMax: number;
+  readonly #shareMax: number;
+  /** What was sent and has no reply. */
+  #work = 0;
+  /** How much of it may be on the way. */
+  #onTheWay = 0;
+  /** The last round trip without the time at Redis, in milliseconds. */
+  #tripMs = Number.POSITIVE_INFINITY;
+  /** An estimate of what waits at Redis, or will when it arrives, at this time. */
+  #atRedis = 0;
+  #estimatedAt = 0;
+  #answered = 0;
+  /** What a weight of 1 costs Redis, in units of about a microsecond; 0 until the first reply. */
+  #cost = 0;
+
+  /** `shareMax`: how much of Redis's time may be on the way. */
+  constructor(workMax: number, shareMax: number) {
+    this.#workMax = workMax;
+    this.#shareMax = shareMax;
+  }
+
+  /** With half of the work at Redis, as the estimate of what is on the way may be too large. */
+  get #limit(): number {
+    return Math.max(this.#workMax, this.#workMax / 2 + this.#onTheWay);
+  }
+
+  /** Whether the limit allows another batch, now or after a pause. */
+  get isBelowLimit(): boolean {
+    return this.#work < this.#limit;
+  }
+
+  /** Whether another batch may be sent now. */
+  mayPass(nowMs: number): boolean {
+    if (this.#work < this.#workMax) return true;
+    if (!this.isBelowLimit) return false;
+    this.#estimate(nowMs);
+    return this.#atRedis < this.#workMax / 2;
+  }
+
+  /** What is sent now is beyond the work that may always be sent. */
+  get isBeyond(): boolean {
+    return this.#work >= this.#workMax;
+  }
+
+  /** `wait` is that of the server that it is sent to. */
+  sent(weight: number, nowMs: number, wait: RedisWait): Flight {
+    const budget = this.isBeyond ? Math.min(budgetMax, Math.ceil(2 * this.#cost * weight)) : budgetMax;
+    this.#estimate(nowMs);
+    this.#atRedis += weight;
+    this.#work += weight;
+    const isAlone = wait.sent < this.#workMax / 4;
+    wait.sent += weight;
+    return { weight, sentAt: nowMs, answered: this.#answered, wait, allWork: wait.allWork, isAlone, budget };
+  }
+
+  /** `left` is the weight of the requests that the call left undecided. */
+  replied(flight: Flight, left: number, called: Called) {
+    const { weight, sentAt, wait, isAlone } = flight;
+    const { work, allWork, at } = called;
+    const done = weight - left;
+    this.#work -= weight;
+    wait.sent -= weight;
+    this.#answered += done;
+    const cost = work / done;
+    this.#cost = this.#cost === 0 ? cost : this.#cost + smoothing * (cost - this.#cost);
+    const flightMs = Math.max(tripMin, at - sentAt);
+    const wayMs = flightMs - work / 1000;
+    const tripMs = Math.max(tripMin, wayMs - wait.after(wayMs, isAlone, called));
+    this.#tripMs = tripMs;
+    const gain = isQuiet(flight.allWork, allWork, flightMs) ? quietGain : 1;
+    const answered = (this.#answered - flight.answered) * (tripMs / flightMs);
+    const most = (1000 * this.#shareMax * Math.max(0, tripMs - nearMs)) / this.#cost;
+    this.#onTheWay += smoothing * (Math.min(gain * answered, most) - this.#onTheWay);
+  }
+
+  failed({ weight, wait }: Flight) {
+    this.#work -= weight;
+    wait.sent -= weight;
+    this.#onTheWay = 0;
+  }
+
+  /** What the limit allows is decided within a trip. Nothing is left to decide but what has no reply. */
+  #estimate(nowMs: number) {
+    const decided = (this.#limit / this.#tripMs) * (nowMs - this.#estimatedAt);
+    this.#atRedis = Math.max(0, Math.min(this.#atRedis - decided, this.#work));
+    this.#estimatedAt = nowMs;
+  }
+}

@@ -1,0 +1,76 @@
+import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
+import { outcomes } from '../../domain/verification.ts';
+import { manages } from '../../operation.ts';
+import type { CustomersFrom } from '../../usage/customers.ts';
+import type { Period } from '../../usage/query.ts';
+import { ApiId, Cursor, Fields, Int } from '../schemas.ts';
+import { periodOf, timeFields } from './buckets.ts';
+
+const counted = outcomes.filter((outcome) => outcome !== 'NOT_FOUND');
+
+export const listCustomers = manages({
+  name: 'analytics.listCustomers',
+  summary: 'List all customers of a period with their verifications and credits, for a bill.',
+  description:
+    'Of any number of customers. Usage is added up by the first pages, which may be empty although more follow: `looked` is the number of used keys that were read meanwhile, of `total`.',
+  input: Fields({
+    apiId: Type.Optional(ApiId),
+    ...timeFields,
+    limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows of a page.' })),
+    cursor: Type.Optional(Cursor),
+  }),
+  output: Type.Array(
+    Type.Object({
+      externalId: Type.Optional(
+        Type.String({ description: 'externalId of the identity. Absent in the row of keys without an identity.' }),
+      ),
+      count: Type.Integer({ description: 'Number of verifications.' }),
+      outcomes: Type.Object(
+        Object.fromEntries(
+          counted.map((outcome) => [
+            outcome,
+            Type.Optional(Type.Integer({ description: `Number of verifications with ${outcome}.` })),
+          ]),
+        ) as never,
+        { description: 'The same by outcome, without those of which there are none.' },
+      ),
+      spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
+    }),
+    { description: 'A row for each customer, in order of `externalId`, byte by byte.' },
+  ),
+  needs: { api: ['read_analytics'] },
+  readsMuch: true,
+  // A caller with grants for some APIs gets only their usage.
+  scope: () => undefined,
+  // A cursor is valid only for the query it came from. It contains the period, because the default period moves.
+  list: ({ cursor: _cursor, limit: _limit, ...query }) =>
+    `customers:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  listedIds: 'customer',
+
+  async handle({ apiId, start, end, limit = 100 }, { store, caller, after }) {
+    const place = after === undefined ? undefined : readPlace(after);
+    const period = place?.period ?? periodOf({ start, end }, 'total', await store.currentMs());
+    const readable = caller.grants.idsFor('api', 'read_analytics');
+    const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+    const query = { ...period, apiIds, from: place?.from, limit };
+    const { customers, next, looked, total } = await store.analytics.customers(caller.workspaceId, query);
+    return {
+      items: customers.map(({ externalId, ...row }) => ({ ...(externalId !== '' && { externalId }), ...row }) as never),
+      next: next && placeText(period, next),
+      ...(total !== undefined && { looked: looked!, total }),
+    };
+  },
+});
+
+/** A cursor: the period, the listing, and after a point the last externalId, which is '' for keys without one. */
+const placeText = ({ fromHour, toHour }: Period, { listing, place }: CustomersFrom): string =>
+  `${fromHour}-${toHour}-${listing}${place === undefined ? '' : `.${place}`}`;
+
+/** Reads a cursor, whose format was checked (http/cursor.ts). */
+function readPlace(after: string): { period: Period; from: CustomersFrom } {
+  const [head = ''] = after.split('.', 1);
+  const [fromHour, toHour, listing] = head.split('-');
+  const place = head === after ? undefined : after.slice(head.length + 1);
+  return { period: { fromHour: Number(fromHour), toHour: Number(toHour) }, from: { listing: listing!, place } };
+}

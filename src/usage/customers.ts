@@ -1,0 +1,236 @@
+// The sums of all customers in a period, in order of their externalIds byte by byte: a bill of any length.
+//
+// A pass adds up a window of customers: days that were rolled up from the sums by customer, and the others from the
+// keys that were used on them. The window is kept for some time, because the next page begins in it. Without it, as on
+// another server, the next page makes a pass of its own: a place is an externalId, so no customer is left out or
+// repeated. A pass may take longer than a caller waits: then a page is empty, and the next one waits for the same pass.
+
+import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import { dayMs } from '../domain/time.ts';
+import { type Outcome, outcomes } from '../domain/verification.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { countedOutcomes, spentPlace } from '../scripts/layout.ts';
+import { countKeys, countSums, type VisitSum } from './histories.ts';
+import type { KeptPeriod } from './query.ts';
+import { summedDays } from './summed.ts';
+import { usedKeys } from './used.ts';
+import { type Customer, CustomerWindow } from './window.ts';
+
+interface CustomersQuery {
+  /** Of APIs that exist. */
+  apiIds: readonly string[];
+  period: KeptPeriod;
+  nowMs: number;
+}
+
+const bucketOf = () => 0;
+
+/** What a pass has read: keys that were used, of about how many. */
+interface Work {
+  done: number;
+  total: number;
+}
+
+/** Adds up the first customers after a place. */
+export async function windowOf(
+  context: StoreContext,
+  workspaceId: string,
+  { apiIds, period, nowMs }: CustomersQuery,
+  after: string | undefined,
+  work: Work = { done: 0, total: 0 },
+): Promise<CustomerWindow> {
+  const window = new CustomerWindow(after, context.usageBounds.customers);
+  const today = Math.floor(nowMs / dayMs);
+  const api8s = apiIds.map((apiId) => apiId.slice(-8));
+  const visit: VisitSum = ({ externalId, counts }) => window.add(externalId, counts);
+  const pause = (count: number) => {
+    work.done += count;
+    return window.settle();
+  };
+  const rest = { ...period, summed: await summedDays(context, workspaceId, api8s, { period, bucketOf, today }) };
+  // The keys first: their number is known before they are read, and they take longest.
+  for await (const keys of usedKeys(context, workspaceId, api8s, { period: rest, today }, (count) => {
+    work.total = count;
+  })) {
+    await countKeys(context, workspaceId, apiIds, keys, { period: rest, bucketOf }, visit, pause);
+  }
+  if (rest.summed) {
+    const of = { from: after ?? '', upTo: () => window.upTo };
+    await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visit, pause);
+  }
+  return window.finish();
+}
+
+/** How long a page waits for a pass. */
+const waitMs = 4000;
+/** How long a window is kept after its last page. */
+const keptMs = 60_000;
+/** Limit of the customers in all windows that are kept, and of the windows of a workspace. */
+const keptMax = { customers: 600_000, windows: 4 };
+/**
+ * Limit of the passes at a time, of a workspace and of all: they go on after their requests were answered, and each has
+ * a window and used keys in memory.
+ */
+const passesMax = { workspace: 2, all: 4 };
+
+/** Where a page begins: after a place, or at the beginning, in a listing that began with some first page. */
+export interface CustomersFrom {
+  listing: string;
+  place: string | undefined;
+}
+
+interface Pass {
+  workspaceId: string;
+  /** A listing has passes of its own: otherwise it could have counts from before it began. */
+  listing: string;
+  after: string | undefined;
+  work: Work;
+  /** Of the work, what was reported. */
+  reported: number;
+  window: CustomerWindow | undefined;
+  /** Resolves when the window is there, or the pass failed. */
+  ended: Promise<void>;
+  error: unknown;
+  usedAt: number;
+}
+
+/** What was counted of a customer. */
+interface CustomerRow {
+  /** '' for keys without an identity. */
+  externalId: string;
+  count: number;
+  /** Without outcomes that were not counted. */
+  outcomes: Partial<Record<Outcome, number>>;
+  spentCredits: number;
+}
+
+export interface CustomersPage {
+  customers: CustomerRow[];
+  /** Undefined at the end. */
+  next: CustomersFrom | undefined;
+  /** Of a page that is empty because usage is being added up: used keys that were read since the last one, and all. */
+  looked?: number;
+  total?: number;
+}
+
+/** Returns a function that reads a page of customers; `from` is `next` of the page before. */
+export function openCustomers(context: StoreContext) {
+  const passes = new Passes();
+  return async function page(
+    workspaceId: string,
+    query: CustomersQuery,
+    from: CustomersFrom = { listing: randomBytes(6).toString('hex'), place: undefined },
+    limit: number,
+  ): Promise<CustomersPage> {
+    const { listing, place } = from;
+    const until = performance.now() + waitMs;
+    let pass = passes.find(workspaceId, from);
+    for (; !pass; pass ??= passes.find(workspaceId, from)) {
+      const first = passes.toWaitFor(workspaceId);
+      if (first.length === 0) pass = passes.begin(context, { workspaceId, listing, after: place }, query);
+      else if (performance.now() >= until) return { customers: [], next: from };
+      else await Promise.race([...first.map(({ ended }) => ended), delay(until - performance.now())]);
+    }
+    await Promise.race([pass.ended, delay(Math.max(0, until - performance.now()))]);
+    if (pass.error !== undefined) throw pass.error;
+    return pass.window ? pageOf(pass, pass.window, place, limit) : reportOf(pass, place);
+  };
+}
+
+function pageOf(pass: Pass, window: CustomerWindow, after: string | undefined, limit: number): CustomersPage {
+  pass.usedAt = performance.now();
+  const { listing } = pass;
+  const found = window.page(after, limit + 1);
+  const customers = found.slice(0, limit).map(rowOf);
+  const place = found.length > limit ? customers.at(-1)!.externalId : window.upTo;
+  return { customers, next: place === undefined ? undefined : { listing, place } };
+}
+
+function rowOf({ externalId, counts }: Customer): CustomerRow {
+  const row: CustomerRow = { externalId, count: 0, outcomes: {}, spentCredits: counts[spentPlace]! };
+  for (const number of countedOutcomes) {
+    const count = counts[number - 1]!;
+    row.count += count;
+    if (count > 0) row.outcomes[outcomes[number - 1]!] = count;
+  }
+  return row;
+}
+
+/** An empty page, with what was read since the last one. */
+function reportOf(pass: Pass, place: string | undefined): CustomersPage {
+  const { done, total } = pass.work;
+  const looked = done - pass.reported;
+  pass.reported = done;
+  return { customers: [], next: { listing: pass.listing, place }, looked, total: Math.max(total, done) };
+}
+
+/** The passes that run, and those whose windows are kept. */
+class Passes {
+  readonly #all = new Set<Pass>();
+  #timer: NodeJS.Timeout | undefined;
+
+  /** The pass of a listing in which the customers after a place are, or will be. */
+  find(workspaceId: string, { listing, place }: CustomersFrom): Pass | undefined {
+    return [...this.#all].find(
+      (pass) =>
+        pass.workspaceId === workspaceId &&
+        pass.listing === listing &&
+        (pass.window ? pass.window.has(place) : pass.after === place),
+    );
+  }
+
+  /** The passes of which one has to end before another one of this workspace may begin. */
+  toWaitFor(workspaceId: string): Pass[] {
+    const running = [...this.#all].filter(({ window }) => !window);
+    const own = running.filter((pass) => pass.workspaceId === workspaceId);
+    if (own.length >= passesMax.workspace) return own;
+    return running.length >= passesMax.all ? running : [];
+  }
+
+  begin(context: StoreContext, of: Pick<Pass, 'workspaceId' | 'listing' | 'after'>, query: CustomersQuery): Pass {
+    const work = { done: 0, total: 0 };
+    const reading = windowOf(context, of.workspaceId, query, of.after, work);
+    const pass: Pass = {
+      ...of,
+      work,
+      reported: 0,
+      window: undefined,
+      error: undefined,
+      usedAt: 0,
+      ended: Promise.resolve(),
+    };
+    pass.ended = reading.then(
+      (window) => {
+        pass.window = window;
+        pass.usedAt = performance.now();
+        this.#bound();
+      },
+      (error) => {
+        pass.error = error;
+        this.#all.delete(pass);
+      },
+    );
+    this.#all.add(pass);
+    return pass;
+  }
+
+  /** Drops windows that are not used any more, and the oldest of too many. */
+  #bound() {
+    const latest = [...this.#all].filter(({ window }) => window).sort((a, b) => b.usedAt - a.usedAt);
+    let customers = 0;
+    const windows = new Map<string, number>();
+    for (const pass of latest) {
+      const ofWorkspace = (windows.get(pass.workspaceId) ?? 0) + 1;
+      windows.set(pass.workspaceId, ofWorkspace);
+      customers += pass.window!.size;
+      const isKept = performance.now() - pass.usedAt < keptMs;
+      // The latest one is kept in any case.
+      const fits = pass === latest[0] || (customers <= keptMax.customers && ofWorkspace <= keptMax.windows);
+      if (!isKept || !fits) this.#all.delete(pass);
+    }
+    if (this.#all.size === 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#bound(), keptMs).unref();
+  }
+}

@@ -1,0 +1,112 @@
+// The bill of a month, in a real browser: all customers, the months before, an API, and the file.
+
+import { readFile } from 'node:fs/promises';
+import { beforeAll, expect, test } from 'vitest';
+import { consoleInChromium, inChromium, shots } from '../support/chromium.ts';
+import { harness } from '../support/harness.ts';
+
+const h = harness();
+const { ok } = h;
+/** More than a page of the table, and than one of the other files. */
+const customers = 130;
+
+inChromium(() => {
+  const { page, open, goTo, violations, isWithinWidth } = consoleInChromium(h);
+  let other: string;
+  const monthBack = (months: number) => {
+    const now = new Date(h.clock.now);
+    return Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months, 15, 12);
+  };
+  const nameOf = (ms: number) => new Date(ms).toISOString().slice(0, 7);
+
+  beforeAll(async () => {
+    const now = h.clock.now;
+    h.clock.now = monthBack(1);
+    const { apiId } = await ok('apis.createApi', { name: 'payments' });
+    other = (await ok('apis.createApi', { name: 'search' })).apiId;
+    const first = await h.createKey({ apiId, externalId: 'user_000', credits: { remaining: 50 } });
+    await ok('keys.verifyKey', { key: first.key, credits: { cost: 20 } });
+    h.clock.now = now;
+    await ok('keys.verifyKey', { key: first.key, credits: { cost: 25 } });
+    await ok('keys.verifyKey', { key: first.key, credits: { cost: 25 } });
+    for (let number = 1; number < customers; number++) {
+      const { key } = await h.createKey({ apiId, externalId: `user_${`${number}`.padStart(3, '0')}` });
+      await ok('keys.verifyKey', { key });
+    }
+    const formula = await h.createKey({ apiId: other, externalId: '-1.x' });
+    await ok('keys.verifyKey', { key: formula.key });
+    const nobody = await h.createKey({ apiId });
+    await ok('keys.verifyKey', { key: nobody.key });
+  });
+
+  const list = () => page().locator('section.card', { hasText: 'All customers' }).last();
+  const rows = () => list().locator('tbody tr');
+  const cellsOf = (at: number) => rows().nth(at).locator('td').allTextContents();
+  const figure = (label: string) =>
+    page().locator('.figure', { hasText: label }).locator('.figure-value').textContent();
+
+  test('this month: totals, a row for each customer, one for keys without one, and more pages', async () => {
+    await open('/bill');
+    await expect.poll(() => rows().count()).toBe(100);
+    expect(await cellsOf(0)).toEqual(['keys without a customer', '1', '0', '0']);
+    expect(await cellsOf(2)).toEqual(['user_000', '2', '1', '25']);
+    expect([await figure('Verifications'), await figure('Refused'), await figure('Credits')]).toEqual([
+      '133',
+      '1',
+      '25',
+    ]);
+    await shots(page(), 'bill');
+    await list().getByRole('button', { name: 'Show more' }).click();
+    await expect.poll(() => rows().count()).toBe(customers + 2);
+    expect(await violations()).toEqual([]);
+    await page().setViewportSize({ width: 390, height: 800 });
+    expect(await isWithinWidth()).toBe(true);
+  });
+
+  test('the month before and an API are in the address', async () => {
+    const last = nameOf(monthBack(1));
+    await open('/bill');
+    await page().getByLabel('Month, UTC').selectOption(last);
+    await expect.poll(() => rows().count()).toBe(1);
+    expect(await cellsOf(0)).toEqual(['user_000', '1', '0', '20']);
+    expect(new URL(page().url()).search).toBe(`?month=${last}`);
+    await page().reload();
+    await expect.poll(() => rows().count()).toBe(1);
+    await goTo(`/bill?api=${other}`);
+    await expect.poll(() => rows().count()).toBe(1);
+    expect(await cellsOf(0)).toEqual(['-1.x', '1', '0', '0']);
+    await goTo(`/bill?month=${nameOf(monthBack(11))}`);
+    await page().getByText('Nothing was verified in this month').waitFor();
+    await goTo('/bill?month=1999-01');
+    expect(await page().getByLabel('Month, UTC').inputValue()).toBe(nameOf(h.clock.now));
+  });
+
+  test('the file has all customers and each outcome', async () => {
+    await open('/bill');
+    await expect.poll(() => rows().count()).toBe(100);
+    const saved = page().waitForEvent('download');
+    await list().getByRole('button', { name: 'CSV' }).click();
+    const file = await saved;
+    expect(file.suggestedFilename()).toBe(`bill-${nameOf(h.clock.now)}.csv`);
+    const lines = (await readFile(await file.path(), 'utf8')).split('\r\n').slice(0, -1);
+    expect(lines).toHaveLength(customers + 3);
+    const head = lines[0]!.split(',');
+    expect(head.slice(0, 4)).toEqual(['Customer (externalId)', 'Verifications', 'Refused', 'Valid']);
+    expect(lines[1]!.startsWith(',1,0,1,')).toBe(true);
+    expect(lines[2]!.startsWith("'-1.x,1,0,1,")).toBe(true);
+    const first = lines[3]!.split(',');
+    expect([first[0], first[1], first[2], first[head.indexOf('Usage exceeded')], first.at(-1)]).toEqual([
+      'user_000',
+      '2',
+      '1',
+      '1',
+      '25',
+    ]);
+  });
+
+  test('without a grant it says which', async () => {
+    const { key } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_key'] });
+    await open('/bill', key);
+    await page().getByText('api.*.read_analytics').waitFor();
+  });
+});

@@ -1,0 +1,139 @@
+// The sums are tested over random histories in test/usage/sums.test.ts.
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createPipeline } from '../../../src/http/pipeline.ts';
+import { operations } from '../../../src/operations/index.ts';
+import { apiKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../../../src/redis/names.ts';
+import { openStore, type Store } from '../../../src/store.ts';
+import type { CustomersPage } from '../../../src/usage/customers.ts';
+import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../../support/harness.ts';
+import { observing } from '../../support/observer.ts';
+import { ownRedis } from '../../support/ownRedis.ts';
+
+// A redis-server of this file, because a test stops it for a while.
+const own = ownRedis();
+const tollgate = harness(() => own.url);
+const { ok, call, send, clock, createKey } = tollgate;
+const start = () => Math.floor(clock.now / dayMs) * dayMs;
+
+async function use(key: string, times: number, more: object = {}) {
+  for (let time = 0; time < times; time++) await ok('keys.verifyKey', { key, ...more } as never);
+}
+
+/** All pages. */
+async function allOf(input: object) {
+  const rows: object[] = [];
+  let cursor: string | undefined;
+  let pages = 0;
+  do {
+    const { json } = await send('/v2/analytics.listCustomers', { body: JSON.stringify({ ...input, cursor }) });
+    rows.push(...json.data);
+    cursor = json.pagination.cursor;
+    pages++;
+  } while (cursor !== undefined);
+  return { rows, pages };
+}
+
+test('customers are in order of their externalIds, keys without one first, with outcomes and credits', async () => {
+  const { apiId, key } = await createKey({ credits: { remaining: 5 } });
+  const [ada, also, bob] = await Promise.all([
+    createKey({ apiId, externalId: 'ada' }),
+    createKey({ apiId, externalId: 'ada', credits: { remaining: 10 } }),
+    createKey({ externalId: 'Bob' }),
+  ]);
+  await createKey({ apiId, externalId: 'unused' });
+  await use(key, 2, { credits: { cost: 3 } });
+  await use(ada.key, 2);
+  await use(also.key, 1, { credits: { cost: 4 } });
+  await use(also.key, 1, { permissions: 'none' });
+  await use(bob.key, 1);
+  const none = { count: 2, outcomes: { VALID: 1, USAGE_EXCEEDED: 1 }, spentCredits: 3 };
+  const ofBob = { externalId: 'Bob', count: 1, outcomes: { VALID: 1 }, spentCredits: 0 };
+  const ofAda = { externalId: 'ada', count: 4, outcomes: { VALID: 3, INSUFFICIENT_PERMISSIONS: 1 }, spentCredits: 4 };
+  expect(await ok('analytics.listCustomers', {})).toEqual([none, ofBob, ofAda]);
+  expect(await allOf({ limit: 1 })).toEqual({ rows: [none, ofBob, ofAda], pages: 3 });
+  expect(await ok('analytics.listCustomers', { apiId })).toEqual([none, ofAda]);
+  expect(await ok('analytics.listCustomers', { apiId: 'api_none' })).toEqual([]);
+  expect((await call('analytics.listCustomers', {}, [`api.${apiId}.read_analytics`])).data).toEqual([none, ofAda]);
+
+  // The same when the day was rolled up, and is read from the sums.
+  const asked = { start: start(), end: start() + dayMs };
+  clock.advance(2 * dayMs);
+  while (await tollgate.store.sweep.rollUp(tollgate.workspaceId));
+  expect(await ok('analytics.listCustomers', asked)).toEqual([none, ofBob, ofAda]);
+  expect(await ok('analytics.listCustomers', { ...asked, end: asked.start })).toEqual([]);
+  expect(await ok('analytics.listCustomers', {})).toEqual([]);
+  // A part of a day is read from keys.
+  await use(ada.key, 1);
+  clock.advance(hourMs);
+  await use(ada.key, 1);
+  expect(await ok('analytics.listCustomers', { start: clock.now })).toMatchObject([{ externalId: 'ada', count: 1 }]);
+});
+
+test('a listing continues in its own period, and with a cursor of it only', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'listed' });
+  for (const externalId of ['a', 'b', 'c']) {
+    const { key } = await createKey({ apiId, externalId });
+    await use(key, 1);
+  }
+  const first = await send('/v2/analytics.listCustomers', { body: JSON.stringify({ apiId, limit: 2 }) });
+  const { cursor } = first.json.pagination;
+  expect(first.json.data.map(({ externalId }: { externalId: string }) => externalId)).toEqual(['a', 'b']);
+  clock.advance(3 * dayMs);
+  const next = { apiId, limit: 2, cursor };
+  expect(await ok('analytics.listCustomers', next)).toMatchObject([{ externalId: 'c', count: 1 }]);
+  // Another server has to add up again.
+  const other = await openStore({ ...testSettings, url: own.url, nowMs: () => clock.now });
+  const answer = createPipeline(operations, { store: other, log: logOfCauses(new Map()), metaBytesMax: 10_240 });
+  const request = requestTo('/v2/analytics.listCustomers', tollgate.rootKey, {
+    requestId: 'req_1',
+    body: JSON.stringify(next),
+  });
+  expect(jsonOf(await answer(request), 'req_1').data).toMatchObject([{ externalId: 'c', count: 1 }]);
+  await other.close();
+  expect((await call('analytics.listCustomers', { cursor })).status).toBe(400);
+  expect(await ok('analytics.listCustomers', { apiId })).toEqual([]);
+});
+
+/** A server whose Redis stops for some seconds while usage is added up. */
+let slow: Store;
+let stops = 0;
+beforeAll(async () => {
+  const observe = observing({
+    ran(script) {
+      if (script === 'analytics/used' && stops-- > 0) void own.redis.client('PAUSE', 4600, 'ALL');
+    },
+  });
+  slow = await openStore({ ...testSettings, url: own.url, nowMs: () => clock.now, observe });
+});
+afterAll(() => slow.close());
+
+test('pages are empty until usage is added up, of a few listings at a time', { timeout: 30_000 }, async () => {
+  const { apiId, key } = await createKey({ externalId: 'ada' });
+  await use(key, 3);
+  const hour = Math.floor(clock.now / hourMs);
+  const query = { apiIds: [apiId], fromHour: hour, toHour: hour + 1, limit: 10 };
+  const page = (workspaceId: string, from?: CustomersPage['next']) =>
+    slow.analytics.customers(workspaceId, { ...query, from });
+  // Two other workspaces with an API of this id, and a key that was used.
+  const others = ['ws_one', 'ws_two'];
+  const day = Math.floor(hour / 24);
+  for (const workspace of others.map(workspaceKey)) {
+    await own.redis.hset(apiKey(workspace, apiId), 'id', apiId);
+    await own.redis.zadd(rollupQueueKey(workspace), '1', `k${apiId.slice(-8)}:${day}`);
+    await own.redis.rpush(usedKeysKey(workspace, apiId.slice(-8), 'day', day), '1'.repeat(16));
+  }
+  const { workspaceId } = tollgate;
+  const asked = [workspaceId, workspaceId, workspaceId, others[0]!, others[0]!, others[1]!];
+  stops = 1;
+  const pages = await Promise.all(asked.map((each) => page(each)));
+  expect(pages.map(({ customers }) => customers.length)).toEqual([0, 0, 0, 0, 0, 0]);
+  // Those beyond two of a workspace, or four of all, have not begun.
+  expect(pages.map(({ total }) => total !== undefined)).toEqual([true, true, false, true, true, false]);
+  expect(pages).toContainEqual(expect.objectContaining({ looked: 0, total: 1 }));
+  for (const [index, { next }] of pages.entries()) {
+    const row = { externalId: 'ada', count: 3 };
+    const customers = asked[index] === workspaceId ? [expect.objectContaining(row)] : [];
+    expect(await page(asked[index]!, next)).toMatchObject({ customers, next: undefined });
+  }
+});

@@ -1,0 +1,74 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { call, ok, createKey } = harness();
+
+describe('apis.updateApi: 200', () => {
+  test('it has the new name everywhere, and its keys and the place in the list stay', async () => {
+    const { apiId, key, keyId } = await createKey();
+    await ok('apis.createApi', { name: 'later' });
+    const before = await ok('apis.listApis', {});
+    expect(await call('apis.updateApi', { apiId, name: 'payments \u{1f511}' })).toMatchObject({
+      status: 200,
+      data: {},
+    });
+    expect(await ok('apis.getApi', { apiId })).toMatchObject({ id: apiId, name: 'payments \u{1f511}', keyCount: 1 });
+    expect(await ok('apis.listApis', {})).toEqual(
+      before.map((api) => (api.id === apiId ? { ...api, name: 'payments \u{1f511}' } : api)),
+    );
+    expect(await ok('apis.listApis', { search: 'PAYMENTS' })).toMatchObject([{ id: apiId }]);
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true, keyId });
+  });
+
+  test('a protected API is deleted by its new name', async () => {
+    const { apiId } = await createKey();
+    await ok('workspace.updateSettings', { protectApis: true });
+    await ok('apis.updateApi', { apiId, name: 'renamed' });
+    const refused = await call('apis.deleteApi', { apiId, confirm: 'payments' });
+    expect(refused).toMatchObject({ status: 412, code: 'precondition_failed' });
+    expect(refused.error.detail).toContain('"renamed"');
+    expect(await call('apis.deleteApi', { apiId, confirm: 'renamed' })).toMatchObject({ status: 200 });
+    await ok('workspace.updateSettings', { protectApis: false });
+  });
+
+  test('the change has both names', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'before' });
+    await ok('apis.updateApi', { apiId, name: 'after' });
+    const [event] = await ok('audit.listEvents', { operation: 'apis.updateApi', resource: { type: 'api', id: apiId } });
+    expect(event!.changes).toEqual([{ field: 'name', before: 'before', after: 'after' }]);
+  });
+});
+
+test.each(['ab', '', 'a'.repeat(257)])('apis.updateApi: 400: the name %j, and nothing changes', async (name) => {
+  const { apiId } = await ok('apis.createApi', { name: 'stays' });
+  const { status, code, error } = await call('apis.updateApi', { apiId, name });
+  expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
+  expect(error.errors).toEqual([expect.objectContaining({ location: 'body.name' })]);
+  expect((await ok('apis.getApi', { apiId })).name).toBe('stays');
+});
+
+test('apis.updateApi: 404 for an API that is deleted or unknown, which stays so', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'once' });
+  await ok('apis.deleteApi', { apiId });
+  for (const id of [apiId, 'api_unknown', `api_11111111${apiId.slice(-8)}`]) {
+    expect(await call('apis.updateApi', { apiId: id, name: 'back' })).toMatchObject({
+      status: 404,
+      code: 'api_not_found',
+    });
+  }
+  expect(await call('apis.getApi', { apiId })).toMatchObject({ status: 404 });
+});
+
+test('apis.updateApi: 403: for another API only, and then it keeps its name', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'theirs' });
+  const input = { apiId, name: 'ours' };
+  const answer = await call('apis.updateApi', input, [
+    'api.api_other.update_api',
+    'api.*.read_api',
+    'api.*.create_api',
+  ]);
+  expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+  expect(answer.error.detail).toContain(`api.*.update_api or api.${apiId}.update_api`);
+  expect((await ok('apis.getApi', { apiId })).name).toBe('theirs');
+  expect((await call('apis.updateApi', input, [`apis.${apiId}.update_api`])).status).toBe(200);
+});
