@@ -78,7 +78,7 @@ function this_session.close()
   if this_session.grants and this_session.longest < granted_term then
     redis.call('HSET', name_of.registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, granted_term, 0, 0))
   end
-  if this_session.leaves == 1 and not this_session.grants then
+  if this_session.leaves > this_session.granted then
     redis.call('HDEL', name_of.registry(call_workspace), this_session.id)
   elseif this_session.granted + this_session.settled > 0 then
     local term = math.max(granted_term, this_session.own_term)

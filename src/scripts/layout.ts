@@ -691,8 +691,11 @@ export const leaseSession = struct({
   added: uint(2),
   /** Whether keys with credits get leases of units. */
   credits: uint(1),
-  /** The session has neither leases nor anything to settle: it leaves the registry. */
-  leaves: uint(1),
+  /**
+   * The session had neither leases nor anything to settle: it leaves the registry, unless it was granted a lease with
+   * this number or a higher one. Calls that were sent later may have been decided before. 0 if it stays.
+   */
+  leaves: uint(6),
 });
 /** A limit item is the number of checks (1), then each check. All of them are charged, or none. */
 export const limitCheck = struct({

@@ -46,14 +46,14 @@ export interface LeaseOptions {
   /** What is added to terms: a round trip to Redis in milliseconds, as far as it is known. */
   roundTripMs?: () => number;
   /**
-   * Sends a settlement, with the next batch of the workspace (decider.ts). It rejects when it is not known whether
-   * Redis counted it. `counted` is called when Redis has, before later answers are processed.
+   * Sends a settlement, with the next batch of the workspace (decider.ts); `leaves` is that of LEASE_SESSION. It rejects
+   * when it is not known whether Redis counted it. `counted` is called when Redis has, before later answers are processed.
    */
   settle: (
     workspaceId: string,
     settlement: number,
     tallies: readonly Tally[],
-    leaves: boolean,
+    leaves: number,
     counted: () => void,
   ) => Promise<void>;
   observe?: LeaseObserver | undefined;
@@ -634,7 +634,7 @@ export class Leases {
       if (holder.sending === sending) settled(holder, sending.tallies);
       holder.sending = undefined;
     };
-    await this.#options.settle(holder.workspaceId, sending.settlement, sending.tallies, false, counted);
+    await this.#options.settle(holder.workspaceId, sending.settlement, sending.tallies, 0, counted);
     counted();
   }
 
@@ -658,7 +658,8 @@ export class Leases {
       return;
     }
     holder.isRegistered = false;
-    const left = this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], true, () => {});
+    const next = this.#lastNumber + 1;
+    const left = this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], next, () => {});
     await left.catch(() => {
       holder.isRegistered = true;
     });

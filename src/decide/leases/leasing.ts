@@ -44,8 +44,8 @@ export class Leasing {
   readonly changes: Changes;
   readonly #recalls: Recalls;
   readonly #roundTrip = new RoundTrip();
-  /** LEASE_SESSION by whether the session leaves, with what is added to terms, and with long ones. */
-  #sessions: { addedMs: number; isLong: boolean; stays: Buffer; leaves: Buffer };
+  /** LEASE_SESSION of a session that stays, with what is added to terms, and with long ones. */
+  #stays: { addedMs: number; isLong: boolean; packed: Buffer };
   #connectedAt = performance.now();
 
   constructor(options: LeasingOptions) {
@@ -84,7 +84,7 @@ export class Leasing {
       deactivate,
       observe,
     });
-    this.#sessions = this.#packed(0, false);
+    this.#stays = { addedMs: 0, isLong: false, packed: this.#packed(0, false, 0) };
   }
 
   /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
@@ -93,12 +93,13 @@ export class Leasing {
   }
 
   /** LEASE_SESSION, which a batch with items of leases has after its items. */
-  sessionOf({ leaves }: { leaves: boolean }): Buffer {
+  sessionOf({ leaves }: { leaves: number }): Buffer {
     const addedMs = this.#addedMs;
     const isLong = this.#options.mayLengthen();
-    if (addedMs !== this.#sessions.addedMs || isLong !== this.#sessions.isLong)
-      this.#sessions = this.#packed(addedMs, isLong);
-    return leaves ? this.#sessions.leaves : this.#sessions.stays;
+    if (leaves > 0) return this.#packed(addedMs, isLong, leaves);
+    if (addedMs !== this.#stays.addedMs || isLong !== this.#stays.isLong)
+      this.#stays = { addedMs, isLong, packed: this.#packed(addedMs, isLong, 0) };
+    return this.#stays.packed;
   }
 
   /** A call to Redis took this long. */
@@ -138,15 +139,12 @@ export class Leasing {
     this.#recalls.close();
   }
 
-  #packed(addedMs: number, isLong: boolean) {
+  #packed(addedMs: number, isLong: boolean, leaves: number): Buffer {
     const { leaseMs, leaseLongMs = 0, leaseCredits } = this.#options;
     const long = isLong ? leaseLongMs : 0;
-    const values = { id: this.#session, term: leaseMs, long, added: addedMs, credits: leaseCredits ? 1 : 0 };
-    const packed = (leaves: 0 | 1) => {
-      const bytes = Buffer.alloc(leaseSession.bytes);
-      leaseSession.write(bytes, 0, { ...values, leaves });
-      return bytes;
-    };
-    return { addedMs, isLong, stays: packed(0), leaves: packed(1) };
+    const credits = leaseCredits ? 1 : 0;
+    const bytes = Buffer.alloc(leaseSession.bytes);
+    leaseSession.write(bytes, 0, { id: this.#session, term: leaseMs, long, added: addedMs, credits, leaves });
+    return bytes;
   }
 }

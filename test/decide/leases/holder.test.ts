@@ -21,7 +21,7 @@ const open = (after: number, longMs?: number) =>
     async settle(_workspaceId, _settlement, tallies, leaves) {
       if (!isSettling) throw new Error('Redis is away');
       sent.push(tallies.reduce((sum, { count }) => sum + count, 0));
-      hasLeft ||= leaves;
+      hasLeft ||= leaves > 0;
     },
   });
 beforeEach(() => {
