@@ -510,10 +510,26 @@ export class Leases {
   async #recall(holder: WorkspaceLeases, numbers: ReadonlySet<number> | undefined): Promise<void> {
     const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
     const leases = [...holder.leases.values()].filter(({ number }) => numbers?.has(number) ?? true);
-    for (const ask of asks) ask.isRecalled = true;
-    for (const lease of leases) this.#end(holder, lease);
+    for (const ask of asks) {
+      ask.isRecalled = true;
+      this.#recalled(holder, ask.request, 0);
+    }
+    for (const lease of leases) {
+      this.#end(holder, lease);
+      this.#recalled(holder, lease.request, lease.before + lease.decided);
+    }
     await Promise.all(asks.map(({ done }) => done));
     await this.#settleAll(holder);
+  }
+
+  /**
+   * A lease that decided so often was taken back. If that was less than it cost, its requests are counted anew: where
+   * there are many changes, the next one is taken back as early.
+   */
+  #recalled(holder: WorkspaceLeases, request: LeasedRequest, decided: number) {
+    if (decided >= Math.min(this.#options.after, keptAfter)) return;
+    holder.wishes.delete(nameOf(request));
+    this.#setHeat(slotOfRequest(request), 0);
   }
 
   /**

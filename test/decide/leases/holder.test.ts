@@ -306,6 +306,49 @@ describe('long terms', () => {
     expect(leases.ask(request) !== undefined).toBe(isKept);
   });
 
+  test.each([
+    ['decided three times', 3, true],
+    ['decided twice', 2, false],
+    ['had not arrived', 0, false],
+  ])(
+    'a lease that %s when it was taken back is asked for again with the next request: %#',
+    async (_what, times, isKept) => {
+      const ask = requests(6, 10)!;
+      const grantNow = () => leases.granted(ask, long(0), () => decision);
+      if (times > 0) grantNow();
+      decideOften(request, times);
+      const recalled = leases.recall('ws');
+      if (times === 0) grantNow();
+      await recalled;
+      if (isKept) expect(leases.ask(request)).toBeDefined();
+      // Or from six requests on.
+      else expect(requests(6, 10)).toMatchObject({ wanted: 12, isHot: false });
+    },
+  );
+
+  test('two leases in a row that were taken back early are enough', async () => {
+    let ask = requests(6, 10)!;
+    for (const times of [3, 0, 0]) {
+      leases.granted(ask, long(0), () => decision);
+      decideOften(request, times);
+      await leases.recall('ws');
+      ask = leases.ask(request)!;
+    }
+    expect(ask).toBeUndefined();
+  });
+
+  test('a lease that is renewed is asked for again, also if the next one had not arrived', async () => {
+    leases.granted(requests(6, 160)!, long(0), () => decision);
+    decideOften(request, 3);
+    now += 900;
+    expect(leases.decide(request)).toBeUndefined();
+    const ask = leases.ask(request)!;
+    const recalled = leases.recall('ws');
+    leases.granted(ask, long(0), () => decision);
+    await recalled;
+    expect(leases.ask(request)).toBeDefined();
+  });
+
   test('is asked for with more units the sooner the last ones were used', () => {
     const wanted: number[] = [];
     for (const usedMs of [10, 200, 400, 700]) {
