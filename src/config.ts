@@ -129,6 +129,7 @@ const table = {
   inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, per process. The same number applies to management requests, and again to callers whose root key was not accepted recently. Requests beyond it get a 503 at once.'),
   console: setting('CONSOLE', '1', oneOrZero, '1 serves the console at `/console`. It is a client of `/v2`, which has no data without a root key.'),
   leaseMs: setting('LEASE_MS', '100', wholeNumber(0, leaseMsMax), 'How long this server may repeat a decision without asking Redis, in milliseconds; the time of a round trip is added, see [local decisions](limits.md#local-decisions). A change waits for at most this long if a server does not answer. 0 asks Redis each time. Set the same value on all servers of a Redis.'),
+  leaseLongMs: setting('LEASE_LONG_MS', '1000', wholeNumber(0, leaseMsMax), 'The same in place of `LEASE_MS` for a decision that charges nothing, such as that of a key without limits, and for a limit or a balance with much room: what makes keys local that are verified some times a second. Not less than `LEASE_MS` counts.'),
   leaseCredits: setting('LEASE_CREDITS', '0', oneOrZero, '1 lets a server take credits of keys in advance for local decisions. Credits that it has not given back are lost if it is killed. Credits of identities are never taken in advance.'),
   manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that run at once, per process, so that one workspace cannot slow down all others. A quarter of it for requests with bodies of 32 KB or more, and for analytics; of each of these, 16 times as many may wait. Waiting ends with a 503 after `REDIS_TIMEOUT_MS`, or ten times that for analytics.'),
   bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'Maximum size of a request body. A larger one is rejected with 413.'),
@@ -267,6 +268,7 @@ export const storeSettings = (config: Config) => ({
   recordsMax: config.recordsMax,
   inFlightMax: config.inFlightMax,
   leaseMs: config.leaseMs,
+  leaseLongMs: config.leaseLongMs,
   leaseCredits: config.leaseCredits,
   durable: config.durable,
 });

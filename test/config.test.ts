@@ -24,6 +24,7 @@ test('an empty environment gives the defaults', () => {
     redisTimeoutMs: 1000,
     inFlightMax: 4096,
     leaseMs: 100,
+    leaseLongMs: 1000,
     leaseCredits: false,
     manageAtOnce: 8,
     bodyBytesMax: 1_048_576,

@@ -53,7 +53,7 @@ export const targets = {
     open: openTenants,
   },
   'tollgate-1000': {
-    does: 'the same 1,000 keys, decided locally where possible (`LEASE_MS=100`, `LEASE_CREDITS=1`)',
+    does: 'the same 1,000 keys, decided locally where possible (default terms, `LEASE_CREDITS=1`)',
     without: 'tollgate',
     open: (count) => openTypical(count, { ...leases, LEASE_CREDITS: '1' }),
   },

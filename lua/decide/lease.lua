@@ -15,14 +15,15 @@ local function grant_lease(kind, outcome, position, last, root, wanted, number)
   add_work(20)
   if term == 0 then return 0, 0 end
   this_session.grants, this_session.granted = true, number
+  this_session.granted_term = math.max(this_session.granted_term, this_session.whole)
   return units, term
 end
 
 -- Decides an item within a lease item by its own kind, and grants a lease of the decision. What the leases that were
 -- recalled have not returned counts as spent.
 local function lease(position, last, root_index)
-  local item_kind, wanted, number, recalled
-  item_kind, wanted, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
+  local item_kind, wanted, hot, number, recalled
+  item_kind, wanted, hot, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
   local kind = decision_kinds[item_kind]
   for name in string.gmatch(recalled, '[^,]+') do
     this_session.recalled[name] = true
@@ -34,13 +35,18 @@ local function lease(position, last, root_index)
   if recalled ~= '' and outcome % WITH_HOLD == kind.passed then kind.awaited() end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
     local root, is_granted = call_roots[root_index], nil
+    this_session.is_hot = hot == 1
     is_granted, units, term = pcall(grant_lease, kind, outcome, position, last, root, wanted, number)
     -- The decision was charged before the lease reads more. So the decision is returned, also if the lease fails.
     if not is_granted then
       units, term = 0, 0
     end
   end
-  return struct.pack(GRANTED, units, term, term > 0 and this_session.cut or 0) .. answer, snapshot
+  local cut, long = 0, 0
+  if term > 0 then
+    cut, long = this_session.cut, this_session.long
+  end
+  return struct.pack(GRANTED, units, term, cut, long) .. answer, snapshot
 end
 
 -- Settles the tallies of a session, once: a settlement that is sent again changes nothing.

@@ -9,26 +9,35 @@ local SESSIONS_MAX = 64
 -- A shorter lease would end before its answer arrives.
 local TERM_MIN = 4
 -- A lease of units leaves room in the limit for this many leases of its size for each session, so that no session is
--- refused while another one has units left.
-local LEASES_LEFT = 4
+-- refused while another one has units left. One of the long term leaves so many times more, so that no limit or balance
+-- that may be reached soon has units out for long.
+local LEASES_LEFT, LONG_LEFT = 4, 4
 
--- The session of this call: {id (nil for none), credits and leaves of LEASE_SESSION}, the whole `term` of its leases,
--- the leases that its requests have `recalled` and waited for (by `session.number`), whether the call `grants` a lease,
--- and 1 in `cut` if the last one ends before its whole term, else 0. Once the registry `is_read` also `granted`,
--- `settled` and the `own_term` of its entry, the `longest` term that a session ever had, the longest of those that may
--- hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for each one in a
--- lease. The functions in this file change it, and those in lease.lua.
+-- The session of this call: {id (nil for none), credits and leaves of LEASE_SESSION}, the whole `term` and `long_term`
+-- of its leases, the leases that its requests have `recalled` and waited for (by `session.number`), whether the call
+-- `grants` a lease, and the longest whole term of those that it did grant (`granted_term`). Once the registry `is_read`
+-- also `granted`, `settled` and the `own_term` of its entry, the `longest` term that a session ever had, the longest of
+-- those that may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for
+-- each one in a lease, or `long_left` in a long one.
+--
+-- Of the lease that is asked for: whether its request `is_hot`, as in LEASE_ITEM; its `whole` term; 1 in `cut` if it
+-- ends before that, else 0; 1 in `long` if that is the long one, else 0; how many units are `required` for each.
+--
+-- The functions in this file change it, and those of leases.
 local NONE = {}
-local this_session = { recalled = NONE }
+local this_session = { recalled = NONE, required = 0 }
 
 -- `packed` is a LEASE_SESSION, or '' for a batch without leases.
 function this_session.begin(packed)
   this_session.id, this_session.is_read, this_session.grants, this_session.recalled = nil, false, false, NONE
   if packed == '' then return end
   this_session.recalled = {}
-  local id, term, added, credits, leaves = struct.unpack(LEASE_SESSION, packed)
+  local id, term, long, added, credits, leaves = struct.unpack(LEASE_SESSION, packed)
+  added = math.min(added, LEASE_ADDED_MAX)
   this_session.id, this_session.credits, this_session.leaves = id, credits, leaves
-  this_session.term = term + math.min(added, LEASE_ADDED_MAX)
+  this_session.term = math.min(term + added, LEASE_TERM_MAX)
+  this_session.long_term = math.min(math.max(term, long) + added, LEASE_TERM_MAX)
+  this_session.granted_term = this_session.term
 end
 
 -- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
@@ -52,6 +61,7 @@ function this_session.register()
     end
   end
   this_session.left, this_session.may_grant = LEASES_LEFT * count, count <= SESSIONS_MAX
+  this_session.long_left = LONG_LEFT * this_session.left
   -- An inactive session may still send a settlement again, so its entry stays while there is room.
   if #entries >= 2 * SESSIONS_MAX and #inactive > 0 then
     redis.call('HDEL', name_of.registry(call_workspace), unpack(inactive))
@@ -64,22 +74,30 @@ end
 function this_session.close()
   if not this_session.id or not this_session.is_read then return end
   -- The longest term stays when Redis forgets a session that was registered last.
-  if this_session.grants and this_session.longest < this_session.term then
-    redis.call('HSET', name_of.registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, this_session.term, 0, 0))
+  local granted_term = this_session.granted_term
+  if this_session.grants and this_session.longest < granted_term then
+    redis.call('HSET', name_of.registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, granted_term, 0, 0))
   end
-  if this_session.leaves == 1 and not this_session.grants then
+  if this_session.leaves > this_session.granted then
     redis.call('HDEL', name_of.registry(call_workspace), this_session.id)
   elseif this_session.granted + this_session.settled > 0 then
-    local term = math.max(this_session.term, this_session.own_term)
+    local term = math.max(granted_term, this_session.own_term)
     local entry = struct.pack(REGISTERED, term, this_session.granted, this_session.settled)
     redis.call('HSET', name_of.registry(call_workspace), this_session.id, entry)
   end
 end
 
+-- Whether long terms are longer than others.
+function this_session.has_long() return this_session.long_term > this_session.term end
+
 -- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is
--- rounded down; 0 for none.
-function this_session.term_until(ends)
-  this_session.cut = ends < call_now + this_session.term and 1 or 0
-  local term = math.floor((math.min(ends, call_now + this_session.term) - call_now - 1) / 1.01)
+-- rounded down; 0 for none. A request that is not hot gets a long one only, of LEASE_MS at least.
+function this_session.term_until(ends, is_long)
+  is_long = is_long and this_session.has_long()
+  local whole = is_long and this_session.long_term or this_session.term
+  local is_cut = ends < call_now + whole
+  this_session.whole, this_session.cut, this_session.long = whole, is_cut and 1 or 0, is_long and 1 or 0
+  if not this_session.is_hot and (not is_long or ends - call_now < this_session.term) then return 0 end
+  local term = math.floor((math.min(ends, call_now + whole) - call_now - 1) / 1.01)
   return term >= TERM_MIN and term or 0
 end

@@ -45,8 +45,8 @@ export class Batch implements QueuedBatch {
   decided = 0;
   /** It has items of leases. */
   hasLeases = false;
-  /** After this batch the session has no leases in the workspace, and nothing to settle. */
-  leaves = false;
+  /** As in LEASE_SESSION. */
+  leaves = 0;
   /**
    * It begins small, because Node has a pool for buffers below 4 KB, and one of its own for each batch would cost more
    * than its bytes.

@@ -205,9 +205,12 @@ export class Decider {
     mayAsk: boolean,
     recalled: Recalled | undefined,
   ): { ask: Ask | undefined; lease: LeasePart | undefined } {
-    if (recalled) return { ask: undefined, lease: { wanted: 0, number: 0, recalled: Buffer.from(recalled.leases) } };
+    const none = { wanted: 0, hot: 0, number: 0 };
+    if (recalled) return { ask: undefined, lease: { ...none, recalled: Buffer.from(recalled.leases) } };
     const ask = mayAsk ? this.leasing.leases.ask(leased) : undefined;
-    return { ask, lease: ask && { wanted: ask.wanted, number: ask.number, recalled: noText } };
+    if (!ask) return { ask, lease: undefined };
+    const { wanted, number, isHot } = ask;
+    return { ask, lease: { wanted, hot: isHot ? 1 : 0, number, recalled: noText } };
   }
 
   /**

@@ -78,6 +78,7 @@ export function readGranted(answer: Answer): (Grant & { decision: Answer }) | un
     units: readUint(packed, at + granted.at.units, 2),
     term: readUint(packed, at + granted.at.term, 2),
     isCut: packed[at + granted.at.cut] === 1,
+    isLong: packed[at + granted.at.long] === 1,
     // Written like the answers of readReply, so that V8 has one shape for both.
     decision: { packed, at: at + granted.bytes, end, snapshot, atMs },
   };

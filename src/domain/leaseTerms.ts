@@ -1,4 +1,4 @@
-/** LEASE_MS is at most this. */
+/** LEASE_MS and LEASE_LONG_MS are at most this. */
 export const leaseMsMax = 2000;
 
 /**

@@ -644,6 +644,8 @@ export const leaseItem = struct({
   kind: uint(1),
   /** How many more decisions like this one the server asks for; 0 for none. */
   wanted: uint(2),
+  /** 1 if it decides so often that a lease is worth it for the term of LEASE_MS, too. */
+  hot: uint(1),
   /** The number of the lease, which grows with every lease of the session. */
   number: uint(6),
   /** The leases of a `leased` refusal, which were recalled: those not returned by now count as spent. */
@@ -683,13 +685,17 @@ export const talliedKey = struct({
 /** The session that sends a batch with leases. */
 export const leaseSession = struct({
   id: bytes(sessionBytes),
-  /** LEASE_MS, and what the session adds to it: the time of a round trip, in milliseconds. */
+  /** LEASE_MS, LEASE_LONG_MS, and what the session adds to both: the time of a round trip, in milliseconds. */
   term: uint(2),
+  long: uint(2),
   added: uint(2),
   /** Whether keys with credits get leases of units. */
   credits: uint(1),
-  /** The session has neither leases nor anything to settle: it leaves the registry. */
-  leaves: uint(1),
+  /**
+   * The session had neither leases nor anything to settle: it leaves the registry, unless it was granted a lease with
+   * this number or a higher one. Calls that were sent later may have been decided before. 0 if it stays.
+   */
+  leaves: uint(6),
 });
 /** A limit item is the number of checks (1), then each check. All of them are charged, or none. */
 export const limitCheck = struct({
@@ -750,6 +756,8 @@ export const granted = struct({
   term: uint(2),
   /** 1 if it ends with something that the decision depends on, before the whole term. */
   cut: uint(1),
+  /** 1 for the long term. */
+  long: uint(1),
 });
 export const limited = struct({ outcome: uint(1), checks: uint(1) });
 export const limitedCheck = struct({

@@ -36,7 +36,12 @@ test.skipIf(!compiles)(
     const redis = await startRedis(dir, {
       env: { LD_PRELOAD: preload('clock', dir)!, CLOCK_FILE: file },
     });
-    const server = await startTollgate({ REDIS_URL: redis.url, SWEEP_INTERVAL_MS: '20', LEASE_MS: `${leaseMs}` });
+    const server = await startTollgate({
+      REDIS_URL: redis.url,
+      SWEEP_INTERVAL_MS: '20',
+      LEASE_MS: `${leaseMs}`,
+      LEASE_LONG_MS: '0',
+    });
     const { call } = openClient(() => server.url, await server.firstRootKey());
     const nowMs = async () => Number((await redis.admin.time())[0]) * 1000;
     expect(Math.abs((await nowMs()) - halfPastEleven)).toBeLessThan(30_000);

@@ -420,7 +420,7 @@ async function usageOf(
 }
 
 test(`granted = admitted + left, and usage = answers, with changes of every kind (seed ${seed})`, async () => {
-  const rig = await openLeaseRig(4, { env: { LEASE_MS: `${leaseMs}` } });
+  const rig = await openLeaseRig(4, { env: { LEASE_MS: `${leaseMs}`, LEASE_LONG_MS: `${10 * leaseMs}` } });
   const ledger = await openLedger(rig);
   const { answers, changed } = ledger;
   const endsAt = performance.now() + 1000 * seconds;
@@ -430,7 +430,7 @@ test(`granted = admitted + left, and usage = answers, with changes of every kind
   );
   await Promise.all([...callers, ledger.change(isDone)]);
   // A lease ends, and what it decided and left is settled.
-  await delay(1000);
+  await delay(2000);
   const decided = await decidedLocally(rig.servers);
   if (leaseMs > 0) expect(decided).toBeGreaterThan(answers.total / 10);
 

@@ -16,7 +16,8 @@ export const leaseMs = 100;
  * that.
  */
 export const waitMs = (termMs = leaseMs) => Math.ceil(termMs * 1.01) + 1;
-const settings = { LEASE_MS: `${leaseMs}`, LEASE_CREDITS: '1' };
+/** All leases have the same term. */
+const settings = { LEASE_MS: `${leaseMs}`, LEASE_LONG_MS: '0', LEASE_CREDITS: '1' };
 
 export type LeaseServer = Server & { client: Client };
 export type LeaseRig = Awaited<ReturnType<typeof openLeaseRig>>;

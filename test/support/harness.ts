@@ -80,7 +80,7 @@ export async function endAllLeases() {
  * what Redis decides itself, gives the harness a `leaseMs` of its own.
  */
 const leaseMs = Number(process.env.TEST_LEASE_MS ?? 0);
-const leaseSettings = { leaseMs, leaseCredits: leaseMs > 0, leaseAfter: 2 };
+const leaseSettings = { leaseMs, leaseLongMs: 10 * leaseMs, leaseCredits: leaseMs > 0, leaseAfter: 2 };
 
 export type RequestParts = Partial<Omit<Request, 'body'>> & { body?: string | Buffer };
 

@@ -43,7 +43,7 @@ end
 function check_leases.lease(outcome, _, _, root, wanted, number)
   add_work(8 * #item_checks)
   local ends = math.min(root.expires or NEVER, (call_hour + 1) * HOUR_MS)
-  local units, has_passed, seen = wanted, outcome == LIMIT_PASSED, {}
+  local room, has_passed, seen = NEVER, outcome == LIMIT_PASSED, {}
   for index = 1, #item_checks do
     local check = item_checks[index]
     local counter, limit, duration, cost = check.counter, check.limit, check.duration, check.cost
@@ -58,11 +58,15 @@ function check_leases.lease(outcome, _, _, root, wanted, number)
     if has_passed then
       if cost == 0 then return 0, 0 end
       ends = math.min(ends, window_log.slice_end(call_now, limit, duration))
-      units = math.min(units, math.floor((limit - counter.total) / (this_session.left * cost)))
+      room = math.min(room, (limit - counter.total) / cost)
     end
   end
-  local term = this_session.term_until(ends)
-  if not has_passed then return 0, term end
+  if not has_passed then return 0, this_session.term_until(ends, false) end
+  -- With much room for a long term, and else with less.
+  local units = math.min(wanted, math.floor(room / this_session.long_left))
+  local is_long = this_session.has_long() and units >= wanted / 2
+  if not is_long then units = this_session.is_hot and math.min(wanted, math.floor(room / this_session.left)) or 0 end
+  local term = this_session.term_until(ends, is_long)
   if units == 0 or term == 0 or not charge_windows(units, number) then return 0, 0 end
   return units, term
 end

@@ -20,13 +20,13 @@ local lease_times, lease_exceeds, lease_slice_ends, lease_units_expire
 local lease_durations, lease_costs = {}, {}
 
 -- In the place of window_charge: charges `lease_times` decisions at once, of which the limit must have room for
--- `this_session.left` times as many. With `lease_times` 0 it only checks.
+-- `this_session.required` times as many. With `lease_times` 0 it only checks.
 local function leased_charge(text, first, last, now, limit, duration, cost, may_charge)
   local units = cost * lease_times
   local total, first_live, oldest, kept_until, suffix =
     window_charge(text, first, last, now, limit, duration, units, may_charge and units > 0)
   -- A cost of 0 leaves a window empty: its reset would change with the first charge by another request.
-  if not first_live or total + units * this_session.left > limit then lease_exceeds = true end
+  if not first_live or total + units * this_session.required > limit then lease_exceeds = true end
   lease_slice_ends = math.min(lease_slice_ends, window_log.slice_end(now, limit, duration))
   if first_live then lease_units_expire = math.min(lease_units_expire, oldest + duration) end
   local number = charge_count + 1
@@ -54,17 +54,17 @@ local function charged_windows(requested)
 end
 
 -- Charges the largest half, quarter, … of `wanted` more decisions that leaves enough for others, in memory. Returns
--- their number, which are the units of the lease; 0 for none.
-local function charge_units(cost, requested, wanted, balance)
+-- their number, which are the units of the lease; 0 for fewer than `least`.
+local function charge_units(cost, requested, wanted, balance, least)
   local units = wanted
-  while units > 0 do
-    lease_times, lease_exceeds = units, key_flags.limited and balance < this_session.left * units * cost
+  while units >= least do
+    lease_times, lease_exceeds = units, key_flags.limited and balance < this_session.required * units * cost
     lease_slice_ends, lease_units_expire = NEVER, NEVER
     -- A charge is not written before the end, so a smaller one may follow.
     if not lease_exceeds and check_limits_by(leased_charge, requested) and not lease_exceeds then break end
     units = math.floor(units / 2)
   end
-  return units
+  return units >= least and units or 0
 end
 
 -- Charges units for `wanted` more decisions, or for as many as leave enough for others, and notes them with the key and
@@ -76,9 +76,17 @@ local function lease_units(cost, requested, wanted, number, ends)
     lease_list.recent(noted_leases.of_identity(), call_now)
   if paused_until + identity_paused_until > 0 or count + identity_count >= LEASES_MAX then return 0, 0 end
 
-  local units = charge_units(cost, requested, wanted, balance)
-  local term = this_session.term_until(math.min(ends, lease_slice_ends, lease_units_expire))
-  if units == 0 or term == 0 then return 0, 0 end
+  -- With much room for a long term, and else with less.
+  this_session.required = this_session.long_left
+  local units = this_session.has_long() and charge_units(cost, requested, wanted, balance, math.ceil(wanted / 2)) or 0
+  local is_long = units > 0
+  if not is_long and this_session.is_hot then
+    this_session.required = this_session.left
+    units = charge_units(cost, requested, wanted, balance, 1)
+  end
+  if units == 0 then return 0, 0 end
+  local term = this_session.term_until(math.min(ends, lease_slice_ends, lease_units_expire), is_long)
+  if term == 0 then return 0, 0 end
 
   local limited = key_flags.limited
   local charged = limited and units * cost or 0
@@ -149,7 +157,9 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     local _, _, holds_due = key_extension.read()
     if holds_due ~= NEVER or (key_holds.identity_until(key_external_id) or 0) > call_now then return 0, 0 end
   end
-  if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, this_session.term_until(ends) end
+  -- A refusal for want of units is not leased for long, because these may be given back.
+  if outcome ~= VALID then return 0, this_session.term_until(ends, not is_checked) end
+  if charge_count == 0 and not key_flags.limited then return 0, this_session.term_until(ends, true) end
   if key_flags.limited and this_session.credits == 0 then return 0, 0 end
   return lease_units(cost, requested, wanted, number, ends)
 end

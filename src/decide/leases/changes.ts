@@ -15,7 +15,7 @@ export interface ChangesOptions {
   connectedAt: () => number;
   /** How old Redis is at least, in milliseconds; 0 if it may have forgotten its last writes. */
   redisAgeMs: () => Promise<number>;
-  /** LEASE_MS. */
+  /** The longest term that a server with these settings grants, without what is added for the distance to Redis. */
   termMs: number;
   /** Marks holders as inactive. */
   deactivate: (workspaceId: string, holders: readonly string[]) => Promise<unknown>;

@@ -20,7 +20,9 @@
 // A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended
 // here before a change, which waits for the term after it was made, is answered. A term is LEASE_MS and what a call to
 // Redis takes (roundTrip.ts): what is left of it when the answer comes does not depend on the distance. Redis bounds
-// and stores it with the grant, so no promise depends on what was measured.
+// and stores it with the grant, so no promise depends on what was measured. What charges nothing, and what has much
+// room in its limits and balance, is leased for LEASE_LONG_MS in place of LEASE_MS, so a lease of it is asked for after
+// fewer decisions.
 
 import type { tally as tallyStruct } from '../../scripts/layout.ts';
 import type { Written } from '../../scripts/struct.ts';
@@ -31,7 +33,11 @@ export type Tally = Written<typeof tallyStruct.fields>;
 export interface LeaseOptions {
   /** LEASE_MS. */
   termMs: number;
-  /** A lease is asked for from this many decisions in a term on. */
+  /** LEASE_LONG_MS; not less than LEASE_MS. */
+  longMs?: (() => number) | undefined;
+  /**
+   * A lease is asked for from this many decisions in a term of LEASE_MS on, or from at most `warmAfter` in a long one.
+   */
   after: number;
   /** Milliseconds of a monotonic clock. */
   nowMs: () => number;
@@ -40,14 +46,14 @@ export interface LeaseOptions {
   /** What is added to terms: a round trip to Redis in milliseconds, as far as it is known. */
   roundTripMs?: () => number;
   /**
-   * Sends a settlement, with the next batch of the workspace (decider.ts). It rejects when it is not known whether
-   * Redis counted it. `counted` is called when Redis has, before later answers are processed.
+   * Sends a settlement, with the next batch of the workspace (decider.ts); `leaves` is that of LEASE_SESSION. It rejects
+   * when it is not known whether Redis counted it. `counted` is called when Redis has, before later answers are processed.
    */
   settle: (
     workspaceId: string,
     settlement: number,
     tallies: readonly Tally[],
-    leaves: boolean,
+    leaves: number,
     counted: () => void,
   ) => Promise<void>;
   observe?: LeaseObserver | undefined;
@@ -101,12 +107,16 @@ export interface Grant {
   term: number;
   /** It ends with something that the decision depends on, before its whole term. */
   isCut: boolean;
+  /** Its whole term is the long one. */
+  isLong: boolean;
 }
 
 /** A lease that was asked for, until its answer. */
 export interface Ask {
   wanted: number;
   number: number;
+  /** Whether it is worth a lease for the shorter of the terms, too. */
+  isHot: boolean;
   /** Resolves when the answer was processed. */
   done: Promise<void>;
 }
@@ -131,7 +141,10 @@ interface Lease {
   request: LeasedRequest;
   /** 0 for a lease without units. */
   number: number;
-  wanted: number;
+  isLong: boolean;
+  /** How many units it was asked for with, and how many to ask for next. */
+  asked: number;
+  next: number;
   endsAt: number;
   /** From then on, or with so few units, the next request asks for another one. */
   renewsAt: number;
@@ -156,7 +169,7 @@ interface Lease {
  * A hash of all of the request: a lease is for the same request only, so a key in heavy use whose requests differ, by
  * their tags for example, is no reason to ask for one.
  */
-const slots = 65_536;
+const slots = 131_072;
 /** A lease or a wish. */
 const oneEntry = 256;
 
@@ -190,6 +203,7 @@ class Counted<Value> extends Map<string, Value> {
 /** How many units to ask for next, from when on and until when that holds, and how often the last lease decided. */
 interface Wish {
   wanted: number;
+  isHot: boolean;
   from: number;
   until: number;
   decided: number;
@@ -234,8 +248,13 @@ class WorkspaceLeases {
  */
 const leasesMax = 20_000;
 const unitsMax = 4096;
-const talliesMax = 64;
+const talliesMax = 128;
 const subjectsMax = 8192;
+/**
+ * While this many tallies of a workspace wait, no lease is asked for: a settlement is sent when the one before is
+ * counted, so with Redis far away there is one for each round trip.
+ */
+const backlogMax = 4 * talliesMax;
 /**
  * Limit of the text of a request, in bytes: leases keep it, and settlements send it. Longer ones are rare (lua:
  * MEMO_TEXT_MAX).
@@ -243,6 +262,14 @@ const subjectsMax = 8192;
 const textMax = 1024;
 /** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
 const tallyMin = 8;
+/**
+ * A lease of the long term is asked for from this many decisions within it on, and again after one that decided this
+ * often. An ask and a tally cost Redis as much as two to four verifications.
+ */
+const warmAfter = 6;
+const keptAfter = 3;
+/** How many times more units than the last one had a lease is asked for with. */
+const growthMax = 8;
 /** How often settlements are sent in a term. */
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
@@ -257,7 +284,9 @@ const refusedHeat = heatMax + 32;
 const renewedPart = 0.25;
 /** Or earlier: so many round trips before its end, as some take longer than the shortest. */
 const renewedTrips = 1.125;
-/** The clocks of Redis and of this process may differ in speed by this part, and Redis's time is whole milliseconds. */
+/**
+ * The clocks of Redis and of this process may differ in speed by this part, and Redis's time is whole milliseconds.
+ */
 const drift = 0.01;
 const roundedMs = 2;
 
@@ -277,9 +306,17 @@ export class Leases {
   #lastSettlement = 0;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
+  /** Fewer decisions are no reason to ask, whichever terms they were in. */
+  readonly #askedFrom: number;
 
   constructor(options: LeaseOptions) {
     this.#options = options;
+    this.#askedFrom = options.longMs ? Math.min(options.after, warmAfter) : options.after;
+  }
+
+  get #longMs(): number {
+    const { termMs, longMs } = this.#options;
+    return longMs?.() ?? termMs;
   }
 
   /** Decides a request by a lease; undefined when there is none. `Decision` is what its leases repeat. */
@@ -295,7 +332,7 @@ export class Leases {
       return undefined;
     }
     // One request renews it, while others are decided here.
-    if (!lease.isRenewing && this.#isHot(lease) && (now >= lease.renewsAt || isNearlyUsed(lease))) {
+    if (!lease.isRenewing && this.#isKept(lease) && (now >= lease.renewsAt || isNearlyUsed(lease))) {
       lease.isRenewing = true;
       return undefined;
     }
@@ -342,7 +379,7 @@ export class Leases {
     if (termMs === 0) return undefined;
     const slot = slotOfRequest(request);
     const counter = this.#counters[slot]!;
-    if (counter < after - 1) {
+    if (counter < this.#askedFrom - 1) {
       // Too few decisions for a lease, whichever terms they were in: the clock need not be read.
       this.#counters[slot] = counter + 1;
       return undefined;
@@ -350,23 +387,27 @@ export class Leases {
     if (request.text.length > textMax || request.about.length > textMax) return undefined;
     const now = this.#options.nowMs();
     const known = counter < oneEntry ? undefined : this.#holders.get(request.workspaceId);
+    const isLong = this.#longMs > termMs;
+    const least = isLong ? this.#askedFrom : after;
     const decided = this.#decidedInTerm(slot, now);
-    if (decided === 0 || (decided < after && !known)) return undefined;
+    if (decided === 0 || (decided < least && !known)) return undefined;
     const name = nameOf(request);
     const renewed = known?.leases.get(name);
     const wish = known?.wishes.get(name);
-    if (decided < after && !wish && !renewed?.isRenewing) return undefined;
+    if (decided < least && !wish && !renewed?.isRenewing) return undefined;
     if (wish && now < wish.from) return undefined;
     if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
-    if (holder.asks.has(name)) return undefined;
+    if (holder.asks.has(name) || holder.tallies.length >= backlogMax) return undefined;
     holder.isRegistered = true;
     let finish!: () => void;
     const done = new Promise<void>((resolve) => (finish = resolve));
     // A number of a session is never used again, also not after a restart of Redis.
     const number = ++this.#lastNumber;
-    const wanted = (renewed && wantedNow(renewed)) ?? wish?.wanted ?? 2 * decided;
-    const ask = { request, wanted, number, askedAt: now, isRecalled: false, done, finish };
+    const wanted = (renewed && wantedNow(renewed, now)) ?? wish?.wanted ?? 2 * decided;
+    const isOften = decided >= after && decided * termMs >= after * (now - this.#heatSince);
+    const isHot = (renewed && this.#isHot(renewed, now)) ?? wish?.isHot ?? (isOften || !isLong);
+    const ask = { request, wanted, isHot, number, askedAt: now, isRecalled: false, done, finish };
     holder.asks.set(name, ask);
     this.#tick();
     return ask;
@@ -391,22 +432,26 @@ export class Leases {
     this.finished(ask);
   }
 
-  #leaseOf(ask: PendingAsk, { units, term, isCut }: Grant, decision: Repeatable<unknown>): Lease {
+  #leaseOf(ask: PendingAsk, { units, term, isCut, isLong }: Grant, decision: Repeatable<unknown>): Lease {
     const { request, askedAt, number, wanted } = ask;
     for (const { amount, units: each } of decision.charges) amount.held += each * units;
     const endsAt = askedAt + term;
     const aheadMs = renewedTrips * (this.#options.roundTripMs?.() ?? 0);
     const part = Math.max(renewedPart, Math.min(1, aheadMs / term));
+    // Some calls to Redis take a little longer than the shortest.
+    const laterMs = drift * term + roundedMs + aheadMs / 16;
     return {
       request,
       number: units > 0 ? number : 0,
-      wanted,
+      isLong,
+      asked: wanted,
+      next: wanted,
       endsAt,
       // One that is asked for before would end with the same.
       renewsAt: isCut ? Number.POSITIVE_INFINITY : endsAt - part * term,
       renewsLeft: part * units,
       isRenewing: false,
-      asksFrom: isCut ? endsAt + drift * term + roundedMs : 0,
+      asksFrom: isCut ? endsAt + laterMs : 0,
       units,
       left: units,
       before: 0,
@@ -425,7 +470,7 @@ export class Leases {
     const wish = holder.wishes.get(name);
     if (wish) {
       lease.before = wish.decided;
-      lease.wanted = wish.wanted;
+      lease.next = wish.wanted;
     }
     holder.leases.set(name, lease);
     this.#held++;
@@ -465,10 +510,26 @@ export class Leases {
   async #recall(holder: WorkspaceLeases, numbers: ReadonlySet<number> | undefined): Promise<void> {
     const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
     const leases = [...holder.leases.values()].filter(({ number }) => numbers?.has(number) ?? true);
-    for (const ask of asks) ask.isRecalled = true;
-    for (const lease of leases) this.#end(holder, lease);
+    for (const ask of asks) {
+      ask.isRecalled = true;
+      this.#recalled(holder, ask.request, 0);
+    }
+    for (const lease of leases) {
+      this.#end(holder, lease);
+      this.#recalled(holder, lease.request, lease.before + lease.decided);
+    }
     await Promise.all(asks.map(({ done }) => done));
     await this.#settleAll(holder);
+  }
+
+  /**
+   * A lease that decided so often was taken back. If that was less than it cost, its requests are counted anew: where
+   * there are many changes, the next one is taken back as early.
+   */
+  #recalled(holder: WorkspaceLeases, request: LeasedRequest, decided: number) {
+    if (decided >= Math.min(this.#options.after, keptAfter)) return;
+    holder.wishes.delete(nameOf(request));
+    this.#setHeat(slotOfRequest(request), 0);
   }
 
   /**
@@ -492,7 +553,7 @@ export class Leases {
   /** The decisions of a slot in this term, including this one; 0 for a while after an ask was granted nothing. */
   #decidedInTerm(slot: number, now: number): number {
     const counters = this.#counters;
-    if (now - this.#heatSince >= this.#options.termMs) {
+    if (now - this.#heatSince >= this.#longMs) {
       for (let each = 0; each < slots; each++) counters[each]! -= counters[each]! % oneEntry;
       this.#heatSince = now;
     }
@@ -523,21 +584,28 @@ export class Leases {
   /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
   #end(holder: WorkspaceLeases, lease: Lease) {
     const name = nameOf(lease.request);
-    const { nowMs, termMs } = this.#options;
     holder.leases.delete(name);
     this.#held--;
-    if (this.#isHot(lease)) {
-      const now = nowMs();
-      const from = now < lease.endsAt ? 0 : lease.asksFrom;
-      const until = Math.max(now, from) + 2 * termMs;
-      holder.wishes.set(name, { wanted: wantedNext(lease), from, until, decided: lease.decided });
+    if (this.#isKept(lease)) {
+      const { isLong, endsAt, asksFrom, decided } = lease;
+      const now = this.#options.nowMs();
+      const from = now < endsAt ? 0 : asksFrom;
+      const until = Math.max(now, from) + 2 * (isLong ? this.#longMs : this.#options.termMs);
+      holder.wishes.set(name, { wanted: wantedNext(lease, now), isHot: this.#isHot(lease, now), from, until, decided });
     }
     this.#return(holder, lease);
   }
 
   /** Whether a lease decides so often that the next one is asked for; one that was renewed early had little time. */
-  #isHot({ before, decided }: Lease): boolean {
-    return before + decided >= this.#options.after;
+  #isKept({ before, decided, isLong }: Lease): boolean {
+    const { after } = this.#options;
+    return before + decided >= (isLong ? Math.min(after, keptAfter) : after);
+  }
+
+  /** Whether it decides so often that it is worth a lease for a term of LEASE_MS. */
+  #isHot({ decided, isLong, grantedAt }: Lease, now: number): boolean {
+    const { termMs, after } = this.#options;
+    return !isLong || decided * termMs >= after * (now - grantedAt);
   }
 
   #return(holder: WorkspaceLeases, lease: Lease) {
@@ -582,7 +650,7 @@ export class Leases {
       if (holder.sending === sending) settled(holder, sending.tallies);
       holder.sending = undefined;
     };
-    await this.#options.settle(holder.workspaceId, sending.settlement, sending.tallies, false, counted);
+    await this.#options.settle(holder.workspaceId, sending.settlement, sending.tallies, 0, counted);
     counted();
   }
 
@@ -606,7 +674,8 @@ export class Leases {
       return;
     }
     holder.isRegistered = false;
-    const left = this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], true, () => {});
+    const next = this.#lastNumber + 1;
+    const left = this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], next, () => {});
     await left.catch(() => {
       holder.isRegistered = true;
     });
@@ -688,12 +757,20 @@ function tallyOf(lease: Lease, number: number): PendingTally | undefined {
 const isNearlyUsed = ({ number, left, renewsLeft }: Lease): boolean => number > 0 && left <= renewsLeft;
 
 /** Slow start: twice as much as before when nearly all was used. */
-const wantedNow = (lease: Lease): number => (isNearlyUsed(lease) ? Math.min(2 * lease.wanted, unitsMax) : lease.wanted);
+const wantedNow = (lease: Lease, now: number): number => (isNearlyUsed(lease) ? growing(lease, now) : lease.next);
 
-/** At the end of a lease: half as much when less than half was used. */
-function wantedNext(lease: Lease): number {
-  const { number, wanted, left, units } = lease;
-  return number > 0 && left > units / 2 ? Math.ceil(wanted / 2) : wantedNow(lease);
+/** Up to eight times as much when the units of a long term were used in a part of it. */
+function growing({ asked, isLong, grantedAt, endsAt }: Lease, now: number): number {
+  const part = (now - grantedAt) / (endsAt - grantedAt);
+  const times = isLong ? Math.min(Math.max(2, 1 / part), growthMax) : 2;
+  return Math.min(Math.round(times * asked), unitsMax);
+}
+
+/** At the end of a lease: half as much when less than a third was used. */
+function wantedNext(lease: Lease, now: number): number {
+  const { number, asked, decided, units } = lease;
+  if (isNearlyUsed(lease)) return growing(lease, now);
+  return number > 0 && decided < units / 3 ? Math.ceil(asked / 2) : asked;
 }
 
 /** How many of these tallies make a settlement: a tally of many limit checks is much work for Redis. */

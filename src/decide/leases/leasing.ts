@@ -12,6 +12,11 @@ import { RoundTrip } from './roundTrip.ts';
 export interface LeasingSettings {
   /** The term of a lease in milliseconds, without what is added for the distance to Redis; 0 for none. */
   leaseMs: number;
+  /**
+   * The same of a lease that charges nothing, or units of a limit or balance with much room. Not less than `leaseMs`
+   * counts.
+   */
+  leaseLongMs?: number;
   /** Whether keys with credits get leases of units. */
   leaseCredits: boolean;
   /** A lease is asked for from this many decisions in a term on. */
@@ -40,19 +45,22 @@ export class Leasing {
   readonly changes: Changes;
   readonly #recalls: Recalls;
   readonly #roundTrip = new RoundTrip();
-  /** LEASE_SESSION by whether the session leaves, with what is added to terms. */
-  #sessions: { addedMs: number; stays: Buffer; leaves: Buffer };
+  /** LEASE_SESSION of a session that stays, with what is added to terms, and with long ones. */
+  #stays: { addedMs: number; isLong: boolean; packed: Buffer };
   #connectedAt = performance.now();
   #isReconnected = false;
 
   constructor(options: LeasingOptions) {
-    const { redis, leaseMs, leaseAfter = 12, leaseClockMs = () => 0, settle, deactivate, observe } = options;
+    const { redis, leaseMs, leaseLongMs = 0, leaseAfter = 12, leaseClockMs = () => 0 } = options;
+    const { settle, deactivate, mayLengthen, observe } = options;
     this.#options = options;
     redis.on('ready', () => this.reconnected());
     // In a Cluster each node has a connection.
     redis.on('+node', (node: RedisClient) => node.on('ready', () => this.reconnected()));
+    const longMs = leaseMs === 0 ? 0 : Math.max(leaseMs, leaseLongMs);
     this.leases = new Leases({
       termMs: leaseMs,
+      longMs: () => (mayLengthen() ? longMs : leaseMs),
       after: leaseAfter,
       nowMs: () => performance.now() + leaseClockMs(),
       mayAsk: () =>
@@ -76,11 +84,11 @@ export class Leasing {
       connectedAt: () => this.#connectedAt,
       // Something happened to a Redis whose connections were lost: perhaps it was set back, and does not know it.
       redisAgeMs: async () => (this.#isReconnected ? 0 : this.#options.redisAgeMs()),
-      termMs: leaseMs,
+      termMs: longMs,
       deactivate,
       observe,
     });
-    this.#sessions = this.#packed(0);
+    this.#stays = { addedMs: 0, isLong: false, packed: this.#packed(0, false, 0) };
   }
 
   /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
@@ -90,10 +98,13 @@ export class Leasing {
   }
 
   /** LEASE_SESSION, which a batch with items of leases has after its items. */
-  sessionOf({ leaves }: { leaves: boolean }): Buffer {
+  sessionOf({ leaves }: { leaves: number }): Buffer {
     const addedMs = this.#addedMs;
-    if (addedMs !== this.#sessions.addedMs) this.#sessions = this.#packed(addedMs);
-    return leaves ? this.#sessions.leaves : this.#sessions.stays;
+    const isLong = this.#options.mayLengthen();
+    if (leaves > 0) return this.#packed(addedMs, isLong, leaves);
+    if (addedMs !== this.#stays.addedMs || isLong !== this.#stays.isLong)
+      this.#stays = { addedMs, isLong, packed: this.#packed(addedMs, isLong, 0) };
+    return this.#stays.packed;
   }
 
   /** A call to Redis took this long. */
@@ -133,14 +144,12 @@ export class Leasing {
     this.#recalls.close();
   }
 
-  #packed(addedMs: number) {
-    const { leaseMs, leaseCredits } = this.#options;
-    const values = { id: this.#session, term: leaseMs, added: addedMs, credits: leaseCredits ? 1 : 0 };
-    const packed = (leaves: 0 | 1) => {
-      const bytes = Buffer.alloc(leaseSession.bytes);
-      leaseSession.write(bytes, 0, { ...values, leaves });
-      return bytes;
-    };
-    return { addedMs, stays: packed(0), leaves: packed(1) };
+  #packed(addedMs: number, isLong: boolean, leaves: number): Buffer {
+    const { leaseMs, leaseLongMs = 0, leaseCredits } = this.#options;
+    const long = isLong ? leaseLongMs : 0;
+    const credits = leaseCredits ? 1 : 0;
+    const bytes = Buffer.alloc(leaseSession.bytes);
+    leaseSession.write(bytes, 0, { id: this.#session, term: leaseMs, long, added: addedMs, credits, leaves });
+    return bytes;
   }
 }

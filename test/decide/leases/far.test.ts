@@ -144,7 +144,7 @@ test('what a server claims is bounded', async () => {
   const tenant = await newTenant();
   const server = await openServer(redis, leaseMs);
   const { leasing } = server.decider;
-  const packed = Buffer.from(leasing.sessionOf({ leaves: false }));
+  const packed = Buffer.from(leasing.sessionOf({ leaves: 0 }));
   packed.writeUInt16BE(60_000, leaseSession.at.added);
   leasing.sessionOf = () => packed;
   await lease(server, tenant);

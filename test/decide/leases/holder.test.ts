@@ -9,16 +9,19 @@ let hasLeft: boolean;
 let leases: Leases;
 let now: number;
 let roundTripMs: number;
-const open = (after: number) =>
+let isSettling: boolean;
+const open = (after: number, longMs?: number) =>
   new Leases({
+    longMs: longMs === undefined ? undefined : () => longMs,
     roundTripMs: () => roundTripMs,
     termMs,
     after,
     nowMs: () => now,
     mayAsk: () => true,
     async settle(_workspaceId, _settlement, tallies, leaves) {
+      if (!isSettling) throw new Error('Redis is away');
       sent.push(tallies.reduce((sum, { count }) => sum + count, 0));
-      hasLeft ||= leaves;
+      hasLeft ||= leaves > 0;
     },
   });
 beforeEach(() => {
@@ -26,6 +29,7 @@ beforeEach(() => {
   sent = [];
   now = 0;
   roundTripMs = 0;
+  isSettling = true;
   hasLeft = false;
   leases = open(1);
 });
@@ -46,7 +50,7 @@ function decideOften(request: LeasedRequest, times: number) {
   for (let time = 1; time <= times; time++) expect(leases.decide(request)).toBeDefined();
 }
 
-const grant = (units: number, term: number, isCut = false) => ({ units, term, isCut });
+const grant = (units: number, term: number) => ({ units, term, isCut: false, isLong: false });
 const decision = { outcome: 1, subject: Buffer.alloc(0), atMs: 0, charges: [], again: () => true };
 
 test('a quarter of a term settles the decisions of all keys, however many they are', async () => {
@@ -78,6 +82,21 @@ test('fewer decisions of a lease are settled once, when it has ended', async () 
   now = termMs;
   await vi.advanceTimersByTimeAsync(termMs / 4);
   expect(sent).toEqual([7]);
+});
+
+test('while many tallies wait to be settled, no lease is asked for', async () => {
+  const requests = Array.from({ length: 700 }, (_, index) => requestOf(`${index}`));
+  for (const request of requests) leases.granted(leases.ask(request)!, grant(0, termMs), () => decision);
+  for (const request of requests) decideOften(request, 2);
+  now = termMs;
+  isSettling = false;
+  await vi.advanceTimersByTimeAsync(termMs / 4);
+  const other = requestOf('other');
+  expect(leases.ask(other)).toBeUndefined();
+  isSettling = true;
+  await vi.advanceTimersByTimeAsync(termMs);
+  expect(sent.reduce((sum, count) => sum + count, 0)).toBe(2 * requests.length);
+  expect(leases.ask(other)).toBeDefined();
 });
 
 test('a request that was granted no lease does not ask with each of the next requests', () => {
@@ -121,7 +140,7 @@ test('a lease ends one term after it was asked for, however late its answer is, 
 describe('a lease is renewed', () => {
   const request = requestOf('hot');
   /** Redis answers 80 ms later: with 100 units for the term of a distance of 80 ms. */
-  const far = { units: 100, term: 177, isCut: false };
+  const far = grant(100, 177);
   function hold(given = far) {
     const ask = leases.ask(request)!;
     now += roundTripMs;
@@ -197,30 +216,30 @@ describe('a lease is renewed', () => {
 
   test('not before its end if that is the end of what the decision depends on, and then not at once', () => {
     roundTripMs = 80;
-    hold({ units: 100, term: 120, isCut: true });
+    hold({ units: 100, term: 120, isCut: true, isLong: false });
     now = 119;
     expect([isAsked(), isAsked()]).toEqual([false, false]);
     now = 120;
     expect(isAsked()).toBe(true);
     expect(leases.ask(request)).toBeUndefined();
-    // 1 % and two milliseconds later it has ended for Redis, too.
-    now = 123.1;
+    // Some milliseconds later it has ended for Redis, too.
+    now = 128.8;
     expect(leases.ask(request)).toBeUndefined();
-    now = 123.2;
+    now = 128.9;
     expect(leases.ask(request)).toBeDefined();
   });
 
   test('at once, if it was cut and recalled, or used up', async () => {
-    hold({ units: 100, term: 120, isCut: true });
+    hold({ units: 100, term: 120, isCut: true, isLong: false });
     decideOften(request, 2);
     await leases.recall();
-    hold({ units: 1, term: 120, isCut: true });
+    hold({ units: 1, term: 120, isCut: true, isLong: false });
     expect(leases.decide(request)).toBeDefined();
     expect(leases.decide(request)).toBeUndefined();
     expect(leases.ask(request)).toBeDefined();
   });
 
-  test('with half of the units, when it used less than half of them', () => {
+  test('with half of the units, when it used less than a third of them', () => {
     const first = leases.ask(request)!;
     leases.granted(first, grant(first.wanted, termMs), () => decision);
     const wanted = [];
@@ -241,6 +260,107 @@ describe('a lease is renewed', () => {
     now = 150;
     expect(isAsked()).toBe(true);
     expect(leases.ask(request)!.wanted).toBe(16);
+  });
+});
+
+describe('long terms', () => {
+  const request = requestOf('warm');
+  const long = (units: number) => ({ units, term: 1000, isCut: false, isLong: true });
+  beforeEach(() => {
+    leases = open(12, 1000);
+  });
+  /** Requests for Redis, one each so many milliseconds; the ask of the last one. */
+  function requests(count: number, eachMs: number) {
+    for (let time = 1; time < count; time++) {
+      expect(leases.ask(request)).toBeUndefined();
+      now += eachMs;
+    }
+    return leases.ask(request);
+  }
+
+  test('a lease is asked for from six decisions in one on, and for one only', () => {
+    expect(requests(6, 160)).toMatchObject({ isHot: false });
+  });
+
+  test('and from twelve in a term of LEASE_MS on for that, too', () => {
+    leases.granted(requests(6, 8)!, grant(0, 0), () => decision);
+    // No lease was granted, so it asks for none for a while.
+    for (let time = 1; time <= 32; time++) expect(leases.ask(request)).toBeUndefined();
+    expect(leases.ask(request)).toMatchObject({ isHot: true });
+  });
+
+  test('decisions of more than a long term ago do not count', () => {
+    expect(requests(5, 160)).toBeUndefined();
+    now = 1001;
+    expect(requests(5, 160)).toBeUndefined();
+  });
+
+  test.each([
+    [3, true],
+    [2, false],
+  ])('a lease that decided %i times is asked for again with the next request: %s', (times, isKept) => {
+    leases.granted(requests(6, 160)!, long(0), () => decision);
+    decideOften(request, times);
+    now += 1000;
+    expect(leases.decide(request)).toBeUndefined();
+    expect(leases.ask(request) !== undefined).toBe(isKept);
+  });
+
+  test.each([
+    ['decided three times', 3, true],
+    ['decided twice', 2, false],
+    ['had not arrived', 0, false],
+  ])(
+    'a lease that %s when it was taken back is asked for again with the next request: %#',
+    async (_what, times, isKept) => {
+      const ask = requests(6, 10)!;
+      const grantNow = () => leases.granted(ask, long(0), () => decision);
+      if (times > 0) grantNow();
+      decideOften(request, times);
+      const recalled = leases.recall('ws');
+      if (times === 0) grantNow();
+      await recalled;
+      if (isKept) expect(leases.ask(request)).toBeDefined();
+      // Or from six requests on.
+      else expect(requests(6, 10)).toMatchObject({ wanted: 12, isHot: false });
+    },
+  );
+
+  test('two leases in a row that were taken back early are enough', async () => {
+    let ask = requests(6, 10)!;
+    for (const times of [3, 0, 0]) {
+      leases.granted(ask, long(0), () => decision);
+      decideOften(request, times);
+      await leases.recall('ws');
+      ask = leases.ask(request)!;
+    }
+    expect(ask).toBeUndefined();
+  });
+
+  test('a lease that is renewed is asked for again, also if the next one had not arrived', async () => {
+    leases.granted(requests(6, 160)!, long(0), () => decision);
+    decideOften(request, 3);
+    now += 900;
+    expect(leases.decide(request)).toBeUndefined();
+    const ask = leases.ask(request)!;
+    const recalled = leases.recall('ws');
+    leases.granted(ask, long(0), () => decision);
+    await recalled;
+    expect(leases.ask(request)).toBeDefined();
+  });
+
+  test('is asked for with more units the sooner the last ones were used', () => {
+    const wanted: number[] = [];
+    for (const usedMs of [10, 200, 400, 700]) {
+      const ask = wanted.length === 0 ? requests(6, 1)! : leases.ask(request)!;
+      wanted.push(ask.wanted);
+      leases.granted(ask, { ...long(ask.wanted), term: 1000 }, () => decision);
+      decideOften(request, Math.ceil(0.75 * ask.wanted) - 1);
+      now += usedMs;
+      while (leases.decide(request));
+    }
+    wanted.push(leases.ask(request)!.wanted);
+    expect(wanted).toEqual([12, 96, 480, 1200, 2400]);
   });
 });
 

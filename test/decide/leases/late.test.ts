@@ -1,11 +1,13 @@
 // A server that returns its units later than a recall waits for: they count as spent until then, and are given back
-// after all.
+// after all. And one that leaves the registry later than it was granted a lease: a change waits for it.
 
 import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { Decide } from '../../../src/decide/decide.ts';
 import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { workspaceKey } from '../../../src/redis/names.ts';
 import { harness } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 import { openServer } from './lateServer.ts';
@@ -67,4 +69,30 @@ test.each(Object.entries(kinds))('%s', async (_kind, make) => {
   await holder.decider.leasing.leases.recall();
   expect(await request(other, left)).toBe(true);
   await Promise.all([holder, other].map(({ decider }) => decider.leasing.close()));
+});
+
+test('a server that leaves the registry, and is granted a lease before that arrives, stays in it', async () => {
+  const server = await openServer(redis, 200);
+  const request = await kinds['a verification']();
+  const registry = `${workspaceKey(app.workspaceId)}:leases`;
+  const others = await redis.hkeys(registry);
+  server.isLate = true;
+  // It leaves at once. Calls that were sent later may be decided before, when a call leaves requests undecided.
+  server.decider.leasing.leases.registered(app.workspaceId);
+  await delay(200);
+  await vi.waitFor(
+    async () => {
+      await request(server, 1);
+      expect(server.decided).toBeGreaterThan(0);
+    },
+    { timeout: 5000, interval: 1 },
+  );
+  server.isLate = false;
+  await delay(20);
+  const before = server.decided;
+  await request(server, 1);
+  expect(server.decided).toBe(before + 1);
+  expect(await redis.hkeys(registry)).toHaveLength(others.length + 1);
+  await server.decider.leasing.close();
+  expect(await redis.hkeys(registry)).toHaveLength(others.length);
 });

@@ -35,6 +35,7 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
       new Leasing({
         ...settings,
         leaseMs,
+        leaseLongMs: 10 * leaseMs,
         redis,
         observe,
         deactivate: async () => {},

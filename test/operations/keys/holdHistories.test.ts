@@ -25,6 +25,7 @@ const steps = 120;
 const plain = harness(undefined, { leaseMs: 0 });
 const second = harness(undefined, { leaseMs: 0, nowMs: () => plain.clock.now });
 const leased = heldServers(2, {
+  leaseLongMs: 3000,
   nowMs: () => plain.clock.now,
   leaseClockMs: () => plain.clock.now - performance.now(),
 });
