@@ -1,4 +1,4 @@
-// What `npm run release` needs of package.json, package-lock.json and CHANGELOG.md. test/process/release.test.ts runs
+// What `npm run release` needs of package.json, package-lock.json and CHANGELOG.md. test/process/release.long.test.ts runs
 // the program itself.
 
 import { readFileSync } from 'node:fs';

@@ -12,6 +12,7 @@ import { openStore } from '../../src/store.ts';
 import { makeCertificates } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
 import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';
+import { isLong } from '../support/testIf.ts';
 import { withinMs } from '../support/unit.ts';
 
 const waiting = { timeout: 30_000, interval: 10 };
