@@ -17,7 +17,7 @@ const isolated = [
   'test/decide/leases/holder.test.ts',
   'test/process/**/*.test.ts',
   'test/sdks/go.test.ts',
-  'test/{decide/queues,redis/embedded,scripts/durable}.test.ts',
+  'test/{decide/{flow,queues},redis/embedded,scripts/durable}.test.ts',
 ];
 const long = '**/*.long.test.ts';
 
