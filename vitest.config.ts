@@ -17,7 +17,7 @@ const isolated = [
   'test/decide/leases/holder.test.ts',
   'test/process/**/*.test.ts',
   'test/sdks/go.test.ts',
-  'test/{decide/queues,redis/embedded,scripts/durable}.test.ts',
+  'test/{decide/{flow,queues},redis/embedded,scripts/durable}.test.ts',
 ];
 const long = '**/*.long.test.ts';
 
@@ -76,16 +76,13 @@ const withLongTests = [
   'test/console/secrets.test.ts',
   'test/http/docs.test.ts',
   'test/operations/analytics/getVerifications.test.ts',
-  'test/process/dataVersion.test.ts',
-  'test/process/log.test.ts',
-  'test/process/main.test.ts',
-  'test/process/release.test.ts',
+  'test/process/{dataVersion,firstPin,health,log,main}.test.ts',
   'test/usage/sums.test.ts',
 ];
 const faults = [
   {
     extends: true as const,
-    test: { name: 'faults', include: ['test/faults/**/*.test.ts', `test/console/${long}`, ...withLongTests] },
+    test: { name: 'faults', include: ['test/faults/**/*.test.ts', `test/{console,process}/${long}`, ...withLongTests] },
   },
   {
     extends: true as const,

@@ -1,5 +1,5 @@
-// What `npm run release` needs of package.json, package-lock.json and CHANGELOG.md. test/process/release.test.ts runs
-// the program itself.
+// What `npm run release` needs of package.json, package-lock.json and CHANGELOG.md.
+// test/process/release.long.test.ts runs the program itself.
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';

@@ -20,8 +20,8 @@ const root = fileURLToPath(new URL('../../lua/', import.meta.url));
 export interface Script {
   name: string;
   source: string;
-  /** The origin of each line, such as `lua/include/window.lua:4`. */
-  lines: string[];
+  /** The origin of each line, such as `lua/include/window.lua:4`; made when it is read, as only errors need it. */
+  readonly lines: string[];
   /**
    * It writes to the audit log. Then it returns its reply, and the sessions that may hold leases
    * (lua/include/change.lua).
@@ -85,22 +85,33 @@ export const assemble = (name: string, read = readLua): Script => assembleFrom(n
 
 function assembleFrom(name: string, open: (path: string) => File): Script {
   const own = included([name], open);
-  const includes = (path: string) => own.some(({ file }) => file === `lua/${path}.lua`);
+  const files = new Set(own.map(({ file }) => file));
+  const includes = (path: string) => files.has(`lua/${path}.lua`);
   const isChange = includes('include/audit');
   const isRead = own[0]!.lines[0]!.startsWith('#!lua flags=no-writes');
   const around = isChange ? aroundChange : isRead ? aroundRead : undefined;
   const all = isChange ? included(['include/change', name], open) : own;
   const parts = withoutUnused(around ? asFunction(name, all, around) : all);
-  const lines = parts.flatMap(({ file, first, lines }) =>
-    lines.map((_, index) => (first === undefined ? file : `${file}:${first + index}`)),
-  );
-  if (parts[0]!.lines[0]!.startsWith('#!lua name='))
-    return asLibrary({ name, source: withLiterals(inBlocks(parts), localised), lines, isChange, isRead });
+  const script = (source: string): Script => ({
+    name,
+    source,
+    get lines() {
+      return originsOf(parts);
+    },
+    isChange,
+    isRead,
+  });
+  if (parts[0]!.lines[0]!.startsWith('#!lua name=')) return asLibrary(script(withLiterals(inBlocks(parts), localised)));
   // A script that decides without changing anything has all rules, and so more than 200 names of its own.
   const isDryRun = includes('include/dryRun');
-  const source = isDryRun ? withLiterals(inBlocks(parts), dryCalls) : parts.map(({ source }) => source).join('\n');
-  return { name, source, lines, isChange, isRead };
+  return script(isDryRun ? withLiterals(inBlocks(parts), dryCalls) : parts.map(({ source }) => source).join('\n'));
 }
+
+/** Of each line. */
+const originsOf = (parts: readonly Part[]): string[] =>
+  parts.flatMap(({ file, first, lines }) =>
+    lines.map((_, index) => (first === undefined ? file : `${file}:${first + index}`)),
+  );
 
 const dryCalls = new Map([['redis.call', 'dry_call']]);
 
@@ -212,7 +223,8 @@ function included(names: readonly string[], open: (path: string) => File): Part[
  * again with every call, and because Lua allows 200 locals.
  */
 function withoutUnused(parts: readonly Part[]): Part[] {
-  const declaring = new Map(parts.flatMap((part) => part.declares.map((name) => [name, part] as const)));
+  const declaring = new Map<string, Part>();
+  for (const part of parts) for (const name of part.declares) declaring.set(name, part);
   const used = new Set(parts.filter(({ declares }) => declares.length === 0));
   // The set grows during the loop.
   for (const { words } of used) {
@@ -239,9 +251,11 @@ function closingOf(text: string): string {
  * its last line.
  */
 function inBlocks(parts: readonly Part[]): string {
-  const filesWith = new Map<string, Set<string>>();
+  const filesWith = new Map(
+    parts.flatMap(({ declares }) => declares.map((name) => [name, new Set<string>()] as const)),
+  );
   for (const { file, words } of parts) {
-    for (const word of words) filesWith.set(word, (filesWith.get(word) ?? new Set()).add(file));
+    for (const word of words) filesWith.get(word)?.add(file);
   }
   const isExported = ({ declares }: Part) =>
     declares.some((name) => !name.includes('.') && filesWith.get(name)!.size > 1);
@@ -267,6 +281,8 @@ function assigned([head, ...rest]: readonly string[]): readonly string[] {
   return [hasValue ? head!.slice('local '.length) : '', ...rest];
 }
 
+/** How a token begins that is a comment or a string. */
+const notName = new Set(['-', "'", '"']);
 const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
 
 /**
@@ -286,8 +302,9 @@ const localised = new Map(
  */
 function withLiterals(text: string, names: ReadonlyMap<string, string>, words = new Set<string>()): string {
   return text.replace(token, (name) => {
-    if (!/^\w/.test(name)) return name;
-    for (const word of [name, ...name.split('.')]) words.add(word);
+    if (notName.has(name[0]!)) return name;
+    words.add(name);
+    if (name.includes('.')) for (const word of name.split('.')) words.add(word);
     return names.get(name) ?? luaLiterals.get(name) ?? name;
   });
 }

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { inChromium, startChromium } from '../support/chromium.ts';
+import { closeContexts, inChromium, sharedChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
 import { longTest } from '../support/testIf.ts';
@@ -98,14 +98,14 @@ inChromium(() => {
   const asked: string[] = [];
 
   beforeAll(async () => {
-    browser = await startChromium();
+    browser = await sharedChromium();
     page = await browser.newPage({ viewport: { width: 1280, height: 1000 } });
     page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
     page.on('pageerror', (error) => complaints.push(error.message));
     page.on('requestfailed', (request) => complaints.push(`failed: ${request.url()}`));
     page.on('request', (request) => asked.push(request.url()));
   }, 60_000);
-  afterAll(() => browser?.close());
+  afterAll(() => closeContexts(browser));
 
   /** A folder for screenshots: SCREENSHOTS=<folder>. */
   async function picture(name: string) {

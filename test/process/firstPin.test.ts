@@ -28,6 +28,7 @@ import { readPins, writePins } from '../../src/http/recordedPins.ts';
 import { packagesFor } from '../../src/http/uws.ts';
 import { installedOrPacked } from '../support/packed.ts';
 import { addressOf, atEnd, build, endAll, type Program, run, runRedis, temporaryDir } from '../support/processes.ts';
+import { isLong, longTest } from '../support/testIf.ts';
 
 const nodeMajor = Number.parseInt(process.versions.node, 10);
 const packageName = `@uwsjs/${process.platform}-${process.arch}-${nodeMajor}`;
@@ -179,7 +180,7 @@ describe('the first start', () => {
     expect(registry.requests).toBe(0);
   });
 
-  test('pins in the data directory also for a Redis elsewhere', async () => {
+  longTest('pins in the data directory also for a Redis elsewhere', async () => {
     const redis = await runRedis(temporaryDir());
     try {
       expect(await serves({ REDIS_URL: redis.url })).toContain('pinned its SHA-256');
@@ -202,7 +203,7 @@ describe('the first start', () => {
     expect(await serves()).toContain('pinned its SHA-256');
   });
 
-  test.each([
+  const spoiled: [what: string, spoil: (archive: Buffer) => void, message: string][] = [
     [
       'an archive that differs from what the registry states',
       (archive: Buffer) => serve(archiveOf(changed(build1)), sha512(archive)),
@@ -214,13 +215,17 @@ describe('the first start', () => {
       'does not contain uws.node',
     ],
     ['no archive', (archive: Buffer) => serve(Buffer.alloc(0), sha512(archive)), 'npm could not get'],
-  ])('takes nothing from a registry with %s', async (_, spoil, message) => {
-    spoil(registry.archive);
-    expect(await refuses()).toContain(message);
-    expect([existsSync(pinFile), existsSync(installed)]).toEqual([false, false]);
-  });
+  ];
+  test.each(isLong ? spoiled : spoiled.slice(0, 1))(
+    'takes nothing from a registry with %s',
+    async (_, spoil, message) => {
+      spoil(registry.archive);
+      expect(await refuses()).toContain(message);
+      expect([existsSync(pinFile), existsSync(installed)]).toEqual([false, false]);
+    },
+  );
 
-  test('names what it needs if the registry does not have it', async () => {
+  longTest('names what it needs if the registry does not have it', async () => {
     const wanted = name;
     name = `${packageName}@9.9.9`;
     expect(await refuses()).toBe(
@@ -228,7 +233,7 @@ describe('the first start', () => {
     );
   });
 
-  test('takes the archive of package-lock.json if that has one, whatever the registry states', async () => {
+  longTest('takes the archive of package-lock.json if that has one, whatever the registry states', async () => {
     const file = join(dir, 'package-lock.json');
     const lock = JSON.parse(readFileSync(file, 'utf8'));
     lock.packages[`node_modules/${packageName}`].integrity = registry.stated;
@@ -243,7 +248,7 @@ describe('the first start', () => {
     expect(existsSync(pinFile)).toBe(false);
   });
 
-  test('ends if the pin cannot be written', async () => {
+  longTest('ends if the pin cannot be written', async () => {
     // Not even root can create a folder in /sys.
     expect(await refuses({ TOLLGATE_DATA_DIR: '/sys/tollgate' })).toMatch(
       /^tollgate: The pin of uWebSockets\.js cannot be written to \/sys\/tollgate\/uws-pins\.json: .*npm run pin`\.\n$/,
@@ -275,13 +280,13 @@ describe('after the first start', () => {
     expect(existsSync(installed)).toBe(false);
   });
 
-  test('an installation that was deleted is taken again, if it is the same', async () => {
+  longTest('an installation that was deleted is taken again, if it is the same', async () => {
     rmSync(installed);
     await serves();
     expect(sha256(readFileSync(installed))).toBe(sha256(build1));
   });
 
-  test('a server without bin/ uses the pin, and none without the file', async () => {
+  longTest('a server without bin/ uses the pin, and none without the file', async () => {
     await serves({}, ['dist/main.js']);
     rmSync(pinFile);
     expect(await refuses({}, ['dist/main.js'])).toContain(

@@ -12,6 +12,7 @@ import { openStore } from '../../src/store.ts';
 import { makeCertificates } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
 import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';
+import { isLong } from '../support/testIf.ts';
 import { withinMs } from '../support/unit.ts';
 
 const waiting = { timeout: 30_000, interval: 10 };
@@ -192,7 +193,7 @@ test.each(['1', '2'])(
   },
 );
 
-test.each(['1', '2'])('Ctrl-C does not wait for load balancers, WORKERS=%s', async (workers) => {
+test.each(isLong ? ['1', '2'] : ['1'])('Ctrl-C does not wait for load balancers, WORKERS=%s', async (workers) => {
   const server = await start({ WORKERS: workers, DRAIN_MS: '60000' });
   expect(await endAfter(server, 'SIGINT')).toBeLessThan(10_000);
 });

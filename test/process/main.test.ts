@@ -20,8 +20,9 @@ import {
 } from '../support/processes.ts';
 import { isLong } from '../support/testIf.ts';
 
-/** Of a variant that only npm run test:faults has time for. */
+/** Of variants that only npm run test:faults has time for. */
 const longConcurrent = isLong ? test.concurrent : () => {};
+const longDescribe = isLong ? describe : () => {};
 
 /** A busy machine takes long for everything; what must not happen at all would take longer. */
 const waiting = { timeout: 30_000, interval: 20 };
@@ -181,7 +182,7 @@ test.concurrent('requests in flight get their responses before it stops', async 
   expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
 });
 
-test.concurrent('also when started by `tollgate serve`', async (context) => {
+longConcurrent('also when started by `tollgate serve`', async (context) => {
   const { start } = open(context);
   const server = start({}, [cliFile, 'serve']);
   const request = await interruptRequest(server, 'SIGTERM');
@@ -293,7 +294,7 @@ test.concurrent('with several workers a killed one is replaced, and the port sta
   expect(await reachable(port)).toBe(false);
 });
 
-describe('a Redis that becomes unreachable while the second worker starts', () => {
+longDescribe('a Redis that becomes unreachable while the second worker starts', () => {
   /** Starts a server whose Redis is behind a relay. The relay refuses connections only while there are two workers. */
   async function openRelay(context: TestContext) {
     const { dataDir, start } = open(context);
@@ -350,19 +351,16 @@ describe('a Redis that becomes unreachable while the second worker starts', () =
     expect(relay.server.out).toMatch(firstRootKey);
   });
 
-  longConcurrent(
-    'unreachable for all of them: the server waits for it, and reports that it created no root key',
-    async (context) => {
-      const relay = await openRelay(context);
-      relay.refuses = () => {
-        for (const client of relay.clients) client.destroy();
-        return !relay.server.err.includes('first root key');
-      };
-      await expectServesAndStops(relay);
-      expect(relay.server.out).not.toMatch(firstRootKey);
-      expect(relay.server.err).toContain('tollgate workspace create');
-    },
-  );
+  test.concurrent('unreachable for all of them: the server waits for it, and reports that it created no root key', async (context) => {
+    const relay = await openRelay(context);
+    relay.refuses = () => {
+      for (const client of relay.clients) client.destroy();
+      return !relay.server.err.includes('first root key');
+    };
+    await expectServesAndStops(relay);
+    expect(relay.server.out).not.toMatch(firstRootKey);
+    expect(relay.server.err).toContain('tollgate workspace create');
+  });
 });
 
 test.concurrent('workers of a server that was killed end by themselves', async (context) => {

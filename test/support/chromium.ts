@@ -8,7 +8,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vi
 import type { harness } from './harness.ts';
 import { serveStore } from './serving.ts';
 
-const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
+/** The first has no windows, whose own pages take most of the time of a test's page. */
+const names = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
 
 /** The path of the browser on the PATH; undefined without one. */
 export const chromiumPath: string | undefined = names
@@ -16,12 +17,24 @@ export const chromiumPath: string | undefined = names
   .find((path) => path !== '');
 
 /** Headless. It can only connect to this machine: a page that loads anything else fails. */
-export const startChromium = (): Promise<Browser> =>
+const startChromium = (): Promise<Browser> =>
   chromium.launch({
     executablePath: chromiumPath,
     // Chromium does not start with its sandbox as root, as on CI.
     args: ['--no-sandbox', '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1'],
   });
+
+let started: Browser | undefined;
+/**
+ * The browser of all files of a worker, as its start takes longer than many tests. It ends with the process of the
+ * worker. What a file has opened is closed with `closeContexts`.
+ */
+export async function sharedChromium(): Promise<Browser> {
+  if (!started?.isConnected()) started = await startChromium();
+  return started;
+}
+export const closeContexts = async (browser: Browser | undefined): Promise<void> =>
+  void (await Promise.all((browser?.contexts() ?? []).map((context) => context.close())));
 
 /** Signs in on the page, which displays the form. The form has a heading too: a heading alone does not show the end. */
 export async function signIn(page: Page, rootKey: string): Promise<void> {
@@ -49,10 +62,10 @@ export function serverAndBrowser(h: ReturnType<typeof harness>) {
   beforeAll(async () => {
     h.clock.now = Date.now();
     server = await serveStore(h.store);
-    browser = await startChromium();
+    browser = await sharedChromium();
   }, 120_000);
   afterAll(async () => {
-    await browser?.close();
+    await closeContexts(browser);
     await server?.close();
   });
   return { url: () => server.url, browser: () => browser };

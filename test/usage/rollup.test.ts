@@ -91,7 +91,10 @@ test('several sweepers at once, beside verifications: every count is kept, and o
   );
   const sweepers = [tollgate.store, ...others];
   const { apiId } = await ok('apis.createApi', { name: 'swept' });
-  const keys = await Promise.all(Array.from({ length: 150 }, () => createKey({ apiId, externalId: 'customer' })));
+  const keys: Awaited<ReturnType<typeof createKey>>[] = [];
+  // A workspace's requests wait for each other only for a second.
+  while (keys.length < 150)
+    keys.push(...(await Promise.all(Array.from({ length: 10 }, () => createKey({ apiId, externalId: 'customer' })))));
   const start = clock.now;
   let sent = 0;
   for (let day = 0; day < 12; day++) {

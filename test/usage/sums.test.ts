@@ -238,8 +238,8 @@ async function compare(pick: (min: number, max: number) => number, steps: number
 
 test(`sums are those of keys (seed ${seed})`, { timeout: 300_000 }, async () => {
   pages = 0;
-  await compare(random(seed), isLong ? 400 : 200);
-  expect(pages).toBeGreaterThan(25);
+  await compare(random(seed), isLong ? 400 : 120);
+  expect(pages).toBeGreaterThan(isLong ? 25 : 8);
 });
 
 test(`also where an earlier version rolled up without sums (seed ${seed})`, { timeout: 300_000 }, async () => {
@@ -250,10 +250,13 @@ test(`also where an earlier version rolled up without sums (seed ${seed})`, { ti
   pages = 0;
   await compare(random(seed + 1), isLong ? 200 : 100);
   expect(Number(await snippet.redis.hget(workspace, 'summed'))).toBeGreaterThan(19_000);
-  expect(pages).toBeGreaterThan(10);
+  expect(pages).toBeGreaterThan(isLong ? 10 : 3);
 });
 
 test('an import adds the sums of what it stores, each once', { timeout: 60_000 }, async () => {
+  // The days that it stores are later than the first sums of the test before.
+  clock.advance(20 * dayMs);
+  await settled();
   const { apiId, keyId } = await createKey();
   const other = await createKey({ apiId });
   const api8 = apiId.slice(-8);
