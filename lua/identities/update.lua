@@ -1,7 +1,7 @@
 -- Change an identity: only the fields that are in the request.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity record and list, window counters, the audit stream
+-- derives  identity record, list and list of keys, window counters, the audit stream
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
 --                     ratelimit (see with_one in include/limits), credits (null removes them) {remaining, refill
 --                     (null removes it)}}
@@ -89,4 +89,5 @@ audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
   { 'credits.refill', refill_before, balance and refill_text(balance) },
   { 'ratelimits', limits_before, limits_text(identity.limits, now) },
 })
-return (identity_reply(identity, external_id, meta, balance, now))
+local key_count = count_all_identity_keys(workspace, identity, external_id)
+return (identity_reply(identity, external_id, meta, balance, now, key_count))

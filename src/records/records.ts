@@ -30,6 +30,11 @@ export interface Identity {
   credits?: Credits;
 }
 
+/** An identity that was asked for by itself. */
+export interface ListedIdentity extends Identity {
+  keyCount: number;
+}
+
 export interface KeyRecord extends DisplayedValues {
   keyId: string;
   apiId: string;
@@ -86,6 +91,7 @@ interface IdentityReply {
   balance?: string;
   refillAmount?: string;
   refillDay?: number;
+  keyCount?: number;
   /** Of an export. */
   refillDue?: string;
 }
@@ -136,6 +142,12 @@ export function readIdentity(reply: unknown): Identity {
     ...(credits && { credits }),
   };
 }
+
+/** A reply with the number of its keys. */
+export const readListedIdentity = (reply: unknown): ListedIdentity => ({
+  ...readIdentity(reply),
+  keyCount: fromNamed<IdentityReply>(reply).keyCount!,
+});
 
 /** When the next refill of an exported identity is due, Unix milliseconds. */
 export const refillDueOf = (reply: unknown): number | undefined => numberOf(fromNamed<IdentityReply>(reply).refillDue);
