@@ -116,6 +116,21 @@ export function onSignIn(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
+/** The ids of the APIs that grants of the root key name, for this action or for any. */
+export function namedApis(action?: string): string[] {
+  const named = (current?.grants ?? [])
+    .map((grant) => grant.split('.'))
+    .filter(([resource, id, of]) => resource === 'api' && id !== '*' && (action ?? of) === of);
+  return [...new Set(named.map(([, id = '']) => id))];
+}
+
+/** The API of a list of keys: the one that was chosen, or the first that the root key may read, if these are not all. */
+export const apiOfKeys = (chosen: string): string =>
+  chosen || (may('api', 'read_key', '*') ? '' : (namedApis('read_key')[0] ?? ''));
+
+/** The name of the choice of no API for a list of keys. */
+export const noneOfKeys = () => (may('api', 'read_key', '*') ? 'All APIs' : '');
+
 /** Whether the root key has a grant for at least one id of the resource, or for this one. */
 export function may(resource: string, action: string, id?: string): boolean {
   const grants = current?.grants ?? [];

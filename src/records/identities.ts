@@ -43,8 +43,7 @@ export interface ExportedIdentity extends Identity {
 }
 
 export function openIdentities({ run, usageRetentionMs }: StoreContext) {
-  const readOptional = (reply: unknown): ListedIdentity | undefined =>
-    reply ? readListedIdentity(reply) : undefined;
+  const readOptional = (reply: unknown): ListedIdentity | undefined => (reply ? readListedIdentity(reply) : undefined);
 
   return {
     /**

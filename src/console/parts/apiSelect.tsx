@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { useSettled } from '../address.ts';
 import { type Failure, useData } from '../api.ts';
 import type { Api } from '../records.ts';
-import { may } from '../session.ts';
+import { may, namedApis } from '../session.ts';
 import { Field, TextField } from './basic.tsx';
 
 interface ApiSelectProps {
@@ -13,6 +13,7 @@ interface ApiSelectProps {
   /** An id, or '' for `none`. */
   value: string;
   set: (apiId: string) => void;
+  /** '' where one must be chosen. */
   none: string;
   /** Without a label that is displayed. */
   isBare?: boolean;
@@ -29,14 +30,30 @@ export function useApiName(apiId: string): string {
 
 export function ApiSelect({ label = 'API', hint, isBare, ...props }: ApiSelectProps) {
   const mayList = may('api', 'read_api', '*');
-  if (isBare) return mayList ? <Combobox id="api" label={label} {...props} /> : null;
-  if (!mayList) return <IdField label={label} hint={hint} {...props} />;
+  const named = mayList ? [] : namedApis();
+  const Control = named.length > 0 ? Named : Combobox;
+  const isIdOnly = !mayList && named.length === 0;
+  if (isBare) return isIdOnly ? null : <Control id="api" label={label} named={named} {...props} />;
+  if (isIdOnly) return <IdField label={label} hint={hint} {...props} />;
   return (
     <Field label={label} hint={hint}>
-      {(id) => <Combobox id={id} {...props} />}
+      {(id) => <Control id={id} named={named} {...props} />}
     </Field>
   );
 }
+
+type ControlProps = ApiSelectProps & { id: string; named: readonly string[] };
+
+/** Where grants name the APIs. */
+const Named = ({ id, label, value, set, none, named }: ControlProps) => (
+  <select id={id} aria-label={label} value={value} onChange={(e) => set(e.currentTarget.value)}>
+    {none && <option value="">{none}</option>}
+    {named.map((apiId) => (
+      <NamedOption key={apiId} apiId={apiId} />
+    ))}
+  </select>
+);
+const NamedOption = ({ apiId }: { apiId: string }) => <option value={apiId}>{useApiName(apiId)}</option>;
 
 const isApiId = (text: string) => /^api_[1-9A-HJ-NP-Za-km-z]{16}$/.test(text);
 
@@ -55,7 +72,7 @@ function IdField({ label = '', hint, value, set }: ApiSelectProps) {
 
 type Option = Pick<Api, 'id' | 'name'>;
 
-function Combobox({ id, label, value, set, none }: ApiSelectProps & { id: string }) {
+function Combobox({ id, label, value, set, none }: ControlProps) {
   const [text, setText] = useState<string>();
   const [active, setActive] = useState<number>();
   const isOpen = text !== undefined;
