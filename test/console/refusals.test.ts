@@ -10,7 +10,7 @@ const { ok } = h;
 const folder = process.env.SCREENSHOTS;
 
 inChromium(() => {
-  const { page, open, violations, isWithinWidth } = consoleInChromium(h);
+  const { page, open, violations } = consoleInChromium(h);
   let ada: { keyId: string; key: string };
   let without: { keyId: string };
   /** The hour of the storm, as the console displays it. */
@@ -129,39 +129,6 @@ inChromium(() => {
     await from.fill('');
     await to.fill('');
     await expect.poll(() => rows().count()).toBe(20);
-  });
-
-  test('of a customer: the address has the period, and asking again keeps it', async () => {
-    await open('/customers/ada');
-    await expect.poll(() => rows().count()).toBe(2);
-    const headings = page().getByRole('region', { name: 'Recent refusals' }).last().locator('th');
-    expect(await headings.allTextContents()).not.toContain('Customer');
-    const [from, to] = [page().getByLabel('From, UTC'), page().getByLabel('To, UTC')];
-    const inAnHour = new Date(Date.now() + hourMs).toISOString().slice(0, 16);
-    await from.fill(inAnHour);
-    await page().getByText('Nothing was refused in this period').waitFor();
-    await page().reload();
-    await page().getByText('Nothing was refused in this period').waitFor();
-    expect(await from.inputValue()).toBe(inAnHour);
-    await from.fill('');
-    await to.fill(inAnHour);
-    await expect.poll(() => rows().count()).toBe(2);
-    expect(await violations()).toEqual([]);
-    await shot('customer');
-    await page().setViewportSize({ width: 390, height: 800 });
-    expect(await isWithinWidth()).toBe(true);
-    await page().setViewportSize({ width: 1280, height: 900 });
-    await rows().nth(1).getByRole('link', { name: 'Ask with this query' }).click();
-    await page().getByText('The answer is Lacks permission').waitFor();
-    expect(await to.inputValue()).toBe(inAnHour);
-    // Another period asks nothing again: what was typed stays.
-    await page().getByLabel('Cost in credits').fill('7');
-    await from.fill('2026-01-01T00:00');
-    await expect.poll(() => new URL(page().url()).searchParams.get('from')).toBe('2026-01-01T00:00');
-    expect(await page().getByLabel('Cost in credits').inputValue()).toBe('7');
-    await page().getByRole('button', { name: 'Explain' }).click();
-    await page().getByText('cost 7').waitFor();
-    expect([...new URL(page().url()).searchParams.keys()].sort()).toEqual(['cost', 'from', 'permissions', 'to']);
   });
 
   test('a refusal by a limit that the request named is asked again', async () => {

@@ -83,14 +83,16 @@ const columns: Column<Refusals>[] = [
     cell: (row) => {
       const again = againOf(row);
       return (
-        <>
-          {row.permissions && <code>{askedOf(row)}</code>}
-          {again && (
-            <small>
-              <AgainLink {...again} />
-            </small>
-          )}
-        </>
+        (row.permissions || again) && (
+          <div>
+            {row.permissions && <code>{askedOf(row)}</code>}
+            {again && (
+              <small>
+                <AgainLink {...again} />
+              </small>
+            )}
+          </div>
+        )
       );
     },
     csv: askedOf,

@@ -115,6 +115,7 @@ export function Customers() {
         </div>
         <List
           label="Customers"
+          isCards
           columns={[...columns.slice(0, 3), ...(mayCount ? usedColumns(pages.rows ?? []) : []), ...columns.slice(3)]}
           of={pages}
           idOf={({ id }) => id}
