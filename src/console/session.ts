@@ -124,7 +124,7 @@ export function namedApis(action?: string): string[] {
   return [...new Set(named.map(([, id = '']) => id))];
 }
 
-/** The API of a list of keys: the one that was chosen, or the first that the root key may read, if these are not all. */
+/** The API of a list of keys: the chosen one, or the first that the root key may read if it may not read all. */
 export const apiOfKeys = (chosen: string): string =>
   chosen || (may('api', 'read_key', '*') ? '' : (namedApis('read_key')[0] ?? ''));
 

@@ -1,5 +1,5 @@
-// What somebody new to the console looks for, in a real browser: a leaked key by its string, why a customer was refused,
-// and access to one API for a colleague, who then uses it.
+// What somebody new to the console looks for, in a real browser: a leaked key by its string, why a customer was
+// refused, and access to one API for a colleague, who then uses it.
 
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { consoleInChromium, inChromium, shots } from '../support/chromium.ts';

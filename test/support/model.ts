@@ -889,8 +889,8 @@ export class Model {
     return {};
   }
 
-  // The sweeper's work is visible in two ways only: a hash can be imported again once its key is erased, and the keys of
-  // a deleted API do not count for their identities any more.
+  // The sweeper's work is visible in two ways only: a hash can be imported again once its key is erased, and keys of a
+  // deleted API do not count for their identities any more.
 
   sweep() {
     this.#removeEnded();

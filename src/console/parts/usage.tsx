@@ -38,7 +38,7 @@ function change(now: number, then: number): string {
   return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % on the period before`;
 }
 
-/** When there were keys first; undefined if that is not known. A customer has no time of its own: that of the first API. */
+/** When there were keys first; undefined if that is not known. Of a customer it is when there was an API. */
 function useSince({ apiId, keyId }: UsageOf): number | undefined {
   const mayKeys = may('api', 'read_key');
   const mayApis = may('api', 'read_api', apiId ?? '*') && !keyId;
