@@ -61,6 +61,7 @@ if credits and not is_removed and credits.refill and credits.refill ~= null and 
   return 'refill_unlimited'
 end
 
+local key_count = count_all_identity_keys(workspace, identity, external_id)
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
   limit_list.name(identity.limits, next_id)
@@ -89,5 +90,4 @@ audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
   { 'credits.refill', refill_before, balance and refill_text(balance) },
   { 'ratelimits', limits_before, limits_text(identity.limits, now) },
 })
-local key_count = count_all_identity_keys(workspace, identity, external_id)
 return (identity_reply(identity, external_id, meta, balance, now, key_count))

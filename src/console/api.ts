@@ -118,10 +118,12 @@ function entryOf(id: string): Entry {
 const queues: Promise<unknown>[] = [Promise.resolve(), Promise.resolve()];
 let queued = 0;
 
-/** In its turn. By then the screen may have been left: then nothing is sent. */
+/** In its turn. By then the screen or the workspace may have been left: then nothing is sent. */
 function callInTurn(entry: Entry, operation: string, input: object): Promise<Page<unknown> | undefined> {
   const at = queued++ % queues.length;
-  const turn = queues[at]!.then(() => (entry.listeners.size > 0 ? callPage(operation, input) : undefined));
+  const { workspaceId } = currentSignIn() ?? {};
+  const isWanted = () => entry.listeners.size > 0 && currentSignIn()?.workspaceId === workspaceId;
+  const turn = queues[at]!.then(() => (isWanted() ? callPage(operation, input) : undefined));
   queues[at] = turn.catch(() => {});
   return turn;
 }

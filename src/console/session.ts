@@ -124,12 +124,14 @@ export function namedApis(action?: string): string[] {
   return [...new Set(named.map(([, id = '']) => id))];
 }
 
-/** The API of a list of keys: the chosen one, or the first that the root key may read if it may not read all. */
-export const apiOfKeys = (chosen: string): string =>
-  chosen || (may('api', 'read_key', '*') ? '' : (namedApis('read_key')[0] ?? ''));
+/** Whether the keys of an API may be listed, or those of all, `*`. */
+const mayList = (apiId: string) => may('api', 'read_key', apiId) && may('api', 'read_api', apiId);
+
+/** The API of a list of keys: the chosen one, or the first of which they may be listed if not those of all. */
+export const apiOfKeys = (chosen: string): string => chosen || (mayList('*') ? '' : (namedApis().find(mayList) ?? ''));
 
 /** The name of the choice of no API for a list of keys. */
-export const noneOfKeys = () => (may('api', 'read_key', '*') ? 'All APIs' : '');
+export const noneOfKeys = () => (mayList('*') ? 'All APIs' : '');
 
 /** Whether the root key has a grant for at least one id of the resource, or for this one. */
 export function may(resource: string, action: string, id?: string): boolean {

@@ -130,8 +130,7 @@ export interface KeyReply extends Partial<Record<DisplayField, string>> {
 export const limitOfReply = (reply: LimitReply): Ratelimit => ratelimitOf(`rl_${reply.id}`, reply.name, reply);
 const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
 
-export function readIdentity(reply: unknown): Identity {
-  const named = fromNamed<IdentityReply>(reply);
+function identityOfReply(named: IdentityReply): Identity {
   const { id, externalId, meta, limits } = named;
   const credits = readCredits(named);
   return {
@@ -143,11 +142,13 @@ export function readIdentity(reply: unknown): Identity {
   };
 }
 
+export const readIdentity = (reply: unknown): Identity => identityOfReply(fromNamed<IdentityReply>(reply));
+
 /** A reply with the number of its keys. */
-export const readListedIdentity = (reply: unknown): ListedIdentity => ({
-  ...readIdentity(reply),
-  keyCount: fromNamed<IdentityReply>(reply).keyCount!,
-});
+export function readListedIdentity(reply: unknown): ListedIdentity {
+  const named = fromNamed<IdentityReply>(reply);
+  return { ...identityOfReply(named), keyCount: named.keyCount! };
+}
 
 /** When the next refill of an exported identity is due, Unix milliseconds. */
 export const refillDueOf = (reply: unknown): number | undefined => numberOf(fromNamed<IdentityReply>(reply).refillDue);

@@ -22,9 +22,10 @@ interface ApiSelectProps {
 /** APIs that are offered at once. */
 const limit = 20;
 
-/** The name of an API; its id where it may not be read. */
-export function useApiName(apiId: string): string {
-  const { data } = useData<Api>('apis.getApi', apiId && may('api', 'read_api', apiId) ? { apiId } : undefined);
+/** The name of an API; its id where it may not be read. `isInTurn`: one of many. */
+export function useApiName(apiId: string, isInTurn = false): string {
+  const input = apiId && may('api', 'read_api', apiId) ? { apiId } : undefined;
+  const { data } = useData<Api>('apis.getApi', input, 0, isInTurn);
   return data?.name ?? apiId;
 }
 
@@ -53,7 +54,7 @@ const Named = ({ id, label, value, set, none, named }: ControlProps) => (
     ))}
   </select>
 );
-const NamedOption = ({ apiId }: { apiId: string }) => <option value={apiId}>{useApiName(apiId)}</option>;
+const NamedOption = ({ apiId }: { apiId: string }) => <option value={apiId}>{useApiName(apiId, true)}</option>;
 
 const isApiId = (text: string) => /^api_[1-9A-HJ-NP-Za-km-z]{16}$/.test(text);
 
@@ -84,7 +85,7 @@ function Combobox({ id, label, value, set, none }: ControlProps) {
   const [chosen, setChosen] = useState<Option>({ id: '', name: none });
   const stored = useApiName(value);
   const name = chosen.id === value ? chosen.name : stored;
-  const options = [...(search ? [] : [{ id: '', name: none }]), ...(data ?? [])];
+  const options = [...(search || !none ? [] : [{ id: '', name: none }]), ...(data ?? [])];
   // The choice of now, or the best match.
   const first = Math.max(0, search ? 0 : options.findIndex(({ id }) => id === value));
   const at = Math.min(active ?? first, options.length - 1);

@@ -166,7 +166,7 @@ export function LastRefusal({ keyId, path }: { keyId: string; path: string }) {
             for <code>{last.permissions}</code>
           </>
         )}
-        . That request was another one. <Link href={again.path}>{again.name}</Link>
+        . That request was another one. <AgainLink {...again} />
       </span>
     </p>
   );

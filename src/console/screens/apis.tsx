@@ -104,7 +104,7 @@ export function Apis() {
   );
 }
 
-const ApiLink = ({ apiId }: { apiId: string }) => <Link href={`/apis/${apiId}`}>{useApiName(apiId)}</Link>;
+const ApiLink = ({ apiId }: { apiId: string }) => <Link href={`/apis/${apiId}`}>{useApiName(apiId, true)}</Link>;
 
 /** Those that the grants name, where not all may be read. */
 function SomeApis() {

@@ -223,8 +223,7 @@ export function Keys() {
   const everyMs = isFiltered ? 60_000 : 10_000;
   const listed = { ...filter, ...inputOf(order, state), limit: pageSize };
   const pages = usePages<Key>('keys.listKeys', may('api', 'read_key') ? listed : undefined, everyMs, true);
-  const isFoundNow = isFound(pages);
-  useInAddress(search, isFoundNow);
+  useInAddress(search, isFound(pages));
   if (!may('api', 'read_key')) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
@@ -268,7 +267,7 @@ export function Keys() {
       </Head>
       <Card>
         <Filters search={search} list={list} />
-        {!isFoundNow && <WholeKey text={search.settled} />}
+        {pages.rows?.length === 0 && <WholeKey text={search.settled} />}
         <List
           label="Keys"
           isCards
