@@ -363,8 +363,8 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
   );
 }
 
-/** As long as a key string, and no id. A search does not find these: only their hash is stored. */
-const isKeyString = (text: string) => /^\S{16,}$/.test(text) && !/^(key|api|id)_[0-9A-Za-z]+$/.test(text);
+/** What may be a key string, and is no id. A search finds none: only its hash is stored. */
+const isKeyString = (text: string) => /^\S{8,}$/.test(text) && !/^(key|api|id)_[0-9A-Za-z]+$/.test(text);
 
 /** Finds the key of a whole key string, as one that has leaked. */
 function WholeKey({ text }: { text: string }) {

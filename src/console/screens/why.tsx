@@ -203,7 +203,7 @@ function figuresOf(rule: ExplainedRule) {
     reason && (reasons[reason] ?? reason),
     expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
     allowedIps && `The address is ${ip ?? 'not given'}. These may use it: ${allowedIps.join(', ')}.`,
-    slugs?.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', '),
+    slugs && `${slugs.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', ')}.`,
     missing && missing.length > 0 && `Missing: ${missing.join(', ')}.`,
     ratelimits
       ?.filter(({ exceeded }) => exceeded)
