@@ -45,7 +45,7 @@ async function screens() {
   await page.goto(`${server.url}/console/why`);
   await page.getByLabel('Root key').fill(seed.rootKey);
   await page.keyboard.press('Enter');
-  await page.getByRole('heading', { name: 'Why?' }).waitFor();
+  await page.getByRole('heading', { name: 'Explain' }).waitFor();
 
   const times = new Map(steps.map(({ name }) => [name, []]));
   // The first round compiles schemas and code, and is not counted.

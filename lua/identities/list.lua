@@ -3,7 +3,7 @@
 -- have many limits or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity records and list
+-- derives  identity records, list and lists of keys
 -- ARGV[1]  after      the last id of the part before (without `id_`), or ''
 -- ARGV[2]  count      limit of the identities to read
 -- ARGV[3]  search     '' for all; else text in lower case that the id or externalId (ASCII) must contain
@@ -33,8 +33,9 @@ for index = 1, math.min(count, #members) do
   then
     local identity, row_parts = load_identity(workspace, external_id), nil
     local balance = balance_of_identity(workspace, identity, external_id, now)
-    rows[#rows + 1], row_parts =
-      identity_reply(identity, external_id, identity_meta(workspace, external_id), balance, now)
+    local meta, key_count =
+      identity_meta(workspace, external_id), count_all_identity_keys(workspace, identity, external_id)
+    rows[#rows + 1], row_parts = identity_reply(identity, external_id, meta, balance, now, key_count)
     parts = parts + row_parts
   end
 end

@@ -2,7 +2,7 @@
 -- Read an identity.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity record and list
+-- derives  identity record, list and list of keys
 -- ARGV[1]  identity   its id or externalId
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  IdentityReply (src/records/records.ts), or false
@@ -15,4 +15,5 @@ local external_id = external_id_for(workspace, wanted)
 if not external_id then return false end
 local identity, meta = load_identity(workspace, external_id), identity_meta(workspace, external_id)
 local balance = balance_of_identity(workspace, identity, external_id, now)
-return (identity_reply(identity, external_id, meta, balance, now))
+local key_count = count_all_identity_keys(workspace, identity, external_id)
+return (identity_reply(identity, external_id, meta, balance, now, key_count))

@@ -1,7 +1,7 @@
 -- Change an identity: only the fields that are in the request.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity record and list, window counters, the audit stream
+-- derives  identity record, list and list of keys, window counters, the audit stream
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
 --                     ratelimit (see with_one in include/limits), credits (null removes them) {remaining, refill
 --                     (null removes it)}}
@@ -61,6 +61,7 @@ if credits and not is_removed and credits.refill and credits.refill ~= null and 
   return 'refill_unlimited'
 end
 
+local key_count = count_all_identity_keys(workspace, identity, external_id)
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
   limit_list.name(identity.limits, next_id)
@@ -89,4 +90,4 @@ audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
   { 'credits.refill', refill_before, balance and refill_text(balance) },
   { 'ratelimits', limits_before, limits_text(identity.limits, now) },
 })
-return (identity_reply(identity, external_id, meta, balance, now))
+return (identity_reply(identity, external_id, meta, balance, now, key_count))

@@ -50,10 +50,10 @@ local function balance_of_identity(workspace, identity, external_id, now)
 end
 
 -- An identity as a named reply (IdentityReply in src/records/records.ts), and the number of its parts. `balance` is nil
--- if it has none. A reply for an export has what an import needs of it, too.
-local function identity_reply(identity, external_id, meta, balance, now, is_export)
+-- if it has none; `key_count` is left out where it is nil. A reply for an export has what an import needs of it, too.
+local function identity_reply(identity, external_id, meta, balance, now, key_count, is_export)
   local limits = limit_replies(identity.limits, now)
-  local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limits }
+  local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limits, keyCount = key_count }
   if balance then
     -- An export has no holds: they have expired in it.
     reply.balance = int(is_export and math.min(balance.balance + balance.held, SAFE_INTEGER) or balance.balance)
@@ -152,6 +152,12 @@ local function count_identity_keys(workspace, link, api8)
   local in_record = redis.call('HGET', name_of.identity_record(workspace, string.sub(link, 17)), 'key')
   local in_list = redis.call('ZLEXCOUNT', list, '[' .. api8, '(' .. api8 .. '~')
   return in_list + (in_record and string.sub(in_record, 1, 8) == api8 and 1 or 0)
+end
+
+-- The number of all keys of an identity that exists.
+local function count_all_identity_keys(workspace, identity, external_id)
+  return redis.call('ZCARD', name_of.identity_keys(workspace, identity.id16))
+    + redis.call('HEXISTS', name_of.identity_record(workspace, external_id), 'key')
 end
 
 -- A page of all keys (24) of an identity that exists (`id16` ''), or of a deleted one, and where the next page begins;

@@ -331,9 +331,10 @@ const otherRows: CommandRow[] = [
       const read = (limit: number, next: string | undefined) =>
         call('identities.listIdentities', { ...input, limit }, next);
       const page = await readAll(wantedOf(options), read);
-      return listResult('identities', page, ['IDENTITY', 'OWNER', 'LIMITS', 'CREDITS'], (identity) => [
+      return listResult('identities', page, ['IDENTITY', 'OWNER', 'KEYS', 'LIMITS', 'CREDITS'], (identity) => [
         identity.id,
         identity.externalId,
+        String(identity.keyCount),
         identity.ratelimits.map(limitText).join(', '),
         identity.credits ? creditsText(identity.credits) : '',
       ]);

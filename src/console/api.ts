@@ -74,6 +74,8 @@ interface Entry {
   loadedAt: number;
   loading: Promise<void> | undefined;
   listeners: Set<() => void>;
+  /** Whether its loads wait for those of others. */
+  isInTurn: boolean;
 }
 
 export interface Data<T> {
@@ -98,16 +100,39 @@ function entryOf(id: string): Entry {
       if (entries.size < entriesMax) break;
       if (listeners.size === 0) entries.delete(oldest);
     }
-    entry = { page: undefined, failure: undefined, at: 0, loadedAt: 0, loading: undefined, listeners: new Set() };
+    entry = {
+      page: undefined,
+      failure: undefined,
+      at: 0,
+      loadedAt: 0,
+      loading: undefined,
+      listeners: new Set(),
+      isInTurn: false,
+    };
     entries.set(id, entry);
   }
   return entry;
 }
 
+/** Loads that wait for those before them: as many at a time as there are queues. */
+const queues: Promise<unknown>[] = [Promise.resolve(), Promise.resolve()];
+let queued = 0;
+
+/** In its turn. By then the screen or the workspace may have been left: then nothing is sent. */
+function callInTurn(entry: Entry, operation: string, input: object): Promise<Page<unknown> | undefined> {
+  const at = queued++ % queues.length;
+  const { workspaceId } = currentSignIn() ?? {};
+  const isWanted = () => entry.listeners.size > 0 && currentSignIn()?.workspaceId === workspaceId;
+  const turn = queues[at]!.then(() => (isWanted() ? callPage(operation, input) : undefined));
+  queues[at] = turn.catch(() => {});
+  return turn;
+}
+
 function load(entry: Entry, operation: string, input: object): Promise<void> {
-  entry.loading ??= callPage(operation, input)
+  entry.loading ??= (entry.isInTurn ? callInTurn(entry, operation, input) : callPage(operation, input))
     .then(
       (page) => {
+        if (!page) return;
         entry.page = page;
         entry.loadedAt = Date.now();
         entry.failure = undefined;
@@ -127,9 +152,9 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
 
 /**
  * The response of an operation, reloaded every `everyMs` while the page is visible. Without an input nothing is sent.
- * The response that an earlier screen got is returned at once.
+ * The response that an earlier screen got is returned at once. `isInTurn`: of rows, of which there may be many.
  */
-export function useData<T>(operation: string, input: object | undefined, everyMs = 0): Data<T> {
+export function useData<T>(operation: string, input: object | undefined, everyMs = 0, isInTurn = false): Data<T> {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const id = input && `${currentSignIn()?.workspaceId} ${operation} ${JSON.stringify(input)}`;
   const entry = id === undefined ? undefined : entryOf(id);
@@ -137,6 +162,7 @@ export function useData<T>(operation: string, input: object | undefined, everyMs
     if (!entry || !input) return;
     const listener = () => draw(undefined as never);
     entry.listeners.add(listener);
+    entry.isInTurn = isInTurn;
     if (performance.now() - entry.at > freshMs || (!entry.page && !entry.failure)) load(entry, operation, input);
     const timer = everyMs > 0 && setInterval(() => !document.hidden && load(entry, operation, input), everyMs);
     return () => {

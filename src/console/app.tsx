@@ -44,7 +44,7 @@ const screens = [
       ['/apis', 'APIs', 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3'],
       ['/keys', 'Keys', 'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5'],
       ['/new-key', 'New key', 'M8 3v10M3 8h10'],
-      ['/why', 'Why?', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
+      ['/why', 'Explain', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
       ['/customers', 'Customers', 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
       ['/bill', 'Bill', 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4'],
       ['/rate-limits', 'Rate limits', 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],

@@ -116,6 +116,23 @@ export function onSignIn(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
+/** The ids of the APIs that grants of the root key name, for this action or for any. */
+export function namedApis(action?: string): string[] {
+  const named = (current?.grants ?? [])
+    .map((grant) => grant.split('.'))
+    .filter(([resource, id, of]) => resource === 'api' && id !== '*' && (action ?? of) === of);
+  return [...new Set(named.map(([, id = '']) => id))];
+}
+
+/** Whether the keys of an API may be listed, or those of all, `*`. */
+const mayList = (apiId: string) => may('api', 'read_key', apiId) && may('api', 'read_api', apiId);
+
+/** The API of a list of keys: the chosen one, or the first of which they may be listed if not those of all. */
+export const apiOfKeys = (chosen: string): string => chosen || (mayList('*') ? '' : (namedApis().find(mayList) ?? ''));
+
+/** The name of the choice of no API for a list of keys. */
+export const noneOfKeys = () => (mayList('*') ? 'All APIs' : '');
+
 /** Whether the root key has a grant for at least one id of the resource, or for this one. */
 export function may(resource: string, action: string, id?: string): boolean {
   const grants = current?.grants ?? [];

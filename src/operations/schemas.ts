@@ -334,6 +334,16 @@ export const Identity = Type.Object(
   },
   { description: 'Owner of keys.' },
 );
+/** Asked for by itself, not as that of a key. */
+export const ListedIdentity = Type.Object(
+  {
+    ...Identity.properties,
+    keyCount: Type.Integer({
+      description: 'Number of its keys, without deleted ones. Those of a deleted API count until they are removed.',
+    }),
+  },
+  { description: 'Owner of keys.' },
+);
 /** In a verification, whose balances are numbers. */
 export const VerifiedIdentity = Type.Object(
   {

@@ -5,7 +5,15 @@ import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain
 import type { StoreContext } from '../scripts/context.ts';
 import { type Balance, type EndRefusal, type KeyChanges, type LimitRefusal, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
-import { type Identity, type Refill, readIdentity, readUsedUnits, refillDueOf } from './records.ts';
+import {
+  type Identity,
+  type ListedIdentity,
+  type Refill,
+  readIdentity,
+  readListedIdentity,
+  readUsedUnits,
+  refillDueOf,
+} from './records.ts';
 
 /** A search reads this many identities per step, and this many steps; then the page ends with a cursor. */
 const stepMax = 1000;
@@ -35,7 +43,7 @@ export interface ExportedIdentity extends Identity {
 }
 
 export function openIdentities({ run, usageRetentionMs }: StoreContext) {
-  const readOptional = (reply: unknown): Identity | undefined => (reply ? readIdentity(reply) : undefined);
+  const readOptional = (reply: unknown): ListedIdentity | undefined => (reply ? readListedIdentity(reply) : undefined);
 
   return {
     /**
@@ -46,23 +54,23 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
       createIdentities(run, workspaceId, identities, actor),
 
     /** An identity by its id or externalId. */
-    find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>
+    find: async (workspaceId: string, identity: string): Promise<ListedIdentity | undefined> =>
       readOptional(await run('identities/read', workspaceId, { identity })),
 
     /** A page in order of creation; only identities whose id or externalId contains `search` if that is given. */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; search?: string | undefined },
-    ): Promise<PageOf<Identity>> {
+    ): Promise<PageOf<ListedIdentity>> {
       const search = page.search?.toLowerCase() ?? '';
-      const found: Identity[] = [];
+      const found: ListedIdentity[] = [];
       let metaLength = 0;
       let after = page.after?.slice('id_'.length) ?? '';
       for (let step = 0; step < stepsMax; step++) {
         const wanted = page.count - found.length;
         const given = { after, count: search === '' ? wanted : stepMax, search, wanted };
         const [replies, last, more] = await run('identities/list', workspaceId, given);
-        const identities = replies.map(readIdentity);
+        const identities = replies.map(readListedIdentity);
         found.push(...identities);
         if (more === 0) return { items: found, next: undefined };
         after = last;
@@ -99,13 +107,13 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
       },
       actor: Actor,
     ): Promise<
-      | { identity: Identity; refused?: undefined }
+      | { identity: ListedIdentity; refused?: undefined }
       | { refused: LimitRefusal | 'refill_unlimited'; at: string }
       | undefined
     > {
       const reply = await run('identities/update', workspaceId, { request: JSON.stringify(changes), actor });
       if (typeof reply === 'string') return refusalAt<LimitRefusal | 'refill_unlimited'>(reply);
-      return reply ? { identity: readIdentity(reply) } : undefined;
+      return reply ? { identity: readListedIdentity(reply) } : undefined;
     },
 
     updateCredits: (workspaceId: string, change: CreditChange, actor: Actor) =>

@@ -30,6 +30,11 @@ export interface Identity {
   credits?: Credits;
 }
 
+/** An identity that was asked for by itself. */
+export interface ListedIdentity extends Identity {
+  keyCount: number;
+}
+
 export interface KeyRecord extends DisplayedValues {
   keyId: string;
   apiId: string;
@@ -86,6 +91,7 @@ interface IdentityReply {
   balance?: string;
   refillAmount?: string;
   refillDay?: number;
+  keyCount?: number;
   /** Of an export. */
   refillDue?: string;
 }
@@ -124,8 +130,7 @@ export interface KeyReply extends Partial<Record<DisplayField, string>> {
 export const limitOfReply = (reply: LimitReply): Ratelimit => ratelimitOf(`rl_${reply.id}`, reply.name, reply);
 const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
 
-export function readIdentity(reply: unknown): Identity {
-  const named = fromNamed<IdentityReply>(reply);
+function identityOfReply(named: IdentityReply): Identity {
   const { id, externalId, meta, limits } = named;
   const credits = readCredits(named);
   return {
@@ -135,6 +140,14 @@ export function readIdentity(reply: unknown): Identity {
     ratelimits: limits.map(readLimit),
     ...(credits && { credits }),
   };
+}
+
+export const readIdentity = (reply: unknown): Identity => identityOfReply(fromNamed<IdentityReply>(reply));
+
+/** A reply with the number of its keys. */
+export function readListedIdentity(reply: unknown): ListedIdentity {
+  const named = fromNamed<IdentityReply>(reply);
+  return { ...identityOfReply(named), keyCount: named.keyCount! };
 }
 
 /** When the next refill of an exported identity is due, Unix milliseconds. */

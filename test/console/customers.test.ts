@@ -39,7 +39,7 @@ inChromium(() => {
       .poll(async () => [await cellsOf(externalId, '7 days'), await cellsOf(externalId, 'Refused')])
       .toEqual(expected);
 
-  test('each has its verifications of 7 days, in one request for a page', async () => {
+  test('each has the number of its keys and its verifications of 7 days, in one request for a page', async () => {
     const asked: number[] = [];
     page().on('request', (request) => {
       const { externalIds } = request.url().endsWith('analytics.getVerifications') ? request.postDataJSON() : {};
@@ -49,6 +49,7 @@ inChromium(() => {
     await usedBy('ada', ['8', '2']);
     await usedBy('bob', ['4', '4']);
     await usedBy('idle3', ['0', '0']);
+    expect([await cellsOf('ada', 'Keys'), await cellsOf('idle3', 'Keys')]).toEqual(['2', '0']);
     expect(asked).toEqual([50]);
     await page().getByRole('button', { name: 'Show more' }).click();
     await usedBy('idle52', ['0', '0']);

@@ -124,7 +124,7 @@ inChromium(() => {
     expect(await group('Keys and limits').allTextContents()).toEqual([
       'APIs',
       'Keys',
-      'Why?',
+      'Explain',
       'Customers',
       'Bill',
       'Rate limits',

@@ -123,10 +123,10 @@ inChromium(() => {
     await page.getByText(markup).waitFor();
   });
 
-  test('Why? names the rule that refuses, and charges nothing', async () => {
+  test('Explain names the rule that refuses, and charges nothing', async () => {
     await page.getByRole('link', { name: markup, exact: true }).click();
     await heading(markup).waitFor();
-    await page.getByRole('link', { name: 'Why?' }).last().click();
+    await page.getByRole('link', { name: 'Explain' }).last().click();
     await page.getByText('The answer is').waitFor();
     await page.getByText('refuses').waitFor();
     await page.getByText('requests: 2 of 2 in any 1 min are used, the cost is 1.').waitFor();
@@ -355,12 +355,12 @@ inChromium(() => {
     });
     await goTo('Attention');
     await page.getByRole('heading', { name: 'Most refused keys of 24 hours' }).waitFor();
-    await expect.poll(() => page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(3);
+    await expect.poll(() => page.getByText('20,000 of 1,000,000 were examined, and none matches.').count()).toBe(3);
     for (const text of ['No key expires soon', 'No key has expired']) await page.getByText(text).waitFor();
     expect(await page.getByText('No old key is used any more').count()).toBe(0);
     await page.getByRole('button', { name: 'Show more' }).first().click();
     await page.getByText('No old key is used any more').waitFor();
-    expect(await page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(2);
+    expect(await page.getByText('20,000 of 1,000,000 were examined, and none matches.').count()).toBe(2);
     expect(requests.sort()).toEqual([
       'creditsBelow,unusedSince,rerolledInUse,limit',
       'expiresAfter,expiresBefore,limit',
@@ -426,7 +426,7 @@ inChromium(() => {
         'APIs',
         'Keys',
         'New key',
-        'Why?',
+        'Explain',
         'Live',
         'Customers',
         'Bill',

@@ -87,7 +87,7 @@ inChromium(() => {
     expect(permanent).not.toHaveProperty('until');
   });
 
-  test('a limit of a customer, in its screen, the list and Why?', async () => {
+  test('a limit of a customer, in its screen, the list and Explain', async () => {
     const until = Math.floor((Date.now() + 5 * hourMs) / minute) * minute;
     const externalId = 'customer_with_end';
     await ok('identities.createIdentity', { externalId, ratelimits: [requests] });

@@ -103,6 +103,8 @@ async function fill(call: Call, rootKey: string): Promise<EveryReadOptions & { e
       'keys.explainKey': ['reset', 'resetAt'],
       // Since version 6.
       'apis.getApi': ['createdAt', 'keyCount'],
+      'identities.getIdentity': ['keyCount'],
+      'identities.listIdentities': ['keyCount'],
     },
     unordered: (name, input) => name === 'keys.listKeys' && 'expiresBefore' in input,
     without: ['keys.getAttention'],

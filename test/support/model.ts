@@ -406,6 +406,11 @@ export class Model {
 
   #identityRecord = ({ id, externalId, meta, limits }: Identity) => ({ id, externalId, meta, ratelimits: limits });
 
+  #listedIdentity = (identity: Identity) => ({
+    ...this.#identityRecord(identity),
+    keyCount: this.keys.filter((key) => key.identity === identity && key.state === 'live').length,
+  });
+
   #keyRecord(key: Key) {
     const due = key.refill && this.now >= key.refill.due;
     const remaining = due ? key.refill!.amount : key.balance;
@@ -711,21 +716,21 @@ export class Model {
     return { identityId: identity.id };
   }
 
-  getIdentity = (ref: string) => this.#identityRecord(this.#identity(ref));
+  getIdentity = (ref: string) => this.#listedIdentity(this.#identity(ref));
 
   listIdentities = (search = '') =>
     this.identities
       .filter(({ id, externalId }) =>
         [id.value ?? '', externalId].some((text) => text.toLowerCase().includes(search.toLowerCase())),
       )
-      .map((identity) => this.#identityRecord(identity));
+      .map((identity) => this.#listedIdentity(identity));
 
   updateIdentity(ref: string, meta?: object, ratelimits?: LimitInput[]) {
     this.#checkLimits(ratelimits);
     const identity = this.#identity(ref);
     if (meta) identity.meta = meta;
     if (ratelimits) identity.limits = this.#limitsFrom(ratelimits, identity.limits);
-    return this.#identityRecord(identity);
+    return this.#listedIdentity(identity);
   }
 
   deleteIdentity(ref: string) {
@@ -884,7 +889,8 @@ export class Model {
     return {};
   }
 
-  // The sweeper's work is visible in one way only: a hash can be imported again once its key is erased.
+  // The sweeper's work is visible in two ways only: a hash can be imported again once its key is erased, and keys of a
+  // deleted API do not count for their identities any more.
 
   sweep() {
     this.#removeEnded();

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { useSettled } from '../address.ts';
 import { type Failure, useData } from '../api.ts';
 import type { Api } from '../records.ts';
-import { may } from '../session.ts';
+import { may, namedApis } from '../session.ts';
 import { Field, TextField } from './basic.tsx';
 
 interface ApiSelectProps {
@@ -13,6 +13,7 @@ interface ApiSelectProps {
   /** An id, or '' for `none`. */
   value: string;
   set: (apiId: string) => void;
+  /** '' where one must be chosen. */
   none: string;
   /** Without a label that is displayed. */
   isBare?: boolean;
@@ -21,22 +22,39 @@ interface ApiSelectProps {
 /** APIs that are offered at once. */
 const limit = 20;
 
-/** The name of an API; its id where it may not be read. */
-export function useApiName(apiId: string): string {
-  const { data } = useData<Api>('apis.getApi', apiId && may('api', 'read_api', apiId) ? { apiId } : undefined);
+/** The name of an API; its id where it may not be read. `isInTurn`: one of many. */
+export function useApiName(apiId: string, isInTurn = false): string {
+  const input = apiId && may('api', 'read_api', apiId) ? { apiId } : undefined;
+  const { data } = useData<Api>('apis.getApi', input, 0, isInTurn);
   return data?.name ?? apiId;
 }
 
 export function ApiSelect({ label = 'API', hint, isBare, ...props }: ApiSelectProps) {
   const mayList = may('api', 'read_api', '*');
-  if (isBare) return mayList ? <Combobox id="api" label={label} {...props} /> : null;
-  if (!mayList) return <IdField label={label} hint={hint} {...props} />;
+  const named = mayList ? [] : namedApis();
+  const Control = named.length > 0 ? Named : Combobox;
+  const isIdOnly = !mayList && named.length === 0;
+  if (isBare) return isIdOnly ? null : <Control id="api" label={label} named={named} {...props} />;
+  if (isIdOnly) return <IdField label={label} hint={hint} {...props} />;
   return (
     <Field label={label} hint={hint}>
-      {(id) => <Combobox id={id} {...props} />}
+      {(id) => <Control id={id} named={named} {...props} />}
     </Field>
   );
 }
+
+type ControlProps = ApiSelectProps & { id: string; named: readonly string[] };
+
+/** Where grants name the APIs. */
+const Named = ({ id, label, value, set, none, named }: ControlProps) => (
+  <select id={id} aria-label={label} value={value} onChange={(e) => set(e.currentTarget.value)}>
+    {none && <option value="">{none}</option>}
+    {named.map((apiId) => (
+      <NamedOption key={apiId} apiId={apiId} />
+    ))}
+  </select>
+);
+const NamedOption = ({ apiId }: { apiId: string }) => <option value={apiId}>{useApiName(apiId, true)}</option>;
 
 const isApiId = (text: string) => /^api_[1-9A-HJ-NP-Za-km-z]{16}$/.test(text);
 
@@ -55,7 +73,7 @@ function IdField({ label = '', hint, value, set }: ApiSelectProps) {
 
 type Option = Pick<Api, 'id' | 'name'>;
 
-function Combobox({ id, label, value, set, none }: ApiSelectProps & { id: string }) {
+function Combobox({ id, label, value, set, none }: ControlProps) {
   const [text, setText] = useState<string>();
   const [active, setActive] = useState<number>();
   const isOpen = text !== undefined;
@@ -67,7 +85,7 @@ function Combobox({ id, label, value, set, none }: ApiSelectProps & { id: string
   const [chosen, setChosen] = useState<Option>({ id: '', name: none });
   const stored = useApiName(value);
   const name = chosen.id === value ? chosen.name : stored;
-  const options = [...(search ? [] : [{ id: '', name: none }]), ...(data ?? [])];
+  const options = [...(search || !none ? [] : [{ id: '', name: none }]), ...(data ?? [])];
   // The choice of now, or the best match.
   const first = Math.max(0, search ? 0 : options.findIndex(({ id }) => id === value));
   const at = Math.min(active ?? first, options.length - 1);

@@ -1,7 +1,7 @@
 // Recent refusals, of one key or of all.
 
-import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
+import { useAddress } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, dateTime, isoOf, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
@@ -44,6 +44,18 @@ export function againOf({ keyId, permissions, permissionsCut, ratelimit, cost, o
   return { path: `/why/${keyId}?${query}`, name: `Ask with this ${what}` };
 }
 
+/** A path to another list of refusals: with the period of this one. */
+export function withPeriod(path: string, query = new URLSearchParams()): string {
+  const here = new URLSearchParams(location.search);
+  for (const name of ['from', 'to']) if (here.has(name)) query.set(name, here.get(name)!);
+  return query.size > 0 ? `${path}?${query}` : path;
+}
+
+const AgainLink = ({ path, name }: NonNullable<ReturnType<typeof againOf>>) => {
+  const [start = '', query] = path.split('?');
+  return <Link href={withPeriod(start, new URLSearchParams(query))}>{name}</Link>;
+};
+
 const columns: Column<Refusals>[] = [
   {
     name: 'Time, UTC',
@@ -71,14 +83,16 @@ const columns: Column<Refusals>[] = [
     cell: (row) => {
       const again = againOf(row);
       return (
-        <>
-          {row.permissions && <code>{askedOf(row)}</code>}
-          {again && (
-            <small>
-              <Link href={again.path}>{again.name}</Link>
-            </small>
-          )}
-        </>
+        (row.permissions || again) && (
+          <div>
+            {row.permissions && <code>{askedOf(row)}</code>}
+            {again && (
+              <small>
+                <AgainLink {...again} />
+              </small>
+            )}
+          </div>
+        )
       );
     },
     csv: askedOf,
@@ -95,7 +109,6 @@ const columns: Column<Refusals>[] = [
     isWide: true,
   },
 ];
-const ofOwner = ({ name }: Column<Refusals>) => name !== 'Key' && name !== 'Customer';
 
 type Paged = ReturnType<typeof usePages<Refusals>>;
 type Hour = NonNullable<NonNullable<Paged['pages'][number]['pagination']>['counted']>[number];
@@ -153,21 +166,28 @@ export function LastRefusal({ keyId, path }: { keyId: string; path: string }) {
             for <code>{last.permissions}</code>
           </>
         )}
-        . That request was another one. <Link href={again.path}>{again.name}</Link>
+        . That request was another one. <AgainLink {...again} />
       </span>
     </p>
   );
 }
 
-export function RecentRefusals({ keyId }: { keyId?: string }) {
+interface RefusalsOf {
+  apiId?: string;
+  keyId?: string;
+  externalId?: string;
+}
+
+/** The period is in the address. */
+export function RecentRefusals(of: RefusalsOf) {
+  const { keyId, externalId } = of;
   const title = 'Recent refusals';
-  const [from, setFrom] = useState('');
-  const [to, setTo] = useState('');
+  const [{ from, to }, set] = useAddress({ from: '', to: '' });
   const [start, last] = [timeOfInput(from), timeOfInput(to)];
   // The minute that is named is included.
   const end = last === undefined ? undefined : last + minuteMs;
   const input = {
-    ...(keyId && { keyId }),
+    ...of,
     ...(start !== undefined && { start }),
     ...(end !== undefined && { end }),
     limit: 20,
@@ -177,7 +197,9 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
   const rows = paged.rows?.map((row, number) => ({ ...row, number }));
   const hours = hoursWithout(paged.pages);
   const since = paged.pages[0]?.pagination?.since;
-  const displayed = keyId ? columns.filter(ofOwner) : columns;
+  const hasTags = rows?.some(({ tags = [] }) => tags.length > 0);
+  const known = [keyId && 'Key', (keyId ?? externalId) && 'Customer', !hasTags && 'Tags'];
+  const displayed = columns.filter(({ name }) => !known.includes(name));
   const nothing =
     hours.length > 0
       ? 'Details of the refusals were left out'
@@ -187,11 +209,12 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
   return (
     <Card title={title} actions={<CsvButton name="refusals" columns={columns} of={paged} />}>
       <div class="bar">
-        <TimeField label="From" value={from} set={setFrom} />
-        <TimeField label="To" value={to} set={setTo} />
+        <TimeField label="From" value={from} set={(from) => set({ from }, true)} />
+        <TimeField label="To" value={to} set={(to) => set({ to }, true)} />
       </div>
       <List
         label={title}
+        isCards
         columns={displayed}
         of={{ ...paged, rows, pages: [] }}
         idOf={({ number }) => String(number)}

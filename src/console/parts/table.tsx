@@ -32,6 +32,8 @@ export interface Column<T> {
   isNumber?: boolean;
   /** Sentences, which wrap. */
   isText?: boolean;
+  /** A heading that is not displayed. */
+  isMark?: boolean;
   /** Left out on narrow screens. */
   isWide?: boolean;
   /** In the CSV file only. */
@@ -49,8 +51,8 @@ export function Table<T>(props: {
 }) {
   const { rows, label, idOf, sorts, isCards } = props;
   const columns = props.columns.filter(({ isCsvOnly }) => !isCsvOnly);
-  const classOf = ({ isNumber, isWide, isText }: Column<T>) =>
-    `${isNumber ? 'right' : ''} ${isWide ? 'wide' : ''} ${isText ? 'wrap' : ''}`;
+  const classOf = ({ isNumber, isWide, isText, isMark }: Column<T>) =>
+    `${isNumber ? 'right' : ''} ${isWide ? 'wide' : ''} ${isText ? 'wrap' : ''} ${isMark ? 'mark' : ''}`;
   return (
     // The part that scrolls sideways can be reached by keyboard.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: see above.
@@ -101,8 +103,17 @@ function Heading(props: { name: string; of: Sort | undefined; class: string }) {
   );
 }
 
+function examinedOf(of: { found: number; looked: number; total: number; isSearching: boolean }): string {
+  const [looked, total] = [count(of.looked), count(of.total)];
+  if (of.found === of.looked) return `${looked} of ${total}`;
+  if (of.isSearching) return `${looked} of ${total} were examined.`;
+  return of.found === 0
+    ? `${looked} of ${total} were examined, and none matches. “Show more” continues.`
+    : `${looked} of ${total} were examined. “Show more” continues.`;
+}
+
 /** How many records a search has examined, while it goes on and when it was stopped. */
-function Examined({ of: { pages, hasMore, isSearching } }: { of: Paged<unknown> }) {
+function Examined({ of: { rows, pages, hasMore, isSearching } }: { of: Paged<unknown> }) {
   const total = pages.at(-1)?.pagination?.total;
   const looked = sumOf(pages, ({ pagination }) => pagination?.looked ?? 0);
   if (!hasMore || (total !== undefined && looked >= total)) return null;
@@ -111,7 +122,7 @@ function Examined({ of: { pages, hasMore, isSearching } }: { of: Paged<unknown> 
     <div class="examined">
       {isSearching && <progress aria-label="Examined" value={looked} max={total} />}
       <p class="quiet" role={isSearching ? undefined : 'status'}>
-        {count(looked)} of {count(total)} were examined.{!isSearching && ' “Show more” continues.'}
+        {examinedOf({ found: rows?.length ?? 0, looked, total, isSearching })}
       </p>
     </div>
   );

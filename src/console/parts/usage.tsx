@@ -38,10 +38,10 @@ function change(now: number, then: number): string {
   return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % on the period before`;
 }
 
-/** When there were keys first; undefined if that is not known. A customer has no time of its own. */
-function useSince({ apiId, keyId, externalId }: UsageOf): number | undefined {
+/** When there were keys first; undefined if that is not known. Of a customer it is when there was an API. */
+function useSince({ apiId, keyId }: UsageOf): number | undefined {
   const mayKeys = may('api', 'read_key');
-  const mayApis = may('api', 'read_api', apiId ?? '*') && !keyId && !externalId;
+  const mayApis = may('api', 'read_api', apiId ?? '*') && !keyId;
   const key = useData<Key>('keys.getKey', keyId !== undefined && mayKeys ? { keyId } : undefined);
   const api = useData<Api>('apis.getApi', mayApis && apiId !== undefined ? { apiId } : undefined);
   const oldest = mayApis && apiId === undefined ? { limit: 1, order: 'asc' } : undefined;

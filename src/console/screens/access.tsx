@@ -1,9 +1,10 @@
 import { useState } from 'preact/hooks';
-import { type GrantPreset, grantPresets } from '../../domain/grants.ts';
+import { actions, type GrantPreset, grantPresets } from '../../domain/grants.ts';
 import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf } from '../format.ts';
 import { usePages } from '../pages.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Changes } from '../parts/audit.tsx';
 import {
   Badge,
@@ -50,10 +51,10 @@ const rootKeyColumns: Column<RootKey>[] = [
   {
     name: 'Root key',
     cell: ({ start, name }) => (
-      <>
+      <div>
         <code>{start}…</code>
         <small>{name}</small>
-      </>
+      </div>
     ),
     csv: ({ start }) => start,
   },
@@ -69,6 +70,7 @@ const rootKeyColumns: Column<RootKey>[] = [
       </span>
     ),
     csv: ({ permissions }) => permissions.join(' '),
+    isText: true,
   },
   {
     name: 'State',
@@ -126,6 +128,7 @@ function RootKeys() {
     >
       <List
         label="Root keys"
+        isCards
         columns={columns}
         of={pages}
         idOf={({ rootKeyId }) => rootKeyId}
@@ -167,16 +170,30 @@ function RootKeys() {
 
 const signsOut = 'You are signed in with this root key: the console will sign out.';
 
-function NewRootKey({ close }: { close: () => void }) {
+/** The grants for a purpose; for one API, those of them that name an API. */
+function grantsFor(purpose: GrantPreset, apiId: string): string {
+  const all: readonly string[] = grantPresets[purpose];
+  if (!apiId) return all.join('\n');
+  const ofApis = purpose === 'admin' ? actions.api.map((action) => `api.*.${action}`) : all;
+  // An API that is to be created has no id.
+  return ofApis
+    .filter((grant) => grant.startsWith('api.') && !grant.endsWith('.create_api'))
+    .map((grant) => grant.replace('*', apiId))
+    .join('\n');
+}
+
+export function NewRootKey({ apiId: first = '', close }: { apiId?: string; close: () => void }) {
   const [name, setName] = useState('');
-  const [template, setTemplate] = useState<GrantPreset>('gateway');
-  const [grants, setGrants] = useState(grantPresets.gateway.join('\n'));
+  const [apiId, setApiId] = useState(first);
+  const [template, setTemplate] = useState<GrantPreset>(first ? 'reader' : 'gateway');
+  const [grants, setGrants] = useState(grantsFor(template, apiId));
   const [expires, setExpires] = useState('');
   const [made, setMade] = useState<{ key: string }>();
   if (made) return <SecretDialog title="The new root key" text={made.key} label="Copy root key" close={close} />;
-  const choose = (value: string) => {
-    setTemplate(value as GrantPreset);
-    setGrants(grantPresets[value as GrantPreset].join('\n'));
+  const choose = (purpose: GrantPreset, api: string) => {
+    setTemplate(purpose);
+    setApiId(api);
+    setGrants(grantsFor(purpose, api));
   };
   const permissions = namesOf(grants);
   return (
@@ -195,12 +212,18 @@ function NewRootKey({ close }: { close: () => void }) {
       <SelectField
         label="For"
         value={template}
-        set={choose}
+        set={(purpose) => choose(purpose as GrantPreset, apiId)}
         options={[
-          ['gateway', 'a gateway: verifies keys and checks limits'],
+          ['gateway', apiId ? 'a gateway: verifies keys' : 'a gateway: verifies keys and checks limits'],
           ['reader', 'a reader: reads everything, changes nothing'],
           ['admin', 'an administrator: everything'],
         ]}
+      />
+      <ApiSelect
+        value={apiId}
+        set={(api) => choose(template, api)}
+        none="All APIs, and what belongs to none"
+        hint={apiId && 'Only this API and its keys. Customers, roles and rate limits belong to no API.'}
       />
       <Field label="Grants" hint="One each line: resource, id or *, action.">
         {(id) => (

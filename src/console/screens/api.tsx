@@ -12,6 +12,7 @@ import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { countOf, periodOf, usePeriod } from '../period.ts';
 import type { Api, Key } from '../records.ts';
 import { may } from '../session.ts';
+import { NewRootKey } from './access.tsx';
 import { DeleteApi, RenameApi } from './apis.tsx';
 import { keyColumns, readApiNames } from './keys.tsx';
 
@@ -35,7 +36,7 @@ interface ScreenProps extends Api {
 }
 
 function Screen({ apiId, name, createdAt, keyCount, period }: ScreenProps) {
-  const [acting, setActing] = useState<'rename' | 'delete'>();
+  const [acting, setActing] = useState<'rename' | 'delete' | 'access'>();
   const mayCount = may('api', 'read_analytics', apiId);
   const { data: today } = useUsage(mayCount ? { apiId } : undefined, periodOf('24h'), 30_000);
   const close = () => setActing(undefined);
@@ -47,6 +48,7 @@ function Screen({ apiId, name, createdAt, keyCount, period }: ScreenProps) {
             New key
           </Link>
         )}
+        {may('root_key', 'create_root_key') && <Button onClick={() => setActing('access')}>Give access …</Button>}
         {may('api', 'update_api', apiId) && <Button onClick={() => setActing('rename')}>Rename …</Button>}
         {may('api', 'delete_api', apiId) && (
           <Button tone="danger" onClick={() => setActing('delete')}>
@@ -71,6 +73,7 @@ function Screen({ apiId, name, createdAt, keyCount, period }: ScreenProps) {
       </Card>
       {may('api', 'read_key', apiId) && <Newest apiId={apiId} />}
       {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'api', id: apiId } }} />}
+      {acting === 'access' && <NewRootKey apiId={apiId} close={close} />}
       {acting === 'rename' && <RenameApi apiId={apiId} name={name} close={close} />}
       {acting === 'delete' && (
         <DeleteApi apiId={apiId} name={name} keyCount={keyCount} used={today && countOf(today)} close={close} />

@@ -3,16 +3,17 @@
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useInAddress, useTyped } from '../address.ts';
-import { useData } from '../api.ts';
+import { call, useData } from '../api.ts';
 import { count, isoOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
+import { useApiName } from '../parts/apiSelect.tsx';
 import { Button, Card, Count, Empty, Head, LacksScreen, SearchField, TextField, Time } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { type Column, List, useOrder } from '../parts/table.tsx';
+import { type Column, List, Table, useOrder } from '../parts/table.tsx';
 import { countOf, lastSteps } from '../period.ts';
 import type { Api, UsageRow } from '../records.ts';
-import { may } from '../session.ts';
+import { may, namedApis } from '../session.ts';
 
 const columns: Column<Api>[] = [
   { name: 'Name', cell: ({ id, name }) => <Link href={`/apis/${id}`}>{name}</Link>, csv: ({ name }) => name },
@@ -26,42 +27,55 @@ const created: Column<Api> = {
   isWide: true,
 };
 
-/** Verifications of all APIs in 7 days. */
-function useUsageColumns(): Column<Api>[] {
+type Amount = (rows: readonly UsageRow[]) => number;
+
+const usedInput = (more: object) => ({ ...lastDays(), granularity: 'total', ...more });
+function lastDays() {
   const { start, end } = lastSteps('day', 7);
-  const input = { start, end, granularity: 'total', groupBy: ['apiId', 'outcome'] };
-  const isAllowed = may('api', 'read_analytics');
-  const { data } = useData<UsageRow[]>('analytics.getVerifications', isAllowed ? input : undefined, 30_000);
-  const column = (name: string, amount: (rows: UsageRow[]) => number): Column<Api> => {
-    const of = ({ id }: Api) => data && amount(data.filter(({ apiId }) => apiId === id));
-    return {
-      name,
-      cell: (api) => data && <Count value={of(api)!} />,
-      csv: of,
-      isNumber: true,
-    };
-  };
-  return isAllowed
-    ? [column('7 days', countOf), column('Refused', (rows) => countOf(rows) - countOf(rows, 'VALID'))]
-    : [];
+  return { start, end };
 }
+
+/** A number of the verifications of an API in 7 days. Those of a list arrive one after the other. */
+function Used({ apiId, amount }: { apiId: string; amount: Amount }) {
+  const input = usedInput({ apiId, groupBy: ['outcome'] });
+  const { data, failure } = useData<UsageRow[]>('analytics.getVerifications', input, 0, true);
+  return data ? <Count value={amount(data)} /> : failure && <span title={failure.message}>–</span>;
+}
+
+/** Of all APIs, for a file. */
+let usedRows: readonly UsageRow[] = [];
+async function readUsed() {
+  const input = usedInput({ groupBy: ['apiId', 'outcome'] });
+  usedRows = may('api', 'read_analytics') ? await call<UsageRow[]>('analytics.getVerifications', input) : [];
+}
+
+const usedColumn = (name: string, amount: Amount): Column<Pick<Api, 'id'>> => ({
+  name,
+  cell: ({ id }) => <Used apiId={id} amount={amount} />,
+  csv: ({ id }) => amount(usedRows.filter(({ apiId }) => apiId === id)),
+  isNumber: true,
+});
+const usedColumns = [
+  usedColumn('7 days', countOf),
+  usedColumn('Refused', (rows) => countOf(rows) - countOf(rows, 'VALID')),
+];
 
 export function Apis() {
   const search = useTyped('search');
   const { settled } = search;
   const { order, sorts } = useOrder('Created');
   const [isNew, setNew] = useState(false);
-  const usage = useUsageColumns();
+  const usage = may('api', 'read_analytics', '*') ? usedColumns : [];
   const mayRead = may('api', 'read_api', '*');
   const listed = { order, limit: 50, ...(settled && { search: settled }) };
   const pages = usePages<Api>('apis.listApis', mayRead ? listed : undefined, 10_000, true);
   useInAddress(search, isFound(pages));
-  if (!mayRead) return <LacksScreen title="APIs" grant="api.*.read_api" />;
+  if (!mayRead) return <SomeApis />;
   const all = [...columns, ...usage, created];
   return (
     <>
       <Head title="APIs">
-        <CsvButton name="apis" columns={all} of={pages} />
+        <CsvButton name="apis" columns={all} of={pages} prepare={readUsed} />
         {may('api', 'create_api', '*') && (
           <Button tone="primary" onClick={() => setNew(true)}>
             New API
@@ -86,6 +100,36 @@ export function Apis() {
         />
       </Card>
       {isNew && <NewApi close={() => setNew(false)} />}
+    </>
+  );
+}
+
+const ApiLink = ({ apiId }: { apiId: string }) => <Link href={`/apis/${apiId}`}>{useApiName(apiId, true)}</Link>;
+
+/** Those that the grants name, where not all may be read. */
+function SomeApis() {
+  const ids = namedApis('read_api');
+  if (ids.length === 0) return <LacksScreen title="APIs" grant="api.*.read_api" />;
+  const mayCount = (id: string) => may('api', 'read_analytics', id);
+  return (
+    <>
+      <Head title="APIs" />
+      <Card>
+        <Table
+          label="APIs"
+          rows={ids.map((id) => ({ id }))}
+          idOf={({ id }) => id}
+          columns={[
+            { name: 'Name', cell: ({ id }) => <ApiLink apiId={id} /> },
+            { name: 'Id', cell: ({ id }) => <code>{id}</code>, isWide: true },
+            ...usedColumns.map((column) => ({
+              ...column,
+              cell: (row: { id: string }) => mayCount(row.id) && column.cell(row),
+            })),
+          ]}
+        />
+        <p class="quiet">Your root key names these APIs. There may be others.</p>
+      </Card>
     </>
   );
 }

@@ -1,9 +1,11 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { useAddress } from '../address.ts';
 import { type Data, type Page, useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { type Paged, usePages, usePagesAfter } from '../pages.ts';
+import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Ending } from '../parts/ending.tsx';
@@ -12,9 +14,11 @@ import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { dayMs, fromNow, hourMs, periodOf } from '../period.ts';
 import type { Key } from '../records.ts';
-import { may } from '../session.ts';
+import { apiOfKeys, may, noneOfKeys } from '../session.ts';
 import { keyColumns, readApiNames } from './keys.tsx';
 
+/** The API, if one was chosen. */
+type Of = { apiId?: string };
 /** Of each list. */
 const limit = 10;
 const everyMs = 300_000;
@@ -29,13 +33,16 @@ type Found = Record<keyof Filters, { keys: Key[] } & NonNullable<Page<unknown>['
 export function Attention() {
   const period = periodOf('24h');
   const [below, setBelow] = useState('100');
+  const [address, set] = useAddress({ api: '' });
+  const api = apiOfKeys(address.api);
+  const of = api ? { apiId: api } : {};
   const filters = {
     creditsBelow: Number(below),
     unusedSince: fromNow(-90 * dayMs),
     rerolledInUse: true,
   };
   const isAllowed = may('api', 'read_key');
-  const found = useData<Found>('keys.getAttention', isAllowed ? { ...filters, limit } : undefined, everyMs);
+  const found = useData<Found>('keys.getAttention', isAllowed ? { ...of, ...filters, limit } : undefined, everyMs);
   // With another number of credits, the other lists stay.
   const last = useRef(found.data);
   last.current = found.data ?? last.current;
@@ -43,12 +50,15 @@ export function Attention() {
   const kept = { ...found, data: last.current };
   return (
     <>
-      <Head title="Attention" />
-      <Expiring />
-      <Ending />
+      <Head title="Attention">
+        <ApiSelect isBare value={api} set={(api) => set({ api })} none={noneOfKeys()} />
+      </Head>
+      <Expiring of={of} />
+      {!api && <Ending />}
       <Some
         title="Rotated, and still used"
         name="rotated"
+        of={of}
         found={kept}
         by="rerolledInUse"
         value={filters.rerolledInUse}
@@ -57,6 +67,7 @@ export function Attention() {
       <Some
         title={`Fewer than ${count(filters.creditsBelow)} ${filters.creditsBelow === 1 ? 'credit' : 'credits'}`}
         name="low-credits"
+        of={of}
         found={found}
         by="creditsBelow"
         value={filters.creditsBelow}
@@ -69,6 +80,7 @@ export function Attention() {
       <Some
         title="Unused for 90 days"
         name="unused"
+        of={of}
         found={kept}
         by="unusedSince"
         value={filters.unusedSince}
@@ -76,18 +88,20 @@ export function Attention() {
       />
       {may('api', 'read_analytics') && (
         <>
-          <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" />
-          <RecentRefusals />
+          <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" within={of} />
+          <RecentRefusals {...of} />
         </>
       )}
     </>
   );
 }
 
-const daysAhead = ['7', '30', '90'];
+/** Days ahead, and the state of these keys in the list that can be searched. */
+const stateOf: Record<string, string> = { 7: 'expiring-7', 30: 'expiring', 90: 'expiring-90' };
+const daysAhead = Object.keys(stateOf);
 
 /** Those that will expire, the first one first, and those that have, the last one first. */
-function Expiring() {
+function Expiring({ of }: { of: Of }) {
   const [{ within }, set] = useAddress({ within: '30' });
   const days = daysAhead.includes(within) ? within : '30';
   // The same for some time, so that the lists stay.
@@ -96,8 +110,8 @@ function Expiring() {
     const timer = setInterval(() => setNow(fromNow(0, 60_000)), hourMs);
     return () => clearInterval(timer);
   }, []);
-  const soon = { expiresAfter: now, expiresBefore: now + Number(days) * dayMs, limit };
-  const expired = { expiresBefore: now, order: 'desc', limit };
+  const soon = { ...of, expiresAfter: now, expiresBefore: now + Number(days) * dayMs, limit };
+  const expired = { ...of, expiresBefore: now, order: 'desc', limit };
   return (
     <>
       <KeyCard
@@ -105,7 +119,14 @@ function Expiring() {
         name="expiring"
         of={usePages<Key>('keys.listKeys', soon, everyMs)}
         empty="No key expires soon"
-        actions={<Choice label="Within days" value={days} set={(within) => set({ within })} values={daysAhead} />}
+        actions={
+          <>
+            <Link href={`/keys?${new URLSearchParams({ ...(of.apiId && { api: of.apiId }), state: stateOf[days]! })}`}>
+              Search them
+            </Link>
+            <Choice label="Within days" value={days} set={(within) => set({ within })} values={daysAhead} />
+          </>
+        }
       />
       <KeyCard
         title="Expired"
@@ -131,6 +152,7 @@ function Choice(props: { label: string; value: string; set: (value: string) => v
 }
 
 interface SomeProps {
+  of: Of;
   title: string;
   name: string;
   found: Data<Found>;
@@ -141,10 +163,10 @@ interface SomeProps {
 }
 
 /** The keys that one filter has found. */
-function Some({ found, by, value, ...rest }: SomeProps) {
+function Some({ of, found, by, value, ...rest }: SomeProps) {
   const { keys, ...pagination } = found.data?.[by] ?? {};
   const first = { ...found, data: keys, pagination: keys && (pagination as Page<unknown>['pagination']) };
-  return <KeyCard {...rest} of={usePagesAfter<Key>(first, 'keys.listKeys', { [by]: value, limit })} />;
+  return <KeyCard {...rest} of={usePagesAfter<Key>(first, 'keys.listKeys', { ...of, [by]: value, limit })} />;
 }
 
 interface KeyCardProps extends Pick<SomeProps, 'title' | 'name' | 'empty' | 'actions'> {

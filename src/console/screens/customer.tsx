@@ -7,6 +7,7 @@ import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
+import { RecentRefusals } from '../parts/refusals.tsx';
 import { List, Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
@@ -114,6 +115,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           )}
         </Card>
       </div>
+      {may('api', 'read_analytics') && <RecentRefusals externalId={externalId} />}
       <Card
         title="Keys"
         actions={

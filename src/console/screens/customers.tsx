@@ -3,7 +3,7 @@ import { useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Button, Card, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
+import { Button, Card, Count, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
@@ -21,6 +21,7 @@ const columns: Column<Identity>[] = [
     csv: ({ externalId }) => externalId,
   },
   { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },
+  { name: 'Keys', cell: ({ keyCount }) => <Count value={keyCount} />, csv: ({ keyCount }) => keyCount, isNumber: true },
   {
     name: 'Shared limits',
     cell: ({ ratelimits = [] }) => (
@@ -114,7 +115,8 @@ export function Customers() {
         </div>
         <List
           label="Customers"
-          columns={[...columns.slice(0, 2), ...(mayCount ? usedColumns(pages.rows ?? []) : []), ...columns.slice(2)]}
+          isCards
+          columns={[...columns.slice(0, 3), ...(mayCount ? usedColumns(pages.rows ?? []) : []), ...columns.slice(3)]}
           of={pages}
           idOf={({ id }) => id}
           empty={

@@ -62,7 +62,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
       <Head title={nameOf(data)}>
         {stateOf(data)}
         <Link href={`/why/${keyId}`} class="button">
-          Why?
+          Explain
         </Link>
         <Link href={`/live?key=${keyId}`} class="button">
           Live

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Link, useSearch } from 'wouter-preact';
+import { Link, useLocation, useSearch } from 'wouter-preact';
 import { timeMax } from '../../domain/time.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, type Failure, refresh, useData } from '../api.ts';
@@ -27,25 +27,30 @@ import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
 import { type Column, List, type Sorts } from '../parts/table.tsx';
 import { byTime, countOf, dayMs, fromNow, lastSteps } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
-import { may } from '../session.ts';
+import { apiOfKeys, may, noneOfKeys } from '../session.ts';
 import { RestoreKey } from './keyActs.tsx';
 
-type Chosen = '' | 'enabled' | 'disabled' | 'expiring' | 'expired' | 'deleted';
+type Chosen = '' | 'enabled' | 'disabled' | 'expiring-7' | 'expiring' | 'expiring-90' | 'expired' | 'deleted';
 const states = [
   ['', 'Any state'],
   ['enabled', 'Enabled'],
   ['disabled', 'Disabled'],
+  ['expiring-7', 'Expires within 7 days'],
   ['expiring', 'Expires within 30 days'],
+  ['expiring-90', 'Expires within 90 days'],
   ['expired', 'Expired'],
   ['deleted', 'Deleted'],
 ] as const;
 
+const within = (days: number) => ({ expiresBefore: fromNow(days * dayMs), expiresAfter: fromNow(0) });
 const filterOf = (state: Chosen) =>
   ({
     '': {},
     enabled: { enabled: true },
     disabled: { enabled: false },
-    expiring: { expiresBefore: fromNow(30 * dayMs), expiresAfter: fromNow(0) },
+    'expiring-7': within(7),
+    expiring: within(30),
+    'expiring-90': within(90),
     expired: { expiresBefore: fromNow(0) },
     deleted: { deleted: true },
   })[state];
@@ -60,7 +65,7 @@ const byExpiry = [
 ] as const;
 
 /** Whether a state is one of expiry. Its keys have that order only. */
-const isOfExpiry = (state: Chosen) => state === 'expiring' || state === 'expired';
+const isOfExpiry = (state: Chosen) => state.startsWith('exp');
 
 /** The orders in which the store has the keys of a state, the usual one first. Deleted keys have none of expiry. */
 const ordersOf = (state: Chosen) =>
@@ -200,7 +205,7 @@ function useKeyList() {
   const orders = ordersOf(state);
   const order: Order = orders.find(([name]) => name === address.order)?.[0] ?? orders[0]![0];
   const setOrder = (to: string) => set({ order: to === orders[0]![0] ? '' : to, pages: '' });
-  return { api: address.api, state, orders, order, set, setOrder };
+  return { api: apiOfKeys(address.api), state, orders, order, set, setOrder };
 }
 
 type KeyList = ReturnType<typeof useKeyList>;
@@ -224,6 +229,7 @@ export function Keys() {
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
   const choose: Column<Key> = {
     name: 'Choose',
+    isMark: true,
     cell: ({ keyId, start }) => (
       <input
         type="checkbox"
@@ -261,6 +267,7 @@ export function Keys() {
       </Head>
       <Card>
         <Filters search={search} list={list} />
+        {pages.rows?.length === 0 && <WholeKey text={search.settled} />}
         <List
           label="Keys"
           isCards
@@ -302,7 +309,7 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
           typed={search}
           field={input}
         />
-        <ApiSelect value={api} set={(api) => set({ api, pages: '' })} none="All APIs" />
+        <ApiSelect value={api} set={(api) => set({ api, pages: '' })} none={noneOfKeys()} />
         <SelectField
           label="State"
           value={state}
@@ -353,6 +360,29 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
       <Spark values={byTime(period, rows, (row) => row.count)} label={label} />
       <span class="number">{compact(countOf(rows))}</span>
     </>
+  );
+}
+
+/** What may be a key string, and is no id. A search finds none: only its hash is stored. */
+const isKeyString = (text: string) => /^\S{8,}$/.test(text) && !/^(key|api|id)_[0-9A-Za-z]+$/.test(text);
+
+/** Finds the key of a whole key string, as one that has leaked. */
+function WholeKey({ text }: { text: string }) {
+  const [, go] = useLocation();
+  const [failed, setFailed] = useState<{ text: string; failure: Failure }>();
+  if (!isKeyString(text)) return null;
+  const find = () =>
+    call<Key>('keys.whoami', { key: text }).then(
+      ({ keyId }) => go(`/keys/${keyId}`),
+      (failure) => setFailed({ text, failure }),
+    );
+  return (
+    <div class="notice">
+      <p>
+        Is this a whole key string? <Button onClick={find}>Find its key</Button>
+      </p>
+      <Problem failure={failed?.text === text ? failed.failure : undefined} />
+    </div>
   );
 }
 

@@ -16,7 +16,7 @@ import {
 } from '../parts/basic.tsx';
 import { namesOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
-import { LastRefusal, RecentRefusals } from '../parts/refusals.tsx';
+import { LastRefusal, RecentRefusals, withPeriod } from '../parts/refusals.tsx';
 import { Table } from '../parts/table.tsx';
 import type { Explained, ExplainedLimit, ExplainedRule } from '../records.ts';
 import { may } from '../session.ts';
@@ -46,17 +46,24 @@ function inputOf({ permissions, limits, cost, ip }: Asked) {
   };
 }
 
+const askedNames: readonly (keyof Asked)[] = ['permissions', 'limits', 'cost', 'ip'];
+
+/** What the address asks, without the period of the refusals, which it may have, too. */
+function askedIn(search: string): URLSearchParams {
+  const query = new URLSearchParams(search);
+  return new URLSearchParams(askedNames.filter((name) => query.get(name)).map((name) => [name, query.get(name)!]));
+}
+
 /** The address of what was asked; undefined if a field may contain a key string: an address is seen by others. */
 function addressOf(keyId: string, asked: Asked): string | undefined {
   const given = Object.entries(asked).filter(([, text]) => text.trim());
   if (given.some(([, text]) => /[0-9A-Za-z]{20}/.test(text))) return undefined;
-  const query = new URLSearchParams(given.map(([name, text]) => [name, text.trim()]));
-  return `/why/${keyId}${query.size > 0 ? `?${query}` : ''}`;
+  return withPeriod(`/why/${keyId}`, new URLSearchParams(given.map(([name, text]) => [name, text.trim()])));
 }
 
 /** Asks what a verification of a key would do, and charges nothing. */
 export function Why({ keyId = '' }: { keyId?: string }) {
-  const search = useSearch();
+  const inAddress = askedIn(useSearch());
   const [path, go] = useLocation();
   /** The address of the answer that is displayed, if it was entered here. */
   const answered = useRef<string | undefined>();
@@ -86,15 +93,14 @@ export function Why({ keyId = '' }: { keyId?: string }) {
     const isAnswered = answered.current === path + location.search;
     answered.current = undefined;
     if (!keyId || isAnswered) return;
-    const query = new URLSearchParams(search);
-    const of = (name: keyof Asked) => query.get(name) ?? '';
+    const of = (name: keyof Asked) => inAddress.get(name) ?? '';
     const asked = { permissions: of('permissions'), limits: of('limits'), cost: of('cost'), ip: of('ip') };
     setPermissions(asked.permissions);
     setCost(asked.cost);
     setLimits(asked.limits);
     setIp(asked.ip);
     ask(asked);
-  }, [search]);
+  }, [`${inAddress}`]);
   const submit = async (event: Event) => {
     event.preventDefault();
     const asked = { permissions, limits, cost, ip };
@@ -106,10 +112,10 @@ export function Why({ keyId = '' }: { keyId?: string }) {
     answered.current = address;
     go(address);
   };
-  if (!may('api', 'read_key')) return <LacksScreen title="Why?" grant="api.*.read_key" />;
+  if (!may('api', 'read_key')) return <LacksScreen title="Explain" grant="api.*.read_key" />;
   return (
     <>
-      <Head title="Why?" />
+      <Head title="Explain" />
       <Card>
         <p class="quiet">What would happen to a verification now, rule by rule. It charges nothing.</p>
         <form class="form" onSubmit={submit}>
@@ -197,7 +203,7 @@ function figuresOf(rule: ExplainedRule) {
     reason && (reasons[reason] ?? reason),
     expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
     allowedIps && `The address is ${ip ?? 'not given'}. These may use it: ${allowedIps.join(', ')}.`,
-    slugs?.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', '),
+    slugs && `${slugs.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', ')}.`,
     missing && missing.length > 0 && `Missing: ${missing.join(', ')}.`,
     ratelimits
       ?.filter(({ exceeded }) => exceeded)
@@ -251,7 +257,7 @@ function Rules({ rules }: { rules: readonly ExplainedRule[] }) {
 function Answer({ answer, input }: { answer: Explained; input: object }) {
   const { code, rules, keyId, time, charge, leased } = answer;
   const ratelimits = rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
-  const search = useSearch();
+  const asked = askedIn(useSearch());
   const mayRefusals = may('api', 'read_analytics');
   return (
     <>
@@ -275,7 +281,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
             its customer in advance. A verification that would be refused takes back what is left of them first.
           </p>
         )}
-        {code === 'VALID' && keyId && mayRefusals && <LastRefusal keyId={keyId} path={`/why/${keyId}?${search}`} />}
+        {code === 'VALID' && keyId && mayRefusals && <LastRefusal keyId={keyId} path={`/why/${keyId}?${asked}`} />}
         {'key' in input ? null : <AsCurl operation="keys.explainKey" input={input} />}
       </Card>
       {ratelimits.length > 0 && (

@@ -1,12 +1,12 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Fields, Identity, searchFields } from '../schemas.ts';
+import { Fields, ListedIdentity, searchFields } from '../schemas.ts';
 
 export const listIdentities = manages({
   name: 'identities.listIdentities',
   summary: 'List identities in order of creation, optionally those whose id or externalId contains a string.',
   input: Fields(searchFields),
-  output: Type.Array(Identity),
+  output: Type.Array(ListedIdentity),
   needs: { identity: ['read_identity'] },
   readsMuch: true,
   scope: () => '*',

@@ -13,8 +13,8 @@ import {
 } from '../rules.ts';
 import {
   Fields,
-  Identity,
   IdentityRef,
+  ListedIdentity,
   Meta,
   Nullable,
   oneOfRatelimits,
@@ -38,7 +38,7 @@ export const updateIdentity = manages({
     },
     oneOfRatelimits,
   ),
-  output: Identity,
+  output: ListedIdentity,
   errors: ['identity_not_found', 'precondition_failed'],
   needs: { identity: ['update_identity'] },
   check({ meta, ratelimits, ratelimit, credits }, context) {

@@ -220,6 +220,7 @@ test(`no key is lost, listed twice or in two identities (SEED=${seed})`, async (
     if (status === 404) continue;
     const { record, list: others } = await layout(person, data.id);
     const expected = [...keys].filter(([_, of]) => of.externalId === person).map(([id]) => id);
+    expect(data.keyCount).toBe(expected.length);
     expect([...(record ? [record] : []), ...others].sort()).toEqual(expected.sort());
   }
 });

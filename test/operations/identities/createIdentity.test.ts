@@ -24,12 +24,13 @@ describe('identities.createIdentity: 200', () => {
       externalId: 'user_1',
       meta: given.meta,
       ratelimits: given.ratelimits.map(storedLimit),
+      keyCount: 0,
     });
   });
 
   test('one with only an externalId has empty metadata and no limits', async () => {
     const { identityId } = await ok('identities.createIdentity', { externalId: 'bare' });
-    expect(await get('bare')).toEqual({ id: identityId, externalId: 'bare', meta: {}, ratelimits: [] });
+    expect(await get('bare')).toEqual({ id: identityId, externalId: 'bare', meta: {}, ratelimits: [], keyCount: 0 });
     await ok('identities.createIdentity', { externalId: 'emptied', meta: {}, ratelimits: [] });
     expect(await get('emptied')).toMatchObject({ meta: {}, ratelimits: [] });
   });

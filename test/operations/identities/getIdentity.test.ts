@@ -10,7 +10,7 @@ test('identities.getIdentity: returns it by its id and by its externalId', async
   const ratelimits = [{ name: 'requests', limit: 5, duration: 1000, autoApply: true }];
   const given = { externalId: 'alice', meta: { plan: 'pro' }, ratelimits };
   const { identityId } = await ok('identities.createIdentity', given);
-  const expected = { ...given, id: identityId, ratelimits: ratelimits.map(storedLimit) };
+  const expected = { ...given, id: identityId, ratelimits: ratelimits.map(storedLimit), keyCount: 0 };
   for (const identity of [identityId, 'alice']) {
     expect(await ok('identities.getIdentity', { identity })).toEqual(expected);
   }
@@ -18,9 +18,24 @@ test('identities.getIdentity: returns it by its id and by its externalId', async
 
 test('identities.getIdentity: one that was created with a key is the one of the key', async () => {
   const { keyId } = await createKey({ externalId: 'with.key' });
-  const identity = await ok('identities.getIdentity', { identity: 'with.key' });
+  const { keyCount, ...identity } = await ok('identities.getIdentity', { identity: 'with.key' });
+  expect(keyCount).toBe(1);
   expect(identity).toMatchObject({ externalId: 'with.key', meta: {}, ratelimits: [] });
   expect(await ok('keys.getKey', { keyId })).toMatchObject({ identity, externalId: 'with.key' });
+});
+
+test('identities.getIdentity: keyCount has its keys of all APIs, without deleted ones', async () => {
+  const counted = async () => (await ok('identities.getIdentity', { identity: 'many' })).keyCount;
+  const [one, two] = [await createKey({ externalId: 'many' }), await createKey({ externalId: 'many', expires: 1 })];
+  const { apiId } = await ok('apis.createApi', { name: 'other' });
+  const third = await createKey({ externalId: 'many', apiId });
+  expect(await counted()).toBe(3);
+  await ok('keys.deleteKey', { keyId: one.keyId });
+  expect(await counted()).toBe(2);
+  await ok('keys.restoreKey', { keyId: one.keyId });
+  await ok('keys.updateKey', { keyId: two.keyId, externalId: 'another' });
+  await ok('keys.deleteKey', { keyId: third.keyId, permanent: true });
+  expect(await counted()).toBe(1);
 });
 
 test('identities.getIdentity: an externalId that looks like an id names the identity that has it, unless an id does', async () => {
