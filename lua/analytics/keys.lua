@@ -7,9 +7,10 @@
 -- ARGV[1]  keys       of a few hundred keys at most, each its id without `key_` (24) and the first 16 of it packed (12)
 -- ARGV[2]  first_day  no earlier day is wanted: the days of keys are not read, and '', if they have none from it on
 -- ARGV[3]  bytes_max  after this many bytes the remaining keys are left to the next call
--- returns  {for each key that was read: its days (src/usage/days.ts), its log (hours as usage_entry in include/usage
---          packs them), and the present externalId and then currentUsage of src/scripts/layout.ts, or '' for no
---          usage; or 0 if it has more than KEY_BYTES_MAX, which ends the list}
+-- returns  for each key that was read KEY_USAGE, then its days (src/usage/days.ts), its log (hours as usage_entry in
+--          include/usage packs them), and the present externalId and then currentUsage of src/scripts/layout.ts, or ''
+--          for no usage. One text, as the server takes longer to read three for each key; 0 if a key has more than
+--          KEY_BYTES_MAX
 
 -- @include "include/identities"
 -- @include "include/ids"
@@ -43,31 +44,33 @@ local function find_between(first, last)
 end
 if #keys > KEY_BYTES then find_between(string.sub(keys, 1, KEY_BYTES), string.sub(keys, -KEY_BYTES)) end
 
-local answer, bytes = {}, 0
+-- The externalId of a state and its current hour; '' if nothing was counted in it. The server decodes the hour, as that
+-- is slower here.
+local function current_of(packed)
+  local usage = string.sub(packed, -USAGE_LENGTH)
+  if usage == NO_USAGE then return '' end
+  local external_id = external_id_of(struct.unpack('>I2c0', packed, KEY_LINK_AT))
+  return external_id .. usage .. struct.pack(COUNT, forbidden_of(packed))
+end
+
+local parts, bytes = {}, 0
 for at = 1, #keys, KEY_BYTES do
   local key24, packed_id = string.sub(keys, at, at + 23), string.sub(keys, at + 24, at + 23 + PACKED_ID_BYTES)
   local days = have_days and redis.call('GETRANGE', name_of.key_days(workspace, key24), '0', LAST_BYTE) or ''
   local log = redis.call('GETRANGE', name_of.key_usage(workspace, key24), '0', LAST_BYTE)
-  if #days + #log > KEY_BYTES_MAX then
-    answer[#answer + 1] = 0
-    break
-  end
+  if #days + #log > KEY_BYTES_MAX then return 0 end
   local api8 = string.sub(key24, 17)
   local digest = api8 == found_api8 and found[packed_id]
   digest = digest or digest_after(name_of.key_list(workspace, api8), packed_id)
   local packed = digest and redis.call('HGET', name_of.key_record(workspace, digest), 'state')
-  local current = ''
-  if packed then
-    local usage = string.sub(packed, -USAGE_LENGTH)
-    -- The server decodes it, as that is slower here.
-    if usage ~= NO_USAGE then
-      local external_id = external_id_of(struct.unpack('>I2c0', packed, KEY_LINK_AT))
-      current = external_id .. usage .. struct.pack(COUNT, forbidden_of(packed))
-    end
+  local current = packed and current_of(packed) or ''
+  local head = struct.pack(KEY_USAGE, #days, #log, #current)
+  if #days + #log > 0 then
+    parts[#parts + 1] = head .. days .. log .. current
+  else
+    parts[#parts + 1] = head .. current
   end
-  local count = #answer
-  answer[count + 1], answer[count + 2], answer[count + 3] = days, log, current
   bytes = bytes + #days + #log
   if bytes >= bytes_max then break end
 end
-return answer
+return table.concat(parts)

@@ -16,7 +16,7 @@
 
 local workspace, api8, month, from, up_to, bytes_max =
   KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
-local LEAVES_MAX = 64
+local LEAVES_MAX = 16
 
 local first = usage_sums.bound_of(workspace, api8, month, from)
 local last = up_to == '' and '+' or '[' .. up_to

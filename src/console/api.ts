@@ -73,6 +73,8 @@ interface Entry {
   at: number;
   loadedAt: number;
   loading: Promise<void> | undefined;
+  /** How long the last load took. */
+  tookMs: number;
   listeners: Set<() => void>;
   /** Whether its loads wait for those of others. */
   isInTurn: boolean;
@@ -89,6 +91,11 @@ export interface Data<T> {
 const entriesMax = 200;
 /** Data of this age is reloaded when a screen opens. */
 const freshMs = 2000;
+/**
+ * Data is reloaded after so many times as long as its last load took: a ranking of very many keys takes the server some
+ * seconds each time.
+ */
+const restTimes = 10;
 const entries = new Map<string, Entry>();
 /** Called after every load. */
 const watchers = new Set<() => void>();
@@ -100,15 +107,8 @@ function entryOf(id: string): Entry {
       if (entries.size < entriesMax) break;
       if (listeners.size === 0) entries.delete(oldest);
     }
-    entry = {
-      page: undefined,
-      failure: undefined,
-      at: 0,
-      loadedAt: 0,
-      loading: undefined,
-      listeners: new Set(),
-      isInTurn: false,
-    };
+    const none = { page: undefined, failure: undefined, loading: undefined, isInTurn: false };
+    entry = { ...none, at: 0, loadedAt: 0, tookMs: 0, listeners: new Set() };
     entries.set(id, entry);
   }
   return entry;
@@ -129,7 +129,9 @@ function callInTurn(entry: Entry, operation: string, input: object): Promise<Pag
 }
 
 function load(entry: Entry, operation: string, input: object): Promise<void> {
-  entry.loading ??= (entry.isInTurn ? callInTurn(entry, operation, input) : callPage(operation, input))
+  if (entry.loading) return entry.loading;
+  const begunAt = performance.now();
+  entry.loading = (entry.isInTurn ? callInTurn(entry, operation, input) : callPage(operation, input))
     .then(
       (page) => {
         if (!page) return;
@@ -144,6 +146,7 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
     .finally(() => {
       entry.loading = undefined;
       entry.at = performance.now();
+      entry.tookMs = entry.at - begunAt;
       for (const listener of entry.listeners) listener();
       for (const watcher of watchers) watcher();
     });
@@ -151,8 +154,9 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
 }
 
 /**
- * The response of an operation, reloaded every `everyMs` while the page is visible. Without an input nothing is sent.
- * The response that an earlier screen got is returned at once. `isInTurn`: of rows, of which there may be many.
+ * The response of an operation, reloaded every `everyMs` while the page is visible, and less often if it takes long.
+ * Without an input nothing is sent. The response that an earlier screen got is returned at once. `isInTurn`: of rows,
+ * of which there may be many.
  */
 export function useData<T>(operation: string, input: object | undefined, everyMs = 0, isInTurn = false): Data<T> {
   const [, draw] = useReducer((count: number) => count + 1, 0);
@@ -164,7 +168,11 @@ export function useData<T>(operation: string, input: object | undefined, everyMs
     entry.listeners.add(listener);
     entry.isInTurn = isInTurn;
     if (performance.now() - entry.at > freshMs || (!entry.page && !entry.failure)) load(entry, operation, input);
-    const timer = everyMs > 0 && setInterval(() => !document.hidden && load(entry, operation, input), everyMs);
+    const reload = () => {
+      const isRested = performance.now() - entry.at >= restTimes * entry.tookMs;
+      if (isRested && !document.hidden) load(entry, operation, input);
+    };
+    const timer = everyMs > 0 && setInterval(reload, everyMs);
     return () => {
       entry.listeners.delete(listener);
       if (timer) clearInterval(timer);

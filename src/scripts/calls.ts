@@ -47,12 +47,12 @@ const takes = <const Names extends readonly string[]>(...names: Names) => ({
 
 const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
-  'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<(Buffer | 0)[]>(),
+  'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<Buffer | 0>(),
   'analytics/sums': takes('api8', 'month', 'from', 'upTo', 'bytesMax').returnsPacked<
     [next: Buffer | null, ...leaves: Buffer[][]]
   >(),
   'analytics/totals': takes('kind', 'ids', 'days', 'identifier').returns<(number | string | string[])[]>(),
-  'analytics/used': takes('api8', 'kind', 'number', 'first', 'count').returns<string>(),
+  'analytics/used': takes('api8', 'kind', 'number', 'first', 'count').returnsPacked<Buffer>(),
   'apis/create': takes('name', 'keptId', 'createdMs', 'actor', 'now').returns<string | null>(),
   'apis/delete': takes('apiId', 'confirm', 'actor', 'now').decides('deleted', 'api_not_found', 'protected'),
   'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),

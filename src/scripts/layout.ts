@@ -340,6 +340,9 @@ export const usageSpent = uint(7);
 /** The externalId at that time, or ''. */
 export const usageEntryEnd = struct({ externalId: text(1) });
 
+/** Begins the usage of a key in a reply of lua/analytics/keys.lua: the bytes of its parts, which follow. */
+export const keyUsage = struct({ days: uint(4), log: uint(4), current: uint(2) });
+
 /** The beginning of the days of a key (usage/days.ts). */
 export const keyDaysHead = struct({
   /** Counts the rewrites, so that of two sweepers that roll up the same log one changes nothing. */
@@ -834,6 +837,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   IDENTITY_HEAD: { of: identityHead },
   IDENTITY_BALANCE: { of: identityBalance },
   IDENTITY_LEFT: { of: identityLeft },
+  KEY_USAGE: { of: keyUsage },
   USAGE_ENTRY_HEAD: { of: usageEntryHead },
   KEY_DAYS_HEAD: { of: keyDaysHead },
   CUSTOMER_SUM: { of: customerSum },

@@ -18,6 +18,8 @@ interface Lane {
   names: Set<string>;
   last: Promise<void>;
   waiting: number;
+  /** Less than a millisecond of the pauses until now, as a timer has whole ones. */
+  owedMs: number;
 }
 
 export class ReadPace {
@@ -33,7 +35,7 @@ export class ReadPace {
 
   /** The next run of this script waits. */
   #add(workspaceId: string, name: string, micros: number) {
-    const lane = this.#lanes.get(workspaceId) ?? { names: new Set(), last: Promise.resolve(), waiting: 0 };
+    const lane = this.#lanes.get(workspaceId) ?? { names: new Set(), last: Promise.resolve(), waiting: 0, owedMs: 0 };
     this.#lanes.set(workspaceId, lane);
     lane.names.add(name);
     void this.#inTurn(workspaceId, lane, async () => [micros, undefined]);
@@ -45,17 +47,20 @@ export class ReadPace {
     lane.last = new Promise((resolve) => (end = resolve));
     lane.waiting++;
     await turn;
-    let pauseMs = 0;
+    const leave = () => {
+      lane.waiting--;
+      if (lane.waiting === 0) this.#lanes.delete(workspaceId);
+      end();
+    };
     try {
       const [micros, reply] = await read();
-      pauseMs = Math.min(micros / 1000, pauseMax);
+      lane.owedMs += Math.min(Math.max(micros, 0) / 1000, pauseMax);
       return reply;
     } finally {
-      setTimeout(() => {
-        lane.waiting--;
-        if (lane.waiting === 0) this.#lanes.delete(workspaceId);
-        end();
-      }, pauseMs);
+      const pauseMs = Math.floor(lane.owedMs);
+      lane.owedMs -= pauseMs;
+      if (pauseMs > 0) setTimeout(leave, pauseMs);
+      else setImmediate(leave);
     }
   }
 }

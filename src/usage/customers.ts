@@ -44,20 +44,20 @@ export async function windowOf(
   const today = Math.floor(nowMs / dayMs);
   const api8s = apiIds.map((apiId) => apiId.slice(-8));
   const visit: VisitSum = ({ externalId, counts }) => window.add(externalId, counts);
-  const pause = (count: number) => {
+  const settle = (count: number) => {
     work.done += count;
-    return window.settle();
+    window.settle();
   };
   const rest = { ...period, summed: await summedDays(context, workspaceId, api8s, { period, bucketOf, today }) };
   // The keys first: their number is known before they are read, and they take longest.
   for await (const keys of usedKeys(context, workspaceId, api8s, { period: rest, today }, (count) => {
     work.total = count;
   })) {
-    await countKeys(context, workspaceId, apiIds, keys, { period: rest, bucketOf }, visit, pause);
+    await countKeys(context, workspaceId, apiIds, keys, { period: rest, bucketOf }, visit, settle);
   }
   if (rest.summed) {
     const of = { from: after ?? '', upTo: () => window.upTo };
-    await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visit, pause);
+    await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visit, settle);
   }
   return window.finish();
 }
@@ -96,7 +96,7 @@ interface Pass {
 }
 
 /** What was counted of a customer. */
-interface CustomerRow {
+export interface CustomerRow {
   /** '' for keys without an identity. */
   externalId: string;
   count: number;

@@ -17,7 +17,7 @@ import { tagField } from '../scripts/layout.ts';
 import { Reader, readUint } from '../scripts/struct.ts';
 import { countsOf, readAll } from './commands.ts';
 import { allDays, type KeyDay } from './days.ts';
-import { partsOfKey, usageOf } from './histories.ts';
+import { usageOf } from './histories.ts';
 import { CountsMoved } from './query.ts';
 
 /** The totals of a day: counts by hour and outcome (`13` and `1`), or by hour and `p` or `b`; `tags` of an API. */
@@ -101,11 +101,10 @@ export function openUsageExport(context: StoreContext) {
     async keys(workspaceId: string, keyIds: readonly string[]): Promise<Map<string, KeyDay[]>> {
       const found = new Map<string, KeyDay[]>();
       const key24s = keyIds.map((keyId) => keyId.slice('key_'.length));
-      for await (const { first, reply } of usageOf(context, workspaceId, key24s, 0)) {
-        for (let at = 0; at < reply.length; at += partsOfKey) {
-          const [days, log, current] = [reply[at]!, reply[at + 1]!, reply[at + 2]!];
-          if (days.length + log.length + current.length === 0) continue;
-          found.set(`key_${key24s[first + at / partsOfKey]!}`, allDays({ days, log, current }));
+      for await (const { first, found: some } of usageOf(context, workspaceId, key24s, 0)) {
+        for (const [index, stored] of some.entries()) {
+          if (stored.days.length + stored.log.length + stored.current.length === 0) continue;
+          found.set(`key_${key24s[first + index]!}`, allDays(stored));
         }
       }
       return found;

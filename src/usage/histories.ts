@@ -7,17 +7,21 @@ import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { formerMembersKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { countedOutcomes, countPlaces, spentPlace } from '../scripts/layout.ts';
+import { countedOutcomes, countPlaces, keyUsage, spentPlace } from '../scripts/layout.ts';
+import { readUint } from '../scripts/struct.ts';
 import { membersOf, membersStep } from './commands.ts';
 import { type Counts, type DayVisitor, noCounts, readCurrentHour, readLog, visitDays } from './days.ts';
 import { type KeptPeriod, tooMuch, type UsageCount, type UsageQuery, type Visit } from './query.ts';
+import { Steps } from './steps.ts';
 import { isSummed, summedDays } from './summed.ts';
 import { dayBefore, monthOf, visitSums } from './sums.ts';
 import { usedKeys } from './used.ts';
 
-/** Keys and bytes that one script reads, in about a millisecond: verifications wait for it, and for the next one. */
-const keysStep = 64;
+/** Keys and bytes that one script reads, in less than a millisecond: verifications wait for it. */
+const keysStep = 96;
 const bytesStep = 131_072;
+/** Bytes of sums that one script reads, of some hundred customers: adding them up takes longer than reading them. */
+const sumBytesStep = 16_384;
 /**
  * Limit of the keys of an identity that are looked up one by one. With more, the keys used in the period are read
  * instead.
@@ -81,7 +85,7 @@ export async function countByKey(
 
 type Buckets = { period: KeptPeriod } & Pick<UsageQuery, 'bucketOf'>;
 
-/** The counts of these keys (without `key_`) of these APIs. `pause` is awaited after some keys. */
+/** The counts of these keys (without `key_`) of these APIs. `settle` is called after some keys. */
 export async function countKeys(
   context: StoreContext,
   workspaceId: string,
@@ -89,22 +93,23 @@ export async function countKeys(
   found: readonly string[],
   buckets: Buckets,
   visit: VisitSum,
-  pause?: (keys: number) => Promise<void> | undefined,
+  settle?: (keys: number) => void,
 ) {
   const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
   const keys = found.filter((key24) => key24.length === 24 && apiOf.has(key24.slice(16)));
   const sums = new Sums(buckets, visit);
-  for await (const { first, reply } of usageOf(context, workspaceId, keys, firstDayOf(buckets.period))) {
-    for (let at = 0; at < reply.length; at += partsOfKey) {
-      const key24 = keys[first + at / partsOfKey]!;
-      const [days, log, current] = [reply[at]!, reply[at + 1]!, reply[at + 2]!];
+  const steps = new Steps();
+  for await (const { first, found } of usageOf(context, workspaceId, keys, firstDayOf(buckets.period))) {
+    for (const [index, { days, log, current }] of found.entries()) {
+      const key24 = keys[first + index]!;
       sums.begin(apiOf.get(key24.slice(16))!, `key_${key24}`);
       visitDays(days, sums.visitor);
       sums.addHours(readLog(log));
       if (current.length > 0) sums.addHours([readCurrentHour(current)]);
       sums.end();
+      if (steps.isOver) await steps.next();
     }
-    await pause?.(reply.length / partsOfKey);
+    settle?.(found.length);
   }
 }
 
@@ -121,7 +126,7 @@ interface Customers {
   upTo(): string | undefined;
 }
 
-/** The sums of customers on the days `period.summed`. `pause` is awaited after some customers. */
+/** The sums of customers on the days `period.summed`. `settle` is called after some customers. */
 export async function countSums(
   context: StoreContext,
   workspaceId: string,
@@ -129,11 +134,12 @@ export async function countSums(
   buckets: Buckets,
   { from, upTo }: Customers,
   visit: VisitSum,
-  pause?: (customers: number) => Promise<void> | undefined,
+  settle?: (customers: number) => void,
 ) {
   const { fromDay, toDay } = buckets.period.summed!;
   const sums = new Sums(buckets, visit);
   const counts = noCounts();
+  const steps = new Steps();
   for (const apiId of apiIds) {
     for (let month = monthOf(fromDay); month <= monthOf(toDay - 1); month++) {
       const before = dayBefore(month);
@@ -141,26 +147,39 @@ export async function countSums(
         const day = before + dayOfMonth;
         if (day >= fromDay && day < toDay) sums.addDay(day, counts, externalId);
       };
-      const given = { api8: apiId.slice(-8), month, bytesMax: bytesStep };
-      for (let next: Buffer | string | null = from; next !== null; ) {
-        const reply: [next: Buffer | null, ...leaves: Buffer[][]] = await context.run('analytics/sums', workspaceId, {
-          ...given,
-          from: next,
-          upTo: upTo() ?? '',
-        });
-        const [following, ...leaves] = reply;
-        for (const leaf of leaves) {
-          for (let at = 0; at < leaf.length; at += 2) {
-            const externalId = leaf[at]!.toString();
-            sums.begin(apiId, '');
-            visitSums(leaf[at + 1]!, counts, (dayOfMonth) => addDay(dayOfMonth, externalId));
-            sums.end();
-          }
+      for await (const leaf of leavesOf(context, workspaceId, { api8: apiId.slice(-8), month }, { from, upTo })) {
+        for (let at = 0; at < leaf.length; at += 2) {
+          const externalId = leaf[at]!.toString();
+          sums.begin(apiId, '');
+          visitSums(leaf[at + 1]!, counts, (dayOfMonth) => addDay(dayOfMonth, externalId));
+          sums.end();
+          if (steps.isOver) await steps.next();
         }
-        await pause?.(leaves.reduce((count, leaf) => count + leaf.length / 2, 0));
-        next = following;
+        settle?.(leaf.length / 2);
       }
     }
+  }
+}
+
+/** The sums of an API in a month: of some customers at a time, each externalId and its days. */
+async function* leavesOf(
+  { run }: StoreContext,
+  workspaceId: string,
+  of: { api8: string; month: number },
+  { from, upTo }: Customers,
+): AsyncGenerator<Buffer[]> {
+  const readFrom = (place: Buffer | string) => {
+    const given = { ...of, from: place, upTo: upTo() ?? '', bytesMax: sumBytesStep };
+    const reading = run('analytics/sums', workspaceId, given);
+    // For a query that is abandoned: otherwise its error is thrown where it is awaited.
+    reading.catch(() => {});
+    return reading;
+  };
+  for (let reading: ReturnType<typeof readFrom> | undefined = readFrom(from); reading; ) {
+    const [next, ...leaves]: [Buffer | null, ...Buffer[][]] = await reading;
+    // The next ones are read while these are added up.
+    reading = next === null ? undefined : readFrom(next);
+    yield* leaves;
   }
 }
 
@@ -239,20 +258,42 @@ class Sums {
   }
 }
 
-/** The values of each key in a reply of lua/analytics/keys.lua: days, log, current hour. */
-export const partsOfKey = 3;
+/** What is stored of the usage of a key (lua/analytics/keys.lua); each part is empty if there is none. */
+interface StoredUsage {
+  days: Buffer;
+  log: Buffer;
+  current: Buffer;
+}
+
+const nothing = Buffer.alloc(0);
+
+/** Reads a reply of lua/analytics/keys.lua. */
+function readUsage(reply: Buffer): StoredUsage[] {
+  const found: StoredUsage[] = [];
+  const { at: places, bytes, fields } = keyUsage;
+  for (let at = 0; at < reply.length; ) {
+    const daysAt = at + bytes;
+    const logAt = daysAt + readUint(reply, at + places.days, fields.days.bytes);
+    const currentAt = logAt + readUint(reply, at + places.log, fields.log.bytes);
+    const end = currentAt + readUint(reply, at + places.current, fields.current.bytes);
+    const part = (from: number, to: number) => (from === to ? nothing : reply.subarray(from, to));
+    found.push({ days: part(daysAt, logAt), log: part(logAt, currentAt), current: part(currentAt, end) });
+    at = end;
+  }
+  return found;
+}
 
 /** A part of the keys, which is read in steps. */
 interface Lane {
   /** The index of the first key of the step that is being read. */
   first: number;
   end: number;
-  reading: Promise<(Buffer | 0)[]> | undefined;
+  reading: Promise<Buffer | 0> | undefined;
 }
 
 /**
- * What is stored of the usage of keys, in steps: a reply, and the index of its first key. Days before `firstDay` may be
- * left out. One step runs and one waits at Redis while a third is added up: with one, Redis and the server would wait
+ * What is stored of the usage of keys, in steps: that of some keys, and the index of the first of them. Days before
+ * `firstDay` may be left out. One step runs and one waits at Redis while a third is added up: with one, Redis and the server would wait
  * for each other.
  */
 export async function* usageOf(
@@ -260,7 +301,7 @@ export async function* usageOf(
   workspaceId: string,
   keys: readonly string[],
   firstDay: number,
-): AsyncGenerator<{ first: number; reply: Buffer[] }> {
+): AsyncGenerator<{ first: number; found: StoredUsage[] }> {
   const read = (first: number, end: number) => {
     if (first >= end) return undefined;
     const packed = packedKeys(keys.slice(first, Math.min(first + keysStep, end)));
@@ -279,10 +320,11 @@ export async function* usageOf(
       const { first, reading } = lane;
       if (!reading) continue;
       const reply = await reading;
-      if (reply.at(-1) === 0) throw tooMuch();
-      lane.first = first + reply.length / partsOfKey;
+      if (reply === 0) throw tooMuch();
+      const found = readUsage(reply);
+      lane.first = first + found.length;
       lane.reading = read(lane.first, lane.end);
-      yield { first, reply: reply as Buffer[] };
+      yield { first, found };
     }
   }
 }

@@ -10,7 +10,6 @@
 // usage to the days of a key, changes no sum. A Redis that lost writes may have lower totals than before: the bounds
 // are dropped with its connection, and after an hour.
 
-import { setImmediate } from 'node:timers/promises';
 import { digestOf } from '../domain/keyString.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
@@ -22,6 +21,7 @@ import { type Counts, noCounts } from './days.ts';
 import { byOutcome, countKeys, keysOfIdentities, type Sum } from './histories.ts';
 import { daysIn, type KeptPeriod, type Period } from './query.ts';
 import { addUsage, type RankedBy, Ranking, type TopRow } from './ranking.ts';
+import { Steps } from './steps.ts';
 import { summedDays } from './summed.ts';
 import { countByApi } from './totals.ts';
 import { usedKeys } from './used.ts';
@@ -46,6 +46,8 @@ export interface RankQuery {
 
 /** The largest sums of which the names are kept. */
 const namedMax = 1000;
+/** Further ones that are added before all are sorted: few, as those that were sorted before take little time. */
+const unsortedMax = 250;
 /** The names that the first step of a ranking reads. Each further step reads twice as many. */
 const firstStep = 50;
 /** Limit of the keys that a step reads. With more, a pass is not much longer. */
@@ -83,9 +85,9 @@ class Leaders {
 
   add(name: string, row: TopRow) {
     const sum = row[this.#by] ?? 0;
-    if (sum === 0 || sum < this.rest.sum) return;
+    if (sum === 0 || sum < this.rest.sum || (sum === this.rest.sum && name > this.rest.name)) return;
     this.places.push({ name, sum, row });
-    if (this.places.length >= 2 * namedMax) this.cut();
+    if (this.places.length >= namedMax + unsortedMax) this.cut();
   }
 
   cut() {
@@ -267,14 +269,11 @@ async function rankCustomers(context: StoreContext, workspaceId: string, query: 
   return leaders.end();
 }
 
-/** Customers that are added in one turn of the event loop. */
-const turnStep = 10_000;
-
 async function addCustomers(leaders: AllLeaders, window: CustomerWindow) {
-  let added = 0;
+  const steps = new Steps();
   for (const { externalId, counts } of window.all()) {
     if (externalId !== '') leaders.add(externalId, { externalId }, counts);
-    if (++added % turnStep === 0) await setImmediate();
+    if (steps.isOver) await steps.next();
   }
 }
 

@@ -1,18 +1,18 @@
 // The keys that were used in a period: the lists of used keys of each day that the sweeper has not dropped yet, and
 // those of weeks for earlier days. So a query costs what the keys used cost, and not what the stored keys cost.
 
-import { setImmediate as otherRequests } from 'node:timers/promises';
-import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { rollupQueueKey, usedKeysKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { weekDays } from '../scripts/layout.ts';
 import { membersOf, readAll } from './commands.ts';
+import { Ordered } from './ordered.ts';
 import { type KeptPeriod, readsMax, tooMuch } from './query.ts';
+import { Steps } from './steps.ts';
 import { isSummed } from './summed.ts';
 
-/** Entries that one script reads: about a millisecond. */
-const entriesStep = 4000;
+/** Entries that one script reads: about half a millisecond. */
+const entriesStep = 2000;
 const idBytes = 16;
 
 interface List {
@@ -83,75 +83,56 @@ async function readPart(
   return ofDays.entries + (await read(weeks)).entries;
 }
 
-/** Ids of which the last ones are looked for. */
-const sampleMax = 1000;
-/** Ids that are looked at in one turn of the event loop. */
-const turnStep = 20_000;
 /** Keys that are read at a time. */
 const keysStep = 5000;
 
 /**
- * Different keys by their API: the first ones after an id (its first 16 characters). A key is in the lists of many
- * days.
+ * Different keys by the last 8 characters of their API's id, then by the first 16 of theirs: the first ones after such a
+ * place. A key is in the lists of many days.
  */
 class UsedKeys {
-  /** The id up to which it has all keys; undefined for all. */
+  /** The place up to which it has all keys; undefined for all. */
   upTo: string | undefined;
   readonly #after: string;
   readonly #max: number;
-  readonly #idsByApi = new Map<string, Set<string>>();
-  #count = 0;
+  readonly #places = new Ordered<true>();
+  readonly #steps = new Steps();
 
   constructor(after: string, max: number) {
     this.#after = after;
     this.#max = max;
   }
 
+  /** Whether it may have keys of an API. */
+  takes(api8: string): boolean {
+    return api8 >= this.#after.slice(0, api8.length) && (this.upTo === undefined || api8 <= this.upTo);
+  }
+
   /** Adds the keys of an API, the first 16 characters of their ids one after the other. */
-  add(api8: string, id16s: string) {
-    const ids = this.#idsByApi.get(api8) ?? new Set<string>();
-    this.#idsByApi.set(api8, ids);
-    const before = ids.size;
+  async add(api8: string, id16s: Buffer) {
+    const bytes = Buffer.from(api8.padEnd(api8.length + idBytes), 'latin1');
     for (let at = 0; at < id16s.length; at += idBytes) {
-      const id16 = id16s.slice(at, at + idBytes);
-      if (id16 <= this.#after || (this.upTo !== undefined && id16 > this.upTo)) continue;
-      // A copy: the slice would keep the whole page in memory.
-      if (!ids.has(id16)) ids.add(Buffer.from(id16, 'latin1').toString('latin1'));
+      id16s.copy(bytes, api8.length, at, at + idBytes);
+      const place = bytes.toString('latin1');
+      if (place <= this.#after || (this.upTo !== undefined && place > this.upTo)) continue;
+      this.#places.getOrAdd(place, () => true);
+      if (this.#steps.isOver) await this.#steps.next();
     }
-    this.#count += ids.size - before;
-  }
-
-  /** Leaves out the last keys if there are too many. It is called after some were added. */
-  async settle(): Promise<void> {
-    let isLess = true;
-    while (isLess && this.#count > this.#max) isLess = await this.#leaveOut();
-  }
-
-  /** Leaves out the last quarter: with fewer there are fewer passes. Returns whether there are some. */
-  async #leaveOut(): Promise<boolean> {
-    const [before, every] = [this.#count, Math.max(1, Math.floor(this.#count / sampleMax))];
-    const sample: string[] = [];
-    let index = 0;
-    for (const ids of this.#idsByApi.values()) for (const id16 of ids) if (index++ % every === 0) sample.push(id16);
-    sample.sort();
-    this.upTo = sample[Math.floor(((sample.length - 1) * 3) / 4)]!;
-    for (const ids of this.#idsByApi.values()) {
-      for (const id16 of ids) {
-        if (id16 > this.upTo && ids.delete(id16)) this.#count--;
-        if (++index % turnStep === 0) await otherRequests();
-      }
+    while (this.#places.size > this.#max) {
+      this.#places.removeLast();
+      this.upTo = this.#places.last();
     }
-    return this.#count < before;
   }
 
+  /** All keys (without `key_`) in order, some at a time. */
   async *inOrder(): AsyncGenerator<string[]> {
     let some: string[] = [];
-    for (const [api8, ids] of this.#idsByApi) {
-      for (const id16 of await sorted([...ids])) {
-        if (some.push(id16 + api8) < keysStep) continue;
-        yield some;
-        some = [];
-      }
+    for (const places of this.#places.after(undefined)) {
+      for (const place of places) some.push(place.slice(-idBytes) + place.slice(0, -idBytes));
+      if (this.#steps.isOver) await this.#steps.next();
+      if (some.length < keysStep) continue;
+      yield some;
+      some = [];
     }
     yield some;
   }
@@ -175,7 +156,8 @@ async function dayLists(
       lists.set(text, { api8, kind: 'day', number: day });
     }
   }
-  return [...lists.values()];
+  // By API, as the keys are: those of the last APIs are often not read.
+  return [...lists.values()].sort((a, b) => (a.api8 < b.api8 ? -1 : 1));
 }
 
 /**
@@ -196,50 +178,18 @@ function reader({ redis, run }: StoreContext, workspaceId: string, keys: UsedKey
       const readFrom = (found: number) =>
         run('analytics/used', workspaceId, { api8, kind, number, first: found, count: entriesStep });
       let found = 0;
-      let reading = length > 0 ? readFrom(0) : undefined;
+      let reading = length > 0 && keys.takes(api8) ? readFrom(0) : undefined;
       while (reading) {
-        const page: string = await reading;
+        const page: Buffer = await reading;
         found += page.length / idBytes;
         // The next page is read while this one is added.
-        reading = page !== '' && found < length ? readFrom(found) : undefined;
+        reading = page.length > 0 && found < length ? readFrom(found) : undefined;
         reading?.catch(() => {});
-        keys.add(api8, page);
-        await keys.settle();
+        await keys.add(api8, page);
         if (bounded && keys.upTo !== undefined) throw tooMuch();
       }
       complete.push(length > 0 && found >= length);
     }
     return { entries, complete };
   };
-}
-
-/** Strings that are sorted in one turn of the event loop. */
-const sortStep = 5000;
-
-/** Strings in order, with other requests between the steps. */
-async function sorted(all: readonly string[]): Promise<string[]> {
-  let parts: string[][] = [];
-  for (const part of chunks(all, sortStep)) {
-    parts.push([...part].sort());
-    await otherRequests();
-  }
-  while (parts.length > 1) {
-    const merged: string[][] = [];
-    for (let at = 0; at < parts.length; at += 2) {
-      const [one, other] = [parts[at]!, parts[at + 1]];
-      merged.push(other ? await merge(one, other) : one);
-    }
-    parts = merged;
-  }
-  return parts[0] ?? [];
-}
-
-async function merge(one: readonly string[], other: readonly string[]): Promise<string[]> {
-  const merged: string[] = [];
-  for (let [at, from] = [0, 0]; at < one.length || from < other.length; ) {
-    const isFirst = from === other.length || (at < one.length && one[at]! < other[from]!);
-    merged.push(isFirst ? one[at++]! : other[from++]!);
-    if (merged.length % turnStep === 0) await otherRequests();
-  }
-  return merged;
 }

@@ -2,18 +2,15 @@
 // counted of customers beyond the bound is left out, and `upTo` says where: the next window begins there. A place is an
 // externalId, which has ASCII characters only, so the order is that of Redis.
 
-import { setImmediate as otherRequests } from 'node:timers/promises';
 import { countPlaces } from '../scripts/layout.ts';
-import type { Counts } from './days.ts';
+import { type Counts, noCounts } from './days.ts';
+import { Ordered } from './ordered.ts';
+import { Steps } from './steps.ts';
 
 /** Limit of the bytes of the names in a window. */
 const nameBytesMax = 32 * 2 ** 20;
-/** Customers that are looked at in one turn of the event loop. */
-const turnStep = 20_000;
-/** Customers that are sorted in one turn. */
-const sortStep = 5000;
-/** Customers of which the middle is taken to halve a window. */
-const sampleMax = 1000;
+/** Customers whose counts are in one array: a longer one would have to be copied to grow. */
+const blockRows = 1024;
 
 export interface Customer {
   /** '' for keys without an identity. */
@@ -27,11 +24,11 @@ export class CustomerWindow {
   readonly #max: number;
   /** The place up to which it has all customers; undefined for all. */
   #upTo: string | undefined;
-  #rows = new Map<string, number>();
-  #counts = new Float64Array(1024 * countPlaces);
+  readonly #rows = new Ordered<number>();
+  readonly #blocks: Float64Array[] = [];
+  /** Rows of customers that were left out. */
+  readonly #free: number[] = [];
   #nameBytes = 0;
-  /** Places in order, in parts. */
-  #sorted: string[][] = [];
 
   /** `max` is the limit of its customers. */
   constructor(after: string | undefined, max: number) {
@@ -51,70 +48,42 @@ export class CustomerWindow {
   add(place: string, counts: Counts) {
     if (this.after !== undefined && place <= this.after) return;
     if (this.#upTo !== undefined && place > this.#upTo) return;
-    let row = this.#rows.get(place);
-    if (row === undefined) {
-      row = this.#rows.size;
-      this.#rows.set(place, row);
-      this.#nameBytes += place.length;
-      this.#reserve(row + 1);
-    }
-    const at = row * countPlaces;
-    for (let index = 0; index < countPlaces; index++) this.#counts[at + index]! += counts[index]!;
+    const before = this.#rows.size;
+    const row = this.#rows.getOrAdd(place, () => this.#newRow());
+    if (this.#rows.size > before) this.#nameBytes += place.length;
+    const block = this.#blocks[Math.floor(row / blockRows)]!;
+    const at = (row % blockRows) * countPlaces;
+    for (let index = 0; index < countPlaces; index++) block[at + index]! += counts[index]!;
   }
 
   /** Leaves out the last customers if there are too many. It is called after some were added. */
-  settle(): Promise<void> | undefined {
-    return this.#isFull() ? this.#halve() : undefined;
-  }
-
-  #isFull(): boolean {
-    return this.#rows.size > this.#max || this.#nameBytes > nameBytesMax;
-  }
-
-  async #halve(): Promise<void> {
-    while (this.#isFull()) {
-      const every = Math.max(1, Math.floor(this.#rows.size / sampleMax));
-      const sample: string[] = [];
-      let index = 0;
-      for (const place of this.#rows.keys()) if (index++ % every === 0) sample.push(place);
-      sample.sort();
-      this.#upTo = sample[Math.floor(sample.length / 2)]!;
-      await this.#leaveOut();
+  settle() {
+    while (this.#rows.size > this.#max || this.#nameBytes > nameBytesMax) {
+      for (const [place, row] of this.#rows.removeLast()) {
+        this.#nameBytes -= place.length;
+        this.#free.push(row);
+      }
+      this.#upTo = this.#rows.last()!;
     }
   }
 
-  /** Leaves out what is after `upTo`. */
-  async #leaveOut() {
-    const [before, counts] = [this.#rows, this.#counts];
-    this.#rows = new Map();
-    this.#nameBytes = 0;
-    let seen = 0;
-    for (const [place, row] of before) {
-      if (++seen % turnStep === 0) await otherRequests();
-      if (place > this.#upTo!) continue;
-      // A row moves forward only, so none is overwritten before it is moved.
-      const next = this.#rows.size;
-      this.#rows.set(place, next);
-      this.#nameBytes += place.length;
-      counts.copyWithin(next * countPlaces, row * countPlaces, (row + 1) * countPlaces);
+  /** A row of zeros. */
+  #newRow(): number {
+    const free = this.#free.pop();
+    if (free !== undefined) {
+      const at = (free % blockRows) * countPlaces;
+      this.#blocks[Math.floor(free / blockRows)]!.fill(0, at, at + countPlaces);
+      return free;
     }
-    counts.fill(0, this.#rows.size * countPlaces);
+    const row = this.#rows.size;
+    if (row === this.#blocks.length * blockRows) this.#blocks.push(new Float64Array(blockRows * countPlaces));
+    return row;
   }
 
-  #reserve(rows: number) {
-    if (rows * countPlaces <= this.#counts.length) return;
-    const larger = new Float64Array(this.#counts.length * 2);
-    larger.set(this.#counts);
-    this.#counts = larger;
-  }
-
-  /** Ends the window: nothing is added any more. */
+  /** Ends the window: nothing is added any more. Its pages are then in order without sorting. */
   async finish(): Promise<this> {
-    const places = this.#rows.keys();
-    for (let part = take(places, sortStep); part.length > 0; part = take(places, sortStep)) {
-      this.#sorted.push(part.sort());
-      await otherRequests();
-    }
+    const steps = new Steps();
+    for (const _part of this.#rows.after(undefined)) if (steps.isOver) await steps.next();
     return this;
   }
 
@@ -126,48 +95,27 @@ export class CustomerWindow {
 
   /** The customers after a place, in order. */
   page(after: string | undefined, limit: number): Customer[] {
-    const heads = this.#sorted.map((places) => ({ places, at: after === undefined ? 0 : firstAfter(places, after) }));
     const page: Customer[] = [];
-    while (page.length < limit) {
-      let least: (typeof heads)[number] | undefined;
-      for (const head of heads) {
-        const place = head.places[head.at];
-        if (place !== undefined && (!least || place < least.places[least.at]!)) least = head;
+    for (const places of this.#rows.after(after)) {
+      for (const place of places) {
+        if (page.length === limit) return page;
+        page.push(this.#customer(place));
       }
-      if (!least) break;
-      page.push(this.#customer(least.places[least.at++]!));
     }
     return page;
   }
 
-  /** All customers, in no order. */
+  /** All customers. */
   *all(): Generator<Customer> {
-    for (const place of this.#rows.keys()) yield this.#customer(place);
+    for (const places of this.#rows.after(undefined)) for (const place of places) yield this.#customer(place);
   }
 
   #customer(place: string): Customer {
-    const at = this.#rows.get(place)! * countPlaces;
-    return { externalId: place, counts: [...this.#counts.subarray(at, at + countPlaces)] };
+    const row = this.#rows.get(place)!;
+    const block = this.#blocks[Math.floor(row / blockRows)]!;
+    const at = (row % blockRows) * countPlaces;
+    const counts = noCounts();
+    for (let index = 0; index < countPlaces; index++) counts[index] = block[at + index]!;
+    return { externalId: place, counts };
   }
-}
-
-function take(places: Iterator<string>, count: number): string[] {
-  const taken: string[] = [];
-  while (taken.length < count) {
-    const { done, value } = places.next();
-    if (done) break;
-    taken.push(value);
-  }
-  return taken;
-}
-
-/** The index of the first place after another. */
-function firstAfter(places: readonly string[], after: string): number {
-  let [from, to] = [0, places.length];
-  while (from < to) {
-    const middle = (from + to) >> 1;
-    if (places[middle]! <= after) from = middle + 1;
-    else to = middle;
-  }
-  return from;
 }

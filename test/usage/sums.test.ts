@@ -220,8 +220,10 @@ async function compare(pick: (min: number, max: number) => number, steps: number
     const server = oneOf(servers);
     const byKeys = await countsOf(server, query, true);
     const what = `step ${step}: ${JSON.stringify(query)}`;
+    // Once, so that the changes of a seed do not depend on how many pages there are.
+    const limit = pick(1, 30);
     expect(await countsOf(server, query, false), what).toEqual(byKeys);
-    expect(await listed(server, query, () => pick(1, 30)), what).toEqual(rowsOf(byKeys));
+    expect(await listed(server, query, () => limit), what).toEqual(rowsOf(byKeys));
     if (query.apiIds !== true || query.fromHour === 0 || query.fromHour % 24 > 0 || query.toHour % 24 > 0) continue;
     expect(rowsOf(byKeys), what).toEqual(await exported(server, query, keyIds));
     compared++;

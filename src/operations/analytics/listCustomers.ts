@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
-import type { CustomersFrom } from '../../usage/customers.ts';
+import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
 import { ApiId, Cursor, Fields, Int } from '../schemas.ts';
 import { periodOf, timeFields } from './buckets.ts';
@@ -56,12 +56,16 @@ export const listCustomers = manages({
     const query = { ...period, apiIds, from: place?.from, limit };
     const { customers, next, looked, total } = await store.analytics.customers(caller.workspaceId, query);
     return {
-      items: customers.map(({ externalId, ...row }) => ({ ...(externalId !== '' && { externalId }), ...row }) as never),
+      items: customers.map(itemOf) as never[],
       next: next && placeText(period, next),
       ...(total !== undefined && { looked: looked!, total }),
     };
   },
 });
+
+/** Names each field, because copying the others of a thousand rows takes most of the time of a page. */
+const itemOf = ({ externalId, count, outcomes, spentCredits }: CustomerRow) =>
+  externalId === '' ? { count, outcomes, spentCredits } : { externalId, count, outcomes, spentCredits };
 
 /** A cursor: the period, the listing, and after a point the last externalId, which is '' for keys without one. */
 const placeText = ({ fromHour, toHour }: Period, { listing, place }: CustomersFrom): string =>
