@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { explore, failureOf, type ThemeName, themes } from './explore.ts';
 import { type Rules, rules } from './model.ts';
 
-const numRuns = Number(process.env.FC_RUNS ?? 400);
+const numRuns = Number(process.env.FC_RUNS ?? 200);
 const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
 const timeout = 60_000 + 20 * numRuns;
 
