@@ -29,6 +29,7 @@ interface LeasingOptions extends LeasingSettings {
    * restart of Redis.
    */
   mayLengthen: () => boolean;
+  redisAgeMs: ChangesOptions['redisAgeMs'];
   observe?: (LeaseObserver & ChangesObserver) | undefined;
 }
 
@@ -42,6 +43,7 @@ export class Leasing {
   /** LEASE_SESSION by whether the session leaves, with what is added to terms. */
   #sessions: { addedMs: number; stays: Buffer; leaves: Buffer };
   #connectedAt = performance.now();
+  #isReconnected = false;
 
   constructor(options: LeasingOptions) {
     const { redis, leaseMs, leaseAfter = 12, leaseClockMs = () => 0, settle, deactivate, observe } = options;
@@ -72,6 +74,8 @@ export class Leasing {
       leases: this.leases,
       recalls: this.#recalls,
       connectedAt: () => this.#connectedAt,
+      // Something happened to a Redis whose connections were lost: perhaps it was set back, and does not know it.
+      redisAgeMs: async () => (this.#isReconnected ? 0 : this.#options.redisAgeMs()),
       termMs: leaseMs,
       deactivate,
       observe,
@@ -81,6 +85,7 @@ export class Leasing {
 
   /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
   reconnected() {
+    this.#isReconnected = true;
     this.#connectedAt = performance.now();
   }
 
