@@ -74,6 +74,7 @@ async function measure() {
   progress('verifying all keys');
   const indices = Array.from({ length: keys }, (_, index) => index);
   for (let from = 0; from < keys; from += 500) await seed.verify(indices.slice(from, from + 500));
+  await untilNoRewrite(redis, 500);
   await bill(at, rows, 'all keys used today, too', { ...expected, sum: expected.sum + keys });
   await ranking(at, rows, 'all keys used today, too');
   await seed.close();

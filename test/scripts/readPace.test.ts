@@ -54,6 +54,21 @@ test('short scripts run at once, and so do other scripts and other workspaces be
   await vi.advanceTimersByTimeAsync(20);
 });
 
+test('pauses that are shorter than a timer are made up for by the next ones', async () => {
+  const short = async (): Promise<Timed> => {
+    started.push('short');
+    return [600, 0];
+  };
+  await pace.run('ws', 'search', short);
+  const reads = Promise.all(Array.from({ length: 10 }, () => pace.run('ws', 'search', short)));
+  await vi.advanceTimersByTimeAsync(3);
+  // Half of the time: 0.6 of each 1.2 milliseconds.
+  expect(started.length).toBeGreaterThan(4);
+  expect(started.length).toBeLessThan(9);
+  await vi.advanceTimersByTimeAsync(20);
+  expect(await reads).toHaveLength(10);
+});
+
 test('a script that fails lets the next one run', async () => {
   await runOnce(4);
   const failed = pace
