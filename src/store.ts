@@ -122,6 +122,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
   const mayLengthen = () => context.dataVersion.current >= 6;
+  const redisAgeMs = () => heartbeat.redisAgeMs();
   const analytics = openAnalytics(context);
   const decide = openDecide({
     ...options,
@@ -132,7 +133,7 @@ export async function openStore(storeOptions: StoreOptions) {
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
     arrival: moves.arrival,
-    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen }),
+    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen, redisAgeMs }),
   });
   const { leasing } = decide;
   const workspaces = openWorkspaces(context, () => rootKeys);

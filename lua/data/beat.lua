@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  servers     `tg:servers`
 -- ARGV[1]  server      id of the process
--- ARGV[2]  versions    `<oldest> <newest> <release>`; '' removes the entry
+-- ARGV[2]  versions    `<oldest> <newest> <release>`, and ` <life> <ms>` if it has seen a life of Redis for this time
+--                      (src/redis/life.ts); '' removes the entry
 -- ARGV[3]  life_ms     how long an entry is kept
 -- ARGV[4]  count       limit of the entries
 -- ARGV[5]  now_ms      '' for Redis's clock

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { ApiError } from '../errors.ts';
 import type { RedisClient } from '../redis/connection.ts';
+import { RedisLife } from '../redis/life.ts';
 import { serversKey } from '../redis/names.ts';
 import { refusalOf } from '../redis/refusedWrites.ts';
 import type { Run } from '../scripts/calls.ts';
@@ -32,6 +33,9 @@ export interface RegisteredServer {
   oldest: number;
   newest: number;
   release: string;
+  /** The life of Redis that it sees, and how old that is at least, in milliseconds. */
+  life?: string | undefined;
+  lifeMs: number;
 }
 
 interface HeartbeatOptions {
@@ -49,7 +53,10 @@ export class Heartbeat implements DataVersion {
   readonly id = randomBytes(8).toString('hex');
   readonly #options: HeartbeatOptions;
   readonly #monotonicMs: () => number;
+  readonly #life: RedisLife;
   #data: StoredData;
+  /** As of the last beat. */
+  #others: RegisteredServer[] = [];
   #beatAt: number;
   #beating: Promise<RegisteredServer[]> | undefined;
   #unsupported: Error | undefined;
@@ -62,6 +69,7 @@ export class Heartbeat implements DataVersion {
     this.#options = options;
     this.#monotonicMs = options.monotonicMs ?? (() => performance.now());
     this.#beatAt = this.#monotonicMs();
+    this.#life = new RedisLife(options.redis, this.#monotonicMs);
   }
 
   get current(): number {
@@ -96,13 +104,26 @@ export class Heartbeat implements DataVersion {
     return this.#beating;
   }
 
+  /** How old Redis is at least, in milliseconds, by what this process and others have seen. */
+  async redisAgeMs(): Promise<number> {
+    await this.#life.look();
+    const { name, ms } = this.#life;
+    if (name === undefined) return 0;
+    const seen = this.#others.filter(({ life }) => life === name).map(({ lifeMs }) => lifeMs);
+    return Math.max(ms, ...seen);
+  }
+
   async #beatOnce(): Promise<RegisteredServer[]> {
     const { redis, supported, onUnsupported } = this.#options;
     const startedAt = this.#monotonicMs();
     try {
+      const looked = this.#life.look();
+      // The first look tells no age, so the start of a process need not wait for it.
+      if (this.#timer) await looked;
       // In this order: a process that migrates stores the target before it reads the entries. So it finds this entry,
       // or this process finds the target.
       const others = await this.#register();
+      this.#others = others;
       this.#data = await readData(redis, supported);
       this.#beatAt = startedAt;
       return others;
@@ -119,7 +140,9 @@ export class Heartbeat implements DataVersion {
   async #register(): Promise<RegisteredServer[]> {
     const { run, supported } = this.#options;
     const { oldest, newest, release } = supported;
-    const versions = this.#isClosed ? '' : `${oldest} ${newest} ${release}`;
+    const { name, ms } = this.#life;
+    const seen = ms > 0 ? ` ${name} ${ms}` : '';
+    const versions = this.#isClosed ? '' : `${oldest} ${newest} ${release}${seen}`;
     try {
       const [isRegistered, ...others] = await run('data/beat', serversKey, {
         server: this.id,
@@ -169,8 +192,9 @@ const causeOf = (error: Error): string => ((error.cause as Error | undefined) ??
 function registeredIn(flat: readonly string[]): RegisteredServer[] {
   const found: RegisteredServer[] = [];
   for (let at = 0; at < flat.length; at += 2) {
-    const [oldest, newest, release] = flat[at + 1]!.split(' ');
-    found.push({ id: flat[at]!, oldest: Number(oldest), newest: Number(newest), release: release! });
+    const [oldest, newest, release, life, lifeMs = 0] = flat[at + 1]!.split(' ');
+    const versions = { oldest: Number(oldest), newest: Number(newest), release: release! };
+    found.push({ id: flat[at]!, ...versions, life, lifeMs: Number(lifeMs) });
   }
   return found;
 }

@@ -22,7 +22,7 @@ import { harness, testSettings } from '../support/harness.ts';
 import { ownRedis } from '../support/ownRedis.ts';
 
 // A redis-server of this file, because the tests replace a function that other test files use.
-const unchanging = { deactivate: async () => {}, mayLengthen: () => true };
+const unchanging = { deactivate: async () => {}, mayLengthen: () => true, redisAgeMs: async () => 0 };
 
 const own = ownRedis();
 const app = harness(() => own.url);

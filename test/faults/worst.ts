@@ -22,7 +22,7 @@ import type { Rig } from './rig.ts';
 /** A whole number between two, both included. */
 type Pick = (min: number, max: number) => number;
 
-const unchanging = { deactivate: async () => {}, mayLengthen: () => true };
+const unchanging = { deactivate: async () => {}, mayLengthen: () => true, redisAgeMs: async () => 0 };
 
 const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, at) => make(at));

@@ -373,6 +373,21 @@ describe('a server that was paused', () => {
     await redis.hset(dataKey, { version: '4' });
   });
 
+  test('its entry has how long it has seen the same life of Redis', async () => {
+    const clock = { ms: 0 };
+    const heartbeat = await heartbeatAt(clock, () => {});
+    await heartbeat.redisAgeMs();
+    clock.ms += 1234;
+    expect(await heartbeat.redisAgeMs()).toBe(1234);
+    await heartbeat.beat();
+    const [entry] = Object.values(await redis.hgetall(serversKey));
+    expect(entry).toMatch(new RegExp(`^\\d{13} 4 5 ${version} [0-9a-f]{32} 1234$`));
+    const later = await heartbeatAt({ ms: 0 }, () => {});
+    const [seen] = await later.beat();
+    expect(seen).toMatchObject({ release: version, lifeMs: 1234 });
+    expect(await later.redisAgeMs()).toBe(1234);
+  });
+
   test('has an entry again afterwards', async () => {
     const clock = { ms: 0 };
     const heartbeat = await heartbeatAt(clock, () => {});

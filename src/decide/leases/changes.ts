@@ -1,6 +1,7 @@
 // A change is answered when every lease that covers it has been returned, or has ended. A change takes back all leases
 // of its workspace: they are asked for again with the next requests, which see the change.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { addedTermMax } from '../../domain/leaseTerms.ts';
 import { longestTerm } from '../../scripts/layout.ts';
 import type { Leases } from './leases.ts';
@@ -12,6 +13,8 @@ export interface ChangesOptions {
   recalls: Recalls;
   /** When Redis was connected last, by `performance.now()`. */
   connectedAt: () => number;
+  /** How old Redis is at least, in milliseconds; 0 if it may have forgotten its last writes. */
+  redisAgeMs: () => Promise<number>;
   /** The longest term that a server with these settings grants, without what is added for the distance to Redis. */
   termMs: number;
   /** Marks holders as inactive. */
@@ -49,13 +52,12 @@ export class Changes {
     const others = registered.filter(({ id }) => id !== session && id !== longestTerm);
     const longestMs = registered.find(({ id }) => id === longestTerm)?.termMs ?? 0;
     this.#longestMs = Math.max(this.#longestMs, longestMs);
-    const sinceConnected = this.#waitSinceConnected();
-    if (others.length === 0 && sinceConnected <= 0) return own;
     const startedAt = performance.now();
+    const afterConnect = this.#waitAfterConnect(startedAt);
+    if (others.length === 0 && afterConnect === undefined) return own;
     const waits = new Map(others.map(({ id, termMs }) => [id, waitFor(termMs)]));
     const recalled = others.length === 0 ? new Set<string>() : await recalls.send(workspaceId, waits);
-    const remaining = sinceConnected - (performance.now() - startedAt);
-    if (remaining > 0) await new Promise((resolve) => setTimeout(resolve, remaining));
+    await afterConnect;
     await own;
     observe?.waited(performance.now() - startedAt);
     const silent = others.filter(({ id }) => recalled.has(id));
@@ -68,12 +70,17 @@ export class Changes {
   /**
    * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after
    * the longest term, also those of servers that are further away or have a longer LEASE_MS. It may have forgotten the
-   * longest term of a workspace, too: so that of any other counts, also if this process has no leases.
+   * longest term of a workspace, too: so that of any other counts, also if this process has no leases. A Redis that is
+   * older than this has forgotten none of them. Returns a promise to wait for; undefined if that time is over.
    */
-  #waitSinceConnected(): number {
-    const { termMs, connectedAt } = this.#options;
+  #waitAfterConnect(nowMs: number): Promise<void> | undefined {
+    const { termMs, connectedAt, redisAgeMs } = this.#options;
     const longest = Math.max(termMs, this.#longestMs);
-    return longest === 0 ? 0 : connectedAt() + waitFor(longest + addedTermMax) - performance.now();
+    if (longest === 0) return undefined;
+    const waitMs = waitFor(longest + addedTermMax);
+    const untilMs = connectedAt() + waitMs;
+    if (nowMs >= untilMs) return undefined;
+    return redisAgeMs().then((ageMs) => (ageMs < waitMs ? sleep(untilMs - performance.now()) : undefined));
   }
 }
 

@@ -34,6 +34,7 @@ interface LeasingOptions extends LeasingSettings {
    * restart of Redis.
    */
   mayLengthen: () => boolean;
+  redisAgeMs: ChangesOptions['redisAgeMs'];
   observe?: (LeaseObserver & ChangesObserver) | undefined;
 }
 
@@ -47,6 +48,7 @@ export class Leasing {
   /** LEASE_SESSION of a session that stays, with what is added to terms, and with long ones. */
   #stays: { addedMs: number; isLong: boolean; packed: Buffer };
   #connectedAt = performance.now();
+  #isReconnected = false;
 
   constructor(options: LeasingOptions) {
     const { redis, leaseMs, leaseLongMs = 0, leaseAfter = 12, leaseClockMs = () => 0 } = options;
@@ -80,6 +82,8 @@ export class Leasing {
       leases: this.leases,
       recalls: this.#recalls,
       connectedAt: () => this.#connectedAt,
+      // Something happened to a Redis whose connections were lost: perhaps it was set back, and does not know it.
+      redisAgeMs: async () => (this.#isReconnected ? 0 : this.#options.redisAgeMs()),
       termMs: longMs,
       deactivate,
       observe,
@@ -89,6 +93,7 @@ export class Leasing {
 
   /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
   reconnected() {
+    this.#isReconnected = true;
     this.#connectedAt = performance.now();
   }
 

@@ -145,6 +145,8 @@ const delay = { prompt: fc.constantFrom(0, 1, 3), slow: fc.constantFrom(30, 120)
 interface Theme {
   /** All terms are LEASE_MS: after a recall grants pause for less. */
   isShort?: boolean;
+  /** Sessions look at which life of Redis it is. */
+  looks?: boolean;
   keyCount?: number;
   keys: Partial<Record<keyof typeof keyKinds, number>>;
   steps: Partial<Record<keyof typeof step, number>>;
@@ -278,6 +280,12 @@ export const themes = {
     steps: { verify: 4, change: 3, wait: 4, restart: 2 },
     delays: { prompt: 3, lost: 1 },
   },
+  lives: {
+    keys: { unlimited: 1 },
+    looks: true,
+    steps: { verify: 4, change: 4, wait: 4, restart: 2, kill: 3 },
+    delays: { prompt: 3, lost: 1 },
+  },
   terms: {
     keys: { limited: 1, expiring: 2, refilled: 1, both: 2 },
     steps: { verify: 4, until: 4, wait: 4 },
@@ -318,6 +326,7 @@ function scenariosOf(theme: Theme): fc.Arbitrary<Scenario> {
         maxLength: 4,
       }),
       reserve: fc.constantFrom(1, 4),
+      looks: fc.constant(theme.looks ?? false),
       keys: fc.array(weighted<Scenario['keys'][number]>(keyKinds, theme.keys), {
         minLength: theme.keyCount ?? 1,
         maxLength: theme.keyCount ?? 2,

@@ -40,6 +40,7 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
         observe,
         deactivate: async () => {},
         mayLengthen: () => false,
+        redisAgeMs: async () => 0,
         async settle(...settlement) {
           while (server.isLate) await delay(1);
           await settle(...settlement);

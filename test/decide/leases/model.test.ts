@@ -35,6 +35,8 @@ const mutants: { [Rule in keyof Rules]: [ThemeName, RegExp] } = {
   waitsForEach: ['distances', /change waits longer/],
   boundedTerm: ['changes', /waits longer/],
   longestAfterConnect: ['restarts', /old state/],
+  sameLife: ['lives', /old state/],
+  oldLife: ['lives', /old state/],
   longestRecall: ['recalls', /still decides/],
   renewalReturns: ['renewals', /idle session|not given back|units are out/],
   renewalReplaces: ['renewals', /spent and given back/],

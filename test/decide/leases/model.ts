@@ -148,6 +148,10 @@ export const rules = {
   boundedTerm: true,
   /** After a connect a change waits for the longest term that may have been granted to any session. */
   longestAfterConnect: true,
+  /** It does not wait when some session has seen the life of Redis that it sees now, and no other one… */
+  sameLife: true,
+  /** …for as long as it would wait. */
+  oldLife: true,
   /** A refusal waits for the longest term of those that hold units. */
   longestRecall: true,
   /** A lease that is renewed gives back what it did not use. */
@@ -205,6 +209,8 @@ export interface Setting {
   long: number;
   /** A grant leaves this many times its units for each session. Cost only: no promise depends on it. */
   reserve: number;
+  /** Sessions look at which life of Redis it is. */
+  looks: boolean;
 }
 
 // ---- Redis
@@ -306,10 +312,19 @@ export interface Registered {
   removedAt: number;
 }
 
+export interface Seen {
+  life: number;
+  ms: number;
+}
+
 export interface RedisState {
   keys: Key[];
   identities: Owner[];
   registry: Map<string, Registered>;
+  /** The life of Redis: each one begins with a restart. */
+  life: number;
+  /** Which life each session has seen, and for how long, by its clock. Sessions that are gone stay. */
+  seen: Map<string, Seen>;
   /** The number of the last hold. */
   holds: number;
   /** By what is counted (a key, an identity, all keys), hour and outcome. */
@@ -446,7 +461,14 @@ export interface Leave {
   granted: number;
 }
 
-export type Script = Ask | EndHold | Settlement | Change | Removal | Leave;
+/** Asks which life of Redis it is, and tells others how long it has been this one. */
+export interface Look {
+  kind: 'look';
+  session: string;
+  seen: Seen | undefined;
+}
+
+export type Script = Ask | EndHold | Settlement | Change | Removal | Leave | Look;
 
 /** A charge of one decision, or of `count`, to a window. */
 export interface Charged {
@@ -1014,4 +1036,9 @@ export function remove(state: RedisState, now: number, { sessions }: Removal, { 
 /** An idle session leaves the registry, unless it was granted something that it does not know of. */
 export function leave(state: RedisState, { session, granted }: Leave) {
   if ((state.registry.get(session)?.granted ?? 0) <= granted) state.registry.delete(session);
+}
+
+export function look({ life, seen }: RedisState, { session, seen: own }: Look): { life: number; seen: Seen[] } {
+  if (own) seen.set(session, own);
+  return { life, seen: [...seen.values()] };
 }

@@ -8,11 +8,13 @@ import type {
   Decision,
   Grant,
   Leave,
+  Look,
   Named,
   Outcome,
   Removal,
   Returned,
   Script,
+  Seen,
   Setting,
   Settlement,
 } from './model.ts';
@@ -98,6 +100,8 @@ export class Session {
   private readonly waits = new Map<string, Waiting>();
   private waitNumber = 0;
   private connectedAt = 0;
+  /** The life of Redis that it sees, and since when. */
+  private life: { life: number; since: number } | undefined;
   isConnected = false;
 
   constructor(id: string, env: Environment) {
@@ -113,6 +117,8 @@ export class Session {
     this.isRegistered = true;
     this.busyAt = this.connectedAt;
     if (this.settlement) this.transmit(this.settlement);
+    this.life = undefined;
+    this.look();
   }
 
   // ---- Decide
@@ -246,6 +252,7 @@ export class Session {
     const isLive = (number: number) => [...this.leases.values()].some((lease) => lease.number === number);
     this.settle(({ lease, count }) => count < tallyMin && isLive(lease));
     this.leaveIfIdle();
+    this.look();
     this.env.after(term * settleEvery, () => this.tick());
   }
 
@@ -412,6 +419,27 @@ export class Session {
     for (const verification of waiting ?? []) this.verify(verification);
   }
 
+  // ---- Lives of Redis
+
+  /** Calls `seen` with the life that it is now, and what sessions have seen; with undefined when that is lost. */
+  private look(known: (reply: { life: number; seen: Seen[] } | undefined) => void = () => {}) {
+    if (!this.env.setting.looks) return known(undefined);
+    const seen = this.life && { life: this.life.life, ms: this.env.clock() - this.life.since };
+    const onReply = (reply: unknown) => {
+      const { life } = reply as { life: number };
+      if (life !== this.life?.life) this.life = { life, since: this.env.clock() };
+      known(reply as { life: number; seen: Seen[] });
+    };
+    this.env.send({ kind: 'look', session: this.id, seen } satisfies Look, onReply, () => known(undefined));
+  }
+
+  /** Whether Redis is so old that all leases that it may have forgotten have ended. */
+  private isOlder(ms: number, reply: { life: number; seen: Seen[] } | undefined): boolean {
+    const { sameLife, oldLife } = this.env.setting.rules;
+    const isOld = (one: Seen) => (one.life === reply?.life || !sameLife) && (one.ms >= ms || !oldLife);
+    return reply?.seen.some(isOld) ?? false;
+  }
+
   // ---- Change
 
   change(change: Change) {
@@ -429,7 +457,15 @@ export class Session {
     const others = new Map([...registry].filter(([session]) => session !== this.id));
     const sinceConnect = this.env.clock() - this.connectedAt;
     const longest = (rules.longestAfterConnect ? boundOf(setting) : term) * factor;
-    const waitAfterConnect = rules.waitAfterConnect ? Math.max(0, longest - sinceConnect) : 0;
+    let waitAfterConnect = rules.waitAfterConnect ? Math.max(0, longest - sinceConnect) : 0;
+    let whenKnown: (() => void) | undefined;
+    let isKnown = waitAfterConnect === 0;
+    if (!isKnown)
+      this.look((reply) => {
+        if (this.isOlder(longest, reply)) waitAfterConnect = 0;
+        isKnown = true;
+        whenKnown?.();
+      });
     // Nothing was changed, as credits were out: they are back now.
     const answer = () => (isLeased ? this.change({ ...change, isAgain: true }) : this.env.answered(change));
     const started = this.env.clock();
@@ -442,9 +478,12 @@ export class Session {
           () => {},
           () => {},
         );
-      const left = started + waitAfterConnect - this.env.clock();
-      if (left > 0) this.env.after(left, answer);
-      else answer();
+      whenKnown = () => {
+        const left = started + waitAfterConnect - this.env.clock();
+        if (left > 0) this.env.after(left, answer);
+        else answer();
+      };
+      if (isKnown) whenKnown();
     };
     const longestOfAll = Math.max(0, ...[...registry.values()].map((entry) => entry.term));
     const waitFor = (own: number) => (rules.termOfHolder ? (rules.waitsForEach ? own : longestOfAll) : term) * factor;

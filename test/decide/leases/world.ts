@@ -11,7 +11,9 @@ import {
   hourMs,
   type Key,
   type Limit,
+  type Look,
   leave,
+  look,
   type Mutation,
   type Owner,
   type RedisState,
@@ -40,6 +42,7 @@ export interface Scenario {
   /** What sessions add to their terms, one for each request, in turn. */
   added: number[];
   reserve: number;
+  looks: boolean;
   keys: (Omit<Key, 'state' | 'holds' | 'balances' | keyof Owner> & { limits?: readonly Limit[] })[];
   /** Limits of each. */
   identities: (readonly Limit[])[];
@@ -183,13 +186,16 @@ export class World implements Observed {
     this.scenario = scenario;
     this.isTraced = isTraced;
     this.mayRestart = scenario.steps.some((step) => step.do === 'restartRedis');
-    this.setting = { rules, term: scenario.term, long: scenario.long, reserve: scenario.reserve };
+    const { term, long, reserve, looks } = scenario;
+    this.setting = { rules, term, long, reserve, looks };
     this.redis = {
       keys: scenario.keys.map((key, index) => {
         return { ...key, ...newOwner(`k${index}`, key.limits ?? []), state: 'stored', holds: [], balances: 0 };
       }),
       identities: scenario.identities.map((limits, index) => newOwner(`i${index}`, limits)),
       registry: new Map(),
+      life: 1,
+      seen: new Map(),
       holds: 0,
       usage: {},
     };
@@ -353,6 +359,8 @@ export class World implements Observed {
 
   /** One script run in Redis. */
   private runScript(server: Server, script: Script): unknown {
+    // It writes nothing that the promises are about.
+    if (script.kind === 'look') return look(this.redis, script);
     if (this.mayRestart) this.history.push({ write: this.checks.write, state: copyOf(this.redis) });
     if (this.history.length > 20) this.history.shift();
     this.checks.write++;
@@ -365,7 +373,7 @@ export class World implements Observed {
     return reply;
   }
 
-  private replyOf(server: Server, script: Script): unknown {
+  private replyOf(server: Server, script: Exclude<Script, Look>): unknown {
     const { redis, redisNow, setting, checks } = this;
     switch (script.kind) {
       case 'decide': {
@@ -518,7 +526,9 @@ export class World implements Observed {
 
   private restartRedis(lost: number) {
     const kept = lost === 0 ? undefined : (this.history.at(-lost) ?? this.history[0]);
+    const life = this.redis.life + 1;
     if (kept) this.redis = copyOf(kept.state);
+    this.redis.life = life;
     this.history.length = 0;
     this.checks.restarted(kept?.write ?? this.checks.write);
     for (const server of this.servers) this.disconnect(server, Math.max(0, this.delay()), undefined);
@@ -544,6 +554,8 @@ function copyOf(state: RedisState): RedisState {
     keys: state.keys.map(copied),
     identities: state.identities.map(copied),
     registry: new Map(state.registry),
+    life: state.life,
+    seen: new Map(state.seen),
     holds: state.holds,
     usage: { ...state.usage },
   };

@@ -1,0 +1,60 @@
+// How long Redis has forgotten nothing. A life of Redis is the time in which one process of it is the master without a
+// break. It ends with the process, and when the process becomes a replica, whose data is that of another. In a new life
+// the last writes may be missing.
+//
+// INFO names a life: by the id of the process, and the id of the history of its writes, which changes when a replica
+// becomes a master. How old a life is at least, only the monotonic clock of a process of Tollgate tells, which has seen
+// it: the uptime that Redis reports is by a clock that may be set.
+
+import type { RedisClient } from './connection.ts';
+
+const idBytes = 16;
+
+export class RedisLife {
+  readonly #redis: Pick<RedisClient, 'info' | 'isCluster'>;
+  readonly #monotonicMs: () => number;
+  #name: string | undefined;
+  #since = 0;
+  #ms = 0;
+
+  constructor(redis: Pick<RedisClient, 'info' | 'isCluster'>, monotonicMs = () => performance.now()) {
+    this.#redis = redis;
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** The life that was seen last; undefined for a Cluster, and where INFO is not allowed. */
+  get name(): string | undefined {
+    return this.#name;
+  }
+
+  /** How old it is at least, in milliseconds. */
+  get ms(): number {
+    return this.#ms;
+  }
+
+  /** Looks which life it is now. Without a reply nothing is known any more. */
+  async look(): Promise<void> {
+    const askedAt = this.#monotonicMs();
+    const name = await this.#nameNow().catch(() => undefined);
+    if (name !== undefined && name === this.#name) {
+      this.#ms = Math.max(this.#ms, Math.floor(askedAt - this.#since));
+      return;
+    }
+    this.#name = name;
+    this.#since = this.#monotonicMs();
+    this.#ms = 0;
+  }
+
+  async #nameNow(): Promise<string | undefined> {
+    // A workspace may move from one node to another, which may have had another life.
+    if (this.#redis.isCluster) return undefined;
+    const [server, replication] = await Promise.all([this.#redis.info('server'), this.#redis.info('replication')]);
+    const id = idIn(server, 'run_id');
+    const history = idIn(replication, 'master_replid');
+    const isMaster = /^role:master\r?$/m.test(replication);
+    return id && history && isMaster ? `${id}${history}` : undefined;
+  }
+}
+
+const idIn = (info: string, field: string): string | undefined =>
+  new RegExp(`^${field}:([0-9a-f]{${idBytes}})`, 'm').exec(info)?.[1];
