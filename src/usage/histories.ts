@@ -293,8 +293,8 @@ interface Lane {
 
 /**
  * What is stored of the usage of keys, in steps: that of some keys, and the index of the first of them. Days before
- * `firstDay` may be left out. One step runs and one waits at Redis while a third is added up: with one, Redis and the server would wait
- * for each other.
+ * `firstDay` may be left out. One step runs at Redis and one waits for it while a third is added up: with one, Redis
+ * and the server would wait for each other.
  */
 export async function* usageOf(
   { run }: StoreContext,

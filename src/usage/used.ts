@@ -87,8 +87,8 @@ async function readPart(
 const keysStep = 5000;
 
 /**
- * Different keys by the last 8 characters of their API's id, then by the first 16 of theirs: the first ones after such a
- * place. A key is in the lists of many days.
+ * Different keys by the last 8 characters of their API's id, then by the first 16 of theirs: the first ones after such
+ * a place. A key is in the lists of many days.
  */
 class UsedKeys {
   /** The place up to which it has all keys; undefined for all. */

@@ -42,7 +42,8 @@ test(`names in any order are found, listed and removed from the end (seed ${seed
 
 test('a part has some hundred names, whatever their order', () => {
   const names = new Ordered<number>();
-  for (let number = 0; number < 5000; number++) names.getOrAdd(String((number * 7919) % 5000).padStart(4, '0'), () => 1);
+  for (let number = 0; number < 5000; number++)
+    names.getOrAdd(String((number * 7919) % 5000).padStart(4, '0'), () => 1);
   const parts = [...names.after(undefined)].map(({ length }) => length);
   expect(Math.max(...parts)).toBeLessThanOrEqual(512);
   expect(Math.min(...parts)).toBeGreaterThanOrEqual(256);
