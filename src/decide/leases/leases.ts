@@ -46,9 +46,9 @@ export interface LeaseOptions {
   /** What is added to terms: a round trip to Redis in milliseconds, as far as it is known. */
   roundTripMs?: () => number;
   /**
-   * Sends a settlement, with the next batch of the workspace (decider.ts); `leaves` is that of LEASE_SESSION. It
-   * rejects when it is not known whether Redis counted it. `counted` is called when Redis has, before later answers are
-   * processed.
+   * Sends a settlement, with the next batch of the workspace (decider.ts). It rejects when it is not known whether
+   * Redis counted it. `counted` is called when Redis has, before later answers are processed. `leaves` is that of
+   * LEASE_SESSION.
    */
   settle: (
     workspaceId: string,
