@@ -2,7 +2,7 @@
 // of its workspace: they are asked for again with the next requests, which see the change.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { addedTermMax } from '../../domain/leaseTerms.ts';
+import { addedTermMax, leaseMsMax } from '../../domain/leaseTerms.ts';
 import { longestTerm } from '../../scripts/layout.ts';
 import type { Leases } from './leases.ts';
 import type { Recalls } from './recalls.ts';
@@ -32,6 +32,9 @@ const drift = 1.01;
 
 /** How long to wait for leases of this term, in milliseconds. */
 export const waitFor = (termMs: number): number => Math.ceil(termMs * drift) + 1;
+
+/** A Redis that is older has forgotten no lease, whatever the settings of servers are. */
+const oldMs = waitFor(leaseMsMax + addedTermMax);
 
 export class Changes {
   readonly #options: ChangesOptions;
@@ -70,17 +73,16 @@ export class Changes {
   /**
    * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after
    * the longest term, also those of servers that are further away or have a longer LEASE_MS. It may have forgotten the
-   * longest term of a workspace, too: so that of any other counts, also if this process has no leases. A Redis that is
-   * older than this has forgotten none of them. Returns a promise to wait for; undefined if that time is over.
+   * longest term of a workspace, too: so that of any other counts, also if this process has no leases. An old Redis
+   * has forgotten none of them. Returns a promise to wait for; undefined if that time is over.
    */
   #waitAfterConnect(nowMs: number): Promise<void> | undefined {
     const { termMs, connectedAt, redisAgeMs } = this.#options;
     const longest = Math.max(termMs, this.#longestMs);
     if (longest === 0) return undefined;
-    const waitMs = waitFor(longest + addedTermMax);
-    const untilMs = connectedAt() + waitMs;
+    const untilMs = connectedAt() + waitFor(longest + addedTermMax);
     if (nowMs >= untilMs) return undefined;
-    return redisAgeMs().then((ageMs) => (ageMs < waitMs ? sleep(untilMs - performance.now()) : undefined));
+    return redisAgeMs().then((ageMs) => (ageMs < oldMs ? sleep(untilMs - performance.now()) : undefined));
   }
 }
 

@@ -2,6 +2,7 @@
 // that Redis is too old for that.
 
 import { afterAll, afterEach, expect, test } from 'vitest';
+import { leaseMsMax } from '../../../src/domain/leaseTerms.ts';
 import { cliActor } from '../../../src/records/rootKeys.ts';
 import { RedisLife } from '../../../src/redis/life.ts';
 import { serversKey } from '../../../src/redis/names.ts';
@@ -35,12 +36,15 @@ async function register(ms: number, name?: string) {
 }
 
 const leaseMs = 100;
-/** Of the longest term that there may be. */
+/** For the longest term that a process with this setting knows of. */
 const neededMs = Math.ceil(1.01 * (leaseMs + 400)) + 1;
+
+/** For the longest that there may be. */
+const oldMs = Math.ceil(1.01 * (leaseMsMax + 400)) + 1;
 
 test.each([
   ['no process has seen it', async () => void (await own.redis.del(serversKey))],
-  ['one has seen it for too short a time', () => register(neededMs - 1)],
+  ['one has seen it for a shorter time than a lease may last', () => register(oldMs - 1)],
   ['one has seen another life', () => register(600_000, 'f'.repeat(32))],
 ])('waits if %s', async (_what, prepare) => {
   await prepare();
@@ -52,7 +56,7 @@ test.each([
 
 test('does not wait if one has seen it for as long as a lease may last', async () => {
   const longMs = 60_000;
-  await register(Math.ceil(1.01 * (longMs + 400)) + 1);
+  await register(oldMs);
   const { change, waits } = await open(longMs);
   await change();
   expect(waits).toEqual([expect.any(Number)]);
