@@ -281,6 +281,13 @@ const idleTerms = 10;
  */
 const heatMax = 200;
 const refusedHeat = heatMax + 32;
+/**
+ * After some in a row, it asks for none in so many decisions, whichever terms they are in, and in twice as many each
+ * further time: Redis may never grant one, as of credits, and an ask costs it more than a verification.
+ */
+const refusalsInRow = 4;
+const pauseMin = 64;
+const pauseMax = 512;
 /** A lease is renewed when this part of its term or of its units is left. */
 const renewedPart = 0.25;
 /** Or earlier: so many round trips before its end, as some take longer than the shortest. */
@@ -295,6 +302,9 @@ export class Leases {
   readonly #options: LeaseOptions;
   readonly #holders = new Map<string, WorkspaceLeases>();
   readonly #counters = new Uint32Array(slots);
+  /** How often requests of a slot were granted no lease in a row, and the decisions until one asks again. */
+  readonly #refusals = new Uint8Array(slots);
+  readonly #pauses = new Uint16Array(slots);
   #heatSince = 0;
   #held = 0;
   #lastNumber = 0;
@@ -386,6 +396,10 @@ export class Leases {
       return undefined;
     }
     if (request.text.length > textMax || request.about.length > textMax) return undefined;
+    if (this.#pauses[slot]! > 0) {
+      this.#pauses[slot]!--;
+      return undefined;
+    }
     const now = this.#options.nowMs();
     const known = counter < oneEntry ? undefined : this.#holders.get(request.workspaceId);
     const isLong = this.#longMs > termMs;
@@ -420,6 +434,7 @@ export class Leases {
     const { units, term } = grant;
     const holder = this.#holderOf(request.workspaceId);
     const isLeased = term > 0 && !isRecalled;
+    if (term > 0) this.#refusals[slotOfRequest(request)] = 0;
     if (isLeased || units > 0) {
       const lease = this.#leaseOf(ask as PendingAsk, grant, repeatable(holder.amounts));
       if (isLeased) this.#hold(holder, lease);
@@ -427,7 +442,7 @@ export class Leases {
     } else if (term === 0 && !holder.wishes.delete(nameOf(request))) {
       // An ask costs Redis more than a verification, so not every request that may have no lease asks. One that had a
       // lease before may have asked in the last moment of a slice.
-      this.#setHeat(slotOfRequest(request), refusedHeat);
+      this.#refuse(slotOfRequest(request));
     }
     holder.usedAt = this.#options.nowMs();
     this.finished(ask);
@@ -566,6 +581,14 @@ export class Leases {
     const decided = Math.min(heat + 1, heatMax);
     this.#setHeat(slot, decided);
     return decided;
+  }
+
+  /** For a while no request of a slot asks. */
+  #refuse(slot: number) {
+    this.#setHeat(slot, refusedHeat);
+    const more = this.#refusals[slot]! - refusalsInRow;
+    if (more >= 0) this.#pauses[slot] = Math.min(pauseMin * 2 ** more, pauseMax);
+    this.#refusals[slot] = Math.min(this.#refusals[slot]! + 1, 255);
   }
 
   #setHeat(slot: number, heat: number) {

@@ -114,6 +114,25 @@ test('in the next term it asks again', () => {
   expect(leases.ask(request)).toBeDefined();
 });
 
+test('one that is never granted a lease asks less and less often, in the next terms too', () => {
+  const request = requestOf('credits');
+  const decisionsUntilAsk = () => {
+    for (let decisions = 1; ; decisions++) {
+      now += termMs;
+      const ask = leases.ask(request);
+      if (!ask) continue;
+      leases.granted(ask, grant(0, 0), () => decision);
+      return decisions;
+    }
+  };
+  expect(Array.from({ length: 10 }, decisionsUntilAsk)).toEqual([1, 1, 1, 1, 1, 65, 129, 257, 513, 513]);
+  let ask: ReturnType<typeof leases.ask>;
+  while (!ask) ask = leases.ask(request);
+  leases.granted(ask, grant(0, termMs), () => decision);
+  now += termMs;
+  expect(Array.from({ length: 5 }, decisionsUntilAsk)).toEqual([1, 1, 1, 1, 1]);
+});
+
 test('a lease is found when the decisions of the next term are counted', () => {
   const leased = requestOf('leased');
   now = termMs / 2;
