@@ -27,9 +27,12 @@ inChromium(() => {
     for (let time = 0; time < times; time++) await ok('keys.verifyKey', { key: of.key, ...(tags && { tags }) });
   };
   const combobox = () => page().getByRole('combobox', { name: 'API' });
+  /** Until decisions of this choice arrive: those of the one before may still be displayed as live. */
   const chooseApi = async (name: string) => {
     await combobox().click();
+    const listens = page().waitForResponse((response) => response.url().endsWith('/v2/analytics.tail'));
     await page().getByRole('option', { name }).click();
+    await listens;
   };
   const openLive = async () => {
     await open('/live');
