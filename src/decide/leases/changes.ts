@@ -82,7 +82,9 @@ export class Changes {
     if (longest === 0) return undefined;
     const untilMs = connectedAt() + waitFor(longest + addedTermMax);
     if (nowMs >= untilMs) return undefined;
-    return redisAgeMs().then((ageMs) => (ageMs < oldMs ? sleep(untilMs - performance.now()) : undefined));
+    // A timer has whole milliseconds, and may be one early.
+    const rest = () => sleep(Math.ceil(untilMs - performance.now()) + 1);
+    return redisAgeMs().then((ageMs) => (ageMs < oldMs ? rest() : undefined));
   }
 }
 
