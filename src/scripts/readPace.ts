@@ -18,7 +18,7 @@ interface Lane {
   names: Set<string>;
   last: Promise<void>;
   waiting: number;
-  /** Less than a millisecond of the pauses until now, as a timer has whole ones. */
+  /** What the pauses until now were too short, or too long if it is negative: a timer has whole milliseconds. */
   owedMs: number;
 }
 
@@ -57,7 +57,8 @@ export class ReadPace {
       lane.owedMs += Math.min(Math.max(micros, 0) / 1000, pauseMax);
       return reply;
     } finally {
-      const pauseMs = Math.floor(lane.owedMs);
+      // The last one pauses for all of it and more, because the lane ends with it. The next one makes up for that.
+      const pauseMs = lane.waiting > 1 ? Math.floor(lane.owedMs) : Math.ceil(lane.owedMs);
       lane.owedMs -= pauseMs;
       if (pauseMs > 0) setTimeout(leave, pauseMs);
       else setImmediate(leave);
