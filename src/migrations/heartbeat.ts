@@ -1,6 +1,9 @@
 // Registers this process in Redis, with the data versions that it reads and writes, and learns the version of the data.
 // Data is migrated only while every registered process supports the next version. A process that was paused for so long
 // that its entry was removed may find data that it does not support; so it reads the version before its next script.
+//
+// The entry also has for how long the process has seen the same life of Redis (redis/life.ts). Processes that start
+// later need it before they can have seen it themselves.
 
 import { randomBytes } from 'node:crypto';
 import { ApiError } from '../errors.ts';
@@ -118,7 +121,7 @@ export class Heartbeat implements DataVersion {
     const startedAt = this.#monotonicMs();
     try {
       const looked = this.#life.look();
-      // The first look tells no age, so the start of a process need not wait for it.
+      // After the first look no age is known, so the start of a process does not wait for it.
       if (this.#timer) await looked;
       // In this order: a process that migrates stores the target before it reads the entries. So it finds this entry,
       // or this process finds the target.

@@ -3,12 +3,14 @@
 // the last writes may be missing.
 //
 // INFO names a life: by the id of the process, and the id of the history of its writes, which changes when a replica
-// becomes a master. How old a life is at least, only the monotonic clock of a process of Tollgate tells, which has seen
-// it: the uptime that Redis reports is by a clock that may be set.
+// becomes a master. A process of Tollgate measures how long it has seen a life, by its monotonic clock, because the
+// uptime that Redis reports is by a clock that may be set.
 
 import type { RedisClient } from './connection.ts';
+import { fieldsOf } from './facts.ts';
 
-const idBytes = 16;
+/** Hexadecimal digits of each id: enough that no two are equal. */
+const idDigits = 16;
 
 export class RedisLife {
   readonly #redis: Pick<RedisClient, 'info' | 'isCluster'>;
@@ -32,7 +34,7 @@ export class RedisLife {
     return this.#ms;
   }
 
-  /** Looks which life it is now. Without a reply nothing is known any more. */
+  /** Reads which life it is now. Without a reply nothing is known any more. */
   async look(): Promise<void> {
     const askedAt = this.#monotonicMs();
     const name = await this.#nameNow().catch(() => undefined);
@@ -48,13 +50,11 @@ export class RedisLife {
   async #nameNow(): Promise<string | undefined> {
     // A workspace may move from one node to another, which may have had another life.
     if (this.#redis.isCluster) return undefined;
-    const [server, replication] = await Promise.all([this.#redis.info('server'), this.#redis.info('replication')]);
-    const id = idIn(server, 'run_id');
-    const history = idIn(replication, 'master_replid');
-    const isMaster = /^role:master\r?$/m.test(replication);
-    return id && history && isMaster ? `${id}${history}` : undefined;
+    const [server, replication] = (
+      await Promise.all([this.#redis.info('server'), this.#redis.info('replication')])
+    ).map((text) => fieldsOf(text));
+    const [id, history] = [server!.get('run_id'), replication!.get('master_replid')];
+    if (!id || !history || replication!.get('role') !== 'master') return undefined;
+    return id.slice(0, idDigits) + history.slice(0, idDigits);
   }
 }
-
-const idIn = (info: string, field: string): string | undefined =>
-  new RegExp(`^${field}:([0-9a-f]{${idBytes}})`, 'm').exec(info)?.[1];

@@ -1,4 +1,4 @@
-// What somebody new to the console looks for, in a real browser: a leaked key by its string, why a customer was
+// What a new user of the console looks for, in a real browser: a leaked key by its string, why a customer was
 // refused, and access to one API for a colleague, who then uses it.
 
 import { beforeAll, beforeEach, expect, test } from 'vitest';

@@ -539,8 +539,8 @@ export class Leases {
   }
 
   /**
-   * A lease that decided so often was taken back. If that was less than it cost, its requests are counted anew: where
-   * there are many changes, the next one is taken back as early.
+   * A lease that decided so often was taken back. If that was less than it cost, the count of its requests starts at 0:
+   * where there are many changes, the next one is taken back as early.
    */
   #recalled(holder: WorkspaceLeases, request: LeasedRequest, decided: number) {
     if (decided >= Math.min(this.#options.after, keptAfter)) return;

@@ -461,7 +461,7 @@ export interface Leave {
   granted: number;
 }
 
-/** Asks which life of Redis it is, and tells others how long it has been this one. */
+/** Reads which life of Redis it is, and stores for others how long the session has seen it. */
 export interface Look {
   kind: 'look';
   session: string;
