@@ -363,10 +363,13 @@ export class Checks implements Witness {
     this.checkNoCreditsOut(index, 'A balance is emptied while credits are out');
   }
 
-  /** Other credits may be out when the server was paused for longer than a recall pauses grants. */
+  /**
+   * Other credits may be out when the server was paused for longer than a recall pauses grants, and when Redis's clock
+   * was stepped meanwhile, as the end of a pause is a time of it.
+   */
   private checkNoCreditsOut(index: number, promise: string) {
     const { by, begun } = this.changer;
-    if (this.world.faultUntil(by) < begun) this.checkNothingOut(index, by, undefined, promise);
+    if (this.world.faultUntil(by) < begun && this.faultAt < begun) this.checkNothingOut(index, by, undefined, promise);
   }
 
   windowAdapted(owner: string) {

@@ -39,6 +39,8 @@
 //                                they end
 //   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
 //   Redis's clock steps back     window units that are out stay charged; credits come back
+//   it steps during a recall     credits may be granted again before a balance is changed: a decrement below 0 sets it
+//                                to 0 also if they come back
 //
 // A key stands for a counter of a namespace, too: then requests of several costs and limits share its window, and a
 // changed duration stands for an override.
