@@ -27,12 +27,15 @@ inChromium(() => {
     for (let time = 0; time < times; time++) await ok('keys.verifyKey', { key: of.key, ...(tags && { tags }) });
   };
   const combobox = () => page().getByRole('combobox', { name: 'API' });
-  /** Until decisions of this choice arrive: those of the one before may still be displayed as live. */
+  /** Until decisions of the choice arrive: those of the one before may still be displayed as live. */
+  const untilListens = async (choose: () => Promise<void>) => {
+    const listens = page().waitForResponse((response) => response.url().endsWith('/v2/analytics.tail'));
+    await choose();
+    await listens;
+  };
   const chooseApi = async (name: string) => {
     await combobox().click();
-    const listens = page().waitForResponse((response) => response.url().endsWith('/v2/analytics.tail'));
-    await page().getByRole('option', { name }).click();
-    await listens;
+    await untilListens(() => page().getByRole('option', { name }).click());
   };
   const openLive = async () => {
     await open('/live');
@@ -111,7 +114,7 @@ inChromium(() => {
     await open('/live', key);
     await badge('Live').waitFor();
     expect(await combobox().count()).toBe(0);
-    await page().getByLabel('API', { exact: true }).fill(bob.apiId);
+    await untilListens(() => page().getByLabel('API', { exact: true }).fill(bob.apiId));
     await expect.poll(() => new URL(page().url()).searchParams.get('api')).toBe(bob.apiId);
     await badge('Live').waitFor();
     await verify(ada, 1);
