@@ -88,14 +88,11 @@ async function screens() {
   );
 }
 
+const screen = (name, from) => ({ name, from, click: { selector: 'nav a', text: name, heading: name } });
 const steps = [
-  ...['Overview', 'Keys', 'New key', 'Live', 'Customers', 'Rate limits', 'Attention', 'Access', 'System'].map(
-    (name) => ({
-      name,
-      from: '/why',
-      click: { selector: 'nav a', text: name, heading: name },
-    }),
-  ),
+  ...['Overview', 'Live', 'Attention', 'APIs', 'Keys', 'New key'].map((name) => screen(name, '/why')),
+  screen('Explain', '/system'),
+  ...['Customers', 'Bill', 'Rate limits', 'Access', 'System'].map((name) => screen(name, '/why')),
   { name: 'A key', from: '/keys', click: { selector: 'tbody a[href*="/keys/key_"]' } },
   { name: 'A key that is used most', from: '/', click: { selector: 'tbody a[href*="/keys/key_"]' } },
   { name: 'A customer', from: '/customers', click: { selector: 'tbody a[href*="/customers/"]' } },
