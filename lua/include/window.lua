@@ -182,6 +182,17 @@ function window_log.returned(text, first, last, earliest, latest, units)
   return position - 1, suffix
 end
 
+-- A counter without `units` that were charged at `at`, in a slice of a millisecond (`is_fine`) or of a 64th of the
+-- duration. nil when that slice no longer counts at `now`: what later ones have was charged by others.
+function window_log.without(text, at, now, duration, is_fine, units)
+  if text == '' then return nil end
+  local slice_end = window_log.slice_end(at, is_fine and FINE_LIMIT or FINE_LIMIT + 1, duration)
+  if slice_end + duration <= now then return nil end
+  -- After the clock stepped back, units are charged in a slice that ends up to a slice later (window_log.repaired).
+  local kept, suffix = window_log.returned(text, 1, #text, slice_end, at + duration / 64, units)
+  return suffix and string.sub(text, 1, kept) .. suffix
+end
+
 -- A counter in which entries that end more than a slice after `now` end at `now` plus a slice. Returns the same text
 -- when there are none; '' is an empty counter.
 function window_log.repaired(text, now, duration)

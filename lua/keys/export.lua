@@ -43,11 +43,8 @@ local function give_holds_back(record, state)
     end
     for _, w in ipairs(hold.windows) do
       local l = not w.of_identity and windows[w.name .. ' ' .. w.duration]
-      if l and l.window ~= '' and w.cost > 0 and hold.at <= now then
-        local earliest = window_log.slice_end(hold.at, w.is_fine and 1 or SAFE_INTEGER, w.duration)
-        local latest = hold.at + w.duration / 64
-        local kept, suffix = window_log.returned(l.window, 1, #l.window, earliest, latest, w.cost)
-        if suffix then l.window = string.sub(l.window, 1, kept) .. suffix end
+      if l and w.cost > 0 and hold.at <= now then
+        l.window = window_log.without(l.window, hold.at, now, w.duration, w.is_fine, w.cost) or l.window
       end
     end
   end)

@@ -529,10 +529,10 @@ export class HoldModel {
     const { now } = this.#clock;
     for (const { all, taken } of hold.slots) if (all.includes(taken)) all.splice(all.indexOf(taken), 1);
     hold.slots = [];
-    for (const [index, { isFine, units: held, window, duration }] of windows.entries()) {
-      const more = units[index]! - (state === 'open' ? held : 0);
-      if (more < 0) giveBack(window, hold.at, duration, isFine, -more);
-      else if (more > 0) charge(window, Number.MAX_SAFE_INTEGER, duration, more, now);
+    for (const [index, held] of windows.entries()) {
+      const more = units[index]! - (state === 'open' ? held.units : 0);
+      if (more < 0) giveBack(held, hold.at, now, -more);
+      else if (more > 0) charge(held.window, Number.MAX_SAFE_INTEGER, held.duration, more, now);
     }
     const shared = this.#existing(hold.shared);
     const held = state === 'open' ? hold.cost : 0;
@@ -678,9 +678,13 @@ function charge(window: Charge[], limit: number, duration: number, units: number
   window.push({ units, end: Math.max(sliceEnd(now, duration, limit <= 64), ...ends) });
 }
 
-/** Takes units out of the slice in which they were charged at that time, or later ones that end within a slice. */
-function giveBack(window: Charge[], at: number, duration: number, isFine: boolean, units: number) {
+/**
+ * Takes units out of the slice in which they were charged at that time, or later ones that end within a slice; out of
+ * none once that slice has ended.
+ */
+function giveBack({ window, duration, isFine }: HeldWindow, at: number, now: number, units: number) {
   const earliest = sliceEnd(at, duration, isFine);
+  if (earliest + duration <= now) return;
   for (const each of [...window].sort((a, b) => a.end - b.end)) {
     if (each.end < earliest || each.end > at + duration / 64) continue;
     const taken = Math.min(units, each.units);

@@ -10,16 +10,6 @@
 
 local owned_windows = {}
 
--- A window without `units` that were charged at `at`; nil when the slice in which they were no longer counts. A window
--- has slices of a 64th of its duration, or of a millisecond (`is_fine`).
-local function without_units(bytes, at, duration, units, is_fine)
-  if bytes == '' then return nil end
-  local slice = is_fine and 1 or (duration - duration % 64) / 64
-  -- After the clock stepped back, units are charged in a slice that ends up to a slice later (window_log.repaired).
-  local kept, suffix = window_log.returned(bytes, 1, #bytes, at - at % slice + slice, at + duration / 64, units)
-  return suffix and string.sub(bytes, 1, kept) .. suffix
-end
-
 -- A window with `units` more now, also above its limit.
 local function with_units(bytes, duration, units)
   local text = window_log.repaired(bytes, call_now, duration)
@@ -51,7 +41,7 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
       if w.units == 0 or w.at > call_now then return nil end
-      return without_units(bytes, w.at, w.duration, w.units, w.is_fine)
+      return window_log.without(bytes, w.at, call_now, w.duration, w.is_fine, w.units)
     end
     local limit = by_name[w.name]
     if limit and limit_list.counter_duration(limit) == w.duration then

@@ -270,6 +270,18 @@ describe('a settlement', () => {
     expect((await left(key)).slice(1)).toEqual([8, 1000]);
   });
 
+  test('gives nothing back once that slice has ended, from no slice of others either', async () => {
+    const { key } = await createKey({ ratelimits: [requests, tokens] });
+    const { id } = await hold(key, { ttl: dayMs });
+    clock.advance(10_000);
+    await verify(key, undefined);
+    clock.now = startMs + hourMs + 5000;
+    // Its charge removes what has ended.
+    await verify(key, undefined);
+    await settle(id, { ratelimits: [{ name: 'requests', cost: 0 }] });
+    expect((await left(key))[1]).toBe(8);
+  });
+
   test('units above the hold count from now on, also above the limit', async () => {
     const { key } = await createKey({ ratelimits: [requests, tokens] });
     const { id } = await hold(key, { ttl: dayMs }, { ratelimits: [{ name: 'tokens', cost: 300 }] });
