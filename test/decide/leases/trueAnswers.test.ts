@@ -342,7 +342,10 @@ const leasedRoot = async (permissions: string[]): Promise<Call> => {
 
 const balanceIn = (answer: unknown) => (typeof answer === 'number' ? answer : null);
 
-/** Sends `times` requests, between which the clock advances by up to `stepMs`. Fails if any answer differs. */
+/**
+ * Sends `times` requests, and more while leases have decided few of them; between requests the clock advances by up to
+ * `stepMs`. Fails if any answer differs.
+ */
 async function compare(
   make: Make,
   { times, stepMs, changesOf = 0 }: { times: number; stepMs: number; changesOf?: number },
@@ -355,7 +358,10 @@ async function compare(
     const [answer, expected] = [await sentTo(one)(), await sentTo(two)()];
     if (JSON.stringify(answer) !== JSON.stringify(expected)) differences.push({ at, answer, expected });
   }
-  for (let time = 1; time <= times; time++) {
+  // Leases decide about a twentieth of the random requests, of which some hold. In some runs it is fewer: what is refused
+  // again and again asks for none in up to 512 decisions.
+  const isEnough = () => first.counts.decided > times / 50;
+  for (let time = 1; time <= times || (!isEnough() && time <= 10 * times); time++) {
     clock.advance(pick(0, stepMs));
     // Lets the server settle what it decided.
     if (pick(1, 50) === 1) await turn();
@@ -370,8 +376,7 @@ async function compare(
     const number = pick(0, one.requests.length - 1);
     await send((client) => client.requests[number]!, time);
   }
-  // Leases decide about a twentieth of the random requests, of which some hold. In some runs it is fewer.
-  expect(first.counts.decided).toBeGreaterThan(times / 50);
+  expect(isEnough(), `${first.counts.decided} decided by leases`).toBe(true);
   await leased.recallAll();
   for (let number = 0; number < (one.stored?.length ?? 0); number++) {
     await send((client) => client.stored![number]!, `stored ${number}`);
