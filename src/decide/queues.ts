@@ -83,6 +83,12 @@ class Queue<Batch> {
   }
 }
 
+/**
+ * While batches have fewer requests, a request that finds none in flight is sent at once. With more, as four connections
+ * send, more and smaller batches cost the server and Redis a tenth more for each request.
+ */
+const loneMean = 1.5;
+
 export class WorkspaceQueues<Batch extends QueuedBatch> {
   readonly #options: QueueOptions<Batch>;
   readonly #accepted = new QueueGroup<Batch>();
@@ -97,6 +103,9 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   readonly #paced = new Set<Queue<Batch>>();
   /** By Redis server. */
   readonly #waits = new Map<string, RedisWait>();
+
+  /** Requests of a batch, on average of about the last 16. */
+  #meanCount = 1;
 
   constructor(options: QueueOptions<Batch>) {
     this.#options = options;
@@ -126,7 +135,9 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     if (last) this.#sendWaiting(queue);
     if (!queue.scheduled) {
       queue.scheduled = true;
-      if (this.#turn.push(queue) === 1) setImmediate(() => this.#endTurn());
+      // A lone request need not wait for the end of the turn, when none joins it there.
+      const isLone = this.inFlight === 1 && this.#meanCount < loneMean;
+      if (this.#turn.push(queue) === 1) (isLone ? queueMicrotask : setImmediate)(() => this.#endTurn());
     }
     const batch = newBatch();
     queue.waiting.push(batch);
@@ -175,6 +186,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   async #send(queue: Queue<Batch>, batch: Batch, sentAt: number) {
     const isUnknown = queue.group === this.#unknown;
     const { flow } = queue;
+    this.#meanCount += (batch.count - this.#meanCount) / 16;
     const flight = flow.sent(batch.weight, sentAt, this.#waitAt(queue.nodeNow()));
     if (isUnknown) this.#unknownAtRedis++;
     try {

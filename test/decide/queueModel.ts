@@ -161,6 +161,8 @@ export function queueModel() {
     /** Runs for this time. */
     async run(ms: number) {
       const end = now + ms;
+      // A lone request is sent in a microtask.
+      await new Promise((resolve) => realImmediate(resolve));
       while (events[0] && events[0].at <= end) {
         const event = events.shift()!;
         now = event.at;

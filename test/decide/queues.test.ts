@@ -77,6 +77,33 @@ test('requests of one turn are a batch per workspace, and a full one does not wa
   expect(counts()).toBe('a2 b1 b3 b1');
 });
 
+test('a lone request is sent before the end of the turn, unless batches have several', async () => {
+  const { join, counts, sent } = open();
+  join('a');
+  await Promise.resolve();
+  expect(counts()).toBe('a1');
+  // Another one is in flight.
+  join('b');
+  await Promise.resolve();
+  expect(counts()).toBe('a1');
+  await turn();
+  expect(counts()).toBe('a1 b1');
+  for (let times = 0; times < 8; times++) {
+    for (const { answer } of sent) answer();
+    await turn();
+    for (let index = 0; index < 3; index++) join('a');
+    await turn();
+  }
+  for (const { answer } of sent) answer();
+  await turn();
+  const before = sent.length;
+  join('a');
+  await Promise.resolve();
+  expect(sent.length).toBe(before);
+  await turn();
+  expect(sent.length).toBe(before + 1);
+});
+
 test('batches beyond the maximum of work that a workspace has at Redis wait for a reply, those of others do not', async () => {
   const { queues, join, counts, sent } = open();
   for (let index = 0; index < 11; index++) join('a');
