@@ -293,9 +293,10 @@ const renewedPart = 0.25;
 /** Or earlier: so many round trips before its end, as some take longer than the shortest. */
 const renewedTrips = 1.125;
 /**
- * The clocks of Redis and of this process may differ in speed by this part, and Redis's time is whole milliseconds.
+ * The clocks of Redis and of this process seldom differ in speed by more than this part, and Redis's time is whole
+ * milliseconds. A request for the next lease that comes too early is refused, and another one asks.
  */
-const drift = 0.01;
+const drift = 0.001;
 const roundedMs = 2;
 
 export class Leases {
