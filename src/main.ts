@@ -67,7 +67,8 @@ async function start() {
   const metrics = new Metrics();
   const { observe } = metrics;
   const onEvent = (message: string) => log.warn(message);
-  const store = await openStore({ ...storeSettings(config), url, onEvent, onUnsupported, observe });
+  const { isComplete } = embedded ?? {};
+  const store = await openStore({ ...storeSettings(config), url, isComplete, onEvent, onUnsupported, observe });
   closers.unshift(() => store.close());
 
   const onSwept = () => {

@@ -80,6 +80,8 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   dataVersion?: DataVersion | undefined;
   /** The time of a test; without it Redis's clock decides. */
   nowMs?: (() => number | undefined) | undefined;
+  /** Whether Redis began with every write of the one before it: of the embedded one (redis/complete.ts). */
+  isComplete?: (() => boolean) | undefined;
   onEvent?: ((message: string) => void) | undefined;
   /** Called when the data has a version that this release does not support: the process cannot serve any more. */
   onUnsupported?: ((error: Error) => void) | undefined;
@@ -103,10 +105,10 @@ export async function openStore(storeOptions: StoreOptions) {
   const loaded = await loadAll(redis, options, { changed, reconnected, fresh }).catch(closeAll);
   const { scripts, durable } = loaded;
   const run = runOf(durable?.scripts ?? scripts, options);
-  const { onUnsupported } = options;
+  const { isComplete, onUnsupported } = options;
   // By Redis's clock, also in tests: the processes of one Redis must agree.
   const runByClock = runOf(scripts, { ...options, nowMs: undefined });
-  const heartbeat = new Heartbeat(loaded.data, { redis, run: runByClock, supported, onUnsupported });
+  const heartbeat = new Heartbeat(loaded.data, { redis, run: runByClock, supported, isComplete, onUnsupported });
   await heartbeat.start().catch(async (error) => {
     await durable?.close();
     closeAll(error);

@@ -130,7 +130,8 @@ async function withStore(
   try {
     const settings = storeSettings(config);
     const commandTimeoutMs = Math.max(settings.commandTimeoutMs, timeoutMs);
-    const store = await openStore({ ...settings, commandTimeoutMs, url: runningUrl ?? embedded!.url });
+    const { url = runningUrl!, isComplete } = embedded ?? {};
+    const store = await openStore({ ...settings, commandTimeoutMs, url, isComplete });
     try {
       await use(store);
     } finally {

@@ -47,6 +47,8 @@ interface HeartbeatOptions {
   supported: Supported;
   /** Called once, when the data has a version that this process does not support. */
   onUnsupported?: ((error: Error) => void) | undefined;
+  /** Whether Redis began with every write of the one before it: of the embedded one. */
+  isComplete?: (() => boolean) | undefined;
   /** A monotonic clock in milliseconds. Tests replace it. */
   monotonicMs?: (() => number) | undefined;
 }
@@ -72,7 +74,7 @@ export class Heartbeat implements DataVersion {
     this.#options = options;
     this.#monotonicMs = options.monotonicMs ?? (() => performance.now());
     this.#beatAt = this.#monotonicMs();
-    this.#life = new RedisLife(options.redis, this.#monotonicMs);
+    this.#life = new RedisLife(options.redis, { monotonicMs: this.#monotonicMs, isComplete: options.isComplete });
   }
 
   get current(): number {
@@ -117,12 +119,12 @@ export class Heartbeat implements DataVersion {
   }
 
   async #beatOnce(): Promise<RegisteredServer[]> {
-    const { redis, supported, onUnsupported } = this.#options;
+    const { redis, supported, isComplete, onUnsupported } = this.#options;
     const startedAt = this.#monotonicMs();
     try {
       const looked = this.#life.look();
-      // After the first look no age is known, so the start of a process does not wait for it.
-      if (this.#timer) await looked;
+      // The first look finds no age unless Redis is complete, so else the start of a process does not wait for it.
+      if (this.#timer || isComplete?.()) await looked;
       // In this order: a process that migrates stores the target before it reads the entries. So it finds this entry,
       // or this process finds the target.
       const others = await this.#register();

@@ -26,6 +26,8 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { allEndedMs } from '../domain/leaseTerms.ts';
+import { markComplete, takeComplete } from './complete.ts';
 
 const replyWaitMs = 2_000;
 const startWaitMs = 10_000;
@@ -41,6 +43,8 @@ const socketPathBytesMax = 103;
 
 export interface EmbeddedRedis {
   url: string;
+  /** Whether it began with every write of the Redis before it, and is still the same process. */
+  isComplete(): boolean;
   /** Stops Redis, waits until it has written everything and ended, and releases the data directory. */
   stop(): Promise<void>;
 }
@@ -53,6 +57,8 @@ interface EmbeddedOptions {
   durable?: boolean;
   /** Receives messages for the operator: an orphan, a long load, an unexpected end, a restart. */
   onEvent?: (message: string) => void;
+  /** A monotonic clock in milliseconds. Tests replace it. */
+  monotonicMs?: () => number;
 }
 
 /**
@@ -64,6 +70,7 @@ export async function startEmbedded({
   binary,
   durable = false,
   onEvent = () => {},
+  monotonicMs = () => performance.now(),
 }: EmbeddedOptions): Promise<EmbeddedRedis> {
   const program = findProgram(binary ? [binary] : ['redis-server', 'valkey-server'], durable);
   let paths: Paths;
@@ -79,8 +86,9 @@ export async function startEmbedded({
   const release = await own(paths.socketDir, dataDir);
   try {
     await shutDownOrphan(paths.socket, onEvent);
-    const redis = await keepRunning({ program, paths, durable, onEvent });
-    return { url: urlOf(paths.socket), stop: () => redis.stop().finally(release) };
+    const redis = await keepRunning({ program, paths, durable, onEvent, monotonicMs });
+    const { isComplete } = redis;
+    return { url: urlOf(paths.socket), isComplete, stop: () => redis.stop().finally(release) };
   } catch (error) {
     await release();
     throw fullDiskError(error as NodeJS.ErrnoException, dataDir);
@@ -234,11 +242,14 @@ interface Running {
   paths: Paths;
   durable: boolean;
   onEvent: (message: string) => void;
+  monotonicMs: () => number;
 }
 
 /** Starts Redis, and starts it again whenever it ends before `stop`. */
-async function keepRunning({ program, paths, durable, onEvent }: Running) {
+async function keepRunning({ program, paths, durable, onEvent, monotonicMs }: Running) {
   const stopping = new AbortController();
+  let isComplete = takeComplete(paths.dir);
+  let launchedAt = monotonicMs();
   let child = launch(program, paths, durable);
   // Also ends Redis if this process exits without `stop`, so that the next start finds no orphan.
   const end = () => child.kill('SIGTERM');
@@ -261,6 +272,8 @@ async function keepRunning({ program, paths, durable, onEvent }: Running) {
       }
       if (stopping.signal.aborted) return;
       delayMs = Math.min(delayMs * 2, restartDelayMs.max);
+      isComplete = false;
+      launchedAt = monotonicMs();
       try {
         child = launch(program, paths, durable);
         failure = undefined;
@@ -277,12 +290,19 @@ async function keepRunning({ program, paths, durable, onEvent }: Running) {
   }
 
   return {
+    isComplete: () => isComplete,
+
     async stop() {
       stopping.abort();
       child.ref();
+      const persistence = reply(await ask(paths.socket, 'INFO persistence'));
+      const forgetsNothing = isComplete || monotonicMs() - launchedAt >= allEndedMs;
       end();
       await supervision;
       process.off('exit', end);
+      // The exit code is 0 also if Redis could not write, as on a full disk.
+      const hasWritten = child.exitCode === 0 && persistence.includes('aof_last_write_status:ok');
+      if (hasWritten && forgetsNothing) markComplete(paths.dir);
     },
   };
 }

@@ -5,23 +5,38 @@
 // INFO names a life: by the id of the process, and the id of the history of its writes, which changes when a replica
 // becomes a master. A process of Tollgate measures how long it has seen a life, by its monotonic clock, because the
 // uptime that Redis reports is by a clock that may be set.
+//
+// A Redis that begins with every write of the one before it has forgotten nothing either, whatever its age: an embedded
+// one that was stopped (redis/complete.ts). So its first life counts as old.
 
+import { allEndedMs } from '../domain/leaseTerms.ts';
 import type { RedisClient } from './connection.ts';
 import { fieldsOf } from './facts.ts';
 
 /** Hexadecimal digits of each id: enough that no two are equal. */
 const idDigits = 16;
 
+interface RedisLifeOptions {
+  /** A monotonic clock in milliseconds. Tests replace it. */
+  monotonicMs?: (() => number) | undefined;
+  /** Whether Redis began with every write of the one before it, and is still the same process. */
+  isComplete?: (() => boolean) | undefined;
+}
+
 export class RedisLife {
   readonly #redis: Pick<RedisClient, 'info' | 'isCluster'>;
   readonly #monotonicMs: () => number;
+  readonly #isComplete: () => boolean;
+  #hasLooked = false;
   #name: string | undefined;
   #since = 0;
   #ms = 0;
 
-  constructor(redis: Pick<RedisClient, 'info' | 'isCluster'>, monotonicMs = () => performance.now()) {
+  constructor(redis: Pick<RedisClient, 'info' | 'isCluster'>, options: RedisLifeOptions = {}) {
+    const { monotonicMs = () => performance.now(), isComplete = () => false } = options;
     this.#redis = redis;
     this.#monotonicMs = monotonicMs;
+    this.#isComplete = isComplete;
   }
 
   /** The life that was seen last; undefined for a Cluster, and where INFO is not allowed. */
@@ -29,7 +44,7 @@ export class RedisLife {
     return this.#name;
   }
 
-  /** How old it is at least, in milliseconds. */
+  /** For how long Redis has forgotten nothing at least, in milliseconds. */
   get ms(): number {
     return this.#ms;
   }
@@ -44,7 +59,8 @@ export class RedisLife {
     }
     this.#name = name;
     this.#since = this.#monotonicMs();
-    this.#ms = 0;
+    this.#ms = name !== undefined && !this.#hasLooked && this.#isComplete() ? allEndedMs : 0;
+    this.#hasLooked = true;
   }
 
   async #nameNow(): Promise<string | undefined> {

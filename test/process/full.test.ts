@@ -2,10 +2,12 @@
 // probes, metrics, the log and commands report, and that they recover by themselves.
 
 import { spawnSync } from 'node:child_process';
-import { rmSync, writeFileSync } from 'node:fs';
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { allEndedMs } from '../../src/domain/leaseTerms.ts';
+import { startEmbedded } from '../../src/redis/embedded.ts';
 import { runCli } from '../support/cli.ts';
 import { readMetrics } from '../support/metrics.ts';
 import { atEnd, build, endAll, runServer, startRedis, startServer, temporaryDir } from '../support/processes.ts';
@@ -160,6 +162,30 @@ describe.skipIf(!mayMount)('a full disk', () => {
     expect(await client.call('apis.listApis', {})).toMatchObject(ok);
     free();
     await vi.waitFor(async () => expect(await client.ready()).toMatchObject(ok), waiting);
+  });
+
+  test('a Redis that could not write when it was stopped may lack writes at the next start', async () => {
+    const { dataDir, fill, free } = mountDisk();
+    let nowMs = 0;
+    const startNext = async () => {
+      const redis = await startEmbedded({ dataDir, monotonicMs: () => nowMs });
+      nowMs += allEndedMs;
+      return redis;
+    };
+    const complete = await startNext();
+    expect(complete.isComplete()).toBe(true);
+
+    fill();
+    const client = new Redis(complete.url.slice('unix:'.length));
+    await vi.waitFor(() => expect(client.set('page', 'x'.repeat(4096))).rejects.toThrow('MISCONF'), waiting);
+    client.disconnect();
+    // There is space for the mark.
+    symlinkSync(join(temporaryDir(), 'complete'), join(dataDir, 'redis', 'complete'));
+    await complete.stop();
+    free();
+    const lacking = await startNext();
+    expect(lacking.isComplete()).toBe(false);
+    await lacking.stop();
   });
 });
 

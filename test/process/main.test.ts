@@ -5,8 +5,11 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Redis } from 'ioredis';
 import { beforeAll, describe, expect, type TestContext, test, vi } from 'vitest';
+import { allEndedMs } from '../../src/domain/leaseTerms.ts';
 import { embeddedUrlIfRunning } from '../../src/redis/embedded.ts';
+import { serversKey } from '../../src/redis/names.ts';
 import {
   build,
   cliFile,
@@ -68,6 +71,20 @@ test.concurrent('an empty store gets a first root key, which works, is printed o
   await portOf(second);
   expect(await second.stop()).toBe(0);
   expect(second.out).not.toMatch(firstRootKey);
+});
+
+test.concurrent('other processes learn that the embedded Redis has every write, if it is new or was stopped', async (context) => {
+  const { dataDir, start } = open(context);
+  for (const _start of ['new', 'stopped']) {
+    const server = start();
+    await portOf(server);
+    const redis = new Redis((await embeddedUrlIfRunning(dataDir))!.slice('unix:'.length));
+    const [entry] = await redis.hvals(serversKey);
+    redis.disconnect();
+    const [, ageMs] = / [0-9a-f]{32} (\d+)$/.exec(entry!) ?? [];
+    expect(Number(ageMs)).toBeGreaterThanOrEqual(allEndedMs);
+    expect(await server.stop()).toBe(0);
+  }
 });
 
 test.concurrent('with FIRST_ROOT_KEY=none, for when standard output is kept, the start creates no root key, and prints where the documents, the metrics and the data are', async (context) => {

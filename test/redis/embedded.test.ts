@@ -2,19 +2,23 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   realpathSync,
+  renameSync,
   rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { allEndedMs } from '../../src/domain/leaseTerms.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/redis/embedded.ts';
 import { runCli } from '../support/cli.ts';
 
@@ -87,6 +91,15 @@ const configFile = () => join(dataDir, 'redis', 'redis.conf');
 function blockConfig() {
   rmSync(configFile());
   mkdirSync(configFile());
+}
+
+const touch = (file: string) => utimesSync(file, new Date(), new Date());
+
+/** As `cp -a` restores a backup: the files have the same names, sizes and times of their last change. */
+function replaceByCopy(dir: string) {
+  cpSync(dir, `${dir}.copy`, { recursive: true, preserveTimestamps: true });
+  rmSync(dir, { recursive: true });
+  renameSync(`${dir}.copy`, dir);
 }
 
 async function kill(owner: ChildProcess) {
@@ -241,6 +254,63 @@ describe.skipIf(!installed)('the embedded Redis', () => {
 
     const redis = await start();
     expect(await ask(redis.url, (client) => client.ping())).toBe('PONG');
+  });
+
+  test('one in a new directory, or after one that was stopped, has every write', async () => {
+    const first = await start();
+    expect(first.isComplete()).toBe(true);
+    await stop(first);
+    const second = await start();
+    expect(second.isComplete()).toBe(true);
+    await stop(second);
+    expect((await start()).isComplete()).toBe(true);
+  });
+
+  test('one after an orphan may lack writes', async () => {
+    const { owner } = await startOwner();
+    await kill(owner);
+    expect((await start()).isComplete()).toBe(false);
+  });
+
+  test('one after a Redis that was killed may lack writes, and so may the next, until leases of that time have ended', async () => {
+    await stop(await start());
+    const { owner, url } = await startOwner();
+    const pid = await pidOf(url);
+    await kill(owner);
+    process.kill(pid, 'SIGKILL');
+    await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
+
+    let nowMs = 0;
+    const monotonicMs = () => nowMs;
+    const second = await start({ monotonicMs });
+    expect(second.isComplete()).toBe(false);
+    nowMs += allEndedMs - 1;
+    await stop(second);
+
+    const third = await start({ monotonicMs });
+    expect(third.isComplete()).toBe(false);
+    nowMs += allEndedMs;
+    await stop(third);
+    expect((await start()).isComplete()).toBe(true);
+  });
+
+  test.each([
+    ['of another time', (dir: string) => touch(join(dir, 'appendonlydir', 'appendonly.aof.1.incr.aof'))],
+    ['of a copy', (dir: string) => replaceByCopy(join(dir, 'appendonlydir'))],
+  ])('one with an append-only file %s may lack writes', async (_what, change) => {
+    await stop(await start());
+    change(join(dataDir, 'redis'));
+    expect((await start()).isComplete()).toBe(false);
+  });
+
+  test('one that was started again after an unexpected end may lack writes', async () => {
+    const events: string[] = [];
+    const redis = await start({ onEvent: (message) => events.push(message) });
+    process.kill(await pidOf(redis.url), 'SIGKILL');
+    await vi.waitFor(() => expect(events).toContain('redis-server is running again.'), waiting);
+    expect(redis.isComplete()).toBe(false);
+    await stop(redis);
+    expect((await start()).isComplete()).toBe(false);
   });
 
   test('a Redis that ends unexpectedly is started again, with its data', async () => {

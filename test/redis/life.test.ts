@@ -1,6 +1,7 @@
 // What is known of a life of Redis: its age by a monotonic clock, and that it ends when a master becomes a replica.
 
 import { expect, test } from 'vitest';
+import { allEndedMs } from '../../src/domain/leaseTerms.ts';
 import { connect } from '../../src/redis/connection.ts';
 import { RedisLife } from '../../src/redis/life.ts';
 import { ownRedis } from '../support/ownRedis.ts';
@@ -10,7 +11,7 @@ const other = ownRedis();
 
 test('a life has a name for all processes, and an age for those that have seen it', async () => {
   let nowMs = 1000;
-  const life = new RedisLife(own.redis, () => nowMs);
+  const life = new RedisLife(own.redis, { monotonicMs: () => nowMs });
   expect([life.name, life.ms]).toEqual([undefined, 0]);
   await life.look();
   expect([life.name, life.ms]).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/), 0]);
@@ -26,9 +27,28 @@ test('a life has a name for all processes, and an age for those that have seen i
   expect(elsewhere.name).not.toBe(life.name);
 });
 
+test('the first life of a Redis that has every write is as old as any lease, and later ones are not', async () => {
+  let nowMs = 0;
+  const life = new RedisLife(own.redis, { monotonicMs: () => nowMs, isComplete: () => true });
+  await life.look();
+  expect(life.ms).toBe(allEndedMs);
+  nowMs += allEndedMs + 5;
+  await life.look();
+  expect(life.ms).toBe(allEndedMs + 5);
+  await own.redis.replicaof('127.0.0.1', '1');
+  await life.look();
+  await own.redis.replicaof('NO', 'ONE');
+  await life.look();
+  expect([life.name, life.ms]).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/), 0]);
+
+  const lacking = new RedisLife(own.redis, { monotonicMs: () => nowMs, isComplete: () => false });
+  await lacking.look();
+  expect(lacking.ms).toBe(0);
+});
+
 test('a time without a look counts only if the life is the same at its end', async () => {
   let nowMs = 0;
-  const life = new RedisLife(own.redis, () => nowMs);
+  const life = new RedisLife(own.redis, { monotonicMs: () => nowMs });
   await life.look();
   const before = life.name;
   nowMs += 5000;

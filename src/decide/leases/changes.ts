@@ -2,7 +2,7 @@
 // of its workspace: they are asked for again with the next requests, which see the change.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { addedTermMax, leaseMsMax } from '../../domain/leaseTerms.ts';
+import { addedTermMax, allEndedMs, waitFor } from '../../domain/leaseTerms.ts';
 import { longestTerm } from '../../scripts/layout.ts';
 import type { Leases } from './leases.ts';
 import type { Recalls } from './recalls.ts';
@@ -26,15 +26,6 @@ export interface ChangesObserver {
   /** A change waited this long for leases. */
   waited(ms: number): void;
 }
-
-/** The clocks of two machines may differ in speed by 1 %. */
-const drift = 1.01;
-
-/** How long to wait for leases of this term, in milliseconds. */
-export const waitFor = (termMs: number): number => Math.ceil(termMs * drift) + 1;
-
-/** A Redis that is older has forgotten no lease, whatever the settings of servers are. */
-const oldMs = waitFor(leaseMsMax + addedTermMax);
 
 export class Changes {
   readonly #options: ChangesOptions;
@@ -84,7 +75,7 @@ export class Changes {
     if (nowMs >= untilMs) return undefined;
     // A timer has whole milliseconds, and may be one early.
     const rest = () => sleep(Math.ceil(untilMs - performance.now()) + 1);
-    return redisAgeMs().then((ageMs) => (ageMs < oldMs ? rest() : undefined));
+    return redisAgeMs().then((ageMs) => (ageMs < allEndedMs ? rest() : undefined));
   }
 }
 

@@ -2,9 +2,10 @@
 // describes the life of a lease.
 
 import { randomBytes } from 'node:crypto';
+import { waitFor } from '../../domain/leaseTerms.ts';
 import type { RedisClient } from '../../redis/connection.ts';
 import { leaseSession } from '../../scripts/layout.ts';
-import { Changes, type ChangesObserver, type ChangesOptions, waitFor } from './changes.ts';
+import { Changes, type ChangesObserver, type ChangesOptions } from './changes.ts';
 import { type LeaseObserver, type LeaseOptions, Leases } from './leases.ts';
 import { Recalls } from './recalls.ts';
 import { RoundTrip } from './roundTrip.ts';

@@ -18,10 +18,10 @@ afterEach(closeAll);
 afterAll(closeAll);
 
 /** A new process, and how long its changes waited. */
-async function open(leaseMs: number) {
+async function open(leaseMs: number, isComplete?: () => boolean) {
   const waits: number[] = [];
   const observe = observing({ waited: (ms: number) => void waits.push(ms) });
-  const store = await openStore({ ...testSettings, url: own.url, leaseMs, observe });
+  const store = await openStore({ ...testSettings, url: own.url, leaseMs, observe, isComplete });
   stores.push(store);
   const { workspaceId } = await store.workspaces.create('changed');
   const change = () => store.apis.create(workspaceId, 'new', cliActor);
@@ -61,6 +61,19 @@ test('does not wait if one has seen it for as long as a lease may last', async (
   await change();
   expect(waits).toEqual([expect.any(Number)]);
   expect(waits[0]).toBeLessThan(longMs / 2);
+});
+
+test('does not wait if Redis has every write, nor does a process that starts later', async () => {
+  const longMs = 60_000;
+  await own.redis.del(serversKey);
+  const first = await open(longMs, () => true);
+  await first.change();
+  const later = await open(longMs);
+  await later.change();
+  for (const waits of [first.waits, later.waits]) {
+    expect(waits).toEqual([expect.any(Number)]);
+    expect(waits[0]).toBeLessThan(longMs / 2);
+  }
 });
 
 test('waits again when it has connected again', async () => {
