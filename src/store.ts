@@ -138,7 +138,11 @@ export async function openStore(storeOptions: StoreOptions) {
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen, redisAgeMs }),
   });
   const { leasing } = decide;
-  const workspaces = openWorkspaces(context, () => rootKeys);
+  const workspaces = openWorkspaces(
+    context,
+    () => rootKeys,
+    (workspaceId) => leasing.changes.creating(workspaceId),
+  );
   const { ids: workspaceIds } = workspaces;
   /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
   const replies = atMostOnceIn(checkedMs.replies, () =>

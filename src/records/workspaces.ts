@@ -39,10 +39,16 @@ interface ImportedWorkspace extends Workspace, Settings {
   importId: string;
 }
 
-export function openWorkspaces(context: StoreContext, rootKeys: () => ReturnType<typeof openRootKeys>) {
+/** `creating` is called before a workspace is created. */
+export function openWorkspaces(
+  context: StoreContext,
+  rootKeys: () => ReturnType<typeof openRootKeys>,
+  creating: (workspaceId: string) => void,
+) {
   const { redis, run, change, currentMs } = context;
   async function create(name: string): Promise<Workspace> {
     const workspaceId = createId('ws', await currentMs());
+    creating(workspaceId);
     const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
     const createdAt = Number(
       await run('workspaces/create', workspaceId, { name, sequence, sums: hasSums(context) ? 1 : 0 }),

@@ -31,9 +31,16 @@ export class Changes {
   readonly #options: ChangesOptions;
   /** The longest term that a change found in the registry of any workspace. */
   #longestMs = 0;
+  /** Workspaces that this process created, and when Redis had been connected last before that. */
+  readonly #created = new Map<string, number>();
 
   constructor(options: ChangesOptions) {
     this.#options = options;
+  }
+
+  /** This process is about to create a workspace. There are no leases of it yet, so Redis cannot have forgotten any. */
+  creating(workspaceId: string): void {
+    this.#created.set(workspaceId, this.#options.connectedAt());
   }
 
   /** Resolves when no process decides by what was before the change. `holders` are those of lua/include/change.lua. */
@@ -47,7 +54,7 @@ export class Changes {
     const longestMs = registered.find(({ id }) => id === longestTerm)?.termMs ?? 0;
     this.#longestMs = Math.max(this.#longestMs, longestMs);
     const startedAt = performance.now();
-    const afterConnect = this.#waitAfterConnect(startedAt);
+    const afterConnect = this.#waitAfterConnect(workspaceId, startedAt);
     if (others.length === 0 && afterConnect === undefined) return own;
     const waits = new Map(others.map(({ id, termMs }) => [id, waitFor(termMs)]));
     const recalled = others.length === 0 ? new Set<string>() : await recalls.send(workspaceId, waits);
@@ -65,10 +72,12 @@ export class Changes {
    * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after
    * the longest term, also those of servers that are further away or have a longer LEASE_MS. It may have forgotten the
    * longest term of a workspace, too: so that of any other counts, also if this process has no leases. An old Redis
-   * has forgotten none of them. Returns a promise to wait for; undefined if that time is over.
+   * has forgotten none of them, and there were none of a workspace that was created since. Returns a promise to wait
+   * for; undefined if that time is over.
    */
-  #waitAfterConnect(nowMs: number): Promise<void> | undefined {
+  #waitAfterConnect(workspaceId: string, nowMs: number): Promise<void> | undefined {
     const { termMs, connectedAt, redisAgeMs } = this.#options;
+    if (this.#created.get(workspaceId) === connectedAt()) return undefined;
     const longest = Math.max(termMs, this.#longestMs);
     if (longest === 0) return undefined;
     const untilMs = connectedAt() + waitFor(longest + addedTermMax);

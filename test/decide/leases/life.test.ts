@@ -17,13 +17,21 @@ const closeAll = () => Promise.all(stores.splice(0).map((store) => store.close()
 afterEach(closeAll);
 afterAll(closeAll);
 
+/** A workspace of another process, which has ended. */
+async function createWorkspace() {
+  const store = await openStore({ ...testSettings, url: own.url, leaseMs: 0 });
+  const { workspaceId } = await store.workspaces.create('changed');
+  await store.close();
+  return workspaceId;
+}
+
 /** A new process, and how long its changes waited. */
 async function open(leaseMs: number, isComplete?: () => boolean) {
+  const workspaceId = await createWorkspace();
   const waits: number[] = [];
   const observe = observing({ waited: (ms: number) => void waits.push(ms) });
   const store = await openStore({ ...testSettings, url: own.url, leaseMs, observe, isComplete });
   stores.push(store);
-  const { workspaceId } = await store.workspaces.create('changed');
   const change = () => store.apis.create(workspaceId, 'new', cliActor);
   return { store, waits, change };
 }
@@ -74,6 +82,17 @@ test('does not wait if Redis has every write, nor does a process that starts lat
     expect(waits).toEqual([expect.any(Number)]);
     expect(waits[0]).toBeLessThan(longMs / 2);
   }
+});
+
+test('does not wait in a workspace that it has just created, unless it has connected again', async () => {
+  await own.redis.del(serversKey);
+  const { store, waits } = await open(leaseMs);
+  const { workspaceId } = await store.workspaces.create('new');
+  await store.apis.create(workspaceId, 'first', cliActor);
+  expect(waits).toEqual([]);
+  store.decide.leasing.reconnected();
+  await store.apis.create(workspaceId, 'second', cliActor);
+  expect(waits).toEqual([expect.any(Number)]);
 });
 
 test('waits again when it has connected again', async () => {
