@@ -175,10 +175,14 @@ async function* leavesOf(
     reading.catch(() => {});
     return reading;
   };
+  const isAfter = (place: Buffer) => {
+    const last = upTo();
+    return last !== undefined && place.toString() > last;
+  };
   for (let reading: ReturnType<typeof readFrom> | undefined = readFrom(from); reading; ) {
     const [next, ...leaves]: [Buffer | null, ...Buffer[][]] = await reading;
     // The next ones are read while these are added up.
-    reading = next === null ? undefined : readFrom(next);
+    reading = next === null || isAfter(next) ? undefined : readFrom(next);
     yield* leaves;
   }
 }
