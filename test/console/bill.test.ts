@@ -3,7 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, test } from 'vitest';
 import { consoleInChromium, inChromium, shots } from '../support/chromium.ts';
-import { harness } from '../support/harness.ts';
+import { dayMs, harness } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
@@ -102,6 +102,46 @@ inChromium(() => {
       '1',
       '25',
     ]);
+  });
+
+  test('the usage of ended days is displayed while that of today is added up', async () => {
+    const { now } = h.clock;
+    const date = new Date(now);
+    // The middle of the next month, by the clocks of both: on its first day there is no day before.
+    h.clock.now = Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 20, 12);
+    const { apiId } = await ok('apis.createApi', { name: 'ended' });
+    const { key } = await h.createKey({ apiId, externalId: 'ada' });
+    await ok('keys.verifyKey', { key });
+    h.clock.now += dayMs;
+    while (await h.store.sweep.rollUp(h.workspaceId));
+    await ok('keys.verifyKey', { key });
+    await page().clock.setFixedTime(h.clock.now);
+    const asked: object[] = [];
+    let respond = () => {};
+    const isReady = new Promise<void>((resolve) => (respond = resolve));
+    await page().route('**/v2/analytics.listCustomers', async (route) => {
+      const { start, end } = route.request().postDataJSON();
+      asked.push({ days: (end - start) / dayMs });
+      // The whole month takes long.
+      if (end > h.clock.now) await isReady;
+      await route.continue();
+    });
+    await open(`/bill?api=${apiId}`);
+    await expect.poll(() => rows().count()).toBe(1);
+    expect(await cellsOf(0)).toEqual(['ada', '1', '0', '0']);
+    const note = list().getByText(/Until the end of \d{4}-\d{2}-20, UTC/);
+    expect(await note.isVisible()).toBe(true);
+    expect(await violations()).toEqual([]);
+    respond();
+    await expect.poll(() => cellsOf(0)).toEqual(['ada', '2', '0', '0']);
+    expect(await note.count()).toBe(0);
+    expect(asked).toHaveLength(2);
+    expect(asked[0]).toEqual({ days: 20 });
+    // A month that is over is asked for once.
+    await goTo(`/bill?api=${apiId}&month=${nameOf(now)}`);
+    await page().getByText('Nothing was verified in this month').waitFor();
+    expect(asked).toHaveLength(3);
+    await page().unroute('**/v2/analytics.listCustomers');
   });
 
   test('without a grant it says which', async () => {

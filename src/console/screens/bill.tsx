@@ -1,17 +1,19 @@
 // What all customers used in a month: the figures of an invoice.
 
+import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAddress } from '../address.ts';
-import { count } from '../format.ts';
-import { pagesOf, usePages } from '../pages.ts';
+import { useData } from '../api.ts';
+import { count, date } from '../format.ts';
+import { type Paged, pagesOf, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Card, Count, CustomerLink, Empty, Head, LacksScreen, outcomes, wordOf } from '../parts/basic.tsx';
 import { Figure } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
-import { type Column, List } from '../parts/table.tsx';
+import { type Column, List, Table } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { UsageChart, useUsage } from '../parts/usage.tsx';
-import { countOf, lastMonths, monthOf, sumOf } from '../period.ts';
+import { countOf, dayMs, hourMs, lastMonths, monthOf, type Period, sumOf } from '../period.ts';
 import { may } from '../session.ts';
 
 interface Billed {
@@ -67,10 +69,7 @@ export function Bill() {
   const month = months.includes(address.month) ? address.month : months[0]!;
   const period = monthOf(month);
   const of = address.api ? { apiId: address.api } : {};
-  const isAllowed = may('api', 'read_analytics');
-  const input = { ...of, start: period.start, end: period.end };
-  const pages = usePages<Billed>('analytics.listCustomers', isAllowed ? input : undefined, 0, true);
-  if (!isAllowed) return <LacksScreen title="Bill" grant="api.*.read_analytics" />;
+  if (!may('api', 'read_analytics')) return <LacksScreen title="Bill" grant="api.*.read_analytics" />;
   const isOver = period.end <= Date.now();
   return (
     <>
@@ -91,22 +90,50 @@ export function Bill() {
         <UsageChart of={of} period={period} title="Verifications by outcome" />
       </Card>
       <Top title="Largest customers" of="identities" period={period} within={of} />
-      <Card
-        title="All customers"
-        actions={
-          <CsvButton
-            name={`bill-${month}`}
-            columns={columns}
-            of={pages}
-            read={(after) => pagesOf('analytics.listCustomers', { ...input, limit: pageMax }, after)}
-          />
-        }
-      >
+      <Customers of={of} month={month} period={period} />
+    </>
+  );
+}
+
+type Month = { of: { apiId?: string }; period: Period };
+
+/** Usage is in the sums by customer about an hour after the end of its day. */
+const summedAfterMs = 2 * hourMs;
+
+/**
+ * The rows of a month, and before they are there those of its days that have ended, up to `endedAt`: these are added up
+ * already, while the usage since then takes the longer the more keys were used. Undefined for a month of which all days
+ * have ended, or none.
+ */
+function useBilled({ of, period: { start, end } }: Month) {
+  const nowDay = useMemo(() => Math.floor((Date.now() - summedAfterMs) / dayMs) * dayMs, []);
+  const endedAt = start < nowDay && nowDay < end ? nowDay : undefined;
+  const endedInput = endedAt === undefined ? undefined : { ...of, start, end: endedAt };
+  const ended = useData<Billed[]>('analytics.listCustomers', endedInput);
+  // Not at the same time: few queries of a workspace run at a time.
+  const isNext = endedAt === undefined || ended.data !== undefined || ended.failure !== undefined;
+  const pages = usePages<Billed>('analytics.listCustomers', isNext ? { ...of, start, end } : undefined, 0, true);
+  const isThere = pages.rows !== undefined && (pages.rows.length > 0 || !pages.hasMore);
+  const rows = ended.data ?? [];
+  return { pages, ended: endedAt !== undefined && !isThere && rows.length > 0 ? { rows, endedAt } : undefined };
+}
+
+const idOf = ({ externalId = '' }: Billed) => externalId;
+
+function Customers({ of, period, month }: Month & { month: string }) {
+  const { pages, ended } = useBilled({ of, period });
+  const { start, end } = period;
+  const read = (after?: string) =>
+    pagesOf<Billed>('analytics.listCustomers', { ...of, start, end, limit: pageMax }, after);
+  return (
+    <Card title="All customers" actions={<CsvButton name={`bill-${month}`} columns={columns} of={pages} read={read} />}>
+      {ended && <Ended {...ended} of={pages} />}
+      {(!ended || pages.rows || pages.failure) && (
         <List
           label="All customers"
           columns={columns}
           of={pages}
-          idOf={({ externalId = '' }) => externalId}
+          idOf={idOf}
           empty={
             <Empty title="Nothing was verified in this month">
               <p class="quiet">
@@ -115,16 +142,29 @@ export function Bill() {
             </Empty>
           }
         />
-        <p class="quiet">
-          In order of externalId. What a customer owes is not stored here: prices are yours.{' '}
-          <Link href="/customers">All customers and their limits</Link>
-        </p>
-      </Card>
+      )}
+      <p class="quiet">
+        In order of externalId. What a customer owes is not stored here: prices are yours.{' '}
+        <Link href="/customers">All customers and their limits</Link>
+      </p>
+    </Card>
+  );
+}
+
+/** The first rows of the days that have ended, while those of the month are added up. */
+function Ended({ rows, endedAt, of }: { rows: readonly Billed[]; endedAt: number; of: Paged<Billed> }) {
+  return (
+    <>
+      <p class="quiet" role="status">
+        Until the end of {date(endedAt - dayMs)}, UTC. What was used since then is being added up …
+      </p>
+      {!of.rows && !of.failure && <progress aria-label="Adding up" />}
+      <Table label="All customers" columns={columns} rows={rows} idOf={idOf} />
     </>
   );
 }
 
-function Totals({ of, period }: { of: { apiId?: string }; period: ReturnType<typeof monthOf> }) {
+function Totals({ of, period }: Month) {
   const { data } = useUsage(of, period);
   const shown = (amount: number | undefined) => (amount === undefined ? '–' : count(amount));
   return (
