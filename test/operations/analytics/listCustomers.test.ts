@@ -181,3 +181,32 @@ test('the first page of days that were rolled up reads the sums of the first cus
   expect(scripts).toBeGreaterThan(5);
   await store.close();
 });
+
+test('keys without a log are found by one command for some of them', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'no logs' });
+  await use((await createKey({ apiId })).key, 1);
+  clock.advance(2 * dayMs);
+  while (await tollgate.store.sweep.rollUp(tollgate.workspaceId));
+  // Keys have no days from then on.
+  clock.advance(4 * dayMs);
+  const keys: string[] = [];
+  for (let count = 0; count < 40; count++) {
+    const { key } = await createKey({ apiId, externalId: `c${count % 3}` });
+    keys.push(key);
+    await use(key, 1);
+  }
+  /** Commands of a listing that read logs or look for them. */
+  const commandsOf = async () => {
+    await own.redis.config('RESETSTAT');
+    const rows = await ok('analytics.listCustomers', { apiId });
+    const stats = await own.redis.info('commandstats');
+    const callsOf = (name: string) => Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+    return { counts: rows.map(({ count }) => count), reads: callsOf('getrange'), looks: callsOf('exists') };
+  };
+  // Two scripts of 20 keys each, which look for 16 logs and 4.
+  expect(await commandsOf()).toEqual({ counts: [14, 13, 13], reads: 0, looks: 4 });
+  clock.advance(hourMs);
+  // The last keys of the second script.
+  for (const key of keys.slice(-2)) await use(key, 1);
+  expect(await commandsOf()).toEqual({ counts: [15, 13, 14], reads: 4, looks: 4 });
+});
