@@ -12,8 +12,14 @@ export class JsonText {
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-const holdsText = (value: unknown): boolean =>
-  value instanceof JsonText || (isObject(value) && Object.values(value).some(holdsText));
+/** Without lists of the values, which would be garbage for each row of a response. */
+function holdsText(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  if (value instanceof JsonText) return true;
+  if (Array.isArray(value)) return value.some(holdsText);
+  for (const name in value) if (holdsText((value as Record<string, unknown>)[name])) return true;
+  return false;
+}
 
 /**
  * JSON.stringify for values that may contain JsonText. A part without any is printed natively: one by one, the hundred

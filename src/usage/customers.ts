@@ -146,9 +146,10 @@ export function openCustomers(context: StoreContext) {
 function pageOf(pass: Pass, window: CustomerWindow, after: string | undefined, limit: number): CustomersPage {
   pass.usedAt = performance.now();
   const { listing } = pass;
-  const found = window.page(after, limit + 1);
-  const customers = found.slice(0, limit).map(rowOf);
-  const place = found.length > limit ? customers.at(-1)!.externalId : window.upTo;
+  const customers = window.page(after, limit + 1, rowOf);
+  const hasMore = customers.length > limit;
+  if (hasMore) customers.pop();
+  const place = hasMore ? customers.at(-1)!.externalId : window.upTo;
   return { customers, next: place === undefined ? undefined : { listing, place } };
 }
 

@@ -100,12 +100,13 @@ export async function countKeys(
   const sums = new Sums(buckets, visit);
   const steps = new Steps();
   for await (const { first, found } of usageOf(context, workspaceId, keys, firstDayOf(buckets.period))) {
-    for (const [index, { days, log, current }] of found.entries()) {
+    for (let index = 0; index < found.length; index++) {
+      const { days, log, current } = found[index]!;
       const key24 = keys[first + index]!;
       sums.begin(apiOf.get(key24.slice(16))!, `key_${key24}`);
-      visitDays(days, sums.visitor);
-      sums.addHours(readLog(log));
-      if (current.length > 0) sums.addHours([readCurrentHour(current)]);
+      if (days.length > 0) visitDays(days, sums.visitor);
+      if (log.length > 0) for (const hour of readLog(log)) sums.addHour(hour);
+      if (current.length > 0) sums.addHour(readCurrentHour(current));
       sums.end();
       if (steps.isOver) await steps.next();
     }
@@ -143,15 +144,16 @@ export async function countSums(
   for (const apiId of apiIds) {
     for (let month = monthOf(fromDay); month <= monthOf(toDay - 1); month++) {
       const before = dayBefore(month);
-      const addDay = (dayOfMonth: number, externalId: string) => {
+      let externalId = '';
+      const addDay = (dayOfMonth: number) => {
         const day = before + dayOfMonth;
         if (day >= fromDay && day < toDay) sums.addDay(day, counts, externalId);
       };
       for await (const leaf of leavesOf(context, workspaceId, { api8: apiId.slice(-8), month }, { from, upTo })) {
-        for (let at = 0; at < leaf.length; at += 2) {
-          const externalId = leaf[at]!.toString();
+        for (const [name, stored] of inOrder(leaf)) {
+          externalId = name;
           sums.begin(apiId, '');
-          visitSums(leaf[at + 1]!, counts, (dayOfMonth) => addDay(dayOfMonth, externalId));
+          visitSums(stored, counts, addDay);
           sums.end();
           if (steps.isOver) await steps.next();
         }
@@ -159,6 +161,13 @@ export async function countSums(
       }
     }
   }
+}
+
+/** The customers of a leaf in order, as those of all leaves then are: so they fill the parts of `Ordered`. */
+function inOrder(leaf: readonly Buffer[]): [externalId: string, stored: Buffer][] {
+  const customers: [string, Buffer][] = [];
+  for (let at = 0; at < leaf.length; at += 2) customers.push([leaf[at]!.toString('latin1'), leaf[at + 1]!]);
+  return customers.sort(([one], [other]) => (one < other ? -1 : 1));
 }
 
 /** The sums of an API in a month: of some customers at a time, each externalId and its days. */
@@ -223,13 +232,10 @@ class Sums {
     this.#sum.keyId = keyId;
   }
 
-  addHours(hours: Iterable<ReturnType<typeof readCurrentHour>>) {
-    const { hourlyFrom } = this.#period;
-    for (const { hour, counts, externalId } of hours) {
-      const day = Math.floor(hour / 24);
-      const kept = hour < hourlyFrom ? 24 * day : hour;
-      if (this.#covers(kept) && !isSummed(this.#period, day)) this.#add(kept, counts, externalId);
-    }
+  addHour({ hour, counts, externalId }: ReturnType<typeof readCurrentHour>) {
+    const day = Math.floor(hour / 24);
+    const kept = hour < this.#period.hourlyFrom ? 24 * day : hour;
+    if (this.#covers(kept) && !isSummed(this.#period, day)) this.#add(kept, counts, externalId);
   }
 
   addDay(day: number, counts: Counts, externalId: string) {

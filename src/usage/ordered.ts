@@ -9,15 +9,22 @@ interface Part<Value> {
   /** No name of it precedes this one, and none of the part before is equal or follows. */
   from: string;
   values: Map<string, Value>;
+  /** Its last name, as long as each of its names followed the one that was added before. */
+  ascendingTo: string | undefined;
   /** Its names in order, after they were asked for. */
   sorted: string[] | undefined;
 }
 
-const partOf = <Value>(from: string, values: Map<string, Value>): Part<Value> => ({ from, values, sorted: undefined });
+const partOf = <Value>(from: string, values: Map<string, Value>, ascendingTo?: string): Part<Value> => ({
+  from,
+  values,
+  ascendingTo,
+  sorted: undefined,
+});
 const sortedOf = <Value>(part: Part<Value>): readonly string[] => (part.sorted ??= [...part.values.keys()].sort());
 
 export class Ordered<Value> {
-  readonly #parts: Part<Value>[] = [partOf('', new Map())];
+  readonly #parts: Part<Value>[] = [partOf('', new Map(), '')];
   #size = 0;
   /** The part that was found last: names often come in order. */
   #found = 0;
@@ -37,9 +44,16 @@ export class Ordered<Value> {
     const found = part.values.get(name);
     if (found !== undefined) return found;
     const value = make();
-    part.values.set(name, value);
-    part.sorted = undefined;
     this.#size++;
+    const isAscending = part.ascendingTo !== undefined && name >= part.ascendingTo;
+    if (isAscending && part.values.size >= partMax && index === this.#parts.length - 1) {
+      // Names that come in order fill parts, which are never divided.
+      this.#parts.push(partOf(name, new Map([[name, value]]), name));
+      return value;
+    }
+    part.values.set(name, value);
+    part.ascendingTo = isAscending ? name : undefined;
+    part.sorted = undefined;
     if (part.values.size > partMax) this.#split(index);
     return value;
   }

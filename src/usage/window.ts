@@ -29,6 +29,7 @@ export class CustomerWindow {
   /** Rows of customers that were left out. */
   readonly #free: number[] = [];
   #nameBytes = 0;
+  readonly #newRow = (): number => this.#takeRow();
 
   /** `max` is the limit of its customers. */
   constructor(after: string | undefined, max: number) {
@@ -49,7 +50,7 @@ export class CustomerWindow {
     if (this.after !== undefined && place <= this.after) return;
     if (this.#upTo !== undefined && place > this.#upTo) return;
     const before = this.#rows.size;
-    const row = this.#rows.getOrAdd(place, () => this.#newRow());
+    const row = this.#rows.getOrAdd(place, this.#newRow);
     if (this.#rows.size > before) this.#nameBytes += place.length;
     const block = this.#blocks[Math.floor(row / blockRows)]!;
     const at = (row % blockRows) * countPlaces;
@@ -68,7 +69,7 @@ export class CustomerWindow {
   }
 
   /** A row of zeros. */
-  #newRow(): number {
+  #takeRow(): number {
     const free = this.#free.pop();
     if (free !== undefined) {
       const at = (free % blockRows) * countPlaces;
@@ -93,29 +94,36 @@ export class CustomerWindow {
     return (this.after === undefined || after >= this.after) && (this.#upTo === undefined || after < this.#upTo);
   }
 
-  /** The customers after a place, in order. */
-  page(after: string | undefined, limit: number): Customer[] {
-    const page: Customer[] = [];
+  /** A row for each of the customers after a place, in order. The object of a customer is used again. */
+  page<Row>(after: string | undefined, limit: number, rowOf: (customer: Customer) => Row): Row[] {
+    const page: Row[] = [];
+    const customer: Customer = { externalId: '', counts: noCounts() };
     for (const places of this.#rows.after(after)) {
       for (const place of places) {
         if (page.length === limit) return page;
-        page.push(this.#customer(place));
+        this.#read(place, customer);
+        page.push(rowOf(customer));
       }
     }
     return page;
   }
 
-  /** All customers. */
+  /** All customers. Their object is used again. */
   *all(): Generator<Customer> {
-    for (const places of this.#rows.after(undefined)) for (const place of places) yield this.#customer(place);
+    const customer: Customer = { externalId: '', counts: noCounts() };
+    for (const places of this.#rows.after(undefined)) {
+      for (const place of places) {
+        this.#read(place, customer);
+        yield customer;
+      }
+    }
   }
 
-  #customer(place: string): Customer {
+  #read(place: string, customer: Customer) {
     const row = this.#rows.get(place)!;
     const block = this.#blocks[Math.floor(row / blockRows)]!;
     const at = (row % blockRows) * countPlaces;
-    const counts = noCounts();
-    for (let index = 0; index < countPlaces; index++) counts[index] = block[at + index]!;
-    return { externalId: place, counts };
+    customer.externalId = place;
+    for (let index = 0; index < countPlaces; index++) customer.counts[index] = block[at + index]!;
   }
 }

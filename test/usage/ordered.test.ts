@@ -40,6 +40,15 @@ test(`names in any order are found, listed and removed from the end (seed ${seed
   }
 });
 
+test('names that come in order fill parts', () => {
+  const names = new Ordered<number>();
+  for (let number = 0; number < 2000; number++) names.getOrAdd(String(number).padStart(4, '0'), () => 1);
+  expect([...names.after(undefined)].map(({ length }) => length)).toEqual([512, 512, 512, 464]);
+  // A name between them divides one.
+  names.getOrAdd('0001.', () => 1);
+  expect([...names.after(undefined)].map(({ length }) => length)).toEqual([257, 256, 512, 512, 464]);
+});
+
 test('a part has some hundred names, whatever their order', () => {
   const names = new Ordered<number>();
   for (let number = 0; number < 5000; number++)
