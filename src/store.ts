@@ -267,7 +267,7 @@ function contextOf(
   options: StoreOptions,
 ): StoreContext {
   const { auditEventsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, refusalHours, observe } = options;
-  const { usageBounds = { keys: 250_000, customers: 400_000, firstCustomers: 2500 } } = options;
+  const { usageBounds = { keys: 250_000, customers: 400_000 } } = options;
   const now = nowOf(options);
   return {
     redis,

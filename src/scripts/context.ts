@@ -12,8 +12,6 @@ export interface UsageBounds {
   keys: number;
   /** Customers with their sums: about 150 bytes each. */
   customers: number;
-  /** The same where only the first ones may be wanted: two pages of a bill. */
-  firstCustomers: number;
 }
 
 export interface StoreContext {

@@ -33,17 +33,17 @@ interface Work {
 }
 
 /**
- * Adds up the first customers after a place: with `isFirst` only a few if no keys have to be read, because then they
- * cost no more than their own sums.
+ * Adds up the first customers after a place, at most `max` if no keys have to be read: then they cost no more than their
+ * own sums. Keys would all have to be read again for the next ones.
  */
 export async function windowOf(
   context: StoreContext,
   workspaceId: string,
   { apiIds, period, nowMs }: CustomersQuery,
   after: string | undefined,
-  { work = { done: 0, total: 0 }, isFirst = false }: { work?: Work; isFirst?: boolean } = {},
+  { work = { done: 0, total: 0 }, max = Number.POSITIVE_INFINITY }: { work?: Work; max?: number } = {},
 ): Promise<CustomerWindow> {
-  const { customers, firstCustomers } = context.usageBounds;
+  const { customers } = context.usageBounds;
   let window = new CustomerWindow(after, customers);
   const today = Math.floor(nowMs / dayMs);
   const api8s = apiIds.map((apiId) => apiId.slice(-8));
@@ -59,7 +59,7 @@ export async function windowOf(
   })) {
     await countKeys(context, workspaceId, apiIds, keys, { period: rest, bucketOf }, visit, settle);
   }
-  if (isFirst && work.total === 0) window = new CustomerWindow(after, firstCustomers);
+  if (work.total === 0) window = new CustomerWindow(after, Math.min(max, customers));
   if (rest.summed) {
     const of = { from: after ?? '', upTo: () => window.upTo };
     await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visit, settle);
@@ -67,6 +67,8 @@ export async function windowOf(
   return window.finish();
 }
 
+/** A window without keys has room for this many times as many customers as the one before: the first for two pages. */
+const growth = 8;
 /** How long a page waits for a pass. */
 const waitMs = 4000;
 /** How long a window is kept after its last page. */
@@ -85,11 +87,17 @@ export interface CustomersFrom {
   place: string | undefined;
 }
 
-interface Pass {
+/** Where a pass begins. */
+interface Place {
   workspaceId: string;
   /** A listing has passes of its own: otherwise it could have counts from before it began. */
   listing: string;
   after: string | undefined;
+}
+
+interface Pass extends Place {
+  /** Limit of its customers, if no keys are read. */
+  max: number;
   work: Work;
   /** Of the work, what was reported. */
   reported: number;
@@ -133,7 +141,7 @@ export function openCustomers(context: StoreContext) {
     let pass = passes.find(workspaceId, from);
     for (; !pass; pass ??= passes.find(workspaceId, from)) {
       const first = passes.toWaitFor(workspaceId);
-      if (first.length === 0) pass = passes.begin(context, { workspaceId, listing, after: place }, query);
+      if (first.length === 0) pass = passes.begin(context, { workspaceId, listing, after: place }, query, limit);
       else if (performance.now() >= until) return { customers: [], next: from };
       else await Promise.race([...first.map(({ ended }) => ended), delay(until - performance.now())]);
     }
@@ -194,12 +202,22 @@ class Passes {
     return running.length >= passesMax.all ? running : [];
   }
 
-  begin(context: StoreContext, of: Pick<Pass, 'workspaceId' | 'listing' | 'after'>, query: CustomersQuery): Pass {
+  /** Limit of the customers of the next window of a listing, if no keys are read. */
+  #maxOf({ workspaceId, listing, after }: Place, limit: number): number {
+    if (after === undefined) return 2 * limit;
+    const before = [...this.#all].find(
+      (pass) => pass.workspaceId === workspaceId && pass.listing === listing && pass.window?.upTo === after,
+    );
+    return before ? growth * before.max : Number.POSITIVE_INFINITY;
+  }
+
+  begin(context: StoreContext, of: Place, query: CustomersQuery, limit: number): Pass {
     const work = { done: 0, total: 0 };
-    const isFirst = of.after === undefined;
-    const reading = windowOf(context, of.workspaceId, query, of.after, { work, isFirst });
+    const max = this.#maxOf(of, limit);
+    const reading = windowOf(context, of.workspaceId, query, of.after, { work, max });
     const pass: Pass = {
       ...of,
+      max,
       work,
       reported: 0,
       window: undefined,

@@ -31,7 +31,7 @@ beforeAll(async () => {
   });
   for (let server = 0; server < 3; server++) {
     // One of them has room for a few keys and customers at a time.
-    const usageBounds = server === 1 ? { keys: 7, customers: 9, firstCustomers: 5 } : undefined;
+    const usageBounds = server === 1 ? { keys: 7, customers: 9 } : undefined;
     servers.push(
       await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, observe, usageBounds }),
     );
