@@ -85,7 +85,8 @@ async function read(response: Response, tokens: number): Promise<void> {
 }
 
 test('max_tokens are held while it streams, and what was streamed is settled', async () => {
-  const { program, ask } = await startProxy({ tokenMs: 20 });
+  // Long enough to see what is held on a busy machine.
+  const { program, ask } = await startProxy({ tokenMs: 60 });
   const { key, ledger } = await newKey();
   const response = await ask(key, 3, 400);
   await vi.waitUntil(async () => (await ledger()).held > 0, waiting);
