@@ -117,8 +117,15 @@ inChromium(() => {
     await ok('keys.verifyKey', { key });
     await page().clock.setFixedTime(h.clock.now);
     const asked: object[] = [];
-    let respond = () => {};
+    let [respond, rank] = [() => {}, () => {}];
     const isReady = new Promise<void>((resolve) => (respond = resolve));
+    const isRanked = new Promise<void>((resolve) => (rank = resolve));
+    let rankings = 0;
+    await page().route('**/v2/analytics.getTop', async (route) => {
+      rankings++;
+      await isRanked;
+      await route.continue();
+    });
     await page().route('**/v2/analytics.listCustomers', async (route) => {
       const { start, end } = route.request().postDataJSON();
       asked.push({ days: (end - start) / dayMs });
@@ -132,16 +139,20 @@ inChromium(() => {
     const note = list().getByText(/Until the end of \d{4}-\d{2}-20, UTC/);
     expect(await note.isVisible()).toBe(true);
     expect(await violations()).toEqual([]);
+    // The month is asked for after the ranking is there.
+    expect(asked).toEqual([{ days: 20 }]);
+    rank();
+    await expect.poll(() => asked.length).toBe(2);
+    expect(await cellsOf(0)).toEqual(['ada', '1', '0', '0']);
     respond();
     await expect.poll(() => cellsOf(0)).toEqual(['ada', '2', '0', '0']);
     expect(await note.count()).toBe(0);
-    expect(asked).toHaveLength(2);
-    expect(asked[0]).toEqual({ days: 20 });
+    expect([asked.length, rankings]).toEqual([2, 1]);
     // A month that is over is asked for once.
     await goTo(`/bill?api=${apiId}&month=${nameOf(now)}`);
     await page().getByText('Nothing was verified in this month').waitFor();
     expect(asked).toHaveLength(3);
-    await page().unroute('**/v2/analytics.listCustomers');
+    await page().unrouteAll();
   });
 
   test('without a grant it says which', async () => {

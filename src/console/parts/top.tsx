@@ -68,11 +68,17 @@ const Share = ({ row, largest }: { row: TopRow; largest: number }) => {
   );
 };
 
+/** What a ranking asks for: two parts of a screen that ask for the same share the response. */
+export const topInput = (asked: { of: Of; by?: By; period: Period; within: object | undefined }) => {
+  const { of, by = 'count', period, within } = asked;
+  return { of, by, start: period.start, end: period.end, limit: 10, ...within };
+};
+
 export function Top(props: { title: string; of: Of; period: Period; within?: object; by?: By }) {
   const { title, of, period, within } = props;
   const { start, end } = period;
   const [by, setBy] = useState<By>(props.by ?? 'count');
-  const input = { of, by, start, end, limit: 10, ...within };
+  const input = topInput({ of, by, period, within });
   const { data, ...rest } = useData<{ top: TopRow[]; start: number; end: number }>('analytics.getTop', input, 30_000);
   const isChecks = of === 'namespaces' || of === 'identifiers';
   const all = useAll(isChecks, by, period, within);
