@@ -143,8 +143,8 @@ export function openRankings(context: StoreContext) {
   const passes = new Map<string, Promise<TopRow[]>>();
 
   return async function rank(workspaceId: string, query: RankQuery): Promise<TopRow[]> {
-    const { apiIds, of, period, hours } = query;
-    const id = `${workspaceId} ${hours} ${digestOf(apiIds.join()).toString('base64url')}`;
+    const { apiIds, of, period } = query;
+    const id = `${workspaceId} ${lengthOf(query)} ${digestOf(apiIds.join()).toString('base64url')}`;
     // Several rankings of a period are often asked for together, and one pass serves all of them.
     for (let times = 0; times < 2; times++) {
       const running = passes.get(id);
@@ -162,6 +162,16 @@ export function openRankings(context: StoreContext) {
     passes.set(id, pass);
     return pass.finally(() => passes.get(id) === pass && passes.delete(id));
   };
+}
+
+/**
+ * Periods of a length that end now need the same bounds. Any other, such as a month, has bounds of its own: it may be as
+ * long as the last 30 days, and each would replace those of the other.
+ */
+function lengthOf({ hours, period: { toHour }, nowMs }: RankQuery): string {
+  const nowHour = Math.floor(nowMs / hourMs);
+  const endsNow = toHour > nowHour && toHour <= nowHour + 24;
+  return endsNow ? `${hours}` : `${hours}-${toHour}`;
 }
 
 /** The bounds of recent passes. */

@@ -185,3 +185,19 @@ test('rankings that are asked for together need one pass', async () => {
   expect(lists - before).toBe(1);
   expect(all.map(({ top }) => top[0]!.count)).toEqual([1, 1, 1]);
 });
+
+test('a month and the last days of the same number have bounds of their own', async () => {
+  const store = servers[0]!;
+  clock.advance(100 * dayMs);
+  const { apiId, key } = await createKey({ externalId: 'customer' });
+  await ok('keys.verifyKey', { key });
+  clock.advance(10 * dayMs);
+  await ok('keys.verifyKey', { key });
+  const query = { apiIds: [apiId], of: 'identities', by: 'count', limit: 10 } as const;
+  const last = { ...query, ...periods.month() };
+  const month = { ...query, fromHour: 24 * (today() - 5), toHour: 24 * (today() + 25) };
+  for (const isFirst of [true, false, false]) {
+    expect(await rank(store, last)).toMatchObject({ ranked: { top: [{ count: 2 }] }, wasPass: isFirst });
+    expect(await rank(store, month)).toMatchObject({ ranked: { top: [{ count: 1 }] }, wasPass: isFirst });
+  }
+});
