@@ -12,7 +12,6 @@
 --          for no usage. One text, as the server takes longer to read three for each key; 0 if a key has more than
 --          KEY_BYTES_MAX
 
--- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/names"

@@ -2,9 +2,9 @@
 //
 // A long list or search is read in steps, each a script of a few milliseconds, and Redis serves others between two of
 // them. But if the next step always waits already, each request of others waits for one, and with more readers for
-// several. So of the reading scripts of a workspace that take long, one runs at a time, and Redis rests from them for as
-// long as the last one took: on the way of its reply, in a pause, and on the way of the next one. Other scripts of the
-// workspace do not wait, and each process paces its own.
+// several. So of the reading scripts of a workspace that take long, one runs at a time, and Redis rests from them for
+// as long as the last one took: on the way of its reply, in a pause, and on the way of the next one. Other scripts of
+// the workspace do not wait, and each process paces its own.
 
 /** How long Redis ran a script, in microseconds by its clock, and the reply. */
 export type Timed = readonly [micros: number, reply: unknown];
@@ -21,7 +21,7 @@ interface Lane {
   names: Set<string>;
   last: Promise<void>;
   waiting: number;
-  /** What the pauses until now were too short, or too long if it is negative: a timer is late, by whole milliseconds. */
+  /** What the pauses until now were too short, or too long if it is negative: timers have whole milliseconds. */
   owedMs: number;
 }
 

@@ -33,8 +33,8 @@ interface Work {
 }
 
 /**
- * Adds up the first customers after a place, at most `max` if no keys have to be read: then they cost no more than their
- * own sums. Keys would all have to be read again for the next ones.
+ * Adds up the first customers after a place, at most `max` if no keys have to be read: then they cost no more than
+ * their own sums. Keys would all have to be read again for the next ones.
  */
 export async function windowOf(
   context: StoreContext,

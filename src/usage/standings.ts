@@ -165,8 +165,8 @@ export function openRankings(context: StoreContext) {
 }
 
 /**
- * Periods of a length that end now need the same bounds. Any other, such as a month, has bounds of its own: it may be as
- * long as the last 30 days, and each would replace those of the other.
+ * Periods of a length that end now need the same bounds. Any other, such as a month, has bounds of its own: it may be
+ * as long as the last 30 days, and each would replace those of the other.
  */
 function lengthOf({ hours, period: { toHour }, nowMs }: RankQuery): string {
   const nowHour = Math.floor(nowMs / hourMs);
