@@ -11,7 +11,7 @@ const faultsOnly = process.env.FAULTS_RESULTS !== undefined;
  */
 const isolated = [
   'test/{atomicity,docs,model}.test.ts',
-  'test/cli/{backup,cli,doctor,keyLines}.test.ts',
+  'test/cli/{backup,cli,doctor,keyLines,stopped}.test.ts',
   'test/faults/**/*.test.ts',
   'test/http/{fairness,server,uws}.test.ts',
   'test/decide/leases/holder.test.ts',

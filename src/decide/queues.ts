@@ -84,7 +84,7 @@ class Queue<Batch> {
 }
 
 /**
- * While batches have fewer requests, a request that finds none in flight is sent at once. With more, as four connections
+ * While batches have fewer requests, one that finds none in flight is sent at once. With more, as four connections
  * send, more and smaller batches cost the server and Redis a tenth more for each request.
  */
 const loneMean = 1.5;

@@ -2,10 +2,10 @@
 
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
-import { connect } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { runCli, runCliProcess } from '../support/cli.ts';
 import { dayMs, harness } from '../support/harness.ts';
+import { monitorOf } from '../support/monitor.ts';
 import { ownRedis } from '../support/ownRedis.ts';
 import { build } from '../support/processes.ts';
 
@@ -139,14 +139,10 @@ test('--json prints what the store returns', async () => {
 
 /** The commands that Redis receives while `act` runs. */
 async function commandsDuring(work: () => Promise<void>): Promise<string[]> {
-  const client = await connect(own.url, { commandTimeoutMs: 5000 });
-  if (client.isCluster) throw new Error('one Redis');
-  const monitor = await client.monitor();
   const commands: string[] = [];
-  monitor.on('monitor', (_time, args: string[]) => commands.push(args.join(' ')));
+  const stop = await monitorOf(own.url, (words) => commands.push(words.join(' ')));
   await work();
-  monitor.disconnect();
-  client.disconnect();
+  stop();
   return commands;
 }
 

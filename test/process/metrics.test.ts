@@ -105,6 +105,8 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
     METRICS_PORT: '0',
     SWEEP_INTERVAL_MS: '3600000',
     IDENTIFIERS_MAX: '2',
+    // All verifications are sent to Redis.
+    LEASE_MS: '0',
     // So little memory for new objects that garbage collections, which have a histogram, are certain.
     NODE_OPTIONS: '--max-semi-space-size=1',
   });

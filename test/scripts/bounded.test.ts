@@ -15,6 +15,7 @@ import {
 } from '../../src/redis/names.ts';
 import { openStore } from '../../src/store.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
+import { monitorOf } from '../support/monitor.ts';
 import { observing } from '../support/observer.ts';
 import { ownRedis } from '../support/ownRedis.ts';
 
@@ -105,19 +106,18 @@ test('a namespace that several checks of one call use for the first time is crea
 /** The number of calls of each command while `act` ran, also in scripts; without those of the heartbeat of servers. */
 async function commandsDuring(act: () => Promise<unknown>): Promise<Record<string, number>> {
   const commands: Record<string, number> = {};
-  const monitor = await own.redis.monitor();
   const end = `end of ${randomUUID()}`;
-  const ended = new Promise<void>((resolve) => {
-    monitor.on('monitor', (_time: string, [command, name]: string[]) => {
-      if (name === end) resolve();
-      const lower = command!.toLowerCase();
-      if (name !== serversKey) commands[lower] = (commands[lower] ?? 0) + 1;
-    });
+  let finish = () => {};
+  const ended = new Promise<void>((resolve) => (finish = resolve));
+  const stop = await monitorOf(own.url, ([command = '', name]) => {
+    if (name === end) finish();
+    const lower = command.toLowerCase();
+    if (name !== serversKey) commands[lower] = (commands[lower] ?? 0) + 1;
   });
   await act();
   await own.redis.exists(end);
   await ended;
-  monitor.disconnect();
+  stop();
   return commands;
 }
 

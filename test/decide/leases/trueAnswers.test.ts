@@ -358,8 +358,8 @@ async function compare(
     const [answer, expected] = [await sentTo(one)(), await sentTo(two)()];
     if (JSON.stringify(answer) !== JSON.stringify(expected)) differences.push({ at, answer, expected });
   }
-  // Leases decide about a twentieth of the random requests, of which some hold. In some runs it is fewer: what is refused
-  // again and again asks for none in up to 512 decisions.
+  // Leases decide about a twentieth of the random requests, of which some hold. In some runs it is fewer: what is
+  // refused again and again asks for none in up to 512 decisions.
   const isEnough = () => first.counts.decided > times / 50;
   for (let time = 1; time <= times || (!isEnough() && time <= 10 * times); time++) {
     clock.advance(pick(0, stepMs));
