@@ -2,9 +2,8 @@
 //
 // A long list or search is read in steps, each a script of a few milliseconds, and Redis serves others between two of
 // them. But if the next step always waits already, each request of others waits for one, and with more readers for
-// several. So of the reading scripts of a workspace that take long, one runs at a time, and Redis rests from them for
-// as long as the last one took: on the way of its reply, in a pause, and on the way of the next one. Other scripts of
-// the workspace do not wait, and each process paces its own.
+// several. So of the reading scripts of a workspace that take long, one runs at a time, and the next one waits for as
+// long as the last one took. Other scripts of the workspace do not wait, and each process paces its own.
 
 /** How long Redis ran a script, in microseconds by its clock, and the reply. */
 export type Timed = readonly [micros: number, reply: unknown];
@@ -13,15 +12,13 @@ export type Timed = readonly [micros: number, reply: unknown];
 const longMicros = 500;
 /** The longest pause, in milliseconds. No script takes as long, but a clock can be set. */
 const pauseMax = 100;
-/** Limit of what a pause was too long that later ones make up for: a server that was busy does not catch up. */
-const creditMs = 2;
 
 /** The long scripts of a workspace, while any of them runs, waits or pauses. */
 interface Lane {
   names: Set<string>;
   last: Promise<void>;
   waiting: number;
-  /** What the pauses until now were too short, or too long if it is negative: timers have whole milliseconds. */
+  /** What the pauses until now were too short, or too long if it is negative: a timer has whole milliseconds. */
   owedMs: number;
 }
 
@@ -55,22 +52,15 @@ export class ReadPace {
       if (lane.waiting === 0) this.#lanes.delete(workspaceId);
       end();
     };
-    const sentAt = performance.now();
     try {
       const [micros, reply] = await read();
-      const ranMs = Math.min(Math.max(micros, 0) / 1000, pauseMax);
-      const restedMs = Math.max(0, performance.now() - sentAt - ranMs);
-      lane.owedMs += Math.max(0, ranMs - restedMs);
+      lane.owedMs += Math.min(Math.max(micros, 0) / 1000, pauseMax);
       return reply;
     } finally {
       // The last one pauses for all of it and more, because the lane ends with it. The next one makes up for that.
       const pauseMs = lane.waiting > 1 ? Math.floor(lane.owedMs) : Math.ceil(lane.owedMs);
-      const pausedAt = performance.now();
-      const leaveRested = () => {
-        lane.owedMs = Math.max(-creditMs, lane.owedMs - (performance.now() - pausedAt));
-        leave();
-      };
-      if (pauseMs > 0) setTimeout(leaveRested, pauseMs);
+      lane.owedMs -= pauseMs;
+      if (pauseMs > 0) setTimeout(leave, pauseMs);
       else setImmediate(leave);
     }
   }

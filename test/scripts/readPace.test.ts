@@ -71,38 +71,6 @@ test('pauses that are shorter than a timer are made up for by the next ones', as
   expect(await reads).toHaveLength(10);
 });
 
-test('the way of a script and its reply, and of others before it, is a part of the pause', async () => {
-  const far = async (): Promise<Timed> => [(await read(5)())[0] - 3000, 0];
-  const first = pace.run('ws', 'search', far);
-  await vi.advanceTimersByTimeAsync(5);
-  await first;
-  started = [];
-  const reads = Promise.all([1, 2, 3, 4].map(() => pace.run('ws', 'search', far)));
-  // Two milliseconds of pause after the first one; then each has three on its way, and two in Redis.
-  await vi.advanceTimersByTimeAsync(20);
-  expect(started).toHaveLength(4);
-  await vi.advanceTimersByTimeAsync(20);
-  expect(await reads).toHaveLength(4);
-});
-
-test('pauses that were too long, as timers are late, are made up for', async () => {
-  const { setTimeout: timer } = globalThis;
-  vi.spyOn(globalThis, 'setTimeout').mockImplementation(((act: () => void, ms: number) => timer(act, ms + 1)) as never);
-  const short = async (): Promise<Timed> => {
-    started.push('short');
-    return [1500, 0];
-  };
-  await pace.run('ws', 'search', short);
-  const reads = Promise.all(Array.from({ length: 30 }, () => pace.run('ws', 'search', short)));
-  await vi.advanceTimersByTimeAsync(30);
-  vi.mocked(globalThis.setTimeout).mockRestore();
-  // Each owes 1.5 milliseconds. With a millisecond more in each pause there would be 13.
-  expect(started.length).toBeGreaterThanOrEqual(16);
-  expect(started.length).toBeLessThanOrEqual(21);
-  await vi.advanceTimersByTimeAsync(40);
-  await reads;
-});
-
 test('short ones that are read one after the other pause, too', async () => {
   const short = async (): Promise<Timed> => {
     started.push('short');
