@@ -312,7 +312,7 @@ function workersOf({ child }: Server): number[] {
 }
 
 test('several processes have one sum, and a killed one does not reduce it', async () => {
-  const server = await start({ WORKERS: '2' });
+  const server = await start({ WORKERS: '2', LEASE_MS: '0' });
   await verifySpread(server, 60);
   const first = await scrape(server);
   expect(first.of('verifications_total', { outcome: 'VALID' })).toBe(60);
