@@ -160,11 +160,10 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
     const labels = { operation: name };
     expect(of('request_duration_seconds_count', labels), name).toBe(of('requests_total', labels));
   }
-  // Sent to Redis: 28 verifications and 3 limit checks, in batches, each a round trip. On a busy machine each of the
-  // first 20 may be answered before the next one arrives.
+  // Sent to Redis: 28 verifications and 3 limit checks, in batches, each a round trip.
   expect(of('batch_size_sum')).toBe(31);
   expect(of('batch_size_count')).toBe(of('redis_duration_seconds_count', { script: 'decide' }));
-  expect(of('batch_size_count')).toBeLessThanOrEqual(31);
+  expect(of('batch_size_count')).toBeLessThan(31);
   // ioredis sends a script's text the first time on a connection, and then its digest. decide.lua is a function.
   const runs = [...(await admin.info('commandstats')).matchAll(/cmdstat_(?:eval|evalsha|fcall):calls=(\d+)/g)];
   const scriptRuns = runs.reduce((sum, [, count]) => sum + Number(count), 0);
