@@ -1,22 +1,26 @@
 #!lua name=decide
--- Decide a batch: verifications of keys and limit checks of one workspace, in order, each authorised by its root key.
--- Each item is decided, charged and counted on its own; a broken record fails only its own item.
+-- Decide a batch: verifications of keys, ends of holds, and limit checks of one workspace, in order, each authorised by
+-- its root key. Each item is decided, charged and counted on its own; a broken record fails only its own item.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
--- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
+-- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, holds, leases,
+--          usage counts, refusals
 -- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API,
 --                      bytes of an API's counts by tag in a day, identifiers that a namespace counts in a day, records
 --                      of the workspace (0 is no limit); hours for which refusals are kept, and the limit of their
 --                      bytes in an hour; the time, for tests (nothing is Redis's clock)
--- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM or a
---                      number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or
---                      SETTLE_ITEM. After the items LEASE_SESSION if there are items of leases; the SHA-256 of each
---                      distinct root key (32); the budget, the work after which the call leaves the remaining items to
---                      the next call (2); the number of root keys (1); 1 with a session, else 0 (1)
+-- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM;
+--                      HOLD_ITEM and VERIFY_ITEM; HOLD_CHANGE_ITEM and each SETTLED_WINDOW; or a number of checks (1)
+--                      and each LIMIT_CHECK. Of a session LEASE_ITEM and one of these, or SETTLE_ITEM and each TALLY.
+--                      After the items LEASE_SESSION if there are items of leases; the SHA-256 of each distinct root
+--                      key (32); the budget, the work after which the call leaves the remaining items to the next call
+--                      (2); the number of root keys (1); 1 with a session, else 0 (1)
 -- returns  answers, or with more than these {answers, number of counts by identifier that were left out, the same by
 --          tag, then the snapshots of keys whose version in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
---   verify    VERIFIED and each VERIFIED_LIMIT; NOT_FOUND alone (1)
+--   verify    VERIFIED and each VERIFIED_LIMIT, IDENTITY_LEFT if its identity has a balance, and the suffix of its
+--             hold and HELD if it made one; NOT_FOUND alone (1)
+--   hold      CHANGED_HOLD and each SETTLED_WINDOW, and IDENTITY_LEFT if it charged the identity
 --   lease     GRANTED and the answer to the item that follows
 --   settle    LEASE_DONE (1)
 --   limit     LIMITED and each LIMITED_CHECK
@@ -26,7 +30,7 @@
 --
 -- The structures in capitals are declared in src/scripts/layout.ts.
 --
--- One function decides both kinds, because the requests of one turn of the event loop are sent as one call.
+-- One function decides all kinds, because the requests of one turn of the event loop are sent as one call.
 --
 -- It is a library (FUNCTION LOAD, FCALL), because a script creates its functions again with every call, which took
 -- longer than deciding a small batch. Those of a library are created once.
@@ -75,7 +79,7 @@ local function decide_items()
     position = last + 1
     batch.position = position
     local answer, snapshot = deciders[kind](fields, last, root)
-    -- Nil: the windows have been repaired, and the item is decided now.
+    -- Nil: its windows have been repaired, and it is decided now.
     if not answer then
       answer, snapshot = deciders[kind](fields, last, root)
     end
@@ -91,8 +95,8 @@ local function decide_items()
   add_work(bytes_done / 10)
 end
 
--- Formats by the number of answers: of the head; of a single answer with its head, which is one string in place of
--- three.
+-- The format of the head, by the number of answers. That of a single answer includes the answer, so that one string is
+-- made in place of three.
 local formats = { BATCH_HEAD .. 'I2c0' }
 local function pack_answers()
   local count, answers, lengths = batch.count, batch.answers, batch.lengths

@@ -10,7 +10,7 @@
 local APIS_MAX = 256
 local apis, apis_made, last_api = {}, 0, nil
 
--- The names of its records and fields. They are the same in nearly all calls.
+-- Sets the names of the records and fields of an API. They are the same in nearly all calls.
 local function name_api(api, api8)
   api.workspace, api.hour = call_workspace, call_hour
   api.record, api.usage = name_of.api_record(call_workspace, api8), name_of.api_usage(call_workspace, api8, call_day)

@@ -1,4 +1,4 @@
--- What each kind of decision owes to leases. Nothing else asks for the kind of an item.
+-- What each kind of decision owes to leases. The files of leases know no more of the kinds.
 
 -- @include "decide/limitChecks/lease"
 -- @include "decide/limitChecks/ratelimit"
@@ -25,7 +25,7 @@ local decision_kinds = {
     awaited = function() noted_leases.recall_of_key(true) end,
     settle = settle_verifications,
   },
-  -- Not leased: only a refusal that leases may change is sent again, within a lease item.
+  -- Not leased. It is sent within a lease item only after a refusal that leases may change.
   [KIND_HOLD] = {
     decide = hold_kinds.decide,
     passed = VALID,

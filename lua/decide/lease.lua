@@ -19,8 +19,8 @@ local function grant_lease(kind, outcome, position, last, root, wanted, number)
   return units, term
 end
 
--- Decides an item within a lease item by its own kind, and grants a lease of the decision. What the leases that were
--- recalled have not returned counts as spent.
+-- Decides an item within a lease item by its own kind, and grants a lease of the decision. Units that recalled leases
+-- have not returned count as spent.
 local function lease(position, last, root_index)
   local item_kind, wanted, hot, number, recalled
   item_kind, wanted, hot, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
@@ -31,7 +31,8 @@ local function lease(position, last, root_index)
   local answer, snapshot = kind.decide(position, last, root_index)
   if not answer then return nil end
   local outcome, units, term = string.byte(answer) % SNAPSHOT_BEFORE, 0, 0
-  -- Also when it is not refused, so that the next refusal does not wait for them again.
+  -- Recalled leases are marked also when the request is not refused, so that the next refusal does not wait for them
+  -- again.
   if recalled ~= '' and outcome % WITH_HOLD == kind.passed then kind.awaited() end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
     local root, is_granted = call_roots[root_index], nil

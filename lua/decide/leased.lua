@@ -13,8 +13,8 @@ local noted_leases = {}
 -- Limit of the leases that a refusal names: the others are named when it is decided again.
 local NAMED_MAX = 256
 
--- Appends the names of the leases in `stored` whose units may be returned to `names`. Returns `stored` with the leases
--- that were recalled as overdue, and until when no others are granted.
+-- Adds to `names` the leases in `stored` that may still return units. Returns `stored`, where the leases that were
+-- recalled are overdue, and until when no others are granted.
 local function await_leases(stored, names)
   local recent, _, paused_until, others = lease_list.recent(stored, call_now)
   local leases, position = {}, 1
@@ -65,8 +65,8 @@ function noted_leases.of_key() return redis.call('HGET', key_name, 'leased') or 
 local function identity_name() return name_of.identity_record(call_workspace, key_external_id) end
 function noted_leases.of_identity() return key_identity and redis.call('HGET', identity_name(), 'leased') or '' end
 
--- Leases of the key and its identity give nothing back to windows from now on: they do so in the slice in which they
--- were charged, which has moved.
+-- From now on leases of the key and its identity give nothing back to windows: the slices in which they were charged
+-- have moved.
 function noted_leases.forget_slices()
   local of_key, of_identity = noted_leases.of_key(), noted_leases.of_identity()
   if of_key ~= '' then
@@ -78,7 +78,7 @@ function noted_leases.forget_slices()
   end
 end
 
--- The same for a verification: for the leases of its key and identity.
+-- noted_leases.recall_of for a verification: for the leases of its key and identity.
 function noted_leases.recall_of_key(has_passed)
   local of_key, of_identity = noted_leases.of_key(), noted_leases.of_identity()
   if of_key == '' and of_identity == '' then return nil end

@@ -25,7 +25,7 @@ local EACH_UNTIL = 4
 -- Limits: keys and outcomes that are counted in a minute; workspaces whose bytes are cached; bytes of a row's tags.
 local COUNTED_MAX, WORKSPACES_MAX, TAG_BYTES_MAX = 10000, 1000, 256
 
--- Counts of the current minute: outcome to the name of a key's record to a number. Redis keeps them with the library.
+-- Counts of the current minute, by outcome and the name of a key's record. Redis keeps them with the library.
 -- `until_noted`: refusals until the next one that should have a row. `key_refusals`: how many there were when the last
 -- row was due. `unnoted`: those that got no row, because the share of the hour's bytes was used.
 local until_noted, key_refusals, unnoted = {}, {}, {}
@@ -59,7 +59,7 @@ local function has_room_for_row(rank, hour)
   return rows_bytes[call_workspace] < call_settings.refusal_bytes * (1 + passed) / 2 ^ rank
 end
 
--- The number of refusals that a row of the key would have now; nil if there is no room for one. Decides when the key
+-- The number of refusals that a row of the key would have now; false if there is no room for one. Decides when the key
 -- should have the next one. `left` is the number of refusals until then; it may be negative, because a lease reports
 -- several refusals at once.
 local function refusals_of_row(outcome, is_first, left)
@@ -134,11 +134,11 @@ function noted_refusals.query_of(request)
   return string.sub(texts[1] or '', 1, NOTED_QUERY_MAX + 1)
 end
 
--- `cost` and `balance` are those of the credits; `of_identity`: of those of the identity.
+-- `cost` and `balance` are in credits; `of_identity`: the balance is that of the identity.
 local function add_row(hour, count, outcome, request, external_id, at, leased, cost, balance, of_identity)
   local name, limit, duration, units, left, has_slots = '', 0, 0, 0, 0, false
   if outcome == USAGE_EXCEEDED then
-    -- A debt is no balance.
+    -- A debt is a balance of 0.
     units, left, limit = cost, math.max(0, balance), of_identity and 1 or 0
   elseif outcome == RATE_LIMITED and not leased then
     name, limit, duration, units, left, has_slots = exceeded_limit(request and request.limits)
@@ -177,7 +177,7 @@ function noted_refusals.note(count, outcome, is_first, request, external_id, at,
   if call_now >= minute_ends or call_now < minute_starts then begin_minute() end
   local hour = leased and math.floor(at / HOUR_MS) or call_hour
   if hour ~= call_hour then
-    -- The count of a row is one of its hour.
+    -- A row has refusals of one hour only.
     if has_room_for_row(FIRST_OF_MINUTE, hour) then
       add_row(hour, count, outcome, request, external_id, at, leased, cost, balance, of_identity)
     end

@@ -20,7 +20,8 @@ local function abilities_of(grants)
   return abilities
 end
 
--- When uses of root keys were recorded, by record, as far as this library knows: the field is read when one may be due.
+-- When uses of root keys were recorded, by record, as far as this library knows: the record is read when the next one
+-- may be due.
 local USES_MAX = 1000
 local uses, uses_known = {}, 0
 

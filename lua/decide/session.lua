@@ -9,21 +9,31 @@ local SESSIONS_MAX = 64
 -- A shorter lease would end before its answer arrives.
 local TERM_MIN = 4
 -- A lease of units leaves room in the limit for this many leases of its size for each session, so that no session is
--- refused while another one has units left. One of the long term leaves so many times more, so that no limit or balance
--- that may be reached soon has units out for long.
+-- refused while another one has units left. A long lease leaves LONG_LEFT times as much: units of a limit or balance
+-- that may soon be reached are not out for long.
 local LEASES_LEFT, LONG_LEFT = 4, 4
 
--- The session of this call: {id (nil for none), credits and leaves of LEASE_SESSION}, the whole `term` and `long_term`
--- of its leases, the leases that its requests have `recalled` and waited for (by `session.number`), whether the call
--- `grants` a lease, and the longest whole term of those that it did grant (`granted_term`). Once the registry `is_read`
--- also `granted`, `settled` and the `own_term` of its entry, the `longest` term that a session ever had, the longest of
--- those that may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for
--- each one in a lease, or `long_left` in a long one.
+-- The session of this call. The functions in this file change it, and those of leases.
 --
--- Of the lease that is asked for: whether its request `is_hot`, as in LEASE_ITEM; its `whole` term; 1 in `cut` if it
--- ends before that, else 0; 1 in `long` if that is the long one, else 0; how many units are `required` for each.
+--   id (nil for none), credits, leaves   of LEASE_SESSION
+--   term, long_term                      the whole terms of its leases
+--   recalled                             leases that its requests have recalled and waited for, by `session.number`
+--   grants, granted_term                 whether the call has granted a lease; the longest whole term of those
 --
--- The functions in this file change it, and those of leases.
+-- Once the registry `is_read`:
+--
+--   granted, settled, own_term           of the entry of the session
+--   longest                              the longest term that any session ever had
+--   held_term                            the longest term of the sessions that may hold leases
+--   may_grant                            whether it may get another lease
+--   left, long_left                      how many units must be left for each unit of a lease, and of a long one
+--
+-- Of the lease that is asked for:
+--
+--   is_hot                               as in LEASE_ITEM
+--   whole, long                          its whole term; 1 if that is the long one, else 0
+--   cut                                  1 if it ends before its whole term, else 0
+--   required                             `left` or `long_left`
 local NONE = {}
 local this_session = { recalled = NONE, required = 0 }
 
@@ -68,9 +78,9 @@ function this_session.register()
   end
 end
 
--- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call. Terms may
--- get shorter while leases of the former one are out, or a call arrives late that was sent before: so the longest one
--- stays until the session leaves.
+-- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call. The longest
+-- term stays until the session leaves, because its terms may get shorter while longer leases are out, and calls may
+-- arrive late.
 function this_session.close()
   if not this_session.id or not this_session.is_read then return end
   -- The longest term stays when Redis forgets a session that was registered last.

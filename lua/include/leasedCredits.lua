@@ -3,9 +3,9 @@
 -- @include "include/leases"
 -- @include "include/names"
 
--- A balance that is set has nothing of what leases took from the old one, and gets nothing back. This returns a
--- function that says so in the leases of a key: those that charged the balance with the number `kept` (nil for none)
--- have `number` from then on, all others have none. It reads, so it must run before the first write of a script.
+-- A balance that is set has nothing of what leases took from the old one, and gets nothing back. Returns a function
+-- that notes this in the leases of a key: those that charged the balance with the number `kept` (nil for none) have
+-- `number` from then on, all others have none. It reads, so it must run before the first write of a script.
 local function renumbering_leased_credits(record, kept, number)
   local stored = redis.call('HGET', record, 'leased')
   return function()

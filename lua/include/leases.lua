@@ -11,7 +11,7 @@ local ENDED_MS = 10000
 local PAUSE_TERMS, PAUSE_MORE_MS = 2, 100
 
 -- The leases that may not have ended, and their number; until when no others are granted, 0 if they are; and the other
--- leases, as many as there is room for.
+-- leases, '' if there is no room for them.
 function lease_list.recent(stored, now)
   local recent, others, paused_until, position = {}, {}, 0, 1
   while position <= #stored do

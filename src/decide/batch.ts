@@ -14,7 +14,7 @@ export type SnapshotsOfBatch = Map<string, SnapshotText | Promise<SnapshotText>>
 
 /** A request in a batch. */
 export interface Waiting {
-  /** Takes its answer; throws when the answer cannot be read. */
+  /** Receives its answer; throws when the answer cannot be read. */
   resolve(answer: Answer, snapshots: SnapshotsOfBatch): void;
   reject(error: unknown): void;
 }
@@ -37,9 +37,9 @@ export class Batch implements QueuedBatch {
   readonly roots: Buffer[] = [];
   readonly waiting: Waiting[] = [];
   readonly since = performance.now();
-  /** Milliseconds from then to the last reply. */
+  /** Milliseconds from `since` to the last reply. */
   latencyMs = 0;
-  /** Of the items that are not decided. */
+  /** The work of the items that are not decided. */
   weight = 0;
   /** The number of decided items: the first ones. */
   decided = 0;
@@ -48,8 +48,8 @@ export class Batch implements QueuedBatch {
   /** As in LEASE_SESSION. */
   leaves = 0;
   /**
-   * It begins small, because Node has a pool for buffers below 4 KB, and one of its own for each batch would cost more
-   * than its bytes.
+   * Small at first, because Node has a pool for buffers below 4 KB. A buffer outside of it would cost more than its
+   * bytes.
    */
   #items = Buffer.allocUnsafe(1024);
   #bytes = 0;

@@ -1,6 +1,6 @@
 // The way of a decision: by a lease, or in a batch to Redis (lua/decide.lua), and back. Requests that arrive in one
 // turn of the event loop are sent to Redis as one call per workspace, so that a busy server sends one command instead
-// of up to 24. A single request waits only for the end of its turn.
+// of up to 24. A lone request is sent at once.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
@@ -51,7 +51,10 @@ const batchWeightMax = 24;
  */
 const workMax = 8 * batchWeightMax;
 
-/** How much of Redis's time a workspace may have on the way: it arrives even if Redis is then busy with others. */
+/**
+ * How much of Redis's time the requests of a workspace that are on the way may take. They arrive even if Redis is then
+ * busy with other workspaces.
+ */
 const shareMax = 0.5;
 
 /** Limit of the calls of unknown callers at Redis: other requests wait for at most this many short scripts. */
@@ -80,14 +83,14 @@ interface Recalled {
 
 export class Decider {
   readonly #options: DeciderOptions;
-  /** The argument that is the same in all calls, without the time of a test. */
+  /** The argument `settings` of lua/decide.lua, without the time of a test. */
   readonly #settings: string;
   readonly #queues: WorkspaceQueues<Batch>;
   readonly #tail: Tail;
   readonly leasing: Leasing;
   /**
-   * Recalls for refusals that are under way, by workspace and what the request is about: the leases, when they were
-   * waited for.
+   * Recalls that are under way, by workspace and `about` of the request. Each resolves with the names of its leases,
+   * when these were returned or have ended.
    */
   readonly #recalls = new Map<string, Promise<string>>();
 
@@ -113,7 +116,7 @@ export class Decider {
     this.leasing = options.openLeasing((...settlement) => this.#settle(...settlement));
   }
 
-  /** Verifications and limit checks that wait for Redis. */
+  /** Requests that wait for Redis. */
   get waiting(): number {
     return this.#queues.inFlight;
   }
@@ -165,8 +168,8 @@ export class Decider {
             return resolve(this.#forward(kind, request, read.detail, decided.atMs));
           }
           if (read.reason !== 'leased') return reject(kind.errorOf(read, request) ?? this.#errorOf(read, rootKey));
-          const again = this.#recall(request, read.detail, recalled);
-          return resolve(again.then((recalled) => this.decideAtRedis(kind, request, recalled)));
+          const recalling = this.#recall(request, read.detail, recalled);
+          return resolve(recalling.then((next) => this.decideAtRedis(kind, request, next)));
         }
         kind.count(read);
         if (!isAccepted) this.noteAccepted(rootKey);
@@ -199,7 +202,10 @@ export class Decider {
     });
   }
 
-  /** What a request asks of leases. After a recall it asks for none, which would be recalled by the next request. */
+  /**
+   * The lease that a request asks for, or the leases that it has recalled. After a recall it asks for none, because the
+   * next refusal would recall that one.
+   */
   #leaseOf(
     leased: LeasedRequest,
     mayAsk: boolean,
@@ -270,7 +276,7 @@ export class Decider {
     });
   }
 
-  /** Sends what is undecided of a batch, and answers what the call decides. */
+  /** Sends the undecided items of a batch, and resolves those that the call decides. */
   async #send(workspaceId: string, batch: Batch, budget: number): Promise<Called> {
     const { scripts, now, observe } = this.#options;
     const { waiting, decided: first } = batch;
@@ -314,7 +320,7 @@ export class Decider {
       case 'too_many_records':
         observe?.recordsRefused();
         return tooManyRecords(detail);
-      // It failed, or no kind names the reason.
+      // `failed`, or a reason that no kind has.
       default: {
         const cause = new Error(scripts.locate('decide', detail));
         return storeError(Object.assign(cause, { name: 'ReplyError' }));

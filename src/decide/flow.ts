@@ -1,13 +1,13 @@
 // How much work of a workspace may be sent to Redis before it is answered.
 //
-// What matters to other workspaces is what waits at Redis, because Redis decides it before their requests. Of what was
-// sent, a part is on the way to Redis or back, and the further away Redis is, the larger it is. So the limit is a fixed
-// one for the work at Redis, and in addition what was answered in the last round trip, less the part of the trip in
-// which it waited at Redis. While nothing waits there, the limit grows with each trip. When Redis decides less in the
-// time, or requests wait there longer, it falls. (As the congestion window of TCP Vegas.)
+// Redis decides what waits there before the requests of other workspaces. So the work that waits at Redis has a fixed
+// limit. Another part of the work is on the way to Redis or back: the further away Redis is, the more. So that much may
+// be sent in addition: what was answered in the last round trip, less the part of the trip in which it waited at Redis.
+// While nothing waits there, the limit grows with each trip. When Redis decides less in the time, or requests wait
+// there longer, it falls. (As the congestion window of TCP Vegas.)
 //
-// What was sent must also not arrive at once. So beyond the work that may always be sent, requests are sent at the pace
-// at which they would be answered.
+// The work on the way must not arrive at once. So beyond the work that may always be sent, requests are sent at the
+// pace at which Redis decides them.
 //
 // What a request costs is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
 // beyond that work has a budget: twice what the last ones cost. Redis leaves requests beyond it undecided, and they are
@@ -20,7 +20,7 @@ export const budgetMax = 2500;
 const smoothing = 1 / 4;
 /** The shortest trip, in milliseconds: clocks may have the same time twice. */
 const tripMin = 0.1;
-/** Within this time the work that may wait at Redis is more than a server sends. */
+/** Redis is near if a trip takes no longer: the work that may wait there is then more than a server sends. */
 const nearMs = 3;
 
 /** Redis is quiet while calls take a smaller part of the time than this. What else it does is not known. */
@@ -42,31 +42,33 @@ export interface Called {
 }
 
 const windowMs = 5000;
-/** A window with fewer calls goes on, because few may all have waited. */
+/** A window has at least this many calls, because a few calls may all have waited. */
 const callsMin = 100;
-/** Of as many calls the one that waited least tells. With more, a queue that grows is noticed late. */
+/** The wait is the least one of this many calls. With more calls, a growing queue would be noticed late. */
 const recentCalls = 8;
 
 /**
  * How long calls wait at a Redis server: how much longer they take than the fastest ones, which have not waited. By the
- * clock of this process only, because clocks differ more and more, and can be set.
+ * clock of this process only, because clocks drift apart, and can be set.
  */
 export class RedisWait {
-  /** As the last reply reported. */
+  /** `allWork` of the last reply. */
   allWork = 0;
-  /** The weight of what this process has sent and has no reply. */
+  /** The weight of what this process has sent, and that has no reply yet. */
   sent = 0;
   #shortest = Number.POSITIVE_INFINITY;
   #inWindow = Number.POSITIVE_INFINITY;
   #calls = 0;
   #windowAt = 0;
   #workBefore = 0;
-  /** The least that one of the last calls waited, and of those before; their number. */
+  /** The least wait of the last calls, and of the calls before them; the number of the last calls. */
   #least = Number.POSITIVE_INFINITY;
   #leastBefore = Number.POSITIVE_INFINITY;
   #recent = 0;
 
-  /** How long calls wait, in milliseconds, when one took this time. `isAlone`: nearly nothing else was sent. */
+  /**
+   * Returns how long calls wait, in milliseconds, after one that took `ms`. `isAlone`: nearly nothing else was sent.
+   */
   after(ms: number, isAlone: boolean, { allWork, at }: Called): number {
     this.allWork = allWork;
     if (ms < this.#shortest) this.#shortest = ms;
@@ -86,9 +88,9 @@ export class RedisWait {
   }
 
   #endWindow(at: number) {
-    // The way is longer. But if Redis was busy, all calls may have waited. Calls that are not alone wait for others of
-    // this process, however little Redis reports: it may be slow. If such waits counted as distance, there would be
-    // longer and longer ones.
+    // If all calls took longer while Redis was quiet, the way has become longer. If Redis was busy, all of them may
+    // have waited. Calls that are not alone never count: they wait for others of this process, and if these waits
+    // counted as distance, they would grow.
     if (isQuiet(this.#workBefore, this.allWork, at - this.#windowAt)) this.#shortest = this.#inWindow;
     this.#inWindow = Number.POSITIVE_INFINITY;
     this.#calls = 0;
@@ -134,7 +136,7 @@ export class Flow {
     this.#shareMax = shareMax;
   }
 
-  /** With half of the work at Redis, as the estimate of what is on the way may be too large. */
+  /** Next to what is on the way, half of the work may wait at Redis, as the estimate of the former may be too large. */
   get #limit(): number {
     return Math.max(this.#workMax, this.#workMax / 2 + this.#onTheWay);
   }
@@ -194,7 +196,10 @@ export class Flow {
     this.#onTheWay = 0;
   }
 
-  /** What the limit allows is decided within a trip. Nothing is left to decide but what has no reply. */
+  /**
+   * Updates the estimate: Redis decides the work of the limit within a trip, and no more is left than what has no
+   * reply.
+   */
   #estimate(nowMs: number) {
     const decided = (this.#limit / this.#tripMs) * (nowMs - this.#estimatedAt);
     this.#atRedis = Math.max(0, Math.min(this.#atRedis - decided, this.#work));

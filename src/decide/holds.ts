@@ -55,7 +55,7 @@ interface HoldChange {
 
 export interface ChangedHold {
   keyId: string;
-  /** It was given back before. */
+  /** The hold had been given back before it was settled. */
   late: boolean;
   /** Of an extension. */
   expires: number;

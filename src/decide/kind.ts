@@ -1,4 +1,4 @@
-// What a kind of decision owes. The decider, leases and the tail know no more of verifications and limit checks.
+// What a kind of decision owes. The decider, leases and the tail know no more of verifications, holds and limit checks.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
@@ -7,7 +7,9 @@ import type { LeasedRequest, Repeatable } from './leases/leases.ts';
 import type { Answer, ItemError } from './reply.ts';
 import type { DecisionSource } from './tail/tail.ts';
 
-/** A request that is decided as often as it comes: without a promise if that needs no Redis. */
+/**
+ * A request that was parsed and checked, and is decided each time it comes: without a promise if a lease decides it.
+ */
 export interface Prepared<Decision> {
   decide(): Decision | Promise<Decision>;
 }
@@ -24,7 +26,7 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
   /** Adds the item of a request to a batch. */
   pack(batch: Batch, request: Request, waiting: Waiting, lease: LeasePart | undefined): Sent;
   read(answer: Answer): Decision | ItemError;
-  /** Adds what the answer does not have to a decision that was read from it. */
+  /** Adds to a decision what its answer does not have, such as a cached snapshot. */
   finish(
     decision: Decision,
     request: Request,
@@ -32,11 +34,11 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
     answer: Answer,
     snapshots: SnapshotsOfBatch,
   ): Decision | Promise<Decision>;
-  /** Corrects what is left in a decision of Redis by what leases of this process hold. */
+  /** Corrects the remaining units and credits in a decision of Redis by those that leases of this process hold. */
   correct(decision: Decision, request: Request, amounts: Amounts): void;
   /** What a lease repeats after this decision; `hasUnits` if each repetition charges. */
   repeatable(decision: Decision, request: Request, hasUnits: boolean, amounts: Amounts): Repeatable<Decision>;
-  /** How the units of a lease are named whose answer was lost. */
+  /** The outcome and subject with which units are returned that a lost answer may have granted. */
   unanswered(request: Request): Pick<Repeatable<Decision>, 'outcome' | 'subject'>;
   /** Counts a decision in the metrics. */
   count(decision: Decision): void;
@@ -47,7 +49,7 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
    * the item error `moved`.
    */
   forwarded(request: Request, rootKey: PresentedRootKey): Prepared<Decision>;
-  /** The decision if there is no such key; throws the error if that is an error. */
+  /** The decision if there is no such key. Throws if this is an error for the kind. */
   absent(atMs: number): Decision;
   /** The error to throw for an item error that only this kind has. */
   errorOf(error: ItemError, request: Request): Error | undefined;

@@ -51,7 +51,7 @@ interface LimitOptions {
 class CheckRequest implements Prepared<Limited>, CallerRequest {
   readonly rootKey: PresentedRootKey;
   readonly checks: readonly LimitCheck[];
-  /** Each LIMIT_CHECK. */
+  /** The LIMIT_CHECKs, one after the other. */
   readonly packed: Buffer;
   readonly workspaceId: string;
   readonly rootDigest: string;
@@ -152,7 +152,7 @@ export class LimitChecks implements Kind<CheckRequest, Limited> {
   }
 }
 
-/** The text of limit checks, which no others have. */
+/** A text that identifies these limit checks. */
 function textOf(checks: readonly LimitCheck[]): string {
   let text = '';
   for (const { namespace, identifier, limit, durationMs, cost } of checks) {

@@ -84,8 +84,9 @@ class Queue<Batch> {
 }
 
 /**
- * While batches have fewer requests, one that finds none in flight is sent at once. With more, as four connections
- * send, more and smaller batches cost the server and Redis a tenth more for each request.
+ * While batches have fewer requests than this on average, a request that finds none in flight is sent at once. If they
+ * have more, as with four connections, this would make smaller batches, which cost the server and Redis a tenth more
+ * for each request.
  */
 const loneMean = 1.5;
 
@@ -101,7 +102,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   #turn: Queue<Batch>[] = [];
   /** Queues that may send more after a pause, also without a reply. */
   readonly #paced = new Set<Queue<Batch>>();
-  /** By Redis server. */
+  /** How long calls wait, by Redis server. */
   readonly #waits = new Map<string, RedisWait>();
 
   /** Requests of a batch, on average of about the last 16. */

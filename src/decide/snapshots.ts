@@ -63,14 +63,16 @@ export class SnapshotCache {
     return entry?.workspaceId === workspaceId ? entry : undefined;
   }
 
-  /** Whether `find` would return this entry. False also for an entry that is not used any more. */
+  /**
+   * Whether an entry is of the recent generation, so that `find` would return it. False if another version replaced it.
+   */
   isRecent({ generation }: CachedSnapshot): boolean {
     return generation === this.#generation;
   }
 
   /** Moves an entry whose version was just confirmed to the recent generation. */
   keep(digest: string, entry: CachedSnapshot): SnapshotText {
-    // Of an entry that is not recent: an earlier request may have added a newer version.
+    // An earlier request may have added a newer version.
     if (entry.generation !== this.#generation && !this.#recent.has(digest)) this.#put(digest, entry);
     return entry.snapshot;
   }

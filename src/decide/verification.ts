@@ -96,8 +96,8 @@ export class Verification implements Prepared<Verified>, CallerRequest {
   readonly cost: number;
   readonly text: Buffer;
   /**
-   * `text` with the address of the end user. That is no part of the request that a lease is for: a key whose outcome
-   * depends on it is not leased (lua/decide/verification/lease.lua).
+   * `text` with the address of the end user. A lease is for a request with any address: a key whose outcome depends on
+   * the address is not leased (lua/decide/verification/lease.lua).
    */
   readonly ofItem: Buffer;
   readonly weight: number;
@@ -187,7 +187,7 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     return decision;
   }
 
-  /** From the answer, from an earlier answer of the batch, or from the cache. */
+  /** Adds the snapshot: from the answer, from an earlier answer of the batch, or from the cache. */
   #withSnapshot(
     decision: Verified,
     { workspaceId, about: digest }: Verification,
@@ -320,7 +320,7 @@ export function readVerified(answer: Answer): Verified | ItemError {
   return (packed[at]! & ~snapshotBefore) === withHold + numberOf('VALID') ? readHeld(answer) : readItemError(answer);
 }
 
-/** Of a verification that made a hold. The id of the hold is completed when the key is known. */
+/** Reads the decision of a verification that made a hold. The id of the hold is completed when the key is known. */
 function readHeld(answer: Answer): Verified {
   const { packed, at, end } = answer;
   const heldAt = end - held.bytes;
@@ -373,7 +373,7 @@ const numberOf = (outcome: Outcome): number => outcomes.indexOf(outcome) + 1;
 
 const noId24 = '\0'.repeat(talliedKey.fields.id24.bytes);
 
-/** A TALLIED_KEY. Decisions are counted for the key and the identity that it had then. */
+/** A TALLIED_KEY. Decisions are counted for the key, and for the identity that it had when they were made. */
 function subjectOf({ about: digest, text }: LeasedRequest, cost: number, snapshot?: SnapshotText): Buffer {
   const id24 = snapshot ? keyIdOf(snapshot).slice('key_'.length) : noId24;
   const values = { digest, cost, id24, externalId: Buffer.from(snapshot?.externalId ?? ''), request: text };
@@ -382,7 +382,7 @@ function subjectOf({ about: digest, text }: LeasedRequest, cost: number, snapsho
   return subject;
 }
 
-/** The identity as an owner of amounts; no digest has this length. */
+/** An identity as an owner of amounts. The other owners are digests of keys. */
 export const identityOwner = (externalId: string): string => `identity ${externalId}`;
 
 /** The amounts of a decision: of each of its limits, then the balance if the key has one. */
@@ -432,7 +432,8 @@ class RepeatedVerification implements Repeatable<Verified> {
     const credits = first.credits !== undefined && this.#hasUnits ? leftOf(charges.at(-1)!) : first.credits;
     const ratelimits = first.ratelimits.map((state, index) => {
       const charge = charges[index]!;
-      // A cost that exceeds its limit never fits; the reset is one duration from now. That of an empty window is now.
+      // A cost that exceeds its limit never fits: its reset is one duration from now. The reset of an empty window is
+      // now.
       const isNever = state.exceeded && (charge.limit === 0 || charge.units > charge.limit);
       const resetAtMs = isNever ? state.resetAtMs + elapsedMs : Math.max(state.resetAtMs, atMs);
       return { ...state, remaining: this.#hasUnits ? leftOf(charge) : state.remaining, resetAtMs };
@@ -465,7 +466,7 @@ function eventOf({ tags, ratelimits }: VerifyRequest, { outcome, snapshot, ratel
   };
 }
 
-/** The first limit that is exceeded, a window before slots. */
+/** The first exceeded limit: a window if there is one, else a concurrency limit. */
 function exceededOf(states: readonly LimitState[], snapshot: SnapshotText | undefined): LimitState | undefined {
   const exceeded = states.filter((state) => state.exceeded);
   const hasSlots = ({ of, index }: LimitState) =>

@@ -64,7 +64,7 @@ interface Route {
   alias: boolean;
   calls: Calls;
   check: CheckInput;
-  /** What the bodies of repeated requests gave, if the operation decides. */
+  /** Prepared requests by their bodies, if the operation decides. */
   prepared: PreparedCache<Prepared<string>>;
 }
 

@@ -1,9 +1,9 @@
-// What the input of a request gave, by the digest of its body: a request that is repeated is not parsed, checked and
-// hashed again.
+// Caches prepared requests by the digests of their bodies, so that a repeated request is not parsed, checked and hashed
+// again.
 //
 // Two requests are the same if they have the same root key and the same SHA-256 of their bodies; each operation has a
 // cache of its own. What does not come from the body (method, headers, query) is checked for every request. No body is
-// cached, and the callers cache nothing that refers to a secret of it.
+// cached, and no prepared request refers to the secret in its body.
 //
 // A candidate is found by a hash of 30 bits that costs tens of nanoseconds, and a body is cached from its second use
 // on, so that a body that comes once is hardly delayed. The hash begins with a random number, so that no caller can aim
@@ -14,7 +14,7 @@ import { randomInt } from 'node:crypto';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { digestTextOf } from '../domain/keyString.ts';
 
-/** Longer bodies are not cached: they are rare, and what they give could be large. */
+/** Longer bodies are not cached: they are rare, and their prepared requests could be large. */
 const bodyBytesMax = 512;
 /**
  * Maximum entries in each of the two generations: about 1 KB each, as much again for the snapshot of a key, and a few
@@ -23,8 +23,8 @@ const bodyBytesMax = 512;
 const generationSize = 4096;
 
 /**
- * Slots of the doorkeeper, by a hash of a body: 8 bits of the last one that came. They are few, so that of more bodies
- * than the cache has place for, which come in turns, only a part is added.
+ * Slots of the doorkeeper, by a hash of a body: 8 bits of the last one that came. The slots are few: if more bodies
+ * come in turns than the cache can have, only a part of them is added.
  */
 const slots = 16_384;
 
@@ -67,7 +67,7 @@ export class PreparedCache<Prepared> {
     return prepared;
   }
 
-  /** Whether this body, or one with a similar hash, came last of those with its slot. Records this use. */
+  /** Whether the last body in this slot was this one, or one with a similar hash. Records this use. */
   #isSecondUse(hash: number): boolean {
     const slot = hash & (slots - 1);
     const mark = 1 + ((hash >>> 14) % 255);
@@ -89,7 +89,7 @@ export class PreparedCache<Prepared> {
     let hash =
       this.#seed ^ rootDigest.charCodeAt(0) ^ (rootDigest.charCodeAt(1) << 8) ^ (rootDigest.charCodeAt(2) << 16);
     for (let at = 0; at < body.length; at++) hash = Math.imul(hash ^ body[at]!, 0x01000193);
-    // A number of 30 bits is no object.
+    // V8 stores a number of 30 bits without an object.
     return hash >>> 2;
   }
 }

@@ -72,10 +72,7 @@ export interface Server {
    * cannot be used; nothing changes then.
    */
   reloadCertificates(): void;
-  /**
-   * When the certificate in use ends, or the first of its chain that ends, in seconds of Unix time; undefined without
-   * TLS.
-   */
+  /** When the first certificate of the chain in use expires, in seconds of Unix time; undefined without TLS. */
   certificateExpiry(): number | undefined;
   /** Stops accepting connections, waits for the requests in flight, then closes every connection. */
   close(): Promise<void>;
@@ -229,7 +226,7 @@ class Exchange<R extends Request> {
   /** A body that arrives in several parts, or waits. */
   #body: ArrivingBody | undefined;
   #streaming: Streaming | undefined;
-  /** What waits for the end of a turn. */
+  /** The work that waits for the end of a turn. */
   #task: Task | undefined;
 
   constructor(
@@ -273,7 +270,7 @@ class Exchange<R extends Request> {
       native.cork(() => {
         isTaken = native.write(text);
       });
-      // What is left of a cork shows with the next write.
+      // Bytes of this cork that the connection does not take are reported by the next `write`.
       waiting = isTaken ? 0 : waiting + Buffer.byteLength(text);
       if (waiting > streamBytesMax) native.close();
     };
@@ -315,7 +312,7 @@ class Exchange<R extends Request> {
 
   /** Receives a part of the body. An empty body is one empty part. */
   #receive(part: ArrayBuffer, isLastPart: boolean) {
-    if (this.#phase !== 'reading') return; // It had arrived when the connection was paused.
+    if (this.#phase !== 'reading') return; // This part had arrived before the connection was paused.
     if (this.#keepsBody) {
       const refusal = this.#keep(part, isLastPart);
       if (refusal) {
@@ -483,8 +480,8 @@ const partUnits = 2;
 const unitsToWrite = ({ body }: Response): number => body.length >>> 11;
 
 /**
- * For TLS 1.2: an ephemeral key for each connection, so that a stolen private key decrypts nothing of before, and
- * authenticated encryption. All ciphers of TLS 1.3 are so, and the list does not apply to them.
+ * For TLS 1.2: an ephemeral key for each connection, so that a stolen private key decrypts no recorded connection, and
+ * authenticated encryption. All ciphers of TLS 1.3 have both, and the list does not apply to them.
  */
 const ciphers = ['AES128-GCM-SHA256', 'AES256-GCM-SHA384', 'CHACHA20-POLY1305']
   .flatMap((cipher) => [`ECDHE-ECDSA-${cipher}`, `ECDHE-RSA-${cipher}`])
@@ -511,7 +508,7 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
   return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ssl_ciphers: ciphers, ...secret });
 }
 
-/** The first end of the certificates in a file, in seconds of Unix time. */
+/** When the first of the certificates in a file expires, in seconds of Unix time. */
 function expiryOf(pem: string): number {
   const certificates = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
   return Math.min(...certificates.map((text) => Date.parse(new X509Certificate(text).validTo) / 1000));
@@ -672,7 +669,7 @@ function write(native: HttpResponse, request: Request, response: Response, close
   // `endWithoutBody` cannot close: with two arguments, or a length, it waits for that many bytes.
   else if (closeConnection) native.end('', true);
   else {
-    // That of a 304 would be the length of the document that the client has.
+    // The Content-Length of a 304 would be that of the document that the client has.
     if (response.status !== 304) native.writeHeader('Content-Length', String(lengthOf(response)));
     native.endWithoutBody();
   }

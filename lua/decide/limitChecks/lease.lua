@@ -62,7 +62,7 @@ function check_leases.lease(outcome, _, _, root, wanted, number)
     end
   end
   if not has_passed then return 0, this_session.term_until(ends, false) end
-  -- With much room for a long term, and else with less.
+  -- A long lease if there is much room, else a short one.
   local units = math.min(wanted, math.floor(room / this_session.long_left))
   local is_long = this_session.has_long() and units >= wanted / 2
   if not is_long then units = this_session.is_hot and math.min(wanted, math.floor(room / this_session.left)) or 0 end
@@ -106,8 +106,8 @@ function check_leases.settle(number, count, outcome, used, used_at, subject)
     if namespace and number > 0 then
       local check = { namespace = namespace, duration = duration, identifier = identifier }
       local is_returned = return_to_window(check, number, used)
-      -- A session whose answer was lost does not know of an override. It may have been the temporary one, which is in
-      -- force at time 0, or what is in force after it, whichever is in force now.
+      -- A session whose answer was lost does not know whether there was an override. So both are tried that may have
+      -- been in force: the one with an end, which is in force at time 0, and the one after it.
       for _, at in ipairs(is_returned and {} or { 0, NEVER }) do
         local override = override_for(call_workspace, namespace, identifier, at)
         if override then

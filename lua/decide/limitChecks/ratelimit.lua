@@ -16,7 +16,7 @@
 
 -- The checks of the last item that was not refused.
 local item_checks
--- What leases of limit checks need, too.
+-- Functions that leases of limit checks need, too.
 local limit_checks = {}
 
 -- Caches a namespace for this call (false if it does not exist), with the names of its usage records.
@@ -54,8 +54,8 @@ local function counter_of(counters, namespace, check, is_new)
   return counter
 end
 
--- Refuses a root key without `limits_all` that may not check limits of a namespace, or that may not create a namespace
--- that does not exist (nil). Returns an item error or nil.
+-- The item error of a root key that may not check limits of a namespace; or that may not create the namespace, if there
+-- is none (nil). Returns nil if it may.
 local function refused_namespace(root, name, namespace)
   if not namespace then
     if string.sub(name, 1, 5) == 'rlns_' then return item_error('namespace_not_found', name) end
@@ -155,7 +155,7 @@ local function check_counters(checks)
     if not total then
       local repaired = window_log.repaired(counter.bytes, call_now, check.duration)
       redis.call('SET', counter.name, repaired, 'PX', window_log.ttl(check.duration))
-      -- Leases give back units in the slice in which they were charged, which has moved.
+      -- Leases give nothing back: the slice in which they were charged has moved.
       noted_leases.write_of_window(check, '')
       counter.before, counter.bytes = repaired, repaired
       total, _, oldest, kept, suffix =

@@ -29,10 +29,15 @@ local charge_results = {}
 local charge_counters
 -- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
--- Whether what is charged is held (`is_held`): credits are counted as spent when the hold is settled. `expires`: when
--- the hold that is being made ends, and gives the slots of concurrency limits back; false until it is known, and no
--- slot is taken. `is_loaded`: the verification is decided again with that, and its key is loaded. `extended_formats`:
--- see key_formats.
+-- The hold that a verification makes (functions: lua/decide/verification/hold.lua).
+--   is_held           what is charged is held: credits are counted as spent when the hold is settled
+--   expires           when the hold ends, and gives the slots of concurrency limits back; false until this is known,
+--                     and no slot is taken before
+--   is_loaded         the verification is decided again with `expires`, and its key is loaded
+--   instead           the function that decides a verification that takes slots, see charge_hold.undecided
+--   slots, note       while charge_hold.look is called: the concurrency limits that have slots to take; a function that
+--                     gets the figures of each concurrency limit (lua/keys/explain.lua)
+--   extended_formats  see key_formats
 local charge_hold = { is_held = false, expires = false, is_loaded = false, extended_formats = { made = 0 } }
 function charge_hold.set(is_held, expires)
   charge_hold.is_held, charge_hold.expires, charge_hold.is_loaded = is_held, expires, expires and true
@@ -78,7 +83,7 @@ function charge_hold.slot_end(expires, limit, duration) return window_log.slice_
 
 -- In the place of check_limit, for a concurrency limit: `cost` are the slots to take. Where they are free, but no hold
 -- is being made that could give them back, charge_exceeded is true without a result that is exceeded: then
--- charge_hold.undecided makes one.
+-- charge_hold.undecided makes a hold.
 function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, last)
   local total, next_end, count = window_log.taken(bytes, first, last, call_now)
   local remaining, results, at, hold = limit - total, charge_results, 4 * charge_count, charge_hold
@@ -414,7 +419,7 @@ local function key_state(is_charged, balance, refill_due, last_used, hour, valid
   return struct.pack(format, packed, balance, refill_due, last_used, hour, valid, refusals, spent)
 end
 
--- The state of the key with other credits spent in its hour.
+-- The state of the key, with this number of credits spent in its hour.
 local spent_formats = { made = 0 }
 function charge_hold.state_with_spent(spent)
   local packed = key_packed

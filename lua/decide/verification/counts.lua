@@ -48,9 +48,9 @@ function key_counts.without_link(state)
   return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
 end
 
--- Writes the key with this balance, and with `count` more decisions and `spent_more` credits of this hour; the last
--- VALID was at `valid_at` (0 for none). `next_refill` is given if a refill was applied; more fields of the record may
--- follow. Returns whether they are the first refusals of the hour with this outcome.
+-- Writes the key with this balance, and with `count` more decisions of this outcome and `spent_more` credits in this
+-- hour. `valid_at`: when the last of them was VALID, 0 for none. `next_refill`: given if a refill was applied. More
+-- fields of the record may follow. Returns whether these are the first refusals of the hour with this outcome.
 function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill, ...)
   local _, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local is_unlinked, is_first, usage = key_external_id ~= key_linked_id, false, nil
@@ -77,7 +77,7 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   return is_first
 end
 
--- The cost in a request of the limit of this name, which is not an ad hoc limit.
+-- The cost that a request has for the stored limit of this name: 1 if it does not name it.
 function key_counts.requested_cost(requested, name)
   for _, wanted in ipairs(requested or {}) do
     if wanted[1] == name and not wanted[3] then return wanted[2] end

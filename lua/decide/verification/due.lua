@@ -19,12 +19,12 @@ local key_holds = {}
 -- The digest of the key that was loaded.
 function key_holds.digest() return string.sub(key_name, #call_key_records + 1) end
 
--- The sweeper looks at the key at this time; nil is no change.
+-- Makes the sweeper look at the key at this time; nil is no change.
 function key_holds.queue(due)
   if due then redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), key_holds.digest()) end
 end
 
--- The key has to be looked at by `expires`, if that is earlier than `due`, as before: changes its state in memory.
+-- Changes in memory when the key has to be looked at: at `expires`, if that is earlier than `due`, the time before.
 -- Returns a time for key_holds.queue, nil for none.
 function key_holds.look_by(expires, due)
   if expires >= due then return nil end
@@ -40,7 +40,7 @@ function key_holds.identity_until(external_id)
   return stored[1] and tonumber(stored[2] or 0)
 end
 
--- Writes it, if `expires` is later than `before`.
+-- Writes the time that identity_until returns, if `expires` is later than `before`.
 function key_holds.note_identity(external_id, expires, before)
   if not before or expires <= before then return end
   redis.call('HSET', name_of.identity_record(call_workspace, external_id), 'held', int(expires))
@@ -82,7 +82,8 @@ local function wanted_of(settling, hold, of_identity)
   return lists[owner]
 end
 
--- Collects what a hold gives back to windows (units below 0 are charged): units of the same window and slice are one.
+-- Collects what a hold gives back to windows (units below 0 are charged). Units of the same window and slice are added
+-- up.
 local function collect(settling, hold)
   local is_open, windows = hold.state ~= hold_list.RELEASED, hold.windows
   for index = 1, #windows do
@@ -165,7 +166,7 @@ function key_holds.account_of(hold)
   return identity_balance.of_hold(record, more.identity, call_now)
 end
 
--- The same, read once.
+-- As key_holds.account_of, but each balance is read once.
 local function settled_account(settling, hold)
   if not hold.more or not hold.more.number then return nil end
   local accounts, id16 = settling_list(settling, 'accounts'), hold.more.identity
@@ -173,8 +174,8 @@ local function settled_account(settling, hold)
   return accounts[id16] or nil
 end
 
--- What the balance of the key gets back of `held` credits of the balance with a number, if `cost` are charged; less
--- than 0 is charged.
+-- The credits that the balance of the key gets back, if a hold had `held` of the balance with this number, and `cost`
+-- of them are charged. A result below 0 is charged.
 function key_holds.returned(held, cost, number)
   if cost >= held then return held - cost end
   local _, _, _, balances = key_extension.read()
@@ -203,7 +204,7 @@ local function settle_one(settling, hold, cost)
   return account
 end
 
--- Writes the windows that were changed, but for those in the state of the key.
+-- Writes the windows that were changed, except those in the state of the key.
 function key_holds.write_windows(settling)
   for name, state in pairs(settling.identities or hold_list.EMPTY) do
     redis.call('HSET', name, 'state', state)
@@ -244,7 +245,7 @@ function key_holds.settle_windows(hold, is_charged)
   end
 end
 
--- Gives a hold back, or charges it, as it says: it has expired.
+-- Ends a hold that has expired: gives it back or charges it, as its request demanded.
 local function expire(settling, h, hold)
   if hold.state == hold_list.RELEASED then return NEVER end
   local is_charged = hold.state == hold_list.CHARGES
@@ -257,12 +258,12 @@ local function expire(settling, h, hold)
     notes[#notes + 1] = settled
     return NEVER
   end
-  -- Nobody looked at it in time.
+  -- No process looked at it in time.
   if hold.due + hold_list.LATE_MS <= call_now then return NEVER end
   return hold_list.release(h, hold, math.min(hold.due, call_now))
 end
 
--- A key that has no holds: removes what is left of them, or keeps it for some time.
+-- Removes what is left of the holds of a key that has none, or keeps it for some time.
 local function forget(h)
   local kept_until = hold_list.kept_until(h, call_now)
   if kept_until > call_now then
@@ -335,7 +336,7 @@ function key_holds.settle(h, hold, cost)
   return key_flags.limited and settling.balance or nil, account and account.balance or nil
 end
 
--- Gives everything back. It may be settled until it is forgotten. Returns the balances as key_holds.settle.
+-- Gives all of a hold back. The hold may be settled until it is forgotten. Returns the balances as key_holds.settle.
 function key_holds.release(h, hold)
   local settling, _, _, due = begin_settling(), key_extension.read()
   key_holds.settle_windows(hold, false)

@@ -1,6 +1,6 @@
--- Temporary limits that have ended: whoever decides about the key or its identity next puts the former limits in their
--- place, as a change of the limits at that time would have done. Their version is another one then, so that servers get
--- what they cache of it.
+-- Temporary limits that have ended: the next decision about the key or its identity puts the former limits in their
+-- place, as a change at the time of their end would have done. The owner gets a new version, so that servers renew its
+-- snapshot.
 
 -- @include "decide/call"
 -- @include "decide/verification/key"
@@ -20,7 +20,7 @@ function ended_limits.of_owner(owner, limits)
   return { limits = after, counters = counters }
 end
 
--- Of the key that was loaded, and of its identity. Everything is read before the first write.
+-- Replaces the ended limits of the key that was loaded, and of its identity. Everything is read before the first write.
 function ended_limits.apply()
   local of_key, of_identity, identity, record = nil, nil, nil, nil
   if key_flags.temporary and limit_ends.has_ended(key_packed, key_limits_at, key_flags.tail_bytes, call_now) then

@@ -20,17 +20,18 @@
 local hold_kinds = { settled = {} }
 
 -- The hold that is made. Variables and one table are used again by every hold, because a table for each would be much
--- of its cost. What a table lacks is false: to add a nil to it, Lua may allocate it again.
+-- of its cost. A field without a value is false: if it were nil, adding it later might make Lua allocate the table
+-- again.
 --
 -- Of HOLD_ITEM; the ttl is false for as long as its slots allow.
 local making_ttl, making_on_expiry, making_id = false, 0, ''
--- Field `holds` of the key before; what hold_list.of returns for it, false while they are few: then values of its
--- HOLDS_END_KEPT.
+-- Field `holds` of the key before the hold. What hold_list.of returns for it; false where holds are few, and then the
+-- values of HOLDS_END_KEPT.
 local making_from, making_holds = '', false
 local making_next, making_counts, making_notes = 1, 0, ''
 -- Of the hold: its number and field `holds` with it where holds are few; its expiry, false once the answer has it.
 local making_number, making_added, making_expires = 0, '', 0
--- When the key has to be looked at already; to be written: times for key_holds.queue and note_identity.
+-- When the key has to be looked at without the hold. Times to write: for key_holds.queue, and for note_identity.
 local making_due, making_queued, making_noted_until = 0, false, false
 -- In the table:
 --   suffix                    of the hold, where holds are not few
@@ -168,8 +169,8 @@ function charge_hold.answer_of(answer, suffix, expires)
   return struct.pack('>c0c0' .. HELD_FIELDS, answer, suffix, expires, #suffix)
 end
 
--- Makes the hold of a verification that is VALID, in memory, and adds it to few holds as they are stored (see
--- making_from): with a number, and so without the string of a suffix. Returns its expiry, its credits, and whether it
+-- Makes the hold of a verification that is VALID, in memory, and appends it to field `holds` as it is stored
+-- (making_from). It has a number, so no string is made for its suffix. Returns its expiry, its credits, and whether it
 -- charged the identity.
 function charge_hold.add_to_few(cost, request, shared)
   local expires, credits, balances = charge_hold.terms(cost, shared)
@@ -184,8 +185,7 @@ function charge_hold.add_to_few(cost, request, shared)
       local formats = hold_list.window_formats
       local format = formats[kept]
         or charge_hold.new_format(formats, kept, NUMBERED_HOLD_FIELDS .. HELD_WINDOW_FIELDS .. HOLDS_END_KEPT_FIELDS)
-      -- HELD_WINDOW_LENGTH has not the 2 bytes of the length of the name, `bytes` not its own 2.
-      -- stylua: ignore
+      -- HELD_WINDOW_LENGTH lacks the 2 bytes of the name's length, and `bytes` does not count its own 2. stylua: ignore
       making_added = struct.pack(format, stored,
         NUMBERED_HOLD_LENGTH + HELD_WINDOW_LENGTH + #name, making_on_expiry, now, expires - now, credits, balances,
         HOLD_NUMBER_LENGTH, 46, number, 1, bits, duration, 1, #name, name,
@@ -225,7 +225,7 @@ function charge_hold.make(cost, request, shared)
   return WITH_HOLD
 end
 
--- As pack_verified, which it calls for what is rare. In most answers the hold that was made is packed, too.
+-- As pack_verified, which it calls in rare cases. In all others it packs the hold that was made, too.
 function charge_hold.pack_answer(outcome, has_balance, balance)
   local count, results, number, expires = charge_count, charge_results, making_number, making_expires
   if making_holds or count > 1 then return pack_verified(outcome, has_balance, balance, true) end
@@ -265,7 +265,7 @@ function charge_hold.repeat_hold(hold, cost, request, text, ip)
     local problem = charge_hold.look(requested)
     if problem then return problem end
     if charge_ahead then return charge_hold.repair(requested) end
-    -- What the hold itself took is not exceeded.
+    -- A limit whose units the hold itself took is not exceeded.
     for index = 1, charge_count do
       charge_results[4 * index - 2] = 0
     end
@@ -281,7 +281,8 @@ function charge_hold.repeat_hold(hold, cost, request, text, ip)
   return answer, key_snapshot.pack(dependencies)
 end
 
--- Why there can be no new hold with this id (`''` for none) of the key that was loaded, and its open hold of this id.
+-- Looks for a hold of the key that was loaded with the id of the request (`''` for none). Returns the item error if no
+-- hold can be made, else nil; and the open hold that has the id.
 function charge_hold.find_repeated(h, id)
   if id ~= '' then
     local suffix = '_' .. id
@@ -304,8 +305,8 @@ function charge_hold.planned(requested)
   return charge_hold.expiry(making_ttl, slots)
 end
 
--- As is_decided, if the request has an id for its hold, or what it may hold (`may_be_large`) or what the key holds is
--- long.
+-- As is_decided, in the rare cases: the request has an id for its hold, its hold may be too large (`may_be_large`), or
+-- the key has many holds.
 function charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
   local text = fields <= last and string.sub(call_items, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
@@ -324,12 +325,12 @@ function charge_hold.is_decided_slowly(cost, fields, last, may_be_large)
   return true
 end
 
--- Looks at the holds of the key that was loaded for a verification with a hold, which it may have made before. Returns
--- whether it makes no new one: then early_answer returns the answer of the verification, and a snapshot.
+-- Looks at the holds of the key that was loaded, for a verification with a hold, which an earlier request may have
+-- made. Returns whether no new hold is made: then early_answer returns the answer, and a snapshot.
 function charge_hold.is_decided(cost, fields, last)
   local stored = key_extension.stored_holds or hold_list.NO_HOLDS
-  -- The hold has no more bytes: the names of limits and tags are in the states and in the text of the request, and the
-  -- number of the balance of an identity takes less than 64.
+  -- The hold has at most this many bytes: the names of limits and tags are in the states and in the text of the
+  -- request, and the number of the balance of an identity takes less than 64.
   local bytes = #key_packed + 2 * (last + 1 - fields)
   if key_identity then
     bytes = bytes + #key_identity + 64
@@ -347,8 +348,8 @@ end
 
 function charge_hold.early_answer() return making.answer, making.snapshot or nil end
 
--- Decides an item: a verification with a hold. It takes no slots before its limits were seen. After an error,
--- lua/decide.lua ends it.
+-- Decides an item: a verification with a hold. It takes slots only after its limits were looked at. After an error,
+-- lua/decide.lua resets `is_held`.
 function hold_kinds.decide(position, last, root_index)
   local fields
   making_ttl, making_on_expiry, making_id, fields = struct.unpack(HOLD_ITEM, call_items, position)
@@ -391,7 +392,7 @@ local function pack_changed(changed)
 end
 
 -- A name among the wanted units that no window has; nil if there is none. `wanted` are the units of a settlement by
--- name; nil for those that were held.
+-- name.
 function hold_kinds.unknown_window(windows, wanted)
   local known = {}
   for _, w in ipairs(windows) do
@@ -549,7 +550,7 @@ function key_holds.move_slots(hold, ttl)
   local slots = {}
   for index, w in ipairs(moved) do
     local slot = hold.slots[index]
-    -- One that is not there any more is none of this hold.
+    -- Slots that are no longer there are not those of this hold.
     if w.is_found then
       slot.slot_end, slots[#slots + 1] = w.moved_to, slot
     end
@@ -562,11 +563,12 @@ function key_holds.move_slots(hold, ttl)
     end
 end
 
--- Sets another expiry, `ttl` from now; as long as the limits allow whose slots it takes.
+-- Sets another expiry: `ttl` from now, or earlier if the limits whose slots it takes require that.
 function hold_kinds.extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
   local expires, write_slots = key_holds.move_slots(hold, ttl)
-  -- It was made before the clock stepped back: with units, which are of the slice of that time, it lasts until then.
+  -- The clock has stepped back since it was made. A hold with units keeps its time, as they are in the slice of that
+  -- time: it ends then.
   if expires < hold.at and #hold.windows == 0 then hold.at = call_now end
   hold.ttl = math.max(0, math.min(expires - hold.at, hold_list.EXPIRES_WITHIN))
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }

@@ -6,11 +6,12 @@
 -- @include "include/identityBalance"
 -- @include "include/names"
 
--- `current` is the balance that of_key read last, as it was charged since: that of the key only while is_shared.
+-- `current`: the balance that of_key read last, with what was charged since. It is that of the key only while
+-- is_shared.
 local identity_credits = {}
 
--- The balance of the identity of the key, which has an identity; nil if that has none. A caller that changes it has to
--- write it.
+-- The balance of the identity of the key; nil if the identity has none. The key must have an identity. A caller that
+-- changes the balance has to write it.
 function identity_credits.of_key()
   identity_credits.current = identity_balance.is_flagged(key_identity)
       and identity_balance.read(name_of.identity_record(call_workspace, key_external_id), call_now)
@@ -23,7 +24,7 @@ function identity_credits.write() identity_balance.write(identity_credits.curren
 -- Whether decisions about the key may not be repeated by a lease.
 function identity_credits.is_shared() return key_identity ~= nil and identity_balance.is_flagged(key_identity) end
 
--- An answer (VERIFIED or CHANGED_HOLD, whose `hasBalance` is at this place) with the balance of an identity.
+-- Adds the balance of an identity to an answer: VERIFIED or CHANGED_HOLD, whose `hasBalance` is at position `at`.
 function identity_credits.added(answer, at, balance)
   return string.sub(answer, 1, at - 1)
     .. string.char(string.byte(answer, at) + HAS_BALANCE_OF_IDENTITY)

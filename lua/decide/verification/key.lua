@@ -32,9 +32,9 @@ local function flags_of(number)
   return flags
 end
 
--- The extension of the key that was loaded, see KEY_EXTENSION. What changes it does so in memory. `stored_holds`: field
--- `holds` of its record, false if it has none; only right after it was read. `due` and `balances`: its end, of an
--- extended key after load.
+-- The extension of the key that was loaded, see KEY_EXTENSION. Its functions change it in memory. `stored_holds`: field
+-- `holds` of the record, false for none; valid right after the key was read. `due` and `balances`: KEY_EXTENSION_END of
+-- an extended key, after key_extension.load.
 local key_extension = { stored_holds = false, due = NEVER, balances = 0 }
 
 -- The position of the identity's id in a state.
@@ -109,21 +109,21 @@ function key_extension.put(restricted, forbidden, holds_due, balances)
   key_flags, key_tail_at = flag_sets[flags] or flags_of(flags), #key_packed - (KEY_TAIL_LENGTH - 1)
 end
 
--- The balance is another one: it was refilled.
+-- Numbers the balance anew, because it was refilled.
 function key_extension.next_balance()
   if not key_flags.extended then return end
   local restricted, forbidden, holds_due, balances = key_extension.read()
   key_extension.put(restricted, forbidden, holds_due, (balances + 1) % 65536)
 end
 
--- When the key has to be looked at because of its holds. Returns whether that is another time than before.
+-- Sets when the key has to be looked at because of its holds. Returns whether that changes it.
 function key_extension.set_due(due)
   local restricted, forbidden, holds_due, balances = key_extension.read()
   if due ~= holds_due then key_extension.put(restricted, forbidden, due, balances) end
   return due ~= holds_due
 end
 
--- Other limits of the key, as pack_limits returns them, and its new version.
+-- Replaces the limits of the key by those that pack_limits returned, and its version.
 function key_extension.set_limits(version, limits, is_temporary)
   local flags, tail = string.byte(key_packed, KEY_FIXED_FLAGS_AT), string.sub(key_packed, -key_flags.tail_bytes)
   if key_flags.temporary and not is_temporary then flags = flags - TEMPORARY_FLAG end
@@ -145,7 +145,7 @@ function key_extension.count_forbidden(more)
   return forbidden
 end
 
--- The key as it was written since, or will be: its state, and that of its identity if it was written.
+-- Takes the state of the key as it was written, or will be, and that of its identity if it was written.
 local function key_written(state, identity)
   key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity
   -- The link to a deleted identity may have been removed.

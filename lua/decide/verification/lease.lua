@@ -53,8 +53,8 @@ local function charged_windows(requested)
   return table.concat(of_key), table.concat(of_identity)
 end
 
--- Charges the largest half, quarter, … of `wanted` more decisions that leaves enough for others, in memory. Returns
--- their number, which are the units of the lease; 0 for fewer than `least`.
+-- Charges `wanted` more decisions in memory; or the largest half, quarter, … of them that leaves enough for others.
+-- Returns their number, which are the units of the lease; 0 for fewer than `least`.
 local function charge_units(cost, requested, wanted, balance, least)
   local units = wanted
   while units >= least do
@@ -76,7 +76,7 @@ local function lease_units(cost, requested, wanted, number, ends)
     lease_list.recent(noted_leases.of_identity(), call_now)
   if paused_until + identity_paused_until > 0 or count + identity_count >= LEASES_MAX then return 0, 0 end
 
-  -- With much room for a long term, and else with less.
+  -- A long lease if there is much room, else a short one.
   this_session.required = this_session.long_left
   local units = this_session.has_long() and charge_units(cost, requested, wanted, balance, math.ceil(wanted / 2)) or 0
   local is_long = units > 0
@@ -143,7 +143,7 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   local requested = request and request.limits
   local is_checked = outcome == VALID or outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED
   local limits_end = NEVER
-  -- An identity's limits are in every answer.
+  -- The limits of an identity are in every answer but NOT_FOUND.
   if is_checked or outcome ~= NOT_FOUND and key_identity and limit_ends.is_flagged(key_identity) then
     limits_end = charge_hold.limits_end(requested)
     if not limits_end then return 0, 0 end

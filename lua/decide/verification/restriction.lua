@@ -33,10 +33,10 @@ end
 -- Whether the key admits some addresses only.
 function restriction.is_restricted() return key_extension.read() == 1 end
 
--- The address at the beginning of a text that is the end of a VERIFY_ITEM and no JSON.
+-- The address at the beginning of the end of a VERIFY_ITEM, which does not begin with JSON.
 function restriction.address_in(text) return (struct.unpack('>Bc0', text)) end
 
--- The JSON of the end of a VERIFY_ITEM; false for none.
+-- The JSON in the end of a VERIFY_ITEM, after an address if there is one; false for none.
 function restriction.without_address(text)
   if string.sub(text, 1, 1) == '{' then return text end
   local json = string.sub(text, string.byte(text) + 2)

@@ -40,7 +40,7 @@ end
 -- Where the state of an identity says whether it has a balance.
 local FLAG_AT = IDENTITY_HEAD_VERSION_AT
 
--- Lua bounds the names that one function uses.
+-- Functions of `verify`, in one table because Lua bounds the names that a function uses.
 local counting = {}
 
 -- Counts a refusal in the packed counts of the hour's refusals, and in the rows of recent refusals. `shared` is the

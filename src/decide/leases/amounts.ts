@@ -49,7 +49,7 @@ export interface Charge {
   /** What each decision by a lease of units charges. */
   readonly units: number;
   readonly limit: number;
-  /** Of the amount at that time: the decision of a lease without units holds for it. */
+  /** The version of the amount then. A lease without units repeats its decision for this version only. */
   readonly version: number;
 }
 
@@ -59,7 +59,7 @@ export const leftOf = ({ amount, limit }: Charge): number =>
 
 /** The amounts of a workspace that leases of this process charge. */
 export class Amounts {
-  /** The last one of each owner. */
+  /** The last amount of each owner; the others follow by `next`. */
   readonly #owners = new Map<string, Amount>();
 
   get isEmpty(): boolean {
@@ -77,7 +77,7 @@ export class Amounts {
     if (!amount) return left;
     const isBalance = duration === 0;
     let used = limit - left - amount.held;
-    // Nothing left: more than the limit may be used.
+    // If nothing is left, more than the limit may be used: as much as was known before.
     if (left === 0 && !isBalance) used = Math.max(used, amount.used);
     if (used !== amount.used) {
       amount.used = used;

@@ -43,7 +43,10 @@ export class Changes {
     this.#created.set(workspaceId, this.#options.connectedAt());
   }
 
-  /** Resolves when no process decides by what was before the change. `holders` are those of lua/include/change.lua. */
+  /**
+   * Resolves when no process decides by the state before the change any more. `holders` are those of
+   * lua/include/change.lua.
+   */
   async changed(workspaceId: string, holders: readonly string[]): Promise<void> {
     const { session, leases, recalls, deactivate, observe } = this.#options;
     // The leases of this process end now, and what they leave is returned before the change is answered, if Redis
@@ -57,11 +60,11 @@ export class Changes {
     const afterConnect = this.#waitAfterConnect(workspaceId, startedAt);
     if (others.length === 0 && afterConnect === undefined) return own;
     const waits = new Map(others.map(({ id, termMs }) => [id, waitFor(termMs)]));
-    const recalled = others.length === 0 ? new Set<string>() : await recalls.send(workspaceId, waits);
+    const silentIds = others.length === 0 ? new Set<string>() : await recalls.send(workspaceId, waits);
     await afterConnect;
     await own;
     observe?.waited(performance.now() - startedAt);
-    const silent = others.filter(({ id }) => recalled.has(id));
+    const silent = others.filter(({ id }) => silentIds.has(id));
     if (silent.length > 0) {
       const holding = silent.map(({ holder }) => holder);
       await deactivate(workspaceId, holding).catch(() => {});
@@ -69,11 +72,11 @@ export class Changes {
   }
 
   /**
-   * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after
-   * the longest term, also those of servers that are further away or have a longer LEASE_MS. It may have forgotten the
-   * longest term of a workspace, too: so that of any other counts, also if this process has no leases. An old Redis
-   * has forgotten none of them, and there were none of a workspace that was created since. Returns a promise to wait
-   * for; undefined if that time is over.
+   * A Redis that was restarted may have lost the last entries of the registry. Leases that it does not know of end
+   * after the longest term, which may be that of a server that is further away or has a longer LEASE_MS. Redis may have
+   * lost this term of the workspace, too, so the longest term of any workspace counts, also if this process has no
+   * leases. Nothing is lost in a Redis that is older than all leases, nor in a workspace that this process created
+   * since it connected. Returns the promise to wait for; undefined if all these leases have ended.
    */
   #waitAfterConnect(workspaceId: string, nowMs: number): Promise<void> | undefined {
     const { termMs, connectedAt, redisAgeMs } = this.#options;

@@ -4,12 +4,12 @@
 //
 //   ask      A request that was decided often within a term is sent as a lease item (`ask`), with how many more
 //            decisions like it this process wants.
-//   grant    lua/decide/lease.lua decides it as any other, charges units for more of it in advance, and answers how
-//            many and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a
-//            refusal) is leased without units.
+//   grant    lua/decide/lease.lua decides it as any other, charges units for further decisions in advance, and returns
+//            their number and the term of the lease (`granted`). A decision that charges nothing (a key without limits
+//            and credits, or a refusal) is leased without units.
 //   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided
-//            is tallied. When a quarter is left, or what the way to Redis and back takes, one request asks for the next
-//            lease, and the others are decided here meanwhile. The next lease ends this one.
+//            is tallied. When a quarter of its units or its term is left, or no more of the term than a round trip, one
+//            request asks for the next lease, and the others are decided here meanwhile. The next lease ends this one.
 //   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used
 //            (`settle`). Of a lease that decided little, there is one tally, at its end.
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back
@@ -18,7 +18,7 @@
 //            decided meanwhile.
 //
 // A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended
-// here before a change, which waits for the term after it was made, is answered. A term is LEASE_MS and what a call to
+// here before a change is answered, which waits for the term after it was made. A term is LEASE_MS and what a call to
 // Redis takes (roundTrip.ts): what is left of it when the answer comes does not depend on the distance. Redis bounds
 // and stores it with the grant, so no promise depends on what was measured. What charges nothing, and what has much
 // room in its limits and balance, is leased for LEASE_LONG_MS in place of LEASE_MS, so a lease of it is asked for after
@@ -41,7 +41,7 @@ export interface LeaseOptions {
   after: number;
   /** Milliseconds of a monotonic clock. */
   nowMs: () => number;
-  /** Whether this process hears of recalls, and has for a term. */
+  /** Whether this process hears of recalls, and has done so for a term. */
   mayAsk: () => boolean;
   /** What is added to terms: a round trip to Redis in milliseconds, as far as it is known. */
   roundTripMs?: () => number;
@@ -67,7 +67,7 @@ export interface LeaseObserver {
   returned(units: number): void;
 }
 
-/** The text of a request without more than its `about` and cost. */
+/** The `text` of a request that has nothing besides its `about` and cost. */
 export const noText = Buffer.alloc(0);
 
 /** A request of a caller that may be leased. */
@@ -81,8 +81,8 @@ export interface LeasedRequest {
   /** The rest of a verification, as in TALLIED_KEY. */
   text: Buffer;
   /**
-   * The number of its counters in `Leases` (-1) and its name (''), until they are needed: a repeated request is the
-   * same object.
+   * The slot of its counters in `Leases`, and its name; -1 and '' until they are needed. They are computed once, as a
+   * repeated request is the same object.
    */
   slot: number;
   name: string;
@@ -98,7 +98,7 @@ export interface Repeatable<Decision> {
   readonly atMs: number;
   /** What each repetition charges; without units, what the decision depends on. */
   readonly charges: readonly Charge[];
-  /** The decision, `elapsedMs` after the first; its charges are made. */
+  /** Returns the decision `elapsedMs` after the first one. It was charged before. */
   again(elapsedMs: number): Decision;
 }
 
@@ -106,7 +106,7 @@ export interface Repeatable<Decision> {
 export interface Grant {
   units: number;
   term: number;
-  /** It ends with something that the decision depends on, before its whole term. */
+  /** It ends before its whole term, with something that the decision depends on. */
   isCut: boolean;
   /** Its whole term is the long one. */
   isLong: boolean;
@@ -116,7 +116,7 @@ export interface Grant {
 export interface Ask {
   wanted: number;
   number: number;
-  /** Whether it is worth a lease for the shorter of the terms, too. */
+  /** Whether the request comes often enough for a lease of LEASE_MS, too. */
   isHot: boolean;
   /** Resolves when the answer was processed. */
   done: Promise<void>;
@@ -143,15 +143,15 @@ interface Lease {
   /** 0 for a lease without units. */
   number: number;
   isLong: boolean;
-  /** How many units it was asked for with, and how many to ask for next. */
+  /** How many units were wanted with it, and how many are wanted next. */
   asked: number;
   next: number;
   endsAt: number;
-  /** From then on, or with so few units, the next request asks for another one. */
+  /** From this time on, or with this few units left, the next request asks for another lease. */
   renewsAt: number;
   renewsLeft: number;
   isRenewing: boolean;
-  /** Once it has ended: a lease that is asked for before this time would end with the same. */
+  /** After its end no lease is asked for before this time: what cut this one would cut that one, too. */
   asksFrom: number;
   units: number;
   left: number;
@@ -165,10 +165,10 @@ interface Lease {
 }
 
 /**
- * Counters by a hash of a request, so that most requests look up nothing: in the last byte its heat, before it the
- * number of leases and wishes (`WorkspaceLeases`) with this hash. They are one number, because most requests read both.
- * A hash of all of the request: a lease is for the same request only, so a key in heavy use whose requests differ, by
- * their tags for example, is no reason to ask for one.
+ * Counters by a hash of a request, so that most requests need no look-up in a Map. The last byte of a counter is the
+ * heat, the others are the number of leases and wishes (`WorkspaceLeases`) with this hash: one number, because most
+ * requests read both. The hash is of the whole request, because a lease is for the same request only: a key in heavy
+ * use whose requests differ, for example by their tags, asks for none.
  */
 const slots = 131_072;
 /** A lease or a wish. */
@@ -201,7 +201,9 @@ class Counted<Value> extends Map<string, Value> {
   }
 }
 
-/** How many units to ask for next, from when on and until when that holds, and how often the last lease decided. */
+/**
+ * What to ask for next: how many units, from when on, and until when this holds; and how often the last lease decided.
+ */
 interface Wish {
   wanted: number;
   isHot: boolean;
@@ -219,7 +221,7 @@ class WorkspaceLeases {
   readonly amounts = new Amounts();
   /** Tallies that wait for a settlement. */
   tallies: PendingTally[] = [];
-  /** What requests are about, to the number of tallies that give units back. */
+  /** The number of tallies that give units back, by what their requests are about. */
   readonly returning = new Map<string, number>();
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: PendingTally[] } | undefined;
@@ -243,10 +245,7 @@ class WorkspaceLeases {
   }
 }
 
-/**
- * Limits of the leases of this process, of a lease's units, and of the tallies of a settlement and their subjects in
- * bytes.
- */
+/** Limits: leases of this process, units of a lease, tallies of a settlement, and bytes of their subjects. */
 const leasesMax = 20_000;
 const unitsMax = 4096;
 const talliesMax = 128;
@@ -264,33 +263,34 @@ const textMax = 1024;
 /** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
 const tallyMin = 8;
 /**
- * A lease of the long term is asked for from this many decisions within it on, and again after one that decided this
- * often. An ask and a tally cost Redis as much as two to four verifications.
+ * A long lease is asked for from `warmAfter` decisions within its term on, and again after one that decided `keptAfter`
+ * times. An ask and a tally cost Redis as much as two to four verifications.
  */
 const warmAfter = 6;
 const keptAfter = 3;
-/** How many times more units than the last one had a lease is asked for with. */
+/** A lease is asked for with at most this many times the units that were wanted with the last one. */
 const growthMax = 8;
 /** How often settlements are sent in a term. */
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
 const idleTerms = 10;
 /**
- * Heat is how often a request was decided in this term, at most this. A higher one counts down: a request that was
- * granted no lease asks for none for a while.
+ * Heat is how often a request was decided in this term, up to `heatMax`. From `refusedHeat` it counts down: a request
+ * that was granted no lease asks for none meanwhile.
  */
 const heatMax = 200;
 const refusedHeat = heatMax + 32;
 /**
- * After some in a row, it asks for none in so many decisions, whichever terms they are in, and in twice as many each
- * further time: Redis may never grant one, as of credits, and an ask costs it more than a verification.
+ * After `refusalsInRow` asks without a grant, a request asks for none in the next `pauseMin` decisions, whichever terms
+ * they are in, and each further time in twice as many, up to `pauseMax`. Redis may never grant it one, as for credits,
+ * and an ask costs Redis more than a verification.
  */
 const refusalsInRow = 4;
 const pauseMin = 64;
 const pauseMax = 512;
 /** A lease is renewed when this part of its term or of its units is left. */
 const renewedPart = 0.25;
-/** Or earlier: so many round trips before its end, as some take longer than the shortest. */
+/** Or earlier, this many round trips before its end, as some take longer than the shortest one. */
 const renewedTrips = 1.125;
 /**
  * The clocks of Redis and of this process seldom differ in speed by more than this part, and Redis's time is whole
@@ -374,8 +374,8 @@ export class Leases {
   }
 
   /**
-   * Ends the leases that charge amounts of these owners, before a request that changes these other than by a charge,
-   * and settles them with it: what is left then is known from the next answer of Redis.
+   * Ends and settles the leases that charge amounts of these owners, before a request that changes the amounts in
+   * another way than by a charge. The next answer of Redis has what is left.
    */
   endOf(workspaceId: string, owners: readonly string[]) {
     const holder = this.#holders.get(workspaceId);
@@ -441,8 +441,8 @@ export class Leases {
       if (isLeased) this.#hold(holder, lease);
       else this.#return(holder, lease);
     } else if (term === 0 && !holder.wishes.delete(nameOf(request))) {
-      // An ask costs Redis more than a verification, so not every request that may have no lease asks. One that had a
-      // lease before may have asked in the last moment of a slice.
+      // An ask costs Redis more than a verification, so not every request that may have no lease asks. A request with a
+      // wish may: it may have asked in the last moment of a slice.
       this.#refuse(slotOfRequest(request));
     }
     holder.usedAt = this.#options.nowMs();
@@ -464,7 +464,7 @@ export class Leases {
       asked: wanted,
       next: wanted,
       endsAt,
-      // One that is asked for before would end with the same.
+      // A lease that is asked for earlier would be cut, too.
       renewsAt: isCut ? Number.POSITIVE_INFINITY : endsAt - part * term,
       renewsLeft: part * units,
       isRenewing: false,
@@ -540,8 +540,8 @@ export class Leases {
   }
 
   /**
-   * A lease that decided so often was taken back. If that was less than it cost, the count of its requests starts at 0:
-   * where there are many changes, the next one is taken back as early.
+   * Called when a lease was taken back that had `decided` this often. If that was less than the lease cost, the heat of
+   * its request starts at 0: where there are many changes, the next lease would be taken back as early.
    */
   #recalled(holder: WorkspaceLeases, request: LeasedRequest, decided: number) {
     if (decided >= Math.min(this.#options.after, keptAfter)) return;
@@ -621,7 +621,10 @@ export class Leases {
     this.#return(holder, lease);
   }
 
-  /** Whether a lease decides so often that the next one is asked for; one that was renewed early had little time. */
+  /**
+   * Whether a lease decides so often that the next one is asked for. What the lease before it decided counts, too, as
+   * one that was renewed early had little time.
+   */
   #isKept({ before, decided, isLong }: Lease): boolean {
     const { after } = this.#options;
     return before + decided >= (isLong ? Math.min(after, keptAfter) : after);
@@ -732,7 +735,7 @@ export class Leases {
   }
 }
 
-/** Whether something changed since on which the decision of a lease without units depends. */
+/** Whether an amount has changed on which the decision of a lease without units depends. */
 const isOutdated = ({ decision }: Lease): boolean =>
   decision.charges.some(({ amount, version }) => amount.version !== version);
 
@@ -756,8 +759,8 @@ function settled({ amounts }: WorkspaceLeases, tallies: readonly PendingTally[])
 }
 
 /**
- * Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is
- * nothing to settle.
+ * Takes from a lease what it decided since the last settlement, as a tally. A `number` above 0 also returns the lease.
+ * Undefined when there is nothing to settle.
  */
 function tallyOf(lease: Lease, number: number): PendingTally | undefined {
   const { count, decided, grantedAt, decision, request } = lease;
@@ -807,7 +810,7 @@ function countOfSettlement(tallies: readonly Tally[]): number {
   return count;
 }
 
-/** All of a request, except its workspace. */
+/** The name of a request: all of it, except its workspace. */
 function nameOf(request: LeasedRequest): string {
   const { rootDigest, cost, about, text } = request;
   if (request.name === '') request.name = `${rootDigest}${cost} ${about}${text.toString('latin1')}`;

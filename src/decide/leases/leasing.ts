@@ -14,8 +14,8 @@ export interface LeasingSettings {
   /** The term of a lease in milliseconds, without what is added for the distance to Redis; 0 for none. */
   leaseMs: number;
   /**
-   * The same of a lease that charges nothing, or units of a limit or balance with much room. Not less than `leaseMs`
-   * counts.
+   * The long term: that of a lease that charges nothing, or units of a limit or balance with much room. At least
+   * `leaseMs` is used.
    */
   leaseLongMs?: number;
   /** Whether keys with credits get leases of units. */
@@ -46,7 +46,7 @@ export class Leasing {
   readonly changes: Changes;
   readonly #recalls: Recalls;
   readonly #roundTrip = new RoundTrip();
-  /** LEASE_SESSION of a session that stays, with what is added to terms, and with long ones. */
+  /** The last LEASE_SESSION of a session that stays, and the values that it was packed with. */
   #stays: { addedMs: number; isLong: boolean; packed: Buffer };
   #connectedAt = performance.now();
   #isReconnected = false;
@@ -83,7 +83,7 @@ export class Leasing {
       leases: this.leases,
       recalls: this.#recalls,
       connectedAt: () => this.#connectedAt,
-      // Something happened to a Redis whose connections were lost: perhaps it was set back, and does not know it.
+      // A Redis whose connections were lost may have been set back to an earlier state, whatever its age is.
       redisAgeMs: async () => (this.#isReconnected ? 0 : this.#options.redisAgeMs()),
       termMs: longMs,
       deactivate,
@@ -118,8 +118,8 @@ export class Leasing {
   }
 
   /**
-   * Takes back the leases of a `leased` refusal, `session.number`, whose longest term this is; resolves when they
-   * were settled, or have ended.
+   * Takes back the leases that a `leased` refusal names (`session.number`); `termMs` is the longest of their terms.
+   * Resolves when they were settled, or have ended.
    */
   async recall(workspaceId: string, names: readonly string[], termMs: number): Promise<void> {
     // A process that does not hear of the recall settles a lease within a quarter of a term after its end; the rest is

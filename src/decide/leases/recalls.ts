@@ -56,8 +56,8 @@ export class Recalls {
   }
 
   /**
-   * Asks sessions to give leases back, and waits for each so many milliseconds at most. Returns those that have not
-   * acknowledged it by then.
+   * Asks sessions to give leases back, and waits for each of them at most as many milliseconds as `waits` has for it.
+   * Returns those that have not acknowledged it by then.
    */
   async send(workspaceId: string, waits: ReadonlyMap<string, number>, leases?: string[]): Promise<Set<string>> {
     const startedAt = performance.now();
@@ -101,7 +101,7 @@ export class Recalls {
     this.#subscribed ??= this.#subscriber.subscribe(recallChannel, this.#replyChannel).then(
       () => true,
       () => {
-        // Not at once: an account without channels is refused each time, and every request asks.
+        // Not at once: every request would try, also where the account may not use channels.
         setTimeout(() => (this.#subscribed = undefined), subscribeAgainMs).unref();
         return false;
       },

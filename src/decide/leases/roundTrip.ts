@@ -1,11 +1,11 @@
-// How far away Redis is: the shortest round trip of late. A longer one had to wait, for Redis, for the network or for
-// this process, and says nothing about the distance.
+// How far away Redis is: the shortest of the recent round trips. A longer one waited for Redis, for the network or for
+// this process, so it does not measure the distance.
 
 import { addedTermMax } from '../../domain/leaseTerms.ts';
 
-/** For how long a round trip is the shortest at most, in milliseconds; for half of it at least. */
+/** A round trip counts as the shortest for at most this many milliseconds, and for at least half of them. */
 const keptMs = 20_000;
-/** One or two alone may have waited, as the first ones of a process do. */
+/** Fewer round trips may all have waited, as the first ones of a process do. */
 const measuresMin = 3;
 
 export class RoundTrip {

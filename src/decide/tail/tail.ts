@@ -44,8 +44,8 @@ const readMs = 2000;
 const tailListenersMax = 10;
 const ownListenersMax = 100;
 /**
- * A workspace has at most an eighth of the places of this process that it leaves free, but for its first listener:
- * alone ten, ten workspaces five or six each, and the last places go to workspaces without a listener.
+ * Besides its first listener, a workspace has at most an eighth of the places of this process that it leaves free. A
+ * lone workspace has ten, ten workspaces five or six each, and the last places go to workspaces without a listener.
  */
 const shareOfFree = 1 / 8;
 /** Limit of a filter as JSON: the registry has it once per process. */
@@ -54,7 +54,7 @@ const filterBytesMax = 8192;
 type Message = { from: string } & ({ filter: string; events: string } | { rootKeysChanged: true });
 
 export class Tail {
-  /** Whether anybody listens to any workspace. */
+  /** Whether any workspace has listeners, here or in another process. */
   isOpen = false;
   readonly #redis: RedisClient;
   readonly #server = randomBytes(8).toString('hex');

@@ -214,10 +214,7 @@ function checkRatelimits(ratelimits: NamedLimits) {
   }
 }
 
-/**
- * The last reset time as text. Windows end together, so most of a moment's are the same, and printing a large number
- * takes long.
- */
+/** The last reset time as text: many windows are reset at the same time, and printing a large number takes long. */
 let lastReset = { ms: 0, text: '0' };
 
 function resetText(ms: number): string {
@@ -235,18 +232,18 @@ function printVerified(verified: Verified, requested: NamedLimits | undefined): 
   return hold === undefined ? text : `${text.slice(0, -1)},"hold":${JSON.stringify(hold)}}`;
 }
 
-/** The text of its snapshot was printed when the snapshot's version was first used. */
+/** Prints a response without its hold. The text of the snapshot was printed when its version was first used. */
 function printDecision(
   { outcome, snapshot, credits, identityCredits, ratelimits }: Verified,
   requested: NamedLimits | undefined,
 ): string {
   if (!snapshot) return `{"valid":false,"code":"${outcome}"}`;
-  // Of as few parts as possible, because each of them costs the time to join it and memory.
+  // Joined from few parts, because each costs time and memory.
   let text = heads[outcome] + snapshot.fields;
   // The identity is the last of the fields.
   if (identityCredits !== undefined) text = `${text.slice(0, -1)}${creditsText(identityCredits)}}`;
-  const shown = credits ?? identityCredits;
-  if (shown !== undefined) text += creditsText(shown);
+  const balance = credits ?? identityCredits;
+  if (balance !== undefined) text += creditsText(balance);
   const last = ratelimits.length - 1;
   if (last < 0) return `${text}}`;
   text += ',"ratelimits":[';
