@@ -13,8 +13,8 @@ local noted_leases = {}
 -- Limit of the leases that a refusal names: the others are named when it is decided again.
 local NAMED_MAX = 256
 
--- Adds to `names` the leases in `stored` that may still return units. Returns `stored`, where the leases that were
--- recalled are overdue, and until when no others are granted.
+-- Adds to `names` the leases in `stored` that may still return units. Returns `stored`, in which the recalled leases
+-- are marked as overdue, and until when no others are granted.
 local function await_leases(stored, names)
   local recent, _, paused_until, others = lease_list.recent(stored, call_now)
   local leases, position = {}, 1

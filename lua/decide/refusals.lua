@@ -30,8 +30,9 @@ local COUNTED_MAX, WORKSPACES_MAX, TAG_BYTES_MAX = 10000, 1000, 256
 -- row was due. `unnoted`: those that got no row, because the share of the hour's bytes was used.
 local until_noted, key_refusals, unnoted = {}, {}, {}
 local counted_keys, minute_starts, minute_ends = 0, 0, 0
--- By workspace: the hour of its last row, and the bytes of the rows of that hour. {hour} is its rows in this call.
+-- By workspace: the hour of its last row, and the bytes of the rows of that hour; the number of workspaces.
 local rows_hour, rows_bytes, workspaces = {}, {}, 0
+-- By hour: the rows of the call with this number.
 local new_rows, rows_call = {}, 0
 
 local function begin_minute()

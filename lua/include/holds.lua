@@ -197,8 +197,8 @@ function hold_list.pack_window(bits, duration, cost, name)
   return struct.pack(HELD_WIDE_WINDOW, bits + hold_list.WIDE, duration, cost, #name, name)
 end
 
--- Packs a hold with `windows` packed windows and `more`, which are in `rest`.
 local HOLD_AND_REST = HOLD .. 'c0'
+-- Packs a hold with `windows` packed windows and `more`, which are in `rest`.
 function hold_list.pack(state, at, ttl, cost, balance, suffix, windows, rest)
   -- Of what follows `bytes`.
   local bytes = HOLD_LENGTH + #suffix + #rest
@@ -485,9 +485,9 @@ function hold_list.move_notes(workspace, id24, hour, noted_hour, notes)
   if notes ~= '' and hour - noted_hour <= 1 then hold_list.append_notes(workspace, id24, noted_hour, notes) end
 end
 
+local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
 -- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity, nil
 -- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
-local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
 function hold_list.note_settled(workspace, id24, hour, settled)
   local suffix, rest = settled.suffix, settled.packed
   local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0

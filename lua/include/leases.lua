@@ -51,7 +51,7 @@ function lease_list.with_pause(leases, paused_until)
   return leases .. struct.pack(NOTED_LEASE, NO_SESSION, LEASE_PAUSE, paused_until, 1, 0, 0, '')
 end
 
--- `stored` with what each lease charged as `change` returns it.
+-- `stored`, in which `change` has replaced what each lease charged.
 function lease_list.with_charged(stored, change)
   local leases, position = {}, 1
   while position <= #stored do

@@ -107,7 +107,7 @@ function limit_list.with_one(limits, change, now)
 end
 
 -- Of an import: a limit that has ended is the former one, or none.
-function limit_list.settle_ended(wanted, now)
+function limit_list.apply_ended(wanted, now)
   for index = #wanted, 1, -1 do
     local w = wanted[index]
     local former, duration = w.keptFormer, w.duration
@@ -124,7 +124,7 @@ end
 
 -- The limits of a new owner, with empty windows, which have no ids yet. Returns nil and why not as with_all.
 function limit_list.of_new(wanted, now)
-  limit_list.settle_ended(wanted, now)
+  limit_list.apply_ended(wanted, now)
   local list, refusal, index = limit_list.with_all({}, wanted, now)
   for _, l in ipairs(list or {}) do
     l.window = ''

@@ -28,7 +28,7 @@ const quietShare = 0.25;
 /** While Redis is quiet, the limit grows faster. */
 const quietGain = 1.5;
 
-/** Whether the calls between two values of `allWork` are few for this time. */
+/** Whether Redis was quiet in this time, in which `allWork` grew from one value to another. */
 const isQuiet = (from: number, to: number, ms: number): boolean => (to - from) >>> 0 < 1000 * quietShare * ms;
 
 /** What a call reports. */
@@ -123,7 +123,7 @@ export class Flow {
   #onTheWay = 0;
   /** The last round trip without the time at Redis, in milliseconds. */
   #tripMs = Number.POSITIVE_INFINITY;
-  /** An estimate of what waits at Redis, or will when it arrives, at this time. */
+  /** An estimate of what waits at Redis, or will when it arrives, and the time of it. */
   #atRedis = 0;
   #estimatedAt = 0;
   #answered = 0;

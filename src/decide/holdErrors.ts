@@ -1,4 +1,4 @@
-// The errors of verifications with a hold, and of its end.
+// The errors of verifications with a hold, and of settlements, releases and extensions.
 
 import { ApiError } from '../errors.ts';
 import { holdBytesMax, holdsMax } from '../scripts/layout.ts';

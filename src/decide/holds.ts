@@ -241,7 +241,7 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
       limits: ratelimits.length,
     };
     const limits = ratelimits.map(({ name, cost }) => ({ cost, name: Buffer.from(name) }));
-    // `limits` is after a field of variable length, so its size is not in `size`.
+    // The windows follow the item, whose `size` does not count them.
     const bytes = limits.reduce((sum, limit) => sum + settledWindow.size(limit), holdChangeItem.size(values));
     const work = 1 + ratelimits.length / 4;
     let at = batch.beginDecision('holdChange', rootKey.digest, bytes, work, waiting, lease);
@@ -309,7 +309,7 @@ export class Holds {
     this.#changes = new HoldChanges(decider, heldKeys);
   }
 
-  /** Prepares verifications with a hold. */
+  /** Prepares a verification with a hold. */
   prepare(rootKey: PresentedRootKey, request: VerifyRequest, hold: HoldRequest): Prepared<Verified> {
     return new HeldVerification(this.#held, rootKey, request, hold);
   }

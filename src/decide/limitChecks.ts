@@ -87,7 +87,7 @@ export class LimitChecks implements Kind<CheckRequest, Limited> {
     this.#options = options;
   }
 
-  /** Prepares requests like these checks. */
+  /** Prepares limit checks. */
   prepare(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Prepared<Limited> {
     return new CheckRequest(this, rootKey, checks);
   }
@@ -241,7 +241,7 @@ class RepeatedChecks implements Repeatable<Limited> {
     return this.#first.atMs;
   }
 
-  again(elapsedMs: number): Limited {
+  decisionAfter(elapsedMs: number): Limited {
     const { passed, checks } = this.#first;
     const atMs = this.#first.atMs + elapsedMs;
     const repeated = checks.map((check, index) => {

@@ -30,8 +30,8 @@ export interface QueuedBatch {
 interface QueueOptions<Batch extends QueuedBatch> {
   newBatch: () => Batch;
   /**
-   * Sends what is undecided of a batch as one call, and answers the requests that it decides: at least one, and no
-   * further one after work of `budget`. Rejects when it could answer none of them.
+   * Sends the undecided requests of a batch as one call, and resolves those that it decides: at least one, and no
+   * further one after work of `budget`. Rejects when it decided none of them.
    */
   send: (workspaceId: string, batch: Batch, budget: number) => Promise<Called>;
   /** Returns a function that names the Redis server that has the workspace now. */
@@ -40,7 +40,7 @@ interface QueueOptions<Batch extends QueuedBatch> {
   weightMax: number;
   /** While a workspace has this much work at Redis (flow.ts), its next batches wait. */
   workMax: number;
-  /** How much of Redis's time a workspace may have on the way to Redis. */
+  /** How much of Redis's time the requests of a workspace that are on the way may take. */
   shareMax: number;
   /**
    * Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once.
@@ -70,7 +70,10 @@ class Queue<Batch> {
   inFlight = 0;
   /** The batches at Redis, and on the way. */
   readonly flow: Flow;
-  /** It is sent when this turn of the event loop ends. Otherwise the next reply to this workspace sends what waits. */
+  /**
+   * Its batches are sent when this turn of the event loop ends. Otherwise they are sent with the next reply to this
+   * workspace.
+   */
   scheduled = false;
   /** Waiting batches. Requests join the last one. */
   readonly waiting: Batch[] = [];

@@ -43,8 +43,8 @@ export async function slugsOf(redis: RedisClient, workspaceId: string, lists: re
 }
 
 /**
- * The same as JSON, printed step by step: a key may have a hundred thousand slugs, and printing them at once would hold
- * the event loop for 60 ms and the strings in memory.
+ * The slugs that slugsOf returns as JSON, printed step by step: a key may have a hundred thousand slugs, and printing
+ * them at once would hold the event loop for 60 ms and the strings in memory.
  */
 export async function printedSlugsOf(
   redis: RedisClient,

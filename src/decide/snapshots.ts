@@ -52,7 +52,7 @@ export interface CachedSnapshot {
 export class SnapshotCache {
   readonly #doorkeeper = new Uint8Array(2 ** doorkeeperBits / 8);
   #doorkeeperCount = 0;
-  /** The recently used snapshots, with the number of this generation, and the generation before them. */
+  /** The number of this generation, its snapshots (those used recently), and the snapshots of the generation before. */
   #generation = 0;
   #recent = new Map<string, CachedSnapshot>();
   #older = new Map<string, CachedSnapshot>();

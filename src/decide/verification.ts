@@ -138,7 +138,7 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     this.#heldKeys = heldKeys;
   }
 
-  /** Prepares requests like this one. */
+  /** Prepares a verification. */
   prepare(rootKey: PresentedRootKey, request: VerifyRequest): Prepared<Verified> {
     return new Verification(this, rootKey, request);
   }
@@ -424,7 +424,7 @@ class RepeatedVerification implements Repeatable<Verified> {
     return this.#first.atMs;
   }
 
-  again(elapsedMs: number): Verified {
+  decisionAfter(elapsedMs: number): Verified {
     const first = this.#first;
     const { charges } = this;
     const atMs = first.atMs + elapsedMs;

@@ -150,11 +150,11 @@ function charge_hold.expiry(ttl, slots)
   return expires
 end
 
+local sole_length, sole_identity_length = {}, {}
 -- Checks those limits of a state that apply. `costs` are the limits in the request by name: {name, cost, limit of an ad
 -- hoc limit or nil}; nil when there are none. `seen` collects the names that were used, because the first limit of a
 -- name wins. An ad hoc limit replaces the key's limit of that name, but not the identity's. Returns the lengths of all
 -- windows after the charge.
-local sole_length, sole_identity_length = {}, {}
 local function check_stored(charge, places, packed, position, tail_bytes, costs, seen)
   local count, is_key = string.byte(packed, position), places == PLACES_OF_KEY
   position = position + 1
@@ -353,9 +353,9 @@ function charge_hold.new_format(formats, kept, rest)
   return format
 end
 
+local pieces = {}
 -- A state with the charged windows of several limits: `count` of them, from place `places` + 1 on. `tail` replaces the
 -- same number of bytes at its end. Nil when nothing is charged.
-local pieces = {}
 local function joined_state(packed, count, places, lengths, tail)
   local copied, made = 0, 0
   for place = places + 1, places + count do
@@ -419,8 +419,8 @@ local function key_state(is_charged, balance, refill_due, last_used, hour, valid
   return struct.pack(format, packed, balance, refill_due, last_used, hour, valid, refusals, spent)
 end
 
--- The state of the key, with this number of credits spent in its hour.
 local spent_formats = { made = 0 }
+-- The state of the key, with this number of credits spent in its hour.
 function charge_hold.state_with_spent(spent)
   local packed = key_packed
   local kept = #packed - KEY_SPENT_LENGTH
@@ -470,8 +470,8 @@ function charge_hold.undecided(problem, position, last, root_index, request)
   return charge_hold.instead(position, last, root_index, requested)
 end
 
--- The packed answer to a verification, with the results of its limits if they were checked.
 local answer_formats, ONE_VERIFIED = {}, VERIFIED .. VERIFIED_LIMIT_FIELDS
+-- The packed answer to a verification, with the results of its limits if they were checked.
 local function pack_verified(outcome, has_balance, balance, is_checked)
   local count, results = is_checked and charge_count or 0, charge_results
   if count == 1 then

@@ -49,12 +49,16 @@ end
 -- Limit of the expired holds that one look settles, besides that of their bytes.
 local SETTLED_AT_ONCE = 250
 
--- Settlements in memory: the balance of the key with a due refill applied, and the time of the next one; credits that
--- settlements spend. Most settlements change nothing else, so these are false until they are needed (settling_list; to
--- add a nil to a table, Lua may allocate it again):
--- `wanted` (what windows get back, by owner), `identities` (states whose windows change, by record), `accounts`
--- (balances of identities by id, false for one that is gone), `records` (windows with a record of their own), `tags`
--- (credits by field), `notes` (settlements to note). The table is used again by the next settlements.
+-- Settlements in memory. The table is used again by the next ones. Most need the first three fields only: the others are
+-- false until they are needed (settling_list), because Lua may allocate a table again to add a field.
+--   balance, refill_due   of the key, with a due refill applied
+--   spent                 credits that the settlements spend
+--   wanted                what windows get back, by owner
+--   identities            states whose windows change, by record
+--   accounts              balances of identities by id; false for one that is gone
+--   records               windows with a record of their own
+--   tags                  credits by field
+--   notes                 settlements to note
 local settling_now = {}
 local function begin_settling()
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
@@ -238,7 +242,7 @@ local function write_settling(settling, h, due)
   key_api.spent = key_api.spent + settling.spent
 end
 
--- Settles the windows of a hold: as they were charged, or none of them.
+-- Sets what a settlement charges to the windows of a hold: what they were charged, or nothing.
 function key_holds.settle_windows(hold, is_charged)
   for _, w in ipairs(hold.windows) do
     w.settled = is_charged and w.cost or 0
@@ -292,7 +296,8 @@ function key_holds.apply_due()
   add_work(20 * #due + h.count / 2)
 end
 
--- Whether a key whose holds are due at this time has to be looked at: also if that was set while the clock was ahead.
+-- Whether a key with this time for its holds has to be looked at now: at that time, or if it was set while the clock
+-- was ahead.
 function key_holds.is_due(holds_due)
   return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLDS_DUE_WITHIN
 end

@@ -107,12 +107,12 @@ function charge_hold.pack_charged(requested, expires)
   return packed, windows + slots, of_identity
 end
 
--- What a repeated request must have in common with the first one.
+-- A digest of what a repeated request must have in common with the first one.
 function charge_hold.shape_of(cost, requested)
   return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
 end
 
--- What a hold has in few cases, as JSON; '' for none.
+-- What only some holds have, as JSON; '' for a hold without.
 function charge_hold.pack_more(cost, request, shared, of_identity)
   local tags = (key_flags.limited or shared) and request and request.tags or nil
   if not of_identity and not shared and not tags and making_id == '' then return '' end
@@ -157,7 +157,7 @@ function charge_hold.new_hold(cost, request, shared)
   return hold, suffix, expires, credits, of_identity
 end
 
--- Whether the hold of a request would take too many bytes: it is made to know them.
+-- Whether the hold of a request would take too many bytes: the hold is made to know them.
 function charge_hold.is_too_large(cost, request)
   local shared = key_identity and identity_credits.of_key() or nil
   if charge_hold.look(request and request.limits) or charge_ahead then return false end
@@ -339,7 +339,7 @@ function charge_hold.is_decided(cost, fields, last)
   making_from, making_holds = stored, false
   local next, counts, notes = struct.unpack(HOLDS_END_KEPT, stored, #stored - (HOLDS_END_LENGTH - 1))
   making_next, making_counts, making_notes = next, counts, notes
-  -- In one bucket.
+  -- Few holds, all of them in one bucket.
   local are_few = counts % 2 ^ 32 < MANY_HOLDS and counts % ONE_HOLD == 1 and #stored <= FEW_HOLDS_BYTES
   local may_be_large = bytes > HOLD_BYTES_MAX
   if are_few and making_id == '' and not may_be_large then return false end
@@ -372,9 +372,9 @@ function hold_kinds.decide_slots(position, last, root_index, requested)
   return answer, snapshot
 end
 
+local CHANGED_HOLD_AND_REST = CHANGED_HOLD .. 'c0'
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
 -- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
-local CHANGED_HOLD_AND_REST = CHANGED_HOLD .. 'c0'
 local function pack_changed(changed)
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
   local answer = struct.pack(
@@ -420,8 +420,8 @@ function hold_kinds.settle_hold(h, hold, credits, wanted)
   return pack_changed(settled)
 end
 
--- The windows of an open hold from a position on, as a settlement charges them that changes none, packed as by
--- hold_list.pack_settled; nil if there is more than windows of the key.
+-- Packs the windows of an open hold, from a position on, as hold_list.pack_settled does for a settlement that changes
+-- none of them. Returns nil if the hold has anything but windows of the key.
 function hold_kinds.windows_as_held(stored, position, last, windows)
   local packed = ''
   for number = 1, windows do
@@ -442,7 +442,7 @@ function hold_kinds.settle_as_held(stored, suffix, credits)
   if key_flags.refilled or key_external_id ~= key_linked_id or #stored > FEW_HOLDS_BYTES then return nil end
   local end_at, hour_now = #stored - (HOLDS_END_LENGTH - 1), call_hour
   local next, counts, noted, noted_hour = struct.unpack(HOLDS_END_FEW, stored, end_at)
-  -- In one bucket, and not none.
+  -- There are holds, all of them in one bucket.
   local count = counts % 2 ^ 32
   if count < ONE_HOLD or counts % ONE_HOLD ~= 1 then return nil end
   local first, others = noted + 1, ''
@@ -536,7 +536,7 @@ function key_holds.move_slots(hold, ttl)
   local of_identity = key_holds.slot_limits(identity, IDENTITY_LIMITS_AT, 0)
   local limits, settling = {}, {}
   for _, slot in ipairs(hold.slots) do
-    -- Nil if it was removed.
+    -- Nil if the limit was removed.
     slot.limit = (slot.of_identity and of_identity or of_key)[slot.name]
     limits[#limits + 1] = slot.limit
   end

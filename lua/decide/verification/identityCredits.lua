@@ -21,7 +21,7 @@ end
 
 function identity_credits.write() identity_balance.write(identity_credits.current) end
 
--- Whether decisions about the key may not be repeated by a lease.
+-- Whether the identity of the key has a balance. Then no lease may repeat decisions about the key.
 function identity_credits.is_shared() return key_identity ~= nil and identity_balance.is_flagged(key_identity) end
 
 -- Adds the balance of an identity to an answer: VERIFIED or CHANGED_HOLD, whose `hasBalance` is at position `at`.

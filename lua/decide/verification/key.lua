@@ -109,7 +109,7 @@ function key_extension.put(restricted, forbidden, holds_due, balances)
   key_flags, key_tail_at = flag_sets[flags] or flags_of(flags), #key_packed - (KEY_TAIL_LENGTH - 1)
 end
 
--- Numbers the balance anew, because it was refilled.
+-- Gives the balance its next number, because it was refilled.
 function key_extension.next_balance()
   if not key_flags.extended then return end
   local restricted, forbidden, holds_due, balances = key_extension.read()
@@ -158,7 +158,7 @@ end
 local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
 
 -- Loads the key that a tally names: its digest, and its id (NO_ID24 if that is not known). Returns whether the key is
--- live as for read_key, and whether its record is stored. Of another key with this digest, or none, only the id is
+-- live (true of read_key), and whether its record is stored. Of another key with this digest, or none, only the id is
 -- loaded.
 local function read_tallied_key(digest, id24)
   local is_live = read_key(digest, true)

@@ -19,7 +19,7 @@
 local lease_times, lease_exceeds, lease_slice_ends, lease_units_expire
 local lease_durations, lease_costs = {}, {}
 
--- In the place of window_charge: charges `lease_times` decisions at once, of which the limit must have room for
+-- In the place of window_charge: charges `lease_times` decisions at once, and checks that the limit has room for
 -- `this_session.required` times as many. With `lease_times` 0 it only checks.
 local function leased_charge(text, first, last, now, limit, duration, cost, may_charge)
   local units = cost * lease_times

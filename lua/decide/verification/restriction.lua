@@ -33,17 +33,17 @@ end
 -- Whether the key admits some addresses only.
 function restriction.is_restricted() return key_extension.read() == 1 end
 
--- The address at the beginning of the end of a VERIFY_ITEM, which does not begin with JSON.
+-- The address in the text at the end of a VERIFY_ITEM, which must not begin with JSON.
 function restriction.address_in(text) return (struct.unpack('>Bc0', text)) end
 
--- The JSON in the end of a VERIFY_ITEM, after an address if there is one; false for none.
+-- The JSON in the text at the end of a VERIFY_ITEM, without an address before it; false for none.
 function restriction.without_address(text)
   if string.sub(text, 1, 1) == '{' then return text end
   local json = string.sub(text, string.byte(text) + 2)
   return json ~= '' and json
 end
 
--- Whether the key does not admit an address; false is none.
+-- Whether the key refuses a request with this address; false if the request has none.
 function restriction.refuses(ip)
   if not restriction.is_restricted() then return false end
   local ranges = redis.call('HGET', key_name, 'allowedIps') or ''

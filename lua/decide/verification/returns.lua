@@ -17,12 +17,14 @@ local function with_units(bytes, duration, units)
   return suffix and string.sub(text, 1, kept) .. suffix
 end
 
--- Gives back units that were charged at a time to windows of an owner, whose state has its limits from `limits_at` to
--- `tail_bytes` before its end. `wanted` are {duration, name, units, is_fine, at}; units below 0 are charged. Slots are
--- {duration = 0, name, units, slot_end, moved_to (nil: they are given back) and slice (see window_log.without_slots)},
--- and get `is_found` and the real moved_to. Each window is in the state, in a record of its own, or gone. Returns the
--- state. `records` collects by name the records to write: {owner, bytes, counter (in the form of write_counters, if
--- units were charged)}. What was changed is read there.
+-- Gives back units that were charged to windows of an owner; units below 0 are charged. `packed` is the state of the
+-- owner, whose limits are from `limits_at` to `tail_bytes` before its end. Each window is there, in a record of its own,
+-- or gone. Returns the new state.
+--   wanted    each {duration, name, units, is_fine, at: when they were charged}. Slots are {duration = 0, name, units,
+--             slot_end, moved_to (nil: they are given back), slice (see window_log.without_slots)}, and get `is_found`
+--             and the real moved_to.
+--   records   by name, the records to write: {owner, bytes, counter (in the form of write_counters, if units were
+--             charged)}. What was changed before is read there.
 function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
   local limits, by_name, is_changed = read_limits(packed, limits_at, tail_bytes), {}, false
   add_work(20 * #wanted)
@@ -59,7 +61,7 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
         if w.units < 0 then
           counter = counter or { member, '', w.duration, not before.bytes }
         elseif w.moved_to then
-          -- So that it is kept until then.
+          -- So that the counter is kept until the slots end.
           counter = { member, '', DAY_MS, false }
         end
         if counter then counter[2] = window end

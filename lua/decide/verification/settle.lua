@@ -98,7 +98,7 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   local tags = count > 0 and request and request.tags and usage_by_tag.counted(request.tags)
   local hour, spent = math.floor(used_at / HOUR_MS), outcome == VALID and count * cost or 0
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
-  -- Only an extended state counts it.
+  -- Only an extended state counts FORBIDDEN.
   if not is_former and outcome == FORBIDDEN then is_former = not key_flags.extended end
   local leases, balance, records, return_to_identity
   if number > 0 then

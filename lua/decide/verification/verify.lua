@@ -47,7 +47,7 @@ local counting = {}
 -- balance of the identity, if it has one.
 function counting.refusal(refusals, outcome, request, cost, balance, shared)
   local more, is_first = key_counts.more_refusals(refusals, outcome, 1)
-  -- The first balance that is too small is named.
+  -- The row names the first balance that is too small: that of the key, or else that of the identity.
   local of_identity = shared and (not key_flags.limited or balance >= cost)
   if of_identity then balance = shared.balance end
   noted_refusals.note(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance, of_identity)

@@ -16,7 +16,7 @@ class Amount {
   used = 0;
   /** Units that were charged for leases of this process, and are neither used nor known to be returned. */
   held = 0;
-  /** Leases, and returns that are not confirmed, that refer to it. */
+  /** How many leases refer to it, and returns of leases that are not confirmed. */
   uses = 0;
   /** Increases with each change of `used`. */
   version = 0;

@@ -99,7 +99,7 @@ export interface Repeatable<Decision> {
   /** What each repetition charges; without units, what the decision depends on. */
   readonly charges: readonly Charge[];
   /** Returns the decision `elapsedMs` after the first one. It was charged before. */
-  again(elapsedMs: number): Decision;
+  decisionAfter(elapsedMs: number): Decision;
 }
 
 /** What Redis granted: decisions (0 without units), milliseconds (0 for no lease). */
@@ -232,7 +232,7 @@ class WorkspaceLeases {
   usedAt = 0;
   isRegistered = false;
 
-  /** `counters` count the leases and wishes of this holder. */
+  /** `counters` count the leases and wishes of this workspace. */
   constructor(workspaceId: string, counters: Uint32Array) {
     this.workspaceId = workspaceId;
     this.leases = new Counted(counters);
@@ -301,7 +301,7 @@ const roundedMs = 2;
 
 export class Leases {
   readonly #options: LeaseOptions;
-  readonly #holders = new Map<string, WorkspaceLeases>();
+  readonly #workspaces = new Map<string, WorkspaceLeases>();
   readonly #counters = new Uint32Array(slots);
   /** How often requests of a slot were granted no lease in a row, and the decisions until one asks again. */
   readonly #refusals = new Uint8Array(slots);
@@ -335,12 +335,12 @@ export class Leases {
   decide<Decision>(request: LeasedRequest): Decision | undefined {
     // Below `oneEntry` no lease has this hash.
     if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < oneEntry) return undefined;
-    const holder = this.#holders.get(request.workspaceId);
-    const lease = holder?.leases.get(nameOf(request));
-    if (!holder || !lease) return undefined;
+    const workspace = this.#workspaces.get(request.workspaceId);
+    const lease = workspace?.leases.get(nameOf(request));
+    if (!workspace || !lease) return undefined;
     const now = this.#options.nowMs();
     if (now >= lease.endsAt || (lease.number > 0 ? lease.left === 0 : isOutdated(lease))) {
-      this.#end(holder, lease);
+      this.#end(workspace, lease);
       return undefined;
     }
     // One request renews it, while others are decided here.
@@ -352,15 +352,15 @@ export class Leases {
     lease.decided++;
     lease.count++;
     lease.usedAt = now;
-    holder.usedAt = now;
+    workspace.usedAt = now;
     if (lease.number > 0) charge(lease.decision.charges);
     const elapsedMs = Math.max(0, Math.round(now - lease.grantedAt));
-    return lease.decision.again(elapsedMs) as Decision;
+    return lease.decision.decisionAfter(elapsedMs) as Decision;
   }
 
   /** What leases of this process charge in a workspace; undefined for nothing. */
   amountsOf(workspaceId: string): Amounts | undefined {
-    const amounts = this.#holders.get(workspaceId)?.amounts;
+    const amounts = this.#workspaces.get(workspaceId)?.amounts;
     return amounts?.isEmpty ? undefined : amounts;
   }
 
@@ -369,8 +369,8 @@ export class Leases {
    */
   settleBefore({ workspaceId, about }: LeasedRequest) {
     if (this.#returning === 0) return;
-    const holder = this.#holders.get(workspaceId);
-    if (holder?.returning.has(about) && !holder.settling) this.#settle(holder).catch(() => {});
+    const workspace = this.#workspaces.get(workspaceId);
+    if (workspace?.returning.has(about) && !workspace.settling) this.#settle(workspace).catch(() => {});
   }
 
   /**
@@ -378,11 +378,11 @@ export class Leases {
    * another way than by a charge. The next answer of Redis has what is left.
    */
   endOf(workspaceId: string, owners: readonly string[]) {
-    const holder = this.#holders.get(workspaceId);
-    if (!holder || !owners.some((owner) => holder.amounts.concerns(owner))) return;
-    for (const lease of [...holder.leases.values()])
-      if (lease.decision.charges.some(({ amount }) => owners.includes(amount.owner))) this.#end(holder, lease);
-    if (!holder.settling) this.#settle(holder).catch(() => {});
+    const workspace = this.#workspaces.get(workspaceId);
+    if (!workspace || !owners.some((owner) => workspace.amounts.concerns(owner))) return;
+    for (const lease of [...workspace.leases.values()])
+      if (lease.decision.charges.some(({ amount }) => owners.includes(amount.owner))) this.#end(workspace, lease);
+    if (!workspace.settling) this.#settle(workspace).catch(() => {});
   }
 
   /** The lease to ask for with a request that is sent to Redis; undefined for none. */
@@ -402,7 +402,7 @@ export class Leases {
       return undefined;
     }
     const now = this.#options.nowMs();
-    const known = counter < oneEntry ? undefined : this.#holders.get(request.workspaceId);
+    const known = counter < oneEntry ? undefined : this.#workspaces.get(request.workspaceId);
     const isLong = this.#longMs > termMs;
     const least = isLong ? this.#askedFrom : after;
     const decided = this.#decidedInTerm(slot, now);
@@ -413,9 +413,9 @@ export class Leases {
     if (decided < least && !wish && !renewed?.isRenewing) return undefined;
     if (wish && now < wish.from) return undefined;
     if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
-    const holder = this.#holderOf(request.workspaceId);
-    if (holder.asks.has(name) || holder.tallies.length >= backlogMax) return undefined;
-    holder.isRegistered = true;
+    const workspace = this.#workspaceOf(request.workspaceId);
+    if (workspace.asks.has(name) || workspace.tallies.length >= backlogMax) return undefined;
+    workspace.isRegistered = true;
     let finish!: () => void;
     const done = new Promise<void>((resolve) => (finish = resolve));
     // A number of a session is never used again, also not after a restart of Redis.
@@ -424,7 +424,7 @@ export class Leases {
     const isOften = decided >= after && decided * termMs >= after * (now - this.#heatSince);
     const isHot = (renewed && this.#isHot(renewed, now)) ?? wish?.isHot ?? (isOften || !isLong);
     const ask = { request, wanted, isHot, number, askedAt: now, isRecalled: false, done, finish };
-    holder.asks.set(name, ask);
+    workspace.asks.set(name, ask);
     this.#tick();
     return ask;
   }
@@ -433,19 +433,19 @@ export class Leases {
   granted(ask: Ask, grant: Grant, repeatable: (amounts: Amounts) => Repeatable<unknown>) {
     const { request, isRecalled } = ask as PendingAsk;
     const { units, term } = grant;
-    const holder = this.#holderOf(request.workspaceId);
+    const workspace = this.#workspaceOf(request.workspaceId);
     const isLeased = term > 0 && !isRecalled;
     if (term > 0) this.#refusals[slotOfRequest(request)] = 0;
     if (isLeased || units > 0) {
-      const lease = this.#leaseOf(ask as PendingAsk, grant, repeatable(holder.amounts));
-      if (isLeased) this.#hold(holder, lease);
-      else this.#return(holder, lease);
-    } else if (term === 0 && !holder.wishes.delete(nameOf(request))) {
-      // An ask costs Redis more than a verification, so not every request that may have no lease asks. A request with a
-      // wish may: it may have asked in the last moment of a slice.
+      const lease = this.#leaseOf(ask as PendingAsk, grant, repeatable(workspace.amounts));
+      if (isLeased) this.#hold(workspace, lease);
+      else this.#return(workspace, lease);
+    } else if (term === 0 && !workspace.wishes.delete(nameOf(request))) {
+      // An ask costs Redis more than a verification, so a request that gets no lease does not ask each time. With a
+      // wish it does: it may have asked in the last moment of a slice.
       this.#refuse(slotOfRequest(request));
     }
-    holder.usedAt = this.#options.nowMs();
+    workspace.usedAt = this.#options.nowMs();
     this.finished(ask);
   }
 
@@ -480,16 +480,16 @@ export class Leases {
     };
   }
 
-  #hold(holder: WorkspaceLeases, lease: Lease) {
+  #hold(workspace: WorkspaceLeases, lease: Lease) {
     const name = nameOf(lease.request);
-    const renewed = holder.leases.get(name);
-    if (renewed) this.#end(holder, renewed);
-    const wish = holder.wishes.get(name);
+    const renewed = workspace.leases.get(name);
+    if (renewed) this.#end(workspace, renewed);
+    const wish = workspace.wishes.get(name);
     if (wish) {
       lease.before = wish.decided;
       lease.next = wish.wanted;
     }
-    holder.leases.set(name, lease);
+    workspace.leases.set(name, lease);
     this.#held++;
     this.#options.observe?.granted(lease.units);
   }
@@ -501,15 +501,15 @@ export class Leases {
   lost(ask: Ask, { outcome, subject }: Pick<Repeatable<unknown>, 'outcome' | 'subject'>) {
     const { request, number } = ask as PendingAsk;
     const { about } = request;
-    const holder = this.#holderOf(request.workspaceId);
-    this.#tally(holder, { number, count: 0, outcome, used: 0, usedAt: 0, subject, about, charges: [], left: 0 });
+    const workspace = this.#workspaceOf(request.workspaceId);
+    this.#tally(workspace, { number, count: 0, outcome, used: 0, usedAt: 0, subject, about, charges: [], left: 0 });
     this.finished(ask);
   }
 
   /** Forgets an ask that was answered. */
   finished(ask: Ask) {
     const { request, finish } = ask as PendingAsk;
-    this.#holders.get(request.workspaceId)?.asks.delete(nameOf(request));
+    this.#workspaces.get(request.workspaceId)?.asks.delete(nameOf(request));
     finish();
   }
 
@@ -518,34 +518,34 @@ export class Leases {
    * decided and left is settled.
    */
   async recall(workspaceId?: string, numbers?: ReadonlySet<number>): Promise<void> {
-    const holders = [...this.#holders.values()].filter(
-      (holder) => (workspaceId ?? holder.workspaceId) === holder.workspaceId,
+    const workspaces = [...this.#workspaces.values()].filter(
+      (workspace) => (workspaceId ?? workspace.workspaceId) === workspace.workspaceId,
     );
-    await Promise.all(holders.map((holder) => this.#recall(holder, numbers)));
+    await Promise.all(workspaces.map((workspace) => this.#recall(workspace, numbers)));
   }
 
-  async #recall(holder: WorkspaceLeases, numbers: ReadonlySet<number> | undefined): Promise<void> {
-    const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
-    const leases = [...holder.leases.values()].filter(({ number }) => numbers?.has(number) ?? true);
+  async #recall(workspace: WorkspaceLeases, numbers: ReadonlySet<number> | undefined): Promise<void> {
+    const asks = [...workspace.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
+    const leases = [...workspace.leases.values()].filter(({ number }) => numbers?.has(number) ?? true);
     for (const ask of asks) {
       ask.isRecalled = true;
-      this.#recalled(holder, ask.request, 0);
+      this.#recalled(workspace, ask.request, 0);
     }
     for (const lease of leases) {
-      this.#end(holder, lease);
-      this.#recalled(holder, lease.request, lease.before + lease.decided);
+      this.#end(workspace, lease);
+      this.#recalled(workspace, lease.request, lease.before + lease.decided);
     }
     await Promise.all(asks.map(({ done }) => done));
-    await this.#settleAll(holder);
+    await this.#settleAll(workspace);
   }
 
   /**
    * Called when a lease was taken back that had `decided` this often. If that was less than the lease cost, the heat of
    * its request starts at 0: where there are many changes, the next lease would be taken back as early.
    */
-  #recalled(holder: WorkspaceLeases, request: LeasedRequest, decided: number) {
+  #recalled(workspace: WorkspaceLeases, request: LeasedRequest, decided: number) {
     if (decided >= Math.min(this.#options.after, keptAfter)) return;
-    holder.wishes.delete(nameOf(request));
+    workspace.wishes.delete(nameOf(request));
     this.#setHeat(slotOfRequest(request), 0);
   }
 
@@ -554,7 +554,7 @@ export class Leases {
    * again.
    */
   registered(workspaceId: string) {
-    this.#holderOf(workspaceId).isRegistered = true;
+    this.#workspaceOf(workspaceId).isRegistered = true;
     this.#tick();
   }
 
@@ -563,8 +563,8 @@ export class Leases {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.recall().catch(() => {});
-    for (const { wishes } of this.#holders.values()) wishes.clear();
-    await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
+    for (const { wishes } of this.#workspaces.values()) wishes.clear();
+    await Promise.all([...this.#workspaces.values()].map((workspace) => this.#leave(workspace)));
   }
 
   /** The decisions of a slot in this term, including this one; 0 for a while after an ask was granted nothing. */
@@ -597,28 +597,34 @@ export class Leases {
     this.#counters[slot] = counter - (counter % oneEntry) + heat;
   }
 
-  #holderOf(workspaceId: string): WorkspaceLeases {
-    let holder = this.#holders.get(workspaceId);
-    if (!holder) {
-      holder = new WorkspaceLeases(workspaceId, this.#counters);
-      this.#holders.set(workspaceId, holder);
+  #workspaceOf(workspaceId: string): WorkspaceLeases {
+    let workspace = this.#workspaces.get(workspaceId);
+    if (!workspace) {
+      workspace = new WorkspaceLeases(workspaceId, this.#counters);
+      this.#workspaces.set(workspaceId, workspace);
     }
-    return holder;
+    return workspace;
   }
 
   /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
-  #end(holder: WorkspaceLeases, lease: Lease) {
+  #end(workspace: WorkspaceLeases, lease: Lease) {
     const name = nameOf(lease.request);
-    holder.leases.delete(name);
+    workspace.leases.delete(name);
     this.#held--;
     if (this.#isKept(lease)) {
       const { isLong, endsAt, asksFrom, decided } = lease;
       const now = this.#options.nowMs();
       const from = now < endsAt ? 0 : asksFrom;
       const until = Math.max(now, from) + 2 * (isLong ? this.#longMs : this.#options.termMs);
-      holder.wishes.set(name, { wanted: wantedNext(lease, now), isHot: this.#isHot(lease, now), from, until, decided });
+      workspace.wishes.set(name, {
+        wanted: wantedNext(lease, now),
+        isHot: this.#isHot(lease, now),
+        from,
+        until,
+        decided,
+      });
     }
-    this.#return(holder, lease);
+    this.#return(workspace, lease);
   }
 
   /**
@@ -636,21 +642,21 @@ export class Leases {
     return !isLong || decided * termMs >= after * (now - grantedAt);
   }
 
-  #return(holder: WorkspaceLeases, lease: Lease) {
+  #return(workspace: WorkspaceLeases, lease: Lease) {
     const tally = tallyOf(lease, lease.number);
-    if (tally) this.#tally(holder, tally);
+    if (tally) this.#tally(workspace, tally);
     if (lease.number > 0) this.#options.observe?.returned(lease.left);
-    else for (const each of lease.decision.charges) holder.amounts.release(each);
+    else for (const each of lease.decision.charges) workspace.amounts.release(each);
     this.#tick();
   }
 
-  #tally(holder: WorkspaceLeases, tally: PendingTally) {
-    holder.tallies.push(tally);
-    if (tally.number > 0) this.#countReturn(holder, tally, 1);
+  #tally(workspace: WorkspaceLeases, tally: PendingTally) {
+    workspace.tallies.push(tally);
+    if (tally.number > 0) this.#countReturn(workspace, tally, 1);
   }
 
-  #countReturn(holder: WorkspaceLeases, { about }: PendingTally, change: 1 | -1) {
-    const { returning } = holder;
+  #countReturn(workspace: WorkspaceLeases, { about }: PendingTally, change: 1 | -1) {
+    const { returning } = workspace;
     const count = (returning.get(about) ?? 0) + change;
     if (count > 0) returning.set(about, count);
     else returning.delete(about);
@@ -661,51 +667,51 @@ export class Leases {
    * Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again
    * later.
    */
-  #settle(holder: WorkspaceLeases): Promise<void> {
-    holder.settling ??= this.#sendSettlement(holder).finally(() => (holder.settling = undefined));
-    return holder.settling;
+  #settle(workspace: WorkspaceLeases): Promise<void> {
+    workspace.settling ??= this.#sendSettlement(workspace).finally(() => (workspace.settling = undefined));
+    return workspace.settling;
   }
 
-  async #sendSettlement(holder: WorkspaceLeases): Promise<void> {
-    if (!holder.sending) {
-      const tallies = holder.tallies.splice(0, countOfSettlement(holder.tallies));
+  async #sendSettlement(workspace: WorkspaceLeases): Promise<void> {
+    if (!workspace.sending) {
+      const tallies = workspace.tallies.splice(0, countOfSettlement(workspace.tallies));
       if (tallies.length === 0) return;
-      for (const tally of tallies) if (tally.number > 0) this.#countReturn(holder, tally, -1);
-      holder.sending = { settlement: ++this.#lastSettlement, tallies };
+      for (const tally of tallies) if (tally.number > 0) this.#countReturn(workspace, tally, -1);
+      workspace.sending = { settlement: ++this.#lastSettlement, tallies };
     }
-    const { sending } = holder;
+    const { sending } = workspace;
     const counted = () => {
-      if (holder.sending === sending) settled(holder, sending.tallies);
-      holder.sending = undefined;
+      if (workspace.sending === sending) settled(workspace, sending.tallies);
+      workspace.sending = undefined;
     };
-    await this.#options.settle(holder.workspaceId, sending.settlement, sending.tallies, 0, counted);
+    await this.#options.settle(workspace.workspaceId, sending.settlement, sending.tallies, 0, counted);
     counted();
   }
 
   /** Tallies the leases that decided at least `tallyMin` times since the last settlement. */
-  #tallyAll(holder: WorkspaceLeases) {
-    for (const lease of holder.leases.values()) {
+  #tallyAll(workspace: WorkspaceLeases) {
+    for (const lease of workspace.leases.values()) {
       const tally = lease.count >= tallyMin && tallyOf(lease, 0);
-      if (tally) this.#tally(holder, tally);
+      if (tally) this.#tally(workspace, tally);
     }
   }
 
-  async #settleAll(holder: WorkspaceLeases): Promise<void> {
-    while (holder.settling || holder.sending || holder.tallies.length > 0) await this.#settle(holder);
+  async #settleAll(workspace: WorkspaceLeases): Promise<void> {
+    while (workspace.settling || workspace.sending || workspace.tallies.length > 0) await this.#settle(workspace);
   }
 
   /** Leaves the registry of a workspace, and forgets it. */
-  async #leave(holder: WorkspaceLeases): Promise<void> {
-    if (!holder.isEmpty) return;
-    if (!holder.isRegistered) {
-      this.#holders.delete(holder.workspaceId);
+  async #leave(workspace: WorkspaceLeases): Promise<void> {
+    if (!workspace.isEmpty) return;
+    if (!workspace.isRegistered) {
+      this.#workspaces.delete(workspace.workspaceId);
       return;
     }
-    holder.isRegistered = false;
+    workspace.isRegistered = false;
     const next = this.#lastNumber + 1;
-    const left = this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], next, () => {});
+    const left = this.#options.settle(workspace.workspaceId, ++this.#lastSettlement, [], next, () => {});
     await left.catch(() => {
-      holder.isRegistered = true;
+      workspace.isRegistered = true;
     });
   }
 
@@ -714,24 +720,24 @@ export class Leases {
     if (this.#timer || this.#isClosed) return;
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      for (const holder of this.#holders.values()) this.#turn(holder);
-      if (this.#holders.size > 0) this.#tick();
+      for (const workspace of this.#workspaces.values()) this.#turn(workspace);
+      if (this.#workspaces.size > 0) this.#tick();
     }, this.#options.termMs / settlementsPerTerm).unref();
   }
 
-  #turn(holder: WorkspaceLeases) {
+  #turn(workspace: WorkspaceLeases) {
     const { nowMs, termMs } = this.#options;
     const now = nowMs();
-    for (const lease of holder.leases.values()) if (now >= lease.endsAt) this.#end(holder, lease);
-    for (const [name, { until }] of holder.wishes) if (now >= until) holder.wishes.delete(name);
-    if (!holder.settling) {
+    for (const lease of workspace.leases.values()) if (now >= lease.endsAt) this.#end(workspace, lease);
+    for (const [name, { until }] of workspace.wishes) if (now >= until) workspace.wishes.delete(name);
+    if (!workspace.settling) {
       // Leases are not tallied before the last settlement was counted, so that their tallies are bounded by their
       // number.
-      if (!holder.sending) this.#tallyAll(holder);
+      if (!workspace.sending) this.#tallyAll(workspace);
       // A settlement that failed is sent again in the next turn.
-      this.#settleAll(holder).catch(() => {});
+      this.#settleAll(workspace).catch(() => {});
     }
-    if (now - holder.usedAt > idleTerms * termMs) void this.#leave(holder);
+    if (now - workspace.usedAt > idleTerms * termMs) void this.#leave(workspace);
   }
 }
 
@@ -817,7 +823,7 @@ function nameOf(request: LeasedRequest): string {
   return request.name;
 }
 
-/** The slot of a request: that of its name, which most requests never need as text. */
+/** The slot of a request, which is that of its name. Most requests never need the name as text. */
 function slotOfRequest(request: LeasedRequest): number {
   const { rootDigest, cost, about, text } = request;
   if (request.slot < 0) {

@@ -5,7 +5,7 @@ import { addedTermMax } from '../../domain/leaseTerms.ts';
 
 /** A round trip counts as the shortest for at most this many milliseconds, and for at least half of them. */
 const keptMs = 20_000;
-/** Fewer round trips may all have waited, as the first ones of a process do. */
+/** If there were fewer round trips, all of them may have waited, as the first ones of a process do. */
 const measuresMin = 3;
 
 export class RoundTrip {
@@ -26,7 +26,7 @@ export class RoundTrip {
     if (ms < this.#shortest) this.#shortest = ms;
   }
 
-  /** In whole milliseconds, 0 while it is not known; at most what may be added to a term. */
+  /** The round trip in whole milliseconds, 0 while it is not known; at most what may be added to a term. */
   get ms(): number {
     if (this.#count < measuresMin) return 0;
     return Math.min(Math.floor(Math.min(this.#shortest, this.#before)), addedTermMax);

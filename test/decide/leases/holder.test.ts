@@ -51,7 +51,7 @@ function decideOften(request: LeasedRequest, times: number) {
 }
 
 const grant = (units: number, term: number) => ({ units, term, isCut: false, isLong: false });
-const decision = { outcome: 1, subject: Buffer.alloc(0), atMs: 0, charges: [], again: () => true };
+const decision = { outcome: 1, subject: Buffer.alloc(0), atMs: 0, charges: [], decisionAfter: () => true };
 
 test('a quarter of a term settles the decisions of all keys, however many they are', async () => {
   const requests = Array.from({ length: 300 }, (_, index) => requestOf(`${index}`));
@@ -185,7 +185,7 @@ describe('a lease is renewed', () => {
     const ask = leases.ask(request)!;
     now = 87 + 80;
     expect([isAsked(), isAsked()]).toEqual([false, false]);
-    leases.granted(ask, far, () => ({ ...decision, again: () => 'next' }));
+    leases.granted(ask, far, () => ({ ...decision, decisionAfter: () => 'next' }));
     expect(leases.decide(request)).toBe('next');
     now = 87 + 176;
     expect(isAsked()).toBe(true);
@@ -427,9 +427,9 @@ test.each<[string, Partial<LeasedRequest>]>([
 ])('a lease is for the same request: not with another %s', (_what, difference) => {
   const request = requestOf('key', 'a');
   const other = { ...requestOf('key', 'a'), ...difference };
-  leases.granted(leases.ask(request)!, grant(0, termMs), () => ({ ...decision, again: () => 'first' }));
+  leases.granted(leases.ask(request)!, grant(0, termMs), () => ({ ...decision, decisionAfter: () => 'first' }));
   expect(leases.decide(requestOf('key', 'a'))).toBe('first');
   expect(leases.decide(other)).toBeUndefined();
-  leases.granted(leases.ask(other)!, grant(0, termMs), () => ({ ...decision, again: () => 'second' }));
+  leases.granted(leases.ask(other)!, grant(0, termMs), () => ({ ...decision, decisionAfter: () => 'second' }));
   expect([leases.decide(request), leases.decide(other)]).toEqual(['first', 'second']);
 });
