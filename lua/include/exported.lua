@@ -42,7 +42,7 @@ local function restore_limits(limits, wanted)
     for entry, slice in ipairs(given.used or {}) do
       ends[entry], units[entry] = slice[1], slice[2]
     end
-    if #ends > 0 then l.window = new_window(ends, units, l.limit <= 64 and 1 or (l.duration - l.duration % 64) / 64) end
+    if #ends > 0 then l.window = new_window(ends, units, window_log.slice_end(0, l.limit, l.duration)) end
   end
   return limits
 end

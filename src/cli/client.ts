@@ -17,7 +17,7 @@ type Named = { [Operation in Operations[number] as Operation['name']]: Operation
 export type InputOf<Name extends OperationName> = Static<Named[Name]['input']>;
 export type OutputOf<Name extends OperationName> = Static<Named[Name]['output']>;
 
-export interface Answer<Data> {
+export interface CallResult<Data> {
   data: Data;
   /** Passed to the next call, it continues a list; undefined at the end. */
   next: string | undefined;
@@ -32,7 +32,7 @@ export type Call = <Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
   next?: string,
-) => Promise<Answer<OutputOf<Name>>>;
+) => Promise<CallResult<OutputOf<Name>>>;
 
 /** Server-sent events as text, until `close`. */
 interface Heard {
@@ -105,7 +105,7 @@ interface Body {
   meta?: unknown;
   data: unknown;
   error?: { detail: string };
-  pagination?: Pick<Answer<unknown>, 'since' | 'counted'> & { cursor?: string; looked?: number; total?: number };
+  pagination?: Pick<CallResult<unknown>, 'since' | 'counted'> & { cursor?: string; looked?: number; total?: number };
 }
 
 /** A server at this address, with this root key. */

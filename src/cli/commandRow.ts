@@ -1,6 +1,6 @@
 // What the commands that call operations share: the type of their rows, their options, and reading of lists.
 
-import type { Answer, Call, Listen } from './client.ts';
+import type { Call, CallResult, Listen } from './client.ts';
 import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, endOf, numberOf, tableOf, timeOf } from './table.ts';
@@ -55,12 +55,12 @@ export const given = <Input extends object>(input: Input): Input => JSON.parse(J
  */
 export async function readAll<Item>(
   wanted: number,
-  read: (limit: number, next: string | undefined) => Promise<Answer<Item[]>>,
+  read: (limit: number, next: string | undefined) => Promise<CallResult<Item[]>>,
   pageMax = 100,
-): Promise<Answer<Item[]>> {
+): Promise<CallResult<Item[]>> {
   const items: Item[] = [];
   let looked = 0;
-  let page: Answer<Item[]> | undefined;
+  let page: CallResult<Item[]> | undefined;
   do {
     page = await read(Math.min(pageMax, wanted - items.length), page?.next);
     items.push(...page.data);
@@ -81,7 +81,7 @@ export const done = (line: string, json: unknown): CommandResult => ({ lines: [l
 /** A table, or a line that there is nothing. */
 export function listResult<Item>(
   what: string,
-  { data, next, looked, total }: Answer<Item[]>,
+  { data, next, looked, total }: CallResult<Item[]>,
   headings: readonly string[],
   row: (item: Item) => readonly string[],
 ): CommandResult {

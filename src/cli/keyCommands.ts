@@ -1,7 +1,7 @@
 // The commands that manage APIs, keys, identities, and read the audit log. Each is a row: its words, its options, and
 // the operations that it calls.
 
-import type { Answer, InputOf, OutputOf } from './client.ts';
+import type { CallResult, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
@@ -56,7 +56,7 @@ function balanceText({ credits, identity }: Key): string {
   return identity?.credits ? `${creditsText(identity.credits)} of its owner` : 'unlimited';
 }
 
-const keysResult = (page: Answer<Key[]>): CommandResult =>
+const keysResult = (page: CallResult<Key[]>): CommandResult =>
   listResult('keys', page, ['KEY', 'START', 'NAME', 'OWNER', 'STATE', 'CREDITS', 'LAST USED'], (key) => [
     key.keyId,
     key.start,

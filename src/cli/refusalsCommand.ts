@@ -1,6 +1,6 @@
 // Prints recent refusals: of one key, or of all.
 
-import type { Answer, Call, InputOf, OutputOf } from './client.ts';
+import type { Call, CallResult, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
@@ -20,7 +20,7 @@ import { limitText, tableOf, timeOf, timeText } from './table.ts';
 
 type Query = Omit<InputOf<'analytics.listRefusals'>, 'limit' | 'cursor'>;
 type Refusals = OutputOf<'analytics.listRefusals'>;
-type Counted = NonNullable<Answer<Refusals>['counted']>;
+type Counted = NonNullable<CallResult<Refusals>['counted']>;
 
 const options = [
   ['--outcome <outcome>', 'only with this outcome, such as RATE_LIMITED'],
@@ -84,7 +84,7 @@ export const refusalRows: readonly CommandRow[] = [
 ];
 
 /** Reads pages until there are as many rows as wanted. An hour on two pages is counted by both. */
-async function refusalsOf(call: Call, query: Query, wanted: number): Promise<Answer<Refusals>> {
+async function refusalsOf(call: Call, query: Query, wanted: number): Promise<CallResult<Refusals>> {
   const counted = new Map<number, Counted[number]>();
   const read = async (limit: number, next: string | undefined) => {
     const page = await call('analytics.listRefusals', { ...query, limit }, next);
@@ -94,7 +94,7 @@ async function refusalsOf(call: Call, query: Query, wanted: number): Promise<Ans
   return { ...(await readAll(wanted, read, pageMax)), counted: [...counted.values()] };
 }
 
-function refusalsResult(answer: Answer<Refusals>, { start, end }: Query): CommandResult {
+function refusalsResult(answer: CallResult<Refusals>, { start, end }: Query): CommandResult {
   const { data, next, since = 0, counted = [] } = answer;
   const isOld = (start ?? since) < since;
   const notes = [

@@ -153,7 +153,7 @@ const unknownRootKey =
   'There is no such root key. `tollgate root-key list` prints all of them, with their ids (root_…).';
 
 /** Adds what to do to the errors of an operation. */
-const explained = <Answer>(answer: Promise<Answer>): Promise<Answer> =>
+const explained = <Result>(answer: Promise<Result>): Promise<Result> =>
   answer.catch((error: Error & { status?: number }) => {
     if (error.status === 404) throw new Error(unknownRootKey, { cause: error });
     if (error.status !== 412) throw error;

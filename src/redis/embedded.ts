@@ -386,26 +386,26 @@ const lastLines = (file: string) =>
  * Result of a connection: no process listens, it was closed without a reply, no reply in time, or the first bytes of a
  * reply.
  */
-type Answer = 'absent' | 'closed' | 'silent' | { reply: string };
+type SocketReply = 'absent' | 'closed' | 'silent' | { reply: string };
 
-const reply = (answer: Answer) => (typeof answer === 'string' ? '' : answer.reply);
+const reply = (answer: SocketReply) => (typeof answer === 'string' ? '' : answer.reply);
 
 /** Connects to a socket, sends a line if there is one, and waits for the first bytes of a reply. */
-function ask(socketPath: string, line?: string, waitMs = replyWaitMs): Promise<Answer> {
+function ask(socketPath: string, line?: string, waitMs = replyWaitMs): Promise<SocketReply> {
   return new Promise((resolve) => {
     const socket = connect(socketPath);
-    const timer = setTimeout(() => settle('silent'), waitMs);
-    const settle = (answer: Answer) => {
+    const timer = setTimeout(() => finish('silent'), waitMs);
+    const finish = (answer: SocketReply) => {
       clearTimeout(timer);
       resolve(answer);
       socket.destroy();
     };
     socket.on('connect', () => line && socket.write(`${line}\r\n`));
-    socket.on('data', (bytes) => settle({ reply: bytes.toString() }));
-    socket.on('close', () => settle('closed'));
+    socket.on('data', (bytes) => finish({ reply: bytes.toString() }));
+    socket.on('close', () => finish('closed'));
     socket.on('error', (error: NodeJS.ErrnoException) => {
       // Only these two errors mean that no process listens. After any other error, the 'close' event decides.
-      if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') settle('absent');
+      if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') finish('absent');
     });
   });
 }
