@@ -176,14 +176,15 @@ export class Decider {
         const finish = (decision: Decision) => {
           const amounts = leases.amountsOf(request.workspaceId);
           if (amounts) kind.correct(decision, request, amounts);
+          if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
+          // Last, because the lease of an answer that fails is returned.
           if (ask && grant) {
             leases.granted(ask, grant, (known) => kind.repeatable(decision, request, grant.units > 0, known));
           }
-          if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
           resolve(decision);
         };
         const finished = kind.finish(read, request, sent, decided, snapshots);
-        if (finished instanceof Promise) finished.then(finish, fail);
+        if (finished instanceof Promise) finished.then(finish).catch(fail);
         else finish(finished);
       };
       const fail = (error: unknown) => {

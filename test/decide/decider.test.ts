@@ -6,9 +6,12 @@ import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
 import { Batch } from '../../src/decide/batch.ts';
 import { type Decide, type DecideOptions, openDecide } from '../../src/decide/decide.ts';
 import { budgetMax } from '../../src/decide/flow.ts';
+import type { Kind } from '../../src/decide/kind.ts';
 import { Leasing } from '../../src/decide/leases/leasing.ts';
 import { readReply } from '../../src/decide/reply.ts';
+import type { CachedSnapshot } from '../../src/decide/snapshots.ts';
 import { Tail } from '../../src/decide/tail/tail.ts';
+import type { Verification, Verified } from '../../src/decide/verification.ts';
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { outcomes } from '../../src/domain/verification.ts';
@@ -398,6 +401,32 @@ describe('a reply that cannot be read', () => {
         value: { passed: true, checks: [{ limit: 20, remaining: 19 }] },
       });
     }
+  });
+
+  test('a failure after slugs were read is an error of its caller, which does not wait for ever', async () => {
+    const [{ key }] = await three();
+    const { verifications } = await open({ tail: Object.assign(new Tail(own.redis), { isOpen: true }) });
+    const { decider } = verifications;
+    const fail = () => {
+      throw new Error('a bug');
+    };
+    const kind: Kind<Verification, Verified, CachedSnapshot | undefined> = {
+      isLeased: true,
+      pack: (...args) => verifications.pack(...args),
+      read: (answer) => verifications.read(answer),
+      // As if it read slugs.
+      finish: async (decision) => decision,
+      correct: fail,
+      repeatable: fail,
+      unanswered: (request) => verifications.unanswered(request),
+      count: () => {},
+      offer: fail,
+      forwarded: fail,
+      absent: fail,
+      errorOf: () => undefined,
+    };
+    const request = verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 }) as Verification;
+    await expect(decider.decideAtRedis(kind, request)).rejects.toThrow('a bug');
   });
 
   test('of random bytes nothing is read beyond one reply', () => {
