@@ -3,6 +3,7 @@
 -- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/names"
+-- @include "include/state"
 
 -- In one table, because Lua bounds the names of a library.
 local limit_list = {
@@ -17,10 +18,11 @@ local limit_list = {
 -- A limit {name, LIMIT_VALUES (numbers), ends and former if it is temporary} of one in a request or a state, some of
 -- whose values may be absent. The end in a request, `until`, is set by limit_list.set_end.
 function limit_list.of(wanted)
-  local limit = { name = wanted.name, ends = wanted.ends, former = wanted.ends and wanted.former }
+  local limit, defaults =
+    { name = wanted.name, ends = wanted.ends, former = wanted.ends and wanted.former }, LIMIT_DEFAULTS
   for _, value in ipairs(LIMIT_VALUES) do
     local given = wanted[value]
-    limit[value] = limit_list.SWITCHED[given] or given or 0
+    limit[value] = limit_list.SWITCHED[given] or given or defaults[value]
   end
   return limit
 end
@@ -58,7 +60,7 @@ function limit_list.set_end(limit, wanted, before, now)
     return 'type_of_former'
   end
   limit.ends = ends
-  limit.former = former and { limit = former.limit, duration = former.duration, autoApply = former.autoApply }
+  limit.former = former and limit_ends.former_of(former)
 end
 
 -- A list of a request in the place of the limits of an owner, which are in force. A limit without a type keeps that of
@@ -114,7 +116,7 @@ function limit_list.apply_ended(wanted, now)
     if former == cjson.null and w['until'] <= now then
       table.remove(wanted, index)
     elseif former and w['until'] <= now then
-      w.limit, w.duration, w.autoApply = former.limit, former.duration, former.autoApply
+      limit_ends.former_of(former, w)
       -- What was counted is of another counter.
       if w.duration ~= duration then w.used = nil end
       w['until'], w.keptFormer = nil, nil

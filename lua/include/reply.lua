@@ -14,8 +14,9 @@ local function limit_reply(l, more)
   if l.ends then
     local former = l.former
     reply.ends = int(l.ends)
-    reply.formerLimit, reply.formerDuration = former and int(former.limit), former and int(former.duration)
-    reply.formerAutoApply = former and int(former.autoApply)
+    for index, field in ipairs(FORMER_FIELDS) do
+      reply[field] = former and int(former[limit_ends.FORMER[index]])
+    end
   end
   return named(reply)
 end

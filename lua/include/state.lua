@@ -9,10 +9,11 @@
 -- @include "include/calendar"
 
 local FLAGS = KEY_FLAGS
--- What is stored of temporary limits: those with `ends`, and maybe `former`.
-local limit_ends = {}
--- The values of a limit that are 0 or 1: their bits in LIMIT_HEAD.
-local SWITCHES = LIMIT_SWITCHES
+-- What is stored of temporary limits: those with `ends`, and maybe `former`, which has the values FORMER.
+local limit_ends = { FORMER = FORMER_VALUES }
+-- The values of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a place of
+-- their own there.
+local limit_head = { VALUES = LIMIT_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
 
 -- Sets a field of `into` for each flag of a state, by its name.
 local function read_flags(flags, into)
@@ -43,21 +44,38 @@ local function window_lengths(packed, count, tail_bytes)
   return lengths, windows_at, lengths_at
 end
 
--- Of a temporary limit: sets its end and `former` {limit, duration, autoApply} from LIMIT_END at a position, and
--- removes it from its window.
-function limit_ends.read(l, packed, position)
-  local ends, former_limit, former_duration, former_auto_apply = struct.unpack(LIMIT_END, packed, position)
-  l.ends, l.window = ends, string.sub(l.window, LIMIT_END_LENGTH + 1)
-  if former_limit > 0 then
-    l.former = { limit = former_limit, duration = former_duration, autoApply = former_auto_apply }
+-- The values of a former limit, in the order of LIMIT_END.
+function limit_ends.values_of(former)
+  local values = {}
+  for index, value in ipairs(limit_ends.FORMER) do
+    values[index] = former[value] or 0
   end
+  return values
+end
+
+-- A former limit with the values of `limit`, or `into` with them.
+function limit_ends.former_of(limit, into)
+  local former = into or {}
+  for _, value in ipairs(limit_ends.FORMER) do
+    former[value] = limit[value]
+  end
+  return former
+end
+
+-- Of a temporary limit: sets its end and `former` from LIMIT_END at a position, and removes it from its window.
+function limit_ends.read(l, packed, position)
+  local values, former = { struct.unpack(LIMIT_END, packed, position) }, {}
+  l.ends, l.window = values[1], string.sub(l.window, LIMIT_END_LENGTH + 1)
+  for index, value in ipairs(limit_ends.FORMER) do
+    former[value] = values[index + 1]
+  end
+  if former.limit > 0 then l.former = former end
 end
 
 -- What a window begins with; '' for that of a permanent limit.
 function limit_ends.pack(l)
   if not l.ends then return '' end
-  local former = l.former or { limit = 0, duration = 0, autoApply = 0 }
-  return struct.pack(LIMIT_END, l.ends, former.limit, former.duration, former.autoApply)
+  return struct.pack(LIMIT_END, l.ends, unpack(limit_ends.values_of(l.former or {})))
 end
 
 -- Whether a limit of an identity with this state is temporary.
@@ -71,7 +89,7 @@ function limit_ends.has_ended(packed, position, tail_bytes, now)
   local lengths, window_first = window_lengths(packed, count, tail_bytes)
   position = position + 1
   for index = 1, count do
-    local _, _, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local _, _, switches, name_bytes = struct.unpack(LIMIT_START, packed, position)
     if switches >= TEMPORARY and now >= (struct.unpack(LIMIT_END, packed, window_first)) then return true end
     position = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH) + name_bytes
     window_first = window_first + lengths[index]
@@ -89,7 +107,7 @@ function limit_ends.in_force(limits, now)
       has_ended = true
       current = former and { id = l.id, name = l.name, type = l.type, window = l.window }
       if former then
-        current.limit, current.duration, current.autoApply = former.limit, former.duration, former.autoApply
+        limit_ends.former_of(former, current)
         -- Another counter: it is where limit_list.replace looks for it.
         if l.type == 0 and former.duration ~= l.duration then current.window = '' end
       end
@@ -105,18 +123,18 @@ local function read_limits(packed, position, tail_bytes)
   count, position = struct.unpack('>B', packed, position)
   local lengths, window_first = window_lengths(packed, count, tail_bytes)
   for index = 1, count do
-    local limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local head = { struct.unpack(LIMIT_HEAD, packed, position) }
+    local switches, name_bytes = head[limit_head.PLACES.switches], head[limit_head.PLACES.nameBytes]
     local id_at = position + LIMIT_HEAD_LENGTH
     local name_at = id_at + LIMIT_ID_LENGTH
     local l = {
-      limit = limit,
-      duration = duration,
       id = string.sub(packed, id_at, name_at - 1),
       name = string.sub(packed, name_at, name_at + name_bytes - 1),
       window = string.sub(packed, window_first, window_first + lengths[index] - 1),
     }
-    for value, bit in pairs(SWITCHES) do
-      l[value] = switches % (bit + bit) >= bit and 1 or 0
+    for _, value in ipairs(limit_head.VALUES) do
+      local bit = limit_head.BITS[value]
+      l[value] = bit and (switches % (bit + bit) >= bit and 1 or 0) or head[limit_head.PLACES[value]]
     end
     if switches >= TEMPORARY then limit_ends.read(l, packed, window_first) end
     limits[index] = l
@@ -157,13 +175,19 @@ end
 local function pack_limits(limits)
   local parts, count, is_temporary = { struct.pack('>B', #limits) }, #limits, false
   for index, l in ipairs(limits) do
-    local switches = l.ends and TEMPORARY or 0
+    local head, switches = {}, l.ends and TEMPORARY or 0
     local window = limit_ends.pack(l) .. l.window
     is_temporary = is_temporary or l.ends ~= nil
-    for value, bit in pairs(SWITCHES) do
-      switches = switches + bit * l[value]
+    for _, value in ipairs(limit_head.VALUES) do
+      local bit = limit_head.BITS[value]
+      if bit then
+        switches = switches + bit * l[value]
+      else
+        head[limit_head.PLACES[value]] = l[value]
+      end
     end
-    parts[index + 1] = struct.pack(LIMIT_HEAD, l.limit, l.duration, switches, #l.name) .. l.id .. l.name
+    head[limit_head.PLACES.switches], head[limit_head.PLACES.nameBytes] = switches, #l.name
+    parts[index + 1] = struct.pack(LIMIT_HEAD, unpack(head)) .. l.id .. l.name
     parts[count + index + 1] = window
     parts[2 * count + index + 1] = struct.pack(WINDOW_BYTES, #window)
   end

@@ -37,15 +37,10 @@ const Time = Type.Optional(RequiredTime);
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
 const keptId = (prefix: string) => Type.Optional(Type.String({ pattern: `^${prefix}_${base58}{16}$` }));
 
+const { id, name, type, until, former: _former, ...formerValues } = RatelimitRequest.properties;
 const LineLimit = Fields({
   ...RatelimitRequest.properties,
-  former: Type.Optional(
-    Fields({
-      limit: RatelimitRequest.properties.limit,
-      duration: RatelimitRequest.properties.duration,
-      autoApply: Type.Boolean(),
-    }),
-  ),
+  former: Type.Optional(Fields({ ...formerValues, autoApply: Type.Boolean() })),
   used: Type.Optional(Used),
 });
 const Limits = Type.Optional(Type.Array(LineLimit, { maxItems: ratelimitsMax }));

@@ -14,9 +14,15 @@ export const lastsMax = 366 * 86_400_000;
 
 /**
  * What callers set of a limit besides its name, in the order of responses. src/scripts/layout.ts declares the bytes of
- * each. A boolean is false by default, a type `window`; Redis has both as 0 or 1.
+ * each. `default`, as Redis has it, is that of a limit without the value; one without a default is required. Redis has
+ * a boolean and a type as 0 or 1, and 0 is `window`.
  */
-export const limitValues = { limit: 'number', duration: 'number', autoApply: 'boolean', type: 'type' } as const;
+export const limitValues = {
+  limit: { kind: 'number' },
+  duration: { kind: 'number' },
+  autoApply: { kind: 'boolean', default: 0 },
+  type: { kind: 'type', default: 0 },
+} as const satisfies Record<string, { kind: 'number' | 'boolean' | 'type'; default?: number }>;
 
 /** The bits of the values that are 0 or 1, which are stored together. */
 export const limitSwitches = { autoApply: 1, type: 2 } as const;
@@ -25,8 +31,15 @@ export const temporarySwitch = 4;
 
 export type LimitValueName = keyof typeof limitValues;
 type ValueTypes = { number: number; boolean: boolean; type: LimitType };
-type LimitValues = { [Name in LimitValueName]: ValueTypes[(typeof limitValues)[Name]] };
+type LimitValues = { [Name in LimitValueName]: ValueTypes[(typeof limitValues)[Name]['kind']] };
 type RequiredValue = 'limit' | 'duration';
+/** What a temporary limit keeps of the permanent one that it replaced. Both have the same name and type. */
+export type FormerValueName = Exclude<LimitValueName, 'type'>;
+
+/** The values of a limit that has only those that are required; these are 0. */
+export const defaultValues = Object.fromEntries(
+  Object.entries(limitValues).map(([name, value]) => [name, 'default' in value ? value.default : 0]),
+) as Record<LimitValueName, number>;
 
 /** As responses have it. */
 export interface Ratelimit extends Omit<LimitValues, 'type'> {
@@ -41,8 +54,7 @@ export interface Ratelimit extends Omit<LimitValues, 'type'> {
   former?: FormerLimit;
 }
 
-/** The permanent limit that a temporary one replaced. Its name and type are those of the temporary one. */
-type FormerLimit = Pick<LimitValues, 'limit' | 'duration' | 'autoApply'>;
+type FormerLimit = Pick<LimitValues, FormerValueName>;
 
 /** As requests have it. */
 export type NewLimit = { name: string; until?: number | null | undefined } & Pick<LimitValues, RequiredValue> &
@@ -57,7 +69,7 @@ export interface ExportedLimit {
   keptId?: string | undefined;
   used?: UsedSlices | undefined;
   /** Of a temporary limit, which may have ended; null for none. */
-  keptFormer?: FormerLimit | null | undefined;
+  keptFormer?: Pick<NewLimit, FormerValueName> | null | undefined;
 }
 
 /** One limit by its name. A null `limit` removes it; absent members are as before. */
@@ -66,12 +78,7 @@ export type LimitChange = { name: string; limit: number | null; until?: number |
 };
 
 /** The end of a limit as Redis has it; of a reply the values may be text. */
-export interface StoredEnd {
-  ends: number | string;
-  formerLimit: number | string;
-  formerDuration: number | string;
-  formerAutoApply: number | string;
-}
+export type StoredEnd = Record<'ends' | `former${Capitalize<FormerValueName>}`, number | string>;
 
 /** `formerLimit` is 0 or undefined without one: no limit is 0. */
 const endOf = ({
@@ -113,7 +120,7 @@ export const switchesOf = (bits: number): Record<keyof typeof limitSwitches, num
 
 /** A limit that a request defines for itself. */
 export const adHocLimit = (name: string, limit: number, duration: number): Ratelimit =>
-  ratelimitOf('', name, { limit, duration, autoApply: 0, type: 0 });
+  ratelimitOf('', name, { ...defaultValues, limit, duration });
 
 /** A limit as JSON without its closing brace, so that a response can add its state. */
 export function limitText({ id, name, limit, duration, autoApply, type, until, former }: Ratelimit): string {

@@ -4,7 +4,14 @@ import Type, { type Static, type TSchema } from 'typebox';
 import { actions, grantPattern } from '../domain/grants.ts';
 import { addressCharactersMax, rangeCharactersMax } from '../domain/ipRange.ts';
 import type { JsonText } from '../domain/json.ts';
-import { type LimitValueName, lastsMax, limitTypes, slotDurationMax, slotsMax } from '../domain/limit.ts';
+import {
+  type FormerValueName,
+  type LimitValueName,
+  lastsMax,
+  limitTypes,
+  slotDurationMax,
+  slotsMax,
+} from '../domain/limit.ts';
 import { dayMs, timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
@@ -182,17 +189,17 @@ const LimitEnd = Type.Optional(
 
 const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
 
-const FormerRatelimit = Type.Object(
-  {
-    limit: Type.Integer({ description: 'Units admitted in any interval of `duration`, or slots.' }),
-    duration: Type.Integer({ description: 'Duration in milliseconds.' }),
-    autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
-  },
-  {
-    description:
-      'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
-  },
-);
+/** The values of a configured limit in responses. */
+const limitValueFields = {
+  limit: Type.Integer({ description: 'Units admitted in any interval of `duration`, or slots.' }),
+  duration: Type.Integer({ description: 'Duration in milliseconds.' }),
+  autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
+} satisfies Record<FormerValueName, TSchema>;
+
+const FormerRatelimit = Type.Object(limitValueFields, {
+  description:
+    'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
+});
 
 const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
 /** The bounds of a concurrency limit. */
@@ -275,9 +282,7 @@ export const oneOfRatelimits = {
 /** The fields of a configured limit in responses. */
 export const ratelimitFields = {
   name: Type.String({ description: 'Name of the limit.' }),
-  limit: Type.Integer({ description: 'Units admitted in any interval of `duration`, or slots.' }),
-  duration: Type.Integer({ description: 'Duration in milliseconds.' }),
-  autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
+  ...limitValueFields,
   type: Type.Optional(
     Type.Enum(['concurrency'], { description: '`concurrency` for a limit of slots. Absent for a window.' }),
   ),

@@ -45,7 +45,16 @@
 import { packRanges, unpackRanges } from '../domain/ipRange.ts';
 import { JsonText } from '../domain/json.ts';
 import { addedTermMax, leaseMsMax } from '../domain/leaseTerms.ts';
-import { lastsMax, limitSwitches, limitValues, slotsMax, temporarySwitch } from '../domain/limit.ts';
+import {
+  defaultValues,
+  type LimitValueName,
+  lastsMax,
+  limitSwitches,
+  limitValues,
+  type StoredEnd,
+  slotsMax,
+  temporarySwitch,
+} from '../domain/limit.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import {
@@ -244,10 +253,15 @@ export const keyRecordFields = {
 const link = struct({ identityId16: bytes(16), externalId: rest });
 
 /**
- * The values of a limit. `switches` are the bits of `limitSwitches`, and `temporarySwitch`; those of `type` and of that
- * since data version 6.
+ * The beginning of a limit. `switches` are the bits of `limitSwitches`, and `temporarySwitch`; those of `type` and of
+ * that since data version 6.
  */
-const limitHead = { limit: uint(7), duration: uint(7), switches: uint(1), nameBytes: uint(2) };
+const limitStart = { limit: uint(7), duration: uint(7), switches: uint(1), nameBytes: uint(2) };
+/** The same and further values. Only a verification and what manages limits read these. */
+const limitHead = { ...limitStart } satisfies Record<
+  Exclude<LimitValueName, keyof typeof limitSwitches> | 'switches' | 'nameBytes',
+  unknown
+>;
 /**
  * A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the
  * windows.
@@ -266,7 +280,7 @@ export const limitEnd = struct({
   formerLimit: uint(7),
   formerDuration: uint(7),
   formerAutoApply: uint(1),
-});
+} satisfies Record<keyof StoredEnd, unknown>);
 
 /**
  * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
@@ -831,6 +845,8 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   USAGE: { of: usage },
   COUNT: { of: struct({ count: usageCount }) },
   LINK: { of: link },
+  // The beginning of LIMIT_HEAD, for what needs no further values.
+  LIMIT_START: { of: struct(limitStart) },
   LIMIT_HEAD: { of: struct(limitHead) },
   WINDOW_BYTES: { of: windowBytes },
   LIMIT_END: { of: limitEnd },
@@ -913,9 +929,17 @@ const luaTable = (entries: readonly (readonly [name: string, value: number | str
 const luaList = (items: readonly (string | number)[]): string =>
   `{ ${items.map((item) => (typeof item === 'number' ? item : `'${item}'`)).join(', ')} }`;
 
+const formerFields = Object.keys(limitEnd.fields).filter((field) => field.startsWith('former'));
+
 /** About the values of limits, their windows and their slots. */
 const limitLiterals = (): Record<string, number | string> => ({
   LIMIT_VALUES: luaList(Object.keys(limitValues)),
+  LIMIT_DEFAULTS: luaTable(Object.entries(defaultValues)),
+  // The place of each field of LIMIT_HEAD, from 1.
+  LIMIT_HEAD_PLACES: luaTable(Object.keys(limitHead).map((field, index) => [field, index + 1])),
+  // The values of a former limit, in the order of LIMIT_END, and their names in a reply.
+  FORMER_VALUES: luaList(formerFields.map((field) => field[6]!.toLowerCase() + field.slice(7))),
+  FORMER_FIELDS: luaList(formerFields),
   LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
   CONCURRENCY: limitSwitches.type,
   TEMPORARY: temporarySwitch,

@@ -4,7 +4,15 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { dataVersion, limitCheck, luaLiterals, verifyItem } from '../../src/scripts/layout.ts';
+import {
+  dataVersion,
+  keyFixed,
+  limit,
+  limitCheck,
+  limitEnd,
+  luaLiterals,
+  verifyItem,
+} from '../../src/scripts/layout.ts';
 import { assemble } from '../../src/scripts/loader.ts';
 import { bytes, list, opaque, optional, Reader, rest, sized, struct, text, uint } from '../../src/scripts/struct.ts';
 import { packDays } from '../../src/usage/days.ts';
@@ -154,19 +162,23 @@ test('a temporary limit has its end before its window, a flag in a key and a bit
   )) as string[][];
   const [[key, identity], [temporaryKey, temporaryIdentity]] = packed as [[string, string], [string, string]];
   const window = '0101';
-  const end = ['019a9ec67e80', '00000000000005', '00000000007530', '00'].join('');
-  const withEnd = (state: string) => {
-    // The switches of the limit, its window, and the length of that.
-    const at = state.indexOf('0006', state.indexOf('ea60'));
+  // Further values of the former limit are 0.
+  const end = ['019a9ec67e80', '00000000000005', '00000000007530', '00'].join('').padEnd(2 * limitEnd.bytes, '0');
+  const longer = (0x16 + limitEnd.bytes).toString(16).padStart(4, '0');
+  const withEnd = (state: string, limitsAt: number) => {
+    // After the switches of the limit, its window, and the length of that.
+    const at = 2 * (limitsAt + 1 + limit.at.switches + 1);
     const windowAt = state.indexOf(window, at);
     const length = state.indexOf('0016', windowAt);
     const withSwitch = `${state.slice(0, at - 2)}05${state.slice(at, windowAt)}`;
-    return `${withSwitch}${end}${state.slice(windowAt, length)}002b${state.slice(length + 4)}`;
+    return `${withSwitch}${end}${state.slice(windowAt, length)}${longer}${state.slice(length + 4)}`;
   };
   // The last flag; the second bit of the version.
-  expect(temporaryKey).toBe(withEnd(`${key.slice(0, 64)}81${key.slice(66)}`));
+  expect(temporaryKey).toBe(withEnd(`${key.slice(0, 64)}81${key.slice(66)}`, keyFixed.bytes + 2));
   expect(key.slice(64, 66)).toBe('01');
-  expect(temporaryIdentity).toBe(withEnd(`${identity.slice(0, 32)}41${identity.slice(34)}`));
+  expect(temporaryIdentity).toBe(
+    withEnd(`${identity.slice(0, 32)}41${identity.slice(34)}`, Number(luaLiterals.get('IDENTITY_LIMITS_AT')) - 1),
+  );
 });
 
 /** Lua allows 60 upvalues in a function, and 200 locals at a time in a library. */

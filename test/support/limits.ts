@@ -1,7 +1,7 @@
-// Limits as responses have them. A new field of a limit does not compile without its default here.
+// Limits as responses have them, with every optional value that src/domain/limit.ts declares.
 
 import { expect } from 'vitest';
-import type { Ratelimit } from '../../src/domain/limit.ts';
+import { defaultValues, type LimitValueName, limitValues, type Ratelimit } from '../../src/domain/limit.ts';
 
 /**
  * Without `type`: the model of concurrency limits is in holdModel.ts. Without `until` and `former`: that of temporary
@@ -9,11 +9,21 @@ import type { Ratelimit } from '../../src/domain/limit.ts';
  */
 type OptionalValues = Omit<Ratelimit, 'id' | 'name' | 'limit' | 'duration' | 'type' | 'until' | 'former'>;
 
+/** Of each value that may be absent in a request. */
+const optionalValues = (storedOf: (stored: number) => number) =>
+  Object.fromEntries(
+    Object.entries(limitValues).flatMap(([name, value]) => {
+      if (!('default' in value) || name === 'type') return [];
+      const stored = storedOf(defaultValues[name as LimitValueName]);
+      return [[name, value.kind === 'boolean' ? stored === 1 : stored]];
+    }),
+  ) as unknown as OptionalValues;
+
 /** The values of a limit whose request has none. */
-export const limitDefaults: OptionalValues = { autoApply: false };
+export const limitDefaults = optionalValues((stored) => stored);
 
 /** Another value of each. */
-export const limitOthers: OptionalValues = { autoApply: true };
+export const limitOthers = optionalValues((stored) => stored + 1);
 
 /** A configured limit that was given with these fields. */
 export const storedLimit = (given: object) => ({ id: expect.stringMatching(/^rl_/), ...limitDefaults, ...given });

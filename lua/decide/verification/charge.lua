@@ -204,7 +204,7 @@ local function find_window(wanted_name, wanted_duration)
   position = position + 1
   local lengths, window_first = window_lengths(packed, count, key_flags.tail_bytes)
   for number = 1, count do
-    local _, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local _, duration, switches, name_bytes = struct.unpack(LIMIT_START, packed, position)
     local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
     position = name_at + name_bytes
     local is_window = switches % TEMPORARY < CONCURRENCY

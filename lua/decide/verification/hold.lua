@@ -50,7 +50,7 @@ function charge_hold.limit_at(place)
   local packed, position, passed = making.packed, making.position, making.place
   local limit, duration, switches, name_bytes, name_at
   repeat
-    limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    limit, duration, switches, name_bytes = struct.unpack(LIMIT_START, packed, position)
     name_at = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
     position, passed = name_at + name_bytes, passed + 1
   until passed == place
@@ -78,7 +78,7 @@ end
 -- The bits of a HELD_WINDOW of the key's first limit, its duration and its name; nil if it has slots.
 function charge_hold.first_window()
   local packed, name_at = key_packed, key_limits_at + 1 + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
-  local limit, duration, switches, name_bytes = struct.unpack(LIMIT_HEAD, packed, key_limits_at + 1)
+  local limit, duration, switches, name_bytes = struct.unpack(LIMIT_START, packed, key_limits_at + 1)
   if switches % (2 * CONCURRENCY) >= CONCURRENCY then return nil end
   return limit <= FINE_LIMIT and hold_list.FINE or 0, duration, string.sub(packed, name_at, name_at + name_bytes - 1)
 end

@@ -47,7 +47,9 @@ function requireGrants(
 }
 
 const Text = (description: string) => Type.Optional(Type.String({ description }));
-const { name, limit, duration, autoApply, type, former } = ratelimitFields;
+/** What an override does not have is optional. */
+const { limit, duration, until: _until, former, ...ofLimits } = ratelimitFields;
+const { limit: formerLimit, duration: formerDuration, ...ofFormerLimits } = former.properties;
 const kind = (description: string) => Type.Enum([...temporaryKinds], { description });
 
 export const listTemporary = manages({
@@ -97,15 +99,17 @@ export const listTemporary = manages({
       namespace: Text('Name of the namespace.'),
       namespaceId: Text('Id of the namespace (`rlns_…`).'),
       identifier: Text('Identifier of the override, or a wildcard with `*`.'),
-      name: Type.Optional(name),
       limit,
       duration,
-      autoApply: Type.Optional(autoApply),
-      type,
+      ...Type.Partial(Type.Object(ofLimits)).properties,
       until: Type.Integer({ description: 'Its end in Unix milliseconds.' }),
       former: Type.Optional(
         Type.Object(
-          { ...former.properties, autoApply: Type.Optional(former.properties.autoApply) },
+          {
+            limit: formerLimit,
+            duration: formerDuration,
+            ...Type.Partial(Type.Object(ofFormerLimits)).properties,
+          },
           { description: 'What is in force again from `until` on. Absent: nothing is.' },
         ),
       ),

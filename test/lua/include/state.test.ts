@@ -25,7 +25,7 @@ const time = fc.oneof(fc.integer({ min: 0, max: 4_102_444_800_000 }), fc.constan
 
 /** The values of a limit, each of which fits its bytes. */
 const values = Object.fromEntries(
-  Object.entries(limitValues).map(([name, kind]) => [
+  Object.entries(limitValues).map(([name, { kind }]) => [
     name,
     kind === 'number'
       ? safeInteger.map((number) => number % 256 ** limit.fields[name as 'limit' | 'duration'].bytes)
