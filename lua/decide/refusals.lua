@@ -10,7 +10,6 @@
 -- @include "include/clock"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
--- @include "decide/verification/counts"
 -- @include "decide/verification/key"
 -- @include "include/names"
 -- @include "include/state"
@@ -89,14 +88,12 @@ local function exceeded_limit(requested)
     if exceeded == 1 then
       if place > PLACES_OF_REQUEST then
         local limit = requested[place - PLACES_OF_REQUEST]
-        return limit[1], limit[3], limit[4], limit[2], remaining
+        return limit[1], limit[3], limit[4], charge_costs[place], remaining
       end
       local limits = place > PLACES_OF_IDENTITY and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
         or read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
       local limit = limits[place > PLACES_OF_IDENTITY and place - PLACES_OF_IDENTITY or place]
-      local figures =
-        { limit.name, limit.limit, limit.duration, key_counts.requested_cost(requested, limit.name), remaining }
-      figures[6] = limit.type == 1
+      local figures = { limit.name, limit.limit, limit.duration, charge_costs[place], remaining, limit.type == 1 }
       if limit.type == 0 then return unpack(figures) end
       slots = slots or figures
     end

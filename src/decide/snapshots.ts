@@ -2,14 +2,8 @@
 // only when the version that the server sends is out of date, as with an ETag.
 
 import { JsonText } from '../domain/json.ts';
-import { type Ratelimit, ratelimitOf, switchesOf, temporarySwitch } from '../domain/limit.ts';
-import {
-  type PrintedLimit,
-  printSnapshot,
-  type Snapshot,
-  type SnapshotIdentity,
-  type SnapshotText,
-} from '../domain/verification.ts';
+import { type PrintedLimit, type Ratelimit, ratelimitOf, switchesOf, temporarySwitch } from '../domain/limit.ts';
+import { printSnapshot, type Snapshot, type SnapshotIdentity, type SnapshotText } from '../domain/verification.ts';
 import {
   limitEnd,
   type limit as limitStruct,

@@ -2,6 +2,7 @@
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { holdIdOf } from '../domain/holdId.ts';
+import { chargedUnits } from '../domain/limit.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import { keyIdOf, keyNameOf, type Outcome, outcomes, type SnapshotText } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
@@ -393,10 +394,10 @@ function amountsOf({ snapshot, credits, ratelimits }: Verified, { about, cost, r
       return { owner: about, name, duration: duration!, limit: limit!, left: remaining, units };
     }
     const isKey = of === 'key';
-    const { name, duration, limit } = (isKey ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;
-    const requested = request.ratelimits?.find((each) => each.name === name && each.limit === undefined);
+    const printed = (isKey ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;
+    const { name, duration, limit } = printed;
     const owner = isKey ? about : identityOwner(snapshot!.externalId!);
-    return { owner, name, duration, limit, left: remaining, units: requested?.cost ?? 1 };
+    return { owner, name, duration, limit, left: remaining, units: chargedUnits(printed, request.ratelimits) };
   });
   if (credits !== undefined)
     amounts.push({ owner: about, name: '', duration: 0, limit: 0, left: credits, units: cost });

@@ -122,6 +122,31 @@ export const switchesOf = (bits: number): Record<keyof typeof limitSwitches, num
 export const adHocLimit = (name: string, limit: number, duration: number): Ratelimit =>
   ratelimitOf('', name, { ...defaultValues, limit, duration });
 
+/** A limit in a cached snapshot: what decisions of this process need of it. */
+export interface PrintedLimit {
+  name: string;
+  limit: number;
+  duration: number;
+  /** Undefined for a window. */
+  type: Ratelimit['type'] | undefined;
+  /** The limit as JSON without its closing brace: the response continues it with the state of the limit. */
+  text: string;
+}
+
+export const printLimit = (limit: Ratelimit): PrintedLimit => ({
+  name: limit.name,
+  limit: limit.limit,
+  duration: limit.duration,
+  type: limit.type,
+  text: limitText(limit),
+});
+
+/** What a verification charges to a limit of the key or its identity, as lua/decide/verification/charge.lua does. */
+export const chargedUnits = (
+  { name }: PrintedLimit,
+  requested: readonly { name: string; cost: number; limit?: number }[] | undefined,
+): number => requested?.find((each) => each.name === name && each.limit === undefined)?.cost ?? 1;
+
 /** A limit as JSON without its closing brace, so that a response can add its state. */
 export function limitText({ id, name, limit, duration, autoApply, type, until, former }: Ratelimit): string {
   let text = `{"id":"${id}","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":${autoApply}`;

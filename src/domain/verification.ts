@@ -1,7 +1,7 @@
 // Outcomes of a verification, and what a response contains of a key (docs/contract.md §6).
 
 import type { JsonText } from './json.ts';
-import { limitText, type Ratelimit } from './limit.ts';
+import { type PrintedLimit, printLimit, type Ratelimit } from './limit.ts';
 
 interface OutcomeError {
   code: string;
@@ -114,24 +114,6 @@ export interface SnapshotText {
   keyLimits: readonly PrintedLimit[];
   identityLimits: readonly PrintedLimit[];
 }
-
-export interface PrintedLimit {
-  name: string;
-  limit: number;
-  duration: number;
-  /** Undefined for a window. */
-  type: Ratelimit['type'] | undefined;
-  /** The limit as JSON without its closing brace: the response continues it with the state of the limit. */
-  text: string;
-}
-
-const printLimit = (limit: Ratelimit): PrintedLimit => ({
-  name: limit.name,
-  limit: limit.limit,
-  duration: limit.duration,
-  type: limit.type,
-  text: limitText(limit),
-});
 
 const beforeKeyId = '"keyId":"';
 

@@ -44,6 +44,8 @@ function charge_hold.set(is_held, expires)
 end
 -- By the place of a limit (see VERIFIED_LIMIT): the new end of its window; false if nothing is charged.
 local charge_suffix = {}
+-- By place: the units or slots that the last check charged, or would charge.
+local charge_costs = {}
 -- By place: where the bytes that the window keeps end. The new end follows them.
 local charge_kept_until = {}
 -- By place: where the window ended before.
@@ -61,7 +63,7 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   end
   local remaining, results, at = limit - total, charge_results, 4 * charge_count
   charge_count = charge_count + 1
-  results[at + 1] = place
+  results[at + 1], charge_costs[place] = place, cost
   if remaining < cost then
     charge_exceeded = LACKS_UNITS
     results[at + 2], results[at + 3] = 1, remaining > 0 and remaining or 0
@@ -90,7 +92,7 @@ function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, 
   charge_count = charge_count + 1
   if hold.note then hold.note(limit, duration, cost, total) end
   if hold.slots and cost > 0 then hold.slots[#hold.slots + 1] = { limit = limit, duration = duration } end
-  results[at + 1], results[at + 3] = place, remaining > 0 and remaining or 0
+  results[at + 1], results[at + 3], charge_costs[place] = place, remaining > 0 and remaining or 0, cost
   if remaining < cost or count >= SLOT_ENDS_MAX and cost > 0 then
     charge_exceeded = charge_exceeded or true
     local ends, units = window_log.slots(bytes, first, last, call_now)

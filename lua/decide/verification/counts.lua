@@ -76,11 +76,3 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   end
   return is_first
 end
-
--- The cost that a request has for the stored limit of this name: 1 if it does not name it.
-function key_counts.requested_cost(requested, name)
-  for _, wanted in ipairs(requested or {}) do
-    if wanted[1] == name and not wanted[3] then return wanted[2] end
-  end
-  return 1
-end

@@ -61,18 +61,17 @@ end
 -- What a limit that applies is charged, by its place: name, cost, limit, duration, and the bits of a HELD_WINDOW.
 function charge_hold.charged_at(place, requested)
   if place > PLACES_OF_REQUEST then
-    local name, cost, limit, duration = unpack(requested[place - PLACES_OF_REQUEST])
-    return name, cost, limit, duration, limit <= FINE_LIMIT and hold_list.FINE or 0
+    local name, _, limit, duration = unpack(requested[place - PLACES_OF_REQUEST])
+    return name, charge_costs[place], limit, duration, limit <= FINE_LIMIT and hold_list.FINE or 0
   end
   local limit, duration, switches, name = charge_hold.limit_at(place)
-  local cost = requested and key_counts.requested_cost(requested, name) or 1
   local bits = place > PLACES_OF_IDENTITY and hold_list.OF_IDENTITY or 0
   if switches % (2 * CONCURRENCY) >= CONCURRENCY then
     bits = bits + hold_list.SLOTS
   elseif limit <= FINE_LIMIT then
     bits = bits + hold_list.FINE
   end
-  return name, cost, limit, duration, bits
+  return name, charge_costs[place], limit, duration, bits
 end
 
 -- The bits of a HELD_WINDOW of the key's first limit, its duration and its name; nil if it has slots.
@@ -188,7 +187,7 @@ function charge_hold.add_to_few(cost, request, shared)
       -- HELD_WINDOW_LENGTH lacks the 2 bytes of the name's length, and `bytes` does not count its own 2. stylua: ignore
       making_added = struct.pack(format, stored,
         NUMBERED_HOLD_LENGTH + HELD_WINDOW_LENGTH + #name, making_on_expiry, now, expires - now, credits, balances,
-        HOLD_NUMBER_LENGTH, 46, number, 1, bits, duration, 1, #name, name,
+        HOLD_NUMBER_LENGTH, 46, number, 1, bits, duration, charge_costs[PLACES_OF_KEY + 1], #name, name,
         number + 1, making_counts + ONE_OPEN_HOLD, making_notes)
       return expires, credits, false
     end

@@ -15,9 +15,9 @@
 -- @include "include/window"
 
 -- Variables of leased_charge: how often it charges; whether a limit has too little room; when the first slice ends, and
--- when the oldest units of a window expire; the durations and costs of the limits, in the order of charge_results.
+-- when the oldest units of a window expire; the durations of the limits, in the order of charge_results.
 local lease_times, lease_exceeds, lease_slice_ends, lease_units_expire
-local lease_durations, lease_costs = {}, {}
+local lease_durations = {}
 
 -- In the place of window_charge: charges `lease_times` decisions at once, and checks that the limit has room for
 -- `this_session.required` times as many. With `lease_times` 0 it only checks.
@@ -29,8 +29,7 @@ local function leased_charge(text, first, last, now, limit, duration, cost, may_
   if not first_live or total + units * this_session.required > limit then lease_exceeds = true end
   lease_slice_ends = math.min(lease_slice_ends, window_log.slice_end(now, limit, duration))
   if first_live then lease_units_expire = math.min(lease_units_expire, oldest + duration) end
-  local number = charge_count + 1
-  lease_durations[number], lease_costs[number] = duration, cost
+  lease_durations[charge_count + 1] = duration
   return total, first_live, oldest, kept_until, suffix
 end
 
@@ -48,7 +47,7 @@ local function charged_windows(requested)
     else
       name = key_limits[place].name
     end
-    windows[#windows + 1] = struct.pack(LEASED_WINDOW, lease_durations[index], lease_costs[index], #name, name)
+    windows[#windows + 1] = struct.pack(LEASED_WINDOW, lease_durations[index], charge_costs[place], #name, name)
   end
   return table.concat(of_key), table.concat(of_identity)
 end
