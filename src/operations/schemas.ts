@@ -201,6 +201,16 @@ const FormerRatelimit = Type.Object(limitValueFields, {
     'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
 });
 
+/** In a request that repeats what was read, maybe by a caller that does not know later values. */
+const IgnoredFormer = Ignored(
+  Type.Object({
+    ...Type.Partial(FormerRatelimit).properties,
+    limit: limitValueFields.limit,
+    duration: limitValueFields.duration,
+    autoApply: limitValueFields.autoApply,
+  }),
+);
+
 const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
 /** The bounds of a concurrency limit. */
 const boundsOfSlots = {
@@ -227,7 +237,7 @@ export const RatelimitRequest = Fields(
       }),
     ),
     until: LimitEnd,
-    former: Ignored(FormerRatelimit),
+    former: IgnoredFormer,
   } satisfies LimitSchemas,
   { documented: boundsOfSlots },
 );
@@ -267,7 +277,7 @@ export const RatelimitChange = Fields(
       }),
     ),
     until: LimitEnd,
-    former: Ignored(FormerRatelimit),
+    former: IgnoredFormer,
   } satisfies LimitSchemas,
   {
     description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.',
@@ -297,7 +307,7 @@ export const ignoredLimitFields = {
   autoApply: Ignored(ratelimitFields.autoApply),
   type: Ignored(Type.Enum([...limitTypes])),
   until: Ignored(Type.Integer()),
-  former: Ignored(FormerRatelimit),
+  former: IgnoredFormer,
 } satisfies Record<Exclude<keyof typeof ratelimitFields, 'name' | 'limit' | 'duration'>, TSchema>;
 
 export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
