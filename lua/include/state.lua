@@ -9,17 +9,27 @@
 -- @include "include/calendar"
 
 local FLAGS = KEY_FLAGS
+local MARKS = KEY_MARKS
 -- What is stored of temporary limits: those with `ends`, and maybe `former`, which has the values FORMER.
 local limit_ends = { FORMER = FORMER_VALUES }
 -- The values of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a place of
 -- their own there.
 local limit_head = { VALUES = LIMIT_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
 
--- Sets a field of `into` for each flag of a state, by its name.
-local function read_flags(flags, into)
-  for name, bit in pairs(FLAGS) do
+-- Sets a field of `into` for each flag of a state, by its name; of other `bits` for each of these.
+local function read_flags(flags, into, bits)
+  for name, bit in pairs(bits or FLAGS) do
     into[name] = flags % (bit + bit) >= bit
   end
+end
+
+-- The reverse.
+local function pack_flags(from, bits)
+  local flags = 0
+  for name, bit in pairs(bits or FLAGS) do
+    if from[name] then flags = flags + bit end
+  end
+  return flags
 end
 
 -- Formats of the lengths of windows, by the number of windows.
@@ -43,6 +53,9 @@ local function window_lengths(packed, count, tail_bytes)
   end
   return lengths, windows_at, lengths_at
 end
+
+-- Whether the switches of a limit are those of a temporary one.
+function limit_ends.is_switched(switches) return switches % (TEMPORARY + TEMPORARY) >= TEMPORARY end
 
 -- The values of a former limit, in the order of LIMIT_END.
 function limit_ends.values_of(former)
@@ -90,7 +103,7 @@ function limit_ends.has_ended(packed, position, tail_bytes, now)
   position = position + 1
   for index = 1, count do
     local _, _, switches, name_bytes = struct.unpack(LIMIT_START, packed, position)
-    if switches >= TEMPORARY and now >= (struct.unpack(LIMIT_END, packed, window_first)) then return true end
+    if limit_ends.is_switched(switches) and now >= (struct.unpack(LIMIT_END, packed, window_first)) then return true end
     position = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH) + name_bytes
     window_first = window_first + lengths[index]
   end
@@ -136,7 +149,7 @@ local function read_limits(packed, position, tail_bytes)
       local bit = limit_head.BITS[value]
       l[value] = bit and (switches % (bit + bit) >= bit and 1 or 0) or head[limit_head.PLACES[value]]
     end
-    if switches >= TEMPORARY then limit_ends.read(l, packed, window_first) end
+    if limit_ends.is_switched(switches) then limit_ends.read(l, packed, window_first) end
     limits[index] = l
     position, window_first = name_at + name_bytes, window_first + lengths[index]
   end
@@ -158,7 +171,7 @@ local function limits_fault(packed, position, last)
     if duration == 0 then return name .. '.duration', position + LIMIT_HEAD_DURATION_AT - 1 end
     local switches_at = position + LIMIT_HEAD_SWITCHES_AT - 1
     if string.byte(packed, switches_at) >= LIMIT_SWITCHES_END then return name .. '.switches', switches_at end
-    heads[index] = string.byte(packed, switches_at) >= TEMPORARY and LIMIT_END_LENGTH or 0
+    heads[index] = limit_ends.is_switched(string.byte(packed, switches_at)) and LIMIT_END_LENGTH or 0
     if next_at + name_bytes > lengths_at then return name .. '.name', next_at end
     position = next_at + name_bytes
   end
@@ -196,12 +209,13 @@ end
 
 -- Sets the fields of KEY_EXTENSION of a state whose flags `into` has.
 local function read_extension(packed, into)
-  local restricted, forbidden, holds_due, balances = 0, 0, NEVER, 0
+  local marks, forbidden, holds_due, balances = 0, 0, NEVER, 0
   if into.extended then
-    restricted, forbidden, holds_due, balances =
+    marks, forbidden, holds_due, balances =
       struct.unpack(KEY_EXTENSION, packed, #packed - KEY_TAIL_LENGTH - KEY_EXTENSION_LENGTH + 1)
   end
-  into.restricted, into.forbidden, into.holds_due, into.balances = restricted == 1, forbidden, holds_due, balances
+  read_flags(marks, into, MARKS)
+  into.forbidden, into.holds_due, into.balances = forbidden, holds_due, balances
 end
 
 -- The FORBIDDEN verifications of the hour of a state.
@@ -214,9 +228,9 @@ end
 
 -- The packed extension of a state; '' for a plain key, which has none.
 local function pack_extension(s)
-  local forbidden, holds_due = s.forbidden or 0, s.holds_due or NEVER
-  if not s.restricted and forbidden == 0 and holds_due == NEVER then return '' end
-  return struct.pack(KEY_EXTENSION, s.restricted and 1 or 0, forbidden, holds_due, s.balances or 0)
+  local marks, forbidden, holds_due = pack_flags(s, MARKS), s.forbidden or 0, s.holds_due or NEVER
+  if marks == 0 and forbidden == 0 and holds_due == NEVER then return '' end
+  return struct.pack(KEY_EXTENSION, marks, forbidden, holds_due, s.balances or 0)
 end
 
 -- The state of a key as a table, for the scripts that manage keys. A verification reads only the parts that it needs.
@@ -249,12 +263,10 @@ local function state_fault(packed)
 end
 
 local function pack_state(s)
-  local flags, extension, limits = 0, pack_extension(s), nil
+  local extension, limits = pack_extension(s), nil
   s.extended = extension ~= ''
   limits, s.temporary = pack_limits(s.limits)
-  for name, bit in pairs(FLAGS) do
-    if s[name] then flags = flags + bit end
-  end
+  local flags = pack_flags(s)
   local id16, api8 = string.sub(s.id, 1, 16), string.sub(s.id, 17)
   return struct.pack(KEY_FIXED, id16, s.version, api8, flags, s.expires, s.refill_amount, s.refill_day)
     .. struct.pack('>I2c0', #s.link, s.link)

@@ -89,7 +89,7 @@ export const moved = never - 1;
 /**
  * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an
  * `extended` key has KEY_EXTENSION, and one of the limits of a `temporary` key has LIMIT_END.
- * All eight are used: what only some keys have may go into KEY_EXTENSION.
+ * All eight are used: a further one is one of `keyMarks`.
  */
 export const keyFlags = [
   'enabled',
@@ -101,6 +101,9 @@ export const keyFlags = [
   'extended',
   'temporary',
 ] as const;
+
+/** Bits of the marks of a key, from 1: more flags, in KEY_EXTENSION. */
+const keyMarks = ['restricted'] as const;
 
 /** The numbers of the outcomes that usage counts: all except NOT_FOUND, which has no key. */
 export const countedOutcomes: readonly number[] = outcomes.flatMap((outcome, index) =>
@@ -116,7 +119,8 @@ export const countPlaces = outcomes.length;
 export const spentPlace = outcomesInTail;
 // A count by tag has one digit for its outcome, and an hour of a key's history one byte of bits.
 if (countPlaces > 8) throw new Error('layout: more counts than the bits of a byte');
-if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
+for (const { length } of [keyFlags, keyMarks])
+  if (length > 8) throw new Error('layout: more flags than the bits of a byte');
 
 /** The kinds of items in a batch, numbered from 1: `KIND_VERIFY` and so on in Lua. */
 export const itemKinds = ['verify', 'limit', 'lease', 'settle', 'hold', 'holdChange'] as const;
@@ -216,14 +220,14 @@ interface KeyRecordField {
   given: boolean;
   updated: boolean;
   copied: boolean;
-  flag: (typeof keyFlags)[number] | 'restricted' | undefined;
+  flag: (typeof keyFlags)[number] | (typeof keyMarks)[number] | undefined;
   value?: TextForm<never, unknown>;
 }
 
 /**
  * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in
  * records.ts). The script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey
- * copies `copied` fields. `flag` is set in the state of a key that has the field; `restricted` is in KEY_EXTENSION.
+ * copies `copied` fields. `flag` is set in the state of a key that has the field: a flag, or a mark.
  * `value` converts what callers of the store give and get (keyValues.ts).
  */
 export const keyRecordFields = {
@@ -287,8 +291,8 @@ export const limitEnd = struct({
  * it, so it costs what it did before.
  */
 const keyExtension = struct({
-  /** 1 if only some addresses may use it: field `allowedIps` of its record. */
-  restricted: uint(1),
+  /** See keyMarks. A `restricted` key may be used by some addresses only: field `allowedIps` of its record. */
+  marks: uint(1),
   /** FORBIDDEN verifications of the hour in KEY_TAIL. */
   forbidden: uint(4),
   /** When the first of its holds ends or is forgotten (field `holds` of its record), Unix milliseconds; `never`. */
@@ -976,6 +980,8 @@ const holdLiterals = (): Record<string, number> => ({
 /** About the flags of a key. */
 const flagLiterals = (): Record<string, number | string> => ({
   KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
+  KEY_MARKS: luaTable(keyMarks.map((mark, index) => [mark, 2 ** index])),
+  ...Object.fromEntries(keyMarks.map((mark, index) => [`${upper(mark)}_MARK`, 2 ** index])),
   EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
   TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
 });

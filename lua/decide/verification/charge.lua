@@ -131,8 +131,9 @@ end
 
 -- What checks a limit with other switches than autoApply.
 function charge_hold.check_of(switches)
-  if switches < TEMPORARY then return charge_hold.check_slots end
-  return switches < TEMPORARY + CONCURRENCY and charge_hold.check_ending or charge_hold.check_ending_slots
+  local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
+  if not limit_ends.is_switched(switches) then return is_window and check_limit or charge_hold.check_slots end
+  return is_window and charge_hold.check_ending or charge_hold.check_ending_slots
 end
 
 -- The expiry of a hold that lasts for `ttl` (nil: as long as it may), and takes slots of the limits that apply: at most
@@ -209,9 +210,9 @@ local function find_window(wanted_name, wanted_duration)
     local _, duration, switches, name_bytes = struct.unpack(LIMIT_START, packed, position)
     local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
     position = name_at + name_bytes
-    local is_window = switches % TEMPORARY < CONCURRENCY
+    local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
     if is_window and duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then
-      local end_bytes = switches >= TEMPORARY and LIMIT_END_LENGTH or 0
+      local end_bytes = limit_ends.is_switched(switches) and LIMIT_END_LENGTH or 0
       return window_first + end_bytes, window_first + lengths[number] - 1, number, end_bytes
     end
     window_first = window_first + lengths[number]

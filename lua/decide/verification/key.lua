@@ -84,11 +84,14 @@ local function read_key(digest, has_snapshot, with_holds)
   return not key_flags.deleted and key_api.id ~= false
 end
 
--- Returns restricted, forbidden, holds_due, balances.
+-- Returns marks, forbidden, holds_due, balances.
 function key_extension.read()
   if not key_flags.extended then return 0, 0, NEVER, 0 end
   return struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
 end
+
+-- Whether the key has a mark of KEY_MARKS.
+function key_extension.has(mark) return (key_extension.read()) % (mark + mark) >= mark end
 
 -- Reads what an extended key notes of holds. Returns holds_due.
 function key_extension.load()
@@ -97,14 +100,14 @@ function key_extension.load()
   return holds_due
 end
 
-function key_extension.put(restricted, forbidden, holds_due, balances)
+function key_extension.put(marks, forbidden, holds_due, balances)
   key_extension.due, key_extension.balances = holds_due, balances
   local flags, head_end = string.byte(key_packed, KEY_FIXED_FLAGS_AT), #key_packed - key_flags.tail_bytes
   if not key_flags.extended then flags = flags + EXTENDED_FLAG end
   key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)
     .. string.char(flags)
     .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, head_end)
-    .. struct.pack(KEY_EXTENSION, restricted, forbidden, holds_due, balances)
+    .. struct.pack(KEY_EXTENSION, marks, forbidden, holds_due, balances)
     .. string.sub(key_packed, key_tail_at)
   key_flags, key_tail_at = flag_sets[flags] or flags_of(flags), #key_packed - (KEY_TAIL_LENGTH - 1)
 end
@@ -112,14 +115,14 @@ end
 -- Gives the balance its next number, because it was refilled.
 function key_extension.next_balance()
   if not key_flags.extended then return end
-  local restricted, forbidden, holds_due, balances = key_extension.read()
-  key_extension.put(restricted, forbidden, holds_due, (balances + 1) % 65536)
+  local marks, forbidden, holds_due, balances = key_extension.read()
+  key_extension.put(marks, forbidden, holds_due, (balances + 1) % 65536)
 end
 
 -- Sets when the key has to be looked at because of its holds. Returns whether that changes it.
 function key_extension.set_due(due)
-  local restricted, forbidden, holds_due, balances = key_extension.read()
-  if due ~= holds_due then key_extension.put(restricted, forbidden, due, balances) end
+  local marks, forbidden, holds_due, balances = key_extension.read()
+  if due ~= holds_due then key_extension.put(marks, forbidden, due, balances) end
   return due ~= holds_due
 end
 
@@ -140,8 +143,8 @@ end
 
 -- Counts `more` FORBIDDEN verifications of an extended key, or none (nil). Returns their number before.
 function key_extension.count_forbidden(more)
-  local restricted, forbidden, holds_due, balances = key_extension.read()
-  key_extension.put(restricted, more and forbidden + more or 0, holds_due, balances)
+  local marks, forbidden, holds_due, balances = key_extension.read()
+  key_extension.put(marks, more and forbidden + more or 0, holds_due, balances)
   return forbidden
 end
 

@@ -31,7 +31,7 @@ local function is_in(ranges, ip)
 end
 
 -- Whether the key admits some addresses only.
-function restriction.is_restricted() return key_extension.read() == 1 end
+function restriction.is_restricted() return key_extension.has(RESTRICTED_MARK) end
 
 -- The address in the text at the end of a VERIFY_ITEM, which must not begin with JSON.
 function restriction.address_in(text) return (struct.unpack('>Bc0', text)) end
