@@ -83,17 +83,17 @@ end
 local function exceeded_limit(requested)
   local slots
   for index = 1, charge_count do
-    local place, exceeded, remaining =
-      charge_results[4 * index - 3], charge_results[4 * index - 2], charge_results[4 * index - 1]
+    local place, exceeded, left =
+      charge_results[4 * index - 3], charge_results[4 * index - 2], math.max(0, charge_results[4 * index - 1])
     if exceeded == 1 then
       if place > PLACES_OF_REQUEST then
         local limit = requested[place - PLACES_OF_REQUEST]
-        return limit[1], limit[3], limit[4], charge_costs[place], remaining
+        return limit[1], limit[3], limit[4], charge_costs[place], left
       end
       local limits = place > PLACES_OF_IDENTITY and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
         or read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
       local limit = limits[place > PLACES_OF_IDENTITY and place - PLACES_OF_IDENTITY or place]
-      local figures = { limit.name, limit.limit, limit.duration, charge_costs[place], remaining, limit.type == 1 }
+      local figures = { limit.name, limit.limit, limit.duration, charge_costs[place], left, limit.type == 1 }
       if limit.type == 0 then return unpack(figures) end
       slots = slots or figures
     end

@@ -58,7 +58,7 @@ local function limit_figures(requested)
     figures[index] = {
       charge_results[at + 1],
       charge_results[at + 2],
-      int(charge_results[at + 3]),
+      int(math.max(0, charge_results[at + 3])),
       int(charge_results[at + 4]),
       unpack(figure),
     }

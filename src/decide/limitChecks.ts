@@ -5,7 +5,7 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import { limitBlocked, limitCheck, limited, limitedCheck, limitPassed } from '../scripts/layout.ts';
-import { readUint } from '../scripts/struct.ts';
+import { readInt, readUint } from '../scripts/struct.ts';
 import type { Batch, LeasePart, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
@@ -28,6 +28,8 @@ interface LimitResult {
   /** The effective limit: that of an override, or else of the request. */
   limit: number;
   remaining: number;
+  /** As in LIMITED_CHECK. */
+  left: number;
   resetAtMs: number;
   override: { id: string; durationMs: number } | undefined;
 }
@@ -188,11 +190,13 @@ function readLimited(answer: Answer): Limited | ItemError {
   for (let index = 0; index < count && at + limitedCheck.bytes < end; index++) {
     const overrideAt = at + limitedCheck.at.override;
     const overrideBytes = packed[overrideAt]!;
+    const left = readInt(packed, at + limitedCheck.at.left);
     const override = overrideBytes > 0 ? readOverride(packed, overrideAt + 1, overrideBytes) : undefined;
     checks.push({
       passed: packed[at + limitedCheck.at.passed] === 1,
       limit: readUint(packed, at + limitedCheck.at.limit, 7),
-      remaining: readUint(packed, at + limitedCheck.at.remaining, 7),
+      remaining: Math.max(0, left),
+      left,
       resetAtMs: readUint(packed, at + limitedCheck.at.reset, 7),
       override,
     });
@@ -212,11 +216,11 @@ function readOverride(packed: Buffer, at: number, length: number): LimitResult['
 
 /** The window of a check, which has the duration of an override, or else of the request. */
 const amountOf = (
-  { limit, remaining, override }: LimitResult,
+  { limit, left, override }: LimitResult,
   { namespace, identifier, durationMs, cost }: LimitCheck,
 ): DecidedAmount => {
   const duration = override?.durationMs ?? durationMs;
-  return { owner: `${namespace} ${identifier}`, name: '', duration, limit, left: remaining, units: cost };
+  return { owner: `${namespace} ${identifier}`, name: '', duration, limit, left, units: cost };
 };
 
 class RepeatedChecks implements Repeatable<Limited> {

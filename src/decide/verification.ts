@@ -37,6 +37,8 @@ import type { DecisionSource, Tail } from './tail/tail.ts';
 export interface LimitState {
   exceeded: boolean;
   remaining: number;
+  /** As in VERIFIED_LIMIT. */
+  left: number;
   resetAtMs: number;
   /** Owner of the limit, and its place among the owner's limits, from 0. */
   of: (typeof limitOwners)[number];
@@ -358,11 +360,13 @@ function readDecision({ packed, at, end, snapshot, atMs }: Answer, outcome: Outc
   for (let number = 0; number < count; number++) {
     const limitAt = at + verified.bytes + verifiedLimit.bytes * number;
     const place = packed[limitAt + verifiedLimit.at.place]! - 1;
+    const left = readInt(packed, limitAt + verifiedLimit.at.left);
     ratelimits[number] = {
       of: limitOwners[Math.floor(place / placesOfOwner)]!,
       index: place % placesOfOwner,
       exceeded: packed[limitAt + verifiedLimit.at.exceeded] === 1,
-      remaining: readUint(packed, limitAt + verifiedLimit.at.remaining, 7),
+      remaining: Math.max(0, left),
+      left,
       resetAtMs: readUint(packed, limitAt + verifiedLimit.at.reset, 7),
     };
   }
@@ -388,16 +392,16 @@ export const identityOwner = (externalId: string): string => `identity ${externa
 
 /** The amounts of a decision: of each of its limits, then the balance if the key has one. */
 function amountsOf({ snapshot, credits, ratelimits }: Verified, { about, cost, request }: Verification) {
-  const amounts = ratelimits.map(({ of, index, remaining }): DecidedAmount => {
+  const amounts = ratelimits.map(({ of, index, left }): DecidedAmount => {
     if (of === 'request') {
       const { name, cost: units, limit, duration } = request.ratelimits![index]!;
-      return { owner: about, name, duration: duration!, limit: limit!, left: remaining, units };
+      return { owner: about, name, duration: duration!, limit: limit!, left, units };
     }
     const isKey = of === 'key';
     const printed = (isKey ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;
     const { name, duration, limit } = printed;
     const owner = isKey ? about : identityOwner(snapshot!.externalId!);
-    return { owner, name, duration, limit, left: remaining, units: chargedUnits(printed, request.ratelimits) };
+    return { owner, name, duration, limit, left, units: chargedUnits(printed, request.ratelimits) };
   });
   if (credits !== undefined)
     amounts.push({ owner: about, name: '', duration: 0, limit: 0, left: credits, units: cost });

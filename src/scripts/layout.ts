@@ -754,7 +754,8 @@ export const verifiedLimit = struct({
   /** See placesOfOwner. */
   place: uint(1),
   exceeded: uint(1),
-  remaining: uint(7),
+  /** The limit without the units that count: below 0 if these are more. Of slots at least 0. */
+  left: int(7),
   /** Unix milliseconds. */
   reset: uint(7),
 });
@@ -785,7 +786,8 @@ export const limitedCheck = struct({
   passed: uint(1),
   /** The effective limit: that of an override, or else of the request. */
   limit: uint(7),
-  remaining: uint(7),
+  /** As of VERIFIED_LIMIT. */
+  left: int(7),
   /** Unix milliseconds. */
   reset: uint(7),
   /** The id of the override without prefix (16), and its duration (7); empty if there is none. */

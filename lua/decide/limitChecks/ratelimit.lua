@@ -210,7 +210,7 @@ end
 -- The result of a check, packed.
 local function pack_check(check)
   local counter, limit = check.counter, check.limit
-  local remaining, reset = limit - counter.total, nil
+  local left, reset = limit - counter.total, nil
   if check.fits then
     reset = window_log.reset(counter.oldest, check.duration)
   else
@@ -230,7 +230,7 @@ local function pack_check(check)
     LIMITED_CHECK,
     check.fits and 1 or 0,
     limit,
-    remaining > 0 and remaining or 0,
+    left,
     reset,
     #check.override,
     check.override

@@ -61,15 +61,15 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
     charge_exceeded, charge_ahead = true, true
     return first - 1, window_log.repaired(string.sub(bytes, first, last), call_now, duration)
   end
-  local remaining, results, at = limit - total, charge_results, 4 * charge_count
+  local left, results, at = limit - total, charge_results, 4 * charge_count
   charge_count = charge_count + 1
   results[at + 1], charge_costs[place] = place, cost
-  if remaining < cost then
+  if left < cost then
     charge_exceeded = LACKS_UNITS
-    results[at + 2], results[at + 3] = 1, remaining > 0 and remaining or 0
+    results[at + 2], results[at + 3] = 1, left
     results[at + 4] = window_log.free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
-    results[at + 2], results[at + 3] = 0, suffix and remaining - cost or remaining
+    results[at + 2], results[at + 3] = 0, suffix and left - cost or left
     -- As window_log.reset, without the call: saves 0.5 % of Redis's instructions per verification (callgrind,
     -- 2026-11-22).
     local reset = oldest + duration

@@ -38,7 +38,7 @@ export interface DecidedAmount {
   duration: number;
   /** 0 for a balance. */
   limit: number;
-  /** What was left after the decision. */
+  /** What was left after the decision; below 0 if more than the limit is used. */
   left: number;
   units: number;
 }
@@ -74,16 +74,12 @@ export class Amounts {
   /** What is left according to this process, after an answer of Redis; `left` is that of the answer. */
   corrected({ owner, name, duration, limit, left }: Omit<DecidedAmount, 'units'>): number {
     const amount = this.#find(owner, name, duration);
-    if (!amount) return left;
-    const isBalance = duration === 0;
-    let used = limit - left - amount.held;
-    // If nothing is left, more than the limit may be used: as much as was known before.
-    if (left === 0 && !isBalance) used = Math.max(used, amount.used);
-    if (used !== amount.used) {
+    const used = limit - left - (amount?.held ?? 0);
+    if (amount && used !== amount.used) {
       amount.used = used;
       amount.version++;
     }
-    return isBalance ? -used : Math.max(0, limit - used);
+    return duration === 0 ? limit - used : Math.max(0, limit - used);
   }
 
   /** A charge of a lease, until `release`. */

@@ -62,6 +62,28 @@ describe('a refusal by a limit', () => {
   });
 });
 
+test('what expired is not counted by another limit, while a lease is not settled and Redis has nothing left', async () => {
+  const of = { namespace: 'ends', identifier: newName(), duration: 2000 };
+  const check = async (limit: number, cost: number) => {
+    const { success, remaining } = await ok('ratelimits.limit', { ...of, limit, cost });
+    return [success, remaining];
+  };
+  const slice = Math.floor(of.duration / 64);
+  const start = (Math.floor(clock.now / slice) + 1) * slice;
+  for (const [slices, cost] of [
+    [0, 40],
+    [3, 30],
+  ] as const) {
+    clock.set(start + slices * slice);
+    await check(200, cost);
+  }
+  clock.set(start + 32 * slice);
+  const times = await held.untilGranted(first, async () => (await check(200, 1))[0] === true);
+  const units = counts.granted.at(-1)!;
+  clock.set(start + 2200);
+  expect(await check(times + units + 1, 1)).toEqual([true, units]);
+});
+
 describe('on a server whose monotonic clock is 1 % slow', () => {
   const slow = heldServers(1, {}, { speed: 0.991 });
 
