@@ -226,15 +226,7 @@ local function pack_check(check)
       check.together
     )
   end
-  return struct.pack(
-    LIMITED_CHECK,
-    check.fits and 1 or 0,
-    limit,
-    left,
-    reset,
-    #check.override,
-    check.override
-  )
+  return struct.pack(LIMITED_CHECK, check.fits and 1 or 0, limit, left, reset, #check.override, check.override)
 end
 
 -- Decides an item whose fields are at `position` of the items. Returns the packed answer.

@@ -49,8 +49,8 @@ end
 -- Limit of the expired holds that one look settles, besides that of their bytes.
 local SETTLED_AT_ONCE = 250
 
--- Settlements in memory. The table is used again by the next ones. Most need the first three fields only: the others are
--- false until they are needed (settling_list), because Lua may allocate a table again to add a field.
+-- Settlements in memory. The table is used again by the next ones. Most need the first three fields only: the others
+-- are false until they are needed (settling_list), because Lua may allocate a table again to add a field.
 --   balance, refill_due   of the key, with a due refill applied
 --   spent                 credits that the settlements spend
 --   wanted                what windows get back, by owner

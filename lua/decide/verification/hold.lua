@@ -184,7 +184,8 @@ function charge_hold.add_to_few(cost, request, shared)
       local formats = hold_list.window_formats
       local format = formats[kept]
         or charge_hold.new_format(formats, kept, NUMBERED_HOLD_FIELDS .. HELD_WINDOW_FIELDS .. HOLDS_END_KEPT_FIELDS)
-      -- HELD_WINDOW_LENGTH lacks the 2 bytes of the name's length, and `bytes` does not count its own 2. stylua: ignore
+      -- HELD_WINDOW_LENGTH lacks the 2 bytes of the name's length, and `bytes` does not count its own 2.
+      -- stylua: ignore
       making_added = struct.pack(format, stored,
         NUMBERED_HOLD_LENGTH + HELD_WINDOW_LENGTH + #name, making_on_expiry, now, expires - now, credits, balances,
         HOLD_NUMBER_LENGTH, 46, number, 1, bits, duration, charge_costs[PLACES_OF_KEY + 1], #name, name,

@@ -18,8 +18,8 @@ local function with_units(bytes, duration, units)
 end
 
 -- Gives back units that were charged to windows of an owner; units below 0 are charged. `packed` is the state of the
--- owner, whose limits are from `limits_at` to `tail_bytes` before its end. Each window is there, in a record of its own,
--- or gone. Returns the new state.
+-- owner, whose limits are from `limits_at` to `tail_bytes` before its end. Each window is there, in a record of its
+-- own, or gone. Returns the new state.
 --   wanted    each {duration, name, units, is_fine, at: when they were charged}. Slots are {duration = 0, name, units,
 --             slot_end, moved_to (nil: they are given back), slice (see window_log.without_slots)}, and get `is_found`
 --             and the real moved_to.
