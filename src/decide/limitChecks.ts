@@ -9,7 +9,7 @@ import { readInt, readUint } from '../scripts/struct.ts';
 import type { Batch, LeasePart, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
-import { type Amounts, type Charge, type DecidedAmount, leftOf } from './leases/amounts.ts';
+import { type Amounts, type Charge, type DecidedAmount, leftOf, resetAfter } from './leases/amounts.ts';
 import { noText, type Repeatable } from './leases/leases.ts';
 import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
 import type { TailFilter } from './tail/stream.ts';
@@ -250,9 +250,7 @@ class RepeatedChecks implements Repeatable<Limited> {
     const atMs = this.#first.atMs + elapsedMs;
     const repeated = checks.map((check, index) => {
       const charge = this.charges[index]!;
-      // A check whose cost exceeds its limit never passes; its reset is one duration from now.
-      const isNever = !check.passed && (check.limit === 0 || charge.units > check.limit);
-      const resetAtMs = isNever ? check.resetAtMs + elapsedMs : Math.max(check.resetAtMs, atMs);
+      const resetAtMs = resetAfter(charge, !check.passed, check.resetAtMs, elapsedMs, atMs);
       return { ...check, remaining: passed ? leftOf(charge) : check.remaining, resetAtMs };
     });
     return { passed, checks: repeated, atMs };

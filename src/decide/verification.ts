@@ -27,7 +27,7 @@ import type { HeldKeys } from './heldKeys.ts';
 import { holdError } from './holdErrors.ts';
 import { readSuffix } from './holdSuffix.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
-import { type Amounts, type Charge, type DecidedAmount, leftOf } from './leases/amounts.ts';
+import { type Amounts, type Charge, type DecidedAmount, leftOf, resetAfter } from './leases/amounts.ts';
 import { type LeasedRequest, noText, type Repeatable } from './leases/leases.ts';
 import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
 import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
@@ -437,10 +437,7 @@ class RepeatedVerification implements Repeatable<Verified> {
     const credits = first.credits !== undefined && this.#hasUnits ? leftOf(charges.at(-1)!) : first.credits;
     const ratelimits = first.ratelimits.map((state, index) => {
       const charge = charges[index]!;
-      // A cost that exceeds its limit never fits: its reset is one duration from now. The reset of an empty window is
-      // now.
-      const isNever = state.exceeded && (charge.limit === 0 || charge.units > charge.limit);
-      const resetAtMs = isNever ? state.resetAtMs + elapsedMs : Math.max(state.resetAtMs, atMs);
+      const resetAtMs = resetAfter(charge, state.exceeded, state.resetAtMs, elapsedMs, atMs);
       return { ...state, remaining: this.#hasUnits ? leftOf(charge) : state.remaining, resetAtMs };
     });
     return { ...first, atMs, credits, ratelimits };

@@ -57,6 +57,21 @@ export interface Charge {
 export const leftOf = ({ amount, limit }: Charge): number =>
   amount.duration === 0 ? -amount.used : Math.max(0, limit - amount.used);
 
+/**
+ * The reset of a limit `elapsedMs` after a decision, at `atMs`. A cost that exceeds its limit never fits: its reset is
+ * one duration from now. The reset of an empty window is now.
+ */
+export function resetAfter(
+  { limit, units }: Charge,
+  isExceeded: boolean,
+  resetAtMs: number,
+  elapsedMs: number,
+  atMs: number,
+) {
+  const isNever = isExceeded && (limit === 0 || units > limit);
+  return isNever ? resetAtMs + elapsedMs : Math.max(resetAtMs, atMs);
+}
+
 /** The amounts of a workspace that leases of this process charge. */
 export class Amounts {
   /** The last amount of each owner; the others follow by `next`. */
