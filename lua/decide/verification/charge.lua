@@ -35,8 +35,8 @@ local charge_lengths, charge_identity_lengths
 --                     and no slot is taken before
 --   is_loaded         the verification is decided again with `expires`, and its key is loaded
 --   instead           the function that decides a verification that takes slots, see charge_hold.undecided
---   slots, note       while charge_hold.look is called: the concurrency limits that have slots to take; a function that
---                     gets the figures of each concurrency limit (lua/keys/explain.lua)
+--   slots             in charge_hold.planned: collects the concurrency limits that have slots to take
+--   note              in lua/keys/explain.lua: a function that gets the figures of each concurrency limit
 --   extended_formats  see key_formats
 local charge_hold = { is_held = false, expires = false, is_loaded = false, extended_formats = { made = 0 } }
 function charge_hold.set(is_held, expires)

@@ -155,9 +155,11 @@ interface Lease {
   asksFrom: number;
   units: number;
   left: number;
-  /** Decisions of the lease before it, of this one, and those since the last settlement. */
+  /** Decisions of the lease before it. */
   before: number;
+  /** Its decisions. */
   decided: number;
+  /** Those since the last settlement. */
   count: number;
   usedAt: number;
   grantedAt: number;
