@@ -1,18 +1,6 @@
-import Type from 'typebox';
-import { manages } from '../../operation.ts';
-import { Fields, ListedIdentity, searchFields } from '../schemas.ts';
+import { identities } from './identityRecords.ts';
 
-export const listIdentities = manages({
+export const listIdentities = identities.list({
   name: 'identities.listIdentities',
   summary: 'List identities in order of creation, optionally those whose id or externalId contains a string.',
-  input: Fields(searchFields),
-  output: Type.Array(ListedIdentity),
-  needs: { identity: ['read_identity'] },
-  readsMuch: true,
-  scope: () => '*',
-  list: () => 'identities',
-  listedIds: 'identity',
-
-  handle: ({ limit = 100, search }, { store, caller, after }) =>
-    store.identities.list(caller.workspaceId, { after, count: limit, search }),
 });

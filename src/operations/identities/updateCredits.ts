@@ -2,7 +2,7 @@ import { manages } from '../../operation.ts';
 import { changedCredits, changeOf, checkCreditChange, creditChange } from '../creditChange.ts';
 import { requireData } from '../rules.ts';
 import { CreditsOrUnlimited, IdentityRef } from '../schemas.ts';
-import { byIdentity } from './identityByRef.ts';
+import { identities } from './identityRecords.ts';
 import { sharedCreditsSince } from './sharedCredits.ts';
 
 export const updateCredits = manages({
@@ -16,7 +16,7 @@ export const updateCredits = manages({
   errors: ['identity_not_found', 'precondition_failed'],
   needs: { identity: ['update_identity'] },
   check: (input) => checkCreditChange(input, 'Use null to remove the credits.'),
-  ...byIdentity,
+  ...identities.byReference,
 
   async handle({ operation, value }, { store, caller, actor }, { id }) {
     const change = { identity: id, ...changeOf(operation, value) };

@@ -22,7 +22,7 @@ import {
   Ratelimits,
   SharedCreditChanges,
 } from '../schemas.ts';
-import { byIdentity } from './identityByRef.ts';
+import { identities } from './identityRecords.ts';
 import { requireSharedCredits } from './sharedCredits.ts';
 
 export const updateIdentity = manages({
@@ -47,7 +47,7 @@ export const updateIdentity = manages({
     checkLimits(ratelimits);
     metaText(meta, context, 'meta');
   },
-  ...byIdentity,
+  ...identities.byReference,
 
   async handle({ meta, ratelimits, ratelimit, credits }, context, { id }) {
     const { store, caller, actor } = context;

@@ -1,19 +1,7 @@
-import { existing } from '../../errors.ts';
-import { manages } from '../../operation.ts';
-import { Empty, Fields, PermissionRef } from '../schemas.ts';
+import { permissions } from './permissionRecords.ts';
 
-export const deletePermission = manages({
+export const deletePermission = permissions.delete({
   name: 'permissions.deletePermission',
   summary:
     'Delete a permission by its id or slug, and remove it from all keys and roles, effective with the next verification.',
-  input: Fields({ permission: PermissionRef }),
-  output: Empty,
-  errors: ['permission_not_found'],
-  needs: { rbac: ['delete_permission'] },
-  scope: () => '*',
-
-  async handle({ permission }, { store, caller, actor }) {
-    existing(await store.permissions.delete(caller.workspaceId, permission, actor), 'permission', permission);
-    return {};
-  },
 });

@@ -1,0 +1,93 @@
+// The operations of a kind of record (src/domain/records.ts) that take a reference to a record, its id or the name that
+// it has besides, or list all of them. What they need and which errors they have follows from the kind.
+
+import Type, { type TSchema } from 'typebox';
+import type { Actor } from '../domain/caller.ts';
+import { isScoped } from '../domain/grants.ts';
+import { type RecordName, records } from '../domain/records.ts';
+import { existing } from '../errors.ts';
+import { manages } from '../operation.ts';
+import type { PageOf } from '../records/pages.ts';
+import type { Store } from '../store.ts';
+import { byReference } from './rules.ts';
+import { Empty, Fields, searchFields } from './schemas.ts';
+
+/** What the store has of the kind. */
+interface Room<Found> {
+  find(workspaceId: string, reference: string): Promise<Found | undefined>;
+  delete(workspaceId: string, reference: string, actor: Actor): Promise<boolean>;
+  list(
+    workspaceId: string,
+    page: { after: string | undefined; count: number; search: string | undefined },
+  ): Promise<PageOf<Found>>;
+}
+
+interface Described<Name extends string> {
+  name: Name;
+  summary: string;
+  readsMuch?: true;
+  problems?: true;
+}
+
+/** `ref` is the schema of a reference, `item` that of a record in responses. */
+export function recordOperations<
+  Kind extends RecordName,
+  Ref extends TSchema,
+  Item extends TSchema,
+  Found extends { id: string },
+>({ kind, ref, item, roomOf }: { kind: Kind; ref: Ref; item: Item; roomOf: (store: Store) => Room<Found> }) {
+  type Reference = Record<Kind, string>;
+  const { resource } = records[kind];
+  const needs = (action: string) => ({ needs: { [resource]: [`${action}_${kind}`] } });
+  const described = { input: Type.Unsafe<Reference>(Fields({ [kind]: ref })), errors: [`${kind}_not_found`] as const };
+  const references = byReference(kind, (store, workspaceId, reference) => roomOf(store).find(workspaceId, reference));
+  // If grants name no ids of the kind, they are checked before the record is looked up.
+  const scoped: Partial<typeof references> & Pick<typeof references, 'scope'> = isScoped(resource)
+    ? references
+    : { scope: () => '*' };
+
+  return {
+    /** `load` and `scope` of further operations. */
+    byReference: references,
+
+    get: <const Name extends string>(operation: Described<Name>) =>
+      manages({
+        ...operation,
+        ...described,
+        ...needs('read'),
+        ...scoped,
+        output: item,
+        handle: async (given, context, found: Found | undefined) =>
+          (found ?? (await references.load(given, context))) as never,
+      }),
+
+    delete: <const Name extends string>(operation: Described<Name>) =>
+      manages({
+        ...operation,
+        ...described,
+        ...needs('delete'),
+        ...scoped,
+        output: Empty,
+        async handle(given, { store, caller, actor }, found: Found | undefined) {
+          const reference = given[kind];
+          existing(await roomOf(store).delete(caller.workspaceId, found?.id ?? reference, actor), kind, reference);
+          return {};
+        },
+      }),
+
+    list: <const Name extends `${string}.list${string}`>(operation: Described<Name>) =>
+      manages({
+        ...operation,
+        ...needs('read'),
+        readsMuch: true,
+        input: Fields(searchFields),
+        output: Type.Array(item),
+        scope: () => '*',
+        // `plans` of `plans.listPlans`.
+        list: () => operation.name.replace(/^.*\.list/, '').toLowerCase(),
+        listedIds: kind,
+        handle: ({ limit = 100, search }, { store, caller, after }) =>
+          roomOf(store).list(caller.workspaceId, { after, count: limit, search }) as never,
+      }),
+  };
+}
