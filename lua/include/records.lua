@@ -1,7 +1,6 @@
--- The number of records of a workspace: APIs, keys, identities, namespaces, overrides, permissions, roles and root
--- keys. Keys and overrides are in one list per API and namespace, so they are counted in two fields of the workspace:
--- `key_records` (with deleted keys until their record is removed) and `override_records`. A field is the number plus
--- one, as all stored data has it.
+-- The number of records of a workspace, of all kinds (src/domain/records.ts). Keys and overrides are in one list per
+-- API and namespace, so they are counted in two fields of the workspace: `key_records` (with deleted keys until their
+-- record is removed) and `override_records`. A field is the number plus one, as all stored data has it.
 
 -- @include "include/names"
 

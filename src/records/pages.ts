@@ -1,7 +1,8 @@
 // Pages of lists that can be searched. There is no text index: a search reads the list in steps until the page is full,
 // the list ends, or it has read `itemsMax` items. The caller continues with the cursor.
 
-import type { Reply } from '../scripts/calls.ts';
+import { type RecordName, recordKinds } from '../domain/records.ts';
+import type { Reply, Run } from '../scripts/calls.ts';
 
 export interface PageOf<Item> {
   items: Item[];
@@ -23,12 +24,13 @@ export interface LookedPage<Item> extends PageOf<Item> {
 const stepMax = 500;
 const itemsMax = 10_000;
 
-interface Searchable {
-  id: string;
-  name: string;
-  slug?: string;
-  description?: string | null;
-}
+/** The members of a record that a search looks at, if it has them. */
+const searched: ReadonlySet<string> = new Set([
+  'id',
+  'name',
+  'description',
+  ...recordKinds.flatMap(([, { unique = [] }]) => unique),
+]);
 
 export interface SearchedPage {
   after?: string | undefined;
@@ -36,12 +38,29 @@ export interface SearchedPage {
   search?: string | undefined;
 }
 
+const textsOf = (item: object): string[] =>
+  Object.entries(item).flatMap(([name, value]) => (searched.has(name) && typeof value === 'string' ? [value] : []));
+
 /**
- * A page in order of creation, after the record with the id `after`; only matches of `search` if that is given. `read`
- * runs a script that returns `page_of` (lua/include/pages.lua), and for a page that reports how far it has looked also
- * the number of all records.
+ * `find` and `list` of a kind whose records lua/records/read.lua reads. `find` takes the id of a record, or the name
+ * that it has besides.
  */
-export async function searchPages<Item extends Searchable>(
+export const readsOf = <Item extends { id: string }>(run: Run, kind: RecordName, itemOf: (reply: Reply) => Item) => ({
+  async find(workspaceId: string, reference: string): Promise<Item | undefined> {
+    const [[reply]] = await run('records/read', workspaceId, { kindName: kind, reference, after: '', count: 1 });
+    return reply === undefined ? undefined : itemOf(reply);
+  },
+
+  list: (workspaceId: string, page: SearchedPage): Promise<PageOf<Item>> =>
+    searchPages(page, itemOf, (given) => run('records/read', workspaceId, { kindName: kind, reference: '', ...given })),
+});
+
+/**
+ * A page in order of creation, after the record with the id `after`; only records of which a text contains `search`, if
+ * that is given. `read` runs a script that returns `page_of` (lua/include/pages.lua), and for a page that reports how
+ * far it has looked also the number of all records.
+ */
+export async function searchPages<Item extends { id: string }>(
   { after, count, search }: SearchedPage,
   itemOf: (reply: Reply) => Item,
   read: (given: { after: string; count: number }) => Promise<[replies: Reply[], more: 0 | 1, all?: number]>,
@@ -59,8 +78,7 @@ export async function searchPages<Item extends Searchable>(
       const item = itemOf(reply);
       last = item.id;
       looked++;
-      const texts = [item.id, item.name, item.slug ?? '', item.description ?? ''];
-      if (wanted === undefined || texts.some((text) => text.toLowerCase().includes(wanted))) items.push(item);
+      if (wanted === undefined || textsOf(item).some((text) => text.toLowerCase().includes(wanted))) items.push(item);
       if (items.length === count) return ending(more === 1 || index < replies.length - 1 ? last : undefined);
     }
     if (more === 0) return ending(undefined);

@@ -6,7 +6,7 @@ import { orStoreError } from '../redis/connection.ts';
 import { permissionNumbersKey, workspaceKey } from '../redis/names.ts';
 import { refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { type PageOf, type SearchedPage, searchPages } from './pages.ts';
+import { type PageOf, readsOf, type SearchedPage } from './pages.ts';
 import { fromNamed } from './records.ts';
 
 export interface Permission {
@@ -68,15 +68,12 @@ const roleOf = ({ id, name, description }: RoleReply): RoleOfKey => ({
 const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
 
 export function openRbac({ redis, run }: StoreContext) {
-  async function readPermissions(workspaceId: string, idOrSlug: string, numbers: string): Promise<PermissionReply[]> {
-    const replies = await run('permissions/read', workspaceId, { idOrSlug, numbers });
+  async function readPermissions(workspaceId: string, numbers: string): Promise<PermissionReply[]> {
+    const replies = await run('permissions/read', workspaceId, { numbers });
     return replies.map(fromNamed<PermissionReply>);
   }
 
-  async function readRoles(workspaceId: string, idOrName: string, numbers: string): Promise<RoleReply[]> {
-    const replies = await run('roles/read', workspaceId, { idOrName, numbers });
-    return replies.map(fromNamed<RoleReply>);
-  }
+  const roleReplies = readsOf(run, 'role', fromNamed<RoleReply>);
 
   /** The permissions with these numbers, by number. */
   async function permissionsByNumber(
@@ -85,7 +82,7 @@ export function openRbac({ redis, run }: StoreContext) {
   ): Promise<Map<string, Permission>> {
     const found = new Map<string, Permission>();
     for (const some of chunks([...new Set(numbers)], stepMax)) {
-      for (const permission of await readPermissions(workspaceId, '', some.join(','))) {
+      for (const permission of await readPermissions(workspaceId, some.join(','))) {
         found.set(permission.number, permissionOf(permission));
       }
     }
@@ -138,17 +135,7 @@ export function openRbac({ redis, run }: StoreContext) {
       return slugs.filter((_, index) => numbers[index] === null);
     },
 
-    async find(workspaceId: string, idOrSlug: string): Promise<Permission | undefined> {
-      const [permission] = await readPermissions(workspaceId, idOrSlug, '');
-      return permission && permissionOf(permission);
-    },
-
-    list: (workspaceId: string, page: SearchedPage): Promise<PageOf<Permission>> =>
-      searchPages(
-        page,
-        (reply) => permissionOf(fromNamed(reply)),
-        (given) => run('records/list', workspaceId, { kind: 'permission', ...given }),
-      ),
+    ...readsOf(run, 'permission', (reply) => permissionOf(fromNamed(reply))),
 
     /** False when there is no such permission. */
     delete: async (workspaceId: string, idOrSlug: string, actor: Actor): Promise<boolean> =>
@@ -177,14 +164,12 @@ export function openRbac({ redis, run }: StoreContext) {
     },
 
     async find(workspaceId: string, idOrName: string): Promise<Role | undefined> {
-      const replies = await readRoles(workspaceId, idOrName, '');
-      return (await rolesWithin(workspaceId, replies, keyRolesBytesMax))[0];
+      const reply = await roleReplies.find(workspaceId, idOrName);
+      return reply && (await rolesWithin(workspaceId, [reply], keyRolesBytesMax))[0];
     },
 
     async list(workspaceId: string, page: SearchedPage): Promise<PageOf<Role>> {
-      const found = await searchPages(page, fromNamed<RoleReply>, (given) =>
-        run('records/list', workspaceId, { kind: 'role', ...given }),
-      );
+      const found = await roleReplies.list(workspaceId, page);
       // The page ends early where roles have many permissions, because each role is returned with all of its
       // permissions.
       let [count, permissionCount] = [0, 0];
@@ -211,7 +196,7 @@ export function openRbac({ redis, run }: StoreContext) {
 
     /** The roles in a list of numbers (`,3,17,`); see keyRolesBytesMax. */
     async ofNumbers(workspaceId: string, list: string): Promise<RoleOfKey[]> {
-      const replies = await readRoles(workspaceId, '', list);
+      const replies = (await run('roles/read', workspaceId, { numbers: list })).map(fromNamed<RoleReply>);
       const roles = await rolesWithin(workspaceId, replies, keyRolesBytesMax);
       return [...roles, ...replies.slice(roles.length).map(roleOf)];
     },

@@ -225,11 +225,11 @@ const signatures = {
   ).decides('set', 'namespace_not_found', 'too_many', 'too_many_in_workspace', 'ended', 'too_late', 'exists'),
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
-  'permissions/read': takes('idOrSlug', 'numbers').returns<Reply[]>(),
-  'records/list': takes('kind', 'after', 'count').returns<PageReply>(),
+  'permissions/read': takes('numbers').returns<Reply[]>(),
+  'records/read': takes('kindName', 'reference', 'after', 'count').returns<PageReply>(),
   'roles/create': takes('request', 'actor', 'now').decides('created', 'exists', 'create_permission'),
   'roles/delete': takes('idOrName', 'actor', 'now').returns<0 | 1>(),
-  'roles/read': takes('idOrName', 'numbers').returns<Reply[]>(),
+  'roles/read': takes('numbers').returns<Reply[]>(),
   'roles/setPermissions': takes('request', 'actor', 'now').decides('set', 'role_not_found', 'create_permission'),
   'rootKeys/authenticate': takes('digest', 'now').returns<
     ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants: string, id: string, lasts: string]

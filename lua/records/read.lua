@@ -1,0 +1,28 @@
+#!lua flags=no-writes
+-- A page of the records of a kind in order of creation, or the one that a reference names.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  permissions, roles and their lists
+-- ARGV[1]  kind_name  a name of src/domain/records.ts
+-- ARGV[2]  reference  its id, or the name that it has besides; '' for a page
+-- ARGV[3]  after      the last id of the page before (without its prefix), or ''
+-- ARGV[4]  count      limit of the page
+-- returns  {{reply of a record (src/records/)…}, 1 if there are more, else 0}
+
+-- @include "include/names"
+-- @include "include/pages"
+-- @include "include/rbac"
+-- @include "include/roles"
+
+local workspace, kind_name, reference, after, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+-- `find` returns what follows the id of a record in its list, by which `reply` reads it; nil for none.
+local kinds = {
+  permission = { list = name_of.permission_list, find = permission_number, reply = permission_reply },
+  role = { list = name_of.role_list, find = role_number, reply = role_reply },
+}
+
+local kind = kinds[kind_name]
+if reference == '' then return page_of(workspace, kind.list(workspace), after, 'asc', count, kind.reply) end
+local found = kind.find(workspace, reference)
+return { { found and kind.reply(workspace, found) or nil }, 0 }
