@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import type { Action, Resource } from '../../src/domain/grants.ts';
+import { type RecordName, records } from '../../src/domain/records.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import type { OperationName } from '../../src/operations/index.ts';
 import type { Called, InputOf, OutputOf } from './harness.ts';
@@ -153,33 +154,39 @@ export interface Example<Name extends OperationName> {
   documented(made: Made): InputOf<Name>;
 }
 
+/** What operations need that read, list, change and create records of a kind, and have the usual errors. */
+const ofKind = <Kind extends RecordName>(kind: Kind) => {
+  const idName = `${kind.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase())}Id`;
+  const named = (ids: object): [string, string] => [kind, (ids as Record<string, string>)[idName]!];
+  const needs = (action: string) => [`${records[kind].resource}.${action}_${kind}` as Need];
+  return {
+    create: { needs: needs('create'), elsewhere: null, changes: (_things: Things, made: object) => named(made) },
+    list: { needs: needs('read'), elsewhere: null, changes: null },
+    read: { needs: needs('read'), elsewhere: `${kind}_not_found` as const, changes: null },
+    update: { needs: needs('update'), elsewhere: `${kind}_not_found` as const, changes: named },
+    delete: { needs: needs('delete'), elsewhere: `${kind}_not_found` as const, changes: named },
+  };
+};
+
 export const examples: { [Name in OperationName]: Example<Name> } = {
   'apis.createApi': {
     input: () => ({ name: freshName() }),
-    needs: ['api.create_api'],
-    elsewhere: null,
-    changes: (_things, { apiId }) => ['api', apiId],
+    ...ofKind('api').create,
     documented: () => ({ name: 'payments' }),
   },
   'apis.getApi': {
     input: ({ apiId }) => ({ apiId }),
-    needs: ['api.read_api'],
-    elsewhere: 'api_not_found',
-    changes: null,
+    ...ofKind('api').read,
     documented: ({ apiId }) => ({ apiId }),
   },
   'apis.listApis': {
     input: ({ name }) => ({ search: name, order: 'desc' }),
-    needs: ['api.read_api'],
-    elsewhere: null,
-    changes: null,
+    ...ofKind('api').list,
     documented: () => ({ search: 'pay', order: 'desc', limit: 10 }),
   },
   'permissions.createPermission': {
     input: () => ({ name: 'new', slug: freshName(), description: 'new' }),
-    needs: ['rbac.create_permission'],
-    elsewhere: null,
-    changes: (_things, { permissionId }) => ['permission', permissionId],
+    ...ofKind('permission').create,
     documented: () => ({
       name: 'Read documents',
       slug: 'documents.read',
@@ -188,9 +195,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'permissions.getPermission': {
     input: ({ permissionId }) => ({ permission: permissionId }),
-    needs: ['rbac.read_permission'],
-    elsewhere: 'permission_not_found',
-    changes: null,
+    ...ofKind('permission').read,
     documented: () => ({ permission: 'documents.read' }),
   },
   'permissions.createRole': {
@@ -216,23 +221,17 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'permissions.getRole': {
     input: ({ roleId }) => ({ role: roleId }),
-    needs: ['rbac.read_role'],
-    elsewhere: 'role_not_found',
-    changes: null,
+    ...ofKind('role').read,
     documented: () => ({ role: 'editor' }),
   },
   'permissions.listPermissions': {
     input: ({ name }) => ({ search: name }),
-    needs: ['rbac.read_permission'],
-    elsewhere: null,
-    changes: null,
+    ...ofKind('permission').list,
     documented: () => ({ limit: 10 }),
   },
   'permissions.listRoles': {
     input: ({ name }) => ({ search: name }),
-    needs: ['rbac.read_role'],
-    elsewhere: null,
-    changes: null,
+    ...ofKind('role').list,
     documented: () => ({ search: 'edit' }),
   },
   'identities.createIdentity': {
@@ -242,9 +241,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       ratelimits: newLimits(),
       credits: { remaining: 7, refill: { interval: 'monthly', amount: 9, refillDay: 2 } },
     }),
-    needs: ['identity.create_identity'],
-    elsewhere: null,
-    changes: (_things, { identityId }) => ['identity', identityId],
+    ...ofKind('identity').create,
     documented: () => ({
       externalId: 'ada',
       meta: { plan: 'pro' },
@@ -254,30 +251,22 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'identities.getIdentity': {
     input: ({ identityId }) => ({ identity: identityId }),
-    needs: ['identity.read_identity'],
-    elsewhere: 'identity_not_found',
-    changes: null,
+    ...ofKind('identity').read,
     documented: () => ({ identity: 'ada' }),
   },
   'identities.listIdentities': {
     input: ({ name }) => ({ search: name }),
-    needs: ['identity.read_identity'],
-    elsewhere: null,
-    changes: null,
+    ...ofKind('identity').list,
     documented: () => ({ search: 'ad' }),
   },
   'identities.updateIdentity': {
     input: ({ identityId }) => ({ identity: identityId, meta: {}, ratelimits: newLimits() }),
-    needs: ['identity.update_identity'],
-    elsewhere: 'identity_not_found',
-    changes: ({ identityId }) => ['identity', identityId],
+    ...ofKind('identity').update,
     documented: () => ({ identity: 'ada', meta: { plan: 'enterprise' } }),
   },
   'identities.updateCredits': {
     input: ({ identityId }) => ({ identity: identityId, operation: 'set', value: 11 }),
-    needs: ['identity.update_identity'],
-    elsewhere: 'identity_not_found',
-    changes: ({ identityId }) => ['identity', identityId],
+    ...ofKind('identity').update,
     documented: () => ({ identity: 'ada', operation: 'increment', value: 1000 }),
   },
   'keys.createKey': {
@@ -322,9 +311,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'keys.listHolds': {
     input: ({ heldKeyId }) => ({ keyId: heldKeyId }),
-    needs: ['api.read_key'],
-    elsewhere: 'key_not_found',
-    changes: null,
+    ...ofKind('key').read,
     documented: ({ keyId }) => ({ keyId }),
   },
   'keys.extendHold': {
@@ -363,9 +350,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       ],
       tags: ['old'],
     }),
-    needs: ['api.read_key'],
-    elsewhere: null,
-    changes: null,
+    ...ofKind('key').list,
     documented: ({ keyId }) => ({
       keyId,
       permissions: 'documents.read AND (invoices.write OR billing.*)',
@@ -374,16 +359,12 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'keys.whoami': {
     input: ({ key }) => ({ key }),
-    needs: ['api.read_key'],
-    elsewhere: 'key_not_found',
-    changes: null,
+    ...ofKind('key').read,
     documented: ({ key }) => ({ key }),
   },
   'keys.getKey': {
     input: ({ keyId }) => ({ keyId }),
-    needs: ['api.read_key'],
-    elsewhere: 'key_not_found',
-    changes: null,
+    ...ofKind('key').read,
     documented: ({ keyId }) => ({ keyId }),
   },
   'apis.listKeys': {
@@ -437,9 +418,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'keys.updateCredits': {
     input: ({ keyId }) => ({ keyId, operation: 'increment', value: 3 }),
-    needs: ['api.update_key'],
-    elsewhere: 'key_not_found',
-    changes: ({ keyId }) => ['key', keyId],
+    ...ofKind('key').update,
     documented: ({ keyId }) => ({ keyId, operation: 'increment', value: 500 }),
   },
   'keys.addPermissions': {
@@ -644,9 +623,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'rootKeys.listRootKeys': {
     input: () => ({}),
-    needs: ['root_key.read_root_key'],
-    elsewhere: null,
-    changes: null,
+    ...ofKind('root_key').list,
     documented: () => ({ limit: 10 }),
   },
   'rootKeys.whoami': {
@@ -665,9 +642,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'keys.deleteKey': {
     input: ({ keyId }) => ({ keyId }),
-    needs: ['api.delete_key'],
-    elsewhere: 'key_not_found',
-    changes: ({ keyId }) => ['key', keyId],
+    ...ofKind('key').delete,
     documented: ({ keyId }) => ({ keyId }),
   },
   'keys.restoreKey': {
@@ -679,37 +654,27 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'permissions.deleteRole': {
     input: ({ roleId }) => ({ role: roleId }),
-    needs: ['rbac.delete_role'],
-    elsewhere: 'role_not_found',
-    changes: ({ roleId }) => ['role', roleId],
+    ...ofKind('role').delete,
     documented: () => ({ role: 'editor' }),
   },
   'permissions.deletePermission': {
     input: ({ permissionId }) => ({ permission: permissionId }),
-    needs: ['rbac.delete_permission'],
-    elsewhere: 'permission_not_found',
-    changes: ({ permissionId }) => ['permission', permissionId],
+    ...ofKind('permission').delete,
     documented: () => ({ permission: 'documents.write' }),
   },
   'identities.deleteIdentity': {
     input: ({ identityId }) => ({ identity: identityId }),
-    needs: ['identity.delete_identity'],
-    elsewhere: 'identity_not_found',
-    changes: ({ identityId }) => ['identity', identityId],
+    ...ofKind('identity').delete,
     documented: () => ({ identity: 'grace' }),
   },
   'apis.updateApi': {
     input: ({ apiId }) => ({ apiId, name: 'renamed' }),
-    needs: ['api.update_api'],
-    elsewhere: 'api_not_found',
-    changes: ({ apiId }) => ['api', apiId],
+    ...ofKind('api').update,
     documented: ({ apiId }) => ({ apiId, name: 'payments EU' }),
   },
   'apis.deleteApi': {
     input: ({ apiId, name }) => ({ apiId, confirm: name }),
-    needs: ['api.delete_api'],
-    elsewhere: 'api_not_found',
-    changes: ({ apiId }) => ['api', apiId],
+    ...ofKind('api').delete,
     documented: ({ apiId }) => ({ apiId }),
   },
   'workspace.getSettings': {
