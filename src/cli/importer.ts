@@ -4,7 +4,7 @@ import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
 import { sharedCreditsSince } from '../operations/identities/sharedCredits.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
-import { restrictionsSince } from '../operations/keys/keyFields.ts';
+import { keyFieldsSince } from '../operations/keys/keyFields.ts';
 import { concurrencySince, hasConcurrency, hasEnd, temporarySince, tooOld } from '../operations/rules.ts';
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
@@ -16,9 +16,12 @@ import { type Counts, fileFormat, type Kind, kinds, markers, newCounts } from '.
 import type { End, Header } from './workspaceLines.ts';
 import { workspaceOf } from './workspaces.ts';
 
+type NewField = readonly [field: string, since: number, has: (key: NewKey) => boolean];
 /** Fields that data of an earlier version cannot store: since which version it can, and whether a key has one. */
-const newFields: readonly (readonly [field: string, since: number, has: (key: NewKey) => boolean])[] = [
-  ['allowedIps', restrictionsSince, ({ allowedIps }) => allowedIps !== undefined],
+const newFields: readonly NewField[] = [
+  ...Object.entries(keyFieldsSince).map(
+    ([name, since]): NewField => [name, since, (key) => key[name as keyof typeof keyFieldsSince] !== undefined],
+  ),
   ['ratelimits', concurrencySince, ({ ratelimits }) => hasConcurrency(ratelimits)],
   ['ratelimits', temporarySince, ({ ratelimits }) => hasEnd(ratelimits)],
   ['credits.debt', holdsSince, ({ remaining = 0 }) => remaining < 0],

@@ -8,7 +8,7 @@ import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { keyspace } from '../../src/scripts/keyspace.ts';
 import { harness, hourMs } from '../support/harness.ts';
-import { keyWithAll, makeExampleRoles } from '../support/keyExamples.ts';
+import { keyWithAll, makeExampleRecords } from '../support/keyExamples.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
 const app = harness();
@@ -57,7 +57,7 @@ describe('the successor of a rerolled key', () => {
 
   test('has every field of the old key except the ones listed above', async () => {
     const entry = keyspace.find(({ name }) => name === ':k:<digest>')!;
-    await makeExampleRoles(ok);
+    await makeExampleRecords(ok);
     const { key, keyId } = await createKey({ apiId, prefix: 'pk', byteLength: 20, ...keyWithAll(0) });
     const copied = entry.fields!.filter((field) => !(field in notCopied));
     // If this fails after a field was added to keyspace.ts: copy the field in reroll.lua, or add it to `notCopied`.

@@ -4,6 +4,7 @@
 
 import { expect } from 'vitest';
 import type { Outcome } from '../../src/domain/verification.ts';
+import type { OperationName } from '../../src/operations/index.ts';
 import type { newKeyFields } from '../../src/operations/keys/keyFields.ts';
 import type { InputOf, OutputOf } from './harness.ts';
 import { storedLimit } from './limits.ts';
@@ -169,9 +170,9 @@ export const earlyRefusals = Object.entries(outcomeExamples).filter(
 export const repairOf = ({ key }: OutcomeExample): KeyChanges =>
   Object.fromEntries((Object.keys(key) as FieldName[]).map((name) => [name, fieldExamples[name].removed]));
 
-type Create = (operation: 'permissions.createRole', input: { name: string }) => Promise<unknown>;
+type Create = <Name extends OperationName>(operation: Name, input: InputOf<Name>) => Promise<unknown>;
 
-/** Creates the roles that the examples of `roles` name. */
-export async function makeExampleRoles(create: Create) {
+/** Creates the records that the examples name and that a key does not create. */
+export async function makeExampleRecords(create: Create) {
   for (const name of ['editor', 'viewer']) await create('permissions.createRole', { name });
 }

@@ -3,7 +3,7 @@ import { createKeyString, defaultByteLength, digestOf } from '../../domain/keySt
 import { manages } from '../../operation.ts';
 import { checkSlugs, invalid, metaText, requireLimits } from '../rules.ts';
 import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
-import { checkKeyFields, keyFieldErrors, newKeyFields, requireRestrictions } from './keyFields.ts';
+import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
 
 export const createKey = manages({
@@ -48,7 +48,7 @@ export const createKey = manages({
   async handle({ apiId, prefix, byteLength = defaultByteLength, recoverable: _never, ...fields }, context) {
     await checkSlugs(fields.permissions, context);
     const { store, caller, actor } = context;
-    requireRestrictions(fields, store);
+    requireKeyFields(fields, store);
     requireLimits(fields, store);
     const { key, start } = createKeyString({ prefix, byteLength });
     const newKey = newKeyOf(fields, metaText(fields.meta, context, 'meta'));

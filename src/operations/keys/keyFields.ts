@@ -124,10 +124,12 @@ export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput 
   }
 }
 
-/** The version of the stored data from which on all servers apply `allowedIps`. */
-export const restrictionsSince = 6;
+/** The version of the stored data from which on all servers apply a field, if earlier ones have keys without it. */
+export const keyFieldsSince = { allowedIps: 6 } as const satisfies Partial<Record<keyof typeof newKeyFields, number>>;
 
-/** Refuses restrictions while servers of an earlier release may verify keys: they would not apply them. */
-export function requireRestrictions({ allowedIps }: NewKeyInput | ChangedKeyInput, store: Pick<Store, 'dataVersion'>) {
-  if (allowedIps) requireData(store, restrictionsSince, 'allowedIps');
+/** Refuses these fields while servers of an earlier release may verify keys: they would not apply them. */
+export function requireKeyFields(fields: NewKeyInput | ChangedKeyInput, store: Pick<Store, 'dataVersion'>) {
+  for (const [name, since] of Object.entries(keyFieldsSince)) {
+    if (fields[name as keyof typeof keyFieldsSince]) requireData(store, since, name);
+  }
 }

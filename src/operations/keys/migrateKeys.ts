@@ -3,7 +3,7 @@ import { manages } from '../../operation.ts';
 import type { NewKey } from '../../records/keys.ts';
 import { invalid, metaText, requireLimits } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
-import { checkKeyFields, keyFieldErrors, newKeyFields, requireRestrictions } from './keyFields.ts';
+import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
 
 /**
@@ -115,7 +115,7 @@ export const migrateKeys = manages({
 
   async handle({ migrationId, apiId, keys }, context) {
     const { store, caller, actor } = context;
-    for (const key of keys) requireRestrictions(key, store);
+    for (const key of keys) requireKeyFields(key, store);
     for (const key of keys) requireLimits(key, store);
     const result = await store.keys.create(
       caller.workspaceId,

@@ -12,7 +12,7 @@ import {
 } from '../rules.ts';
 import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
-import { changedKeyFields, checkKeyFields, keyFieldErrors, requireRestrictions } from './keyFields.ts';
+import { changedKeyFields, checkKeyFields, keyFieldErrors, requireKeyFields } from './keyFields.ts';
 
 export const updateKey = manages({
   name: 'keys.updateKey',
@@ -32,7 +32,7 @@ export const updateKey = manages({
   async handle({ keyId, meta, credits, ...unchanged }, context) {
     await checkSlugs(unchanged.permissions, context);
     const { store, caller, actor } = context;
-    requireRestrictions(unchanged, store);
+    requireKeyFields(unchanged, store);
     requireLimits(unchanged, store);
     const text = metaText(meta, context, 'meta');
     const changes: KeyChanges = {

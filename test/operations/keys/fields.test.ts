@@ -12,7 +12,7 @@ import {
   fieldNames,
   inputExamples,
   keyWithAll,
-  makeExampleRoles,
+  makeExampleRecords,
   type NewKeyInput,
   recordOf,
 } from '../../support/keyExamples.ts';
@@ -22,7 +22,7 @@ const { call, ok, createKey, createWorkspace } = app;
 let apiId: string;
 beforeAll(async () => {
   ({ apiId } = await ok('apis.createApi', { name: 'test' }));
-  await makeExampleRoles(ok);
+  await makeExampleRecords(ok);
 });
 
 const read = (keyId: string) => ok('keys.getKey', { keyId });
@@ -86,7 +86,7 @@ describe.each(cases)('the field of a key: %s', (_name, first, second, removed) =
       workspaceId: there.workspaceId,
       apiId: await app.store.apis.create(there.workspaceId, 'there', cliActor),
     };
-    await makeExampleRoles((name, input) => call(name, input, there.rootKey));
+    await makeExampleRecords((name, input) => call(name, input, there.rootKey));
     const { keyId } = await createKey({ apiId, ...fields });
     const line = await lineOf(app.workspaceId, apiId, keyId);
     const imported = readLine(Buffer.from(line), { metaBytesMax: 10_240, apiId: context.apiId });
