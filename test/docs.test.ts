@@ -4,7 +4,7 @@
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { compileInput } from '../src/input/validate.ts';
 import { operations } from '../src/operations/index.ts';
 import { dataVersion } from '../src/scripts/layout.ts';
@@ -12,8 +12,6 @@ import { makeCertificates } from './support/certificates.ts';
 import { runCli } from './support/cli.ts';
 import { blocksOf, openFolder, withNpm } from './support/folder.ts';
 import { pythonWith } from './support/python.ts';
-
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 let folder: ReturnType<typeof openFolder>;
 let server: Awaited<ReturnType<typeof folder.serve>>;

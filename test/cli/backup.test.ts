@@ -4,14 +4,12 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { openClient } from '../support/client.ts';
 import { blocksOf, openFolder } from '../support/folder.ts';
 import { run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
-
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 const blocks = blocksOf('docs/backup.md');
 /** The block of the page that contains this text. Each is used once. */

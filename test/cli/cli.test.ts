@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
@@ -14,8 +14,6 @@ import { runCli, runCliProcess, spawnCli } from '../support/cli.ts';
 import { build } from '../support/processes.ts';
 
 /** A test runs one process or several, on a machine that may be busy. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
-
 const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
 let redis: EmbeddedRedis;
 let store: Store;

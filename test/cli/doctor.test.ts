@@ -10,7 +10,6 @@ import { build, cliFile, type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
 
 /** A test runs one process or several, on a machine that may be busy. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 const waiting = { timeout: 15_000, interval: 20 };
 
 const installed = spawnSync('redis-server', ['--version']).status === 0;

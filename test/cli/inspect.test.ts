@@ -1,6 +1,6 @@
 // `tollgate inspect` on a redis-server whose commands are monitored.
 
-import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { runCli, runCliProcess } from '../support/cli.ts';
@@ -10,8 +10,6 @@ import { ownRedis } from '../support/ownRedis.ts';
 import { build } from '../support/processes.ts';
 
 /** A test runs one process or several, on a machine that may be busy. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
-
 beforeAll(build);
 const own = ownRedis();
 

@@ -1,12 +1,10 @@
 // The commands that manage keys: on the store and over HTTP, with the same results.
 
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);

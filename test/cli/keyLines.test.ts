@@ -20,7 +20,6 @@ import { testRedisUrl } from '../support/redis.ts';
 const tollgate = harness();
 const { clock, ok, createWorkspace } = tollgate;
 /** A test runs one process or several, on a machine that may be busy. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 const waiting = { timeout: 15_000, interval: 20 };
 
 let dir: string;

@@ -1,11 +1,9 @@
 // The commands that change one limit of a key or an identity: on the store and over HTTP, with the same results.
 
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);

@@ -1,10 +1,8 @@
 // The commands about overrides: on the store and over HTTP, with the same results.
 
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);

@@ -1,13 +1,11 @@
 // Refusals on the command line: on the store and over HTTP, with the same results.
 
-import { beforeAll, expect, test, vi } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { timeText } from '../../src/cli/table.ts';
 import { runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
 import { ownRedis } from '../support/ownRedis.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 // A Redis of its own: the library counts the refusals of one minute, which other tests with other clocks would end.
 const own = ownRedis();

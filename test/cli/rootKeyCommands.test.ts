@@ -1,14 +1,12 @@
 // The commands that manage root keys: on the store and over HTTP, with the same results.
 
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { actions, grantPresets } from '../../src/domain/grants.ts';
 import { presented } from '../../src/http/rootKey.ts';
 import { runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);

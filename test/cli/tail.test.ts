@@ -3,12 +3,10 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
 const url = served(app);

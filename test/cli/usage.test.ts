@@ -5,8 +5,6 @@ import { runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
 
-vi.setConfig({ testTimeout: 60_000 });
-
 const app = harness();
 const url = served(app);
 let apiIds: string[];

@@ -33,7 +33,7 @@ inChromium(() => {
     await verify(bob, 1);
     h.clock.now = Date.now();
     await verify(ada, 2);
-  }, 60_000);
+  });
 
   const slider = () => page().getByRole('slider', { name: /^Verifications by outcome/ });
   const tip = () => page().locator('.tip');

@@ -58,7 +58,7 @@ inChromium(() => {
     page.on('pageerror', (error) => complaints.push(error.message));
     await page.goto(`${url()}/console`);
     await signIn(page, rootKey);
-  }, 60_000);
+  });
   afterAll(() => expect(complaints).toEqual([]));
 
   test.each<[string, () => string]>([

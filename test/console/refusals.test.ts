@@ -33,7 +33,7 @@ inChromium(() => {
     ada = await h.createKey({ apiId, name: "Ada's key", externalId: 'ada', credits: { remaining: 3 } });
     await ok('keys.verifyKey', { key: ada.key, permissions: 'documents.write AND team.a', tags: ['eu'] });
     await ok('keys.verifyKey', { key: ada.key, credits: { cost: 5 } });
-  }, 120_000);
+  });
 
   const rows = () => page().getByRole('region', { name: 'Recent refusals' }).last().locator('tbody tr');
   const shot = async (name: string) => {

@@ -29,7 +29,7 @@ inChromium(() => {
     page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
     page.on('pageerror', (error) => complaints.push(error.message));
     page.on('request', (request) => asked.push(request.url()));
-  }, 60_000);
+  });
 
   async function call<T = Record<string, string>>(operation: string, input: object, as = rootKey): Promise<T> {
     const response = await fetch(`${url()}/v2/${operation}`, {

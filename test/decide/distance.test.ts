@@ -16,7 +16,7 @@ let beside: RedisClient;
 beforeAll(async () => {
   beside = await connect(far.url, testSettings);
   far.roundTripMs = 80;
-}, 120_000);
+});
 afterAll(() => beside?.disconnect());
 
 /** The plain requests that a workspace may have waiting at Redis, see workMax in src/decide/decider.ts. */

@@ -154,7 +154,7 @@ test('when the route is shorter or longer it follows, when it is longer after a 
   const longer = await runTrips(model, server, server.load('a', 900, plain), 10);
   expect(longer.inTrip).toBeGreaterThan(800);
   expect(longer.queueMs).toBeLessThanOrEqual(ownQueueMs);
-}, 120_000);
+});
 
 test('a workspace that moves to another node has the distance of that one', async () => {
   const model = queueModel();
@@ -175,7 +175,7 @@ test('a queue at Redis does not count as distance, however little Redis reports 
   await model.run(10_500);
   expect(model.peakMs('a')).toBeLessThanOrEqual(ownQueueMs);
   expect(near.sentMax).toBeLessThan(2 * workMax);
-}, 120_000);
+});
 
 test('requests that come one at a time, and then cost much, arrive as few calls', async () => {
   const model = queueModel();
@@ -202,7 +202,7 @@ test('a queue at Redis that never ends does not count as distance', async () => 
   const queueMs = model.peakMs('a');
   await model.run(14_000);
   expect(model.peakMs('a')).toBeLessThan(1.1 * queueMs);
-}, 120_000);
+});
 
 test('after a failure it begins again with the work that may wait at Redis', () => {
   const flow = new Flow(workMax, 0.5);

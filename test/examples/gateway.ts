@@ -206,7 +206,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       for (const gateway of [closed, open, extended]) if (gateway) await stop(gateway);
       api?.close();
       await tollgate?.stop();
-    }, 60_000);
+    });
     beforeEach(() => {
       reached.length = 0;
     });

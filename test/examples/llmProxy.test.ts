@@ -11,8 +11,6 @@ import { blocksOf } from '../support/folder.ts';
 import { addressOf, type Program, run } from '../support/processes.ts';
 import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
-vi.setConfig({ testTimeout: 60_000 });
-
 const granted = 1000;
 const holdMs = 1500;
 const waiting = { timeout: 30_000, interval: 20 };

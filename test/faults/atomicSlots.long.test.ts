@@ -26,7 +26,7 @@ describe.skipIf(missing)(`a Cluster of Valkey 9${missing ? ` (SKIPPED: ${missing
   let url: string;
   beforeAll(async () => {
     ({ masters, url } = await nodes.startCluster({ configuration: ['--appendonly', 'yes'] }));
-  }, 60_000);
+  });
   afterAll(nodes.stop);
 
   /** Those of the slot on a node. */

@@ -32,7 +32,7 @@ beforeAll(async () => {
   const options = JSON.stringify({ ...testSettings, url: testRedisUrl() });
   pipeline = fork('test/faults/costs.mjs', [options], { execArgv: ['--expose-gc'] });
   await once(pipeline, 'message');
-}, 60_000);
+});
 afterAll(async () => {
   pipeline.disconnect();
   await once(pipeline, 'exit');

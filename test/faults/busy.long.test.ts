@@ -16,7 +16,7 @@ beforeAll(async () => {
   otherRootKey = await rig.createWorkspace();
   const { apiId } = await rig.ok('apis.createApi', { name: 'other' }, otherRootKey);
   ({ key } = await rig.ok('keys.createKey', { apiId }, otherRootKey));
-}, 30_000);
+});
 afterAll(() => rig.stop());
 
 const seconds = 5;

@@ -175,4 +175,4 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
       `${shared} shared by two keys, ${countOf('passed')} of ${identified}; ${granted} credits granted = ${valid(keys.credits)} charged + ` +
       `${await left(keys.credits.keyId)} left; every answer counted once`,
   });
-}, 120_000);
+});

@@ -52,7 +52,7 @@ beforeAll(async () => {
   // A small heap that V8 must collect: with a larger one, memory is what V8 has not collected yet.
   const heap: Record<string, string> = isLong ? { NODE_OPTIONS: `--max-old-space-size=${heapMegabytes}` } : {};
   server = await startAlone({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '20000', ...heap });
-}, 120_000);
+});
 afterAll(endAll);
 
 // Values that a lane's workspace contains. Requests name them as `<<kind number>>`, which is replaced when they are

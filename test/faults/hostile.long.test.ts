@@ -37,7 +37,7 @@ beforeAll(async () => {
   otherRootKey = await rig.createWorkspace();
   const { apiId } = await rig.ok('apis.createApi', { name: 'other' }, otherRootKey);
   ({ key: otherKey } = await rig.ok('keys.createKey', { apiId, credits: { remaining: 1e9 } }, otherRootKey));
-}, 120_000);
+});
 afterAll(() => rig.stop());
 
 /**

@@ -18,7 +18,7 @@ beforeAll(async () => {
   build();
   server = await startAlone({ LOG_LEVEL: 'warn' });
   pid = server.child.pid;
-}, 120_000);
+});
 afterAll(endAll);
 
 /** After each test the server responds to another caller, is the same process, and has logged nothing. */

@@ -38,11 +38,10 @@ import { compiles } from './preload.ts';
 import { report } from './report.ts';
 
 let rig: LeaseRig;
-vi.setConfig({ testTimeout: 60_000 });
 beforeAll(async () => {
   build();
   rig = await openLeaseRig(4);
-}, 120_000);
+});
 afterAll(endAll);
 
 test('a holder killed under load: nothing over the limit, others go on, and a change waits once', async () => {

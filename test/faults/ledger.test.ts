@@ -87,7 +87,7 @@ test('appendfsync always: no acknowledged change is lost, even in a power failur
     expected: 'no acknowledged change or verification is missing; no script is half applied',
     measured: inWords(result),
   });
-}, 120_000);
+});
 
 test('appendfsync everysec: a power failure loses at most two seconds, in whole changes', async () => {
   // Three seconds are needed, a full load in all of them is not.
@@ -101,7 +101,7 @@ test('appendfsync everysec: a power failure loses at most two seconds, in whole 
     expected: 'at most the last two seconds are missing; no script is half applied',
     measured: inWords(result),
   });
-}, 120_000);
+});
 
 test.skipIf(!newRedis)(
   'TOLLGATE_DURABLE=1: a power failure loses no acknowledged change',

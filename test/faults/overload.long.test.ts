@@ -25,7 +25,7 @@ beforeEach(async () => {
   });
   const { apiId } = await rig.ok('apis.createApi', { name: 'overload' });
   ({ key } = await rig.ok('keys.createKey', { apiId, credits: { remaining: credits } }));
-}, 30_000);
+});
 afterEach(() => rig.stop());
 
 const credits = 1_000_000_000;

@@ -66,4 +66,4 @@ test('of two workers: each of 20 customers is listed, and the counts are those o
   };
   await expect.poll(counted, { timeout: 10_000 }).toBe(answers);
   expect(answers).toBeGreaterThan(customers * 200);
-}, 120_000);
+});

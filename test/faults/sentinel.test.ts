@@ -15,7 +15,7 @@ afterEach(() => redis.stop());
 test('the master is killed: its replica takes its place', async () => {
   const fault = 'The master of Sentinels killed (kill -9) during verification load';
   await expectTakenOver(redis, '5.4', fault, ({ master }) => master.process.kill('SIGKILL'));
-}, 90_000);
+});
 
 longTest(
   'the master is stopped, and its connections stay: its replica takes its place',

@@ -92,7 +92,7 @@ test('the server killed: its Redis is found and replaced, and no acknowledged ch
       'the next start replaces its Redis; nothing acknowledged is missing, nothing is half there, no socket is in the way',
     measured: `${served}; ${kept}`,
   });
-}, 120_000);
+});
 
 test('server and Redis killed together: no change is half applied, and no stale file prevents the start', async () => {
   const { dataDir, call, ledger, stop, server, startAgain } = await startUnderLoad();
@@ -116,7 +116,7 @@ test('server and Redis killed together: no change is half applied, and no stale 
       `${served}; ${result.acknowledged} acknowledged on ` +
       `${result.records} keys and root keys, ${result.lostChanges + result.lostVerifications} missing, none half applied`,
   });
-}, 120_000);
+});
 
 test('one of two workers killed: the other continues, it is replaced, and the ledger adds up', async () => {
   const { call, ledger, stop, server } = await startUnderLoad({ WORKERS: '2' });
@@ -143,4 +143,4 @@ test('one of two workers killed: the other continues, it is replaced, and the le
     expected: 'the port serves on, the worker is replaced; nothing acknowledged is missing, nothing is half there',
     measured: `next answer after ${Math.round(servedMs)} ms, replaced after ${Math.round(replacedMs)} ms; ${kept}`,
   });
-}, 120_000);
+});

@@ -9,7 +9,7 @@ import { Agent, request as secureRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { listen } from '../../src/http/server.ts';
 import { openStore } from '../../src/store.ts';
 import { type Certificates, makeCertificates, passphrase } from '../support/certificates.ts';
@@ -20,8 +20,6 @@ import { isLong, longTest } from '../support/testIf.ts';
 import { report } from './report.ts';
 
 // Each test starts servers, which takes long on a busy machine.
-vi.setConfig({ testTimeout: 90_000 });
-
 const password = 'a pass/word:@';
 const redis = redisNodes();
 let dir: string;
@@ -32,7 +30,7 @@ beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'tollgate-tls-'));
   files = makeCertificates(dir);
   build();
-}, 120_000);
+});
 afterEach(async () => {
   await Promise.all(servers.map((server) => server.stop()));
   servers = [];

@@ -67,7 +67,7 @@ beforeAll(async () => {
     "another workspace's key": () => ({ as: narrow, key: others() }),
     'key of an API the root key may not see': () => ({ as: narrow, key: hidden() }),
   };
-}, 30_000);
+});
 afterAll(() => rig.stop());
 
 const verify = ({ as, key }: Presented): Promise<Answered> => rig.send('keys.verifyKey', JSON.stringify({ key }), as);

@@ -104,7 +104,7 @@ inChromium(() => {
     page.on('pageerror', (error) => complaints.push(error.message));
     page.on('requestfailed', (request) => complaints.push(`failed: ${request.url()}`));
     page.on('request', (request) => asked.push(request.url()));
-  }, 60_000);
+  });
   afterAll(() => closeContexts(browser));
 
   /** A folder for screenshots: SCREENSHOTS=<folder>. */

@@ -12,7 +12,6 @@ import { runCli } from '../support/cli.ts';
 import { readMetrics } from '../support/metrics.ts';
 import { atEnd, build, endAll, runServer, startRedis, startServer, temporaryDir } from '../support/processes.ts';
 
-vi.setConfig({ testTimeout: 120_000 });
 const waiting = { timeout: 60_000, interval: 50 };
 
 beforeAll(build, 120_000);

@@ -19,8 +19,6 @@ let rootKey: string;
 let dir: string;
 const servers: Program[] = [];
 
-vi.setConfig({ testTimeout: 60_000 });
-
 beforeAll(build, 120_000);
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));

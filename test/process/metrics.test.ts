@@ -31,8 +31,6 @@ const keys = { plain: '', oneCredit: '', unknown: createKeyString({ byteLength: 
 const servers: Server[] = [];
 
 // Each test starts processes, which takes long on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
-
 beforeAll(build, 120_000);
 beforeAll(async () => {
   redis = await openRedisProcess();

@@ -54,7 +54,7 @@ describe('a Cluster', () => {
     ({ masters } = cluster);
     redis = await connect(cluster.url, { commandTimeoutMs: 5000 });
     store = await openStore({ ...testSettings, url: cluster.url });
-  }, 60_000);
+  });
   afterAll(async () => {
     redis.disconnect();
     await store.close();

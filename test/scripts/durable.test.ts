@@ -9,7 +9,6 @@ import { build, endAll, findNewRedis, startRedis, startTollgate, temporaryDir } 
 
 const newRedis = findNewRedis();
 
-vi.setConfig({ testTimeout: 90_000 });
 beforeAll(build, 120_000);
 afterEach(endAll);
 

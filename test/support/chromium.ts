@@ -63,7 +63,7 @@ export function serverAndBrowser(h: ReturnType<typeof harness>) {
     h.clock.now = Date.now();
     server = await serveStore(h.store);
     browser = await sharedChromium();
-  }, 120_000);
+  });
   afterAll(async () => {
     await closeContexts(browser);
     await server?.close();

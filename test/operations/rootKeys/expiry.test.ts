@@ -219,4 +219,4 @@ test(`rootKeys: with any actions of expiring root keys, no root key has more gra
   );
   expect(counts.done).toBeGreaterThan(20);
   expect(counts.refused).toBeGreaterThan(20);
-}, 60_000);
+});
