@@ -1,7 +1,9 @@
 // npm run examples: sends the documented requests of test/support/examples.ts to a real server and writes its responses
-// to src/http/examples.json, for /openapi.json, and the names of all operations to README.md. Run it after a change of
-// schemas or responses; npm test compares.
+// to src/http/examples.json, for /openapi.json, and to README.md the names of all operations and the responses of the
+// quick start. Run it after a change of schemas or responses; npm test compares.
 import { prepare, runLocal } from './prepare.mjs';
 
 await prepare({ dev: true });
-process.exitCode = runLocal('vitest', ['run', 'test/http/examples.test.ts', '--update']);
+const update = (test) => runLocal('vitest', ['run', test, '--update']);
+// One after the other, as both write README.md.
+process.exitCode = update('test/http/examples.test.ts') || update('test/readme.test.ts');
