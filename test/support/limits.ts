@@ -25,5 +25,18 @@ export const limitDefaults = optionalValues((stored) => stored);
 /** Another value of each. */
 export const limitOthers = optionalValues((stored) => stored + 1);
 
+/**
+ * A limit as a test of other values expects it: it and its `former` one without further values than `autoApply`, if
+ * they have their default.
+ */
+export function withoutDefaults<Limit extends object>(limit: Limit): Limit {
+  const isFurther = (name: string, value: unknown) =>
+    name === 'autoApply' || value !== limitDefaults[name as keyof typeof limitDefaults];
+  const entries = Object.entries(limit).filter(([name, value]) => isFurther(name, value));
+  return Object.fromEntries(
+    entries.map(([name, value]) => [name, name === 'former' && value ? withoutDefaults(value) : value]),
+  ) as Limit;
+}
+
 /** A configured limit that was given with these fields. */
 export const storedLimit = (given: object) => ({ id: expect.stringMatching(/^rl_/), ...limitDefaults, ...given });

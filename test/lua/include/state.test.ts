@@ -33,8 +33,9 @@ const values = Object.fromEntries(
   ]),
 );
 const permanent = { id: bytes(16, 16), name: bytes(3, 512), ...values, window: bytes(0, 2048) };
-const seven = fc.integer({ min: 1, max: 2 ** 40 });
-const former = fc.record({ limit: seven, duration: seven, autoApply: fc.constantFrom(0, 1) });
+const { type: _type, ...formerValues } = values;
+/** A former limit is at least 1. */
+const former = fc.record({ ...formerValues, limit: fc.integer({ min: 1, max: 2 ** 40 }) });
 const limits = fc.array(
   fc.oneof(
     fc.record(permanent),

@@ -7,6 +7,7 @@ import { operations } from '../../../src/operations/index.ts';
 import { openStore } from '../../../src/store.ts';
 import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
+import { withoutDefaults } from '../../support/limits.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
 const h = harness(undefined, { leaseMs: 0 });
@@ -38,7 +39,7 @@ interface Owner {
   tried(change: { ratelimits?: readonly object[]; ratelimit?: object }): Promise<{ status: number; detail: string }>;
 }
 
-const withoutIds = (limits: readonly Read[] = []) => limits.map(({ id: _, ...limit }) => limit);
+const withoutIds = (limits: readonly Read[] = []) => limits.map(({ id: _, ...limit }) => withoutDefaults(limit));
 const triedOf = async (answer: Promise<{ status: number; error: { detail: string } | undefined }>) => {
   const { status, error } = await answer;
   return { status, detail: error?.detail ?? '' };
@@ -74,7 +75,9 @@ const verify = (key: string, extras: object = {}) => ok('keys.verifyKey', { key,
 
 /** The limits that a verification checks, with what is left of each. */
 const checked = async (key: string) =>
-  ((await verify(key)).ratelimits ?? []).map(({ id: _, exceeded: _exceeded, reset: _reset, ...limit }) => limit);
+  ((await verify(key)).ratelimits ?? []).map(({ id: _, exceeded: _exceeded, reset: _reset, ...limit }) =>
+    withoutDefaults(limit),
+  );
 
 /** At `until`, and one millisecond before it. */
 async function around<Value>(until: number, read: () => Promise<Value>): Promise<[before: Value, at: Value]> {

@@ -3,6 +3,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+import { withoutDefaults } from '../../support/limits.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
 import { snippets } from '../../support/snippet.ts';
 
@@ -15,7 +16,7 @@ type Listed = { kind: string; name?: string; identifier?: string; until: number 
 async function openListed() {
   const workspace = await openWorkspace();
   const list = async (input: InputOf<'ratelimits.listTemporary'> = {}) =>
-    (await workspace.of('ratelimits.listTemporary', input)) as Listed[];
+    ((await workspace.of('ratelimits.listTemporary', input)) as Listed[]).map(withoutDefaults);
   const namesOf = async (input: InputOf<'ratelimits.listTemporary'> = {}) =>
     (await list(input)).map(({ name, identifier }) => name ?? identifier);
   return { ...workspace, list, namesOf };
