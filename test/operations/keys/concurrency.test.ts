@@ -9,6 +9,7 @@ import { openStore } from '../../../src/store.ts';
 import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
 import { namesIn } from '../../support/keyspace.ts';
+import { storedLimit } from '../../support/limits.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 import { volumeTest } from '../../support/testIf.ts';
 
@@ -717,7 +718,7 @@ describe('is shown', () => {
     const externalId = 'shown';
     await ok('identities.createIdentity', { externalId, ratelimits: [jobs, requests] });
     const { keyId, apiId, key } = await createKey({ externalId, ratelimits: [jobs, requests] });
-    const shown = [jobs, requests].map((limit) => ({ id: expect.stringMatching(/^rl_/), ...limit }));
+    const shown = [jobs, requests].map(storedLimit);
     const [listed] = await ok('keys.listKeys', { apiId });
     expect(listed).toMatchObject({ keyId, ratelimits: shown, identity: { ratelimits: shown } });
     expect(await ok('identities.getIdentity', { identity: externalId })).toMatchObject({ ratelimits: shown });

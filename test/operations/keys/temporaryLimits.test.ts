@@ -513,7 +513,7 @@ describe('an export', () => {
     const { until, ofKey } = await exported(hourMs);
     const wrong = async (line: string) => (await cli(['import', '-'], `${line}\n`)).out;
     expect(await wrong(ofKey.replaceAll(`"until":${until},`, ''))).toContain('ratelimits[0].former');
-    const slots = ofKey.replace('"autoApply":true,"until"', '"autoApply":true,"type":"concurrency","until"');
+    const slots = ofKey.replace('"until"', '"type":"concurrency","until"');
     expect(await wrong(slots)).toContain('ratelimits[0]');
   });
 });
