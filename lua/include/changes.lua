@@ -83,16 +83,22 @@ local function ranges_text(ranges)
   return names_text(texts)
 end
 
+-- The value of a field of a key's record, as it is stored, as text; nil for none.
+local function field_text(field, stored) return field == 'allowedIps' and ranges_text(stored) or stored end
+
 -- The values of a state by the names of their fields in the interface.
 local function state_values(state, now)
-  return {
+  local values = {
     enabled = state.enabled,
-    expires = state.expires < NEVER and state.expires or nil,
     externalId = string.sub(state.link, LINK_EXTERNAL_ID_AT),
     ['credits.remaining'] = state.limited and state.balance or 'unlimited',
     ['credits.refill'] = refill_text(state),
     ratelimits = limits_text(state.limits, now),
   }
+  for name, none in pairs(KEY_TIMES) do
+    values[name] = state[name] ~= none and state[name] or nil
+  end
+  return values
 end
 
 -- The values of a new key, of which its event has only those that differ.
@@ -101,7 +107,8 @@ local NEW_VALUES = { enabled = true, ['credits.remaining'] = 'unlimited' }
 -- The changes between two results of state_values.
 local function state_changes(before, after)
   local changes = {}
-  for index, field in ipairs({ 'enabled', 'expires', 'externalId', 'credits.remaining', 'credits.refill', 'ratelimits' }) do
+  local fields = { 'enabled', KEY_TIME_NAMES, 'externalId', 'credits.remaining', 'credits.refill', 'ratelimits' }
+  for index, field in ipairs(fields) do
     changes[index] = { field, before[field], after[field] }
   end
   return changes

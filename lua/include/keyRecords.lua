@@ -44,13 +44,15 @@ local function key_reply(workspace, record, state, api_id, now)
     keyId = 'key_' .. state.id,
     apiId = api_id,
     enabled = state.enabled and 1,
-    expires = state.expires < NEVER and int(state.expires),
     lastUsed = state.last_used > 0 and int(state.last_used),
     balance = state.limited and int(state.balance),
     refillAmount = state.refilled and int(state.refill_amount),
     refillDay = state.refilled and state.refill_day,
     limits = limit_replies(state.limits, now),
   }
+  for name, none in pairs(KEY_TIMES) do
+    reply[name] = state[name] ~= none and int(state[name])
+  end
   for name, value in pairs(read_fields(record, KEY_DISPLAY_FIELDS)) do
     reply[name] = value
   end

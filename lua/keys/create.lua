@@ -109,7 +109,6 @@ for index, key in ipairs(request.keys) do
       id = key.id,
       version = next_version(),
       enabled = key.enabled ~= false,
-      expires = key.expires or NEVER,
       limited = key.remaining ~= nil,
       balance = key.remaining or 0,
       last_used = key.lastUsed or 0,
@@ -117,6 +116,9 @@ for index, key in ipairs(request.keys) do
       link = link,
       deleted = key.restorableUntil ~= nil,
     }
+    for name, none in pairs(KEY_TIMES) do
+      state[name] = key[name] or none
+    end
     set_refill(state, key.refill, now)
     if key.refillDue and state.refilled then state.refill_due = key.refillDue end
     limit_list.name(key.limits, next_id)
@@ -161,10 +163,10 @@ if created > 0 then
     )
   else
     local key, changes = request.keys[1], state_changes(NEW_VALUES, state_values(last, now))
-    for _, field in ipairs({ 'name', 'start', 'meta' }) do
-      changes[#changes + 1] = { field, nil, key[field] }
+    for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
+      changes[#changes + 1] = { field, nil, field_text(field, key[field]) }
+      if field == 'name' then changes[#changes + 1] = { 'start', nil, key.start } end
     end
-    changes[#changes + 1] = { 'allowedIps', nil, ranges_text(key.allowedIps) }
     changes[#changes + 1] = { 'roles', nil, names_text(key.given_roles or {}) }
     changes[#changes + 1] = { 'permissions', nil, names_text(key.permissions or {}) }
     audit(workspace, now, actor, 'key', answer[2], changes)

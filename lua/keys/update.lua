@@ -94,7 +94,10 @@ require_room(workspace, actor, #missing_slugs + (request.externalId and not new_
 local sets_balance = credits == null or credits and credits.remaining ~= nil
 if sets_balance then renumber_balance(state) end
 local renumber_leased = renumbering_leased_credits(record, not sets_balance and balance_number, state.refill_due)
-if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end
+for name, none in pairs(KEY_TIMES) do
+  local time = request[name]
+  if time then state[name] = time ~= null and time or none end
+end
 if request.enabled ~= nil then state.enabled = request.enabled end
 local next_id, next_version, reserve = take_stamps(workspace, now, 3 + #wanted + #missing_slugs, true)
 
@@ -135,11 +138,7 @@ local changes = state_changes(values, state_values(state, now))
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
   if request[field] then
     local before, after = stored[field] or nil, request[field] ~= null and request[field] or nil
-    if field == 'allowedIps' then
-      changes[#changes + 1] = { field, ranges_text(before), ranges_text(after), before ~= after }
-    else
-      changes[#changes + 1] = { field, before, after }
-    end
+    changes[#changes + 1] = { field, field_text(field, before), field_text(field, after), before ~= after }
   end
 end
 if roles then

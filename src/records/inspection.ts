@@ -5,7 +5,15 @@ import type { Ratelimit } from '../domain/limit.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import type { Reply } from '../scripts/calls.ts';
-import { countedOutcomes, keyFixed, keyFlags, keyRecordFields, never, spentPlace } from '../scripts/layout.ts';
+import {
+  countedOutcomes,
+  type KeyTime,
+  keyFixed,
+  keyFlags,
+  keyRecordFields,
+  keyTimes,
+  spentPlace,
+} from '../scripts/layout.ts';
 import { type Counts, noCounts, readDays, readLog } from '../usage/days.ts';
 import { fromNamed, type LimitReply, limitOfReply } from './records.ts';
 
@@ -68,10 +76,9 @@ export interface InspectedUsage {
   spentCredits: number;
 }
 
-export interface InspectedState {
+export interface InspectedState extends Record<KeyTime, number | undefined> {
   version: { time: number; number: number };
   flags: (typeof keyFlags)[number][];
-  expires: number | undefined;
   refill: InspectedRefill | undefined;
   /** Undefined for an unlimited key. */
   balance: number | undefined;
@@ -173,10 +180,9 @@ interface CounterReply {
   window: Reply;
 }
 
-interface StateReply {
+interface StateReply extends Record<KeyTime, number> {
   flags: string[];
   version: VersionReply;
-  expires: number;
   refill_amount: number;
   refill_day: number;
   refill_due: number;
@@ -310,17 +316,22 @@ function readBalance(values: NonNullable<IdentityReply['balance']>): InspectedBa
   return { balance, refill: due === 0 ? undefined : refillOf(amount, day, due), number, held };
 }
 
+const only = (time: number, none: number): number | undefined => (time === none ? undefined : time);
+
 function readState(reply: Reply, now: number): InspectedState {
   const state = fromNamed<StateReply>(reply);
   // USAGE: its counts and the credits spent are in the order of places.
   const [hour, ...inTail] = state.usage as [number, ...number[]];
   const counts = Object.assign(noCounts(), inTail, { [outcomes.indexOf('FORBIDDEN')]: state.forbidden });
   const { refill_amount: amount, refill_day: refillDay, refill_due: due } = state;
+  const times = Object.fromEntries(
+    Object.entries(keyTimes).map(([name, { none }]) => [name, only(state[name as KeyTime], none)]),
+  ) as Record<KeyTime, number | undefined>;
   const flags = keyFlags.filter((flag) => state.flags.includes(flag));
   return {
     version: readVersion(state.version),
     flags,
-    expires: state.expires === never ? undefined : state.expires,
+    ...times,
     refill: flags.includes('refilled') ? refillOf(amount, refillDay, due) : undefined,
     balance: flags.includes('limited') ? state.balance : undefined,
     lastUsed: state.last_used === 0 ? undefined : state.last_used,

@@ -7,6 +7,7 @@ import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { keysKey, takenKeysKey, workspaceKey } from '../redis/names.ts';
 import { refusal, type UsedUnits } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
+import type { KeyTime } from '../scripts/layout.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
@@ -33,14 +34,13 @@ const listStepsMax = 10;
 export const pageMetaMax = 4 * 1024 * 1024;
 
 /** Besides the values that the record stores as text. */
-export interface NewKey extends GivenValues {
+export interface NewKey extends GivenValues, Partial<Record<KeyTime, number | undefined>> {
   digest: Buffer;
   start: string;
   /** Number of random bytes in its string, used for its successor; undefined when unknown, as for imported keys. */
   byteLength?: number | undefined;
   externalId?: string | undefined;
   enabled?: boolean | undefined;
-  expires?: number | undefined;
   /** Undefined is unlimited. */
   remaining?: number | undefined;
   refill?: Refill | undefined;
@@ -98,9 +98,8 @@ export type LimitRefusal =
   | 'type_of_former';
 
 /** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
-export interface KeyChanges extends UpdatedValues {
+export interface KeyChanges extends UpdatedValues, Partial<Record<KeyTime, number | null | undefined>> {
   externalId?: string | null | undefined;
-  expires?: number | null | undefined;
   credits?: { remaining?: number | null | undefined; refill?: Refill | null | undefined } | null | undefined;
   enabled?: boolean | undefined;
   ratelimits?: readonly NewLimit[] | null | undefined;

@@ -3,7 +3,7 @@
 import { JsonText } from '../domain/json.ts';
 import { type LimitValueName, type Ratelimit, ratelimitOf, type StoredEnd, type UsedSlices } from '../domain/limit.ts';
 import type { Reply, UsedUnits } from '../scripts/calls.ts';
-import type { keyRecordFields } from '../scripts/layout.ts';
+import { type KeyTime, type keyRecordFields, keyTimes } from '../scripts/layout.ts';
 import { type DisplayedValues, valuesOf } from './keyValues.ts';
 
 export interface Refill {
@@ -35,14 +35,13 @@ export interface ListedIdentity extends Identity {
   keyCount: number;
 }
 
-export interface KeyRecord extends DisplayedValues {
+export interface KeyRecord extends DisplayedValues, Partial<Record<KeyTime, number>> {
   keyId: string;
   apiId: string;
   start: string;
   enabled: boolean;
   createdAt: number;
   externalId?: string;
-  expires?: number;
   updatedAt?: number;
   lastUsedAt?: number;
   /** As JSON when there are very many. */
@@ -96,6 +95,8 @@ interface IdentityReply {
   refillDue?: string;
 }
 
+const keyTimeNames = Object.keys(keyTimes) as KeyTime[];
+
 type DisplayFields = typeof keyRecordFields;
 /** The fields of a key's record that are in a reply as they are. */
 type DisplayField = {
@@ -103,13 +104,12 @@ type DisplayField = {
 }[keyof DisplayFields];
 
 /** As key_reply of lua/include/keyRecords.lua returns it. */
-export interface KeyReply extends Partial<Record<DisplayField, string>> {
+export interface KeyReply extends Partial<Record<DisplayField | KeyTime, string>> {
   start: string;
   created: string;
   keyId: string;
   apiId: string;
   enabled?: 1;
-  expires?: string;
   lastUsed?: string;
   /** Missing for an unlimited key. */
   balance?: string;
@@ -171,11 +171,20 @@ function readCredits(reply: Pick<KeyReply, 'balance' | 'refillAmount' | 'refillD
   return { ...creditsOf(Number(reply.balance)), ...(refill && { refill }) };
 }
 
+/** The times that a key has. */
+function timesOf(reply: KeyReply): Partial<Record<KeyTime, number>> {
+  const times: Partial<Record<KeyTime, number>> = {};
+  for (const name of keyTimeNames) {
+    const time = numberOf(reply[name]);
+    if (time !== undefined) times[name] = time;
+  }
+  return times;
+}
+
 /** `permissions` replaces the slugs of the reply where it has lists of numbers. */
 export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
   const { slugs, roleNames, limits } = reply;
   const credits = readCredits(reply);
-  const expires = numberOf(reply.expires);
   const updatedAt = numberOf(reply.updated);
   const lastUsedAt = numberOf(reply.lastUsed);
   const identity = reply.identity === undefined ? undefined : readIdentity(reply.identity);
@@ -186,7 +195,7 @@ export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
     enabled: reply.enabled === 1,
     createdAt: Number(reply.created),
     ...valuesOf(reply),
-    ...(expires !== undefined && { expires }),
+    ...timesOf(reply),
     ...(updatedAt !== undefined && { updatedAt }),
     ...(lastUsedAt !== undefined && { lastUsedAt }),
     ...((permissions || slugs.length > 0) && { permissions: permissions ?? slugs }),

@@ -192,6 +192,14 @@ export const keyFixed = struct({
   /** 0 daily, 1 to 31 monthly. */
   refillDay: uint(1),
 });
+/**
+ * The times in a state that callers set, in Unix milliseconds, each with its value for none. Scripts that create,
+ * update, read and inspect keys, the audit log and the types of the store take them from here.
+ */
+export const keyTimes = { expires: { none: never } } as const satisfies Partial<
+  Record<keyof typeof keyFixed.fields, { none: number }>
+>;
+export type KeyTime = keyof typeof keyTimes;
 /** The fields of the state that a verification reads, and the length of the link that follows. */
 const keyDecides = struct({
   version: opaque(version),
@@ -1023,6 +1031,11 @@ function literalsOf(): Map<string, string> {
     SAFE_INTEGER: Number.MAX_SAFE_INTEGER,
     NEVER: never,
     MOVED: moved,
+    // The value for none of each time, and their names as items of a table.
+    KEY_TIMES: luaTable(Object.entries(keyTimes).map(([name, { none }]) => [name, none])),
+    KEY_TIME_NAMES: Object.keys(keyTimes)
+      .map((name) => `'${name}'`)
+      .join(', '),
     KEY_EXPIRES: `'>${luaFields({ expires: keyFixed.fields.expires })}'`,
     KEY_LINK_AT: keyFixed.bytes + 1,
     LINK_BYTES_LENGTH: 2,

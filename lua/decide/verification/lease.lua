@@ -111,7 +111,7 @@ local function end_of(outcome, root, requested)
   local ends = root.expires or NEVER
   if outcome == NOT_FOUND then return ends end
   ends = math.min(ends, (call_hour + 1) * HOUR_MS)
-  if key_expires > call_now then ends = math.min(ends, key_expires) end
+  ends = precheck_until(ends)
   local _, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled and refill_due > call_now then ends = math.min(ends, refill_due) end
   local _, _, holds_due = key_extension.read()

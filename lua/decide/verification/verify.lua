@@ -37,6 +37,12 @@ local function precheck(request, text, ip)
   return VALID
 end
 
+-- When the outcome of precheck may change by itself, if that is before `ends`. A lease repeats it until then.
+local function precheck_until(ends)
+  if key_expires > call_now then ends = math.min(ends, key_expires) end
+  return ends
+end
+
 -- Where the state of an identity says whether it has a balance.
 local FLAG_AT = IDENTITY_HEAD_VERSION_AT
 

@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { limitValues } from '../../../src/domain/limit.ts';
-import { keyFlags, limit, never, usage } from '../../../src/scripts/layout.ts';
+import { keyFlags, keyTimes, limit, never, usage } from '../../../src/scripts/layout.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
@@ -53,7 +53,7 @@ const states = fc.record({
   restricted: fc.boolean(),
   forbidden: fc.integer({ min: 0, max: 3 }),
   holds_due: fc.oneof(time, fc.constant(never)),
-  expires: time,
+  ...Object.fromEntries(Object.keys(keyTimes).map((name) => [name, time])),
   balance: fc.oneof(safeInteger, fc.integer({ min: -Number.MAX_SAFE_INTEGER, max: -1 })),
   refill_amount: safeInteger,
   refill_day: fc.integer({ min: 0, max: 31 }),

@@ -71,6 +71,17 @@ describe.each(cases)('the field of a key: %s', (_name, first, second, removed) =
     expect(await read(keyId)).toMatchObject(recordOf(second));
   });
 
+  test('is in the events of createKey and updateKey in the audit log', async () => {
+    const { keyId } = await createKey({ apiId, ...first });
+    await ok('keys.updateKey', { keyId, ...second });
+    const events = await ok('audit.listEvents', { resource: { id: keyId } } as never);
+    for (const { changes = [] } of events as { changes?: { field: string }[] }[]) {
+      const named = changes.map(({ field }) => field.split('.')[0]);
+      expect(named).toEqual(expect.arrayContaining(Object.keys(first)));
+    }
+    expect(events).toHaveLength(2);
+  });
+
   test('is copied by rerollKey', async () => {
     const { keyId } = await createKey({ apiId, ...second });
     const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
