@@ -278,7 +278,8 @@ export class Reader {
 
 // Lua
 
-const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+/** A name as Lua has it. */
+export const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
 /** The format of a field for `struct.pack` and `struct.unpack`. */
 function luaField(field: Field, merged: boolean): string {

@@ -1,6 +1,7 @@
 // Checks how the files of lua/ pack and unpack the structures of layout.ts, when they are loaded.
 
 import { luaSignatures } from './layout.ts';
+import { snake } from './struct.ts';
 
 const unpacking = /\b((?:[\w.]+\s*,\s*)*[\w.]+)\s*=\s*struct\.unpack\(\s*([A-Z]\w*)/g;
 const packing = /struct\.pack\(\s*(?:\w+ and )?([A-Z]\w*)/g;
@@ -20,8 +21,9 @@ export function checkStructures(text: string, file: string) {
     const found = names!.split(/\s*,\s*/).map((name) => name.replace(/^\w+\./, ''));
     // After the fields, struct.unpack returns the position after the structure.
     if (found.length === fields.length + 1 && /^(position|fields)$/.test(found.at(-1)!)) found.pop();
-    // A variable has the name of its field, with a prefix such as `key_` in some files, or is `_`.
-    const isNamed = (name: string, place: number) => name === '_' || `_${name}`.endsWith(`_${fields[place]!}`);
+    // A variable has the name of its field, with a prefix such as `key_` in some files, or is `_`. Members that a
+    // request has, too, are written as there.
+    const isNamed = (name: string, place: number) => name === '_' || `_${snake(name)}`.endsWith(`_${fields[place]!}`);
     const fits = found.length === fields.length && found.every(isNamed);
     if (!fits) fail(at, `${struct} is unpacked as ${found.join(', ')}; its fields are ${fields.join(', ')}`);
   }
