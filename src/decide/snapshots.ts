@@ -5,11 +5,14 @@ import { JsonText } from '../domain/json.ts';
 import { type PrintedLimit, type Ratelimit, ratelimitOf, switchesOf, temporarySwitch } from '../domain/limit.ts';
 import { printSnapshot, type Snapshot, type SnapshotIdentity, type SnapshotText } from '../domain/verification.ts';
 import {
+  keyRecordFields,
   limitEnd,
   type limit as limitStruct,
   never,
   snapshotIdentity,
   snapshot as snapshotStruct,
+  type VerifiedName,
+  verifiedNames,
 } from '../scripts/layout.ts';
 import { Reader, type Values } from '../scripts/struct.ts';
 
@@ -136,14 +139,23 @@ export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLi
     apiId: fields.apiId,
     enabled: fields.enabled === 1,
     expires: fields.expires === never ? undefined : fields.expires,
-    name: fields.name,
-    meta: fields.meta === undefined ? undefined : new JsonText(fields.meta),
+    values: valuesOf(fields),
     permissions: linesOf(fields.slugs),
     roles: fields.roles.map(({ name }) => name),
     ratelimits: readLimits(fields.limits, reader),
     identity: reader.isAtEnd ? undefined : readIdentity(reader),
   };
   return { version, snapshot, permissionLists: linesOf(fields.permissionLists) };
+}
+
+/** In the order of responses. */
+function valuesOf(fields: Record<VerifiedName, string | undefined>): Snapshot['values'] {
+  const values: Record<string, string | JsonText> = {};
+  for (const name of verifiedNames) {
+    const stored = fields[name];
+    if (stored !== undefined) values[name] = keyRecordFields[name].value.read(stored);
+  }
+  return values;
 }
 
 function readIdentity(reader: Reader): SnapshotIdentity {

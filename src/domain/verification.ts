@@ -1,6 +1,6 @@
 // Outcomes of a verification, and what a response contains of a key (docs/contract.md §6).
 
-import type { JsonText } from './json.ts';
+import { type JsonText, print } from './json.ts';
 import { type PrintedLimit, printLimit, type Ratelimit } from './limit.ts';
 
 interface OutcomeError {
@@ -95,8 +95,8 @@ export interface Snapshot {
   apiId: string;
   enabled: boolean;
   expires: number | undefined;
-  name: string | undefined;
-  meta: JsonText | undefined;
+  /** The fields of its record that verifications return (`verified` of src/scripts/layout.ts). */
+  values: Readonly<Record<string, string | JsonText>>;
   permissions: string[];
   roles: string[];
   ratelimits: Ratelimit[];
@@ -118,16 +118,15 @@ export interface SnapshotText {
 const beforeKeyId = '"keyId":"';
 
 export function printSnapshot(snapshot: Snapshot): SnapshotText {
-  const { keyId, apiId, enabled, name, meta, expires, permissions, roles, identity, ratelimits } = snapshot;
+  const { keyId, apiId, enabled, values, expires, permissions, roles, identity, ratelimits } = snapshot;
   let fields = `${beforeKeyId}${keyId}","enabled":${enabled}`;
   let metaStart = 0;
   let metaEnd = 0;
-  if (name !== undefined) fields += `,"name":${JSON.stringify(name)}`;
-  if (meta) {
-    fields += ',"meta":';
-    metaStart = fields.length;
-    fields += meta.text;
-    metaEnd = fields.length;
+  for (const name in values) {
+    fields += `,"${name}":`;
+    if (name === 'meta') metaStart = fields.length;
+    fields += print(values[name]);
+    if (name === 'meta') metaEnd = fields.length;
   }
   if (expires !== undefined) fields += `,"expires":${expires}`;
   if (permissions.length > 0) fields += `,"permissions":${JSON.stringify(permissions)}`;

@@ -230,13 +230,17 @@ interface KeyRecordField {
   copied: boolean;
   flag: (typeof keyFlags)[number] | (typeof keyMarks)[number] | undefined;
   value?: TextForm<never, unknown>;
+  verified?: ReturnType<typeof optional>;
 }
+
+const everywhere = { display: true, given: true, updated: true, copied: true } as const;
 
 /**
  * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in
  * records.ts). The script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey
  * copies `copied` fields. `flag` is set in the state of a key that has the field: a flag, or a mark.
- * `value` converts what callers of the store give and get (keyValues.ts).
+ * `value` converts what callers of the store give and get (keyValues.ts). Verifications return `verified` fields, in
+ * this order: how the snapshot of a key has them.
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
@@ -247,10 +251,11 @@ export const keyRecordFields = {
   prefix: { display: true, given: true, updated: false, copied: true, flag: undefined, value: plainText },
   /** Random bytes of its string; missing for the default number, 0 if unknown. */
   bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
-  name: { display: true, given: true, updated: true, copied: true, flag: undefined, value: plainText },
-  meta: { display: true, given: true, updated: true, copied: true, flag: undefined, value: jsonText },
+  name: { ...everywhere, flag: undefined, value: plainText, verified: optional(2) },
+  /** JSON. */
+  meta: { ...everywhere, flag: undefined, value: jsonText, verified: optional(4) },
   /** The addresses that may use it (domain/ipRange.ts), since data version 6. */
-  allowedIps: { display: true, given: true, updated: true, copied: true, flag: 'restricted', value: rangesText },
+  allowedIps: { ...everywhere, flag: 'restricted', value: rangesText },
   /** The id of the key that replaced it (rerollKey). */
   successor: { display: true, given: true, updated: false, copied: false, flag: undefined, value: plainText },
   /** Numbers of its own permissions, `,3,17,`. */
@@ -260,6 +265,17 @@ export const keyRecordFields = {
   /** Of keys.migrateKeys. */
   migration: { display: false, given: false, updated: false, copied: false, flag: undefined },
 } as const satisfies Record<string, KeyRecordField>;
+
+type KeyRecordFields = typeof keyRecordFields;
+export type VerifiedName = {
+  [Name in keyof KeyRecordFields]: KeyRecordFields[Name] extends { verified: object } ? Name : never;
+}[keyof KeyRecordFields];
+export const verifiedNames = (Object.keys(keyRecordFields) as (keyof KeyRecordFields)[]).filter(
+  (name): name is VerifiedName => 'verified' in keyRecordFields[name],
+);
+const verifiedFields = Object.fromEntries(verifiedNames.map((name) => [name, keyRecordFields[name].verified])) as {
+  [Name in VerifiedName]: KeyRecordFields[Name]['verified'];
+};
 
 /** The link of a key to an identity. A key without an identity has only its length, 0. */
 const link = struct({ identityId16: bytes(16), externalId: rest });
@@ -814,9 +830,7 @@ export const snapshot = struct({
   apiId: bytes(20),
   enabled: uint(1),
   expires: uint(6),
-  name: optional(2),
-  /** JSON. */
-  meta: optional(4),
+  ...verifiedFields,
   /** Slugs, joined by line breaks; empty if `permissionLists` is not. */
   slugs: ascii(4),
   /**

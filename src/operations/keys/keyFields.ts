@@ -105,6 +105,12 @@ export const KeyRecord = Type.Object(
   { description: 'A key, without its string.' },
 );
 
+/** Those that verifications return as they are: `verified` of src/scripts/layout.ts. */
+export const verifiedKeyFields = {
+  name: Type.Optional(Type.String({ description: 'Name of the key.' })),
+  meta: Type.Optional(Meta),
+};
+
 /** Of what the fields name. */
 export const keyFieldErrors = ['role_not_found', 'precondition_failed', 'too_many_records'] as const;
 

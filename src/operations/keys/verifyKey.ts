@@ -22,12 +22,12 @@ import {
   IpAddress,
   ignoredLimitFields,
   KeyString,
-  Meta,
   Tag,
   VerifiedIdentity,
   VerifiedRatelimit,
 } from '../schemas.ts';
 import { HeldOutput, Hold, holdsSince } from './holdFields.ts';
+import { verifiedKeyFields } from './keyFields.ts';
 
 const NamedLimit = Fields(
   {
@@ -99,8 +99,7 @@ const output = Type.Object({
   code: Type.Enum([...outcomes], { description: 'Outcome of the first check that fails, else VALID.' }),
   keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
   enabled: Type.Optional(Type.Boolean({ description: 'False if the key is disabled.' })),
-  name: Type.Optional(Type.String({ description: 'Name of the key.' })),
-  meta: Type.Optional(Meta),
+  ...verifiedKeyFields,
   expires: Type.Optional(ExpiresAt),
   permissions: Type.Optional(Type.Array(Type.String(), { description: 'Direct permissions and those of its roles.' })),
   roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
