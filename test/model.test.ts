@@ -511,6 +511,31 @@ const createsAKey = step('createKey', fc.tuple(nth, newKey), (world, [api, made]
   return createsKey(world, 'keys.createKey', { apiId, ...input }, () => world.model.createKey(apiId, input));
 });
 
+/** Gets and lists the records of a kind, which responses contain as the model has them. */
+const plainSteps = (
+  service: string,
+  kind: string,
+  names: readonly string[],
+  recordsOf: (model: Model) => { all: object[]; find(ref: string): object },
+): [weight: number, kind: Kind][] => {
+  const noun = kind[0]!.toUpperCase() + kind.slice(1);
+  const [get, list] = [`${service}.get${noun}`, `${service}.list${noun}s`] as OperationName[];
+  return [
+    [
+      1,
+      step(`get${noun}`, one(...names), (world, ref) =>
+        same(world, get!, { [kind]: ref }, () => recordsOf(world.model).find(ref)),
+      ),
+    ],
+    [
+      1,
+      step(`lists of ${kind}s`, one(1, 2, 100), (world, limit) =>
+        sameList(world, list!, {}, limit, () => recordsOf(world.model).all),
+      ),
+    ],
+  ];
+};
+
 const kinds: [weight: number, kind: Kind][] = [
   [30, step('verify', verification, explainAndVerify)],
   [
@@ -757,7 +782,7 @@ const kinds: [weight: number, kind: Kind][] = [
   [
     1,
     step('deleteIdentity', fc.tuple(one(...externalIds), fc.boolean()), (world, [externalId, byId]) => {
-      const id = world.model.identities.find((one) => one.externalId === externalId)?.id.value;
+      const id = world.model.identities.named(externalId)?.id.value;
       const identity = (byId && id) || externalId;
       return same(world, 'identities.deleteIdentity', { identity }, () => world.model.deleteIdentity(identity));
     }),
@@ -785,24 +810,12 @@ const kinds: [weight: number, kind: Kind][] = [
       ),
     ),
   ],
+  ...plainSteps('permissions', 'permission', slugs, ({ permissions }) => permissions),
   [
     2,
     step('deletePermission', one(...slugs), (world, permission) =>
       same(world, 'permissions.deletePermission', { permission }, () => world.model.deletePermission(permission)),
     ),
-  ],
-  [
-    1,
-    step('getPermission', one(...slugs), (world, permission) =>
-      same(world, 'permissions.getPermission', { permission }, () => world.model.getPermission(permission)),
-    ),
-  ],
-  [
-    1,
-    step('lists of permissions and roles', one(1, 2, 100), async (world, limit) => {
-      await sameList(world, 'permissions.listPermissions', {}, limit, world.model.listPermissions);
-      await sameList(world, 'permissions.listRoles', {}, limit, world.model.listRoles);
-    }),
   ],
   [
     3,
@@ -823,16 +836,11 @@ const kinds: [weight: number, kind: Kind][] = [
       ),
     ),
   ],
+  ...plainSteps('permissions', 'role', roleNames, ({ roles }) => roles),
   [
     1,
     step('deleteRole', one(...roleNames), (world, role) =>
       same(world, 'permissions.deleteRole', { role }, () => world.model.deleteRole(role)),
-    ),
-  ],
-  [
-    1,
-    step('getRole', one(...roleNames), (world, role) =>
-      same(world, 'permissions.getRole', { role }, () => world.model.getRole(role)),
     ),
   ],
   [

@@ -2,6 +2,7 @@
 // are never merged. It has no Redis, no packing, no cache and no batches. Each method is named like an operation. It
 // returns the `data` that the operation must return, or throws the code of its error.
 
+import type { UniqueRecord } from '../../src/domain/records.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import { Counter } from './counter.ts';
 import { limitDefaults } from './limits.ts';
@@ -283,14 +284,45 @@ const matches = (pattern: string, identifier: string): boolean =>
     's',
   ).test(identifier);
 
+/** The records of a kind, which have an id and another unique name. */
+class Records<Item extends { id: Id }> {
+  all: Item[] = [];
+  readonly #kind: UniqueRecord;
+  readonly #nameOf: (item: Item) => string;
+
+  constructor(kind: UniqueRecord, nameOf: (item: Item) => string) {
+    this.#kind = kind;
+    this.#nameOf = nameOf;
+  }
+
+  named(name: string): Item | undefined {
+    return this.all.find((item) => this.#nameOf(item) === name);
+  }
+
+  find = (ref: string): Item =>
+    this.all.find(({ id }) => id.value === ref) ?? this.named(ref) ?? refuse(`${this.#kind}_not_found`);
+
+  add(item: Item): Item {
+    if (this.named(this.#nameOf(item))) refuse(`${this.#kind}_already_exists`);
+    this.all.push(item);
+    return item;
+  }
+
+  remove(ref: string): Item {
+    const gone = this.find(ref);
+    this.all = this.all.filter((item) => item !== gone);
+    return gone;
+  }
+}
+
 export class Model {
   now: number;
   readonly keyRetentionMs: number;
   apis: Api[] = [];
   keys: Key[] = [];
-  identities: Identity[] = [];
-  permissions: Permission[] = [];
-  roles: Role[] = [];
+  identities = new Records<Identity>('identity', ({ externalId }) => externalId);
+  permissions = new Records<Permission>('permission', ({ slug }) => slug);
+  roles = new Records<Role>('role', ({ name }) => name);
   namespaces: Namespace[] = [];
   verifications: Verification[] = [];
 
@@ -301,7 +333,7 @@ export class Model {
 
   /** Future times at which units leave a counter, in no order. */
   leaving(): number[] {
-    const owners: Owner[] = [...this.keys, ...this.identities, ...this.namespaces];
+    const owners: Owner[] = [...this.keys, ...this.identities.all, ...this.namespaces];
     const moments = owners
       .flatMap(({ counters }) => counters)
       .flatMap(({ live, duration }) => live.map(({ end }) => end + duration));
@@ -317,40 +349,16 @@ export class Model {
   keyById = (keyId: string): Key => this.#liveKey((key) => key.id.value === keyId);
 
   #roles(names: readonly string[]): Role[] {
-    return unique(names).map((name) => this.roles.find((role) => role.name === name) ?? refuse('role_not_found'));
+    return unique(names).map((name) => this.roles.named(name) ?? refuse('role_not_found'));
   }
 
   #permissionsOrNew(slugs: readonly string[]): Permission[] {
-    return unique(slugs).map((slug) => {
-      const found = this.permissions.find((permission) => permission.slug === slug);
-      if (found) return found;
-      const permission = { id: new Id('perm'), name: slug, slug };
-      this.permissions.push(permission);
-      return permission;
-    });
+    const make = (slug: string) => this.permissions.add({ id: new Id('perm'), name: slug, slug });
+    return unique(slugs).map((slug) => this.permissions.named(slug) ?? make(slug));
   }
 
   #identityOrNew(externalId: string): Identity {
-    const found = this.identities.find((identity) => identity.externalId === externalId);
-    if (found) return found;
-    const identity = new Identity(externalId);
-    this.identities.push(identity);
-    return identity;
-  }
-
-  #identity(ref: string): Identity {
-    return (
-      this.identities.find(({ id, externalId }) => id.value === ref || externalId === ref) ??
-      refuse('identity_not_found')
-    );
-  }
-
-  #role(ref: string): Role {
-    return this.roles.find(({ id, name }) => id.value === ref || name === ref) ?? refuse('role_not_found');
-  }
-
-  #permission(ref: string): Permission {
-    return this.permissions.find(({ id, slug }) => id.value === ref || slug === ref) ?? refuse('permission_not_found');
+    return this.identities.named(externalId) ?? this.identities.add(new Identity(externalId));
   }
 
   #namespace(ref: string): Namespace | undefined {
@@ -597,7 +605,7 @@ export class Model {
   }
 
   #permissionBySlug(slug: string): Permission {
-    return this.permissions.find((permission) => permission.slug === slug) ?? refuse('permission_not_found');
+    return this.permissions.named(slug) ?? refuse('permission_not_found');
   }
 
   changeRoles(keyId: string, mode: 'add' | 'remove' | 'set', names: readonly string[]) {
@@ -709,17 +717,16 @@ export class Model {
 
   createIdentity(externalId: string, meta: object = {}, ratelimits: LimitInput[] = []) {
     this.#checkLimits(ratelimits);
-    if (this.identities.some((identity) => identity.externalId === externalId)) refuse('identity_already_exists');
-    const identity = this.#identityOrNew(externalId);
+    const identity = this.identities.add(new Identity(externalId));
     identity.meta = meta;
     identity.limits = this.#limitsFrom(ratelimits, []);
     return { identityId: identity.id };
   }
 
-  getIdentity = (ref: string) => this.#listedIdentity(this.#identity(ref));
+  getIdentity = (ref: string) => this.#listedIdentity(this.identities.find(ref));
 
   listIdentities = (search = '') =>
-    this.identities
+    this.identities.all
       .filter(({ id, externalId }) =>
         [id.value ?? '', externalId].some((text) => text.toLowerCase().includes(search.toLowerCase())),
       )
@@ -727,15 +734,14 @@ export class Model {
 
   updateIdentity(ref: string, meta?: object, ratelimits?: LimitInput[]) {
     this.#checkLimits(ratelimits);
-    const identity = this.#identity(ref);
+    const identity = this.identities.find(ref);
     if (meta) identity.meta = meta;
     if (ratelimits) identity.limits = this.#limitsFrom(ratelimits, identity.limits);
     return this.#listedIdentity(identity);
   }
 
   deleteIdentity(ref: string) {
-    const gone = this.#identity(ref);
-    this.identities = this.identities.filter((identity) => identity !== gone);
+    const gone = this.identities.remove(ref);
     for (const key of this.keys) if (key.identity === gone) key.identity = undefined;
     return {};
   }
@@ -743,42 +749,30 @@ export class Model {
   // Permissions and roles.
 
   createPermission(name: string, slug: string, description?: string) {
-    if (this.permissions.some((permission) => permission.slug === slug)) refuse('permission_already_exists');
-    const permission = { id: new Id('perm'), name, slug, description };
-    this.permissions.push(permission);
-    return { permissionId: permission.id };
+    return { permissionId: this.permissions.add({ id: new Id('perm'), name, slug, description }).id };
   }
 
-  getPermission = (ref: string) => this.#permission(ref);
-  listPermissions = () => this.permissions;
-
   deletePermission(ref: string) {
-    const gone = this.#permission(ref);
-    const without = (permissions: Permission[]) => permissions.filter((permission) => permission !== gone);
-    this.permissions = without(this.permissions);
-    for (const holder of [...this.keys, ...this.roles]) holder.permissions = without(holder.permissions);
+    const gone = this.permissions.remove(ref);
+    for (const holder of [...this.keys, ...this.roles.all])
+      holder.permissions = holder.permissions.filter((permission) => permission !== gone);
     return {};
   }
 
   createRole(name: string, description?: string, permissions: string[] = []) {
-    if (this.roles.some((role) => role.name === name)) refuse('role_already_exists');
-    const role = { id: new Id('role'), name, description, permissions: this.#permissionsOrNew(permissions) };
-    this.roles.push(role);
+    const role = this.roles.add({ id: new Id('role'), name, description, permissions: [] });
+    role.permissions = this.#permissionsOrNew(permissions);
     return { roleId: role.id };
   }
 
-  getRole = (ref: string) => this.#role(ref);
-  listRoles = () => this.roles;
-
   setRolePermissions(ref: string, slugs: string[]) {
-    const role = this.#role(ref);
+    const role = this.roles.find(ref);
     role.permissions = this.#permissionsOrNew(slugs);
     return role.permissions;
   }
 
   deleteRole(ref: string) {
-    const gone = this.#role(ref);
-    this.roles = this.roles.filter((role) => role !== gone);
+    const gone = this.roles.remove(ref);
     for (const key of this.keys) key.roles = key.roles.filter((role) => role !== gone);
     return {};
   }
