@@ -3,9 +3,9 @@
 interface Kind {
   /** In sentences. */
   noun: string;
-  /** An id is `<prefix>_` and `idLength` characters of base58. */
+  /** An id is `<prefix>_` and `idLength` characters of base58, 16 if that is absent. */
   prefix: string;
-  idLength: number;
+  idLength?: 24;
   /** The resource and the actions of grants: `create` of `api` is `create_api`. */
   resource: string;
   actions: readonly string[];
@@ -20,19 +20,11 @@ interface Kind {
 const manage = ['create', 'read', 'update', 'delete'] as const;
 
 export const records = {
-  api: {
-    noun: 'API',
-    prefix: 'api',
-    idLength: 16,
-    resource: 'api',
-    actions: ['read', 'create', 'update', 'delete'],
-    isScope: true,
-  },
+  api: { noun: 'API', prefix: 'api', resource: 'api', actions: ['read', 'create', 'update', 'delete'], isScope: true },
   key: { noun: 'key', prefix: 'key', idLength: 24, resource: 'api', actions: manage },
   identity: {
     noun: 'identity',
     prefix: 'id',
-    idLength: 16,
     resource: 'identity',
     actions: manage,
     isScope: true,
@@ -41,23 +33,14 @@ export const records = {
   permission: {
     noun: 'permission',
     prefix: 'perm',
-    idLength: 16,
     resource: 'rbac',
     actions: ['create', 'read', 'delete'],
     unique: 'slug',
   },
-  role: {
-    noun: 'role',
-    prefix: 'role',
-    idLength: 16,
-    resource: 'rbac',
-    actions: ['create', 'read', 'delete'],
-    unique: 'name',
-  },
+  role: { noun: 'role', prefix: 'role', resource: 'rbac', actions: ['create', 'read', 'delete'], unique: 'name' },
   namespace: {
     noun: 'namespace',
     prefix: 'rlns',
-    idLength: 16,
     resource: 'ratelimit',
     actions: ['create', 'read'],
     isScope: true,
@@ -66,12 +49,11 @@ export const records = {
   override: {
     noun: 'override',
     prefix: 'rlor',
-    idLength: 16,
     resource: 'ratelimit',
     actions: ['set', 'read', 'delete'],
     notFound: 'No override exists for exactly this identifier.',
   },
-  root_key: { noun: 'root key', prefix: 'root', idLength: 16, resource: 'root_key', actions: manage },
+  root_key: { noun: 'root key', prefix: 'root', resource: 'root_key', actions: manage },
 } as const satisfies Record<string, Kind>;
 
 type Records = typeof records;

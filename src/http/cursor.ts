@@ -5,7 +5,7 @@ import { ApiError } from '../errors.ts';
 import type { ListedIds } from '../operation.ts';
 
 const idForms = Object.fromEntries(
-  recordKinds.map(([kind, { prefix, idLength }]) => [
+  recordKinds.map(([kind, { prefix, idLength = 16 }]) => [
     kind,
     new RegExp(`^${prefix}_[1-9A-HJ-NP-Za-km-z]{${idLength}}$`),
   ]),

@@ -37,9 +37,9 @@ beforeAll(async () => {
     if (!declared) return [];
     return [exampleOf(operation).input(things), ...(others[operation] ?? [])].map((input) => {
       const listedIds: ListedIds = typeof declared === 'function' ? declared(input as never) : declared;
-      const kind = records[listedIds as RecordName] as { prefix: string; idLength: number } | undefined;
+      const kind = records[listedIds as RecordName] as { prefix: string; idLength?: number } | undefined;
       const { prefix, length } = kind
-        ? { prefix: `${kind.prefix}_`, length: kind.idLength }
+        ? { prefix: `${kind.prefix}_`, length: kind.idLength ?? 16 }
         : { prefix: '', length: listedIds as Exclude<List['length'], number> };
       return { operation, input, prefix, length };
     });
