@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import type { Action, Resource } from '../../src/domain/grants.ts';
-import { type RecordName, records } from '../../src/domain/records.ts';
+import { type RecordName, records, type UniqueRecord } from '../../src/domain/records.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import type { OperationName } from '../../src/operations/index.ts';
 import type { Called, InputOf, OutputOf } from './harness.ts';
@@ -154,10 +154,25 @@ export interface Example<Name extends OperationName> {
   documented(made: Made): InputOf<Name>;
 }
 
+/** The id of a record of this kind in things or in a response. */
+const idIn = (ids: object, kind: RecordName): string =>
+  (ids as Record<string, string>)[`${kind.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase())}Id`]!;
+
+/** The inputs of an operation that takes the id of a record or the name that it has besides. */
+const byReference = <Kind extends UniqueRecord>(kind: Kind, documented: string) => ({
+  input: (things: Things) => ({ [kind]: idIn(things, kind) }) as Record<Kind, string>,
+  documented: () => ({ [kind]: documented }) as Record<Kind, string>,
+});
+
+/** The inputs of an operation that finds records by a text. */
+const bySearch = (documented: string) => ({
+  input: ({ name }: Things) => ({ search: name }),
+  documented: () => ({ search: documented }),
+});
+
 /** What operations need that read, list, change and create records of a kind, and have the usual errors. */
 const ofKind = <Kind extends RecordName>(kind: Kind) => {
-  const idName = `${kind.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase())}Id`;
-  const named = (ids: object): [string, string] => [kind, (ids as Record<string, string>)[idName]!];
+  const named = (ids: object): [string, string] => [kind, idIn(ids, kind)];
   const needs = (action: string) => [`${records[kind].resource}.${action}_${kind}` as Need];
   return {
     create: { needs: needs('create'), elsewhere: null, changes: (_things: Things, made: object) => named(made) },
@@ -193,11 +208,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       description: 'May open any document.',
     }),
   },
-  'permissions.getPermission': {
-    input: ({ permissionId }) => ({ permission: permissionId }),
-    ...ofKind('permission').read,
-    documented: () => ({ permission: 'documents.read' }),
-  },
+  'permissions.getPermission': { ...ofKind('permission').read, ...byReference('permission', 'documents.read') },
   'permissions.createRole': {
     input: ({ name }) => ({ name: freshName(), description: 'new', permissions: [name, freshName()] }),
     needs: ['rbac.create_role', 'rbac.add_permission_to_role', 'rbac.create_permission'],
@@ -219,21 +230,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       permissions: ['documents.read', 'documents.write'],
     }),
   },
-  'permissions.getRole': {
-    input: ({ roleId }) => ({ role: roleId }),
-    ...ofKind('role').read,
-    documented: () => ({ role: 'editor' }),
-  },
+  'permissions.getRole': { ...ofKind('role').read, ...byReference('role', 'editor') },
   'permissions.listPermissions': {
     input: ({ name }) => ({ search: name }),
     ...ofKind('permission').list,
     documented: () => ({ limit: 10 }),
   },
-  'permissions.listRoles': {
-    input: ({ name }) => ({ search: name }),
-    ...ofKind('role').list,
-    documented: () => ({ search: 'edit' }),
-  },
+  'permissions.listRoles': { ...ofKind('role').list, ...bySearch('edit') },
   'identities.createIdentity': {
     input: () => ({
       externalId: freshName(),
@@ -249,16 +252,8 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       credits: { remaining: 5000, refill: { interval: 'monthly', amount: 5000 } },
     }),
   },
-  'identities.getIdentity': {
-    input: ({ identityId }) => ({ identity: identityId }),
-    ...ofKind('identity').read,
-    documented: () => ({ identity: 'ada' }),
-  },
-  'identities.listIdentities': {
-    input: ({ name }) => ({ search: name }),
-    ...ofKind('identity').list,
-    documented: () => ({ search: 'ad' }),
-  },
+  'identities.getIdentity': { ...ofKind('identity').read, ...byReference('identity', 'ada') },
+  'identities.listIdentities': { ...ofKind('identity').list, ...bySearch('ad') },
   'identities.updateIdentity': {
     input: ({ identityId }) => ({ identity: identityId, meta: {}, ratelimits: newLimits() }),
     ...ofKind('identity').update,
@@ -652,21 +647,9 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: ({ deletedKeyId }) => ['key', deletedKeyId],
     documented: ({ keyId }) => ({ keyId }),
   },
-  'permissions.deleteRole': {
-    input: ({ roleId }) => ({ role: roleId }),
-    ...ofKind('role').delete,
-    documented: () => ({ role: 'editor' }),
-  },
-  'permissions.deletePermission': {
-    input: ({ permissionId }) => ({ permission: permissionId }),
-    ...ofKind('permission').delete,
-    documented: () => ({ permission: 'documents.write' }),
-  },
-  'identities.deleteIdentity': {
-    input: ({ identityId }) => ({ identity: identityId }),
-    ...ofKind('identity').delete,
-    documented: () => ({ identity: 'grace' }),
-  },
+  'permissions.deleteRole': { ...ofKind('role').delete, ...byReference('role', 'editor') },
+  'permissions.deletePermission': { ...ofKind('permission').delete, ...byReference('permission', 'documents.write') },
+  'identities.deleteIdentity': { ...ofKind('identity').delete, ...byReference('identity', 'grace') },
   'apis.updateApi': {
     input: ({ apiId }) => ({ apiId, name: 'renamed' }),
     ...ofKind('api').update,
