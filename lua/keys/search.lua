@@ -8,8 +8,8 @@
 --                     (20); or before these its expiry (26). A key that has another expiry is not returned, and in the
 --                     last two forms one whose string does not begin with `start`
 -- ARGV[2]  key_bytes  the length of each
--- ARGV[3]  filters    JSON [KeyFilter (src/records/keySearch.ts) with `wanted`, a limit of keys…]; `search` in lower
---                     case; `deleted` and `start` are those of the first filter
+-- ARGV[3]  filters    JSON [a filter of keys.listKeys with `wanted`, a limit of keys…]; `search` in lower case;
+--                     `deleted` and `start` are those of the first filter
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {the number of keys that were examined, then for each filter {1 if a key can match, else 0; KeyReply
 --          (src/records/records.ts)…}}

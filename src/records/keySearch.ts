@@ -31,19 +31,10 @@ import { pageMetaMax } from './keys.ts';
 import type { LookedPage, Order } from './pages.ts';
 import type { KeyRecord } from './records.ts';
 
+/** A filter of keys.listKeys. lua/keys/search.lua applies those that are not named here. */
 export interface KeyFilter extends ListFilter {
-  /** Text in any case (A to Z) that the name, start, id, externalId or metadata contains. */
   search?: string | undefined;
-  enabled?: boolean | undefined;
-  /** Unix milliseconds: created before, and without a VALID verification since. */
-  unusedSince?: number | undefined;
-  creditsBelow?: number | undefined;
-  /** Has a successor, is enabled and not expired, and was used since the successor was created. */
-  rerolledInUse?: boolean | undefined;
-  /** Slug, of the key itself or of one of its roles. */
-  permission?: string | undefined;
-  /** Name. */
-  role?: string | undefined;
+  [name: string]: string | number | boolean | undefined;
 }
 
 interface Listing {
