@@ -170,18 +170,11 @@ export interface NewKeyInput {
   roles?: string[] | undefined;
   permissions?: string[] | undefined;
 }
-export interface KeyChanges {
-  name?: string | null | undefined;
-  externalId?: string | null | undefined;
-  meta?: object | null | undefined;
-  expires?: number | null | undefined;
-  enabled?: boolean | undefined;
-  credits?: CreditsInput | null | undefined;
-  ratelimits?: LimitInput[] | null | undefined;
-  allowedIps?: string[] | null | undefined;
-  roles?: string[] | undefined;
-  permissions?: string[] | undefined;
-}
+type Removable = Omit<NewKeyInput, 'prefix' | 'enabled' | 'roles' | 'permissions'>;
+/** null removes a value. */
+export type KeyChanges = Pick<NewKeyInput, 'enabled' | 'roles' | 'permissions'> & {
+  [Name in keyof Removable]: Removable[Name] | null;
+};
 export interface VerifyInput {
   key: string;
   credits?: { cost: number } | undefined;
@@ -352,6 +345,11 @@ export class Model {
     return unique(names).map((name) => this.roles.named(name) ?? refuse('role_not_found'));
   }
 
+  /** Refuses fields of a key that name records which do not exist. */
+  #requireNamed({ roles = [] }: NewKeyInput | KeyChanges) {
+    this.#roles(roles);
+  }
+
   #permissionsOrNew(slugs: readonly string[]): Permission[] {
     const make = (slug: string) => this.permissions.add({ id: new Id('perm'), name: slug, slug });
     return unique(slugs).map((slug) => this.permissions.named(slug) ?? make(slug));
@@ -499,7 +497,7 @@ export class Model {
     this.#checkCredits(input.credits);
     this.#checkLimits(input.ratelimits);
     const api = this.#api(apiId);
-    this.#roles(input.roles ?? []);
+    this.#requireNamed(input);
     return this.#newKey(api, input);
   }
 
@@ -511,7 +509,7 @@ export class Model {
     }
     if (unique(inputs.map(({ secret }) => secret)).length < inputs.length) refuse('invalid_input');
     const api = this.#api(apiId);
-    for (const { roles = [] } of inputs) this.#roles(roles);
+    for (const input of inputs) this.#requireNamed(input);
     return inputs.map((input) => {
       if (this.keys.some(({ secret, state }) => secret === input.secret && state !== 'erased')) return undefined;
       const key = this.#newKey(api, input);
@@ -530,7 +528,7 @@ export class Model {
     const key = this.keyById(keyId);
     const limited = credits?.remaining !== undefined ? credits.remaining !== null : key.balance !== undefined;
     if (credits?.refill && !limited) refuse('invalid_input');
-    const roles = changes.roles && this.#roles(changes.roles);
+    this.#requireNamed(changes);
 
     this.#refill(key);
     if (credits === null || credits?.remaining === null) {
@@ -547,7 +545,7 @@ export class Model {
     if (changes.expires !== undefined) key.expires = changes.expires ?? undefined;
     if (changes.enabled !== undefined) key.enabled = changes.enabled;
     if (changes.ratelimits !== undefined) key.limits = this.#limitsFrom(changes.ratelimits ?? [], key.limits);
-    if (roles) key.roles = roles;
+    if (changes.roles) key.roles = this.#roles(changes.roles);
     if (changes.permissions) key.permissions = this.#permissionsOrNew(changes.permissions);
     if (changes.externalId === null) key.identity = undefined;
     else if (changes.externalId !== undefined) key.identity = this.#identityOrNew(changes.externalId);
