@@ -511,28 +511,26 @@ const createsAKey = step('createKey', fc.tuple(nth, newKey), (world, [api, made]
   return createsKey(world, 'keys.createKey', { apiId, ...input }, () => world.model.createKey(apiId, input));
 });
 
-/** Gets and lists the records of a kind, which responses contain as the model has them. */
+/** Gets, lists and deletes the records of a kind, which responses contain as the model has them. */
 const plainSteps = (
   service: string,
-  kind: string,
+  noun: 'Permission' | 'Role',
   names: readonly string[],
   recordsOf: (model: Model) => { all: object[]; find(ref: string): object },
 ): [weight: number, kind: Kind][] => {
-  const noun = kind[0]!.toUpperCase() + kind.slice(1);
-  const [get, list] = [`${service}.get${noun}`, `${service}.list${noun}s`] as OperationName[];
+  const kind = noun.toLowerCase();
+  const operation = (verb: string) => `${service}.${verb}` as OperationName;
+  const byName = (verb: string, ofModel: (model: Model, ref: string) => object) =>
+    step(`${verb}${noun}`, one(...names), (world, ref) =>
+      same(world, operation(`${verb}${noun}`), { [kind]: ref }, () => ofModel(world.model, ref)),
+    );
+  const list = step(`lists of ${kind}s`, one(1, 2, 100), (world, limit) =>
+    sameList(world, operation(`list${noun}s`), {}, limit, () => recordsOf(world.model).all),
+  );
   return [
-    [
-      1,
-      step(`get${noun}`, one(...names), (world, ref) =>
-        same(world, get!, { [kind]: ref }, () => recordsOf(world.model).find(ref)),
-      ),
-    ],
-    [
-      1,
-      step(`lists of ${kind}s`, one(1, 2, 100), (world, limit) =>
-        sameList(world, list!, {}, limit, () => recordsOf(world.model).all),
-      ),
-    ],
+    [1, byName('get', (model, ref) => recordsOf(model).find(ref))],
+    [1, byName('delete', (model, ref) => model[`delete${noun}`](ref))],
+    [1, list],
   ];
 };
 
@@ -810,13 +808,7 @@ const kinds: [weight: number, kind: Kind][] = [
       ),
     ),
   ],
-  ...plainSteps('permissions', 'permission', slugs, ({ permissions }) => permissions),
-  [
-    2,
-    step('deletePermission', one(...slugs), (world, permission) =>
-      same(world, 'permissions.deletePermission', { permission }, () => world.model.deletePermission(permission)),
-    ),
-  ],
+  ...plainSteps('permissions', 'Permission', slugs, ({ permissions }) => permissions),
   [
     3,
     step(
@@ -836,13 +828,7 @@ const kinds: [weight: number, kind: Kind][] = [
       ),
     ),
   ],
-  ...plainSteps('permissions', 'role', roleNames, ({ roles }) => roles),
-  [
-    1,
-    step('deleteRole', one(...roleNames), (world, role) =>
-      same(world, 'permissions.deleteRole', { role }, () => world.model.deleteRole(role)),
-    ),
-  ],
+  ...plainSteps('permissions', 'Role', roleNames, ({ roles }) => roles),
   [
     4,
     step(

@@ -131,7 +131,7 @@ export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput 
 }
 
 /** The version of the stored data from which on all servers apply a field, if earlier ones have keys without it. */
-export const keyFieldsSince = { allowedIps: 6 } as const satisfies Partial<Record<keyof typeof newKeyFields, number>>;
+export const keyFieldsSince = { allowedIps: 6 } as const satisfies Partial<Record<keyof NewKeyInput, number>>;
 
 /** Refuses these fields while servers of an earlier release may verify keys: they would not apply them. */
 export function requireKeyFields(fields: NewKeyInput | ChangedKeyInput, store: Pick<Store, 'dataVersion'>) {
