@@ -12,9 +12,9 @@ local FLAGS = KEY_FLAGS
 local MARKS = KEY_MARKS
 -- What is stored of temporary limits: those with `ends`, and maybe `former`, which has the values FORMER.
 local limit_ends = { FORMER = FORMER_VALUES }
--- The values of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a place of
--- their own there.
-local limit_head = { VALUES = LIMIT_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
+-- The values and marks of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a
+-- place of their own there.
+local limit_head = { VALUES = LIMIT_HEAD_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
 
 -- Sets a field of `into` for each flag of a state, by its name; of other `bits` for each of these.
 local function read_flags(flags, into, bits)

@@ -963,6 +963,8 @@ const formerFields = Object.keys(limitEnd.fields).filter((field) => field.starts
 const limitLiterals = (): Record<string, number | string> => ({
   LIMIT_VALUES: luaList(Object.keys(limitValues)),
   LIMIT_DEFAULTS: luaTable(Object.entries(defaultValues)),
+  // Those and marks that no caller sets.
+  LIMIT_HEAD_VALUES: luaList([...new Set([...Object.keys(limitValues), ...Object.keys(limitSwitches)])]),
   // The place of each field of LIMIT_HEAD, from 1.
   LIMIT_HEAD_PLACES: luaTable(Object.keys(limitHead).map((field, index) => [field, index + 1])),
   // The values of a former limit, in the order of LIMIT_END, and their names in a reply.
