@@ -65,19 +65,6 @@ function noted_leases.of_key() return redis.call('HGET', key_name, 'leased') or 
 local function identity_name() return name_of.identity_record(call_workspace, key_external_id) end
 function noted_leases.of_identity() return key_identity and redis.call('HGET', identity_name(), 'leased') or '' end
 
--- From now on leases of the key and its identity give nothing back to windows: the slices in which they were charged
--- have moved.
-function noted_leases.forget_slices()
-  local of_key, of_identity = noted_leases.of_key(), noted_leases.of_identity()
-  if of_key ~= '' then
-    local function credits_of(charged) return string.sub(charged, 1, LEASED_CREDITS_LENGTH) end
-    lease_list.write(key_name, lease_list.with_charged(of_key, credits_of))
-  end
-  if of_identity ~= '' then
-    lease_list.write(identity_name(), lease_list.with_charged(of_identity, function() return '' end))
-  end
-end
-
 -- noted_leases.recall_of for a verification: for the leases of its key and identity.
 function noted_leases.recall_of_key(has_passed)
   local of_key, of_identity = noted_leases.of_key(), noted_leases.of_identity()

@@ -9,7 +9,6 @@
 -- @include "include/calendar"
 
 local FLAGS = KEY_FLAGS
-local MARKS = KEY_MARKS
 -- What is stored of temporary limits: those with `ends`, and maybe `former`, which has the values FORMER.
 local limit_ends = { FORMER = FORMER_VALUES }
 -- The values and marks of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a
@@ -214,7 +213,7 @@ local function read_extension(packed, into)
     marks, forbidden, holds_due, balances =
       struct.unpack(KEY_EXTENSION, packed, #packed - KEY_TAIL_LENGTH - KEY_EXTENSION_LENGTH + 1)
   end
-  read_flags(marks, into, MARKS)
+  read_flags(marks, into, KEY_MARKS)
   into.forbidden, into.holds_due, into.balances = forbidden, holds_due, balances
 end
 
@@ -228,7 +227,7 @@ end
 
 -- The packed extension of a state; '' for a plain key, which has none.
 local function pack_extension(s)
-  local marks, forbidden, holds_due = pack_flags(s, MARKS), s.forbidden or 0, s.holds_due or NEVER
+  local marks, forbidden, holds_due = pack_flags(s, KEY_MARKS), s.forbidden or 0, s.holds_due or NEVER
   if marks == 0 and forbidden == 0 and holds_due == NEVER then return '' end
   return struct.pack(KEY_EXTENSION, marks, forbidden, holds_due, s.balances or 0)
 end

@@ -215,6 +215,28 @@ function window_log.repaired(text, now, duration)
   return new_window(ends, units, slice)
 end
 
+-- After a step back of the clock, charges of an owner have moved to an earlier slice. When the clock reaches their
+-- first slice again, others charge units there: those must not be taken out for the ones that moved. So field `shifted`
+-- of the key or identity has the times of its charges that may have moved, and what was charged then is not given back:
+-- it counts for a duration, used or not.
+
+-- Notes that charges of an owner between `now` and the end `newest` of a slice have moved.
+function window_log.note_shifted(record, now, newest)
+  local before = redis.call('HGET', record, 'shifted')
+  if before then
+    local from, latest = struct.unpack(SHIFTED, before)
+    now, newest = math.min(now, from), math.max(newest, latest)
+  end
+  redis.call('HSET', record, 'shifted', struct.pack(SHIFTED, now, newest))
+end
+
+-- Whether what was charged at a time may have moved. `shifted` is the field, or false.
+function window_log.is_shifted(shifted, at)
+  if not shifted then return false end
+  local from, latest = struct.unpack(SHIFTED, shifted)
+  return at > from and at <= latest
+end
+
 -- The slots of a concurrency limit are a counter whose entries end when their slots do, so that a slot is free at that
 -- time even if nobody gives it back.
 

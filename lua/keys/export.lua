@@ -32,7 +32,7 @@ if not live_api(workspace, api_id) then return false end
 -- of the limits of its identity stay. Returns the number of its holds.
 local function give_holds_back(record, state)
   if state.holds_due == NEVER then return 0 end
-  local h, windows = hold_list.read(record), {}
+  local h, windows, shifted = hold_list.read(record), {}, redis.call('HGET', record, 'shifted')
   for _, l in ipairs(state.limits) do
     windows[l.name .. ' ' .. l.duration] = l
   end
@@ -43,7 +43,7 @@ local function give_holds_back(record, state)
     end
     for _, w in ipairs(hold.windows) do
       local l = not w.of_identity and windows[w.name .. ' ' .. w.duration]
-      if l and w.cost > 0 and hold.at <= now then
+      if l and w.cost > 0 and hold.at <= now and not window_log.is_shifted(shifted, hold.at) then
         l.window = window_log.without(l.window, hold.at, now, w.duration, w.is_fine, w.cost) or l.window
       end
     end

@@ -77,8 +77,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (`leased`, packed), `moved` while it is on its way to another workspace (lua/include/moves.lua), the fields that keyRecordFields of src/scripts/layout.ts describes, and its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
-    fields: ['state', 'leased', 'moved', 'holds', 'holds<n>', ...Object.keys(keyRecordFields)],
+      'a key: state (packed), leases of its units (`leased`, packed), `moved` while it is on its way to another workspace (lua/include/moves.lua), the fields that keyRecordFields of src/scripts/layout.ts describes, its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua), and `shifted` after a step back of the clock (packed, lua/include/window.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
+    fields: ['state', 'leased', 'moved', 'holds', 'holds<n>', 'shifted', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   {
@@ -100,7 +100,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':i:<externalId>',
     type: 'hash',
     holds:
-      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik), held (until when holds of its keys may give units back, Unix milliseconds), credits (its balance, packed)',
+      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik), held (until when holds of its keys may give units back, Unix milliseconds), credits (its balance, packed), `shifted` as of a key',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {

@@ -311,6 +311,12 @@ export const limitEnd = struct({
 } satisfies Record<keyof StoredEnd, unknown>);
 
 /**
+ * Field `shifted` of a key or an identity: what was charged to its windows after the one time and until the other may
+ * have been put into an earlier slice, because the clock stepped back (lua/include/window.lua). Unix milliseconds.
+ */
+const shifted = struct({ from: uint(6), latest: uint(6) });
+
+/**
  * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
  * it, so it costs what it did before.
  */
@@ -878,6 +884,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   LIMIT_HEAD: { of: struct(limitHead) },
   WINDOW_BYTES: { of: windowBytes },
   LIMIT_END: { of: limitEnd },
+  SHIFTED: { of: shifted },
   IDENTITY_HEAD: { of: identityHead },
   IDENTITY_BALANCE: { of: identityBalance },
   IDENTITY_LEFT: { of: identityLeft },

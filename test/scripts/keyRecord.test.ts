@@ -48,6 +48,7 @@ describe('the successor of a rerolled key', () => {
     migration: 'it was created here',
     successor: 'it has none yet',
     leased: 'servers hold none of it',
+    shifted: 'nothing was charged to its windows yet',
     moved: 'it stays in its workspace',
     holds: 'they stay with the old key',
     'holds<n>': 'as holds',

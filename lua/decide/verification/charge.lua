@@ -20,8 +20,8 @@ local LACKS_UNITS = 'units'
 -- which leases may give some back.
 local charge_count = 0
 local charge_exceeded = false
--- Whether a window was charged while the clock was ahead. Then charge_exceeded is true too, and the other results are
--- invalid.
+-- The end of the newest slice of the windows that were charged while the clock was ahead; false if there are none. If
+-- there are, charge_exceeded is true too, and the other results are invalid.
 local charge_ahead = false
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.
 local charge_results = {}
@@ -58,8 +58,9 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   local total, first_live, oldest, kept_until, suffix =
     charge(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
   if not total then
-    charge_exceeded, charge_ahead = true, true
-    return first - 1, window_log.repaired(string.sub(bytes, first, last), call_now, duration)
+    local window = string.sub(bytes, first, last)
+    charge_exceeded, charge_ahead = true, math.max(charge_ahead or 0, window_log.newest(window))
+    return first - 1, window_log.repaired(window, call_now, duration)
   end
   local left, results, at = limit - total, charge_results, 4 * charge_count
   charge_count = charge_count + 1
@@ -457,9 +458,12 @@ function charge_hold.repair(requested)
   local tail = string.sub(key_packed, #key_packed - key_flags.tail_bytes + 1)
   local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
   if state then redis.call('HSET', key_name, 'state', state) end
+  window_log.note_shifted(key_name, call_now, charge_ahead)
   local repaired = key_identity and identity_state()
-  if repaired then write_identity(repaired) end
-  noted_leases.forget_slices()
+  if repaired then
+    write_identity(repaired)
+    window_log.note_shifted(name_of.identity_record(call_workspace, key_external_id), call_now, charge_ahead)
+  end
   write_charged_counters()
 end
 

@@ -119,19 +119,20 @@ function key_holds.collect_slots(settling, hold)
   return slots
 end
 
--- The record and the state of the identity that a hold charged; nil if there is none, it was deleted, or is another one
--- of that name.
+-- The record of the identity that a hold charged, its state and its field `shifted`; nil if there is none, it was
+-- deleted, or is another one of that name.
 function key_holds.charged_identity(more)
   if not more or not more.identity then return nil end
   local name = name_of.identity_record(call_workspace, more.externalId)
-  local state = redis.call('HGET', name, 'state')
-  if state and string.sub(state, 1, 16) == more.identity then return name, state end
+  local state, shifted = unpack(redis.call('HMGET', name, 'state', 'shifted'))
+  if state and string.sub(state, 1, 16) == more.identity then return name, state, shifted end
 end
 
 -- Changes the windows of an identity, in memory.
 local function give_back_to_identity(settling, wanted)
-  local name, state = key_holds.charged_identity(wanted.more)
+  local name, state, shifted = key_holds.charged_identity(wanted.more)
   if not name then return end
+  wanted.shifted = shifted
   local id16, records = wanted.more.identity, settling_list(settling, 'records')
   settling_list(settling, 'identities')[name] =
     owned_windows.returning(state, IDENTITY_LIMITS_AT, 0, id16, wanted, records)
@@ -143,6 +144,7 @@ function key_holds.return_collected(settling)
   for owner, wanted in pairs(settling.wanted) do
     if owner == '' then
       local tail_bytes, records = key_flags.tail_bytes, settling_list(settling, 'records')
+      wanted.shifted = redis.call('HGET', key_name, 'shifted')
       key_written(owned_windows.returning(key_packed, key_limits_at, tail_bytes, key24(), wanted, records))
     else
       give_back_to_identity(settling, wanted)

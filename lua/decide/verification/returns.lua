@@ -10,11 +10,13 @@
 
 local owned_windows = {}
 
--- A window with `units` more now, also above its limit.
+-- A window with `units` more now, also above its limit. If the clock has stepped back they are charged in the newest
+-- slice: the next verification moves that.
 local function with_units(bytes, duration, units)
-  local text = window_log.repaired(bytes, call_now, duration)
-  local _, _, _, kept, suffix = window_charge(text, 1, #text, call_now, SAFE_INTEGER, duration, units, true)
-  return suffix and string.sub(text, 1, kept) .. suffix
+  local slice = (duration - duration % 64) / 64
+  local now = bytes == '' and call_now or math.max(call_now, window_log.newest(bytes) - slice)
+  local _, _, _, kept, suffix = window_charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, units, true)
+  return suffix and string.sub(bytes, 1, kept) .. suffix
 end
 
 -- Gives back units that were charged to windows of an owner; units below 0 are charged. `packed` is the state of the
@@ -22,7 +24,7 @@ end
 -- own, or gone. Returns the new state.
 --   wanted    each {duration, name, units, is_fine, at: when they were charged}. Slots are {duration = 0, name, units,
 --             slot_end, moved_to (nil: they are given back), slice (see window_log.without_slots)}, and get `is_found`
---             and the real moved_to.
+--             and the real moved_to. Its `shifted` is that field of the owner.
 --   records   by name, the records to write: {owner, bytes, counter (in the form of write_counters, if units were
 --             charged)}. What was changed before is read there.
 function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
@@ -42,7 +44,7 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
       end
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
-      if w.units == 0 or w.at > call_now then return nil end
+      if w.units == 0 or w.at > call_now or window_log.is_shifted(wanted.shifted, w.at) then return nil end
       return window_log.without(bytes, w.at, call_now, w.duration, w.is_fine, w.units)
     end
     local limit = by_name[w.name]

@@ -16,9 +16,9 @@
 -- @include "include/usage"
 
 -- What a lease charged to windows at a time (each LEASED_WINDOW), as owned_windows.returning takes it; `times`
--- decisions of it.
-local function leased_windows(charged, times, at)
-  local wanted, position = {}, 1
+-- decisions of it. `shifted` is that field of the owner.
+local function leased_windows(charged, times, at, shifted)
+  local wanted, position = { shifted = shifted }, 1
   while position <= #charged and times > 0 do
     local duration, cost, name
     duration, cost, name, position = struct.unpack(LEASED_WINDOW, charged, position)
@@ -37,13 +37,14 @@ local function returned_to_key(number, used, cost)
   -- Another number: the balance was set since, and has none of these credits.
   if key_flags.limited and credits_charged == refill_due and times > 0 then balance = balance + times * cost end
   local windows = string.sub(charged, LEASED_CREDITS_LENGTH + 1)
+  local shifted = windows ~= '' and redis.call('HGET', key_name, 'shifted')
   local records = {}
   local packed = owned_windows.returning(
     key_packed,
     key_limits_at,
     key_flags.tail_bytes,
     key24(),
-    leased_windows(windows, times, at),
+    leased_windows(windows, times, at, shifted),
     records
   )
   key_written(packed)
@@ -53,11 +54,11 @@ end
 -- Gives back to an identity what a lease did not use of its limits. Returns a function that writes it, or nil.
 local function returning_to_identity(external_id, number, used)
   local record = name_of.identity_record(call_workspace, external_id)
-  local stored = redis.call('HMGET', record, 'state', 'leased')
+  local stored = redis.call('HMGET', record, 'state', 'leased', 'shifted')
   local at, units, windows, others = lease_list.find(stored[2] or '', this_session.id, number)
   if not at or not stored[1] then return nil end
   local id16 = string.sub(stored[1], 1, 16)
-  local wanted = leased_windows(windows, units - used, at)
+  local wanted = leased_windows(windows, units - used, at, stored[3])
   local records = {}
   local packed = owned_windows.returning(stored[1], IDENTITY_LIMITS_AT, 0, id16, wanted, records)
   return function()
