@@ -41,9 +41,10 @@ describe.each(kinds)('$kind', ({ kind, unique, resource, isScope }) => {
     expect(await call(name, input as never, rootKey)).toMatchObject({ status: 409, code: `${kind}_already_exists` });
   });
 
-  test.runIf(isScope)('needs a grant for its id', async () => {
-    const [id, other] = [idOf(await makeThings(call, rootKey)), idOf(await makeThings(call, rootKey))];
-    expect(await refer('get', id, [`${resource}.${id}.read_${kind}`])).toMatchObject({ status: 200 });
-    expect(await refer('get', id, [`${resource}.${other}.read_${kind}`])).toMatchObject({ status: 403 });
-  });
+  if (isScope)
+    test('needs a grant for its id', async () => {
+      const [id, other] = [idOf(await makeThings(call, rootKey)), idOf(await makeThings(call, rootKey))];
+      expect(await refer('get', id, [`${resource}.${id}.read_${kind}`])).toMatchObject({ status: 200 });
+      expect(await refer('get', id, [`${resource}.${other}.read_${kind}`])).toMatchObject({ status: 403 });
+    });
 });
