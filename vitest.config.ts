@@ -32,7 +32,6 @@ const programs = [
   'test/cli/{backup,keyLines}.test.ts',
   'test/faults/{cluster,fourServers,holds,leases,ledger,move,schemathesis,sentinel,server,tls}.test.ts',
   'test/http/{docs,haproxy}.test.ts',
-  'test/migrations/cluster.test.ts',
   'test/process/**/*.test.ts',
 ];
 
@@ -82,7 +81,7 @@ const withLongTests = [
 const faults = [
   {
     extends: true as const,
-    test: { name: 'faults', include: ['test/faults/**/*.test.ts', `test/{console,process}/${long}`, ...withLongTests] },
+    test: { name: 'faults', include: ['test/faults/**/*.test.ts', `test/{console,migrations,process}/${long}`, ...withLongTests] },
   },
   {
     extends: true as const,
@@ -104,7 +103,7 @@ export default defineConfig({
     setupFiles: 'test/support/emptyDatabase.ts',
     pool: 'forks',
     // More than there are cores, as many tests wait for processes.
-    maxWorkers: faultsOnly ? 1 : availableParallelism() + 2,
+    maxWorkers: faultsOnly ? 1 : availableParallelism() + 3,
     // A test that hangs is all they are for. A busy machine needs several times what an idle one does.
     testTimeout: 120_000,
     expect: { poll: { timeout: 40_000 } },

@@ -15,6 +15,7 @@ import {
   temporaryDir,
 } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
+import { isLong } from '../support/testIf.ts';
 import { type LedgerResult, openLedger } from './ledger.ts';
 import { incrementalFile, watchDisk } from './preload.ts';
 import { report } from './report.ts';
@@ -120,7 +121,7 @@ test.skipIf(!newRedis)(
 );
 
 test('an append-only file cut at any byte is served with the state after one of the changes', async () => {
-  const cuts = process.env.FAULTS_RESULTS ? 150 : 10;
+  const cuts = isLong ? 150 : 4;
   const dir = temporaryDir();
   const redis = await startRedis(dir);
   const server = await startTollgate({ REDIS_URL: redis.url });

@@ -19,7 +19,7 @@ afterEach(endAll);
 
 const mayMount = spawnSync('unshare', ['-m', 'true']).status === 0 && process.getuid?.() === 0;
 if (!mayMount)
-  console.warn('test/process/full.test.ts: tests of a full disk are SKIPPED: this user may not mount one.');
+  console.warn('test/process/full.long.test.ts: tests of a full disk are SKIPPED: this user may not mount one.');
 
 /** A disk of its own of 16 MB. */
 function mountDisk() {
