@@ -81,7 +81,10 @@ const withLongTests = [
 const faults = [
   {
     extends: true as const,
-    test: { name: 'faults', include: ['test/faults/**/*.test.ts', `test/{console,migrations,process}/${long}`, ...withLongTests] },
+    test: {
+      name: 'faults',
+      include: ['test/faults/**/*.test.ts', `test/{console,migrations,process}/${long}`, ...withLongTests],
+    },
   },
   {
     extends: true as const,
