@@ -106,7 +106,7 @@ export default defineConfig({
     setupFiles: 'test/support/emptyDatabase.ts',
     pool: 'forks',
     // More than there are cores, as many tests wait for processes.
-    maxWorkers: faultsOnly ? 1 : availableParallelism() + 3,
+    maxWorkers: faultsOnly ? 1 : availableParallelism() + 2,
     // A test that hangs is all they are for. A busy machine needs several times what an idle one does.
     testTimeout: 120_000,
     expect: { poll: { timeout: 40_000 } },
