@@ -715,16 +715,16 @@ describe('is shown', () => {
   });
 
   test('in lists of keys and identities, and in the audit log', async () => {
-    const externalId = 'shown';
+    const externalId = 'stored';
     await ok('identities.createIdentity', { externalId, ratelimits: [jobs, requests] });
     const { keyId, apiId, key } = await createKey({ externalId, ratelimits: [jobs, requests] });
-    const shown = [jobs, requests].map(storedLimit);
+    const stored = [jobs, requests].map(storedLimit);
     const [listed] = await ok('keys.listKeys', { apiId });
-    expect(listed).toMatchObject({ keyId, ratelimits: shown, identity: { ratelimits: shown } });
-    expect(await ok('identities.getIdentity', { identity: externalId })).toMatchObject({ ratelimits: shown });
+    expect(listed).toMatchObject({ keyId, ratelimits: stored, identity: { ratelimits: stored } });
+    expect(await ok('identities.getIdentity', { identity: externalId })).toMatchObject({ ratelimits: stored });
     const [first] = (await ok('identities.listIdentities', { search: externalId })) as { ratelimits: object[] }[];
-    expect(first!.ratelimits).toEqual(shown);
-    expect(await ok('keys.whoami', { key })).toMatchObject({ ratelimits: shown });
+    expect(first!.ratelimits).toEqual(stored);
+    expect(await ok('keys.whoami', { key })).toMatchObject({ ratelimits: stored });
     const [event] = await ok('audit.listEvents', { resource: { id: keyId } } as never);
     expect(JSON.stringify(event)).toContain(
       'jobs 3 slots for 60000 ms, autoApply; requests 10 per 3600000 ms'.split(';')[0],
