@@ -103,7 +103,7 @@ export default defineConfig({
     // Lua files are in no module graph: --watch runs everything again when one changes.
     forceRerunTriggers: [...configDefaults.forceRerunTriggers, '**/lua/**/*.lua'],
     globalSetup: 'test/support/redis.ts',
-    setupFiles: 'test/support/emptyDatabase.ts',
+    setupFiles: ['test/support/emptyDatabase.ts', 'test/support/strict.ts'],
     pool: 'forks',
     // More than there are cores, as many tests wait for processes.
     maxWorkers: faultsOnly ? 1 : availableParallelism() + 2,

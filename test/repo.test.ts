@@ -311,6 +311,21 @@ describe('lua/', () => {
     expect(unknown).toEqual([]);
   });
 
+  // Where it was written a second time, a 64th that is no whole number of milliseconds was another slice.
+  test('only lua/include/window.lua divides a time into slices', () => {
+    const dividing = scripts.flatMap((path) =>
+      read(path)
+        .split('\n')
+        .map((line) => line.replace(/--.*$/, ''))
+        .filter((line) => /[/%] ?(64|FINE_LIMIT)\b|FINE_LIMIT \+/.test(line))
+        .map((line) => `${path}: ${line.trim()}`),
+    );
+    expect(dividing).toEqual([
+      'lua/include/window.lua: function window_log.slice_of(duration) return (duration - duration % 64) / 64 end',
+      expect.stringMatching(/^lua.include.window.lua: return window_log.slice_end/),
+    ]);
+  });
+
   test('every literal that src/scripts/layout.ts declares for Lua by name is used, and none is declared twice', () => {
     const text = scripts.map(read).join('\n');
     const twice = includes.flatMap(declaredIn).filter((name) => luaLiterals.has(name));

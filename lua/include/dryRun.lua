@@ -16,8 +16,13 @@ local function written_fields(record)
 end
 
 local COMMANDS = {
-  GET = function(record) return written[record] or server.call('GET', record) end,
+  GET = function(record)
+    local own = written[record]
+    if own ~= nil then return own end
+    return server.call('GET', record)
+  end,
   SET = function(record, value) written[record] = value end,
+  DEL = function(record) written[record] = false end,
   HSET = function(record, ...)
     local fields, given = written_fields(record), { ... }
     for index = 1, #given, 2 do

@@ -4,6 +4,7 @@
 -- @include "include/names"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/windowEntries"
 
 -- The limits in force of an owner, with their windows: that of a former limit of another duration is in a record.
 local function limits_in_force(workspace, owner, limits, now)

@@ -86,10 +86,18 @@ local function new_window(ends, units, step)
   return table.concat(parts)
 end
 
--- The end of the slice at `now`, as window_charge has it too, without a call.
-function window_log.slice_end(now, limit, duration)
-  local slice = limit <= FINE_LIMIT and 1 or (duration - duration % 64) / 64
-  return now - now % slice + slice
+-- The length of a slice of a limit above FINE_LIMIT. Nothing else divides a duration (test/repo.test.ts).
+function window_log.slice_of(duration) return (duration - duration % 64) / 64 end
+
+-- The end of the slice at a time, as window_charge computes it too, without this call.
+function window_log.slice_end(at, limit, duration)
+  local slice = limit <= FINE_LIMIT and 1 or window_log.slice_of(duration)
+  return at - at % slice + slice
+end
+
+-- The same for what a hold or a lease charged, with a limit of at most FINE_LIMIT (`is_fine`) or above.
+function window_log.charged_end(at, is_fine, duration)
+  return window_log.slice_end(at, is_fine and FINE_LIMIT or FINE_LIMIT + 1, duration)
 end
 
 -- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit
@@ -103,14 +111,14 @@ end
 --   suffix      the bytes that follow it
 -- One function checks and charges, because a charge needs the fields that a check reads.
 local function window_charge(text, first, last, now, limit, duration, cost, may_charge)
-  local total, first_live, oldest = 0, nil, now - duration
+  local total, first_live, oldest, slice = 0, nil, now - duration, window_log.slice_of(duration)
   local kind, base, step, steps, units
   if last >= first then
     kind = WINDOW_KINDS[string.byte(text, first)]
     local newest_at, oldest_steps, oldest_units = last - kind.newest_bytes + 1, nil, nil
     steps, units, total = struct.unpack(kind.newest, text, newest_at)
     base, step, oldest_steps, oldest_units = struct.unpack(kind.head, text, first)
-    if base + steps * step - now > duration / 64 then return nil end
+    if base + steps * step - now > slice then return nil end
     first_live, oldest = first + WINDOW_HEAD_BYTES, base + oldest_steps * step
     while oldest + duration <= now do
       total, first_live = total - oldest_units, first_live + kind.bytes
@@ -124,7 +132,7 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
   end
   if not may_charge or cost == 0 or total + cost > limit then return total, first_live, oldest end
 
-  local slice = limit <= FINE_LIMIT and 1 or (duration - duration % 64) / 64
+  if limit <= FINE_LIMIT then slice = 1 end
   local slice_end = now - now % slice + slice
   if not first_live then return total, first_live, slice_end, first - 1, new_window({ slice_end }, { cost }, slice) end
   local kept = last - kind.newest_bytes
@@ -158,8 +166,9 @@ function window_log.newest(text)
 end
 
 -- Takes `units` out of the slices that end between `earliest` and `latest`, the oldest first: later ones are of charges
--- with a limit of at most 64 on the same window, or of a settlement. Returns `kept_until` and `suffix` as
--- window_charge; nothing when there is no such slice.
+-- with a limit of at most 64 on the same window, or of a settlement. An entry without units is removed. Returns
+-- `kept_until` and `suffix` as window_charge, and the number of units that were not there; nothing when there is no
+-- such slice.
 function window_log.returned(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
@@ -170,26 +179,28 @@ function window_log.returned(text, first, last, earliest, latest, units)
     if slice_end <= latest then position = at end
   end
   if not position then return nil end
-  local entries, at, left, sum = {}, position, units, struct.unpack('>I7', text, sum_at)
+  local entries, at, left, sum = '', position, units, struct.unpack('>I7', text, sum_at)
   while at < sum_at do
     local steps, charged = struct.unpack(kind.entry, text, at)
     if left == 0 or base + steps * step > latest then break end
     local taken = math.min(left, charged)
-    entries[#entries + 1], left = struct.pack(kind.entry, steps, charged - taken), left - taken
-    at = at + kind.bytes
+    if charged > taken then entries = entries .. struct.pack(kind.entry, steps, charged - taken) end
+    left, at = left - taken, at + kind.bytes
   end
-  local suffix = table.concat(entries) .. string.sub(text, at, sum_at - 1) .. struct.pack('>I7', sum - units + left)
-  return position - 1, suffix
+  entries = entries .. string.sub(text, at, sum_at - 1)
+  if entries == '' and position == first + WINDOW_HEAD_BYTES then return first - 1, '', left end
+  return position - 1, entries .. struct.pack('>I7', sum - units + left), left
 end
 
--- A counter without `units` that were charged at `at`, in a slice of a millisecond (`is_fine`) or of a 64th of the
--- duration. nil when that slice no longer counts at `now`: what later ones have was charged by others.
+-- A counter without `units` that were charged at `at`, see window_log.charged_end. nil when that slice no longer counts
+-- at `now`: what later ones have was charged by others.
 function window_log.without(text, at, now, duration, is_fine, units)
   if text == '' then return nil end
-  local slice_end = window_log.slice_end(at, is_fine and FINE_LIMIT or FINE_LIMIT + 1, duration)
+  local slice_end = window_log.charged_end(at, is_fine, duration)
   if slice_end + duration <= now then return nil end
   -- After the clock stepped back, units are charged in a slice that ends up to a slice later (window_log.repaired).
-  local kept, suffix = window_log.returned(text, 1, #text, slice_end, at + duration / 64, units)
+  local kept, suffix, left = window_log.returned(text, 1, #text, slice_end, at + window_log.slice_of(duration), units)
+  if IN_TESTS and left ~= 0 then error('no slice has ' .. (left or units) .. ' units that are given back') end
   return suffix and string.sub(text, 1, kept) .. suffix
 end
 
@@ -200,7 +211,7 @@ function window_log.repaired(text, now, duration)
   local kind = WINDOW_KINDS[string.byte(text)]
   local newest_at = #text - kind.newest_bytes + 1
   local _, base, step = struct.unpack(WINDOW_HEAD, text)
-  local slice = (duration - duration % 64) / 64
+  local slice = window_log.slice_of(duration)
   local latest, ends, units = now + slice, {}, {}
   if base + struct.unpack(kind.newest, text, newest_at) * step <= latest then return text end
   for position = WINDOW_HEAD_BYTES + 1, newest_at, kind.bytes do
@@ -318,25 +329,6 @@ function window_log.without_slots(text, slot_end, count, moved_to, slice)
   return nil
 end
 
--- Unpacks a counter, for inspection: {kind, base, step, ends and units of its entries, sum}. If the bytes do not fit
--- this format: nil, the first field that does not fit, and its position.
-local function read_window(text)
-  local number = string.byte(text)
-  local kind = WINDOW_KINDS[number]
-  if not kind then return nil, 'kind', 1 end
-  local count = (#text - WINDOW_HEAD_BYTES - 7) / kind.bytes
-  if count < 1 or count % 1 ~= 0 then return nil, 'entries', WINDOW_HEAD_BYTES + 1 end
-  local _, base, step = struct.unpack(WINDOW_HEAD, text)
-  local window, total = { kind = number, base = base, step = step, ends = {}, units = {} }, 0
-  for index = 1, count do
-    local steps, units = struct.unpack(kind.entry, text, WINDOW_HEAD_BYTES + 1 + (index - 1) * kind.bytes)
-    window.ends[index], window.units[index], total = base + steps * step, units, total + units
-  end
-  window.sum = struct.unpack('>I7', text, #text - 6)
-  if window.sum ~= total then return nil, 'sum', #text - 6 end
-  return window
-end
-
 -- The time at which the oldest entry expires; `now` when nothing counts (see `oldest` of window_charge).
 function window_log.reset(oldest, duration)
   local reset = oldest + duration
@@ -360,4 +352,4 @@ end
 
 -- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry
 -- counts. It frees memory and never decides.
-function window_log.ttl(duration) return math.ceil(duration + duration / 64) + 60000 end
+function window_log.ttl(duration) return duration + window_log.slice_of(duration) + 60000 end

@@ -20,6 +20,7 @@
 -- @include "include/reply"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/windowEntries"
 
 local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 

@@ -33,7 +33,7 @@ local has_expiry = key_bytes == EXPIRES_BYTES + PACKED_ID_BYTES + 8
 -- What the script may read: a key counts as one, and each 500 bytes of metadata or lists as another. With a long text
 -- to search for, fewer bytes do: Lua compares all of it wherever its first letter is.
 local WORK_MAX = 1000
-local BYTES_OF_WORK = 500 / (1 + #(filters[1].search or '') / 64)
+local BYTES_OF_WORK = 32000 / (64 + #(filters[1].search or ''))
 
 -- The fields to read of a record, and their positions.
 local names, position = { 'state' }, {}

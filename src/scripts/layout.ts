@@ -984,6 +984,8 @@ const limitLiterals = (): Record<string, number | string> => ({
   LASTS_MAX: lastsMax,
   // A limit of at most this has slices of a millisecond (lua/include/window.lua).
   FINE_LIMIT: 64,
+  // Tests set it to true: then scripts fail where they would lose units (test/support/strict.ts).
+  IN_TESTS: 'false',
   SLOTS_MAX: slotsMax,
   // Limit of the ends of taken slots that a counter has; only changes of its limit bring it there.
   SLOT_ENDS_MAX: 1000,

@@ -82,7 +82,9 @@ local function return_to_window(check, number, used)
   if bytes then
     -- A slice that no longer counts gets nothing back.
     local kept, suffix = window_log.returned(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
-    if suffix then
+    if suffix == '' then
+      redis.call('DEL', name)
+    elseif suffix then
       redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_log.ttl(check.duration))
     end
   end

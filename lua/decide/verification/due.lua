@@ -13,6 +13,7 @@
 -- @include "include/identityBalance"
 -- @include "include/names"
 -- @include "include/state"
+-- @include "include/window"
 
 local key_holds = {}
 
@@ -95,7 +96,7 @@ local function collect(settling, hold)
     local returned = (is_open and w.cost or 0) - w.settled
     if returned ~= 0 then
       local wanted = wanted_of(settling, hold, w.of_identity)
-      local slice = returned > 0 and math.floor(hold.at / (w.is_fine and 1 or w.duration / 64)) or 'now'
+      local slice = returned > 0 and window_log.charged_end(hold.at, w.is_fine, w.duration) or 'now'
       local name = string.format('%s %.0f %s %s', slice, w.duration, w.is_fine and 1 or 0, w.name)
       local same = wanted[name]
       if same then

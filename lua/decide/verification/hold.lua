@@ -544,7 +544,7 @@ function key_holds.move_slots(hold, ttl)
   for index, w in ipairs(moved) do
     local limit = hold.slots[index].limit
     w.moved_to = limit and charge_hold.slot_end(expires, limit.limit, limit.duration) or expires
-    w.slice = window_log.slice_end(0, FINE_LIMIT + 1, limit and limit.duration or DAY_MS)
+    w.slice = window_log.slice_of(limit and limit.duration or DAY_MS)
   end
   key_holds.return_collected(settling)
   local slots = {}

@@ -13,8 +13,7 @@ local owned_windows = {}
 -- A window with `units` more now, also above its limit. If the clock has stepped back they are charged in the newest
 -- slice: the next verification moves that.
 local function with_units(bytes, duration, units)
-  local slice = (duration - duration % 64) / 64
-  local now = bytes == '' and call_now or math.max(call_now, window_log.newest(bytes) - slice)
+  local now = bytes == '' and call_now or math.max(call_now, window_log.newest(bytes) - window_log.slice_of(duration))
   local _, _, _, kept, suffix = window_charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, units, true)
   return suffix and string.sub(bytes, 1, kept) .. suffix
 end
@@ -78,7 +77,9 @@ end
 
 function owned_windows.write(records)
   for record, changed in pairs(records) do
-    if changed.counter then
+    if changed.bytes == '' then
+      redis.call('DEL', record)
+    elseif changed.counter then
       write_counters(call_workspace, changed.owner, { changed.counter }, call_now)
     else
       redis.call('SET', record, changed.bytes, 'KEEPTTL')
