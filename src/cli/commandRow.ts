@@ -3,7 +3,7 @@
 import type { Call, CallResult, Listen } from './client.ts';
 import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, endOf, numberOf, tableOf, timeOf } from './table.ts';
+import { type Columns, durationOf, endOf, numberOf, tableOf, timeOf } from './table.ts';
 
 /** Arguments and options by name, as Commander parses them. */
 export type Given = Record<string, string | boolean | readonly string[] | undefined>;
@@ -82,12 +82,11 @@ export const done = (line: string, json: unknown): CommandResult => ({ lines: [l
 export function listResult<Item>(
   what: string,
   { data, next, looked, total }: CallResult<Item[]>,
-  headings: readonly string[],
-  row: (item: Item) => readonly string[],
+  { headings, rowOf }: Columns<Item>,
 ): CommandResult {
   const examined = total === undefined ? '' : ` Examined ${looked} of ${total}.`;
   const more = next === undefined ? [] : [`… and more.${examined} A higher --limit prints more.`];
-  const lines = data.length > 0 ? tableOf(headings, data.map(row)) : [`No ${what} found.`];
+  const lines = data.length > 0 ? tableOf(headings, data.map(rowOf)) : [`No ${what} found.`];
   return { lines: [...lines, ...more], json: data };
 }
 
@@ -131,8 +130,8 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   end: ['--to'],
   expiration: ['--grace'],
   expires: ['--expires'],
-  expiresAfter: ['--not-expired'],
-  expiresBefore: ['--expiring'],
+  expiresAfter: ['--expiring'],
+  expiresBefore: ['--expiring', '--expired'],
   externalId: ['--owner', '<owner>'],
   duration: ['<duration>'],
   holdId: ['<holdId>'],

@@ -1,5 +1,6 @@
 // The commands about the holds of a key: what verifications reserved and callers have not settled yet.
 
+import { holdColumns } from '../domain/columns.ts';
 import type { OutputOf } from './client.ts';
 import {
   type CommandRow,
@@ -15,7 +16,7 @@ import {
   wantedOf,
 } from './commandRow.ts';
 import { limitCostOf } from './explain.ts';
-import { durationOf, numberOf, timeText } from './table.ts';
+import { columnsOf, durationOf, numberOf, timeText } from './table.ts';
 
 type Ended = OutputOf<'keys.settleHold'>;
 
@@ -37,6 +38,13 @@ const creditsText = (owner: string, { credits, debt }: Pick<Ended, 'credits' | '
 const balanceText = ({ keyId, identity, ...balance }: Ended): string =>
   [creditsText(keyId, balance), ...(identity ? [creditsText('Its identity', identity)] : [])].join(' ');
 
+type OpenHold = OutputOf<'keys.listHolds'>[number];
+const holdTable = columnsOf(holdColumns, ['Hold', 'Since', 'Until', 'Then', 'Credits', 'Units'], {
+  Credits: ({ credits }: OpenHold) => String(credits ?? 'unlimited'),
+  Units: ({ ratelimits, slots }: OpenHold) =>
+    [unitsText(ratelimits), slotsText(slots ?? [])].filter(Boolean).join(', '),
+});
+
 export const holdRows: readonly CommandRow[] = [
   {
     words: 'key holds <keyId>',
@@ -47,14 +55,7 @@ export const holdRows: readonly CommandRow[] = [
       const page = await readAll(wantedOf(options), (limit, next) => call('keys.listHolds', { keyId, limit }, next));
       // Its `total` is the number of open holds, not of what was examined.
       const holds = { ...page, total: undefined };
-      return listResult('open holds', holds, ['HOLD', 'SINCE', 'UNTIL', 'THEN', 'CREDITS', 'UNITS'], (hold) => [
-        hold.id,
-        timeText(hold.createdAt),
-        timeText(hold.expires),
-        hold.onExpiry,
-        hold.credits === undefined ? 'unlimited' : String(hold.credits),
-        [unitsText(hold.ratelimits), slotsText(hold.slots ?? [])].filter(Boolean).join(', '),
-      ]);
+      return listResult('open holds', holds, holdTable);
     },
   },
   {

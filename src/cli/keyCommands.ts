@@ -1,6 +1,7 @@
 // The commands that manage APIs, keys, identities, and read the audit log. Each is a row: its words, its options, and
 // the operations that it calls.
 
+import { apiColumns, eventColumns, identityColumns, keyColumns } from '../domain/columns.ts';
 import type { CallResult, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
@@ -25,17 +26,11 @@ import { identityLimitRow, keyLimitRow } from './limitCommands.ts';
 import { overrideRows } from './overrideCommands.ts';
 import { refusalRows } from './refusalsCommand.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, durationText, expiryOf, limitText, numberOf, tableOf, timeText } from './table.ts';
+import { columnsOf, durationOf, durationText, expiryOf, limitText, numberOf, tableOf, timeText } from './table.ts';
 import { temporaryRow } from './temporaryCommand.ts';
 import { usageRow } from './usageCommand.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
-
-const stateOf = ({ enabled, expires, restorableUntil }: Key): string => {
-  if (restorableUntil !== undefined) return `deleted, until ${timeText(restorableUntil)}`;
-  if (!enabled) return 'disabled';
-  return expires === undefined ? 'enabled' : `until ${timeText(expires)}`;
-};
 
 const creditsText = ({ remaining, debt }: NonNullable<Key['credits']>): string =>
   `${remaining}${debt === undefined ? '' : `, debt ${debt}`}`;
@@ -56,16 +51,13 @@ function balanceText({ credits, identity }: Key): string {
   return identity?.credits ? `${creditsText(identity.credits)} of its owner` : 'unlimited';
 }
 
-const keysResult = (page: CallResult<Key[]>): CommandResult =>
-  listResult('keys', page, ['KEY', 'START', 'NAME', 'OWNER', 'STATE', 'CREDITS', 'LAST USED'], (key) => [
-    key.keyId,
-    key.start,
-    key.name ?? '',
-    key.externalId ?? '',
-    stateOf(key),
-    balanceText(key),
-    timeText(key.lastUsedAt),
-  ]);
+const keysResult = (page: CallResult<Key[]>): CommandResult => {
+  const until = page.data.some(({ restorableUntil }) => restorableUntil !== undefined)
+    ? 'Can be restored until'
+    : 'Expires';
+  const names = ['Id', 'Key', 'Name', 'Customer', 'State', until, 'Credits', 'Last used'] as const;
+  return listResult('keys', page, columnsOf(keyColumns, names, { Credits: balanceText }));
+};
 
 function recordResult(record: object): CommandResult {
   const rows = Object.entries(record).map(([name, value]) => [
@@ -128,6 +120,21 @@ function metaOf(json: string): Record<string, unknown> {
   }
 }
 
+const identityTable = columnsOf(identityColumns, ['Id', 'Customer', 'Keys', 'Limits', 'Credits'], {
+  Limits: ({ ratelimits }: OutputOf<'identities.listIdentities'>[number]) => ratelimits.map(limitText).join(', '),
+  Credits: ({ credits }: OutputOf<'identities.listIdentities'>[number]) => (credits ? creditsText(credits) : ''),
+});
+
+type AuditEvent = OutputOf<'audit.listEvents'>[number];
+const eventTable = columnsOf(eventColumns, ['Time, UTC', 'Root key', 'Operation', 'Resource', 'Changes'], {
+  'Root key': ({ rootKeyName, rootKeyId, address }: AuditEvent) =>
+    [rootKeyName, rootKeyId, address].filter(Boolean).join(' '),
+  Changes: ({ changes = [] }: AuditEvent) =>
+    changes
+      .map(({ field, before, after }) => `${field}: ${valueText(field, before)} → ${valueText(field, after)}`)
+      .join('; '),
+});
+
 const apiRows: CommandRow[] = [
   {
     words: 'api list',
@@ -136,12 +143,7 @@ const apiRows: CommandRow[] = [
     async run(call, options) {
       const input = given({ search: text(options.search), order: orderOf(options) });
       const page = await readAll(wantedOf(options), (limit, next) => call('apis.listApis', { ...input, limit }, next));
-      return listResult('APIs', page, ['API', 'NAME', 'KEYS', 'CREATED'], ({ id, name, keyCount, createdAt }) => [
-        id,
-        name,
-        String(keyCount),
-        timeText(createdAt),
-      ]);
+      return listResult('APIs', page, columnsOf(apiColumns, ['Id', 'Name', 'Keys', 'Created'], {}));
     },
   },
   {
@@ -213,9 +215,9 @@ const keyRows: CommandRow[] = [
       ['--unused <duration>', 'not used for this long, such as 90d'],
       [
         '--expiring <duration>',
-        'expired, or expiring within this time, such as 30d; the first to expire first, with --newest last',
+        'expiring within this time, such as 30d; the first to expire first, with --newest last',
       ],
-      ['--not-expired', 'with --expiring, without those that have expired'],
+      ['--expired', 'expired ones, in the same order'],
       ['--credits-below <n>', 'with a balance of their own below this'],
       ['--rotated', 'rotated, and still used'],
       ['--permission <slug>', 'with this permission, also through a role'],
@@ -225,7 +227,8 @@ const keyRows: CommandRow[] = [
     ],
     async run(call, options) {
       const { api, owner, search, disabled, deleted, rotated, permission, role } = options;
-      const { unused, expiring, notExpired, creditsBelow } = options;
+      const { unused, expiring, expired, creditsBelow } = options;
+      if (expired && expiring !== undefined) throw new Error('--expired and --expiring exclude each other.');
       const input = given({
         apiId: text(api),
         externalId: text(owner),
@@ -234,8 +237,9 @@ const keyRows: CommandRow[] = [
         deleted: deleted ? true : undefined,
         rerolledInUse: rotated ? true : undefined,
         unusedSince: text(unused) === undefined ? undefined : Math.max(0, Date.now() - durationOf(text(unused)!)),
-        expiresBefore: text(expiring) === undefined ? undefined : Date.now() + durationOf(text(expiring)!),
-        expiresAfter: notExpired ? Date.now() : undefined,
+        expiresBefore:
+          text(expiring) !== undefined ? Date.now() + durationOf(text(expiring)!) : expired ? Date.now() : undefined,
+        expiresAfter: text(expiring) === undefined ? undefined : Date.now(),
         creditsBelow: text(creditsBelow) === undefined ? undefined : numberOf(text(creditsBelow)!),
         permission: text(permission),
         role: text(role),
@@ -331,13 +335,7 @@ const otherRows: CommandRow[] = [
       const read = (limit: number, next: string | undefined) =>
         call('identities.listIdentities', { ...input, limit }, next);
       const page = await readAll(wantedOf(options), read);
-      return listResult('identities', page, ['IDENTITY', 'OWNER', 'KEYS', 'LIMITS', 'CREDITS'], (identity) => [
-        identity.id,
-        identity.externalId,
-        String(identity.keyCount),
-        identity.ratelimits.map(limitText).join(', '),
-        identity.credits ? creditsText(identity.credits) : '',
-      ]);
+      return listResult('identities', page, identityTable);
     },
   },
   {
@@ -405,15 +403,7 @@ const otherRows: CommandRow[] = [
       const page = await readAll(wantedOf(options), (limit, next) =>
         call('audit.listEvents', { ...input, limit }, next),
       );
-      return listResult('events', page, ['TIME', 'BY', 'OPERATION', 'RESOURCE', 'CHANGES'], (event) => [
-        timeText(event.time),
-        [event.rootKeyName, event.rootKeyId, event.address].filter(Boolean).join(' '),
-        event.operation,
-        event.resource.id,
-        (event.changes ?? [])
-          .map(({ field, before, after }) => `${field}: ${valueText(field, before)} → ${valueText(field, after)}`)
-          .join('; '),
-      ]);
+      return listResult('events', page, eventTable);
     },
   },
 ];

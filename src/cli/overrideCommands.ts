@@ -1,19 +1,17 @@
 // The commands about overrides: other limits of some identifiers in a namespace of ratelimits.limit.
 
+import { overrideColumns } from '../domain/columns.ts';
 import type { OutputOf } from './client.ts';
 import { type CommandRow, done, given, limitOption, listResult, readAll, text, wantedOf } from './commandRow.ts';
-import { amountText, durationOf, numberOf, tableOf, timeText } from './table.ts';
+import { amountText, columnsOf, durationOf, numberOf, tableOf, timeText } from './table.ts';
 import { untilOf, untilOptions } from './until.ts';
 
 type Override = OutputOf<'ratelimits.getOverride'>;
 
-const headings = ['IDENTIFIER', 'LIMIT', 'UNTIL', 'THEN'];
-const rowOf = (override: Override) => [
-  override.identifier,
-  amountText(override),
-  timeText(override.until),
-  override.until === undefined ? '' : override.former ? amountText(override.former) : 'none',
-];
+const table = columnsOf(overrideColumns, ['Identifier', 'Limit', 'Until', 'Then'], {
+  Limit: (override: Override) => amountText(override),
+  Then: ({ until, former }: Override) => (until === undefined ? '' : former ? amountText(former) : 'none'),
+});
 
 export const overrideRows: readonly CommandRow[] = [
   {
@@ -25,7 +23,7 @@ export const overrideRows: readonly CommandRow[] = [
       const page = await readAll(wantedOf(options), (limit, next) =>
         call('ratelimits.listOverrides', { namespace, limit }, next),
       );
-      return listResult('overrides', page, headings, rowOf);
+      return listResult('overrides', page, table);
     },
   },
   {
@@ -34,7 +32,7 @@ export const overrideRows: readonly CommandRow[] = [
     async run(call, options) {
       const input = { namespace: text(options.namespace)!, identifier: text(options.identifier)! };
       const { data } = await call('ratelimits.getOverride', input);
-      return { lines: tableOf(headings, [rowOf(data)]), json: data };
+      return { lines: tableOf(table.headings, [table.rowOf(data)]), json: data };
     },
   },
   {

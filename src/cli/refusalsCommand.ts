@@ -1,5 +1,6 @@
 // Prints recent refusals: of one key, or of all.
 
+import { refusalColumns } from '../domain/columns.ts';
 import type { Call, CallResult, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
@@ -16,7 +17,7 @@ import {
   wantedOf,
 } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { limitText, tableOf, timeOf, timeText } from './table.ts';
+import { columnsOf, limitText, tableOf, timeOf, timeText } from './table.ts';
 
 type Query = Omit<InputOf<'analytics.listRefusals'>, 'limit' | 'cursor'>;
 type Refusals = OutputOf<'analytics.listRefusals'>;
@@ -106,21 +107,15 @@ function refusalsResult(answer: CallResult<Refusals>, { start, end }: Query): Co
     const what = counted.every(isListed) ? 'No refusals' : 'No details of refusals';
     return { lines: end !== undefined && end <= since ? [] : [`${what} ${period}.`], json: data, notes };
   }
-  const headings = ['TIME', 'COUNT', 'OUTCOME', 'KEY', 'OWNER', 'PERMISSIONS', 'LIMIT', 'TAGS'];
   const more = next === undefined ? [] : ['… and more. A higher --limit prints more.'];
-  return { lines: [...tableOf(headings, data.map(rowOf)), ...more], json: data, notes };
+  return { lines: [...tableOf(table.headings, data.map(table.rowOf)), ...more], json: data, notes };
 }
 
-const rowOf = (refusals: Refusals[number]): string[] => [
-  timeText(refusals.time),
-  String(refusals.count),
-  refusals.outcome,
-  refusals.keyId,
-  refusals.externalId ?? '',
-  `${refusals.permissions ?? ''}${refusals.permissionsCut ? '…' : ''}`,
-  limitOf(refusals),
-  (refusals.tags ?? []).join(', '),
-];
+const table = columnsOf(
+  refusalColumns,
+  ['Time, UTC', 'Refusals', 'Outcome', 'Key', 'Customer', 'Permissions asked', 'Limit', 'Tags'],
+  { Limit: limitOf },
+);
 
 function limitOf(refusals: Refusals[number]): string {
   const { outcome, ratelimit, limit, duration, type, cost, remaining, of, source } = refusals;

@@ -1,11 +1,12 @@
 // The commands that manage root keys, with which callers of the API authenticate.
 
+import { rootKeyColumns } from '../domain/columns.ts';
 import { actions, type GrantPreset, grantPresets, parseGrant } from '../domain/grants.ts';
 import { timeMax } from '../domain/time.ts';
 import type { Call, OutputOf } from './client.ts';
 import { type CommandRow, type Given, given, readAll, text, texts } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { ageText, durationOf, expiryOf, firstOf, tableOf, timeText } from './table.ts';
+import { columnsOf, durationOf, expiryOf, firstOf, tableOf, timeText } from './table.ts';
 
 type RootKey = OutputOf<'rootKeys.listRootKeys'>[number];
 
@@ -52,8 +53,7 @@ export const rootKeyRows: readonly CommandRow[] = [
       const { data } = await readAll(Number.POSITIVE_INFINITY, (limit, next) =>
         call('rootKeys.listRootKeys', { limit }, next),
       );
-      const headings = ['ROOT KEY', 'START', 'NAME', 'STATE', 'AGE', 'LAST USED', 'GRANTS'];
-      const lines = data.length > 0 ? tableOf(headings, data.map(rowOf)) : ['There are no root keys.'];
+      const lines = data.length > 0 ? tableOf(table.headings, data.map(table.rowOf)) : ['There are no root keys.'];
       return { lines, json: data };
     },
   },
@@ -92,21 +92,15 @@ function grantOf(text: string): string {
   );
 }
 
-const rowOf = ({ rootKeyId, start, name = '', createdAt, lastUsedAt, permissions, ...state }: RootKey) => [
-  rootKeyId,
-  `${start}…`,
-  name,
-  stateOf(state, Date.now()),
-  ageText(Date.now() - createdAt),
-  lastUsedAt === undefined ? 'never' : timeText(lastUsedAt),
-  firstOf(permissions, grantsPrinted, ' '),
-];
-
-function stateOf({ enabled, expires }: Pick<RootKey, 'enabled' | 'expires'>, nowMs: number): string {
-  if (!enabled) return 'disabled';
-  if (expires === undefined) return 'enabled';
-  return `${expires <= nowMs ? 'expired' : 'until'} ${timeText(expires)}`;
-}
+const table = columnsOf(
+  rootKeyColumns,
+  ['Id', 'Root key', 'Name', 'State', 'Expires', 'Created', 'Last used', 'Grants'],
+  {
+    'Root key': ({ start }: RootKey) => `${start}…`,
+    'Last used': ({ lastUsedAt }: RootKey) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt)),
+    Grants: ({ permissions }: RootKey) => firstOf(permissions, grantsPrinted, ' '),
+  },
+);
 
 /** The new root key exists before anything happens to the old one, so a failure leaves two that work. */
 async function rotate(call: Call, rootKeyId: string, { grace }: Given): Promise<CommandResult> {

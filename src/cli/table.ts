@@ -1,6 +1,35 @@
 // Tables, times and durations on a terminal.
 
+import type { Shared } from '../domain/columns.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
+
+/** Headings, and the cells of a row below them. */
+export interface Columns<Row> {
+  headings: readonly string[];
+  rowOf: (row: Row) => string[];
+}
+
+type RowOf<C> = C[keyof C] extends Shared<infer Row> ? Row : unknown;
+type TextRow<T> = [keyof T] extends [never] ? unknown : T[keyof T] extends (row: infer Row) => string ? Row : unknown;
+
+/** Columns that the console displays, too. `texts` formats cells otherwise, and has those of this table only. */
+export function columnsOf<C extends Record<string, Shared<never>>, T extends Record<string, (row: never) => string>>(
+  shared: C,
+  names: readonly ((keyof C | keyof T) & string)[],
+  texts: T = {} as T,
+): Columns<RowOf<C> & TextRow<T>> {
+  const cellOf = (name: string, row: never): string => {
+    const format = texts[name];
+    if (format) return format(row);
+    const { kind, value } = shared[name]!;
+    const content = value(row, Date.now());
+    return kind === 'time' ? timeText(content as number | undefined) : String(content ?? '');
+  };
+  return {
+    headings: names.map((name) => name.toUpperCase()),
+    rowOf: (row) => names.map((name) => cellOf(name, row as never)),
+  };
+}
 
 /** Rows with aligned columns below their headings. */
 export function tableOf(headings: readonly string[], rows: readonly (readonly string[])[]): string[] {

@@ -1,5 +1,6 @@
 // The command that lists temporary limits of keys and identities, and temporary overrides.
 
+import { temporaryColumns } from '../domain/columns.ts';
 import type { InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
@@ -12,15 +13,15 @@ import {
   texts,
   wantedOf,
 } from './commandRow.ts';
-import { amountText, durationOf, timeText } from './table.ts';
+import { amountText, columnsOf, durationOf } from './table.ts';
 
 type Temporary = OutputOf<'ratelimits.listTemporary'>[number];
 
-const headings = ['UNTIL', 'OF', 'KEY NAME', 'LIMIT', 'NOW', 'THEN'];
-
-/** Whose limit it is. */
-const ownerText = ({ keyId, externalId, identifier, namespace }: Temporary): string =>
-  keyId ?? externalId ?? `${identifier} in ${namespace}`;
+const table = columnsOf(temporaryColumns, ['Ends', 'Of', 'Key name', 'Limit', 'Now', 'Then'], {
+  'Key name': ({ keyName = '' }: Temporary) => keyName,
+  Now: (one: Temporary) => amountText(one, one.type),
+  Then: ({ former, type }: Temporary) => (former ? amountText(former, type) : 'none'),
+});
 
 export const temporaryRow: CommandRow = {
   words: 'temporary',
@@ -43,13 +44,6 @@ export const temporaryRow: CommandRow = {
     const page = await readAll(wantedOf(options), (limit, next) =>
       call('ratelimits.listTemporary', { ...input, limit }, next),
     );
-    return listResult('temporary limits and overrides', page, headings, (one) => [
-      timeText(one.until),
-      ownerText(one),
-      one.keyName ?? '',
-      one.name ?? 'override',
-      amountText(one, one.type),
-      one.former ? amountText(one.former, one.type) : 'none',
-    ]);
+    return listResult('temporary limits and overrides', page, table);
   },
 };

@@ -1,5 +1,6 @@
 // Usage: who used most in a period, and the bill of a month by customer.
 
+import { type Billed, billColumns, noCustomer } from '../domain/columns.ts';
 import { csvOf, csvRows } from '../domain/csv.ts';
 import type { Call, OutputOf } from './client.ts';
 import {
@@ -15,7 +16,7 @@ import {
 } from './commandRow.ts';
 import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
-import { numberOf, tableOf, timeText } from './table.ts';
+import { columnsOf, numberOf, tableOf, timeText } from './table.ts';
 
 /** What `--by` ranks: the name of the operation, and the field with the name of a row. */
 const ranked = {
@@ -45,7 +46,7 @@ interface Usage {
   /** Usage is counted by the hour, so the period may be longer than was asked for. */
   period: string;
   headings: readonly string[];
-  rows: readonly (readonly (string | number)[])[];
+  rows: readonly (readonly (string | number | undefined)[])[];
   /** A line with the sums of all rows. */
   total?: readonly string[];
   /** A line about what is in no row. */
@@ -58,7 +59,10 @@ export const usageRow: CommandRow = {
   about: 'List the largest customers, keys, APIs, tags, namespaces or identifiers, or the bill of a month by customer.',
   options: [
     ['--by <what>', `what is ranked: ${Object.keys(ranked).join(', ')}; customer by default`],
-    ['--order-by <figure>', `the figure to rank by: ${Object.keys(figures).join(', ')}; count by default`],
+    [
+      '--order-by <figure>',
+      `the figure to rank by: ${Object.keys(figures).join(', ')}; count by default. A bill has valid, too, its default.`,
+    ],
     ['--top <n>', 'how many, at most 100; 10 by default'],
     ['--last <duration>', 'the period until now, such as 7d; 1d by default'],
     ...periodOptions,
@@ -151,6 +155,8 @@ interface Period {
   end: number;
 }
 type Customers = OutputOf<'analytics.listCustomers'>;
+/** What `--order-by` names of a bill. */
+const billFigures = { valid: 'Valid', count: 'Verifications', refused: 'Refused', credits: 'Credits' } as const;
 
 /** The month of a bill. Throws for options that a bill does not have. */
 function billed({ month, by = 'customer', top, last, from, to }: Given): Period {
@@ -198,13 +204,12 @@ async function* customersOf(
   }
 }
 
-const billHeadings = ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'] as const;
-const billRow = ({
-  externalId,
-  count,
-  spentCredits,
-}: Pick<Customers[number], 'externalId' | 'count' | 'spentCredits'>) =>
-  [externalId ?? '(no identity)', count, spentCredits] as const;
+const billNames = Object.keys(billColumns) as (keyof typeof billColumns)[];
+/** The rows of a file, which has the columns of the console's. */
+const csvRow = (row: Billed) => billNames.map((name) => billColumns[name].value(row, Date.now()));
+const billTable = columnsOf(billColumns, ['Customer', 'Valid', 'Refused', 'Verifications', 'Credits'], {
+  Customer: ({ externalId = noCustomer }: Billed) => externalId,
+});
 
 /** Prints the bill as CSV, page after page, so that any number of customers needs little memory. */
 async function printBill(call: Call, options: Given, output: Output): Promise<undefined> {
@@ -214,32 +219,36 @@ async function printBill(call: Call, options: Given, output: Output): Promise<un
   let isBegun = false;
   for await (const customers of customersOf(call, billed(options), api, output)) {
     if (customers.length === 0) continue;
-    const rows = customers.map(billRow);
-    await printRows(isBegun ? rows : [billHeadings, ...rows]);
+    const rows = customers.map(csvRow);
+    await printRows(isBegun ? rows : [billNames, ...rows]);
     isBegun = true;
   }
   if (isBegun) return undefined;
   if (api !== undefined) await requireFound(call('apis.getApi', { apiId: api }));
-  await printRows([billHeadings]);
+  await printRows([billNames]);
   return undefined;
 }
 
 /** The rows of all customers, the largest first. Verifications of keys without an identity are a row without a name. */
 async function billOf(call: Call, options: Given, output: Output): Promise<Usage> {
-  const figure = figureOf(options.orderBy ?? 'count', ['count', 'credits']) as 'count' | 'spentCredits';
+  const figure = text(options.orderBy) ?? 'valid';
+  const column = billFigures[figure as keyof typeof billFigures];
+  if (column === undefined) throw new Error(`--order-by must be one of ${Object.keys(billFigures).join(', ')}.`);
+  const amountOf = billColumns[column].value as (row: Billed) => number;
   const period = billed(options);
-  const customers: Pick<Customers[number], 'externalId' | 'count' | 'spentCredits'>[] = [];
-  for await (const page of customersOf(call, period, text(options.api), output)) {
-    for (const { externalId, count, spentCredits } of page) customers.push(given({ externalId, count, spentCredits }));
-  }
-  customers.sort((a, b) => b[figure] - a[figure]);
-  const sumOf = (field: 'count' | 'spentCredits') => customers.reduce((sum, row) => sum + row[field], 0);
+  const customers: Customers = [];
+  for await (const page of customersOf(call, period, text(options.api), output)) customers.push(...page);
+  customers.sort((a, b) => amountOf(b) - amountOf(a));
+  const sumOf = (name: keyof typeof billColumns) =>
+    customers.reduce((sum, row) => sum + (billColumns[name].value(row, Date.now()) as number), 0);
   return {
     period: periodText(period),
-    headings: billHeadings,
-    rows: customers.map(billRow),
-    total: [`Total: ${sumOf('count')} verifications, ${sumOf('spentCredits')} credits.`],
-    json: { ...period, customers },
+    headings: options.csv ? billNames : billTable.headings,
+    rows: customers.map(options.csv ? csvRow : billTable.rowOf),
+    total: [
+      `Total: ${sumOf('Valid')} valid and ${sumOf('Refused')} refused verifications, ${sumOf('Credits')} credits.`,
+    ],
+    json: { ...period, customers: customers.map((row) => ({ ...row, valid: billColumns.Valid.value(row) })) },
   };
 }
 

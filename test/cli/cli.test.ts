@@ -103,7 +103,7 @@ describe('names with terminal escapes are printed escaped', () => {
     await store.rootKeys.create(workspaceId, rootKey, cliActor);
     const { out } = await run(['root-key', 'list', '--workspace', workspaceId]);
     const [headings, line, ...others] = out.split(/(?<=\n)/);
-    expect(headings).toMatch(/^ROOT KEY .*\n$/);
+    expect(headings).toMatch(/^ID +ROOT KEY .*\n$/);
     expect(line).toMatch(onlyVisible);
     expect(line).toContain(`  ${escaped}  enabled  `);
     expect(others).toEqual([]);

@@ -23,7 +23,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       err: expect.stringContaining('There is no API'),
     });
     const [heading, row, ...others] = await lines('api', 'list', '--search', name);
-    expect(heading).toMatch(/^API {2,}NAME {2,}KEYS {2,}CREATED$/);
+    expect(heading).toMatch(/^ID {2,}NAME {2,}KEYS {2,}CREATED$/);
     expect(row).toMatch(new RegExp(`^${apiId} +${name} +0 +\\d{4}-`));
     expect(others).toEqual([]);
     expect(await json('api', 'list', '--search', name)).toEqual([
@@ -43,6 +43,25 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(await lines('api', 'list', '--search', name)).toEqual(['No APIs found.']);
   });
 
+  test('keys that will expire and keys that have expired are two lists, and the state names the second', async () => {
+    const { apiId } = await json('api', 'create', 'that expire');
+    const make = async (expires: number) => {
+      const { keyId } = await app.createKey({ apiId });
+      await app.ok('keys.updateKey', { keyId, expires });
+      return keyId;
+    };
+    const [past, soon] = [await make(Date.now() - 1000), await make(Date.now() + dayMs)];
+    await make(Date.now() + 30 * dayMs);
+    const listed = async (...options: string[]) =>
+      (await lines('key', 'list', '--api', apiId, ...options)).slice(1).map((line) => cellsOf(line));
+    expect(await listed('--expiring', '7d')).toEqual([
+      [soon, expect.anything(), 'enabled', expect.anything(), 'unlimited'],
+    ]);
+    expect(await listed('--expired')).toEqual([[past, expect.anything(), 'expired', expect.anything(), 'unlimited']]);
+    const { code, err } = await run(['key', 'list', '--expired', '--expiring', '7d']);
+    expect([code, err]).toEqual([1, 'tollgate: --expired and --expiring exclude each other.\n']);
+  });
+
   test('a key is created, found, changed, rotated, revoked and restored', async () => {
     const { apiId } = await json('api', 'create', 'for keys');
     const owner = `owner.${way.replace(' ', '')}`;
@@ -54,14 +73,14 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
 
     for (const wanted of [keyId, key.slice(0, 8), 'LAPTOP', owner]) {
       const [heading, row] = await lines('key', 'find', wanted, '--api', apiId);
-      expect(heading).toMatch(/^KEY +START +NAME +OWNER +STATE +CREDITS +LAST USED$/);
-      expect(row, wanted).toMatch(new RegExp(`^${keyId} +pay_.{4} +laptop +${owner} +until \\S+ +9$`));
+      expect(heading).toMatch(/^ID +KEY +NAME +CUSTOMER +STATE +EXPIRES +CREDITS +LAST USED$/);
+      expect(row, wanted).toMatch(new RegExp(`^${keyId} +pay_.{4} +laptop +${owner} +enabled +\\S+Z +9$`));
     }
     expect(JSON.parse((await run(['key', 'find', '-', '--json'], `${key}\n`)).out)).toMatchObject({ keyId });
     expect(await lines('key', 'find', 'nothing like this')).toEqual(['No keys found.']);
     expect(await json('key', 'list', '--api', apiId, '--expiring', '29d')).toEqual([]);
     expect(await json('key', 'list', '--api', apiId, '--expiring', '31d')).toMatchObject([{ keyId }]);
-    expect(await json('key', 'list', '--api', apiId, '--expiring', '31d', '--not-expired')).toMatchObject([{ keyId }]);
+    expect(await json('key', 'list', '--api', apiId, '--expired')).toEqual([]);
     expect(await json('key', 'list', '--api', apiId, '--credits-below', '9')).toEqual([]);
     expect(await json('key', 'list', '--api', apiId, '--credits-below', '10')).toMatchObject([{ keyId }]);
     await app.ok('permissions.createRole', { name: `role of ${way}`, permissions: [`granted.${apiId}`] });
@@ -110,7 +129,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       ['find', key.slice(0, 8)],
       ['find', keyId],
     ])
-      expect((await lines('key', ...deleted))[1]).toContain('deleted, until ');
+      expect((await lines('key', ...deleted))[1]).toMatch(/ deleted +20\S+Z /);
     await lines('key', 'restore', keyId);
     expect(await app.ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
     await lines('key', 'revoke', keyId, '--permanent');

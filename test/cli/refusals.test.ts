@@ -55,9 +55,9 @@ describeWays(app, url, ({ run, lines }) => {
     limited.keyId,
     'ada',
     'requests 1 per 1m, cost 1, 0 left',
-    'eu, a b',
+    'eu a b',
   ];
-  const headings = ['TIME', 'COUNT', 'OUTCOME', 'KEY', 'OWNER', 'PERMISSIONS', 'LIMIT', 'TAGS'];
+  const headings = ['TIME, UTC', 'REFUSALS', 'OUTCOME', 'KEY', 'CUSTOMER', 'PERMISSIONS ASKED', 'LIMIT', 'TAGS'];
 
   test('of a key, by its id or its string', async () => {
     const rows = [headings, ofLimited(4), ofLimited(1), ofLimited(1), ofLimited(1), ofLimited(1)];

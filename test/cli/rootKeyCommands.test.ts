@@ -94,14 +94,15 @@ describeWays(app, url, ({ run, lines, json }) => {
     await authenticate(made.rootKey);
     const unused = await json(...create, '--permission', '*');
     const table = await lines('root-key', 'list');
-    expect(table[0]).toMatch(/^ROOT KEY +START +NAME +STATE +AGE +LAST USED +GRANTS$/);
+    expect(table[0]).toMatch(/^ID +ROOT KEY +NAME +STATE +EXPIRES +CREATED +LAST USED +GRANTS$/);
     const rowOf = (id: string) => cellsOf(table.find((line) => line.startsWith(`${id} `))!);
     expect(rowOf(made.rootKeyId)).toEqual([
       made.rootKeyId,
       `${made.rootKey.slice(0, 26)}…`,
       'support',
-      'until 2099-12-31T00:00:00Z',
-      expect.stringMatching(/^\ds$/),
+      'enabled',
+      '2099-12-31T00:00:00Z',
+      expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
       expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
       `${grantPresets.reader.slice(0, 5).join(' ')} and ${grantPresets.reader.length - 5} more`,
     ]);

@@ -26,11 +26,11 @@ describeWays(app, url, ({ run, lines, json }) => {
 
     const ofKey = [timeText(until), keyId, 'Ada', 'requests', '500 per 1m', '10 per 1m'];
     const ofIdentity = [timeText(until + hourMs), externalId, 'jobs', '3 slots for 1d', 'none'];
-    const ofOverride = [timeText(override.until), `user_* in ${namespace}`, 'override', '7 per 1h', 'none'];
+    const ofOverride = [timeText(override.until), `${namespace}: user_*`, 'override', '7 per 1h', 'none'];
     const [heading, ...rows] = await lines('temporary');
-    expect(cellsOf(heading!)).toEqual(['UNTIL', 'OF', 'KEY NAME', 'LIMIT', 'NOW', 'THEN']);
+    expect(cellsOf(heading!)).toEqual(['ENDS', 'OF', 'KEY NAME', 'LIMIT', 'NOW', 'THEN']);
     // The workspace has those of other tests too.
-    const owners = [keyId, externalId, `user_* in ${namespace}`];
+    const owners = [keyId, externalId, `${namespace}: user_*`];
     const own = (all: string[]) => all.map(cellsOf).filter(([, owner]) => owners.includes(owner!));
     expect(own(rows)).toEqual([ofKey, ofIdentity, ofOverride]);
     expect(own(await lines('temporary', '--within', '7d'))).toEqual([ofKey, ofIdentity]);

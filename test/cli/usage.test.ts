@@ -9,6 +9,10 @@ const app = harness();
 const url = served(app);
 let apiIds: string[];
 const keyIds: Record<string, string> = {};
+const billHeadings =
+  'Customer,Valid,Refused,Verifications,Credits,RATE_LIMITED,USAGE_EXCEEDED,INSUFFICIENT_PERMISSIONS,FORBIDDEN,DISABLED,EXPIRED';
+/** The cells of refusals of a row without any. */
+const none = '0,0,0,0,0,0';
 const month = new Date().toISOString().slice(0, 7);
 const monthStart = Date.parse(`${month}-01`);
 
@@ -93,16 +97,16 @@ describeWays(app, url, ({ run, lines, json }) => {
     const [period, ...table] = await lines('usage', '--month', month);
     expect(period).toBe(`Usage from ${month}-01T00:00:00Z to ${next.toISOString().replace('.000', '')}`);
     expect(cells(table)).toEqual([
-      ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'],
-      ['ada', '3', '2'],
-      ['bob', '2', '2'],
-      ['(no identity)', '1', '1'],
-      ['Total: 6 verifications, 5 credits.'],
+      ['CUSTOMER', 'VALID', 'REFUSED', 'VERIFICATIONS', 'CREDITS'],
+      ['ada', '2', '1', '3', '2'],
+      ['bob', '2', '0', '2', '2'],
+      ['(no customer)', '1', '0', '1', '1'],
+      ['Total: 5 valid and 1 refused verifications, 5 credits.'],
     ]);
     expect(await json('usage', '--month', month, '--api', apiIds[1]!)).toEqual({
       start: monthStart,
       end: next.getTime(),
-      customers: [{ externalId: 'bob', count: 2, spentCredits: 2 }],
+      customers: [{ externalId: 'bob', count: 2, outcomes: { VALID: 2 }, spentCredits: 2, valid: 2 }],
     });
     expect(await lines('usage', '--month')).toEqual([period, ...table]);
     expect(await lines('usage', '--month', '2020-02')).toEqual([
@@ -114,11 +118,12 @@ describeWays(app, url, ({ run, lines, json }) => {
     const { code, out, err } = await run(['usage', '--month', month, '--csv']);
     expect({ code, out, err }).toEqual({
       code: 0,
-      out: 'CUSTOMER,VERIFICATIONS,CREDITS\n(no identity),1,1\nada,3,2\nbob,2,2\n',
+      // Refusals are not charged for. test/console/bill.test.ts: the same columns.
+      out: `${billHeadings}\n,1,0,1,1,${none}\nada,2,1,3,2,0,1,0,0,0,0\nbob,2,0,2,2,${none}\n`,
       err: '',
     });
     const sorted = await run(['usage', '--month', '--csv', '--order-by', 'count']);
-    expect(sorted.out).toBe('CUSTOMER,VERIFICATIONS,CREDITS\nada,3,2\nbob,2,2\n(no identity),1,1\n');
+    expect(sorted.out.split('\n').map((line) => line.split(',')[0])).toEqual(['Customer', 'ada', 'bob', '', '']);
     expect(await run(['usage', '--csv'])).toEqual({
       code: 0,
       out: 'CUSTOMER,VERIFICATIONS,REFUSED,CREDITS\nada,3,1,2\nbob,2,0,2\n',
@@ -126,8 +131,8 @@ describeWays(app, url, ({ run, lines, json }) => {
     });
     const ranking = await run(['usage', '--csv', '--by', 'identifier']);
     expect(ranking.out).toBe('NAMESPACE,IDENTIFIER,CHECKS,REFUSED\nlogin,x,2,1\nlogin,y,1,0\n');
-    const none = await run(['usage', '--month', '2020-02', '--csv']);
-    expect(none.out).toBe('CUSTOMER,VERIFICATIONS,CREDITS\n');
+    const unused = await run(['usage', '--month', '2020-02', '--csv']);
+    expect(unused.out).toBe(`${billHeadings}\n`);
   });
 
   test.each([
@@ -138,7 +143,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     [['--top', '101'], 'tollgate: --top must '],
     [['--order-by', 'name'], '--order-by must be one of count, refused, credits'],
     [['--by', 'namespace', '--order-by', 'credits'], '--order-by must be one of count, refused.'],
-    [['--month', '2026-10', '--order-by', 'refused'], '--order-by must be one of count, credits'],
+    [['--month', '2026-10', '--order-by', 'name'], '--order-by must be one of valid, count, refused, credits'],
     [['--last', 'week'], 'is not a duration'],
     [['--from', 'monday'], 'is not a time'],
     [['--from', '2026-10-01', '--to', '2026-10-01'], '--from must be before --to'],
@@ -164,6 +169,7 @@ test('a bill of more customers than a page has each of them once', async () => {
   const customers = Array.from({ length: 2500 }, (_, index) => ({
     externalId: `c${index}`,
     count: index + 1,
+    outcomes: { VALID: index + 1 },
     spentCredits: 1,
   }));
   const inputs: unknown[] = [];
@@ -188,7 +194,9 @@ test('a bill of more customers than a page has each of them once', async () => {
     usageRow.run(call as never, { month: '2026-10', ...options }, async () => '', output as never);
   const { json, lines } = (await run({}))!;
   expect(inputs).toEqual(['adding', 'adding 2', '0', '1000', '2000'].map((next) => [1000, next]));
-  expect((json as { customers: unknown[] }).customers).toEqual(customers.toReversed());
+  expect((json as { customers: unknown[] }).customers).toEqual(
+    customers.toReversed().map((row) => ({ ...row, valid: row.count })),
+  );
   expect(lines).toHaveLength(2500 + 3);
   expect([printed, shown]).toEqual([[], []]);
 
@@ -199,8 +207,8 @@ test('a bill of more customers than a page has each of them once', async () => {
   expect(await run({ csv: true })).toBeUndefined();
   time.mockRestore();
   expect(printed).toEqual([
-    'CUSTOMER,VERIFICATIONS,CREDITS',
-    ...customers.map(({ externalId, count }) => `${externalId},${count},1`),
+    billHeadings,
+    ...customers.map(({ externalId, count }) => `${externalId},${count},0,${count},1,${none}`),
   ]);
   expect(shown).toEqual([
     ['Adding up', 1000, 'keys'],
@@ -213,7 +221,7 @@ test('a bill of more customers than a page has each of them once', async () => {
     'stop',
   ]);
   // In another order, all rows are sorted first.
-  expect((await run({ csv: true, orderBy: 'count' }))!.lines[1]).toBe('c2499,2500,1');
+  expect((await run({ csv: true, orderBy: 'count' }))!.lines[1]).toBe(`c2499,2500,0,2500,1,${none}`);
 });
 
 test('a cell of CSV is no formula of a spreadsheet', async () => {

@@ -48,8 +48,8 @@ inChromium(() => {
   test('this month: totals, a row for each customer, one for keys without one, and more pages', async () => {
     await open('/bill');
     await expect.poll(() => rows().count()).toBe(100);
-    expect(await cellsOf(0)).toEqual(['keys without a customer', '1', '0', '0']);
-    expect(await cellsOf(2)).toEqual(['user_000', '2', '1', '25']);
+    expect(await cellsOf(0)).toEqual(['(no customer)', '1', '0', '1', '0']);
+    expect(await cellsOf(2)).toEqual(['user_000', '1', '1', '2', '25']);
     expect([await figure('Verifications'), await figure('Refused'), await figure('Credits')]).toEqual([
       '133',
       '1',
@@ -68,13 +68,13 @@ inChromium(() => {
     await open('/bill');
     await page().getByLabel('Month, UTC').selectOption(last);
     await expect.poll(() => rows().count()).toBe(1);
-    expect(await cellsOf(0)).toEqual(['user_000', '1', '0', '20']);
+    expect(await cellsOf(0)).toEqual(['user_000', '1', '0', '1', '20']);
     expect(new URL(page().url()).search).toBe(`?month=${last}`);
     await page().reload();
     await expect.poll(() => rows().count()).toBe(1);
     await goTo(`/bill?api=${other}`);
     await expect.poll(() => rows().count()).toBe(1);
-    expect(await cellsOf(0)).toEqual(['-1.x', '1', '0', '0']);
+    expect(await cellsOf(0)).toEqual(['-1.x', '1', '0', '1', '0']);
     await goTo(`/bill?month=${nameOf(monthBack(11))}`);
     await page().getByText('Nothing was verified in this month').waitFor();
     await goTo('/bill?month=1999-01');
@@ -91,16 +91,18 @@ inChromium(() => {
     const lines = (await readFile(await file.path(), 'utf8')).split('\r\n').slice(0, -1);
     expect(lines).toHaveLength(customers + 3);
     const head = lines[0]!.split(',');
-    expect(head.slice(0, 4)).toEqual(['Customer (externalId)', 'Verifications', 'Refused', 'Valid']);
+    // The command line has the same columns (test/cli/usage.test.ts).
+    expect(head.slice(0, 5)).toEqual(['Customer', 'Valid', 'Refused', 'Verifications', 'Credits']);
     expect(lines[1]!.startsWith(',1,0,1,')).toBe(true);
     expect(lines[2]!.startsWith("'-1.x,1,0,1,")).toBe(true);
     const first = lines[3]!.split(',');
-    expect([first[0], first[1], first[2], first[head.indexOf('Usage exceeded')], first.at(-1)]).toEqual([
+    expect([...first.slice(0, 5), first[head.indexOf('USAGE_EXCEEDED')]]).toEqual([
       'user_000',
+      '1',
+      '1',
       '2',
-      '1',
-      '1',
       '25',
+      '1',
     ]);
   });
 
@@ -135,7 +137,7 @@ inChromium(() => {
     });
     await open(`/bill?api=${apiId}`);
     await expect.poll(() => rows().count()).toBe(1);
-    expect(await cellsOf(0)).toEqual(['ada', '1', '0', '0']);
+    expect(await cellsOf(0)).toEqual(['ada', '1', '0', '1', '0']);
     const note = list().getByText(/Until the end of \d{4}-\d{2}-20, UTC/);
     expect(await note.isVisible()).toBe(true);
     expect(await violations()).toEqual([]);
@@ -143,9 +145,9 @@ inChromium(() => {
     expect(asked).toEqual([{ days: 20 }]);
     rank();
     await expect.poll(() => asked.length).toBe(2);
-    expect(await cellsOf(0)).toEqual(['ada', '1', '0', '0']);
+    expect(await cellsOf(0)).toEqual(['ada', '1', '0', '1', '0']);
     respond();
-    await expect.poll(() => cellsOf(0)).toEqual(['ada', '2', '0', '0']);
+    await expect.poll(() => cellsOf(0)).toEqual(['ada', '2', '0', '2', '0']);
     expect(await note.count()).toBe(0);
     expect([asked.length, rankings]).toEqual([2, 1]);
     // A month that is over is asked for once.

@@ -57,7 +57,7 @@ inChromium(() => {
       'Ends,Kind,Of,Limit,Now,Then',
       `${new Date(until - hourMs).toISOString()},identity,ada,jobs,"3 slots, each for 1 h at most",none`,
       `${new Date(until).toISOString()},key,${keyId},requests,500 in any 1 min,10 in any 1 min`,
-      `${new Date(until + dayMs).toISOString()},override,mail.send: guest_*,,7 in any 1 min,none`,
+      `${new Date(until + dayMs).toISOString()},override,mail.send: guest_*,override,7 in any 1 min,none`,
     ]);
     for (const [link, path] of [
       ['Billing', `/keys/${keyId}`],

@@ -3,12 +3,13 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { dateTime, duration, isoOf } from '../format.ts';
+import { eventColumns } from '../../domain/columns.ts';
+import { dateTime, duration } from '../format.ts';
 import { usePages } from '../pages.ts';
 import type { AuditEvent } from '../records.ts';
 import { Card, Empty } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
-import { type Column, List, type Order } from './table.tsx';
+import { type Column, List, type Order, shared } from './table.tsx';
 
 /** A value as it is displayed elsewhere: times in UTC, durations with their unit, keys as links. */
 function Value({ field, text }: { field: string; text: string | undefined }) {
@@ -66,32 +67,21 @@ function Changed({ changes = [] }: AuditEvent) {
 }
 
 const columns: Column<AuditEvent>[] = [
-  {
-    name: 'Time, UTC',
-    cell: ({ time }) => <span class="number">{dateTime(time)}</span>,
-    csv: ({ time }) => isoOf(time),
-  },
-  { name: 'Operation', cell: ({ operation }) => operation, csv: ({ operation }) => operation },
-  { name: 'Resource', cell: ({ resource }) => <Resource id={resource.id} />, csv: ({ resource }) => resource.id },
+  shared(eventColumns, 'Time, UTC', { cell: ({ time }) => <span class="number">{dateTime(time)}</span> }),
+  shared(eventColumns, 'Operation'),
+  shared(eventColumns, 'Resource', { cell: ({ resource }) => <Resource id={resource.id} /> }),
   { name: 'Changed', cell: Changed, csv: ({ changes }) => changes && JSON.stringify(changes), isText: true },
-  {
-    name: 'Root key, address',
+  shared(eventColumns, 'Root key', {
     cell: ({ rootKeyId, rootKeyName, address }) => (
       <>
         {rootKeyName ? <span title={rootKeyId}>{rootKeyName}</span> : <code>{rootKeyId}</code>}
         <small>{address}</small>
       </>
     ),
-    csv: ({ rootKeyId }) => rootKeyId,
     isWide: true,
-  },
-  {
-    name: 'Name of the root key',
-    cell: (event) => event.rootKeyName,
-    csv: (event) => event.rootKeyName,
-    isCsvOnly: true,
-  },
-  { name: 'Address', cell: ({ address }) => address, csv: ({ address }) => address, isCsvOnly: true },
+  }),
+  shared(eventColumns, 'Name of the root key', { isCsvOnly: true }),
+  shared(eventColumns, 'Address', { isCsvOnly: true }),
 ];
 const ofResource = columns.filter(({ name }) => name !== 'Resource');
 

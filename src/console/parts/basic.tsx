@@ -11,17 +11,6 @@ import { endsOf, periods, type usePeriod } from '../period.ts';
 import { currentSignIn } from '../session.ts';
 import { visible } from '../visibleText.ts';
 
-/** Outcomes in the order of charts: what is good first. */
-export const outcomes = [
-  'VALID',
-  'RATE_LIMITED',
-  'USAGE_EXCEEDED',
-  'INSUFFICIENT_PERMISSIONS',
-  'FORBIDDEN',
-  'DISABLED',
-  'EXPIRED',
-] as const;
-
 const words: Record<Verified, string> = {
   VALID: 'Valid',
   RATE_LIMITED: 'Rate limited',

@@ -1,16 +1,17 @@
 // What ends within a week: temporary limits of keys and customers, and temporary overrides.
 
 import { Link } from 'wouter-preact';
-import { dateTime, isoOf, unitsOf } from '../format.ts';
+import { temporaryColumns } from '../../domain/columns.ts';
+import { dateTime, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { namespacePath } from '../paths.ts';
 import { dayMs, fromNow, hourMs } from '../period.ts';
 import type { Temporary } from '../records.ts';
 import { may } from '../session.ts';
-import { Card, CustomerLink, Empty, Time } from './basic.tsx';
+import { Card, CustomerLink, Empty } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
 import { formerOf } from './lasting.tsx';
-import { type Column, List } from './table.tsx';
+import { type Column, List, shared } from './table.tsx';
 
 const days = 7;
 const everyMs = 300_000;
@@ -23,9 +24,6 @@ const kinds = [
 ] as const;
 const lackedBy = ({ resource, actions }: (typeof kinds)[number]) =>
   actions.find((action) => !may(resource, action, '*'));
-
-const ownerOf = ({ keyId, externalId, namespace, identifier }: Temporary) =>
-  keyId ?? externalId ?? `${namespace}: ${identifier}`;
 
 function Owner({ of: { keyId, keyName, externalId, namespace = '', identifier } }: { of: Temporary }) {
   if (externalId) return <CustomerLink externalId={externalId} />;
@@ -43,10 +41,10 @@ function Owner({ of: { keyId, keyName, externalId, namespace = '', identifier } 
 }
 
 const columns: Column<Temporary>[] = [
-  { name: 'Ends', cell: ({ until }) => <Time ms={until} />, csv: ({ until }) => isoOf(until) },
-  { name: 'Kind', cell: ({ kind }) => kind, csv: ({ kind }) => kind, isCsvOnly: true },
-  { name: 'Of', cell: (row) => <Owner of={row} />, csv: ownerOf },
-  { name: 'Limit', cell: ({ name = 'override' }) => name, csv: ({ name }) => name },
+  shared(temporaryColumns, 'Ends'),
+  shared(temporaryColumns, 'Kind', { isCsvOnly: true }),
+  shared(temporaryColumns, 'Of', { cell: (row) => <Owner of={row} /> }),
+  shared(temporaryColumns, 'Limit'),
   { name: 'Now', cell: unitsOf, csv: unitsOf },
   { name: 'Then', cell: formerOf, csv: formerOf },
 ];

@@ -1,11 +1,12 @@
 // The open holds of a key: what verifications reserved and callers have not settled yet.
 
-import { count, isoOf } from '../format.ts';
+import { holdColumns } from '../../domain/columns.ts';
+import { count } from '../format.ts';
 import { usePages } from '../pages.ts';
 import type { OpenHold } from '../records.ts';
-import { Badge, Card, Copy, Count, Empty, Time } from './basic.tsx';
+import { Badge, Card, Copy, Count, Empty } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
-import { type Column, List } from './table.tsx';
+import { type Column, List, shared } from './table.tsx';
 
 const unitsOf = ({ ratelimits, slots = [] }: OpenHold) =>
   [
@@ -14,8 +15,7 @@ const unitsOf = ({ ratelimits, slots = [] }: OpenHold) =>
   ].join(', ');
 
 const columns: Column<OpenHold>[] = [
-  {
-    name: 'Hold',
+  shared(holdColumns, 'Hold', {
     // Without the id of the key, which all have and behind which the rest would be cut.
     cell: ({ id }) => (
       <span class="id">
@@ -23,22 +23,16 @@ const columns: Column<OpenHold>[] = [
         <Copy text={id} />
       </span>
     ),
-    csv: ({ id }) => id,
-  },
-  { name: 'Since', cell: ({ createdAt }) => <Time ms={createdAt} />, csv: ({ createdAt }) => isoOf(createdAt) },
-  { name: 'Until', cell: ({ expires }) => <Time ms={expires} />, csv: ({ expires }) => isoOf(expires) },
-  {
-    name: 'Then',
+  }),
+  shared(holdColumns, 'Since'),
+  shared(holdColumns, 'Until'),
+  shared(holdColumns, 'Then', {
     cell: ({ onExpiry }) => <Badge>{onExpiry === 'charge' ? 'spent' : 'given back'}</Badge>,
-    csv: ({ onExpiry }) => onExpiry,
     isWide: true,
-  },
-  {
-    name: 'Credits',
+  }),
+  shared(holdColumns, 'Credits', {
     cell: ({ credits }) => (credits === undefined ? <span class="quiet">unlimited</span> : <Count value={credits} />),
-    csv: ({ credits }) => credits,
-    isNumber: true,
-  },
+  }),
   { name: 'Units', cell: unitsOf, csv: unitsOf, isText: true },
 ];
 

@@ -1,17 +1,18 @@
 // Recent refusals, of one key or of all.
 
 import { Link } from 'wouter-preact';
+import { refusalColumns } from '../../domain/columns.ts';
 import { useAddress } from '../address.ts';
 import { useData } from '../api.ts';
-import { count, dateTime, isoOf, unitsOf } from '../format.ts';
+import { count, dateTime, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
-import { Badge, Card, Count, CustomerLink, Empty, Outcome, Time } from './basic.tsx';
+import { Badge, Card, CustomerLink, Empty, Outcome, Time } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
 import { isListable } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, List } from './table.tsx';
+import { type Column, List, shared } from './table.tsx';
 import { TimeField, timeOfInput } from './times.tsx';
 
 const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: Refusals) =>
@@ -22,9 +23,6 @@ const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: 
 const costOf = ({ cost, remaining, of }: Refusals) =>
   cost !== undefined &&
   `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left${of ? ' of the customer' : ''}`}`;
-
-const askedOf = ({ permissions, permissionsCut }: Refusals) =>
-  permissions && `${permissions}${permissionsCut ? '…' : ''}`;
 
 /**
  * The screen that asks for what was asked, and the name of its link. Undefined for a plain request, for a query of
@@ -57,35 +55,27 @@ const AgainLink = ({ path, name }: NonNullable<ReturnType<typeof againOf>>) => {
 };
 
 const columns: Column<Refusals>[] = [
-  {
-    name: 'Time, UTC',
-    cell: ({ time }) => <span class="number">{dateTime(time)}</span>,
-    csv: ({ time }) => isoOf(time),
-  },
-  { name: 'Outcome', cell: ({ outcome }) => <Outcome outcome={outcome} />, csv: ({ outcome }) => outcome },
-  {
-    name: 'Key',
+  shared(refusalColumns, 'Time, UTC', { cell: ({ time }) => <span class="number">{dateTime(time)}</span> }),
+  shared(refusalColumns, 'Outcome', { cell: ({ outcome }) => <Outcome outcome={outcome} /> }),
+  shared(refusalColumns, 'Key', {
     cell: ({ keyId }) => (
       <Link href={`/keys/${keyId}`}>
         <KeyName keyId={keyId} />
       </Link>
     ),
-    csv: ({ keyId }) => keyId,
-  },
-  {
-    name: 'Customer',
+  }),
+  shared(refusalColumns, 'Customer', {
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
-    csv: ({ externalId }) => externalId,
     isWide: true,
-  },
-  {
-    name: 'Permissions asked',
+  }),
+  shared(refusalColumns, 'Permissions asked', {
     cell: (row) => {
       const again = againOf(row);
+      const asked = refusalColumns['Permissions asked'].value(row, Date.now());
       return (
-        (row.permissions || again) && (
+        (asked || again) && (
           <div>
-            {row.permissions && <code>{askedOf(row)}</code>}
+            {asked && <code>{asked}</code>}
             {again && (
               <small>
                 <AgainLink {...again} />
@@ -95,19 +85,16 @@ const columns: Column<Refusals>[] = [
         )
       );
     },
-    csv: askedOf,
     isText: true,
-  },
-  { name: 'Limit', cell: limitOf, csv: ({ ratelimit }) => ratelimit },
-  { name: 'Cost', cell: costOf, csv: ({ cost }) => cost },
-  { name: 'Left', cell: ({ remaining }) => remaining, csv: ({ remaining }) => remaining, isCsvOnly: true },
-  { name: 'Refusals', cell: (row) => <Count value={row.count} />, csv: (row) => row.count, isNumber: true },
-  {
-    name: 'Tags',
+  }),
+  shared(refusalColumns, 'Limit', { cell: limitOf }),
+  shared(refusalColumns, 'Cost', { cell: costOf, isNumber: false }),
+  shared(refusalColumns, 'Left', { isCsvOnly: true }),
+  shared(refusalColumns, 'Refusals'),
+  shared(refusalColumns, 'Tags', {
     cell: ({ tags = [] }) => tags.map((tag) => <Badge key={tag}>{tag}</Badge>),
-    csv: ({ tags = [] }) => tags.join(' '),
     isWide: true,
-  },
+  }),
 ];
 
 type Paged = ReturnType<typeof usePages<Refusals>>;

@@ -1,11 +1,12 @@
 // Tables: columns with their cells, and pages by cursor.
 
 import type { ComponentChildren } from 'preact';
+import type { Shared } from '../../domain/columns.ts';
 import { useAddress } from '../address.ts';
-import { count } from '../format.ts';
+import { count, isoOf } from '../format.ts';
 import type { Paged } from '../pages.ts';
 import { sumOf } from '../period.ts';
-import { Button, Problem, Waiting } from './basic.tsx';
+import { Button, Count, Problem, Time, Waiting } from './basic.tsx';
 
 export type Order = 'asc' | 'desc';
 /** How a list is sorted by a column, if it is, and what sorts it. */
@@ -38,6 +39,25 @@ export interface Column<T> {
   isWide?: boolean;
   /** In the CSV file only. */
   isCsvOnly?: boolean;
+}
+
+/** A column that the command line displays, too. `more` is what only the console has of it. */
+export function shared<Declared, Name extends string, Row extends Declared = Declared>(
+  columns: Record<Name, Shared<Declared>>,
+  name: Name,
+  more: Partial<Column<Row>> = {},
+): Column<Row> {
+  const { kind, value } = columns[name];
+  const cell = (row: Row): ComponentChildren => {
+    const content = value(row, Date.now());
+    if (kind === 'time') return <Time ms={content as number | undefined} />;
+    return kind === 'count' && content !== undefined ? <Count value={content as number} /> : content;
+  };
+  const csv = (row: Row) => {
+    const content = value(row, Date.now());
+    return kind === 'time' ? isoOf(content as number | undefined) : content;
+  };
+  return { name, cell, csv, isNumber: kind === 'count', ...more };
 }
 
 export function Table<T>(props: {

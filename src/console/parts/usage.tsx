@@ -1,12 +1,13 @@
 // Verifications over a period, as figures and as a chart: of a workspace, an API, a key or a customer.
 
 import type { ComponentChildren } from 'preact';
+import { outcomes } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
 import { compact, count, percent } from '../format.ts';
 import { byTime, countOf, inDays, type Period, sumOf } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
-import { Loaded, outcomes, wordOf } from './basic.tsx';
+import { Loaded, wordOf } from './basic.tsx';
 import { Chart, Figure } from './chart.tsx';
 
 export interface UsageOf {

@@ -1,30 +1,19 @@
 import { useState } from 'preact/hooks';
+import { rootKeyColumns as columns, stateOf } from '../../domain/columns.ts';
 import { actions, type GrantPreset, grantPresets } from '../../domain/grants.ts';
 import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
-import { count, isoOf } from '../format.ts';
+import { count } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Changes } from '../parts/audit.tsx';
-import {
-  Badge,
-  Button,
-  Card,
-  Empty,
-  Field,
-  Head,
-  Lacks,
-  Problem,
-  SelectField,
-  TextField,
-  Time,
-} from '../parts/basic.tsx';
+import { Badge, Button, Card, Empty, Field, Head, Lacks, Problem, SelectField, TextField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { ExpiryField, namesOf } from '../parts/keyForm.tsx';
 import { NamesField } from '../parts/names.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
-import { type Column, List } from '../parts/table.tsx';
+import { type Column, List, shared } from '../parts/table.tsx';
 import { isTimeInput, timeOfInput } from '../parts/times.tsx';
 import { dayMs } from '../period.ts';
 import type { Permission, Role, RootKey } from '../records.ts';
@@ -44,23 +33,17 @@ export function Access() {
 
 type Acting = { kind: 'new' } | { kind: 'switch' | 'delete'; rootKey: RootKey } | undefined;
 
-const stateOf = ({ enabled, expires }: RootKey) =>
-  !enabled ? 'disabled' : expires !== undefined && expires <= Date.now() ? 'expired' : 'enabled';
-
 const rootKeyColumns: Column<RootKey>[] = [
-  {
-    name: 'Root key',
+  shared(columns, 'Root key', {
     cell: ({ start, name }) => (
       <div>
         <code>{start}…</code>
         <small>{name}</small>
       </div>
     ),
-    csv: ({ start }) => start,
-  },
-  { name: 'Id', cell: ({ rootKeyId }) => <code>{rootKeyId}</code>, csv: ({ rootKeyId }) => rootKeyId, isWide: true },
-  {
-    name: 'Grants',
+  }),
+  shared(columns, 'Id', { cell: ({ rootKeyId }) => <code>{rootKeyId}</code>, isWide: true }),
+  shared(columns, 'Grants', {
     cell: ({ permissions }) => (
       <span title={permissions.join('\n')}>
         {permissions.slice(0, 3).map((grant) => (
@@ -69,21 +52,11 @@ const rootKeyColumns: Column<RootKey>[] = [
         {permissions.length > 3 && <span class="quiet"> and {permissions.length - 3} more</span>}
       </span>
     ),
-    csv: ({ permissions }) => permissions.join(' '),
     isText: true,
-  },
-  {
-    name: 'State',
-    cell: (rootKey) => <State of={stateOf(rootKey)} />,
-    csv: stateOf,
-  },
-  { name: 'Last used', cell: ({ lastUsedAt }) => <Time ms={lastUsedAt} />, csv: ({ lastUsedAt }) => isoOf(lastUsedAt) },
-  {
-    name: 'Expires',
-    cell: ({ expires }) => (expires ? <Time ms={expires} /> : 'never'),
-    csv: ({ expires }) => isoOf(expires),
-    isWide: true,
-  },
+  }),
+  shared(columns, 'State', { cell: (rootKey) => <State of={stateOf(rootKey, Date.now())} /> }),
+  shared(columns, 'Last used'),
+  shared(columns, 'Expires', { isWide: true }),
 ];
 
 function RootKeys() {

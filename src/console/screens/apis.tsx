@@ -2,30 +2,26 @@
 
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
+import { apiColumns } from '../../domain/columns.ts';
 import { useInAddress, useTyped } from '../address.ts';
 import { call, useData } from '../api.ts';
-import { count, isoOf } from '../format.ts';
+import { count } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
 import { useApiName } from '../parts/apiSelect.tsx';
-import { Button, Card, Count, Empty, Head, LacksScreen, SearchField, TextField, Time } from '../parts/basic.tsx';
+import { Button, Card, Count, Empty, Head, LacksScreen, SearchField, TextField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { type Column, List, Table, useOrder } from '../parts/table.tsx';
+import { type Column, List, shared, Table, useOrder } from '../parts/table.tsx';
 import { countOf, lastSteps } from '../period.ts';
 import type { Api, UsageRow } from '../records.ts';
 import { may, namedApis } from '../session.ts';
 
 const columns: Column<Api>[] = [
-  { name: 'Name', cell: ({ id, name }) => <Link href={`/apis/${id}`}>{name}</Link>, csv: ({ name }) => name },
-  { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },
-  { name: 'Keys', cell: (api) => <Count value={api.keyCount} />, csv: (api) => api.keyCount, isNumber: true },
+  shared(apiColumns, 'Name', { cell: ({ id, name }) => <Link href={`/apis/${id}`}>{name}</Link> }),
+  shared(apiColumns, 'Id', { cell: ({ id }) => <code>{id}</code>, isWide: true }),
+  shared(apiColumns, 'Keys'),
 ];
-const created: Column<Api> = {
-  name: 'Created',
-  cell: ({ createdAt }) => <Time ms={createdAt} />,
-  csv: ({ createdAt }) => isoOf(createdAt),
-  isWide: true,
-};
+const created = shared(apiColumns, 'Created', { isWide: true }) as Column<Api>;
 
 type Amount = (rows: readonly UsageRow[]) => number;
 

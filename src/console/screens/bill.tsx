@@ -2,62 +2,31 @@
 
 import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
+import { type Billed, billColumns, noCustomer, refusals } from '../../domain/columns.ts';
 import { useAddress } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, date } from '../format.ts';
 import { type Paged, pagesOf, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
-import { Card, Count, CustomerLink, Empty, Head, LacksScreen, outcomes, wordOf } from '../parts/basic.tsx';
+import { Card, CustomerLink, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { Figure } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
-import { type Column, List, Table } from '../parts/table.tsx';
+import { type Column, List, shared, Table } from '../parts/table.tsx';
 import { Top, topInput } from '../parts/top.tsx';
 import { UsageChart, useUsage } from '../parts/usage.tsx';
 import { countOf, dayMs, hourMs, lastMonths, monthOf, type Period, sumOf } from '../period.ts';
 import { may } from '../session.ts';
 
-interface Billed {
-  externalId?: string;
-  count: number;
-  outcomes: Record<string, number>;
-  spentCredits: number;
-}
-
-const refusedOf = ({ count: all, outcomes: { VALID = 0 } }: Billed) => all - VALID;
-
 const columns: Column<Billed>[] = [
-  {
-    name: 'Customer (externalId)',
+  shared(billColumns, 'Customer', {
     cell: ({ externalId }) =>
-      externalId === undefined ? (
-        <span class="quiet">keys without a customer</span>
-      ) : (
-        <CustomerLink externalId={externalId} />
-      ),
-    csv: ({ externalId }) => externalId,
-  },
-  { name: 'Verifications', cell: (row) => <Count value={row.count} />, csv: (row) => row.count, isNumber: true },
-  {
-    name: 'Refused',
-    cell: (row) => <Count value={refusedOf(row)} />,
-    csv: refusedOf,
-    isNumber: true,
-    isWide: true,
-  },
-  ...outcomes.map(
-    (outcome): Column<Billed> => ({
-      name: wordOf(outcome),
-      cell: () => null,
-      csv: (row) => row.outcomes[outcome] ?? 0,
-      isCsvOnly: true,
-    }),
-  ),
-  {
-    name: 'Credits',
-    cell: ({ spentCredits }) => <Count value={spentCredits} />,
-    csv: ({ spentCredits }) => spentCredits,
-    isNumber: true,
-  },
+      externalId === undefined ? <span class="quiet">{noCustomer}</span> : <CustomerLink externalId={externalId} />,
+  }),
+  shared(billColumns, 'Valid'),
+  shared(billColumns, 'Refused', { isWide: true }),
+  shared(billColumns, 'Verifications', { isWide: true }),
+  shared(billColumns, 'Credits'),
+  ...refusals.map((outcome) => shared(billColumns, outcome, { isCsvOnly: true })),
 ];
 
 /** Rows of a request for the file: the most that there may be, as a bill may be long. */

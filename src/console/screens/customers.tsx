@@ -1,27 +1,25 @@
 import { useState } from 'preact/hooks';
+import { identityColumns } from '../../domain/columns.ts';
 import { useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Button, Card, Count, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
+import { Button, Card, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { endTextOf } from '../parts/lasting.tsx';
-import { type Column, List } from '../parts/table.tsx';
+import { type Column, List, shared } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { countOf, lastSteps, periodOf } from '../period.ts';
 import type { Identity, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 
 const columns: Column<Identity>[] = [
-  {
-    name: 'Customer (externalId)',
-    cell: ({ externalId }) => <CustomerLink externalId={externalId} />,
-    csv: ({ externalId }) => externalId,
-  },
-  { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },
-  { name: 'Keys', cell: ({ keyCount }) => <Count value={keyCount} />, csv: ({ keyCount }) => keyCount, isNumber: true },
+  shared(identityColumns, 'Customer', { cell: ({ externalId }) => <CustomerLink externalId={externalId} /> }),
+  shared(identityColumns, 'Id', { cell: ({ id }) => <code>{id}</code>, isWide: true }),
+  shared(identityColumns, 'Keys'),
+  shared(identityColumns, 'Credits', { isWide: true }),
   {
     name: 'Shared limits',
     cell: ({ ratelimits = [] }) => (

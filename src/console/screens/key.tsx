@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
+import { stateOf } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
@@ -28,7 +29,7 @@ import { usePeriod } from '../period.ts';
 import type { Api, Key, Ratelimit } from '../records.ts';
 import { may } from '../session.ts';
 import { DeleteKey, EditAccess, EditDetails, EditKeyCredits, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
-import { stateOf } from './keys.tsx';
+import { State } from './keys.tsx';
 
 type Acting = 'details' | 'credits' | 'limits' | 'access' | 'switch' | 'rotate' | 'delete' | undefined;
 
@@ -60,7 +61,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
   return (
     <>
       <Head title={nameOf(data)}>
-        {stateOf(data)}
+        <State of={stateOf(data, Date.now())} />
         <Link href={`/why/${keyId}`} class="button">
           Explain
         </Link>

@@ -1,9 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useLocation, useSearch } from 'wouter-preact';
+import { keyColumns as columns, creditsLeft, type KeyState, stateOf } from '../../domain/columns.ts';
 import { timeMax } from '../../domain/time.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, type Failure, refresh, useData } from '../api.ts';
-import { compact, count, isoOf } from '../format.ts';
+import { compact, count } from '../format.ts';
 import { isFound, pagesOf, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
@@ -18,13 +19,12 @@ import {
   Problem,
   SearchField,
   SelectField,
-  Time,
 } from '../parts/basic.tsx';
 import { Spark } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
-import { type Column, List, type Sorts } from '../parts/table.tsx';
+import { type Column, List, type Sorts, shared } from '../parts/table.tsx';
 import { byTime, countOf, dayMs, fromNow, lastSteps } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
 import { apiOfKeys, may, noneOfKeys } from '../session.ts';
@@ -97,23 +97,12 @@ const stateNames = {
   expired: ['warn', 'Expired'],
   used_up: ['warn', 'Used up'],
   enabled: ['good', 'Enabled'],
-} as const;
+} as const satisfies Record<KeyState, readonly [tone: string, name: string]>;
 
-function stateNameOf(key: Key): keyof typeof stateNames {
-  if (key.restorableUntil !== undefined) return 'deleted';
-  if (!key.enabled) return 'disabled';
-  if (key.expires !== undefined && key.expires <= Date.now()) return 'expired';
-  return creditsLeft(key) === 0 || key.identity?.credits?.remaining === 0 ? 'used_up' : 'enabled';
-}
-
-export function State({ of }: { of: keyof typeof stateNames }) {
+export function State({ of }: { of: KeyState }) {
   const [tone, name] = stateNames[of];
   return <Badge tone={tone}>{name}</Badge>;
 }
-export const stateOf = (key: Key) => <State of={stateNameOf(key)} />;
-
-/** The credits of a key, else of its customer; undefined if it is unlimited. */
-const creditsLeft = ({ credits, identity }: Key) => (credits ?? identity?.credits)?.remaining;
 
 /** By id, for files. */
 const apiNames = new Map<string, string>();
@@ -128,8 +117,7 @@ export async function readApiNames() {
 const metaText = ({ meta }: Key) => meta && JSON.stringify(meta);
 
 export const keyColumns: Column<Key>[] = [
-  {
-    name: 'Key',
+  shared(columns, 'Key', {
     cell: (key) => (
       <>
         <Link href={`/keys/${key.keyId}`}>
@@ -138,52 +126,32 @@ export const keyColumns: Column<Key>[] = [
         <KeyStart of={key} />
       </>
     ),
-    csv: ({ start }) => start,
-  },
-  { name: 'Name', cell: ({ name }) => name, csv: ({ name }) => name, isCsvOnly: true },
-  { name: 'Id', cell: ({ keyId }) => <code>{keyId}</code>, csv: ({ keyId }) => keyId, isCsvOnly: true },
-  {
-    name: 'Customer',
+  }),
+  shared(columns, 'Name', { isCsvOnly: true }),
+  shared(columns, 'Id', { isCsvOnly: true }),
+  shared(columns, 'Customer', {
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
-    csv: ({ externalId }) => externalId,
-  },
+  }),
   { name: 'API', cell: ({ apiId }) => apiId, csv: ({ apiId }) => apiNames.get(apiId), isCsvOnly: true },
-  { name: 'API id', cell: ({ apiId }) => apiId, csv: ({ apiId }) => apiId, isCsvOnly: true },
-  { name: 'State', cell: stateOf, csv: stateNameOf },
-  {
-    name: 'Created',
-    cell: ({ createdAt }) => <Time ms={createdAt} />,
-    csv: ({ createdAt }) => isoOf(createdAt),
-    isWide: true,
-  },
-  { name: 'Last used', cell: ({ lastUsedAt }) => <Time ms={lastUsedAt} />, csv: ({ lastUsedAt }) => isoOf(lastUsedAt) },
-  {
-    name: 'Expires',
-    cell: ({ expires }) => (expires === undefined ? <span class="quiet">never</span> : <Time ms={expires} />),
-    csv: ({ expires }) => isoOf(expires),
-    isWide: true,
-  },
-  {
-    name: 'Credits',
+  shared(columns, 'API id', { isCsvOnly: true }),
+  shared(columns, 'State', { cell: (key) => <State of={stateOf(key, Date.now())} /> }),
+  shared(columns, 'Created', { isWide: true }),
+  shared(columns, 'Last used'),
+  shared(columns, 'Expires', { isWide: true }),
+  shared(columns, 'Credits', {
     cell: (key) => {
       const left = creditsLeft(key);
       return <span class="number">{left === undefined ? '∞' : count(left)}</span>;
     },
-    csv: creditsLeft,
-    isNumber: true,
     isWide: true,
-  },
-  ...(['roles', 'permissions'] as const).map((name): Column<Key> => {
-    const text = (key: Key) => key[name]?.join(' ');
-    return { name: `${name[0]!.toUpperCase()}${name.slice(1)}`, cell: text, csv: text, isCsvOnly: true };
+  }),
+  ...(['Roles', 'Permissions'] as const).map((name): Column<Key> => {
+    const text = (key: Key) => key[name === 'Roles' ? 'roles' : 'permissions']?.join(' ');
+    return { name, cell: text, csv: text, isCsvOnly: true };
   }),
   { name: 'Metadata', cell: metaText, csv: metaText, isCsvOnly: true },
 ];
-const restorable: Column<Key> = {
-  name: 'Can be restored until',
-  cell: ({ restorableUntil }) => <Time ms={restorableUntil} />,
-  csv: ({ restorableUntil }) => isoOf(restorableUntil),
-};
+const restorable = shared(columns, 'Can be restored until') as Column<Key>;
 /** A deleted key has no screen. */
 const deletedColumns: Column<Key>[] = [
   {

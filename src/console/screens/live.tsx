@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
+import { outcomes } from '../../domain/columns.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { Failure } from '../api.ts';
 import { count, isoOf, milliseconds, percent, timeOfDay } from '../format.ts';
@@ -13,7 +14,6 @@ import {
   Head,
   LacksScreen,
   Outcome,
-  outcomes,
   Problem,
   SelectField,
   TextField,

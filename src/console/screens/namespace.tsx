@@ -1,25 +1,14 @@
 import { useState } from 'preact/hooks';
+import { overrideColumns } from '../../domain/columns.ts';
 import { call, type Failure } from '../api.ts';
 import { ago, count, dateTime, duration, isoOf, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
-import {
-  Badge,
-  Button,
-  Card,
-  Count,
-  Empty,
-  Head,
-  LacksScreen,
-  PeriodChoice,
-  Problem,
-  TextField,
-  Time,
-} from '../parts/basic.tsx';
+import { Badge, Button, Card, Empty, Head, LacksScreen, PeriodChoice, Problem, TextField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { formerOf } from '../parts/lasting.tsx';
 import { SetOverride } from '../parts/overrideForm.tsx';
-import { type Column, List } from '../parts/table.tsx';
+import { type Column, List, shared } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { usePeriod } from '../period.ts';
 import type { Override } from '../records.ts';
@@ -39,24 +28,17 @@ export function Namespace({ namespace }: { namespace: string }) {
   const close = () => setActing(undefined);
   const mayChange = may('ratelimit', 'set_override');
   const columns: Column<Override>[] = [
-    {
-      name: 'Identifier',
+    shared(overrideColumns, 'Identifier', {
       cell: ({ identifier }) => (
         <>
           <code>{identifier}</code> {identifier.includes('*') && <Badge>wildcard</Badge>}
         </>
       ),
-      csv: ({ identifier }) => identifier,
-    },
-    { name: 'Limit', cell: ({ limit }) => <Count value={limit} />, csv: ({ limit }) => limit, isNumber: true },
+    }),
+    shared(overrideColumns, 'Limit'),
     { name: 'In any', cell: (row) => duration(row.duration), csv: (row) => row.duration },
-    { name: 'Applies', cell: (row) => <Lasting override={row} />, csv: ({ until }) => isoOf(until) },
-    {
-      name: 'Created',
-      cell: ({ createdAt }) => <Time ms={createdAt} />,
-      csv: ({ createdAt }) => isoOf(createdAt),
-      isWide: true,
-    },
+    shared(overrideColumns, 'Until', { cell: (row) => <Lasting override={row} /> }),
+    shared(overrideColumns, 'Created', { isWide: true }),
     {
       name: 'Change',
       cell: (override) =>
