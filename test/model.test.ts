@@ -751,6 +751,14 @@ const kinds: [weight: number, kind: Kind][] = [
   ],
   [
     2,
+    step('restoreApi', fc.noBias(fc.nat({ max: 30 })), async (world, n) => {
+      if (n >= world.model.apis.length) return;
+      const apiId = apiIdOf(world, n);
+      await same(world, 'apis.restoreApi', { apiId }, () => world.model.restoreApi(apiId));
+    }),
+  ],
+  [
+    2,
     step(
       'createIdentity',
       fc.record({ externalId: one(...externalIds), meta: maybe(meta), ratelimits: maybe(ratelimits) }),

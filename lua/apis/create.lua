@@ -1,13 +1,13 @@
 -- Create an API, a container of keys.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
--- derives  API record and list, key list, the list of dead APIs, the audit stream
+-- derives  API record and list, the deleted record, key list, the list of dead APIs, the audit stream
 -- ARGV[1]  name
 -- ARGV[2]  kept_id     the id of an exported API, without `api_`; '' for a new id
 -- ARGV[3]  created_ms  its time of creation, Unix milliseconds; '' for now
 -- ARGV[4]  actor       JSON, see include/audit
 -- ARGV[5]  now_ms      '' for Redis's clock
--- returns  the API's id, or false when an API has the kept id, or had it and its keys are still being removed
+-- returns  the API's id, or false when an API has the kept id, or a deleted one that was not removed yet
 
 -- @include "include/audit"
 -- @include "include/clock"
@@ -20,7 +20,12 @@ local workspace, name, kept_id, created, actor, now =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
 if kept_id ~= '' then
   local api8 = string.sub(kept_id, 9)
-  local is_taken = redis.call('EXISTS', name_of.api_record(workspace, api8), name_of.key_list(workspace, api8)) > 0
+  local is_taken = redis.call(
+    'EXISTS',
+    name_of.api_record(workspace, api8),
+    name_of.deleted_api(workspace, api8),
+    name_of.key_list(workspace, api8)
+  ) > 0
   if is_taken or redis.call('LPOS', name_of.dead_apis(workspace), api8) then return false end
 end
 require_room(workspace, actor, 1)

@@ -47,9 +47,8 @@ function moves.receives(workspace, api_id, from)
   local record, receipt =
     name_of.api_record(workspace, api8), redis.call('HGET', name_of.receipt(workspace, api8), 'from')
   if receipt == from and redis.call('HGET', record, 'id') == api_id then return 'receiving' end
-  if receipt and receipt ~= from or redis.call('EXISTS', record, name_of.key_list(workspace, api8)) > 0 then
-    return nil
-  end
+  local others = { record, name_of.deleted_api(workspace, api8), name_of.key_list(workspace, api8) }
+  if receipt and receipt ~= from or redis.call('EXISTS', unpack(others)) > 0 then return nil end
   if redis.call('LPOS', name_of.dead_apis(workspace), api8) then return nil end
   return receipt and 'again' or 'new'
 end

@@ -9,6 +9,10 @@ function name_of.expiries(workspace, api8) return workspace .. ':ke:' .. api8 en
 function name_of.api_record(workspace, api8) return workspace .. ':api:' .. api8 end
 function name_of.api_list(workspace) return workspace .. ':apis' end
 function name_of.dead_apis(workspace) return workspace .. ':dead' end
+-- Deleted records that can be restored (include/deletedRecords).
+function name_of.deleted_api(workspace, api8) return workspace .. ':da:' .. api8 end
+function name_of.deleted_apis(workspace) return workspace .. ':das' end
+function name_of.deleted_queue(workspace) return workspace .. ':dq' end
 function name_of.start_bounds(workspace, api8) return workspace .. ':sb:' .. api8 end
 function name_of.start_leaf(workspace, api8, bound) return workspace .. ':sl:' .. api8 .. ':' .. bound end
 function name_of.refill_queue(workspace) return workspace .. ':refill' end
@@ -49,6 +53,7 @@ function name_of.record_lists(workspace)
     workspace .. ':permissions',
     workspace .. ':roles',
     workspace .. ':rks',
+    name_of.deleted_apis(workspace),
   },
     workspace .. ':nsid'
 end

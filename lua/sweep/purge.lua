@@ -1,14 +1,15 @@
--- Remove some records that no request can reach: deleted keys past their retention, and keys of deleted APIs.
+-- Remove some records that no request can reach: deleted keys and APIs past their retention, and keys of these APIs.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key and identity records, refill
---          queue, identities' key lists, the indexes of starts and by expiry
+-- derives  the purge queue, deleted records, their lists and queue, the list of dead APIs, lists of keys and deleted
+--          keys, key and identity records, refill queue, identities' key lists, the indexes of starts and by expiry
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
 -- @include "include/counters"
+-- @include "include/deletedRecords"
 -- @include "include/expiries"
 -- @include "include/heldCredits"
 -- @include "include/keyIds"
@@ -65,6 +66,13 @@ for _, digest in ipairs(due) do
   end
 end
 
+for _, due_record in ipairs(deleted_records.due(workspace, now, count - removed)) do
+  local member = string.sub(due_record, 2)
+  deleted_records.remove(workspace, 'a', member)
+  redis.call('RPUSH', name_of.dead_apis(workspace), string.sub(member, 9))
+  removed = removed + 1
+end
+
 local api8 = redis.call('LINDEX', name_of.dead_apis(workspace), 0)
 if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
@@ -87,7 +95,6 @@ if api8 and removed < count then
     local is_done = remove_starts(workspace, api8, count)
     if is_done then
       redis.call('LPOP', name_of.dead_apis(workspace))
-      -- If a server of data version 4 deleted the API, its index is still there.
       remove_expiries(workspace, api8)
       redis.call(
         'UNLINK',

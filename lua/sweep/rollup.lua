@@ -3,8 +3,8 @@
 -- last hour of a key that is not used any more is still in its state: it is moved to the log first.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
--- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys, API records, lists and
---          records of keys
+-- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys, API records (also
+--          deleted), lists and records of keys
 -- ARGV[1]  count         limit of the keys
 -- ARGV[2]  bytes_max     after this many bytes no further key is read
 -- ARGV[3]  retention_ms
@@ -32,7 +32,9 @@ local late = int(now - tonumber(due[2]))
 local kind, id, day = string.match(due[1], '^(.)(%w+):(%d+)$')
 if kind ~= 'k' then return { late, int(now), kind, id, day } end
 local api8 = id
-local is_live = redis.call('EXISTS', name_of.api_record(workspace, api8))
+-- A deleted API may be restored with its usage.
+local is_live =
+  math.min(1, redis.call('EXISTS', name_of.api_record(workspace, api8), name_of.deleted_api(workspace, api8)))
 local first_hour = 24 * math.floor(now / DAY_MS)
 
 -- The entry of an hour before today that is in the state of a key, its record, and the state without it; '' if there is

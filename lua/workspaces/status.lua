@@ -32,6 +32,7 @@ reply.allOverrides = (tonumber(stored.override_records) or 1) - 1 - ended
 reply.deletedKeys = redis.call('ZCARD', name_of.purge_queue(workspace))
 reply.apis = redis.call('ZCARD', name_of.api_list(workspace))
 reply.deletedApis = redis.call('LLEN', name_of.dead_apis(workspace))
+  + redis.call('ZCARD', name_of.deleted_apis(workspace))
 reply.identities = redis.call('ZCARD', name_of.identity_list(workspace))
 reply.namespaces = redis.call('HLEN', name_of.namespace_names(workspace))
 reply.permissions = redis.call('ZCARD', name_of.permission_list(workspace))

@@ -16,7 +16,7 @@ import { rootKeyRows } from './rootKeyCommands.ts';
 import { bulkTimeoutMs, Runner } from './runner.ts';
 import { reporting } from './searching.ts';
 import { tailRow } from './tailCommand.ts';
-import type { Terminal } from './terminal.ts';
+import { askOn, type Terminal } from './terminal.ts';
 import { createWorkspace, endImport, listWorkspaces } from './workspaces.ts';
 
 // Modules that only one command needs are loaded by that command.
@@ -134,6 +134,7 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
         const output: Output = {
           print: (result) => runner.print(result, given.json === true),
           progress: (...of) => startProgress(stderr, ...of),
+          ask: stdin.isTTY ? (question) => askOn(runner.terminal, question) : undefined,
         };
         const search = reporting(call, stderr);
         const used = row.showsProgress ? call : search.call;

@@ -19,6 +19,8 @@ interface Row {
 export interface Output {
   print(result: CommandResult): Promise<void>;
   progress(task: string, total: number | undefined, unit: string): Progress;
+  /** Asks the person at the terminal; absent where there is none. */
+  ask?: ((question: string) => Promise<string>) | undefined;
 }
 
 export interface CommandRow extends Row {
@@ -46,6 +48,31 @@ export const text = (value: Given[string]) => (typeof value === 'string' ? value
 /** The values of an option that may be repeated. */
 export const texts = (value: Given[string]) => (Array.isArray(value) ? (value as readonly string[]) : undefined);
 export const orderOf = ({ newest }: Given) => (newest ? ('desc' as const) : ('asc' as const));
+export const confirmOption = ['--confirm <name>', 'its name; without it a terminal asks, and a script fails'] as const;
+
+/**
+ * Throws unless the caller confirms a deletion with the name of what is deleted, and returns that. `lookUp` returns the
+ * name; where the caller may not read it, the argument of the command takes its place.
+ */
+export async function confirmedName(
+  argument: string,
+  lookUp: Promise<string | undefined>,
+  { confirm }: Given,
+  { ask }: Output,
+): Promise<string> {
+  let name: string | undefined;
+  await requireFound(lookUp.then((found) => (name = found)));
+  name ??= argument;
+  const typed =
+    text(confirm) ?? (await ask?.(`This deletes ${argument}. Type its name, ${name}, to confirm: `))?.trim();
+  if (typed === name) return name;
+  throw new Error(
+    typed === undefined
+      ? `This deletes ${argument}. To confirm it, add --confirm ${JSON.stringify(name)}.`
+      : `Nothing was deleted: the name of ${argument} is ${JSON.stringify(name)}.`,
+  );
+}
+
 /** Without members that are undefined, which are no JSON. */
 export const given = <Input extends object>(input: Input): Input => JSON.parse(JSON.stringify(input));
 

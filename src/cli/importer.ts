@@ -469,7 +469,13 @@ export class Importer {
     const isThere = (await this.#store.apis.find(workspaceId, api.apiId)) !== undefined;
     if (dryRun && !isThere) this.#newApis.add(api.apiId);
     if (!isThere && !dryRun && !(await this.#store.apis.createAgain(workspaceId, api, actorFor(target))))
-      return [rejection(line, 'apiId', 'belonged to a deleted API whose keys are still being removed')];
+      return [
+        rejection(
+          line,
+          'apiId',
+          'is that of a deleted API: restore it with `tollgate api restore`, or retry when it was removed',
+        ),
+      ];
     this.#knownApi = { apiId: api.apiId, exists: true };
     this.#count('api', !isThere);
     return [];

@@ -6,6 +6,8 @@ import type { CallResult, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
+  confirmedName,
+  confirmOption,
   done,
   given,
   keyIdOf,
@@ -139,11 +141,19 @@ const apiRows: CommandRow[] = [
   {
     words: 'api list',
     about: 'List the APIs.',
-    options: [['--search <text>', 'only those whose id or name contains it'], newestOption, limitOption],
+    options: [
+      ['--search <text>', 'only those whose id or name contains it'],
+      ['--deleted', 'deleted ones that can be restored'],
+      newestOption,
+      limitOption,
+    ],
     async run(call, options) {
-      const input = given({ search: text(options.search), order: orderOf(options) });
+      const deleted = options.deleted ? true : undefined;
+      const input = given({ search: text(options.search), order: orderOf(options), deleted });
       const page = await readAll(wantedOf(options), (limit, next) => call('apis.listApis', { ...input, limit }, next));
-      return listResult('APIs', page, columnsOf(apiColumns, ['Id', 'Name', 'Keys', 'Created'], {}));
+      const names = ['Id', 'Name', 'Keys', 'Created'] as const;
+      const columns = deleted ? ([...names, 'Can be restored until'] as const) : names;
+      return listResult('APIs', page, columnsOf(apiColumns, columns, {}));
     },
   },
   {
@@ -164,11 +174,23 @@ const apiRows: CommandRow[] = [
   },
   {
     words: 'api delete <apiId>',
-    about: 'Delete an API and all its keys. This cannot be undone.',
-    options: [['--confirm <name>', 'its name, if the workspace protects APIs with keys']],
-    async run(call, { apiId, confirm }) {
-      await call('apis.deleteApi', given({ apiId: text(apiId)!, confirm: text(confirm) }));
+    about: 'Delete an API and all its keys, effective immediately. `api restore` undoes it until they are removed.',
+    options: [confirmOption, ['--permanent', 'remove it; it cannot be restored']],
+    async run(call, options, _input, output) {
+      const apiId = text(options.apiId)!;
+      const named = call('apis.getApi', { apiId }).then(({ data }) => data.name);
+      const confirm = await confirmedName(apiId, named, options, output);
+      await call('apis.deleteApi', { apiId, confirm, permanent: options.permanent === true });
       return done(`Deleted API ${apiId}.`, { apiId });
+    },
+  },
+  {
+    words: 'api restore <apiId>',
+    about: 'Restore a deleted API with all its keys. `api list --deleted` prints those that can be restored.',
+    async run(call, options) {
+      const apiId = text(options.apiId)!;
+      await call('apis.restoreApi', { apiId });
+      return done(`Restored API ${apiId}.`, { apiId });
     },
   },
 ];
@@ -280,10 +302,13 @@ const keyRows: CommandRow[] = [
   {
     words: 'key revoke <keyId>',
     about: 'Delete a key, effective immediately. `key restore` undoes it until its record is removed.',
-    options: [['--permanent', 'erase it; it cannot be restored']],
-    async run(call, options) {
+    options: [['--permanent', 'erase it; it cannot be restored, and --confirm is needed'], confirmOption],
+    async run(call, options, _input, output) {
       const keyId = keyIdOf(options);
-      await call('keys.deleteKey', { keyId, permanent: options.permanent === true });
+      const permanent = options.permanent === true;
+      const named = () => call('keys.getKey', { keyId }).then(({ data }) => data.name);
+      if (permanent) await confirmedName(keyId, named(), options, output);
+      await call('keys.deleteKey', { keyId, permanent });
       return done(`Revoked ${keyId}.`, { keyId });
     },
   },
@@ -374,8 +399,12 @@ const otherRows: CommandRow[] = [
   {
     words: 'identity delete <owner>',
     about: 'Delete an identity, by its id or externalId. Its keys stay valid and lose its limits and credits.',
-    async run(call, { owner }) {
-      await call('identities.deleteIdentity', { identity: text(owner)! });
+    options: [confirmOption],
+    async run(call, options, _input, output) {
+      const owner = text(options.owner)!;
+      const named = call('identities.getIdentity', { identity: owner }).then(({ data }) => data.externalId);
+      await confirmedName(owner, named, options, output);
+      await call('identities.deleteIdentity', { identity: owner });
       return done(`Deleted identity ${owner}.`, { identity: owner });
     },
   },

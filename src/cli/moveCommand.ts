@@ -165,7 +165,7 @@ async function requireRoom({ sweep }: MoveStore, { to }: Move, { newRecords }: S
 }
 
 const meanings: Record<Obstacle['reason'], string> = {
-  api_exists: 'The other workspace has an API of this id, or had one whose keys are still being removed',
+  api_exists: 'The other workspace has an API of this id, or a deleted one that was not removed yet',
   shared_limits:
     'Limits of these identities are shared with keys of other APIs, which stay. With --identities copy each workspace ' +
     'has these limits, and counts them by itself from then on',

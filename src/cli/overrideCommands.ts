@@ -2,7 +2,17 @@
 
 import { overrideColumns } from '../domain/columns.ts';
 import type { OutputOf } from './client.ts';
-import { type CommandRow, done, given, limitOption, listResult, readAll, text, wantedOf } from './commandRow.ts';
+import {
+  type CommandRow,
+  confirmedName,
+  done,
+  given,
+  limitOption,
+  listResult,
+  readAll,
+  text,
+  wantedOf,
+} from './commandRow.ts';
 import { amountText, columnsOf, durationOf, numberOf, tableOf, timeText } from './table.ts';
 import { untilOf, untilOptions } from './until.ts';
 
@@ -56,8 +66,11 @@ export const overrideRows: readonly CommandRow[] = [
   {
     words: 'override delete <namespace> <identifier>',
     about: 'Delete the override for exactly this identifier, and the one that a temporary one replaced.',
-    async run(call, options) {
+    options: [['--confirm <name>', 'the identifier; without it a terminal asks, and a script fails']],
+    async run(call, options, _input, output) {
       const [namespace, identifier] = [text(options.namespace)!, text(options.identifier)!];
+      const found = call('ratelimits.getOverride', { namespace, identifier }).then(() => identifier);
+      await confirmedName(identifier, found, options, output);
       await call('ratelimits.deleteOverride', { namespace, identifier });
       return done(`Deleted the override of ${identifier} in ${namespace}.`, { namespace, identifier });
     },

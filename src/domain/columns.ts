@@ -118,6 +118,7 @@ interface Api {
   name: string;
   keyCount: number;
   createdAt: number;
+  restorableUntil?: number | undefined;
 }
 
 export const apiColumns = {
@@ -125,6 +126,7 @@ export const apiColumns = {
   Name: text(({ name }: Api) => name),
   Keys: count(({ keyCount }: Api) => keyCount),
   Created: time(({ createdAt }: Api) => createdAt),
+  'Can be restored until': time(({ restorableUntil }: Api) => restorableUntil),
 } satisfies SharedColumns<Api>;
 
 interface Identity extends Balance {

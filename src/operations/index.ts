@@ -11,6 +11,7 @@ import { deleteApi } from './apis/deleteApi.ts';
 import { getApi } from './apis/getApi.ts';
 import { listApis } from './apis/listApis.ts';
 import { listKeys } from './apis/listKeys.ts';
+import { restoreApi } from './apis/restoreApi.ts';
 import { updateApi } from './apis/updateApi.ts';
 import { listEvents } from './audit/listEvents.ts';
 import { createIdentity } from './identities/createIdentity.ts';
@@ -75,6 +76,7 @@ export const operations = [
   listKeys,
   updateApi,
   deleteApi,
+  restoreApi,
   createKey,
   verifyKey,
   settleHold,

@@ -504,6 +504,9 @@ export const Api = Type.Object({
   name: Type.String({ description: 'Name of the API.' }),
   createdAt: CreatedAt,
   keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
+  restorableUntil: Type.Optional(
+    Type.Integer({ description: 'Time until which a deleted API can be restored, in Unix milliseconds.' }),
+  ),
 });
 export const ExpiresAt = Type.Integer({ description: 'Expiry time in Unix milliseconds. Absent: never.' });
 

@@ -3,6 +3,7 @@
 import type { Actor } from '../domain/caller.ts';
 import { type Reply, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
+import { dataVersion as newestVersion } from '../scripts/layout.ts';
 import { type Order, type SearchedPage, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
 
@@ -12,6 +13,8 @@ export interface ApiRecord {
   /** Unix milliseconds. */
   createdAt: number;
   keyCount: number;
+  /** Of a deleted API: when it may be removed, Unix milliseconds. */
+  restorableUntil?: number;
 }
 
 /** An API as a named reply. */
@@ -20,14 +23,16 @@ interface ApiReply {
   name: string;
   created: string;
   keyCount: number;
+  restorableUntil?: string;
 }
 
 function readApi(reply: Reply): ApiRecord {
-  const { id, name, created, keyCount } = fromNamed<ApiReply>(reply);
-  return { id, name, createdAt: Number(created), keyCount };
+  const { id, name, created, keyCount, restorableUntil } = fromNamed<ApiReply>(reply);
+  const deleted = restorableUntil === undefined ? {} : { restorableUntil: Number(restorableUntil) };
+  return { id, name, createdAt: Number(created), keyCount, ...deleted };
 }
 
-export function openApis({ run }: StoreContext) {
+export function openApis({ run, keyRetentionMs, dataVersion }: StoreContext) {
   const create = (workspaceId: string, name: string, keptId: string, createdMs: number | '', actor: Actor) =>
     run('apis/create', workspaceId, { name, keptId, createdMs, actor });
 
@@ -36,8 +41,8 @@ export function openApis({ run }: StoreContext) {
       create(workspaceId, name, '', '', actor) as Promise<string>,
 
     /**
-     * Creates an exported API with its old id. False if the id is used by an API, or by a deleted one whose keys still
-     * exist.
+     * Creates an exported API with its old id. False if the id is used by an API, or by a deleted one that was not
+     * removed yet.
      */
     createAgain: async (
       workspaceId: string,
@@ -51,9 +56,14 @@ export function openApis({ run }: StoreContext) {
       return reply ? readApi(reply) : undefined;
     },
 
-    /** Oldest first by default. */
-    list: (workspaceId: string, { order = 'asc', ...page }: SearchedPage & { order?: Order }) =>
-      searchPages(page, readApi, (given) => run('apis/list', workspaceId, { ...given, order })),
+    /** Oldest first by default; of deleted ones those that can be restored. */
+    list: (
+      workspaceId: string,
+      { order = 'asc', deleted, ...page }: SearchedPage & { order?: Order; deleted?: boolean | undefined },
+    ) =>
+      searchPages(page, readApi, (given) =>
+        run('apis/list', workspaceId, { ...given, order, deleted: deleted ? 1 : 0 }),
+      ),
 
     /** False for an unknown API. */
     async rename(
@@ -65,14 +75,23 @@ export function openApis({ run }: StoreContext) {
       return outcome === 'updated';
     },
 
-    /** `confirm` is the name of the API, which a protected one needs. */
+    /**
+     * `confirm` is the name of the API, which a protected one needs. Unless `permanent`, it can be restored; not while
+     * the data has an earlier version, as a migration and the servers of that version do not know its keys.
+     */
     async delete(
       workspaceId: string,
-      { apiId, confirm = '' }: { apiId: string; confirm?: string | undefined },
+      { apiId, confirm = '', permanent = false }: { apiId: string; confirm?: string | undefined; permanent?: boolean },
       actor: Actor,
     ) {
-      const [outcome, name] = await run('apis/delete', workspaceId, { apiId, confirm, actor });
+      const given = { apiId, confirm, retentionMs: keyRetentionMs, actor };
+      const isForGood = permanent || dataVersion.current < newestVersion;
+      const [outcome, name] = await run('apis/delete', workspaceId, { ...given, permanent: isForGood ? 1 : 0 });
       return outcome === 'deleted' ? undefined : refusal(outcome, name);
     },
+
+    /** False when there is no such deleted API. */
+    restore: async (workspaceId: string, apiId: string, actor: Actor): Promise<boolean> =>
+      (await run('apis/restore', workspaceId, { apiId, actor }))[0] === 'restored',
   };
 }

@@ -72,7 +72,21 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'list',
     holds: 'a leaf of the index of starts, from a bound on: start, a zero byte, the first 16 of the key id (packed)',
   },
-  { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys are not removed yet' },
+  {
+    name: ':da:<api8>',
+    type: 'hash',
+    holds: 'a deleted API that can be restored, as :api (lua/include/deletedRecords.lua)',
+    since: 6,
+  },
+  { name: ':das', type: 'zset', holds: 'deleted APIs that can be restored, in order: id16', since: 6 },
+  {
+    name: ':dq',
+    type: 'zset',
+    holds:
+      'deleted records that can be restored: letter of the kind, its member as in :das, by the time of their removal',
+    since: 6,
+  },
+  { name: ':dead', type: 'list', holds: 'deleted APIs (api8) that cannot be restored, whose keys are not removed yet' },
   {
     name: ':k:<digest>',
     type: 'hash',

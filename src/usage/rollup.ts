@@ -65,7 +65,7 @@ async function rollKeys(
   const from = today - Math.ceil(usageRetentionMs / dayMs) - 1;
   const rules = { beforeDay: today, hoursFrom: today - usageHourlyDays, from, week };
   const rolledKeys: (string | number | Buffer)[] = [];
-  // Keys of a deleted API are not rolled up, because their usage cannot be read any more.
+  // Keys of an API that was removed are not rolled up, because their usage cannot be read any more.
   let next = isLive === 1 ? position : length;
   let left = addedMax;
   const seen = new Set<string>();

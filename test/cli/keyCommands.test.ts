@@ -1,6 +1,8 @@
 // The commands that manage keys: on the store and over HTTP, with the same results.
 
+import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { runCommandLine } from '../../src/cli/commandLine.ts';
 import { runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
@@ -32,15 +34,33 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     await app.ok('apis.createApi', { name: 'another' });
     expect(await lines('api', 'list', '--limit', '1')).toHaveLength(3);
     await app.ok('keys.createKey', { apiId });
-    await app.ok('workspace.updateSettings', { protectApis: true });
-    expect(await run(['api', 'delete', apiId])).toMatchObject({
+    for (const protectApis of [true, false]) {
+      await app.ok('workspace.updateSettings', { protectApis });
+      expect(await run(['api', 'delete', apiId])).toMatchObject({
+        code: 1,
+        out: '',
+        err: `tollgate: This deletes ${apiId}. To confirm it, add --confirm "${name}".\n`,
+      });
+      expect(await run(['api', 'delete', apiId, '--confirm', 'before'])).toMatchObject({
+        code: 1,
+        err: `tollgate: Nothing was deleted: the name of ${apiId} is "${name}".\n`,
+      });
+      expect(await lines('api', 'delete', apiId, '--confirm', name)).toEqual([`Deleted API ${apiId}.`]);
+      expect(await lines('api', 'list', '--search', name)).toEqual(['No APIs found.']);
+      const [deletedHeading, deleted] = await lines('api', 'list', '--search', name, '--deleted');
+      expect(deletedHeading).toMatch(/ {2}CAN BE RESTORED UNTIL$/);
+      expect(deleted).toMatch(new RegExp(`^${apiId} +${name} +1 +\\d{4}-\\S+ +\\d{4}-\\S+$`));
+      expect(await lines('api', 'restore', apiId)).toEqual([`Restored API ${apiId}.`]);
+    }
+    await lines('api', 'delete', apiId, '--permanent', '--confirm', name);
+    expect(await run(['api', 'restore', apiId])).toMatchObject({
       code: 1,
-      out: '',
-      err: expect.stringContaining('confirm'),
+      err: 'tollgate: There is no such deleted API: it is not deleted, or it was removed.\n',
     });
-    expect(await lines('api', 'delete', apiId, '--confirm', name)).toEqual([`Deleted API ${apiId}.`]);
-    await app.ok('workspace.updateSettings', { protectApis: false });
-    expect(await lines('api', 'list', '--search', name)).toEqual(['No APIs found.']);
+    expect(await run(['api', 'delete', apiId, '--confirm', name])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('There is no API'),
+    });
   });
 
   test('keys that will expire and keys that have expired are two lists, and the state names the second', async () => {
@@ -132,7 +152,8 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       expect((await lines('key', ...deleted))[1]).toMatch(/ deleted +20\S+Z /);
     await lines('key', 'restore', keyId);
     expect(await app.ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
-    await lines('key', 'revoke', keyId, '--permanent');
+    expect(await run(['key', 'revoke', keyId, '--permanent'])).toMatchObject({ code: 1, out: '' });
+    await lines('key', 'revoke', keyId, '--permanent', '--confirm', 'laptop');
     expect(await run(['key', 'restore', keyId])).toMatchObject({
       code: 1,
       out: '',
@@ -332,7 +353,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       out: '',
       err: expect.stringContaining(owner),
     });
-    expect(await lines('identity', 'delete', owner)).toEqual([`Deleted identity ${owner}.`]);
+    expect(await lines('identity', 'delete', owner, '--confirm', owner)).toEqual([`Deleted identity ${owner}.`]);
     for (const command of ['get', 'delete'])
       expect(await run(['identity', command, owner])).toMatchObject({
         code: 1,
@@ -441,4 +462,23 @@ describe('TOLLGATE_URL', () => {
     expect(err).toContain(message);
     expect(err).not.toContain('root_x');
   });
+});
+
+test('a terminal asks for the name of what is deleted', async () => {
+  const { apiId } = await app.ok('apis.createApi', { name: 'asked for' });
+  const env = { REDIS_URL: testRedisUrl() };
+  const answer = async (typed: string) => {
+    const [stdin, stderr] = [Object.assign(new PassThrough(), { isTTY: true }), new PassThrough({ encoding: 'utf8' })];
+    stdin.write(`${typed}\n`);
+    const terminal = { env, stdin, stdout: new PassThrough(), stderr, exit() {} };
+    const args = ['api', 'delete', apiId, '--workspace', app.workspaceId];
+    return { code: await runCommandLine(args, terminal), err: String(stderr.read()) };
+  };
+  const question = `This deletes ${apiId}. Type its name, asked for, to confirm: `;
+  expect(await answer('asked')).toEqual({
+    code: 1,
+    err: `${question}tollgate: Nothing was deleted: the name of ${apiId} is "asked for".\n`,
+  });
+  expect(await answer('asked for')).toEqual({ code: 0, err: question });
+  await app.ok('apis.restoreApi', { apiId });
 });

@@ -533,7 +533,7 @@ describe('the command', () => {
     // An API of the same id, as an import creates it.
     await tollgate.store.apis.createAgain(one.workspaceId, { apiId, name: 'again' }, cliActor);
     for (const options of [{ to: third.workspaceId, dryRun: true as const }, { to: third.workspaceId }]) {
-      await expect(move(apiId, options)).rejects.toThrow(`The other workspace has an API of this id, or had one`);
+      await expect(move(apiId, options)).rejects.toThrow(`The other workspace has an API of this id, or a deleted one`);
     }
     expect(await verify(key)).toMatchObject({ valid: true });
   });
@@ -746,7 +746,7 @@ describe('a move that is interrupted', () => {
     await okThere('keys.migrateKeys', { migrationId: 'import', apiId: api, keys });
     await expect(move(apiId)).rejects.toThrow('The move has stopped. Keys that were not moved stay until');
     expect(await verify(key)).toMatchObject({ valid: true });
-    await okThere('apis.deleteApi', { apiId: api });
+    await okThere('apis.deleteApi', { apiId: api, permanent: true });
     await tollgate.store.sweep.purge(other.workspaceId);
     expect(await move(apiId)).toMatchObject({ json: { keys: 1 } });
   });
@@ -776,7 +776,7 @@ describe('a move that is interrupted', () => {
     expect(await tollgate.store.moves.moveKeys(given, [digestOf(key)], false)).toBe(1);
     await okThere('apis.deleteApi', { apiId });
     expect(await verify(key)).toEqual({ valid: false, code: 'NOT_FOUND' });
-    await expect(move(apiId)).rejects.toThrow(`had one whose keys are still being removed: ${apiId}.`);
+    await expect(move(apiId)).rejects.toThrow(`or a deleted one that was not removed yet: ${apiId}.`);
     expect(await verify(next)).toMatchObject({ valid: true });
     await tollgate.store.sweep.purge(other.workspaceId);
     expect(await move(apiId)).toMatchObject({ json: { outcome: 'moved', keys: 2 } });

@@ -27,11 +27,11 @@ describeWays(app, url, ({ run, lines, json }) => {
     ]);
     expect((await lines('override', 'list', namespace, '--limit', '1')).at(-1)).toContain('… and more.');
     expect(await json('override', 'list', namespace)).toMatchObject([{ identifier: 'user_42' }, { limit: 0 }]);
-    expect(await lines('override', 'delete', namespace, 'user_42')).toEqual([
+    expect(await lines('override', 'delete', namespace, 'user_42', '--confirm', 'user_42')).toEqual([
       `Deleted the override of user_42 in ${namespace}.`,
     ]);
     expect(await run(['override', 'get', namespace, 'user_42'])).toMatchObject({ code: 1 });
-    await lines('override', 'delete', namespace, 'org_*');
+    await lines('override', 'delete', namespace, 'org_*', '--confirm', 'org_*');
     expect(await lines('override', 'list', namespace)).toEqual(['No overrides found.']);
   });
 

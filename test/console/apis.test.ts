@@ -104,7 +104,7 @@ inChromium(() => {
     await button('Try again').waitFor();
   });
 
-  test('creates one, renames it, and deletes it by its name, saying what is lost', async () => {
+  test('creates one, renames it, deletes it by its name, saying what is lost, and restores it', async () => {
     await open('/apis');
     await button('New API').click();
     await dialog().getByLabel('Name').fill('ab');
@@ -130,7 +130,7 @@ inChromium(() => {
     await page().reload();
     await heading('uploads').waitFor();
     await button('Delete …').click();
-    await dialog().getByText('Its key is lost with it, with limits, credits, permissions and metadata').waitFor();
+    await dialog().getByText('Its key returns NOT_FOUND from the next request on. It can be restored').waitFor();
     await dialog().getByText('It is in use: 1 verification in the last 24 hours.').waitFor();
     if (folder) await page().screenshot({ path: `${folder}/api-delete.png` });
     expect(await violations()).toEqual([]);
@@ -142,6 +142,15 @@ inChromium(() => {
     expect(await h.call('apis.getApi', { apiId })).toMatchObject({ status: 404 });
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'NOT_FOUND' });
     await expect.poll(() => page().getByRole('link', { name: 'uploads' }).count()).toBe(0);
+
+    await page().getByText('Deleted', { exact: true }).click();
+    await rows('APIs').filter({ hasText: 'uploads' }).getByRole('button', { name: 'Restore …' }).click();
+    if (folder) await page().screenshot({ path: `${folder}/api-restore.png` });
+    expect(await violations()).toEqual([]);
+    await dialog().getByRole('button', { name: 'Restore' }).click();
+    await page().getByText('No deleted API can be restored').waitFor();
+    expect(path()).toBe('/apis');
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
   });
 
   test('Overview: of one API, which the address has', async () => {

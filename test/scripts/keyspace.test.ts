@@ -107,6 +107,7 @@ async function aBitOfEverything() {
   await ok('keys.migrateKeys', { migrationId: 'from_elsewhere', apiId, keys: [{ hash, externalId: 'moved' }] });
   for (const permanent of [false, true])
     await ok('keys.deleteKey', { keyId: (await createKey({ apiId })).keyId, permanent });
+  for (const permanent of [false, true]) await ok('apis.deleteApi', { apiId: (await createKey()).apiId, permanent });
   // More than a leaf of the index of starts has.
   for (let count = 0; count < 260; count++) await createKey({ apiId });
 

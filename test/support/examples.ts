@@ -72,6 +72,9 @@ export async function makeThings(call: Call, rootKey: string) {
   await ok('keys.verifyKey', { key: deleted.key });
   await ok('keys.deleteKey', { keyId: deleted.keyId });
   const deletedKeyId = deleted.keyId;
+  const { apiId: deletedApiId } = await ok('apis.createApi', { name });
+  await ok('keys.createKey', { apiId: deletedApiId, name });
+  await ok('apis.deleteApi', { apiId: deletedApiId, confirm: name });
   const held = await ok('keys.createKey', { apiId, name, credits: { remaining: 100 }, ratelimits: limits });
   // Earlier releases have no holds.
   const { data } = await call('keys.verifyKey', { key: held.key, credits: { cost: 5 }, hold: { ttl: hour } }, rootKey);
@@ -88,6 +91,7 @@ export async function makeThings(call: Call, rootKey: string) {
     keyId,
     key,
     deletedKeyId,
+    deletedApiId,
     rootKeyId,
     namespaceId,
   };
@@ -658,6 +662,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   'apis.deleteApi': {
     input: ({ apiId, name }) => ({ apiId, confirm: name }),
     ...ofKind('api').delete,
+    documented: ({ apiId }) => ({ apiId }),
+  },
+  'apis.restoreApi': {
+    input: ({ deletedApiId }) => ({ apiId: deletedApiId }),
+    needs: ['api.create_api', 'api.delete_api'],
+    elsewhere: 'api_not_found',
+    changes: ({ deletedApiId }) => ['api', deletedApiId],
     documented: ({ apiId }) => ({ apiId }),
   },
   'workspace.getSettings': {

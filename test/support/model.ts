@@ -466,6 +466,12 @@ export class Model {
     return {};
   }
 
+  restoreApi(apiId: string) {
+    const api = this.apis.find(({ id, deleted }) => id.value === apiId && deleted) ?? refuse('api_not_found');
+    api.deleted = false;
+    return {};
+  }
+
   listKeys(apiId: string, externalId?: string) {
     const api = this.#api(apiId);
     return this.keys

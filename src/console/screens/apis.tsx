@@ -1,14 +1,14 @@
-// APIs: all of them, and the dialogs that create, rename and delete one.
+// APIs: all of them, deleted ones, and the dialogs that create, rename, delete and restore one.
 
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { apiColumns } from '../../domain/columns.ts';
-import { useInAddress, useTyped } from '../address.ts';
+import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, useData } from '../api.ts';
 import { count } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
 import { useApiName } from '../parts/apiSelect.tsx';
-import { Button, Card, Count, Empty, Head, LacksScreen, SearchField, TextField } from '../parts/basic.tsx';
+import { Button, Card, Choice, Count, Empty, Head, LacksScreen, SearchField, TextField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { type Column, List, shared, Table, useOrder } from '../parts/table.tsx';
@@ -22,6 +22,30 @@ const columns: Column<Api>[] = [
   shared(apiColumns, 'Keys'),
 ];
 const created = shared(apiColumns, 'Created', { isWide: true }) as Column<Api>;
+
+const retention = '30 days, or KEY_RETENTION_DAYS';
+const states = [
+  ['', 'All'],
+  ['deleted', 'Deleted'],
+] as const;
+
+/** A deleted API has no screen. */
+const deletedColumns = (restore: (api: Api) => void): Column<Api>[] => [
+  shared(apiColumns, 'Name'),
+  ...columns.slice(1),
+  created,
+  shared(apiColumns, 'Can be restored until'),
+  {
+    name: 'Restore',
+    cell: (api) =>
+      may('api', 'create_api', api.id) &&
+      may('api', 'delete_api', api.id) && (
+        <Button class="small" onClick={() => restore(api)}>
+          Restore …
+        </Button>
+      ),
+  },
+];
 
 type Amount = (rows: readonly UsageRow[]) => number;
 
@@ -61,13 +85,16 @@ export function Apis() {
   const { settled } = search;
   const { order, sorts } = useOrder('Created');
   const [isNew, setNew] = useState(false);
+  const [restored, setRestored] = useState<Api>();
+  const [{ state }, setState] = useAddress({ state: '', pages: '' });
+  const isDeleted = state === 'deleted';
   const usage = may('api', 'read_analytics', '*') ? usedColumns : [];
   const mayRead = may('api', 'read_api', '*');
-  const listed = { order, limit: 50, ...(settled && { search: settled }) };
+  const listed = { order, limit: 50, ...(settled && { search: settled }), ...(isDeleted && { deleted: true }) };
   const pages = usePages<Api>('apis.listApis', mayRead ? listed : undefined, 10_000, true);
   useInAddress(search, isFound(pages));
   if (!mayRead) return <SomeApis />;
-  const all = [...columns, ...usage, created];
+  const all = isDeleted ? deletedColumns(setRestored) : [...columns, ...usage, created];
   return (
     <>
       <Head title="APIs">
@@ -81,6 +108,12 @@ export function Apis() {
       <Card>
         <div class="bar">
           <SearchField id="api-search" placeholder="Name or id" typed={search} />
+          <Choice
+            label="State"
+            value={isDeleted ? 'deleted' : ''}
+            set={(to) => setState({ state: to, pages: '' })}
+            options={states}
+          />
         </div>
         <List
           label="APIs"
@@ -89,12 +122,17 @@ export function Apis() {
           idOf={({ id }) => id}
           sorts={sorts}
           empty={
-            <Empty title={settled ? 'No API matches' : 'There is no API yet'}>
-              <p class="quiet">An API contains keys. A root key may be restricted to one.</p>
-            </Empty>
+            isDeleted ? (
+              <Empty title={settled ? 'No deleted API matches' : 'No deleted API can be restored'} />
+            ) : (
+              <Empty title={settled ? 'No API matches' : 'There is no API yet'}>
+                <p class="quiet">An API contains keys. A root key may be restricted to one.</p>
+              </Empty>
+            )
           }
         />
       </Card>
+      {restored && <RestoreApi api={restored} close={() => setRestored(undefined)} />}
       {isNew && <NewApi close={() => setNew(false)} />}
     </>
   );
@@ -190,15 +228,10 @@ export function DeleteApi(props: {
       close={close}
       done={() => go('/apis')}
     >
-      {keyCount === 0 ? (
-        <p>It has no key. It cannot be restored.</p>
-      ) : (
-        <p>
-          {keys} {keyCount === 1 ? 'is' : 'are'} lost with it, with limits, credits, permissions and metadata, and so
-          are those that were deleted and could be restored. Nothing of it can be restored. A verification returns
-          NOT_FOUND from the next request on.
-        </p>
-      )}
+      <p>
+        {keyCount > 0 && `${keys} ${keyCount === 1 ? 'returns' : 'return'} NOT_FOUND from the next request on. `}
+        It can be restored with everything of it for {retention}.
+      </p>
       {used !== undefined && used > 0 && (
         <p class="notice">
           It is in use: {count(used)} {used === 1 ? 'verification' : 'verifications'} in the last 24 hours.
@@ -208,3 +241,9 @@ export function DeleteApi(props: {
     </Act>
   );
 }
+
+const RestoreApi = ({ api: { id, name }, close }: { api: Api; close: () => void }) => (
+  <Act title={`Restore ${name}`} operation="apis.restoreApi" input={{ apiId: id }} act="Restore" close={close}>
+    <p>Its keys are verified again at once, with their settings, balances, counts and history.</p>
+  </Act>
+);

@@ -15,14 +15,17 @@ export const deleteApi = manages({
         description: 'Name of the API. Required if the workspace protects its APIs and this one has keys.',
       }),
     ),
+    permanent: Type.Optional(
+      Type.Boolean({ default: false, description: 'Remove it and its keys at once: it cannot be restored.' }),
+    ),
   }),
   output: Empty,
   errors: ['api_not_found', 'precondition_failed'],
   needs: { api: ['delete_api'] },
   scope: ({ apiId }) => apiId,
 
-  async handle({ apiId, confirm }, { store, caller, actor }) {
-    const result = await store.apis.delete(caller.workspaceId, { apiId, confirm }, actor);
+  async handle({ apiId, confirm, permanent = false }, { store, caller, actor }) {
+    const result = await store.apis.delete(caller.workspaceId, { apiId, confirm, permanent }, actor);
     if (result?.refused === 'api_not_found') throw apiNotFound(apiId);
     if (result?.refused === 'protected') {
       throw new ApiError(

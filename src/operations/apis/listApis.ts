@@ -5,16 +5,20 @@ import { Api, Fields, Order, searchFields } from '../schemas.ts';
 
 export const listApis = manages({
   name: 'apis.listApis',
-  summary: 'List APIs in order of creation, optionally those whose id or name contains a string.',
-  input: Fields({ ...searchFields, order: Type.Optional(Order) }),
+  summary: 'List APIs, or deleted ones, in order of creation, optionally those whose id or name contains a string.',
+  input: Fields({
+    ...searchFields,
+    order: Type.Optional(Order),
+    deleted: Type.Optional(Type.Boolean({ description: 'With true only deleted APIs that can be restored.' })),
+  }),
   output: Type.Array(Api),
   needs: { api: ['read_api'] },
   readsMuch: true,
   scope: () => '*',
-  // A cursor is valid only for the order it came from.
-  list: ({ order = 'asc' }) => `apis-${order}`,
+  // A cursor is valid only for the list and order it came from.
+  list: ({ order = 'asc', deleted }) => `${deleted ? 'deleted-' : ''}apis-${order}`,
   listedIds: 'api',
 
-  handle: ({ limit = 100, order = 'asc', search }, { store, caller, after }) =>
-    store.apis.list(caller.workspaceId, { after, count: limit, order: order as OrderName, search }),
+  handle: ({ limit = 100, order = 'asc', search, deleted }, { store, caller, after }) =>
+    store.apis.list(caller.workspaceId, { after, count: limit, order: order as OrderName, search, deleted }),
 });
