@@ -149,7 +149,7 @@ inChromium(() => {
     expect(await violations()).toEqual([]);
     await dialog().getByRole('button', { name: 'Restore' }).click();
     await page().getByText('No deleted API can be restored').waitFor();
-    expect(path()).toBe('/apis');
+    expect(path()).toBe('/apis?state=deleted');
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
   });
 
