@@ -132,6 +132,7 @@ const table = {
   leaseLongMs: setting('LEASE_LONG_MS', '1000', wholeNumber(0, leaseMsMax), 'The same in place of `LEASE_MS` for a decision that charges nothing, such as that of a key without limits, and for a limit or a balance with much room: what makes keys local that are verified some times a second. A change waits for at most this long if a server does not answer. Not less than `LEASE_MS` counts. Set the same value on all servers of a Redis.'),
   leaseCredits: setting('LEASE_CREDITS', '0', oneOrZero, '1 lets a server take credits of keys in advance for local decisions. Credits that it has not given back are lost if it is killed. Credits of identities are never taken in advance.'),
   manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that run at once, per process, so that one workspace cannot slow down all others. A quarter of it for requests with bodies of 32 KB or more, and for analytics; of each of these, 16 times as many may wait. Waiting ends with a 503 after `REDIS_TIMEOUT_MS`, or ten times that for analytics.'),
+  headersBytesMax: setting('HEADERS_LIMIT_BYTES', '16384', wholeNumber(4_096, 65_536), 'Maximum size of the headers of a request. Larger ones are rejected with 431. Cookies of a single-sign-on proxy and headers for tracing may need more than 4096. A connection whose headers have arrived in part takes up to twice as much memory, for 12 seconds at most.'),
   bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'Maximum size of a request body. A larger one is rejected with 413.'),
   metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 65_536), 'Maximum size of the `meta` of a key or an identity, as JSON; at most 65536. Every verification returns it: [its cost](moving.md#from-unkey).'),
   errorTypes: setting('ERROR_TYPES', 'tollgate', oneOf('tollgate', 'unkey'), '`unkey` gives errors of `/v2` the `type` and `title` that Unkey has for them, for programs that compare these; see [moving.md](moving.md#from-unkey).'),
@@ -245,6 +246,14 @@ export const isLocal = ({ host }: Config): boolean => /^(127\.[\d.]+|::1|localho
 
 /** Whether `/metrics` is served on PORT: only if no other machine can reach it. */
 export const sharesMetrics = (config: Config): boolean => config.metricsPort === '' && isLocal(config);
+
+/**
+ * Sets the limit of uWebSockets.js for headers, which it reads when it is loaded. What is larger gets its own page, not
+ * an error of Tollgate, so it is twice the limit of Tollgate.
+ */
+export function allowHeaders({ headersBytesMax }: Config): void {
+  process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(2 * headersBytesMax);
+}
 
 /** Undefined for HTTP without TLS. */
 export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Config) =>

@@ -93,6 +93,11 @@ const catalogue = {
   ],
   body_too_large: [413, 'Body too large', 'The request body is longer than this server accepts.'],
   unsupported_media_type: [415, 'Unsupported media type', 'The request body must be application/json.'],
+  headers_too_large: [
+    431,
+    'Headers too large',
+    'The headers of the request are larger than this server accepts (HEADERS_LIMIT_BYTES). The connection is closed. Headers of more than twice as much, or more than 98 of them, get a page of the HTTP parser instead of this error.',
+  ],
   gateway_misconfigured: [
     500,
     'Gateway misconfigured',

@@ -3,7 +3,7 @@
 import { statfs } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { type Config, sharesMetrics, tlsSettings } from './config.ts';
+import { allowHeaders, type Config, sharesMetrics, tlsSettings } from './config.ts';
 import { watchDescriptors } from './descriptors.ts';
 import { createId } from './domain/keyString.ts';
 import { CallLog } from './http/callLog.ts';
@@ -49,6 +49,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
   const tls = tlsSettings(config);
   usePinsOf(config.dataDir);
+  allowHeaders(config);
   let stopping = false;
   store.tail.watch();
   const callLog = new CallLog(log);
@@ -90,6 +91,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     tls,
     handler,
     byHeaders,
+    headersBytesMax: config.headersBytesMax,
     bodyBytesMax,
     bodyBytesMaxOf: (path) => Math.max(bodyBytesMax, longBodies.get(path) ?? 0),
     newRequestId,

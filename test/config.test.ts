@@ -27,6 +27,7 @@ test('an empty environment gives the defaults', () => {
     leaseLongMs: 1000,
     leaseCredits: false,
     manageAtOnce: 8,
+    headersBytesMax: 16_384,
     bodyBytesMax: 1_048_576,
     metaBytesMax: 10_240,
     errorTypes: 'tollgate',

@@ -8,7 +8,7 @@ local refusals = { [401] = true, [403] = true, [429] = true, [503] = true }
 
 core.register_action("tollgate", { "http-req" }, function(txn)
     -- Of the client's headers only the key reaches the check: no client can choose its cost or make a check fail.
-    -- A header that is longer than any key is left out: Tollgate's parser refuses headers of more than 4 KB.
+    -- A header that is longer than any key is left out: Tollgate's parser refuses headers of more than 16 KB.
     local key = txn.http:req_get_headers()["authorization"]
     local headers = { authorization = key and not key[1] and #key[0] <= 600 and { key[0] } or nil }
     for _, name in ipairs({ "permissions", "cost", "limits", "hold" }) do

@@ -22,7 +22,7 @@ async function check({ headers: { authorization = '' } }) {
   let unavailable = false;
   try {
     const response = await fetch(`${TOLLGATE_URL}/v2/gateway/check`, {
-      // A longer key does not exist, and Tollgate's parser refuses headers of more than 4 KB.
+      // A longer key does not exist, and Tollgate's parser refuses headers of more than 16 KB.
       headers: {
         authorization: authorization.length > 600 ? '' : authorization,
         'x-tollgate-root-key': TOLLGATE_ROOT_KEY,

@@ -2,20 +2,47 @@
 // the header in which the proxy sends the address. Without it no header is read, as any caller can send one.
 
 import { isIP, SocketAddress } from 'node:net';
+import type { Logger } from 'pino';
 import type { Request } from './message.ts';
 
-/** An address in its shortest form; '' if it is none. */
-function shortest(text: string): string {
-  const family = isIP(text);
-  if (family !== 6) return family === 4 ? text : '';
-  const { address } = new SocketAddress({ address: text, family: 'ipv6' });
-  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1] ?? address;
+/**
+ * The address in a text, in its shortest form; '' if there is none. Some proxies append the port to it
+ * (`192.0.2.7:4711`, `[2001:db8::7]:4711`).
+ */
+export function readAddress(text: string): string {
+  const [, bracketed, dotted] = /^(?:\[([^\]%]*)\]|(\d+(?:\.\d+){3}))(?::\d{1,5})?$/.exec(text) ?? [];
+  const address = bracketed ?? dotted ?? text;
+  const family = isIP(address);
+  if (family === 4 && bracketed === undefined) return address;
+  // The zone of a link-local address has a meaning on one machine only.
+  if (family !== 6 || address.includes('%')) return '';
+  const { address: shortest } = new SocketAddress({ address, family: 'ipv6' });
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(shortest)?.[1] ?? shortest;
 }
 
-/**
- * The address of the connection; with CLIENT_ADDRESS_HEADER the last one in that header, which the nearest proxy added.
- */
-export function addressOf({ peer, forwardedFor }: Pick<Request, 'peer' | 'forwardedFor'>): string {
-  if (forwardedFor !== undefined) return shortest(forwardedFor.slice(forwardedFor.lastIndexOf(',') + 1).trim());
-  return peer ? shortest(Buffer.from(peer.getRemoteAddressAsText()).toString('latin1')) : '';
+/** Finds the addresses of callers. */
+export class CallerAddresses {
+  readonly #log: Pick<Logger, 'warn'>;
+  #isWarned = false;
+
+  constructor(log: Pick<Logger, 'warn'>) {
+    this.#log = log;
+  }
+
+  /**
+   * With CLIENT_ADDRESS_HEADER the last address in that header, which the nearest proxy added. Without the setting, or
+   * where the header has no address, that of the connection.
+   */
+  of({ peer, forwardedFor }: Pick<Request, 'peer' | 'forwardedFor'>): string {
+    if (forwardedFor !== undefined) {
+      const address = readAddress(forwardedFor.slice(forwardedFor.lastIndexOf(',') + 1).trim());
+      if (address !== '') return address;
+      if (!this.#isWarned) this.#log.warn(noAddress);
+      this.#isWarned = true;
+    }
+    return peer ? readAddress(Buffer.from(peer.getRemoteAddressAsText()).toString('latin1')) : '';
+  }
 }
+
+const noAddress =
+  'A request has no address in the header that CLIENT_ADDRESS_HEADER names. The audit log has the address of the connection for such requests. This is logged once.';

@@ -13,6 +13,8 @@ export function errorResponse(
     unkeyTypes?: boolean;
     /** The methods the path accepts: the `Allow` header of a 405. */
     allow?: string;
+    /** The `WWW-Authenticate` header of a 401, if not `Bearer`. */
+    challenge?: string;
   } = {},
 ): Response {
   const { status } = error;
@@ -21,13 +23,17 @@ export function errorResponse(
 
   const headers: [string, string][] = [];
   if (options.allow !== undefined) headers.push(['Allow', options.allow]);
+  if (status === 401) headers.push(['WWW-Authenticate', options.challenge ?? 'Bearer']);
   if (status === 503) headers.push(['Retry-After', '1']);
 
+  const text = options.unkeyTypes ? unkeyText(error) : error.text;
+  const envelope = `"meta":{"requestId":"${request.requestId}"},"error":${text}`;
   return {
     status,
     contentType: problemJson ? 'application/problem+json' : 'application/json',
     headers,
-    body: `{"meta":{"requestId":"${request.requestId}"},"error":${options.unkeyTypes ? unkeyText(error) : error.text}}`,
+    // By RFC 9457 the members of `error` are those of the document.
+    body: problemJson ? `{${text.slice(1, -1)},${envelope}}` : `{${envelope}}`,
   };
 }
 

@@ -17,6 +17,7 @@ import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import { limitOf, prepareHeld, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Store } from '../store.ts';
+import { readAddress } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type HeaderHandler, type HeadRequest, knownMethods, type Response } from './message.ts';
@@ -142,15 +143,22 @@ class Gateway {
     if (key === undefined) {
       return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key, or is repeated.`, []);
     }
-    const ip = this.#ipHeader === '' ? undefined : readAddress(request, this.#ipHeader);
-    const input = { ...readInput(request, key), ...(ip !== undefined && { ip }) };
+    const address = this.#ipHeader === '' ? undefined : lastOf(request, this.#ipHeader);
+    const ip = address && readAddress(address);
+    const input = { ...readInput(request, key), ...(ip && { ip }) };
     this.#checkInput(input);
     const verified: Verified = input.hold
       ? await prepareHeld(input, input.hold, rootKey, this.#store).decide()
       : await prepareVerification(input, rootKey, this.#store).decide();
-    return verified.outcome === 'VALID'
-      ? this.#admit(request, verified, input)
-      : this.#refuseVerified(request, verified.outcome, verified, input);
+    if (verified.outcome === 'VALID') return this.#admit(request, verified, input);
+    // Only a key with `allowedIps` needs the address.
+    if (verified.outcome === 'FORBIDDEN' && ip === '') {
+      throw invalidHeader(
+        this.#ipHeader,
+        'ends with a value that is no IPv4 or IPv6 address, and the key has allowedIps',
+      );
+    }
+    return this.#refuseVerified(request, verified.outcome, verified, input);
   }
 
   #failed(request: HeadRequest, cause: unknown, startedAt: number): Response {
@@ -217,13 +225,10 @@ class Gateway {
   }
 
   #refuse(request: HeadRequest, outcome: keyof typeof outcomeErrors, detail: string, headers: Headers): Response {
-    const response = errorResponse(new ApiError(outcomeErrors[outcome].code, detail), request);
-    const scheme = this.#isBearer ? 'Bearer' : `ApiKey header="${this.#keyHeader}"`;
-    const challenge = outcome === 'NOT_FOUND' ? [['WWW-Authenticate', scheme] as const] : [];
-    return {
-      ...response,
-      headers: [...response.headers, ...headers, ...challenge, [responseHeaders.code, outcome], notToBeStored],
-    };
+    const response = errorResponse(new ApiError(outcomeErrors[outcome].code, detail), request, {
+      challenge: this.#isBearer ? 'Bearer' : `ApiKey header="${this.#keyHeader}"`,
+    });
+    return { ...response, headers: [...response.headers, ...headers, [responseHeaders.code, outcome], notToBeStored] };
   }
 }
 
@@ -257,10 +262,10 @@ const invalidHeader = (name: string, message: string) =>
   new ApiError('invalid_input', `headers.${name} ${message}.`, { fields: [{ location: `headers.${name}`, message }] });
 
 /**
- * Returns the last address of a header such as X-Forwarded-For, which the nearest proxy added. What is before it, the
+ * Returns the last element of a header such as X-Forwarded-For, which the nearest proxy added. What is before it, the
  * end user may have sent.
  */
-function readAddress(request: HeadRequest, name: string): string | undefined {
+function lastOf(request: HeadRequest, name: string): string | undefined {
   const last = request.headers.get(name.toLowerCase())?.at(-1);
   return last?.slice(last.lastIndexOf(',') + 1).trim() || undefined;
 }

@@ -70,6 +70,7 @@ const commonErrors: readonly ErrorCode[] = [
   'root_key_expired',
   'insufficient_permissions',
   'body_too_large',
+  'headers_too_large',
   'unsupported_media_type',
   'internal',
   'store_unavailable',
@@ -178,6 +179,25 @@ const securitySchemes = (): Json => ({
   },
 });
 
+const errorMembers: Record<string, Json> = {
+  title: text('Title of the error code.'),
+  detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
+  status: { type: 'integer', description: 'HTTP status.' },
+  type: ref('schemas', 'ErrorType'),
+  errors: {
+    type: 'array',
+    description: 'Invalid fields, at most 20.',
+    items: object(
+      {
+        location: text('Place of the field, such as `body.credits.refill.interval`.'),
+        message: text('What is wrong.'),
+        fix: text('What to do.'),
+      },
+      ['fix'],
+    ),
+  },
+};
+
 /** The parts that the responses of all operations share. */
 const envelopeSchemas = (): Json => ({
   ResponseMeta: object(
@@ -218,29 +238,12 @@ const envelopeSchemas = (): Json => ({
     ['cursor', 'looked', 'total', 'since', 'counted'],
     'Position in the list.',
   ),
-  Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
-  ErrorBody: object(
-    {
-      title: text('Title of the error code.'),
-      detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
-      status: { type: 'integer', description: 'HTTP status.' },
-      type: ref('schemas', 'ErrorType'),
-      errors: {
-        type: 'array',
-        description: 'Invalid fields, at most 20.',
-        items: object(
-          {
-            location: text('Place of the field, such as `body.credits.refill.interval`.'),
-            message: text('What is wrong.'),
-            fix: text('What to do.'),
-          },
-          ['fix'],
-        ),
-      },
-    },
-    [],
-    'The error.',
+  Error: object(
+    { meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody'), ...errorMembers },
+    Object.keys(errorMembers),
+    'With the media type `application/problem+json` the members of `error` are also beside it (RFC 9457).',
   ),
+  ErrorBody: object(errorMembers, [], 'The error.'),
   ErrorType: {
     type: 'string',
     description: `URI reference that ends in the error code and leads to a page about the error.\n\n${describeCodes(errorCatalogue.map(({ code }) => code))}`,
@@ -383,6 +386,7 @@ function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readon
     description: describeCodes(codes),
     headers: {
       'X-Request-Id': ref('headers', 'RequestId'),
+      ...(status === 401 && { 'WWW-Authenticate': headerObject('`Bearer`.') }),
       ...(status === 503 && { 'Retry-After': ref('headers', 'RetryAfter') }),
     },
     content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema, examples: errorExamples }])),
@@ -501,6 +505,7 @@ const gatewayErrors: readonly ErrorCode[] = [
   'malformed_request',
   ...Object.values(outcomeErrors).map(({ code }) => code),
   'precondition_failed',
+  'headers_too_large',
   'gateway_misconfigured',
   'internal',
   'store_unavailable',

@@ -24,7 +24,7 @@ import { type CheckInput, compileInput, compileInputLater } from '../input/valid
 import { type Calls, Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page, Scope, Streaming } from '../operation.ts';
 import type { Store } from '../store.ts';
-import { addressOf } from './address.ts';
+import { CallerAddresses } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
 import type { Served } from './constant.ts';
@@ -121,6 +121,7 @@ class Pipeline {
   readonly #unknownCalls: Calls;
   readonly #unkeyTypes: boolean;
   readonly #rootKeys = new RootKeyReader();
+  readonly #addresses: CallerAddresses;
   readonly #limiters: ReturnType<typeof createLimiters>;
   readonly #pause = serialize();
 
@@ -131,6 +132,7 @@ class Pipeline {
     this.#limits = { metaBytesMax };
     this.#unkeyTypes = options.unkeyTypes ?? false;
     this.#log = log;
+    this.#addresses = new CallerAddresses(log);
     this.#callLog = callLog;
     this.#metrics = metrics;
     this.#routes = createRoutes(operations, metrics, store);
@@ -184,7 +186,7 @@ class Pipeline {
       if (!route) return counted(calls, await serveDocument(request, document), startedAt);
       const { operation } = route;
       const rootKey = this.#readHead(request);
-      const address = operation.kind === 'manages' ? addressOf(request) : '';
+      const address = operation.kind === 'manages' ? this.#addresses.of(request) : '';
       call = { request: request as Call['request'], route, rootKey, address };
       const isLarge = request.body.length >= largeBodyBytes;
       const data = await (isLarge ? this.#serveLarge(call) : this.#serveSmall(call));

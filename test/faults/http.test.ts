@@ -277,9 +277,9 @@ describe('several requests on one connection', () => {
 
 describe('request heads', () => {
   test.each<[string, () => Buffer, number]>([
-    ['a header of 5 000 bytes', () => request({ more: [`X-Long: ${'x'.repeat(5000)}`] }), 431],
+    ['a header of 50 000 bytes', () => request({ more: [`X-Long: ${'x'.repeat(50_000)}`] }), 431],
     ['a hundred and twenty headers', () => request({ more: Array.from({ length: 120 }, (_, i) => `X-${i}: x`) }), 431],
-    ['a target of 10 000 bytes', () => request({ target: `/v2/${'x'.repeat(10_000)}` }), 431],
+    ['a target of 50 000 bytes', () => request({ target: `/v2/${'x'.repeat(50_000)}` }), 431],
     ['HTTP/1.0', () => request({ version: '1.0' }), 505],
     ['HTTP/2.0 in words', () => request({ version: '2.0' }), 505],
     ['HTTP/9.9', () => request({ version: '9.9' }), 505],
@@ -501,6 +501,18 @@ describe('request bodies', () => {
     ).answers;
     expect(answer!.json.error.errors[0].location).toBe('body.apiId');
   });
+});
+
+test.each([
+  [15_000, 200, ''],
+  [17_000, 431, '/errors/headers_too_large'],
+  [31_000, 431, '/errors/headers_too_large'],
+  [40_000, 431, undefined],
+])('cookies of %i bytes: %i', async (bytes, status, type) => {
+  const cookie = `Cookie: ${'c'.repeat(bytes)}`;
+  const { answers, closed } = await converse([`GET /v2/liveness HTTP/1.1\r\nHost: t\r\n${cookie}\r\n\r\n`]);
+  expect(answers).toMatchObject([{ status, json: status === 200 ? { data: {} } : type && { error: { type } } }]);
+  expect(closed).toBe(status !== 200);
 });
 
 test('the server did not restart during these tests', () => {

@@ -33,7 +33,17 @@ test('its media type is problem+json when Accept names it, when the operation de
   expect(errorResponse(tooMany, request).contentType).toBe('application/problem+json');
 });
 
-test('503 has Retry-After, 405 has Allow', () => {
+test('a problem document has the members of the error where RFC 9457 has them, and the envelope', () => {
+  const error = new ApiError('invalid_input', 'No.', { fields: [{ location: 'body.x', message: 'is odd' }] });
+  const { body } = errorResponse(error, { ...request, accept: 'application/problem+json' });
+  const members = error.toBody();
+  expect(JSON.parse(body)).toEqual({ ...members, meta: { requestId: 'req_1' }, error: members });
+});
+
+test('401 has WWW-Authenticate, 503 has Retry-After, 405 has Allow', () => {
+  const headersOf = (options?: object) => errorResponse(new ApiError('unauthorized', 'No.'), request, options).headers;
+  expect(headersOf()).toEqual([['WWW-Authenticate', 'Bearer']]);
+  expect(headersOf({ challenge: 'ApiKey' })).toEqual([['WWW-Authenticate', 'ApiKey']]);
   expect(errorResponse(new ApiError('store_unavailable', 'No.'), request).headers).toEqual([['Retry-After', '1']]);
   expect(errorResponse(new ApiError('method_not_allowed', 'No.'), request, { allow: 'POST' }).headers).toEqual([
     ['Allow', 'POST'],

@@ -271,6 +271,29 @@ describe('the gateway check of a refused key', () => {
     socket.destroy();
   });
 
+  test('a body that is announced and not sent: the check is answered at once, and the connection closed', async () => {
+    const { key, keyId } = await h.createKey({ credits: { remaining: 9 } });
+    const head = (more: string) =>
+      `POST ${gatewayPath} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${more}\r\n\r\n`;
+    for (const announced of ['Content-Length: 10', 'Content-Length: 3000000', 'Transfer-Encoding: chunked']) {
+      const socket = connect(own.port, '127.0.0.1');
+      socket.write(head(announced));
+      let text = '';
+      for await (const chunk of socket) text += chunk;
+      expect(text).toMatch(/^HTTP\/1\.1 200 .*^connection: close\r$/ims);
+    }
+    expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 6 });
+    // A body that has arrived is skipped, and the connection stays open.
+    const socket = connect(own.port, '127.0.0.1');
+    const whole = `${head('Content-Length: 10')}0123456789`;
+    for (const left of [5, 4]) {
+      socket.write(whole);
+      expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
+      expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: left });
+    }
+    socket.destroy();
+  });
+
   test('401 also for a root key, and for a key of another workspace', async () => {
     const { rootKey } = await h.createWorkspace();
     const { key } = await h.createKey();
@@ -341,15 +364,45 @@ describe('the gateway check of a refused key', () => {
       expect(answer.headers['x-tollgate-key-id']).toBe(keyId);
     });
 
-    test.each(['10.1.2.3:4711', '[2001:db8::7]', 'unknown', '010.1.1.1', `${inside}, fe80::1%eth0`, 'x'.repeat(60)])(
-      'a header that ends with %j instead of an address is the fault of the gateway, for any key',
+    test.each([
+      [`${inside}:4711`, 200],
+      [`${outside}:4711`, 403],
+      ['[2001:DB8::7]', 200],
+      ['[2001:db8::7]:4711', 200],
+      [`[::ffff:${inside}]:4711`, 200],
+      [`${outside}, ${inside}:4711`, 200],
+    ])('%s has a port or brackets: %i', async (value, status) => {
+      const server = await serve({ ipHeader: 'X-Forwarded-For' });
+      const { key } = await h.createKey({ allowedIps });
+      expect((await ask(server, bearer(key, { 'x-forwarded-for': value }))).status).toBe(status);
+    });
+
+    test.each([
+      'unknown',
+      '_hidden:4711',
+      '010.1.1.1',
+      `[${inside}]`,
+      `${inside}:`,
+      `${inside}:123456`,
+      '[2001:db8::7',
+      '2001:db8::7]',
+      '[]:1',
+      `${inside}, fe80::1%eth0`,
+      '[fe80::1%eth0]:1',
+      'x'.repeat(60),
+    ])(
+      'a header that ends with %j instead of an address is the fault of the gateway, for a key with allowedIps',
       async (value) => {
         const server = await serve({ ipHeader: 'X-Forwarded-For' });
-        const { key } = await h.createKey();
-        const answer = await ask(server, bearer(key, { 'x-forwarded-for': value }));
+        const check = async (fields: object) =>
+          ask(server, bearer((await h.createKey(fields)).key, { 'x-forwarded-for': value }));
+        expect((await check({})).status).toBe(200);
+        const answer = await check({ allowedIps: [...allowedIps, '0.0.0.0/0', '::/0'] });
         expect([answer.status, codeOf(answer)]).toEqual([400, 'invalid_input']);
         expect(answer.json.error.errors[0].location).toBe('headers.X-Forwarded-For');
         expect(answer.json.error.detail).toMatch(/^headers\.X-Forwarded-For /);
+        // Another reason for a refusal is reported as such.
+        expect((await check({ allowedIps, enabled: false })).status).toBe(403);
       },
     );
 

@@ -109,7 +109,7 @@ test('passes on method, path, headers and body, and writes the response', async 
     'PUT /v2/%78?a=1 HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer k\r\nContent-Type: text/plain\r\nAccept: a\r\nACCEPT: b\r\nContent-Length: 2\r\n\r\nhi',
   );
   expect(await client.answer()).toMatch(
-    /^HTTP\/1\.1 405 Method Not Allowed\r\nContent-Type: application\/json\r\nX-Request-Id: req_1\r\nAllow: POST\r\n[\s\S]*Content-Length: 7\r\n\r\n\{"a":1\}$/,
+    /^HTTP\/1\.1 405 Method Not Allowed\r\nContent-Type: application\/json\r\nKeep-Alive: timeout=7\r\nX-Request-Id: req_1\r\nAllow: POST\r\n[\s\S]*Content-Length: 7\r\n\r\n\{"a":1\}$/,
   );
   expect(answered).toEqual([
     {
@@ -124,6 +124,32 @@ test('passes on method, path, headers and body, and writes the response', async 
       peer: expect.anything(),
     },
   ]);
+});
+
+test.each(['GET', 'HEAD'])(
+  '%s: Keep-Alive is in the responses after which the connection stays open',
+  async (method) => {
+    await serve();
+    const client = await dial();
+    for (let i = 0; i < 2; i++) {
+      await client.send(`${method} / HTTP/1.1\r\nHost: t\r\n\r\n`);
+      expect(await client.answer()).toMatch(/^Keep-Alive: timeout=7\r$/m);
+    }
+    await client.send(`${method} / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`);
+    expect(await client.closed).not.toMatch(/keep-alive/i);
+  },
+);
+
+test('headers beyond the limit: 431 in the envelope, and the connection is closed, also before the body has arrived', async () => {
+  await serve(undefined, { headersBytesMax: 1_000 });
+  const client = await dial();
+  await client.send(`${head('Content-Length: 2', `Cookie: ${'c'.repeat(900)}`)}{}`);
+  expect(await client.answer()).toMatch(/ 200 OK/);
+  await client.send(head('Content-Length: 2', `Cookie: ${'c'.repeat(1_000)}`));
+  const [top, body] = (await client.closed).split('\r\n\r\n');
+  expect(top).toMatch(/^HTTP\/1\.1 431 /);
+  expect(JSON.parse(body!).error).toMatchObject({ status: 431, type: '/errors/headers_too_large' });
+  expect(answered).toHaveLength(1);
 });
 
 test('absent headers, body and query are empty', async () => {
