@@ -15,6 +15,8 @@ core.register_action("tollgate", { "http-req" }, function(txn)
         local value = txn:get_var("txn.tollgate_" .. name)
         if value then headers["x-tollgate-" .. name] = { value } end
     end
+    local address = txn:get_var("txn.client_address")
+    if address then headers["x-real-ip"] = { address } end
     local response = core.httpclient():get({
         url = "http://tollgate/v2/gateway/check", dst = "abns@tollgate", headers = headers, timeout = 5000,
     })

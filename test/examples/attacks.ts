@@ -17,6 +17,16 @@ const identification = ['code', 'key-id', 'api-id', 'external-id', 'hold-id', 'm
   (name) => `x-tollgate-${name}`,
 );
 
+/** An address in every header from which a gateway may take that of the client. */
+export const forgedAddress = (address: string) => [
+  ...['X-Real-IP', 'x_real_ip', 'X-Real_IP', 'X.Real.IP', 'True-Client-IP', 'CF-Connecting-IP'].map(
+    (name) => `${name}: ${address}`,
+  ),
+  ...['X-Forwarded-For', 'x_forwarded_for', 'X-Original-Forwarded-For'].map((name) => `${name}: ${address}`),
+  `X-Forwarded-For: ${address}, ${address}`,
+  `Forwarded: for=${address}`,
+];
+
 /** What a client sends into a tunnel. */
 const unchecked = 'GET /documents HTTP/1.1\r\nHost: api.example\r\n\r\n';
 
@@ -122,6 +132,27 @@ export function describeAttacks(example: GatewayExample, context: Context) {
     expect((await ask('/', { key: 'made_up', headers: forged })).status).not.toBe(200);
     const { credits } = await tollgate().ok('keys.getKey', { keyId });
     expect(credits!.remaining).toBe(1000 - reached.length);
+  });
+
+  test('no header of a client changes its address', async () => {
+    const [allowed, other] = ['127.0.0.1', '127.0.0.2'];
+    const { key } = await newKey({ allowedIps: [allowed] });
+    const { port } = context.extended();
+    const isAlwaysSent = example.address === undefined;
+    const named = 'Connection: X-Real-IP, X-Forwarded-For';
+    for (const address of [allowed, other]) {
+      const forged = forgedAddress(address);
+      for (const headers of [[], [named], forged, [...forged, named], ...forged.map((line) => [line, line])]) {
+        const statusOf = async (from: string, at: number) => (await ask('/', { key, headers, from, port: at })).status;
+        // Envoy refuses a `Connection` that names other headers.
+        const own = await statusOf(allowed, port);
+        expect(headers.includes(named) ? [200, 400] : [200], headers.join()).toContain(own);
+        expect([await statusOf(other, port), headers]).toEqual([own === 400 ? 400 : 403, headers]);
+        // Without the line the check gets no address, and so no such key passes.
+        const asWritten = await statusOf(allowed, portOf(false));
+        expect([asWritten, headers]).toEqual([isAlwaysSent ? own : own === 400 ? 400 : 403, headers]);
+      }
+    }
   });
 
   test('no tunnel opens: no protocol but WebSocket is changed to, and CONNECT is refused', async () => {

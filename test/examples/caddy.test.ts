@@ -19,6 +19,7 @@ describeGateway('Caddy', {
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
+  address: [['# header_up X-Real-IP', 'header_up X-Real-IP']],
   cost: [['# header_up X-Tollgate-Cost 2', 'header_up X-Tollgate-Cost 2']],
   hold: [['# header_up X-Tollgate-Hold 60000', 'header_up X-Tollgate-Hold 60000']],
   http2: { onSamePort: true, changes: () => [['# An API behind Caddy', `${withHttp2}\n# An API behind Caddy`]] },

@@ -16,8 +16,8 @@ export class Connection {
 
   #wake = () => {};
 
-  constructor(port: number) {
-    this.socket = connect(port, '127.0.0.1');
+  constructor(port: number, localAddress?: string) {
+    this.socket = connect({ port, host: '127.0.0.1', ...(localAddress && { localAddress }) });
     // No response of a gateway takes longer, even while Tollgate hangs.
     this.socket.setTimeout(15_000, () => this.socket.destroy());
     this.socket

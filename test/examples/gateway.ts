@@ -39,6 +39,10 @@ export interface GatewayExample {
   cost?: Changes;
   /** The changes that make every check make a hold of a minute; without them if the example has no line for it. */
   hold?: Changes;
+  /** The changes that send the address of the client to the check; without them if it does so as written. */
+  address?: Changes;
+  /** The setting GATEWAY_IP_HEADER that goes with it: X-Real-IP if absent. */
+  ipHeader?: string;
   /** The reason why it cannot run on this machine; undefined if it can. */
   missing: () => string | undefined;
   /** Starts the gateway with the example, after the addresses were replaced by those of the test. */
@@ -114,6 +118,8 @@ interface AskOptions {
   open?: boolean;
   /** The port of another gateway than the open and the closed one. */
   port?: number;
+  /** The address of the client. */
+  from?: string;
   on?: Connection;
 }
 type Ask = (path: string, options?: AskOptions) => Promise<Answer>;
@@ -188,16 +194,18 @@ export function describeGateway(name: string, example: GatewayExample) {
         const permissions = [`api.${apiId}.verify_key`];
         const record = { digest: digestOf(key), start, permissions };
         gatewayRootKeyId = ((await store.rootKeys.create(workspaceId, record, cliActor)) as RootKeyRecord).rootKeyId;
-        return { GATEWAY_ROOT_KEY: key, GATEWAY_META: 'plan', LOG_LEVEL: 'trace' };
+        const { ipHeader = 'X-Real-IP' } = example;
+        return { GATEWAY_ROOT_KEY: key, GATEWAY_META: 'plan', GATEWAY_IP_HEADER: ipHeader, LOG_LEVEL: 'trace' };
       });
       api = await startApi(reached);
       const { http2 } = example;
       const portOfHttp2 = await freePort();
       [closed, extended, open] = await Promise.all([
         startGateway([]),
-        startGateway([...(example.cost ?? []), ...(example.hold ?? []), ...(http2?.changes?.(portOfHttp2) ?? [])], {
-          cors: true,
-        }),
+        startGateway(
+          [example.cost, example.hold, example.address, http2?.changes?.(portOfHttp2)].flatMap((each) => each ?? []),
+          { cors: true },
+        ),
         example.open && startGateway(example.open),
       ]);
       http2Port = http2?.onSamePort ? extended.port : portOfHttp2;
@@ -222,10 +230,11 @@ export function describeGateway(name: string, example: GatewayExample) {
         chunked = false,
         open: isOpen = false,
         port,
+        from,
         on,
         host,
       } = options;
-      const connection = on ?? new Connection(port ?? (isOpen ? open! : closed).port);
+      const connection = on ?? new Connection(port ?? (isOpen ? open! : closed).port, from);
       const length = Buffer.byteLength(body ?? '');
       const framing = chunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${length}`;
       const lines = [

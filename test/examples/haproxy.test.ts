@@ -21,6 +21,7 @@ describeGateway('HAProxy', {
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
+  address: [['# http-request set-var(txn.client_address)', 'http-request set-var(txn.client_address)']],
   cost: [
     [
       '# http-request set-var(txn.tollgate_cost) str(2) if { path,url_dec -m beg -i /reports }',

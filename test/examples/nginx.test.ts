@@ -15,6 +15,7 @@ describeGateway('nginx', {
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
+  address: [['# proxy_set_header X-Real-IP', 'proxy_set_header X-Real-IP']],
   cost: [['# proxy_set_header X-Tollgate-Cost 1;', 'proxy_set_header X-Tollgate-Cost 2;']],
   hold: [['# proxy_set_header X-Tollgate-Hold 60000;', 'proxy_set_header X-Tollgate-Hold 60000;']],
   removesOnlyNamed: true,

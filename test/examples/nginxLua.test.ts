@@ -17,5 +17,6 @@ describeGateway('nginx with Lua', {
     onSamePort: false,
     changes: (port) => [['    location / {', `    listen 127.0.0.1:${port} http2;\n    location / {`]],
   },
+  address: [['-- .. "X-Real-IP: "', '.. "X-Real-IP: "']],
   ratelimitOnSuccess: true,
 });

@@ -12,6 +12,7 @@ describeGateway('Traefik', {
   away: 500,
   misconfigured: 500,
   http2: { onSamePort: true },
+  ipHeader: 'X-Forwarded-For',
   ratelimitOnSuccess: false,
   waitsForTollgate: true,
   opensForChecks: true,
