@@ -25,7 +25,7 @@ import { packSuffix } from './holdSuffix.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import type { Amounts } from './leases/amounts.ts';
 import { noText, type Repeatable } from './leases/leases.ts';
-import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
+import { type Answer, type ItemError, readItemError } from './reply.ts';
 import type { CachedSnapshot } from './snapshots.ts';
 import type { DecisionSource } from './tail/tail.ts';
 import {
@@ -64,6 +64,8 @@ export interface ChangedHold {
   /** That of the identity; undefined if the hold did not charge it. */
   identityBalance: number | undefined;
   ratelimits: { name: string; cost: number }[];
+  /** The externalId of the identity whose amounts it changed; '' for none. */
+  identity: string;
 }
 
 /** The work of a hold, in units of a plain verification. */
@@ -160,8 +162,6 @@ class HoldChangeRequest implements Prepared<ChangedHold>, CallerRequest {
   readonly change: HoldChange;
   /** The digest of the key; '' until it is known. */
   about = '';
-  /** The externalId that the key had when this process made its last hold. */
-  identity: string | undefined;
   readonly cost = 0;
   readonly text = noText;
   slot = -1;
@@ -215,13 +215,8 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
 
   async #decideAccepted(request: HoldChangeRequest): Promise<ChangedHold> {
     const { workspaceId, id24 } = request;
-    if (request.about === '' && id24 !== '') {
-      const { digest = '', identity } = (await this.#heldKeys.find(workspaceId, id24)) ?? {};
-      request.about = digest;
-      request.identity = identity;
-    }
-    const { about, identity } = request;
-    this.#decider.leasing.leases.endOf(workspaceId, identity ? [about, identityOwner(identity)] : [about]);
+    if (request.about === '' && id24 !== '') request.about = (await this.#heldKeys.find(workspaceId, id24)) ?? '';
+    this.#decider.leasing.leases.endOf(workspaceId, request.about);
     return this.#decider.decideAtRedis(this, request);
   }
 
@@ -260,13 +255,15 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
       return { name, cost };
     });
     const identityBalance = hasBalance < hasBalances.identity ? undefined : identityLeft.read(reader).shared;
-    if (!reader.isAtEnd) throw unreadable();
+    const identity = reader.rest();
     const left = hasBalance % hasBalances.identity === 1 ? balance : undefined;
-    return { keyId: '', late: late === 1, expires, balance: left, identityBalance, ratelimits };
+    return { keyId: '', late: late === 1, expires, balance: left, identityBalance, ratelimits, identity };
   }
 
-  finish(decision: ChangedHold, { id24 }: HoldChangeRequest): ChangedHold {
+  finish(decision: ChangedHold, { workspaceId, id24 }: HoldChangeRequest): ChangedHold {
     decision.keyId = `key_${id24}`;
+    const { identity } = decision;
+    if (identity !== '') this.#decider.leasing.leases.endOf(workspaceId, identityOwner(identity));
     return decision;
   }
 

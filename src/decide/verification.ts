@@ -186,7 +186,7 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     if (!hold || !snapshot) return decision;
     const id24 = keyIdOf(snapshot).slice('key_'.length);
     hold.id = holdIdOf(id24, hold.id);
-    this.#heldKeys.note(workspaceId, id24, { digest, identity: snapshot.externalId });
+    this.#heldKeys.note(workspaceId, id24, digest);
     return decision;
   }
 

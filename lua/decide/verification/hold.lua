@@ -374,7 +374,8 @@ end
 
 local CHANGED_HOLD_AND_REST = CHANGED_HOLD .. 'c0'
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
--- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
+-- if it was not charged), windows, packed (hold_list.pack_settled of these), identity (the externalId of one whose
+-- amounts changed, or nil)}.
 local function pack_changed(changed)
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
   local answer = struct.pack(
@@ -387,35 +388,34 @@ local function pack_changed(changed)
     #changed.windows,
     changed.packed
   )
-  if not changed.shared then return answer end
-  return identity_credits.added(answer, CHANGED_HOLD_HAS_BALANCE_AT, changed.shared)
+  if changed.shared then answer = identity_credits.added(answer, CHANGED_HOLD_HAS_BALANCE_AT, changed.shared) end
+  return answer .. (changed.identity or '')
 end
 
--- A name among the wanted units that no window has; nil if there is none. `wanted` are the units of a settlement by
--- name.
-function hold_kinds.unknown_window(windows, wanted)
-  local known = {}
+-- The windows by name. The one of an ad hoc limit follows that of an identity's limit with the same name: a settlement
+-- that names them means the ad hoc one.
+function hold_kinds.windows_by_name(windows)
+  local by_name = {}
   for _, w in ipairs(windows) do
-    known[w.name] = true
+    by_name[w.name] = w
   end
-  for name in pairs(wanted) do
-    if not known[name] then return name end
-  end
+  return by_name
 end
 
--- Settles a hold that is open or was released.
+-- Settles a hold that is open or was released. `wanted` are the units by name.
 function hold_kinds.settle_hold(h, hold, credits, wanted)
-  local windows, unknown = hold.windows, wanted and hold_kinds.unknown_window(hold.windows, wanted)
-  if unknown then return item_error('hold_limit_not_found', unknown) end
-  for index = 1, #windows do
-    local w = windows[index]
-    w.settled = wanted and wanted[w.name] or w.cost
+  local windows, by_name = hold.windows, wanted and hold_kinds.windows_by_name(hold.windows)
+  key_holds.settle_windows(hold, true)
+  for name, cost in pairs(wanted or hold_list.EMPTY) do
+    if not by_name[name] then return item_error('hold_limit_not_found', name) end
+    by_name[name].settled = cost
   end
   local cost, packed = credits or hold.cost, hold_list.pack_settled(windows)
   local balance, shared = key_holds.settle(h, hold, cost)
   local settled = hold_kinds.settled
   settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_list.RELEASED, cost
   settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, windows, packed
+  settled.identity = hold.more and hold.more.externalId
   hold_list.note_settled(call_workspace, key24(), call_hour, settled)
   return pack_changed(settled)
 end
@@ -490,12 +490,9 @@ end
 
 -- The answer to a settlement of a hold that was settled before.
 function hold_kinds.settle_again(settled, credits, wanted)
-  local is_same = not credits or credits == settled.cost
-  if wanted then
-    is_same = is_same and not hold_kinds.unknown_window(settled.windows, wanted)
-    for _, w in ipairs(settled.windows) do
-      is_same = is_same and (wanted[w.name] or w.cost) == w.cost
-    end
+  local is_same, by_name = not credits or credits == settled.cost, hold_kinds.windows_by_name(settled.windows)
+  for name, cost in pairs(wanted or hold_list.EMPTY) do
+    is_same = is_same and by_name[name] and by_name[name].cost == cost
   end
   if not is_same then return item_error('hold_differs', settled.suffix) end
   return pack_changed(settled)
@@ -503,16 +500,17 @@ end
 
 -- Gives a hold back. Repeating it changes nothing.
 function hold_kinds.release_hold(h, hold)
-  local balance, shared
+  local balance, shared, identity
   key_holds.settle_windows(hold, false)
   if hold.state == hold_list.RELEASED then
     local account = key_holds.account_of(hold)
     balance, shared = key_counts.balance(), account and account.balance
   else
     balance, shared = key_holds.release(h, hold)
+    identity = hold.more and hold.more.externalId
   end
-  local packed = hold_list.pack_settled(hold.windows)
-  return pack_changed({ balance = balance, shared = shared, windows = hold.windows, packed = packed })
+  local windows, packed = hold.windows, hold_list.pack_settled(hold.windows)
+  return pack_changed({ balance = balance, shared = shared, windows = windows, packed = packed, identity = identity })
 end
 
 -- The concurrency limits of a state by their names.

@@ -376,14 +376,14 @@ export class Leases {
   }
 
   /**
-   * Ends and settles the leases that charge amounts of these owners, before a request that changes the amounts in
-   * another way than by a charge. The next answer of Redis has what is left.
+   * Ends and settles the leases that charge amounts of an owner, where a request changes the amounts in another way
+   * than by a charge. The next answer of Redis has what is left.
    */
-  endOf(workspaceId: string, owners: readonly string[]) {
+  endOf(workspaceId: string, owner: string) {
     const workspace = this.#workspaces.get(workspaceId);
-    if (!workspace || !owners.some((owner) => workspace.amounts.concerns(owner))) return;
+    if (!workspace?.amounts.concerns(owner)) return;
     for (const lease of [...workspace.leases.values()])
-      if (lease.decision.charges.some(({ amount }) => owners.includes(amount.owner))) this.#end(workspace, lease);
+      if (lease.decision.charges.some(({ amount }) => amount.owner === owner)) this.#end(workspace, lease);
     if (!workspace.settling) this.#settle(workspace).catch(() => {});
   }
 

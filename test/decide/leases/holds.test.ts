@@ -103,6 +103,35 @@ test('a refusal of an identity is not leased while a hold is extended whose key 
   expect((await holder.ok('keys.verifyKey', { key: sibling })).valid).toBe(true);
 });
 
+test.each([
+  ['made there', holder, false],
+  ['that another server made', other, false],
+  ['made there, of a key that has another identity since', holder, true],
+] as const)(
+  'the end of a hold of a sibling is in the next answer of a server with leases: %s',
+  async (_, maker, moves) => {
+    const [externalId, elsewhere] = [newName(), newName()];
+    await holder.ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+    const { key, keyId } = await createKey({ externalId });
+    const { key: sibling } = await createKey({ externalId });
+    const id = await hold(maker, key, 400);
+    if (moves) {
+      await holder.ok('identities.createIdentity', { externalId: elsewhere, ratelimits: [requests] });
+      await holder.ok('keys.updateKey', { keyId, externalId: elsewhere });
+      await hold(holder, key, 1);
+    }
+    const remaining = async () => (await holder.ok('keys.verifyKey', { key: sibling })).ratelimits![0]!.remaining;
+    // Until a lease has decided the last one.
+    let [used, decided] = [0, 0];
+    while (used < 50 || decided === 0)
+      decided = await decidedBy(holder, async () => expect(await remaining()).toBe(600 - ++used));
+    await settle(holder, id, 100);
+    expect(await remaining()).toBe(600 - used + 300 - 1);
+    await holder.ok('keys.releaseHold', { holdId: await hold(maker, moves ? sibling : key, 50) });
+    expect(await remaining()).toBe(600 - used + 300 - 2);
+  },
+);
+
 test('a lease of units ends when a hold of its key expires', async () => {
   const { key } = await createKey({ ratelimits: [requests] });
   await hold(other, key, 500, 1000);

@@ -161,6 +161,27 @@ describe('a settlement', () => {
     expect(await left(key)).toEqual([90, 8, 700]);
   });
 
+  test('of a limit means the ad hoc one, if the identity has one of that name, too', async () => {
+    const externalId = 'two.of.a.name';
+    await ok('identities.createIdentity', { externalId, ratelimits: [{ ...tokens, autoApply: true }] });
+    const { key } = await createKey({ externalId });
+    const adhoc = { name: 'tokens', limit: 500, duration: minute };
+    const look = async () => {
+      const { ratelimits } = await ok('keys.verifyKey', { key, ratelimits: [{ ...adhoc, cost: 0 }] });
+      return ratelimits!.map(({ remaining }) => remaining);
+    };
+    const { id } = await hold(key, {}, { ratelimits: [{ ...adhoc, cost: 100 }] });
+    // A look costs the identity 1.
+    expect(await look()).toEqual([998, 400]);
+    const amounts = { ratelimits: [{ name: 'tokens', cost: 40 }] };
+    const settled = await settle(id, amounts);
+    expect(settled.ratelimits.map(({ cost }) => cost)).toEqual([1, 40]);
+    expect(await look()).toEqual([997, 460]);
+    expect(await settle(id, amounts)).toEqual(settled);
+    const other = { holdId: id, ratelimits: [{ name: 'tokens', cost: 1 }] };
+    expect(await call('keys.settleHold', other)).toMatchObject({ status: 409 });
+  });
+
   test('that is repeated responds the same after many others, until it is forgotten', async () => {
     const { key } = await createKey({ credits: { remaining: 1000 }, ratelimits: [{ ...requests, limit: 100 }] });
     // Some of them with an id of their own, with other credits than held, and beside holds that stay open.
