@@ -123,7 +123,7 @@ test.each([
     const remaining = async () => (await holder.ok('keys.verifyKey', { key: sibling })).ratelimits![0]!.remaining;
     // Until a lease has decided the last one.
     let [used, decided] = [0, 0];
-    while (used < 50 || decided === 0)
+    while (used < 31 || decided === 0)
       decided = await decidedBy(holder, async () => expect(await remaining()).toBe(600 - ++used));
     await settle(holder, id, 100);
     expect(await remaining()).toBe(600 - used + 300 - 1);
