@@ -8,7 +8,7 @@
 -- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API,
 --                      bytes of an API's counts by tag in a day, identifiers that a namespace counts in a day, records
 --                      of the workspace (0 is no limit); hours for which refusals are kept, and the limit of their
---                      bytes in an hour; the time, for tests (nothing is Redis's clock)
+--                      bytes in an hour; the version of the stored data; the time, for tests (nothing is Redis's clock)
 -- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM;
 --                      HOLD_ITEM and VERIFY_ITEM; HOLD_CHANGE_ITEM and each SETTLED_WINDOW; or a number of checks (1)
 --                      and each LIMIT_CHECK. Of a session LEASE_ITEM and one of these, or SETTLE_ITEM and each TALLY.

@@ -131,6 +131,7 @@ export async function openStore(storeOptions: StoreOptions) {
     tail,
     scripts,
     accepted,
+    dataVersion: context.dataVersion,
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',

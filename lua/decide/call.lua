@@ -10,7 +10,7 @@ local call_workspace, call_items, call_roots_at
 -- The prefix of the names of key records.
 local call_key_records
 -- The settings of the server that sent the call: text (that they were read from), retention, tags_max, tag_bytes_max,
--- identifiers_max, records_max, refusal_hours, refusal_bytes, time (of a test; '' for Redis's clock).
+-- identifiers_max, records_max, refusal_hours, refusal_bytes, data_version, time (of a test; '' for Redis's clock).
 local call_settings = {}
 -- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).
 local call_now, call_hour, call_day, call_hour_of_day
@@ -33,8 +33,8 @@ function call_hours.day(hour) return string.format('%d', hour / 24) end
 function call_hours.hour_of_day(hour) return string.format('%02d', hour % 24) end
 
 local function read_settings(text)
-  local retention, tags, tag_bytes, identifiers, records, refusal_hours, refusal_bytes, time =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
+  local retention, tags, tag_bytes, identifiers, records, refusal_hours, refusal_bytes, data_version, time =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   call_settings = {
     text = text,
     retention = tonumber(retention),
@@ -44,6 +44,7 @@ local function read_settings(text)
     records_max = tonumber(records),
     refusal_hours = tonumber(refusal_hours),
     refusal_bytes = tonumber(refusal_bytes),
+    data_version = tonumber(data_version),
     time = time,
   }
 end

@@ -4,10 +4,10 @@
 -- @include "include/identityBalance"
 -- @include "include/names"
 
--- Gives back what open holds of a key hold of balances of identities: all but those that are charged at their expiry.
--- `state` is that of the key. Returns a function that writes it, and the number of holds that were read. It reads, so
--- it must run before the first write of a script.
-local function returning_held_credits(workspace, record, state, now)
+-- Ends holds of a key in a step of some milliseconds: gives back what open ones hold of balances of identities, all but
+-- those that are charged at their expiry. `state` is that of the key. Returns a function that writes it, and whether
+-- the last hold has ended: then the record may be removed. It reads, so it must run before the first write of a script.
+local function ending_holds(workspace, record, state, now)
   local balances = {}
   local function give_back(hold)
     local more = hold.more
@@ -19,16 +19,19 @@ local function returning_held_credits(workspace, record, state, now)
     local balance, gives_back = balances[more.identity], hold.state == hold_list.RELEASES
     if balance then identity_balance.settle(balance, hold, gives_back and 0 or hold.cost, true, gives_back) end
   end
-  local count = 0
+  local last, next = 0, nil
   if state.holds_due ~= NEVER then
     local h = hold_list.read(record)
-    hold_list.each(h, give_back)
-    count = h.count
+    last = h.buckets - 1
+    next = hold_list.each(h, last, give_back)
   end
   local function write()
     for _, balance in pairs(balances) do
       if balance then identity_balance.write(balance) end
     end
+    for bucket = next and next + 1 or NEVER, last do
+      redis.call('HDEL', record, 'holds' .. bucket)
+    end
   end
-  return write, count
+  return write, not next
 end

@@ -1,25 +1,28 @@
 -- The holds of a key: what verifications charged and callers have not settled yet. They are fields of the key's record:
 --
---   holds     notes of the last settlements, the first bucket, HOLDS_END
---   holds<n>  further buckets, from 1 on
+--   holds     notes of the last settlements; the first bucket if it is the only one, or else HOLDS_SUMS; HOLDS_END
+--   holds<n>  the buckets if there are several, from 0 on
 --
--- A bucket is one HOLD after the other. The number of buckets grows with the number of holds, one bucket at a time
--- (linear hashing), so that a hold is found and written in a few kilobytes, whatever their number is.
+-- A bucket is one HOLD after the other. The number of buckets grows with the bytes of the holds, one bucket at a time
+-- (linear hashing), so that a hold is found and written in a few kilobytes, whatever their number is. With several
+-- buckets the number in HOLDS_END has SUMMED added to it.
+--
+-- Before data version 7 the first bucket is always in field `holds`, and the number of buckets grows with the number of
+-- holds. Such holds are brought into the form above when the next hold is added.
 --
 -- It takes slots of concurrency limits, which are free again when it ends, however it ends.
 --
 -- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number
 -- as five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
 
--- @include "include/names"
-
 local hold_list = {
   -- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
   RELEASES = 0,
   CHARGES = 1,
   RELEASED = 2,
-  -- Limit of the open holds of a key, and of those that were released.
+  -- Limits of the open holds of a key, and of those that were released: their number and their bytes.
   MAX = HOLDS_MAX,
+  BYTES_MAX = HOLDS_BYTES_MAX,
   -- How long a released hold may be settled.
   LATE_MS = DAY_MS,
   -- Longest time from a verification to the expiry of its hold.
@@ -53,7 +56,7 @@ function hold_list.work()
   noted_bytes = 0
   return bytes / 400
 end
-local function note_bytes(text)
+function hold_list.note_bytes(text)
   noted_bytes = noted_bytes + #text
   return text
 end
@@ -87,33 +90,52 @@ function hold_list.parsed(suffix)
 end
 
 -- The holds of a record whose field `holds` is `stored`: {record, next (number of the next hold), open and count (open
--- holds, and all), buckets, noted_hour, notes (of settlements in that hour), part (the first bucket), parts (further
--- ones, as far as read), changed (those of them that are to be written)}. The table is used again for the next key: one
--- for each key would cost as much as a command.
-local current_holds = { record = '', next = 1, open = 0, count = 0, buckets = 1, part = '', parts = nil, changed = nil }
+-- holds, and all), is_summed (it has HOLDS_SUMS: then open_bytes and bytes are of open holds, and of all), buckets,
+-- noted_hour, notes (of settlements in that hour), part (the bucket in field `holds`), parts (others, as far as read),
+-- changed (those of them that are to be written)}. The table is used again for the next key: one for each key would
+-- cost as much as a command.
+local current_holds = {
+  record = '',
+  next = 1,
+  open = 0,
+  count = 0,
+  is_summed = false,
+  open_bytes = 0,
+  bytes = 0,
+  buckets = 1,
+  part = '',
+  parts = nil,
+  changed = nil,
+}
 function hold_list.of(record, stored)
   local h = current_holds
   h.record, h.parts, h.changed = record, nil, nil
-  stored = stored and note_bytes(stored) or hold_list.NO_HOLDS
+  stored = stored and hold_list.note_bytes(stored) or hold_list.NO_HOLDS
   local end_at, noted = #stored - (HOLDS_END_LENGTH - 1), nil
   h.next, h.open, h.count, h.buckets, noted, h.noted_hour = struct.unpack(HOLDS_END, stored, end_at)
   h.notes, h.part = string.sub(stored, 1, noted), string.sub(stored, noted + 1, end_at - 1)
+  h.is_summed = h.buckets >= SUMMED
+  if h.is_summed then
+    h.buckets = h.buckets - SUMMED
+    h.open_bytes, h.bytes = struct.unpack(HOLDS_SUMS, h.part)
+  end
   return h
 end
 
 function hold_list.read(record) return hold_list.of(record, redis.call('HGET', record, 'holds')) end
 
 local function part_of(h, bucket)
-  if bucket == 0 then return h.part end
+  if bucket == 0 and not h.is_summed then return h.part end
   local parts = h.parts or {}
   h.parts = parts
-  if not parts[bucket] then parts[bucket] = note_bytes(redis.call('HGET', h.record, 'holds' .. bucket) or '') end
-  return parts[bucket]
+  local part = parts[bucket] or hold_list.note_bytes(redis.call('HGET', h.record, 'holds' .. bucket) or '')
+  parts[bucket] = part
+  return part
 end
 
--- The first bucket is always written, with the head.
+-- A bucket in field `holds` is always written.
 local function change_part(h, bucket, part)
-  if bucket == 0 then
+  if bucket == 0 and not h.is_summed then
     h.part = part
     return
   end
@@ -252,12 +274,16 @@ function hold_list.find(h, suffix)
   return hold
 end
 
--- Calls `visit(hold)` for each hold.
-function hold_list.each(h, visit)
-  for bucket = 0, h.buckets - 1 do
+-- Calls `visit(hold)` for each hold of the buckets from `bucket` down to 0, until it has read STEP_BYTES. Returns the
+-- bucket to continue with; nil after the last one.
+function hold_list.each(h, bucket, visit)
+  local read = 0
+  while bucket >= 0 and read < STEP_BYTES do
     local part = part_of(h, bucket)
     each_in(part, function(_, first) visit((unpack_hold(part, first))) end)
+    read, bucket = read + #part + 16, bucket - 1
   end
+  return bucket >= 0 and bucket or nil
 end
 
 -- Moves holds of one bucket to a new one.
@@ -277,41 +303,6 @@ local function split(h)
   change_part(h, new, table.concat(moved))
 end
 
--- Adds an open hold that was packed.
-function hold_list.add(h, suffix, packed)
-  h.open, h.count = h.open + 1, h.count + 1
-  if h.count > BUCKET_HOLDS * h.buckets then split(h) end
-  if h.buckets == 1 then
-    h.part = h.part .. packed
-    return
-  end
-  local bucket = bucket_of(h.buckets, suffix)
-  change_part(h, bucket, part_of(h, bucket) .. packed)
-end
-
--- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
--- there are too many. Slots stay free: a late settlement takes none.
-function hold_list.release(h, hold, at)
-  if h.count - h.open >= hold_list.MAX then return NEVER end
-  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, hold_list.EMPTY
-  hold_list.add(h, hold.suffix, pack_hold(hold))
-  h.open = h.open - 1
-  return at + hold_list.LATE_MS
-end
-
--- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
-function hold_list.replace(h, hold, changed)
-  local part = part_of(h, hold.bucket)
-  change_part(
-    h,
-    hold.bucket,
-    string.sub(part, 1, hold.first - 1) .. (changed and pack_hold(changed) or '') .. string.sub(part, hold.last + 1)
-  )
-  if not changed then h.count = h.count - 1 end
-  local was_open, is_open = hold.state ~= hold_list.RELEASED, changed and changed.state ~= hold_list.RELEASED
-  if was_open and not is_open then h.open = h.open - 1 end
-end
-
 -- Calls `visit(state, due, first, last)` for each hold of a bucket, without unpacking it.
 local function each_due_in(part, visit)
   local position, length = 1, #part
@@ -321,6 +312,64 @@ local function each_due_in(part, visit)
     visit(state, at + ttl, position, last)
     position = last + 1
   end
+end
+
+-- Adds up the bytes of holds in several buckets, or in one that is large, so that they are in the form of data version
+-- 7 from now on.
+function hold_list.sum_up(h)
+  if h.is_summed or h.buckets == 1 and #h.part <= BUCKET_BYTES then return end
+  local open_bytes, bytes = 0, 0
+  for bucket = 0, h.buckets - 1 do
+    local part = part_of(h, bucket)
+    bytes = bytes + #part
+    each_due_in(part, function(state, _, first, last)
+      if state ~= hold_list.RELEASED then open_bytes = open_bytes + last - first + 1 end
+    end)
+  end
+  h.is_summed, h.open_bytes, h.bytes = true, open_bytes, bytes
+  change_part(h, 0, h.part)
+end
+
+-- Counts the bytes of a hold that is added, or (below 0) taken out.
+local function count_bytes(h, state, bytes)
+  h.bytes = h.bytes + bytes
+  if state ~= hold_list.RELEASED then h.open_bytes = h.open_bytes + bytes end
+end
+
+-- Whether no further hold can be made.
+function hold_list.is_full(h) return h.open >= hold_list.MAX or h.is_summed and h.open_bytes >= hold_list.BYTES_MAX end
+
+-- Adds a hold that was packed: an open one, or one that was released.
+function hold_list.add(h, suffix, packed, is_released)
+  h.count = h.count + 1
+  if not is_released then h.open = h.open + 1 end
+  count_bytes(h, is_released and hold_list.RELEASED or hold_list.CHARGES, #packed)
+  local is_due = h.bytes > BUCKET_BYTES * h.buckets
+  if not h.is_summed then is_due = h.count > BUCKET_HOLDS * h.buckets end
+  if is_due then split(h) end
+  local bucket = bucket_of(h.buckets, suffix)
+  change_part(h, bucket, part_of(h, bucket) .. packed)
+end
+
+-- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
+-- there are too many. Slots stay free: a late settlement takes none.
+function hold_list.release(h, hold, at)
+  if h.count - h.open >= hold_list.MAX then return NEVER end
+  if h.is_summed and h.bytes - h.open_bytes >= hold_list.BYTES_MAX then return NEVER end
+  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, hold_list.EMPTY
+  hold_list.add(h, hold.suffix, pack_hold(hold), true)
+  return at + hold_list.LATE_MS
+end
+
+-- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
+function hold_list.replace(h, hold, changed)
+  local part, packed = part_of(h, hold.bucket), changed and pack_hold(changed) or ''
+  change_part(h, hold.bucket, string.sub(part, 1, hold.first - 1) .. packed .. string.sub(part, hold.last + 1))
+  if not changed then h.count = h.count - 1 end
+  count_bytes(h, hold.state, hold.first - hold.last - 1)
+  count_bytes(h, changed and changed.state, #packed)
+  local was_open, is_open = hold.state ~= hold_list.RELEASED, changed and changed.state ~= hold_list.RELEASED
+  if was_open and not is_open then h.open = h.open - 1 end
 end
 
 -- The order of holds by expiry.
@@ -336,10 +385,11 @@ local TAKEN_BYTES_MAX = 32 * 1024
 local function take_due_of(h, bucket, now, due, limit)
   local part, next_due, latest = part_of(h, bucket), NEVER, now + HOLDS_DUE_WITHIN
   local taken = {}
-  each_due_in(part, function(_, at, first, last)
+  each_due_in(part, function(state, at, first, last)
     local is_due = at <= now or at > latest
     if is_due and #due + #taken < limit and due.bytes < TAKEN_BYTES_MAX then
       taken[#taken + 1], due.bytes = { first, last }, due.bytes + last - first
+      count_bytes(h, state, first - last - 1)
     elseif at < next_due then
       next_due = at
     end
@@ -406,39 +456,17 @@ function hold_list.first_open(h, now, after_due, after_suffix, count)
   return found, total
 end
 
--- What open holds hold: credits, and units (or slots) by the name of a limit, with the names in order.
-function hold_list.sums(h)
-  local credits, units, names = 0, {}, {}
-  for bucket = 0, h.buckets - 1 do
-    local part = part_of(h, bucket)
-    local first = 1
-    while first <= #part do
-      local bytes, state, _, _, cost, _, _, windows, position = struct.unpack(HOLD, part, first)
-      first = first + bytes + 2
-      if state ~= hold_list.RELEASED then
-        credits = credits + cost
-        for _ = 1, windows do
-          local w
-          w, position = read_held_window(part, position)
-          if not units[w.name] then
-            names[#names + 1], units[w.name] = w.name, 0
-          end
-          units[w.name] = units[w.name] + w.cost
-        end
-      end
-    end
-  end
-  return credits, units, names
-end
-
 -- Until when what is left of the holds of a key is kept, if it has none. Not from the last settlement on, whose time
 -- would have to be written with each: a hold and its settlement would cost Redis a tenth more.
 function hold_list.kept_until(h, now) return math.min(NUMBERS_SINCE + h.next, now) + NUMBER_KEPT_MS end
 
 -- The fields to write, as arguments of HSET.
 function hold_list.fields(h)
-  local ending = struct.pack(HOLDS_END, h.next, h.open, h.count, h.buckets, #h.notes, h.noted_hour)
-  local first = h.notes .. h.part .. ending
+  local part, buckets = h.part, h.buckets
+  if h.is_summed then
+    part, buckets = struct.pack(HOLDS_SUMS, h.open_bytes, h.bytes), buckets + SUMMED
+  end
+  local first = h.notes .. part .. struct.pack(HOLDS_END, h.next, h.open, h.count, buckets, #h.notes, h.noted_hour)
   if not h.changed then return 'holds', first end
   local fields = { 'holds', first }
   for bucket in pairs(h.changed) do
@@ -447,98 +475,11 @@ function hold_list.fields(h)
   return unpack(fields)
 end
 
--- What was settled, by hour: for an hour at least a settlement that is repeated finds here what the first one did. With
--- very many, the oldest are dropped. The last ones are in field `holds`, if that is written anyway: a record of its own
--- for each would be a tenth of the cost of a hold and its settlement.
-local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
-
--- The hour since 1970 whose text was made last, and that text.
-local settled_hour, settled_hour_text = 0, ''
-local function settled_record(workspace, id24, hour)
-  if settled_hour ~= hour then
-    settled_hour, settled_hour_text = hour, string.format('%d', hour)
-  end
-  return name_of.settled_holds(workspace, id24, settled_hour_text)
-end
-
--- The units that a settlement charges to windows, packed.
-function hold_list.pack_settled(windows)
-  local count = #windows
-  if count == 0 then return '' end
-  for index = 1, count do
-    local w = windows[index]
-    hold_pieces[index] = struct.pack(SETTLED_WINDOW, w.settled, #w.name, w.name)
-  end
-  return table.concat(hold_pieces, '', 1, count)
-end
-
--- Adds packed notes of settlements to the record of an hour.
-function hold_list.append_notes(workspace, id24, hour, notes)
-  local record = settled_record(workspace, id24, hour)
-  local length = redis.call('APPEND', record, notes)
-  if length == #notes then redis.call('PEXPIRE', record, SETTLED_KEPT_MS) end
-  if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, hour - 1)) end
-end
-
--- Moves notes in field `holds` to their record, unless they are forgotten.
-function hold_list.move_notes(workspace, id24, hour, noted_hour, notes)
-  if notes ~= '' and hour - noted_hour <= 1 then hold_list.append_notes(workspace, id24, noted_hour, notes) end
-end
-
-local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
--- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity, nil
--- if it was not charged), windows, packed (hold_list.pack_settled of these)}.
-function hold_list.note_settled(workspace, id24, hour, settled)
-  local suffix, rest = settled.suffix, settled.packed
-  local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0
-  if settled.shared then
-    has_balance, rest = has_balance + HAS_BALANCE_OF_IDENTITY, rest .. struct.pack(IDENTITY_LEFT, settled.shared)
-  end
-  local cost, balance, windows = settled.cost, settled.balance or 0, #settled.windows
-  local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
-  local note = struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
-  hold_list.append_notes(workspace, id24, hour, note)
-end
-
--- The settlement in these notes of the hold with this suffix; nil if there is none.
-local function settled_in(notes, wanted)
-  -- A search for bytes takes a hundredth of the time of unpacking all.
-  if not string.find(notes, string.char(#wanted) .. wanted, 1, true) then return nil end
-  local first = 1
-  while first <= #notes do
-    local bytes, late, cost, has_balance, balance, suffix, windows, position = struct.unpack(SETTLED_HOLD, notes, first)
-    if suffix == wanted then
-      local settled = { suffix = suffix, late = late == 1, cost = cost, windows = {} }
-      settled.balance = has_balance % HAS_BALANCE_OF_IDENTITY == 1 and balance or nil
-      for index = 1, windows do
-        local w = {}
-        w.cost, w.name, position = struct.unpack(SETTLED_WINDOW, notes, position)
-        settled.windows[index], w.settled = w, w.cost
-      end
-      settled.packed = hold_list.pack_settled(settled.windows)
-      if has_balance >= HAS_BALANCE_OF_IDENTITY then settled.shared = struct.unpack(IDENTITY_LEFT, notes, position) end
-      return settled
-    end
-    first = first + bytes + 2
-  end
-end
-
--- The settlement of a hold, as it was noted; nil if there is none, or it was dropped.
-function hold_list.find_settled(h, workspace, id24, hour, wanted)
-  local settled = hour - h.noted_hour <= 1 and settled_in(h.notes, wanted)
-  for hours_ago = 0, 1 do
-    if settled then return settled end
-    local stored = redis.call('GET', settled_record(workspace, id24, hour - hours_ago))
-    settled = stored and settled_in(note_bytes(stored), wanted)
-  end
-  return settled or nil
-end
-
 -- Removes all of them.
 function hold_list.remove(h)
   local fields = { 'holds' }
-  for bucket = 1, h.buckets - 1 do
-    fields[bucket + 1] = 'holds' .. bucket
+  for bucket = 0, h.buckets - 1 do
+    fields[bucket + 2] = 'holds' .. bucket
   end
   redis.call('HDEL', h.record, unpack(fields))
 end

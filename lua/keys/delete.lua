@@ -1,5 +1,6 @@
 -- Delete a key; it is invalid at once. Unless `permanent`, its record is kept for the retention time, so that the key
--- can be restored and the same secret cannot be imported again; then the sweeper removes it.
+-- can be restored and the same secret cannot be imported again; then the sweeper removes it. Of a key with very many
+-- holds the sweeper ends the rest, in a record that no request finds.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  key, API and identity records, lists of keys and deleted keys, the indexes of starts and by expiry,
@@ -40,7 +41,10 @@ local unindex_start = unindexing_start(workspace, api8, permanent and fields.sta
 local stored_limits = state.limits
 local limits, has_ended = limit_ends.in_force(stored_limits, now)
 if has_ended then state.limits = limit_list.replace(workspace, state.id, stored_limits, limits, now) end
-local give_back = permanent and returning_held_credits(workspace, record, state, now) or nil
+local end_holds, have_ended
+if permanent then
+  end_holds, have_ended = ending_holds(workspace, record, state, now)
+end
 unlist_key(workspace, digest, state)
 limit_list.note_ends(workspace, state.id, stored_limits, {})
 unindex_start()
@@ -49,13 +53,19 @@ add_former(name_of.former_keys(workspace, api8), state.id, now, usage_retention_
 if state.link ~= '' then
   add_former(name_of.former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
 end
-if give_back then
-  give_back()
+if end_holds then end_holds() end
+if have_ended then
   add_records(workspace, 'key_records', -redis.call('UNLINK', record))
 else
   state.deleted, state.usage, state.forbidden = true, NO_USAGE, 0
   redis.call('HSET', record, 'state', pack_state(state))
-  redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
+  if permanent then
+    -- The digest of no key.
+    digest, retention_ms = state.id .. '\0\0\0\0\0\0\0\0', 0
+    redis.call('RENAME', record, name_of.key_record(workspace, digest))
+  else
+    redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
+  end
   redis.call('ZADD', name_of.purge_queue(workspace), int(now + retention_ms), digest)
 end
 audit(workspace, now, actor, 'key', key_id, {

@@ -21,7 +21,7 @@
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
 -- @include "include/fields"
--- @include "include/holds"
+-- @include "include/heldUnits"
 -- @include "include/keyIds"
 -- @include "include/leases"
 -- @include "include/names"
@@ -101,18 +101,12 @@ local function leased_decisions()
   return decisions, (leased_in(name_of.identity_record(workspace, key_external_id), own))
 end
 
--- What open holds of the key hold: {their number, credits, units by the name of each limit}; nil for none.
+-- What open holds of the key hold: {their number, then a step of held_units}; nil for none.
 local function held_figures()
-  local _, _, holds_due = key_extension.read()
+  local _, _, holds_due, balances = key_extension.read()
   if holds_due == NEVER then return nil end
-  local h = hold_list.read(key_name)
-  if h.open == 0 then return nil end
-  local credits, units, names = hold_list.sums(h)
-  local limits = {}
-  for index, name in ipairs(names) do
-    limits[index] = { name, int(units[name]) }
-  end
-  return { h.open, int(credits), limits }
+  local open, units = held_units(key_name, balances, '', now)
+  return open > 0 and { open, unpack(units) } or nil
 end
 
 -- Why read_key found no key.
@@ -172,7 +166,7 @@ if key_id ~= '' then
   if not digest then return { named({ status = 'unknown', now = int(now) }) } end
 end
 -- An item without a head, in a batch without root keys.
-begin_call(workspace, '0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0\0\0')
+begin_call(workspace, '0 0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0\0\0')
 -- The caller may read the key. Whether another root key may verify it is not the question.
 call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
 

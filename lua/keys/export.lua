@@ -10,46 +10,24 @@
 -- ARGV[4]  count      limit of the page
 -- ARGV[5]  now_ms     '' for Redis's clock
 -- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only, and refillDue, formerLink (to an
---          identity that was deleted: id16, externalId), restorableUntil; used_units of include/exported}…}, the last
---          key id that was read (without `key_`) if there are more, or ''}, or false when there is no such API
+--          identity that was deleted: id16, externalId), restorableUntil; used_units of include/exported; HeldUnits of
+--          include/heldUnits or false}…}, the last key id that was read (without `key_`) if there are more, or ''}, or
+--          false when there is no such API
 
 -- @include "include/clock"
 -- @include "include/exported"
 -- @include "include/fields"
+-- @include "include/heldUnits"
 -- @include "include/holds"
 -- @include "include/ids"
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/reply"
--- @include "include/window"
 
 local workspace, api_id, is_deleted, after, count, now =
   KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
 if not live_api(workspace, api_id) then return false end
-
--- Gives back to a state what open holds of its key hold, in memory, as at their expiry: an export has no holds. Those
--- of the limits of its identity stay. Returns the number of its holds.
-local function give_holds_back(record, state)
-  if state.holds_due == NEVER then return 0 end
-  local h, windows, shifted = hold_list.read(record), {}, redis.call('HGET', record, 'shifted')
-  for _, l in ipairs(state.limits) do
-    windows[l.name .. ' ' .. l.duration] = l
-  end
-  hold_list.each(h, function(hold)
-    if hold.state ~= hold_list.RELEASES then return end
-    if state.limited and hold.balance == state.balances then
-      state.balance = math.min(state.balance + hold.cost, SAFE_INTEGER)
-    end
-    for _, w in ipairs(hold.windows) do
-      local l = not w.of_identity and windows[w.name .. ' ' .. w.duration]
-      if l and w.cost > 0 and hold.at <= now and not window_log.is_shifted(shifted, hold.at) then
-        l.window = window_log.without(l.window, hold.at, now, w.duration, w.is_fine, w.cost) or l.window
-      end
-    end
-  end)
-  return h.count
-end
 
 local api8 = string.sub(api_id, -8)
 local list = is_deleted and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
@@ -62,14 +40,19 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
   local digest = string.sub(members[examined], PACKED_ID_BYTES + 1)
   local record, state = load_key(workspace, digest, now, is_deleted)
   if record then
-    parts = parts + give_holds_back(record, state)
+    -- An export has no holds: the caller gives back what they hold of the key, as at their expiry.
+    local held = false
+    if state.holds_due ~= NEVER then
+      local _, units = held_units(record, state.balances, '', now)
+      held, parts = units, parts + 20 * hold_list.work()
+    end
     local key, key_parts = key_reply(workspace, record, state, api_id, now)
     key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')
     key.refillDue = state.refilled and int(state.refill_due)
     key.formerLink = state.link ~= '' and not key.identity and state.link
     key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
     keys[#keys + 1], parts =
-      { digest, named(key), used_units(limits_in_force(workspace, state.id, state.limits, now), now) },
+      { digest, named(key), used_units(limits_in_force(workspace, state.id, state.limits, now), now), held },
       parts + key_parts
   end
 end

@@ -12,6 +12,7 @@
 -- @include "include/deletedRecords"
 -- @include "include/expiries"
 -- @include "include/heldCredits"
+-- @include "include/holds"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/names"
@@ -30,17 +31,17 @@ local function state_of(digest)
   return read and state or nil
 end
 
--- After reading this many holds the next call continues: that takes some milliseconds.
-local HOLDS_AT_ONCE = 2000
-local holds = 0
+-- After this work on holds, in units of about a microsecond, the next call continues.
+local WORK_MAX = 2000
+local work = 0
 
--- Gives back what holds of a key hold of its identity, if that can be read.
-local function give_back_held(digest, state)
-  local record = name_of.key_record(workspace, digest)
-  local is_read, give_back, read = pcall(returning_held_credits, workspace, record, state, now)
-  if not is_read then return end
-  give_back()
-  holds = holds + read
+-- Ends holds of a key, if they can be read. Returns whether the last one has ended.
+local function end_holds(digest, state)
+  local is_read, write, have_ended = pcall(ending_holds, workspace, name_of.key_record(workspace, digest), state, now)
+  if not is_read then return true end
+  write()
+  work = work + 50 * hold_list.work()
+  return have_ended
 end
 
 local removed, erased = 0, 0
@@ -49,7 +50,10 @@ local late = due[1] and now - tonumber(redis.call('ZSCORE', name_of.purge_queue(
 for _, digest in ipairs(due) do
   local state = state_of(digest)
   local start = state and redis.call('HGET', name_of.key_record(workspace, digest), 'start')
-  if state and state.deleted then give_back_held(digest, state) end
+  if state and state.deleted and not end_holds(digest, state) then
+    removed = count
+    break
+  end
   if not state or state.deleted then erased = erased + redis.call('UNLINK', name_of.key_record(workspace, digest)) end
   if state then
     local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
@@ -60,7 +64,7 @@ for _, digest in ipairs(due) do
   end
   redis.call('ZREM', name_of.purge_queue(workspace), digest)
   removed = removed + 1
-  if holds > HOLDS_AT_ONCE then
+  if work > WORK_MAX then
     removed = count
     break
   end
@@ -79,13 +83,16 @@ if api8 and removed < count then
   local counters = 0
   for index, digest in ipairs(digests) do
     local state = state_of(digest) or { link = '', holds_due = NEVER, limits = {} }
-    give_back_held(digest, state)
+    if not end_holds(digest, state) then
+      removed = count
+      break
+    end
     -- The id in the list, even if the record has another or cannot be read.
     state.id = ids[index]
     local counters_of_key, erased_now = erase_key(workspace, digest, state)
     counters, erased, removed = counters + counters_of_key, erased + erased_now, removed + 1
     -- The next call removes the rest: return that there may be more.
-    if (counters > COUNTERS_MAX or holds > HOLDS_AT_ONCE) and removed < count then
+    if (counters > COUNTERS_MAX or work > WORK_MAX) and removed < count then
       removed = count
       break
     end

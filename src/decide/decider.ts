@@ -6,6 +6,7 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { storeError, tooManyRecords } from '../redis/connection.ts';
 import type { StoreObserver } from '../redis/observer.ts';
+import type { DataVersion } from '../scripts/dataVersion.ts';
 import type { Scripts } from '../scripts/scripts.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
 import { Batch, type LeasePart, type SnapshotsOfBatch } from './batch.ts';
@@ -29,6 +30,7 @@ export interface DeciderOptions {
   refusalBytesMax: number;
   inFlightMax: number;
   commandTimeoutMs: number;
+  dataVersion: Pick<DataVersion, 'current'>;
   /** The time of a test; '' is Redis's clock. */
   now: () => number | '';
   tail: Tail;
@@ -83,7 +85,7 @@ interface Recalled {
 
 export class Decider {
   readonly #options: DeciderOptions;
-  /** The argument `settings` of lua/decide.lua, without the time of a test. */
+  /** The argument `settings` of lua/decide.lua, without the version of the data and the time of a test. */
   readonly #settings: string;
   readonly #queues: WorkspaceQueues<Batch>;
   readonly #tail: Tail;
@@ -279,14 +281,15 @@ export class Decider {
 
   /** Sends the undecided items of a batch, and resolves those that the call decides. */
   async #send(workspaceId: string, batch: Batch, budget: number): Promise<Called> {
-    const { scripts, now, observe } = this.#options;
+    const { scripts, dataVersion, now, observe } = this.#options;
     const { waiting, decided: first } = batch;
     if (first === 0) observe?.sent(batch.count);
     const items = batch.packed(batch.hasLeases ? this.leasing.sessionOf(batch) : undefined, budget);
     const sentAt = performance.now();
-    const reply = (await scripts.runPacked('decide', workspaceId, [this.#settings + now(), items])) as
-      | Buffer
-      | [Buffer, number, number, ...Buffer[]];
+    const reply = (await scripts.runPacked('decide', workspaceId, [
+      `${this.#settings}${dataVersion.current} ${now()}`,
+      items,
+    ])) as Buffer | [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
     const { answers, work, allWork } = readReply(packed, snapshots, waiting.length - first);
     const at = performance.now();

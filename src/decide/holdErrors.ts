@@ -1,13 +1,14 @@
 // The errors of verifications with a hold, and of settlements, releases and extensions.
 
 import { ApiError } from '../errors.ts';
-import { holdBytesMax, holdsMax } from '../scripts/layout.ts';
+import { holdBytesMax, holdsBytesMax, holdsMax } from '../scripts/layout.ts';
 import type { ItemError } from './reply.ts';
 
 /** The caller of keys.verifyKey can do something about it, the operator of a gateway cannot. */
 export class TooManyHolds extends ApiError {
   constructor() {
-    super('precondition_failed', `The key has ${holdsMax} open holds, the maximum. Nothing was charged.`);
+    const most = `${holdsMax} open holds, or open holds of ${holdsBytesMax / 1024} KB`;
+    super('precondition_failed', `The key has ${most}, the maximum. Nothing was charged.`);
   }
 }
 

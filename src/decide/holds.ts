@@ -68,8 +68,8 @@ export interface ChangedHold {
   identity: string;
 }
 
-/** The work of a hold, in units of a plain verification. */
-const heldWeight = 1.5;
+/** The work of a hold, in units of a plain verification: times that of its verification, and of each of its limits. */
+const heldWeight = { times: 1.5, limit: 1 / 3 };
 
 class HeldVerification extends Verification {
   readonly hold: HoldRequest;
@@ -100,7 +100,8 @@ class HeldVerifications implements Kind<HeldVerification, Verified, CachedSnapsh
     const { cached, values } = this.verifications.itemOf(verification);
     const head = { ttl: hold.ttlMs, onExpiry: holdExpiries.indexOf(hold.onExpiry), id: Buffer.from(hold.id) };
     const bytes = holdItem.size(head) + verifyItem.size(values);
-    const work = heldWeight * weight + (cached?.extraWeight ?? 0);
+    const limits = verification.request.ratelimits?.length ?? 0;
+    const work = heldWeight.times * weight + heldWeight.limit * limits + (cached?.extraWeight ?? 0);
     const at = batch.beginDecision('hold', rootKey.digest, bytes, work, waiting, lease);
     verifyItem.write(batch.items, holdItem.write(batch.items, at, head), values);
     return cached;

@@ -22,6 +22,7 @@ interface Step {
 const steps: readonly Step[] = [
   { to: 5, script: 'migrations/to5', does: 'indexes keys by expiry, and removes a field that nothing reads' },
   { to: 6, does: 'allows holds, and other records that earlier releases cannot read' },
+  { to: 7, does: 'lets the holds of a key have their bytes counted and bounded' },
 ];
 
 /** How long the lock lasts without being renewed, and how often it is. */

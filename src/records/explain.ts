@@ -8,9 +8,11 @@ import { unpackRanges } from '../domain/ipRange.ts';
 import { digestTextOf } from '../domain/keyString.ts';
 import { adHocLimit, type Ratelimit } from '../domain/limit.ts';
 import type { Snapshot } from '../domain/verification.ts';
-import type { Reply } from '../scripts/calls.ts';
+import type { HeldUnits, Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { limitOwners, placesOfOwner, verifyItem } from '../scripts/layout.ts';
+import { allHeld, heldByName } from './heldUnits.ts';
+import { digestOf } from './keys.ts';
 import { asText, fromNamed, type Refill, readRefill } from './records.ts';
 
 /** The figures of the script, a named reply. Numbers are texts. */
@@ -36,8 +38,8 @@ interface Explained {
   /** Decisions by the key, and by other keys of its identity, that servers have charged in advance. */
   leased?: number;
   leasedByOthers?: number;
-  /** Open holds: their number, credits, and units by the name of a limit. */
-  holds?: [open: number, credits: string, limits: [name: string, units: string][]];
+  /** Open holds: their number, and the first step of what they hold. */
+  holds?: [open: number, ...HeldUnits];
   /** Place, exceeded, remaining, reset (see VERIFIED_LIMIT), limit, duration, cost, and the units that count. */
   limits?: (string | number)[][];
 }
@@ -89,7 +91,7 @@ type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
 
 const noDigest = '\0'.repeat(32);
 
-export function openExplain({ run }: StoreContext) {
+export function openExplain({ redis, run }: StoreContext) {
   return async (
     workspaceId: string,
     key: { keyId: string } | { key: string },
@@ -109,7 +111,13 @@ export function openExplain({ run }: StoreContext) {
     const decision = readVerified({ packed, at: 0, end: packed.length, snapshot: undefined, atMs: nowMs });
     // A refusal has no snapshot: then its limits are not named either.
     const snapshot = reply[2] && readSnapshot(reply[2]).snapshot;
-    return read(figures, decision, snapshot, request);
+    return { ...read(figures, decision, snapshot, request), holds: figures.holds && (await held(figures.holds)) };
+
+    async function held([open, ...first]: NonNullable<Explained['holds']>): Promise<NonNullable<Explanation['holds']>> {
+      const found = 'key' in key ? digest : await digestOf(redis, workspaceId, key.keyId.slice('key_'.length));
+      const all = await allHeld(run, workspaceId, Buffer.from(found ?? '', 'latin1'), first);
+      return { open, credits: all.credits, ratelimits: heldByName(all) };
+    }
   };
 }
 
@@ -118,8 +126,8 @@ function read(
   decision: Verified | ItemError,
   snapshot: Snapshot | undefined,
   request: ExplainRequest,
-): Explanation {
-  const { expires, allowedIps, balance, held = '', holds } = figures;
+): Omit<Explanation, 'holds'> {
+  const { expires, allowedIps, balance, held = '' } = figures;
   const limits = snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request));
   return {
     status: 'found',
@@ -137,11 +145,6 @@ function read(
     held: [...held].map((digit) => digit === '1'),
     ratelimits: withDecided(limits ?? [], decision),
     leased: { key: figures.leased!, identity: figures.leasedByOthers! },
-    holds: holds && {
-      open: holds[0],
-      credits: Number(holds[1]),
-      ratelimits: holds[2].map(([name, units]) => ({ name, cost: Number(units) })),
-    },
   };
 }
 

@@ -5,9 +5,10 @@ import { defaultByteLength, packId } from '../domain/keyString.ts';
 import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { keysKey, takenKeysKey, workspaceKey } from '../redis/names.ts';
-import { refusal, type UsedUnits } from '../scripts/calls.ts';
+import { type HeldUnits, refusal, type UsedUnits } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { KeyTime } from '../scripts/layout.ts';
+import { allHeld, withoutHolds } from './heldUnits.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
@@ -208,18 +209,20 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       const reply = await run('keys/export', workspaceId, { apiId, deleted: deleted ? 1 : 0, after, count });
       if (!reply) return undefined;
       const items: ExportedKey[] = [];
-      for (const [digest, keyReply, used] of reply[0]) {
+      const held = (digest: Buffer, first: unknown) => allHeld(run, workspaceId, digest, asText(first) as HeldUnits);
+      for (const [digest, keyReply, usedReply, heldReply] of reply[0]) {
         const text = asText(keyReply);
         const { record, byteLength } = await readReply(redis, workspaceId, text);
         const { refillDue, formerLink } = fromNamed<{ refillDue?: string; formerLink?: string }>(text);
-        items.push({
+        const item: ExportedKey = {
           ...record,
           digest,
           byteLength,
           ...(refillDue !== undefined && { refillDue: Number(refillDue) }),
           ...(formerLink !== undefined && { formerLink }),
-          used: readUsedUnits(asText(used) as UsedUnits[]),
-        });
+          used: readUsedUnits(asText(usedReply) as UsedUnits[]),
+        };
+        items.push(heldReply ? withoutHolds(item, await held(digest, heldReply)) : item);
       }
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },

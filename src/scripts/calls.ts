@@ -70,6 +70,7 @@ const signatures = {
   >(),
   'data/finish': takes('fence', 'outcome', 'release').returns<0 | 1>(),
   'holds/list': takes('keyId', 'after', 'count', 'now').returns<[holds: Reply[], more: 0 | 1, total: number] | null>(),
+  'holds/units': takes('digest', 'bucket', 'now').returns<HeldUnits | null>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[] | string>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
   'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], more: 0 | 1]>(),
@@ -96,7 +97,7 @@ const signatures = {
   'keys/expiring': takes('expiresBefore', 'expiresAfter', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
-    [[Buffer, unknown, unknown][], Buffer] | null
+    [[Buffer, unknown, unknown, unknown][], Buffer] | null
   >(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
   'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
@@ -286,6 +287,14 @@ type Signatures = typeof signatures;
 type ScriptName = keyof Signatures;
 type NameIn<Name extends ScriptName> = Signatures[Name]['names'][number];
 /** The arguments of a script by name, but for `now`. */
+/** What open holds of a key hold (lua/include/heldUnits.lua). `bucket` is where the next step begins; '' for none. */
+export type HeldUnits = [
+  credits: string,
+  returned: string,
+  units: [name: string, duration: string, sliceEnd: string, units: string][],
+  bucket: string,
+];
+
 type Given<Name extends ScriptName> = {
   readonly [Each in Exclude<NameIn<Name>, 'now'> as Each extends `...${infer All}` ? All : Each]: Each extends 'actor'
     ? Actor

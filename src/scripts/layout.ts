@@ -77,7 +77,7 @@ import {
 } from './struct.ts';
 
 /** The version of all data in Redis that this release migrates to, see dataVersion.ts. */
-export const dataVersion = 6;
+export const dataVersion = 7;
 /** The oldest version that this release reads and writes. Older data is refused at the start. */
 export const oldestDataVersion = 4;
 
@@ -161,8 +161,9 @@ export const leaseDone = 12;
 /** The answer to an item that changes a hold. */
 export const holdChanged = 13;
 /** What a hold item asks for at the expiry, and what an item does with a hold: their numbers from 0. */
-/** Limit of the open holds of a key. */
+/** Limits of the open holds of a key: their number and their bytes. One more hold may exceed the bytes. */
 export const holdsMax = 10_000;
+export const holdsBytesMax = 1024 * 1024;
 /** Limit of the bytes of a hold: `holdHead.bytes` has two, and one request reads all holds of a key. */
 export const holdBytesMax = 4096;
 export const holdExpiries = ['release', 'charge'] as const;
@@ -515,6 +516,12 @@ const holdsEnd = struct({
   noted: uint(2),
   notedHour: uint(4),
 });
+/**
+ * Before HOLDS_END, since data version 7, if the holds are in several buckets: the bytes of open holds, and of all. The
+ * number of buckets then has `summed` added to it.
+ */
+const holdsSums = struct({ openBytes: uint(4), bytes: uint(4) });
+const summed = 2 ** 15;
 const holdsEndFew = { next: holdsEnd.fields.next, counts: uint(6) } as const;
 const holdHead = {
   /** That follow this field. */
@@ -912,6 +919,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   TALLIED_KEY: { of: talliedKey },
   LEASE_SESSION: { of: leaseSession },
   HOLDS_END: { of: holdsEnd },
+  HOLDS_SUMS: { of: holdsSums },
   // The same with fewer values, for few holds: `counts` are `open`, `count` and `buckets`.
   HOLDS_END_FEW: { of: struct({ ...holdsEndFew, noted: holdsEnd.fields.noted, notedHour: holdsEnd.fields.notedHour }) },
   HOLDS_END_KEPT: { of: struct({ ...holdsEndFew, notes: bytes(6) }) },
@@ -999,10 +1007,15 @@ const holdLiterals = (): Record<string, number> => ({
   // From now to the end of a hold. A later one was made while the clock was ahead, and ends at once.
   HOLDS_DUE_WITHIN: 31 * dayMs,
   HOLD_BYTES_MAX: holdBytesMax,
-  // Holds of a bucket, about; and limit of field `holds` with few holds, as most keys have. They are changed as they
-  // are stored, because a table would be most of the cost.
+  HOLDS_BYTES_MAX: holdsBytesMax,
+  SUMMED: summed,
+  // Bytes of a bucket, about; before data version 7 its number of holds.
+  BUCKET_BYTES: 1024,
   BUCKET_HOLDS: 32,
-  // In `counts` of HOLDS_END_FEW: one hold, one that is open, and more holds than are few.
+  // A script that reads all holds of a key reads so many bytes, which takes some milliseconds.
+  STEP_BYTES: 64 * 1024,
+  // In `counts` of HOLDS_END_FEW: one hold, one that is open, and more holds than are few. Few holds, as most keys
+  // have, are changed as they are stored, because a table would be most of the cost; limit of field `holds` with them.
   ONE_HOLD: 2 ** 16,
   ONE_OPEN_HOLD: 2 ** 32 + 2 ** 16,
   MANY_HOLDS: 32 * 2 ** 16,

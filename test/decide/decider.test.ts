@@ -18,7 +18,7 @@ import { outcomes } from '../../src/domain/verification.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import type { StoreObserver } from '../../src/redis/observer.ts';
-import { batchHead, batchTail } from '../../src/scripts/layout.ts';
+import { batchHead, batchTail, dataVersion } from '../../src/scripts/layout.ts';
 import { assemble } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness, testSettings } from '../support/harness.ts';
@@ -62,6 +62,7 @@ async function open(options: Partial<DecideOptions> = {}) {
     slugsOf: async () => [],
     digestOf: async () => undefined,
     arrival: async () => {},
+    dataVersion: { current: dataVersion },
     accepted: new AcceptedRootKeys(),
     ...testSettings,
     now: () => app.clock.now,

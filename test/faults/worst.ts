@@ -14,6 +14,7 @@ import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { connect } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
+import { dataVersion } from '../../src/scripts/layout.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { type InputOf, testSettings } from '../support/harness.ts';
@@ -221,6 +222,7 @@ export async function openWorld(rig: Rig) {
       tail: new Tail(redis),
       openLeasing: (settle) => new Leasing({ ...testSettings, ...unchanging, redis, settle }),
       accepted: new AcceptedRootKeys(),
+      dataVersion: { current: dataVersion },
       scripts: measuring,
       slugsOf: async () => [],
       digestOf: async () => undefined,

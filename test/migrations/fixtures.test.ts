@@ -38,6 +38,12 @@ test.runIf(process.env.UPDATE_FIXTURES)(
   },
 );
 
+/** What fixtures lack: an API that is being moved, sums of hundreds of customers, and what later servers added. */
+const notMade = [
+  ...[':mv:<api8>', ':mp:<api8>', ':ms:<api8>', ':mo:<api8>', ':mi:<api8>', ':mk:<api8>', ':sc:<api8>:<month>'],
+  ...[':da:<api8>', ':das', ':dq'],
+];
+
 const versions = Array.from({ length: dataVersion - oldestDataVersion }, (_, index) => oldestDataVersion + index);
 
 test('each earlier data version has a fixture', () => {
@@ -55,7 +61,8 @@ describe.each(versions)('data version %i', (version) => {
     const { seen } = await survey(redis);
     const missing = keyspace.filter(({ name, isOld, since = 0 }) => !isOld && !seen.has(name) && since <= version);
     // Only data that was migrated has a place of the migration.
-    expect(missing.map(({ name }) => name).filter((name) => name !== ':data')).toEqual([]);
+    const notExpected = new Set([':data', ...notMade]);
+    expect(missing.map(({ name }) => name).filter((name) => !notExpected.has(name))).toEqual([]);
   });
 
   test('is read the same before and after its migration', async () => {
@@ -95,7 +102,9 @@ describe.each(versions)('data version %i', (version) => {
         nowMs += dayMs;
       }
       const begun = fixture.workspaces.map(({ workspaceId }) => redis.hget(workspaceKey(workspaceId), 'summed'));
-      expect((await Promise.all(begun)).every((summed) => Number(summed) * dayMs > fixture.nowMs)).toBe(true);
+      const areEarlier = (await Promise.all(begun)).map((summed) => Number(summed) * dayMs <= fixture.nowMs);
+      // Data of version 6 has had sums from the beginning.
+      expect(areEarlier).toEqual(areEarlier.map(() => version >= 6));
     } finally {
       await store.close();
     }

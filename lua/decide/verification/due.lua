@@ -12,6 +12,7 @@
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/names"
+-- @include "include/settledHolds"
 -- @include "include/state"
 -- @include "include/window"
 
@@ -225,7 +226,7 @@ end
 -- Notes settlements, and counts what they spent by tag.
 local function write_notes(settling)
   for _, settled in ipairs(settling.notes or hold_list.EMPTY) do
-    hold_list.note_settled(call_workspace, key24(), call_hour, settled)
+    settled_holds.note(call_workspace, key24(), call_hour, settled)
   end
   for field, cost in pairs(settling.tags or hold_list.EMPTY) do
     redis.call('HINCRBY', name_of.tag_usage(call_workspace, key_api8, call_day), field, int(cost))
@@ -261,7 +262,7 @@ local function expire(settling, h, hold)
   if is_charged then
     local balance, notes = key_flags.limited and settling.balance or nil, settling_list(settling, 'notes')
     local settled = { suffix = hold.suffix, late = false, cost = hold.cost, balance = balance, windows = hold.windows }
-    settled.shared, settled.packed = account and account.balance, hold_list.pack_settled(hold.windows)
+    settled.shared, settled.packed = account and account.balance, settled_holds.pack(hold.windows)
     notes[#notes + 1] = settled
     return NEVER
   end
@@ -278,7 +279,7 @@ local function forget(h)
     redis.call('HSET', key_name, 'state', key_packed)
     return key_holds.queue(kept_until)
   end
-  hold_list.move_notes(call_workspace, key24(), call_hour, h.noted_hour, h.notes)
+  settled_holds.move(call_workspace, key24(), call_hour, h.noted_hour, h.notes)
   hold_list.remove(h)
   redis.call('ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
   key_extension.set_due(NEVER)

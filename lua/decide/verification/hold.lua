@@ -13,6 +13,7 @@
 -- @include "include/clock"
 -- @include "include/holds"
 -- @include "include/identityBalance"
+-- @include "include/settledHolds"
 -- @include "include/state"
 -- @include "include/window"
 
@@ -215,6 +216,7 @@ function charge_hold.make(cost, request, shared)
     local packed
     packed, suffix, expires, credits, of_identity = charge_hold.new_hold(cost, request, shared)
     making.suffix = suffix
+    if call_settings.data_version >= 7 then hold_list.sum_up(making_holds) end
     hold_list.add(making_holds, suffix, packed)
   else
     expires, credits, of_identity = charge_hold.add_to_few(cost, request, shared)
@@ -288,11 +290,11 @@ function charge_hold.find_repeated(h, id)
     local suffix = '_' .. id
     local hold = hold_list.find(h, suffix)
     if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
-    if hold or hold_list.find_settled(h, call_workspace, key24(), call_hour, suffix) then
+    if hold or settled_holds.find(h, call_workspace, key24(), call_hour, suffix) then
       return item_error('hold_ended', suffix)
     end
   end
-  if h.open >= hold_list.MAX then return item_error('too_many_holds') end
+  if hold_list.is_full(h) then return item_error('too_many_holds') end
 end
 
 -- The expiry of a hold of a verification that takes slots.
@@ -374,7 +376,7 @@ end
 
 local CHANGED_HOLD_AND_REST = CHANGED_HOLD .. 'c0'
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
--- if it was not charged), windows, packed (hold_list.pack_settled of these), identity (the externalId of one whose
+-- if it was not charged), windows, packed (settled_holds.pack of these), identity (the externalId of one whose
 -- amounts changed, or nil)}.
 local function pack_changed(changed)
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
@@ -410,17 +412,17 @@ function hold_kinds.settle_hold(h, hold, credits, wanted)
     if not by_name[name] then return item_error('hold_limit_not_found', name) end
     by_name[name].settled = cost
   end
-  local cost, packed = credits or hold.cost, hold_list.pack_settled(windows)
+  local cost, packed = credits or hold.cost, settled_holds.pack(windows)
   local balance, shared = key_holds.settle(h, hold, cost)
   local settled = hold_kinds.settled
   settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_list.RELEASED, cost
   settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, windows, packed
   settled.identity = hold.more and hold.more.externalId
-  hold_list.note_settled(call_workspace, key24(), call_hour, settled)
+  settled_holds.note(call_workspace, key24(), call_hour, settled)
   return pack_changed(settled)
 end
 
--- Packs the windows of an open hold, from a position on, as hold_list.pack_settled does for a settlement that changes
+-- Packs the windows of an open hold, from a position on, as settled_holds.pack does for a settlement that changes
 -- none of them. Returns nil if the hold has anything but windows of the key.
 function hold_kinds.windows_as_held(stored, position, last, windows)
   local packed = ''
@@ -474,7 +476,7 @@ function hold_kinds.settle_as_held(stored, suffix, credits)
   local kept, formats = noted, hold_list.settled_formats
   if noted > NOTED_BYTES or noted_hour ~= hour_now then
     kept = 0
-    hold_list.move_notes(call_workspace, key24(), hour_now, noted_hour, string.sub(stored, 1, noted))
+    settled_holds.move(call_workspace, key24(), hour_now, noted_hour, string.sub(stored, 1, noted))
   end
   local format = formats[kept]
     or charge_hold.new_format(formats, kept, SETTLED_HOLD_FIELDS .. 'c0c0' .. HOLDS_END_FEW_FIELDS)
@@ -509,7 +511,7 @@ function hold_kinds.release_hold(h, hold)
     balance, shared = key_holds.release(h, hold)
     identity = hold.more and hold.more.externalId
   end
-  local windows, packed = hold.windows, hold_list.pack_settled(hold.windows)
+  local windows, packed = hold.windows, settled_holds.pack(hold.windows)
   return pack_changed({ balance = balance, shared = shared, windows = windows, packed = packed, identity = identity })
 end
 
@@ -621,7 +623,7 @@ function hold_kinds.change(position, _, root_index)
   end
   local h = hold_list.of(key_name, stored)
   local hold = hold_list.find(h, suffix)
-  local settled = not hold and hold_list.find_settled(h, call_workspace, key24(), call_hour, suffix)
+  local settled = not hold and settled_holds.find(h, call_workspace, key24(), call_hour, suffix)
   add_work(hold_list.work())
   if hold then return change_by[action](h, hold, credits, wanted, ttl) end
   if not settled then return item_error('hold_not_found') end

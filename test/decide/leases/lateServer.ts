@@ -7,6 +7,7 @@ import { Leasing } from '../../../src/decide/leases/leasing.ts';
 import { Tail } from '../../../src/decide/tail/tail.ts';
 import type { RedisClient } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
+import { dataVersion } from '../../../src/scripts/layout.ts';
 import { loadScripts } from '../../../src/scripts/scripts.ts';
 import { testSettings } from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
@@ -50,6 +51,7 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
     slugsOf: async () => [],
     digestOf: async () => undefined,
     arrival: async () => {},
+    dataVersion: { current: dataVersion },
     accepted: new AcceptedRootKeys(),
     tail: new Tail(redis),
     now,

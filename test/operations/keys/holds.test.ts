@@ -665,7 +665,7 @@ volumeTest('a key has 10,000 open holds at most', { timeout: 60_000 }, async () 
   expect(await creditsOf(keyId)).toEqual({ remaining: 10_000 });
   expect(await call('keys.verifyKey', { key, hold: { ttl: minute } })).toMatchObject({
     status: 412,
-    error: { detail: 'The key has 10000 open holds, the maximum. Nothing was charged.' },
+    error: { detail: expect.stringContaining('The key has 10000 open holds') },
   });
   expect(await call('keys.verifyKey', { key, hold: { ttl: minute, id: 'other' } })).toMatchObject({ status: 412 });
   expect(await verify(key, { id: 'own' })).toMatchObject({ credits: 10_000, hold: { id: expect.any(String) } });

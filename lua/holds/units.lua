@@ -1,0 +1,21 @@
+#!lua flags=no-writes
+-- What open holds of a key hold: a step.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key records
+-- ARGV[1]  digest
+-- ARGV[2]  bucket     to continue with; '' for the first step
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  HeldUnits (include/heldUnits), or false when there is no such key
+
+-- @include "include/clock"
+-- @include "include/heldUnits"
+-- @include "include/names"
+-- @include "include/state"
+
+local workspace, digest, bucket, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local record = name_of.key_record(workspace, digest)
+local packed = redis.call('HGET', record, 'state')
+if not packed then return false end
+local _, units = held_units(record, read_state(packed).balances, bucket, now)
+return units
