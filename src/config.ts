@@ -23,6 +23,8 @@ interface Kind<T> {
   secret?: true;
   /** The value may be read from the file of the variable with `_FILE`. */
   mayBeFile?: true;
+  /** Blanks at its ends are a part of the value. */
+  hasBlanks?: true;
 }
 
 const wholeNumber = (min: number, max: number): Kind<number> => ({
@@ -40,7 +42,11 @@ const portOrNone: Kind<number | ''> = {
   parse: (text) => (text === '' ? text : wholeNumber(0, 65_535).parse(text)),
 };
 
-const anyText = (accepts: string): Kind<string> => ({ accepts, parse: (text) => text.trim() || undefined });
+/** Brackets of an IPv6 address are those of URLs. */
+const hostName: Kind<string> = {
+  accepts: 'an address or a host name',
+  parse: (text) => text.replace(/^\[(.*)\]$/, '$1') || undefined,
+};
 
 /** Tollgate's folder, from src/ and from dist/. */
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -49,8 +55,8 @@ const root = fileURLToPath(new URL('..', import.meta.url));
  * A relative path must not depend on the folder that a command is run in: server and command line would use other data.
  */
 const directory: Kind<string> = {
-  accepts: 'a directory',
-  parse: (text) => (text.trim() === '' ? undefined : resolve(root, text.trim())),
+  accepts: 'a directory, written out: ~ and $ are not expanded',
+  parse: (text) => (/^~|\$/.test(text) ? undefined : resolve(root, text)),
 };
 
 const anyPath: Kind<string> = { accepts: 'a path, or empty', parse: (text) => text };
@@ -60,7 +66,13 @@ const oneOrZero: Kind<boolean> = {
   parse: (text) => (text === '1' ? true : text === '0' ? false : undefined),
 };
 
-const anySecret: Kind<string> = { accepts: 'a string', parse: (text) => text, secret: true, mayBeFile: true };
+const passphrase: Kind<string> = {
+  accepts: 'a string',
+  parse: (text) => text,
+  secret: true,
+  mayBeFile: true,
+  hasBlanks: true,
+};
 
 const redisUrl: Kind<string> = {
   accepts:
@@ -73,7 +85,7 @@ const redisUrl: Kind<string> = {
 
 const rootKey: Kind<string> = {
   accepts: 'a root key, root_…, or empty',
-  parse: (text) => (/^(root_[0-9A-Za-z]+_[0-9A-Za-z]+)?$/.test(text.trim()) ? text.trim() : undefined),
+  parse: (text) => (/^(root_[0-9A-Za-z]+_[0-9A-Za-z]+)?$/.test(text) ? text : undefined),
   secret: true,
   mayBeFile: true,
 };
@@ -111,14 +123,14 @@ const setting = <T>(variable: string, fallback: string, kind: Kind<T>, meaning: 
 // One setting per line reads better than the formatter's six.
 // biome-ignore format: a table
 const table = {
-  host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` means every IPv4 address of the machine.'),
+  host: setting('HOST', '127.0.0.1', hostName, 'Address to listen on. `0.0.0.0` means every IPv4 address of the machine.'),
   port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose one. The address is printed at start.'),
   tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start and on SIGHUP, as the key.'),
   tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'PEM file of the private key of the certificate.'),
-  tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'Passphrase of the private key, if it is encrypted.'),
+  tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', passphrase, 'Passphrase of the private key, if it is encrypted.'),
   hstsMaxAge: setting('HSTS_MAX_AGE', '31536000', wholeNumber(0, 63_072_000), 'Seconds for which a browser that has opened a page over `TLS_CERT_FILE` uses only HTTPS for this host name, with any port (`Strict-Transport-Security` in the console, the API reference and their files; not in `/v2`). 0 makes browsers forget it, which is needed before the host is served without HTTPS again.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that ends is restarted.'),
-  metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
+  metricsHost: setting('METRICS_HOST', '127.0.0.1', hostName, 'Address to listen on for `METRICS_PORT`.'),
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'Separate port for `/metrics`. If empty, `/metrics` is served on `PORT` if `HOST` is a loopback address (`127.0.0.1`, `::1` or `localhost`), otherwise nowhere. Set it behind a proxy.'),
   drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long the server keeps serving after SIGTERM while `/health/ready` returns 503, so that load balancers stop sending requests.'),
   redisUrl: setting('REDIS_URL', '', redisUrl, 'Redis to connect to: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master` (`/master` defaults to `/mymaster`). If empty, Tollgate runs its own Redis in `TOLLGATE_DATA_DIR`.'),
@@ -161,7 +173,7 @@ type AnySetting = Kind<unknown> & { variable: string; default: string; meaning: 
 
 const fileOf = (variable: string) => `${variable}_FILE`;
 const fileMeaning = (variable: string) =>
-  `File that contains \`${variable}\`, for example a mounted secret. One newline at its end is ignored. Not together with \`${variable}\`.`;
+  `File that contains \`${variable}\`, for example a mounted secret. Blanks and line ends around it are ignored. Not together with \`${variable}\`.`;
 
 export type Config = { [Name in keyof typeof table]: NonNullable<ReturnType<(typeof table)[Name]['parse']>> };
 
@@ -192,21 +204,30 @@ export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: nu
   PORT: String(port),
 });
 
-function read({ variable, default: fallback, accepts, parse, secret, mayBeFile }: AnySetting, env: Environment) {
-  const file = mayBeFile ? env[fileOf(variable)] : undefined;
-  const text = file ? readSecret(variable, file, env) : env[variable] || fallback;
+function read(setting: AnySetting, env: Environment) {
+  const { variable, default: fallback, accepts, parse, secret, mayBeFile } = setting;
+  const file = mayBeFile && env[fileOf(variable)]?.trim();
+  const text = file ? readSecret(setting, file, env) : trimmed(env[variable] ?? '', setting) || fallback;
   const value = parse(text);
   if (value !== undefined) return value;
   if (file) throw new Error(`${fileOf(variable)}=${file}: the content must be ${accepts}`);
-  throw new Error(`${variable}=${secret ? '…' : withoutCredentials(text)} must be ${accepts}`);
+  throw new Error(`${variable}=${secret ? '…' : printed(withoutCredentials(text))} must be ${accepts}`);
 }
 
-function readSecret(variable: string, file: string, env: Environment): string {
+/** Removes blanks, line ends and a byte order mark, which editors of other systems leave around a value. */
+const trimmed = (text: string, { hasBlanks }: AnySetting): string =>
+  hasBlanks ? text.replace(/^\ufeff|\r?\n$/g, '') : text.trim();
+
+/** Without characters that are not visible or move the cursor. */
+const printed = (text: string): string => (/[^ -~…]/.test(text) ? JSON.stringify(text) : text);
+
+function readSecret(setting: AnySetting, file: string, env: Environment): string {
+  const { variable } = setting;
   const name = fileOf(variable);
   if (env[variable]) throw new Error(`${variable} and ${name} must not be set together`);
   let text: string;
   try {
-    text = readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+    text = trimmed(readFileSync(file, 'utf8'), setting);
   } catch (cause) {
     throw new Error(`${name}=${file} cannot be read: ${(cause as Error).message}`, { cause });
   }

@@ -92,7 +92,11 @@ const catalogue = {
     'A precondition of the call is not met: for example, it names a limit that neither the key nor its identity has.',
   ],
   body_too_large: [413, 'Body too large', 'The request body is longer than this server accepts.'],
-  unsupported_media_type: [415, 'Unsupported media type', 'The request body must be application/json.'],
+  unsupported_media_type: [
+    415,
+    'Unsupported media type',
+    'The request body must be application/json, and not be compressed.',
+  ],
   headers_too_large: [
     431,
     'Headers too large',

@@ -77,7 +77,6 @@ test.each([
   ['PORT', '65536'],
   ['PORT', '-1'],
   ['PORT', '1e3'],
-  ['PORT', '80 '],
   ['METRICS_PORT', 'off'],
   ['METRICS_PORT', '65536'],
   ['REDIS_TIMEOUT_MS', '9'],
@@ -86,7 +85,6 @@ test.each([
   ['REDIS_URL', 'unix:run/redis.sock'],
   ['REDIS_URL', 'redis://'],
   ['REDIS_URL', 'redis://cache:port'],
-  ['HOST', ' '],
   ['LOG_LEVEL', 'loud'],
   ['GATEWAY_KEY_HEADER', 'X Api Key'],
   ['GATEWAY_KEY_HEADER', 'X-Tollgate-Cost'],
@@ -135,6 +133,44 @@ test('one error names every wrong variable, its value and what is accepted', () 
         '  LOG_LEVEL=loud must be one of fatal, error, warn, info, debug, trace, silent',
     ),
   );
+});
+
+test('blanks, line ends and a byte order mark around a value are ignored, in variables and in files', () => {
+  const around = (text: string) => `\ufeff ${text}\t\r\n`;
+  const names = {
+    PORT: '21002',
+    LOG_LEVEL: 'warn',
+    CONSOLE: '0',
+    GATEWAY_KEY_HEADER: 'X-Api-Key',
+    REDIS_URL: 'redis://a:1',
+  };
+  const plain = loadConfig(names);
+  expect(loadConfig(Object.fromEntries(Object.entries(names).map(([name, text]) => [name, around(text)])))).toEqual(
+    plain,
+  );
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-config-'));
+  const file = join(dir, 'secret');
+  writeFileSync(file, around('redis://a:1'));
+  expect(loadConfig({ ...names, REDIS_URL: '', REDIS_URL_FILE: around(file) })).toEqual(plain);
+  writeFileSync(file, '\ufeff\r\n');
+  expect(() => loadConfig({ REDIS_URL_FILE: file })).toThrow('the file is empty');
+  rmSync(dir, { recursive: true });
+});
+
+test.each([
+  ['PORT', '21\r002', 'PORT="21\\r002" must be'],
+  ['TOLLGATE_DATA_DIR', '~/data', 'TOLLGATE_DATA_DIR=~/data must be a directory, written out'],
+  ['TOLLGATE_DATA_DIR', '$HOME/x', 'TOLLGATE_DATA_DIR=$HOME/x must be a directory, written out'],
+  ['TOLLGATE_DATA_DIR', '/var/$USER', 'must be a directory, written out'],
+])('%s=%j is refused, and printed in one line', (variable, text, message) => {
+  expect(() => loadConfig({ [variable]: text })).toThrow(message);
+});
+
+test('an IPv6 address may have the brackets of URLs', () => {
+  expect(loadConfig({ HOST: '[::1]', METRICS_HOST: '[2001:db8::1]' })).toMatchObject({
+    host: '::1',
+    metricsHost: '2001:db8::1',
+  });
 });
 
 test('the error does not contain the password of a mistyped URL', () => {

@@ -252,7 +252,7 @@ const newKey = fc.record({
   name: maybe(one('first', 'second')),
   externalId: maybe(one(...externalIds)),
   meta: maybe(meta),
-  expiresIn: rarely(expiries),
+  expiresIn: rarely(expiries.filter((ms) => ms > 0)),
 
   enabled: rarely(one(true, false, true, true)),
   credits: maybe(

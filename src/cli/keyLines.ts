@@ -5,6 +5,7 @@ import Type, { type Static, type TSchema } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
 import type { ExportedLimit, UsedSlices } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
+import type { ApiError } from '../errors.ts';
 import { parseBody } from '../input/body.ts';
 import { compileInputLater } from '../input/validate.ts';
 import type { Context } from '../operation.ts';
@@ -133,10 +134,12 @@ interface ReadOptions {
 
 /** Throws an ApiError that names the invalid fields, as the operation of that kind does. */
 export function readLine(bytes: Buffer, { metaBytesMax, apiId }: ReadOptions): LineRecord {
-  const { text, value } = parseBody(bytes);
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('body', 'must be an object');
-  const { kind = 'key', ...fields } = value as Record<string, unknown>;
+  const { text, value } = parseLine(bytes);
+  const { kind = 'key', ...given } = value;
   if (!all.includes(kind as Kind)) throw invalid('body.kind', `must be one of ${kinds.join(', ')}`);
+  const fields = withoutNulls(given);
+  if (typeof fields.hash === 'string' && /^[0-9a-f]{64}$/i.test(fields.hash))
+    fields.hash = Buffer.from(fields.hash, 'hex').toString('base64');
   checks[kind as Kind](fields);
   if (markers.includes(kind as Marker)) return readMarkerLine(kind as Marker, fields);
   if (Object.hasOwn(usageSchemas, kind as string)) return readUsageLine(kind as UsageRecord['kind'], fields);
@@ -148,6 +151,37 @@ export function readLine(bytes: Buffer, { metaBytesMax, apiId }: ReadOptions): L
     text: (...path) => memberText(text, path),
   };
   return readKeyKind(kind as KeyKind, fields, apiId, context);
+}
+
+function parseLine(bytes: Buffer): { text: string; value: Record<string, unknown> } {
+  if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw invalid('body', 'is compressed by gzip; unpack the file first');
+  const { text, value } = orForm(() => parseBody(bytes));
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw invalid('body', 'must be an object: an import has one JSON object a line');
+  return { text, value: value as Record<string, unknown> };
+}
+
+function orForm<Result>(parse: () => Result): Result {
+  try {
+    return parse();
+  } catch (cause) {
+    const [{ location, message } = { location: 'body', message: 'cannot be read' }] = (cause as ApiError).fields;
+    throw invalid(location, `${message}: an import has one JSON object a line`);
+  }
+}
+
+/** Depth of the records of keys: limits are objects in a list. */
+const depthMax = 3;
+
+/** Exports of databases have null for an absent value. It has a meaning as a balance, and in metadata. */
+function withoutNulls(fields: Record<string, unknown>, depth = 1): Record<string, unknown> {
+  const inner = (value: unknown): unknown => {
+    if (typeof value !== 'object' || value === null || depth === depthMax) return value;
+    if (Array.isArray(value)) return value.map((item) => (Array.isArray(item) ? item : inner(item)));
+    return withoutNulls(value as Record<string, unknown>, depth + 1);
+  };
+  const kept = Object.entries(fields).filter(([name, value]) => value !== null || name === 'remaining');
+  return Object.fromEntries(kept.map(([name, value]) => [name, name === 'meta' ? value : inner(value)]));
 }
 
 type KeyKind = 'permission' | 'role' | 'api' | 'identity' | 'key' | 'deletedKey';

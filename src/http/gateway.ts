@@ -220,7 +220,10 @@ class Gateway {
     if (outcome !== 'RATE_LIMITED') return this.#refuse(request, outcome, detail, headers);
     const exceeded = limits.filter((limit) => limit.exceeded);
     const names = exceeded.map(({ name }) => JSON.stringify(name)).join(', ');
-    headers.push(['Retry-After', String(longestWait(exceeded, verified.atMs))]);
+    const costOf = (name: string) => input.ratelimits?.find((given) => given.name === name)?.cost ?? 1;
+    // A cost above the limit is never admitted.
+    if (exceeded.every(({ name, limit }) => costOf(name) <= limit))
+      headers.push(['Retry-After', String(longestWait(exceeded, verified.atMs))]);
     return this.#refuse(request, outcome, `${detail}${names}.`, headers);
   }
 

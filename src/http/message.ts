@@ -17,7 +17,8 @@ export interface Request {
   authorization: string;
   contentType: string;
   accept: string;
-  /** The values of Accept-Encoding and If-None-Match; undefined without the header. */
+  /** The values of these headers; undefined without the header. */
+  contentEncoding?: string | undefined;
   acceptEncoding?: string | undefined;
   ifNoneMatch?: string | undefined;
   /** `req_…`, made by the adapter. */

@@ -227,6 +227,11 @@ class Pipeline {
     if (!isJson(request.contentType)) {
       throw new ApiError('unsupported_media_type', 'Content-Type must be application/json.');
     }
+    const { contentEncoding } = request;
+    if (contentEncoding !== undefined && contentEncoding.trim().toLowerCase() !== 'identity') {
+      const detail = `Content-Encoding must be absent or identity, not ${JSON.stringify(contentEncoding.slice(0, 50))}. Send the body uncompressed.`;
+      throw new ApiError('unsupported_media_type', detail);
+    }
     if (request.body === 'too_large') {
       throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
     }

@@ -11,6 +11,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
+import { createSecureContext } from 'node:tls';
 import { ApiError } from '../errors.ts';
 import type { Streaming } from '../operation.ts';
 import { ArrivingBody, BodyBudget, budgetBytesFor, unknownCallers } from './arrival.ts';
@@ -526,6 +527,11 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
   if (!certificate.checkPrivateKey(key)) {
     throw new Error('The key in TLS_KEY_FILE does not match the certificate in TLS_CERT_FILE.');
   }
+  try {
+    createSecureContext({ cert: readFileSync(certFile), key: readFileSync(keyFile), ...secret });
+  } catch (cause) {
+    throw new Error(`Cannot use TLS_CERT_FILE=${certFile} with TLS_KEY_FILE: ${(cause as Error).message}`, { cause });
+  }
   return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ssl_ciphers: ciphers, ...secret });
 }
 
@@ -537,7 +543,10 @@ function expiryOf(pem: string): number {
 
 function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T {
   try {
-    return read(readFileSync(file));
+    const pem = readFileSync(file);
+    // uWebSockets.js reads the file itself, and does not accept it.
+    if (pem.indexOf('\ufeff') === 0) throw new Error(`${file} begins with a byte order mark. Save it without one.`);
+    return read(pem);
   } catch (cause) {
     throw new Error(`Cannot use the file in ${variable}: ${(cause as Error).message}`, { cause });
   }
@@ -563,6 +572,7 @@ let contentType: string | undefined;
 let contentLength: string | undefined;
 let transferEncoding: string | undefined;
 let accept = '';
+let contentEncoding: string | undefined;
 let acceptEncoding: string | undefined;
 let ifNoneMatch: string | undefined;
 /** A header is repeated that decides where the request ends. */
@@ -596,6 +606,9 @@ function takeHeader(name: string, value: string) {
     case 'accept':
       accept = accept === '' ? value : `${accept}, ${value}`;
       break;
+    case 'content-encoding':
+      contentEncoding = contentEncoding === undefined ? value : `${contentEncoding}, ${value}`;
+      break;
     case 'accept-encoding':
       acceptEncoding = acceptEncoding === undefined ? value : `${acceptEncoding}, ${value}`;
       break;
@@ -609,7 +622,8 @@ function takeHeader(name: string, value: string) {
 
 /** Returns the request without its body. */
 function readHead(head: HttpRequest, requestId: string, peer?: HttpResponse, header = ''): Request {
-  authorization = contentType = contentLength = transferEncoding = acceptEncoding = ifNoneMatch = undefined;
+  authorization = contentType = contentLength = transferEncoding = undefined;
+  contentEncoding = acceptEncoding = ifNoneMatch = undefined;
   addressHeader = header;
   forwardedFor = header === '' ? undefined : '';
   accept = '';
@@ -623,6 +637,7 @@ function readHead(head: HttpRequest, requestId: string, peer?: HttpResponse, hea
     hasQuery: Boolean(head.getQuery()),
     authorization: authorization ?? '',
     contentType: contentType ?? '',
+    contentEncoding,
     accept,
     acceptEncoding,
     ifNoneMatch,

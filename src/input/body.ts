@@ -64,8 +64,11 @@ export async function parseLargeBody(body: Buffer, pause: () => Promise<void>, s
 
 function decode(body: Buffer): string {
   if (!isUtf8(body)) throw malformed('is not valid UTF-8');
-  return body.toString('utf8');
+  return body.toString('utf8', beginsWithMark(body) ? 3 : 0);
 }
+
+/** A byte order mark, which some editors write before UTF-8 (RFC 8259, section 8.1). */
+const beginsWithMark = (body: Buffer) => body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
 
 function parse(text: string): unknown {
   try {

@@ -80,11 +80,39 @@ function fieldError({ keyword, instancePath, params, message }: ErrorObject): Fi
     case 'maximum': {
       const isBalance = params.limit === Number.MAX_SAFE_INTEGER && location.endsWith('.remaining');
       const fix = 'For an unlimited key, send null or leave credits out.';
-      return { location, message: message ?? 'is too large', ...(isBalance && { fix }) };
+      return { location, message: `must be at most ${params.limit}`, ...(isBalance && { fix }) };
     }
     default:
-      return { location, message: message ?? 'is not valid' };
+      return { location, message: words[keyword]?.(params) ?? message ?? 'is not valid' };
   }
+}
+
+const count = (limit: number, noun: string) => `${limit} ${noun}${limit === 1 ? '' : 's'}`;
+
+/** Messages for other keywords of JSON Schema, by what the caller has to send. */
+const words: Readonly<Record<string, (params: ErrorObject['params']) => string>> = {
+  minLength: ({ limit }) => `must have at least ${count(limit, 'character')}`,
+  maxLength: ({ limit }) => `must have at most ${count(limit, 'character')}`,
+  minItems: ({ limit }) => `must have at least ${count(limit, 'item')}`,
+  maxItems: ({ limit }) => `must have at most ${count(limit, 'item')}`,
+  minProperties: ({ limit }) => `must have at least ${count(limit, 'field')}`,
+  maxProperties: ({ limit }) => `must have at most ${count(limit, 'field')}`,
+  minimum: ({ limit }) => `must be at least ${limit}`,
+  pattern: ({ pattern }) => describePattern(pattern),
+};
+
+/** A pattern in words: `^[a-zA-Z0-9_.-]+$` as "letters, digits, _ . -". */
+function describePattern(pattern: string): string {
+  const [, prefix] = /^\^(\w+_)\[/.exec(pattern) ?? [];
+  if (prefix !== undefined) return `must be an id that begins with ${prefix}`;
+  const [, set] = /^\^\[([^\]]+)\][+*]\$$/.exec(pattern) ?? [];
+  if (set === undefined) return 'must have the form of this field';
+  const classes = [/a-zA-Z|A-Za-z/.test(set) && 'letters', set.includes('0-9') && 'digits'].filter(Boolean);
+  const others = set
+    .replace(/a-z|A-Z|0-9/g, '')
+    .split('')
+    .join(' ');
+  return `must have only ${[...classes, others].filter(Boolean).join(', ')}`;
 }
 
 /** A name can be as long as the body. */

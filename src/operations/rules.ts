@@ -13,6 +13,25 @@ export const invalid = (location: string, message: string, fix?: string): ApiErr
     fields: [{ location, message, ...(fix && { fix }) } satisfies FieldError],
   });
 
+/** Of 1973 in milliseconds, and of 5138 in seconds. */
+const earliestMs = 100_000_000_000;
+
+/** Refuses times in seconds, which as milliseconds are in 1970. 0 is the beginning of everything. */
+export function checkMilliseconds(times: { start?: number | undefined; end?: number | undefined }) {
+  for (const name of ['start', 'end'] as const) {
+    const time = times[name];
+    if (time === undefined || time === 0 || time >= earliestMs) continue;
+    throw invalid(`body.${name}`, 'is a time in the 1970s, as it is read in milliseconds', inMilliseconds);
+  }
+}
+const inMilliseconds = 'Send Unix time in milliseconds, not in seconds.';
+
+/** Refuses a new key that has expired already. */
+export async function requireFuture(expires: number | undefined, store: Pick<Store, 'currentMs'>) {
+  if (expires === undefined || expires > (await store.currentMs())) return;
+  throw invalid('body.expires', 'is in the past; it is a time in milliseconds', inMilliseconds);
+}
+
 interface CreditFields {
   remaining?: number | null | undefined;
   refill?: { interval: string; refillDay?: number | undefined } | null | undefined;

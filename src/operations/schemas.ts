@@ -96,7 +96,8 @@ export const RootKeyExpires = Int({
 });
 
 const slugPattern = '^[a-zA-Z0-9_:.*-]+$';
-const slugMeaning = 'Permission slug. One that ends in `.*` covers every permission with that prefix.';
+const slugMeaning =
+  'Permission slug. One that ends in `.*` covers every permission with that prefix. A `*` elsewhere, as in `docs:*`, is literal.';
 /** Of a permission that is created. */
 export const NewSlug = Type.String({ ...slugLengths, pattern: slugPattern, description: slugMeaning });
 /** Of one that may exist: an import can have slugs of other lengths (rules.ts, checkSlugs). */

@@ -140,9 +140,11 @@ const untrusted = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)/;
 
 /** The message of a connection error, with what to do about it. */
 const messageOf = ({ message, code = '' }: Error & { code?: string }): string =>
-  untrusted.test(code)
-    ? `${message} (set REDIS_CA_FILE to a file with the certificates to trust)`
-    : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
+  message.startsWith('NOAUTH')
+    ? 'It asks for a password (NOAUTH), and REDIS_URL has none.'
+    : untrusted.test(code)
+      ? `${message} (set REDIS_CA_FILE to a file with the certificates to trust)`
+      : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
 /**
  * 100, 200, 400, 500, 500, … ms, each less a random part of up to a half, so that servers do not reconnect all at once.

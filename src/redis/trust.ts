@@ -61,7 +61,8 @@ export class Trust {
 function readCertificates(variable: string, file: string): string {
   let pem: string;
   try {
-    pem = readFileSync(file, 'latin1');
+    // Without a byte order mark.
+    pem = readFileSync(file, 'latin1').replace(/^\xef\xbb\xbf/, '');
   } catch (cause) {
     throw new Error(`The file of ${variable} cannot be read: ${(cause as Error).message}`, { cause });
   }

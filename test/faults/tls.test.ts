@@ -336,6 +336,11 @@ describe('to its callers', () => {
 
   test.each([
     ['no such certificate', { certFile: 'nowhere.pem' }, /^Cannot use the file in TLS_CERT_FILE: ENOENT/],
+    [
+      'a certificate with a byte order mark',
+      { certFile: 'marked.pem' },
+      /^Cannot use the file in TLS_CERT_FILE: .*marked\.pem begins with a byte order mark/,
+    ],
     ['an empty certificate', { certFile: 'empty.pem' }, /^Cannot use the file in TLS_CERT_FILE: /],
     ['an empty key', { keyFile: 'empty.pem' }, /^Cannot use the file in TLS_KEY_FILE: /],
     ['the key of another', { keyFile: 'other.key' }, /^The key in TLS_KEY_FILE does not match the certificate/],
@@ -356,6 +361,7 @@ describe('to its callers', () => {
     ],
   ])('refused at the start: %s', async (_what, wrong, words) => {
     writeFileSync(join(dir, 'empty.pem'), '');
+    writeFileSync(join(dir, 'marked.pem'), `\ufeff${readFileSync(join(dir, 'server.crt'), 'utf8')}`);
     const {
       certFile,
       keyFile,

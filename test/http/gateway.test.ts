@@ -414,6 +414,16 @@ describe('the gateway check of a refused key', () => {
     });
   });
 
+  test('429 without Retry-After if the cost is above the limit, so that it is never admitted', async () => {
+    const { key } = await h.createKey({ ratelimits: [requests, { name: 'tokens', limit: 10, duration: minute }] });
+    const check = (limits: string) => ask(own, bearer(key, { 'x-tollgate-limits': limits }));
+    expect((await check('tokens=11')).headers).not.toHaveProperty('retry-after');
+    expect((await check('tokens=10')).status).toBe(200);
+    expect((await check('tokens=10')).headers).toHaveProperty('retry-after');
+    const both = await check('tokens=11,requests=2');
+    expect([both.status, both.headers['retry-after']]).toEqual([429, undefined]);
+  });
+
   test('429 with Retry-After: the next check passes after these seconds, and not a second earlier', async () => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 }, ratelimits: [requests] });
     const check = () => ask(own, bearer(key));
@@ -596,19 +606,19 @@ describe('an invalid header is named', () => {
     ['X-Tollgate-Cost', '-1', 'must hold'],
     ['X-Tollgate-Cost', '1.5', 'must hold'],
     ['X-Tollgate-Cost', '1e3', 'must hold'],
-    ['X-Tollgate-Cost', '1000000000001', 'must be <= 1000000000000'],
+    ['X-Tollgate-Cost', '1000000000001', 'must be at most 1000000000000'],
     ['X-Tollgate-Hold', '1m', 'must hold a time in milliseconds that is a whole number'],
-    ['X-Tollgate-Hold', '999', 'must be >= 1000'],
-    ['X-Tollgate-Hold', '86400001', 'must be <= 86400000'],
+    ['X-Tollgate-Hold', '999', 'must be at least 1000'],
+    ['X-Tollgate-Hold', '86400001', 'must be at most 86400000'],
     ['X-Tollgate-Limits', 'requests=', 'must hold a cost'],
     ['X-Tollgate-Limits', 'requests=x', 'must hold a cost'],
     ['X-Tollgate-Limits', 'requests=1=2', 'must be a comma-separated list'],
-    ['X-Tollgate-Limits', 'requests,', 'must NOT have fewer than 3 characters'],
+    ['X-Tollgate-Limits', 'requests,', 'must have at least 3 characters'],
     ['X-Tollgate-Limits', '%zz%', 'has a name with invalid percent-encoding'],
     ['X-Tollgate-Limits', 'requests, requests=2', 'repeats "requests"'],
-    ['X-Tollgate-Limits', Array(51).fill('requests').join(), 'must NOT have more than 50 items'],
+    ['X-Tollgate-Limits', Array(51).fill('requests').join(), 'must have at most 50 items'],
     ['X-Tollgate-Permissions', 'a.b AND', 'Expected a permission or "(" instead of the end at position 7'],
-    ['X-Tollgate-Permissions', 'a'.repeat(1001), 'must NOT have more than 1000 characters'],
+    ['X-Tollgate-Permissions', 'a'.repeat(1001), 'must have at most 1000 characters'],
   ])('400: %s: %.30s', async (name, value, message) => {
     const { key, keyId } = await h.createKey({
       permissions: ['a.b'],

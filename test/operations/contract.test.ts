@@ -172,7 +172,7 @@ describe.each([managing, deciding])('rules before any operation, on $path', ({ p
     ['a body that is cut off', bytes('{"a":')],
     ['a body that is not JSON', bytes('{a:1}')],
     ['two values', bytes('{}{}')],
-    ['a byte order mark', bytes('\ufeff{}')],
+    ['two byte order marks', bytes('\ufeff\ufeff{}')],
     ['bytes that are not UTF-8', Buffer.from([...bytes('{"a":"'), 0xff, ...bytes('"}')])],
     ['an overlong encoding', Buffer.from([...bytes('{"a":"'), 0xc0, 0xaf, ...bytes('"}')])],
     ['an encoded surrogate', Buffer.from([...bytes('{"a":"'), 0xed, 0xa0, 0x80, ...bytes('"}')])],
@@ -304,16 +304,14 @@ describe.each(paths)('$path', ({ path, operation }) => {
     const answered = await ask(path, { body: wrong });
     const contentType = operation.problems ? 'application/problem+json' : 'application/json';
     expect(answered).toMatchObject({ status: 400, contentType });
-    expect(answered.json).toEqual({
-      meta: { requestId: 'req_asked' },
-      error: {
-        title: expect.stringMatching(/./),
-        detail: expect.stringMatching(/./),
-        status: 400,
-        type: '/errors/invalid_input',
-        errors: expect.any(Array),
-      },
-    });
+    const error = {
+      title: expect.stringMatching(/./),
+      detail: expect.stringMatching(/./),
+      status: 400,
+      type: '/errors/invalid_input',
+      errors: expect.any(Array),
+    };
+    expect(answered.json).toEqual({ ...(operation.problems && error), meta: { requestId: 'req_asked' }, error });
   });
 
   test.each(needs)('403 without %s names it, whether or not the record exists', async (missing) => {

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { timeMax } from '../../src/domain/time.ts';
 import type { NewKey } from '../../src/records/keys.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
-import { dayMs, harness, type InputOf, type OutputOf } from '../support/harness.ts';
+import { createExpired, dayMs, harness, type InputOf, type OutputOf } from '../support/harness.ts';
 import { brokenCursors, readPages } from '../support/lists.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -45,7 +45,7 @@ async function withApis(count: number) {
   async function create(keys: readonly KeyInput[]): Promise<string[]> {
     const ids: string[] = [];
     for (const key of keys) {
-      ids.push((await of('keys.createKey', { apiId: apis[0]!, ...key })).keyId);
+      ids.push((await createExpired(of, { apiId: apis[0]!, ...key }, clock.now)).keyId);
       clock.advance(1);
     }
     return ids;

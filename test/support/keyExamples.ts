@@ -42,7 +42,11 @@ export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
   meta: { values: [{ plan: 'pro' }, { '10': 1, '2': [null] }], removed: null, invalid: [['text'], [[]]] },
   roles: { values: [['editor'], ['viewer', 'editor']], removed: [], invalid: [[[''], '[0]'], [null]] },
   permissions: { values: [['documents.read'], ['pages.*']], removed: [], invalid: [[['a b'], '[0]'], [null]] },
-  expires: { values: [0, 4_102_444_800_000], removed: null, invalid: [[-1], [1.5], [4_102_444_800_001]] },
+  expires: {
+    values: [4_000_000_000_000, 4_102_444_800_000],
+    removed: null,
+    invalid: [[-1], [1.5], [4_102_444_800_001]],
+  },
   enabled: { values: [false, true], removed: true, invalid: [[null], [1]] },
   credits: {
     values: [{ remaining: 3 }, { remaining: 9, refill: { interval: 'monthly', amount: 5, refillDay: 31 } }],

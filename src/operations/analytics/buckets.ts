@@ -7,7 +7,7 @@ import { hourMs, timeMax } from '../../domain/time.ts';
 import { ApiError } from '../../errors.ts';
 import type { Page } from '../../operation.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
-import { invalid } from '../rules.ts';
+import { checkMilliseconds, invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 
 const dayHours = 24;
@@ -75,6 +75,7 @@ export function periodOf(
   granularity: Granularity,
   nowMs: number,
 ): Period {
+  checkMilliseconds(input);
   const end = input.end ?? nowMs + 1;
   const start = input.start ?? Math.max(0, end - dayHours * hourMs);
   if (start > end) throw invalid('body.start', 'is after end');

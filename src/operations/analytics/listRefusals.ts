@@ -3,6 +3,7 @@ import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
+import { checkMilliseconds } from '../rules.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, KeyId } from '../schemas.ts';
 
 const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
@@ -82,6 +83,7 @@ export const listRefusals = manages({
   listedIds: 'refusal',
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
+  check: checkMilliseconds,
 
   async handle({ apiId, keyId, externalId, outcome, start = 0, end = timeMax, limit = 100 }, { store, caller, after }) {
     const readable = caller.grants.idsFor('api', 'read_analytics');

@@ -3,6 +3,7 @@ import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
+import { checkMilliseconds } from '../rules.ts';
 import { Fields, Int, Order, pageFields, RootKeyId } from '../schemas.ts';
 
 const Time = (description: string) => Type.Optional(Int({ minimum: 0, maximum: timeMax, description }));
@@ -65,6 +66,7 @@ export const listEvents = manages({
     }),
   ),
   needs: { audit: ['read_audit'] },
+  check: checkMilliseconds,
   readsMuch: true,
   scope: () => '*',
   // A cursor is valid only for the order and the filters it came from.

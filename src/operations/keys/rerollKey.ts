@@ -1,10 +1,14 @@
 import Type from 'typebox';
 import { createKeyString, digestOf } from '../../domain/keyString.ts';
-import { timeMax } from '../../domain/time.ts';
+import { dayMs, timeMax } from '../../domain/time.ts';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
+import { invalid } from '../rules.ts';
 import { Fields, Int, KeyId } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
+
+/** Ten years. A time is longer. */
+const expirationMax = 3_653 * dayMs;
 
 export const rerollKey = manages({
   name: 'keys.rerollKey',
@@ -14,7 +18,8 @@ export const rerollKey = manages({
     expiration: Int({
       minimum: 0,
       maximum: timeMax,
-      description: 'Milliseconds until the old key expires; 0 expires it immediately. Never extends an earlier expiry.',
+      description:
+        'Milliseconds until the old key expires, at most ten years; 0 expires it immediately. Never extends an earlier expiry.',
     }),
   }),
   output: Type.Object({
@@ -25,6 +30,14 @@ export const rerollKey = manages({
   needs: { api: ['create_key'] },
   load: loadKey,
   scope: scopeOfKey,
+  check({ expiration }) {
+    if (expiration <= expirationMax) return;
+    throw invalid(
+      'body.expiration',
+      'is more than ten years; it is a duration in milliseconds, not a time',
+      'Send the milliseconds from now until the old key expires, such as 3600000 for an hour.',
+    );
+  },
 
   async handle({ keyId, expiration }, { store, caller, actor }, { key: old, byteLength }) {
     const { key, start } = createKeyString({ prefix: old.prefix, byteLength });

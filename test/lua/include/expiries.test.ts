@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { timeMax } from '../../../src/domain/time.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
-import { dayMs, harness } from '../../support/harness.ts';
+import { createExpired, dayMs, harness } from '../../support/harness.ts';
 import { expiryFaults } from '../../support/keyspace.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
@@ -89,7 +89,7 @@ async function changeSomething({ workspaceId, of }: Workspace, pick: (min: numbe
   const apiId = one(ids.apis);
   const changes = {
     async create() {
-      ids.live.push((await of('keys.createKey', { apiId, expires: expires() })).keyId);
+      ids.live.push((await createExpired(of, { apiId, expires: expires() }, clock.now)).keyId);
     },
     async import() {
       const keys = Array.from({ length: pick(1, 4) }, () => ({ hash: hash(), expires: expires() }));
@@ -149,7 +149,7 @@ test('a migration fills it: keys that were deleted meanwhile are removed, and a 
   const workspace = `tg:{${workspaceId}}`;
   const api8 = apiId.slice(-8);
   for (const expires of [undefined, 0, clock.now + 5, timeMax, undefined, 9]) {
-    await of('keys.createKey', { apiId, expires });
+    await createExpired(of, { apiId, expires }, clock.now);
     clock.advance(1);
   }
   const expected = await indexed(apiId);

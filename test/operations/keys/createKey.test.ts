@@ -330,9 +330,9 @@ describe('keys.createKey: bounds', () => {
   });
 
   test('1.0 and 1e3 are integers', async () => {
-    const body = `{"apiId":"${apiId}","expires":1e3,"credits":{"remaining":1.0}}`;
+    const body = `{"apiId":"${apiId}","expires":4e12,"credits":{"remaining":1.0}}`;
     const { json } = await send('/v2/keys.createKey', { body });
-    expect(await read(json.data.keyId)).toMatchObject({ expires: 1000, credits: { remaining: 1 } });
+    expect(await read(json.data.keyId)).toMatchObject({ expires: 4_000_000_000_000, credits: { remaining: 1 } });
   });
 });
 

@@ -143,6 +143,8 @@ test.each(invalid)('400 for %s: %s', async (name, _text, value, below) => {
     expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
     expect(answer.error.errors[0]?.location).toBe(`${at}.${name}${below}`);
   }
+  // In a line of an import, null is an absent value.
+  if (value === null) return;
   const line = Buffer.from(JSON.stringify({ apiId: 'api_1111111111111111', hash: newHash(), [name]: value }));
   expect(() => readLine(line, { metaBytesMax: 10_240 })).toThrow(name);
 });
