@@ -97,7 +97,7 @@ export async function readAll<Item>(
 }
 
 export function wantedOf({ limit }: Given): number {
-  const wanted = numberOf(text(limit) ?? '100');
+  const wanted = numberOf(text(limit) ?? '100', '--limit');
   if (wanted === 0) throw new Error('--limit must be at least 1.');
   return wanted;
 }

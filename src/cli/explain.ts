@@ -25,7 +25,7 @@ export const explainRow: CommandRow = {
     const wanted = key === '-' ? (await input()).trim() : text(key)!;
     const verification = given({
       permissions: text(permissions),
-      credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!) },
+      credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!, '--cost') },
       ratelimits: texts(ratelimit)?.map(limitCostOf),
       tags: texts(tag)?.slice(),
       ip: text(ip),
@@ -41,7 +41,7 @@ export const explainRow: CommandRow = {
 /** A limit of the key by its name, and the units to charge if they follow. */
 export function limitCostOf(given: string): { name: string; cost?: number } {
   const [, name, cost] = /^(.+)=([^=]*)$/.exec(given) ?? [];
-  return name === undefined ? { name: given } : { name, cost: numberOf(cost!) };
+  return name === undefined ? { name: given } : { name, cost: numberOf(cost!, `The cost of ${name}`) };
 }
 
 function explainedResult(found: Explanation): CommandResult {

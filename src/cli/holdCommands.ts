@@ -70,7 +70,7 @@ export const holdRows: readonly CommandRow[] = [
       const { cost, ratelimit } = options;
       const input = given({
         holdId,
-        credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!) },
+        credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!, '--cost') },
         ratelimits: texts(ratelimit)?.map((one) => limitCostOf(one) as { name: string; cost: number }),
       });
       const { data } = await call('keys.settleHold', input);

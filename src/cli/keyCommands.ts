@@ -44,7 +44,7 @@ function creditChangeOf(change: string, without: 'unlimited' | 'none') {
   const [, sign, number] = new RegExp(`^([+-]?)(\\d+|${without})$`).exec(change) ?? [];
   if (number === undefined) throw new Error(`${change} is not a balance. Use, for example, 500, +500 or ${without}.`);
   const operation = sign === '+' ? 'increment' : sign === '-' ? 'decrement' : 'set';
-  return { operation, value: number === without ? null : numberOf(number) } as const;
+  return { operation, value: number === without ? null : numberOf(number, 'The balance') } as const;
 }
 
 /** What limits the use of a key: its own balance, else that of its identity. */
@@ -218,7 +218,7 @@ const keyRows: CommandRow[] = [
           prefix: text(prefix),
           externalId: text(owner),
           expires: text(expires) === undefined ? undefined : expiryOf(text(expires)!, Date.now()),
-          credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!) },
+          credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!, '--credits') },
           allowedIps: texts(allowedIp)?.slice(),
         }),
       );
@@ -262,7 +262,7 @@ const keyRows: CommandRow[] = [
         expiresBefore:
           text(expiring) !== undefined ? Date.now() + durationOf(text(expiring)!) : expired ? Date.now() : undefined,
         expiresAfter: text(expiring) === undefined ? undefined : Date.now(),
-        creditsBelow: text(creditsBelow) === undefined ? undefined : numberOf(text(creditsBelow)!),
+        creditsBelow: text(creditsBelow) === undefined ? undefined : numberOf(text(creditsBelow)!, '--credits-below'),
         permission: text(permission),
         role: text(role),
         order: orderOf(options),
@@ -379,7 +379,7 @@ const otherRows: CommandRow[] = [
     async run(call, { owner, meta, credits }) {
       const input = given({
         externalId: text(owner)!,
-        credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!) },
+        credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!, '--credits') },
         meta: text(meta) === undefined ? undefined : metaOf(text(meta)!),
       });
       const { data } = await call('identities.createIdentity', input);

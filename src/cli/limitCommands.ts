@@ -84,7 +84,7 @@ function changeOf(options: Given, limits: readonly Limit[]): Change {
     return { name, limit: null };
   }
   const until = options.always ? null : ends;
-  const limit = numberOf(text(options.limit)!);
+  const limit = numberOf(text(options.limit)!, '<limit>');
   const duration = text(options.duration) === undefined ? undefined : durationOf(text(options.duration)!);
   const type = text(options.type) as 'window' | 'concurrency' | undefined;
   if (limits.some((one) => one.name === name)) return given({ name, limit, duration, type, until });

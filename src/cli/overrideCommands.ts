@@ -52,7 +52,7 @@ export const overrideRows: readonly CommandRow[] = [
     options: untilOptions('the permanent override before it applies again'),
     async run(call, options) {
       const [namespace, identifier] = [text(options.namespace)!, text(options.identifier)!];
-      const limit = numberOf(text(options.limit)!);
+      const limit = numberOf(text(options.limit)!, '<limit>');
       const duration = durationOf(text(options.duration)!, '<duration> ');
       const until = untilOf(options);
       const { data } = await call('ratelimits.setOverride', given({ namespace, identifier, limit, duration, until }));

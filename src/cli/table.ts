@@ -135,9 +135,9 @@ export function expiryOf(text: string, nowMs: number, option = '--expires'): num
   );
 }
 
-/** A whole number, at least 0. */
-export function numberOf(text: string): number {
+/** A whole number, at least 0. `option` is named in the error. */
+export function numberOf(text: string, option: string): number {
   if (!/^\d{1,16}$/.test(text) || Number(text) > Number.MAX_SAFE_INTEGER)
-    throw new Error(`${text} is not a whole number.`);
+    throw new Error(`${option} ${text} is not a whole number. Write it in digits, such as 1000.`);
   return Number(text);
 }

@@ -22,7 +22,7 @@ export const tailRow: FollowRow = {
     ['--limit <n>', 'end after this many'],
   ],
   async follow(listen, { api, key, owner, outcome, namespace, limit }, print) {
-    let left = text(limit) === undefined ? Number.POSITIVE_INFINITY : Math.max(1, numberOf(text(limit)!));
+    let left = text(limit) === undefined ? Number.POSITIVE_INFINITY : Math.max(1, numberOf(text(limit)!, '--limit'));
     const heard = await listen(
       given({
         apiId: text(api),

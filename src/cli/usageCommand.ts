@@ -103,7 +103,7 @@ async function rankingOf(
   if (!Object.hasOwn(ranked, String(by))) throw new Error(`--by must be one of ${Object.keys(ranked).join(', ')}.`);
   const [of, field] = ranked[by as Ranked];
   const isOfChecks = field === 'namespace' || field === 'identifier';
-  const wanted = numberOf(text(top) ?? '10');
+  const wanted = numberOf(text(top) ?? '10', '--top');
   const { data } = await call(
     'analytics.getTop',
     given({

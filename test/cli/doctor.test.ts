@@ -255,6 +255,12 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect(find('redis')).toMatchObject({ status: 'fault' });
   });
 
+  test('that asks for a password, which REDIS_URL lacks: it says so', async () => {
+    const port = await startRedis(['--requirepass', 'hunter2']);
+    const { find } = await examine({ REDIS_URL: `redis://127.0.0.1:${port}` });
+    expect(JSON.stringify(find('redis'))).toContain('It asks for a password (NOAUTH), and REDIS_URL has none.');
+  });
+
   test('no password is printed, whether it is right, wrong, or in an invalid URL', async () => {
     const port = await startRedis(['--requirepass', 'hunter2']);
     const urls = [

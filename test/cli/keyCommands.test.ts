@@ -382,7 +382,11 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       [['key', 'explain', keyId, '--ratelimit', 'requests=x'], 'is not a whole number'],
       [['key', 'explain', keyId, '--tag', 't'.repeat(600)], 'tollgate: --tag must '],
       [['key', 'create', '--api', apiId, '--prefix', 'a b'], 'tollgate: --prefix must '],
-      [['key', 'explain', keyId, '--cost', '-1'], 'is not a whole number'],
+      [['key', 'explain', keyId, '--cost', '-1'], '--cost -1 is not a whole number'],
+      [
+        ['key', 'create', '--api', apiId, '--credits', '1e3'],
+        'tollgate: --credits 1e3 is not a whole number. Write it in digits',
+      ],
       [['key', 'explain', keyId, '--permissions', 'a AND'], 'at position'],
       [['identity', 'create', 'a b'], 'tollgate: <owner> must '],
       [['identity', 'create', 'x', '--meta', '{'], '--meta is not JSON'],

@@ -82,7 +82,7 @@ describeWays(app, url, ({ run, lines, json }) => {
   });
 
   test.each([
-    [['lots', '1m'], 'lots is not a whole number.'],
+    [['lots', '1m'], '<limit> lots is not a whole number.'],
     [['5', '1'], '<duration> 1 is not a duration.'],
     [['5', '1ms'], '<duration> must be '],
   ])('a limit of %j is refused', async (limit, message) => {
