@@ -24,6 +24,10 @@ afterAll(async () => {
   await rig?.stop();
 });
 
+test('the world of the search has a record of every kind that a batch may read', () => {
+  expect(world.lacking).toEqual([]);
+});
+
 /** The search changes only the most expensive mixtures found so far. */
 const keptMax = 4;
 

@@ -1,6 +1,6 @@
-// A search for the batch that blocks Redis longest. It changes mixtures of verifications and limit checks under many
-// root keys at random, and continues with those that cost more. The schemas accept all requests. A mixture is sent in
-// one turn of the event loop.
+// A search for the batch that blocks Redis longest. It changes mixtures of verifications, ends of holds and limit
+// checks under many root keys at random, and continues with those that cost more. The schemas accept all requests. A
+// mixture is sent in one turn of the event loop.
 
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
 import { openDecide } from '../../src/decide/decide.ts';
@@ -9,15 +9,19 @@ import { Tail } from '../../src/decide/tail/tail.ts';
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { compileInput } from '../../src/input/validate.ts';
+import { settleHold } from '../../src/operations/keys/settleHold.ts';
 import { verifyKey } from '../../src/operations/keys/verifyKey.ts';
 import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
+import { digestOf as digestOfKey } from '../../src/records/keys.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { connect } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
+import { keyspace } from '../../src/scripts/keyspace.ts';
 import { dataVersion } from '../../src/scripts/layout.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { type InputOf, testSettings } from '../support/harness.ts';
+import { survey } from '../support/keyspace.ts';
 import type { Rig } from './rig.ts';
 
 /** A whole number between two, both included. */
@@ -36,7 +40,10 @@ const wildNamespaces = 9;
 const wildcard = (index: number) => (index < 16 ? `*ab${index}*` : `${'a'.repeat(79)}${index}*`);
 const padded = (text: string, characters: number) => `${text}.`.padEnd(characters, 'x');
 
-const keyKinds = ['plain', 'direct', 'many', 'wide', 'windows', 'empty', 'disabled', 'unknown'] as const;
+const keyKinds = [
+  ...(['plain', 'direct', 'many', 'wide', 'windows', 'empty', 'disabled', 'unknown'] as const),
+  ...(['held', 'slots', 'temporary'] as const),
+] as const;
 const rootKinds = ['all', 'lacking', 'holding'] as const;
 const queries = {
   none: undefined,
@@ -61,6 +68,17 @@ interface Verification {
   /** The request also names a limit that does not exist. */
   missingLimit: boolean;
   tags: number;
+  /** It makes a hold; with an id that no hold has, so that settlements are searched for it. */
+  hold: 'none' | 'numbered' | 'named';
+}
+
+/** The end of a hold of a key: one that is open, was settled, or does not exist. */
+interface Settlement {
+  kind: 'settle';
+  root: (typeof rootKinds)[number];
+  clone: number;
+  key: 'held' | 'slots';
+  hold: 'open' | 'settled' | 'unknown';
 }
 
 interface Check {
@@ -72,10 +90,12 @@ interface Check {
   newIdentifiers: boolean;
 }
 
+type Item = Verification | Settlement | Check;
+
 export interface Mixture {
   /** The server has no snapshots yet. */
   cold: boolean;
-  items: (Verification | Check)[];
+  items: Item[];
 }
 
 const plain: Verification = {
@@ -88,7 +108,9 @@ const plain: Verification = {
   newLimits: false,
   missingLimit: false,
   tags: 0,
+  hold: 'none',
 };
+const settlement: Settlement = { kind: 'settle', root: 'all', clone: 0, key: 'held', hold: 'open' };
 
 /** The start of the search: requests that are known to be expensive, a full batch of each. */
 export const beginnings: Mixture[] = [
@@ -96,12 +118,17 @@ export const beginnings: Mixture[] = [
   ...keyKinds.flatMap((key) => [uniform({ ...plain, key }), uniform({ ...plain, key }, false)]),
   ...(Object.keys(queries) as (keyof typeof queries)[]).map((query) => uniform({ ...plain, key: 'wide', query })),
   uniform({ ...plain, key: 'windows', limits: 50, newLimits: true, tags: 20, root: 'holding' }),
+  ...(['held', 'slots'] as const).flatMap((key) => [
+    uniform({ ...plain, key, hold: 'numbered' }),
+    uniform({ ...plain, key, limits: 49, hold: 'named' }),
+    ...(['open', 'settled', 'unknown'] as const).map((hold) => uniform({ ...settlement, key, hold })),
+  ]),
   ...namespaces.map((namespace) =>
     uniform({ kind: 'limit', root: 'holding', clone: 0, checks: 100, namespace, newIdentifiers: true }),
   ),
 ];
 
-function uniform(item: Verification | Check, cold = true): Mixture {
+function uniform(item: Item, cold = true): Mixture {
   return { cold, items: times(clones, (clone) => ({ ...item, clone })) };
 }
 
@@ -109,7 +136,7 @@ const oneOf = <Item>(items: readonly Item[], pick: Pick): Item => items[pick(0, 
 /** 0, `most`, or a random number between them. */
 const some = (most: number, pick: Pick) => [0, most, pick(0, most)][pick(0, 2)]!;
 
-function randomItem(pick: Pick): Verification | Check {
+function randomItem(pick: Pick): Item {
   const common = { root: oneOf(rootKinds, pick), clone: pick(0, clones - 1) };
   if (pick(0, 3) === 0) {
     const namespace = oneOf(namespaces, pick);
@@ -121,6 +148,10 @@ function randomItem(pick: Pick): Verification | Check {
       newIdentifiers: pick(0, 1) === 0,
     };
   }
+  if (pick(0, 4) === 0) {
+    const hold = oneOf(['open', 'settled', 'unknown'] as const, pick);
+    return { kind: 'settle', ...common, key: oneOf(['held', 'slots'] as const, pick), hold };
+  }
   return {
     kind: 'verify',
     ...common,
@@ -130,6 +161,7 @@ function randomItem(pick: Pick): Verification | Check {
     newLimits: pick(0, 1) === 0,
     missingLimit: pick(0, 9) === 0,
     tags: some(20, pick),
+    hold: oneOf(['none', 'numbered', 'named'] as const, pick),
   };
 }
 
@@ -192,8 +224,11 @@ export async function openWorld(rig: Rig) {
       roots[kind].push(key);
     }
   }
-  const world: World = { workspaceId, keys, roots };
+  const world: World = { workspaceId, keys, roots, holds: { held: [], slots: [] } };
   await fillWindows(store, clock, world);
+  await fillHolds(store, clock, world);
+  const { seen } = await survey(redis);
+  const lacking = keyspace.flatMap(({ name, isOld }) => (isOld || seen.has(name) || undecided.has(name) ? [] : [name]));
 
   let took: number[] = [];
   let last: Promise<unknown> = Promise.resolve();
@@ -225,7 +260,7 @@ export async function openWorld(rig: Rig) {
       dataVersion: { current: dataVersion },
       scripts: measuring,
       slugsOf: async () => [],
-      digestOf: async () => undefined,
+      digestOf: (workspace, id24) => digestOfKey(redis, workspace, id24),
       arrival: async () => {},
       commandTimeoutMs: 60_000,
       now: () => clock.now,
@@ -243,9 +278,13 @@ export async function openWorld(rig: Rig) {
   }
 
   const sendAll = (decide: ReturnType<typeof fresh>, items: Mixture['items']) =>
-    Promise.allSettled(items.map((item) => requestOf(item, world)({ decide } as Store)));
+    Promise.allSettled(
+      items.map((item) => requestOf(item, world)({ decide, dataVersion: store.dataVersion } as Store)),
+    );
 
   return {
+    /** Kinds of records that no key and no caller of a batch has. */
+    lacking,
     /**
      * The longest call of a mixture in microseconds, and the number of calls. The time of each call is the minimum of
      * several equal runs, because of other load of the machine.
@@ -269,7 +308,23 @@ interface World {
   workspaceId: string;
   keys: Record<KeyKind, string[]>;
   roots: Record<(typeof rootKinds)[number], string[]>;
+  /** By key: ids of open holds, and of those that were settled. */
+  holds: Record<Settlement['key'], { open: string[]; settled: string[] }[]>;
 }
+
+/** Kinds of records that the world needs not have. */
+const undecided = new Set([
+  // No batch reads or writes them.
+  ...[':data', ':rks', ':rkfull', ':apis', ':keys:<api8>', ':kd:<api8>', ':ke:<api8>', ':sb:<api8>', ':ik:<id16>'],
+  ...[':sl:<api8>:<bound>', ':dead', ':da:<api8>', ':das', ':dq', ':purge', ':audit', ':refill', ':ove', ':ovu:<id16>'],
+  ...[':uh:<key24>', ':uw:<api8>:<week>', ':sm:<api8>:<month>:<bound>', ':sc:<api8>:<month>', ':rolled', ':uz:<api8>'],
+  // Batches of the search make them.
+  ...[':rh:<hour>', ':ui:<externalId>', ':ut:<api8>:<day>', ':tags:<api8>', ':ul:<id16>:<day>', ':ud:<id16>:<day>'],
+  ':un:<id16>:<day>',
+  // Of leases, and of an API that is moved: a batch reads one of each.
+  ...[':lw:<owner>:<duration>:<name>', ':leases', ':mv:<api8>', ':mp:<api8>', ':ms:<api8>', ':mo:<api8>'],
+  ...[':mi:<api8>', ':mk:<api8>'],
+]);
 
 const limitsFrom = (letter: string) =>
   times(50, (index) => ({
@@ -288,6 +343,14 @@ async function makeKeys(ok: Rig['ok']) {
   const { apiId } = await ok('apis.createApi', { name: 'worst' });
   const meta = { text: 'x'.repeat(10_000) };
   const ratelimits = limitsFrom('k');
+  // The hold of a verification has no room for so many limits that apply by themselves.
+  const named = (limits: typeof ratelimits) => limits.map((limit) => ({ ...limit, autoApply: false }));
+  const slotLimits = times(20, (index) => ({
+    name: padded(`c${index}`, 60),
+    limit: 10_000,
+    duration: 24 * hour,
+    type: 'concurrency' as const,
+  }));
   const roles = (count: number) => times(count, (index) => `w${index}`);
   const fields: Record<KeyKind, Omit<InputOf<'keys.createKey'>, 'apiId'>> = {
     plain: { credits: { remaining: 1e12 } },
@@ -299,13 +362,20 @@ async function makeKeys(ok: Rig['ok']) {
     empty: { credits: { remaining: 0 }, ratelimits },
     disabled: { enabled: false, roles: roles(4), meta },
     unknown: {},
+    held: { ratelimits: named(ratelimits), credits: { remaining: 1e12 }, meta },
+    slots: { ratelimits: slotLimits },
+    temporary: { ratelimits: limitsFrom('k').map((limit) => ({ ...limit, until: Date.now() + 1000 * hour })) },
   };
   const keys = {} as World['keys'];
   for (const kind of keyKinds) {
     keys[kind] = [];
     for (const clone of times(clones, Number)) {
       const externalId = padded(`${kind}${clone}`, 255);
-      if (kind !== 'plain') await ok('identities.createIdentity', { externalId, ratelimits: limitsFrom('i'), meta });
+      const credits = kind === 'held' && { credits: { remaining: 1e12 } };
+      const ofIdentity = limitsFrom('i');
+      const hasHolds = kind === 'held' || kind === 'slots';
+      const limits = { ratelimits: hasHolds ? named(ofIdentity) : ofIdentity, meta, ...credits };
+      if (kind !== 'plain') await ok('identities.createIdentity', { externalId, ...limits });
       const input = { apiId, name: 'n'.repeat(255), ...(kind !== 'plain' && { externalId }), ...fields[kind] };
       keys[kind].push((await ok('keys.createKey', input)).key);
     }
@@ -326,6 +396,37 @@ async function fillWindows(store: Store, clock: { now: number }, { workspaceId, 
   }
 }
 
+/** Fills keys with holds: as many bytes as they may have, slots with many ends, and settlements. */
+async function fillHolds(store: Store, clock: { now: number }, { workspaceId, keys, roots, holds }: World) {
+  const root = presentedOf(workspaceId, roots.all[0]!);
+  const ratelimits = times(50, (index) => ({ name: padded(`h${index}`, 60), limit: 1e9, duration: hour }));
+  const named = times(20, (index) => ({ name: padded(`c${index}`, 60) }));
+  for (const kind of ['held', 'slots'] as const) {
+    holds[kind] = await Promise.all(
+      keys[kind].map(async (key) => {
+        const open: string[] = [];
+        const settled: string[] = [];
+        for (let made = 0; made < (kind === 'held' ? 300 : 60); made++) {
+          const limits = kind === 'held' ? ratelimits : named;
+          const hold = { ttl: 20 * hour - made * 60_000 };
+          const verifying = async () => verifyKey.prepare({ key, hold, ratelimits: limits }, root, store).decide();
+          const verified = await verifying().catch(() => '');
+          const id = /"hold":\{"id":"(\w[\w.-]+)"/.exec(verified)?.[1];
+          if (id) open.push(id);
+          else break;
+        }
+        for (let ended = 0; ended < 40 && kind === 'held'; ended++) {
+          const holdId = open.shift()!;
+          await settleHold.prepare({ holdId }, root, store).decide();
+          settled.push(holdId);
+        }
+        return { open, settled };
+      }),
+    );
+  }
+  clock.now += 1;
+}
+
 const presentedOf = (workspaceId: string, rootKey: string): PresentedRootKey => ({
   workspaceId,
   digest: digestOf(rootKey),
@@ -337,7 +438,7 @@ const checkVerify = compileInput(verifyKey.input);
 const checkLimit = compileInput(multiLimit.input);
 
 /** Checks the request of an item against its schema. Returns a function that sends it. */
-function requestOf(item: Verification | Check, world: World): (store: Store) => string | Promise<string> {
+function requestOf(item: Item, world: World): (store: Store) => string | Promise<string> {
   const { workspaceId, keys, roots } = world;
   const presented = presentedOf(workspaceId, roots[item.root][item.clone]!);
   if (item.kind === 'limit') {
@@ -359,6 +460,12 @@ function requestOf(item: Verification | Check, world: World): (store: Store) => 
     checkLimit(input);
     return (store) => multiLimit.prepare(input, presented, store).decide();
   }
+  if (item.kind === 'settle') {
+    const { open, settled } = world.holds[item.key][item.clone]!;
+    const some = { open: open.pop(), settled: settled.at(-1), unknown: undefined }[item.hold];
+    const holdId = some ?? `${(open[0] ?? settled[0])!.slice(0, 'hold_'.length + 24)}_unknown`;
+    return (store) => settleHold.prepare({ holdId }, presented, store).decide();
+  }
   const begin = item.newLimits ? `${++made}.` : '';
   const own = times(item.limits, (index) => ({ name: padded(`${begin}${index}`, 128), limit: 1e9, duration: hour }));
   const ratelimits = item.missingLimit ? [...own, { name: 'no such limit' }] : own;
@@ -369,6 +476,7 @@ function requestOf(item: Verification | Check, world: World): (store: Store) => 
     ...(permissions !== undefined && { permissions }),
     ...(ratelimits.length > 0 && { ratelimits }),
     ...(tags.length > 0 && { tags }),
+    ...(item.hold !== 'none' && { hold: { ttl: 1000, ...(item.hold === 'named' && { id: `new-${++made}` }) } }),
   };
   checkVerify(input);
   return (store) => verifyKey.prepare(input, presented, store).decide();
