@@ -283,6 +283,37 @@ export async function openWorld(rig: Rig) {
     );
 
   return {
+    /**
+     * The longest script of the operations that read all holds of a key or end them, in milliseconds by Redis's slow
+     * log: the minimum of some keys, because of other load of the machine.
+     */
+    async longestOfHolds() {
+      const least = new Map<string, number>();
+      for (const { open } of world.holds.held.slice(0, 5)) {
+        const keyId = `key_${open[0]!.slice('hold_'.length, 'hold_'.length + 24)}`;
+        const apiId = (await ok('keys.getKey', { keyId })).apiId;
+        const steps = {
+          'keys.explainKey': () => ok('keys.explainKey', { keyId }),
+          'keys.listHolds': () => ok('keys.listHolds', { keyId }),
+          export: () => store.keys.export(workspaceId, { apiId, count: 1000 }),
+          'keys.deleteKey': () => ok('keys.deleteKey', { keyId, permanent: true }),
+          purge: async () => {
+            while (await store.sweep.purge(workspaceId));
+          },
+        };
+        for (const [name, run] of Object.entries(steps)) {
+          await redis.config('SET', 'slowlog-log-slower-than', '1000');
+          await redis.slowlog('RESET');
+          await run();
+          const entries = (await redis.slowlog('GET', 1000)) as [number, number, number, string[]][];
+          const scripts = entries.filter(([, , , [command]]) => /eval|fcall/i.test(command!));
+          const ms = Math.max(0, ...scripts.map(([, , us]) => us)) / 1000;
+          least.set(name, Math.min(ms, least.get(name) ?? ms));
+        }
+      }
+      const [[name, ms]] = [...least].sort(([, one], [, other]) => other - one) as [[string, number]];
+      return { name, ms };
+    },
     /** Kinds of records that no key and no caller of a batch has. */
     lacking,
     /**
