@@ -70,7 +70,7 @@ describe('counters are removed', () => {
     for (const { key } of keys) await charge(key, 600);
     const left = async () => (await Promise.all(keys.map(({ keyId }) => countersOf(keyId)))).flat().length;
     expect(await left()).toBe(5 * 601);
-    await ok('apis.deleteApi', { apiId });
+    await ok('apis.deleteApi', { apiId, permanent: true });
     const steps = [await left()];
     while (await tollgate.store.sweep.purge(tollgate.workspaceId)) steps.push(await left());
     expect(await left()).toBe(0);

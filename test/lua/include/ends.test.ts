@@ -105,7 +105,7 @@ async function changeSomething(
     },
     async deleteApi() {
       if (pick(0, 4) > 0) return;
-      await of('apis.deleteApi', { apiId });
+      await of('apis.deleteApi', { apiId, permanent: true });
       const isKept = (keyId: string) => !keyId.endsWith(apiId.slice(-8));
       ids.live = ids.live.filter(({ keyId }) => isKept(keyId));
       ids.deleted = ids.deleted.filter(isKept);

@@ -63,7 +63,7 @@ test('a key is in the index while it has an expiry and is not deleted', async ()
   await of('keys.migrateKeys', { apiId, migrationId: 'unkey', keys });
   expect(await scores()).toEqual([7, clock.now + 2000, clock.now + 5000, timeMax]);
   expect(await faults()).toEqual([]);
-  await of('apis.deleteApi', { apiId });
+  await of('apis.deleteApi', { apiId, permanent: true });
   expect(await scores()).toEqual([]);
   // As a server of data version 4 leaves it.
   await redis.zadd(`tg:{${workspaceId}}:ke:${apiId.slice(-8)}`, 7, 'x');
@@ -114,7 +114,7 @@ async function changeSomething({ workspaceId, of }: Workspace, pick: (min: numbe
     },
     async deleteApi() {
       if (pick(0, 4) > 0) return;
-      await of('apis.deleteApi', { apiId });
+      await of('apis.deleteApi', { apiId, permanent: true });
       const isKept = (keyId: string) => !keyId.endsWith(apiId.slice(-8));
       ids.live = ids.live.filter(isKept);
       ids.deleted = ids.deleted.filter(isKept);
