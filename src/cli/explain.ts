@@ -1,9 +1,9 @@
 // Prints why a key would pass or be refused, rule by rule.
 
-import type { OutputOf } from './client.ts';
+import type { Call, OutputOf } from './client.ts';
 import { type CommandRow, given, text, texts } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { durationText, endText, numberOf, tableOf, timeText } from './table.ts';
+import { durationText, endText, limitText, numberOf, tableOf, timeText } from './table.ts';
 
 type Explanation = OutputOf<'keys.explainKey'>;
 type Rule = Explanation['rules'][number];
@@ -34,7 +34,8 @@ export const explainRow: CommandRow = {
       (await call('keys.explainKey', { ...of, ...verification })).data;
     const byId = keyIdPattern.test(wanted) ? await explain({ keyId: wanted }) : undefined;
     // The string of a key may look like an id.
-    return explainedResult(byId && byId.rules[0]?.reason !== 'unknown' ? byId : await explain({ key: wanted }));
+    const found = byId && byId.rules[0]?.reason !== 'unknown' ? byId : await explain({ key: wanted });
+    return explainedResult(found, await uncheckedOf(call, found));
   },
 };
 
@@ -44,7 +45,15 @@ export function limitCostOf(given: string): { name: string; cost?: number } {
   return name === undefined ? { name: given } : { name, cost: numberOf(cost!, `The cost of ${name}`) };
 }
 
-function explainedResult(found: Explanation): CommandResult {
+/** The limits of the key that this verification does not check, as texts. None if the caller may not read the key. */
+async function uncheckedOf(call: Call, { keyId, rules }: Explanation): Promise<string[]> {
+  if (keyId === undefined) return [];
+  const { ratelimits = [] } = (await call('keys.getKey', { keyId }).catch(() => undefined))?.data ?? {};
+  const checked = rules.flatMap((rule) => (rule.ratelimits ?? []).map(({ name }) => name));
+  return ratelimits.filter(({ name, autoApply }) => !autoApply && !checked.includes(name)).map(limitText);
+}
+
+function explainedResult(found: Explanation, unchecked: readonly string[]): CommandResult {
   const { valid, code, keyId, apiId, externalId, rules, charge, leased } = found;
   const charged = [
     ...(charge.credits > 0 ? [charge.credits === 1 ? '1 credit' : `${charge.credits} credits`] : []),
@@ -58,6 +67,7 @@ function explainedResult(found: Explanation): CommandResult {
         ['RULE', 'RESULT', 'FIGURES'],
         rules.map((rule) => [rule.rule, rule.result.replace('_', ' '), figuresOf(rule)]),
       ),
+      ...(unchecked.length > 0 ? [`Limits that are not checked: ${unchecked.join(', ')}.`] : []),
       ...(valid ? [`A verification would charge ${charged.join(', ') || 'nothing'}.`] : []),
       ...(leased
         ? [`Charged in advance by servers: ${leased.key} by this key, ${leased.identity} by its identity.`]

@@ -354,9 +354,17 @@ const otherRows: CommandRow[] = [
   {
     words: 'identity list',
     about: 'List the identities, which own keys.',
-    options: [['--search <text>', 'only those whose id or externalId contains it'], limitOption],
+    options: [
+      ['--search <text>', 'only those whose id or externalId contains it'],
+      ['--credits-below <n>', 'with a balance below this'],
+      limitOption,
+    ],
     async run(call, options) {
-      const input = given({ search: text(options.search) });
+      const below = text(options.creditsBelow);
+      const input = given({
+        search: text(options.search),
+        creditsBelow: below === undefined ? undefined : numberOf(below, '--credits-below'),
+      });
       const read = (limit: number, next: string | undefined) =>
         call('identities.listIdentities', { ...input, limit }, next);
       const page = await readAll(wantedOf(options), read);

@@ -66,6 +66,8 @@ interface LimitFigures {
   limit: number;
   duration: number;
   type?: string | undefined;
+  /** False: only requests that name the limit are checked. */
+  autoApply?: boolean | undefined;
   /** Of a temporary limit. */
   until?: number | undefined;
   former?: { limit: number; duration: number } | undefined;
@@ -79,9 +81,9 @@ export const amountText = ({ limit, duration }: Pick<LimitFigures, 'limit' | 'du
 export const endText = ({ until, former, type }: Omit<LimitFigures, 'name' | 'limit' | 'duration'>): string =>
   until === undefined ? '' : ` (until ${timeText(until)}, then ${former ? amountText(former, type) : 'none'})`;
 
-/** A limit, such as `requests 100 per 1m`, or `jobs 10 slots for 1m`. */
+/** A limit, such as `requests 100 per 1m`, or `jobs 10 slots for 1m (only when named)`. */
 export const limitText = (limit: LimitFigures): string =>
-  `${limit.name} ${amountText(limit, limit.type)}${endText(limit)}`;
+  `${limit.name} ${amountText(limit, limit.type)}${limit.autoApply === false ? ' (only when named)' : ''}${endText(limit)}`;
 
 /** How long ago something was, in its largest unit up to days, without the rest. */
 export function ageText(ms: number): string {

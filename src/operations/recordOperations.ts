@@ -1,7 +1,7 @@
 // The operations of a kind of record (src/domain/records.ts) that take a reference to a record, its id or the name that
 // it has besides, or list all of them. What they need and which errors they have follows from the kind.
 
-import Type, { type TSchema } from 'typebox';
+import Type, { type Static, type TProperties, type TSchema } from 'typebox';
 import type { Actor } from '../domain/caller.ts';
 import { isScoped } from '../domain/grants.ts';
 import { type RecordName, records } from '../domain/records.ts';
@@ -18,7 +18,7 @@ interface Room<Found> {
   delete(workspaceId: string, reference: string, actor: Actor): Promise<boolean>;
   list(
     workspaceId: string,
-    page: { after: string | undefined; count: number; search: string | undefined },
+    page: { after: string | undefined; count: number; search: string | undefined; [filter: string]: unknown },
   ): Promise<PageOf<Found>>;
 }
 
@@ -28,6 +28,8 @@ interface Described<Name extends string> {
   readsMuch?: true;
   problems?: true;
 }
+
+const Listed = Fields(searchFields);
 
 /** `ref` is the schema of a reference, `item` that of a record in responses. */
 export function recordOperations<
@@ -75,19 +77,24 @@ export function recordOperations<
         },
       }),
 
-    list: <const Name extends `${string}.list${string}`>(operation: Described<Name>) =>
+    list: <const Name extends `${string}.list${string}`, Filters extends TProperties = Record<never, never>>({
+      filters = {} as Filters,
+      ...operation
+    }: Described<Name> & { filters?: Filters }) =>
       manages({
         ...operation,
         ...needs('read'),
         readsMuch: true,
-        input: Fields(searchFields),
+        input: Fields({ ...searchFields, ...filters }),
         output: Type.Array(item),
         scope: () => '*',
         // `plans` of `plans.listPlans`.
         list: () => operation.name.replace(/^.*\.list/, '').toLowerCase(),
         listedIds: kind,
-        handle: ({ limit = 100, search }, { store, caller, after }) =>
-          roomOf(store).list(caller.workspaceId, { after, count: limit, search }) as never,
+        handle(input, { store, caller, after }) {
+          const { limit = 100, search, cursor: _cursor, ...given } = input as Static<typeof Listed>;
+          return roomOf(store).list(caller.workspaceId, { ...given, after, count: limit, search }) as never;
+        },
       }),
   };
 }

@@ -36,6 +36,13 @@ interface CreditChange {
   value: number | undefined;
 }
 
+interface ListPage {
+  after?: string | undefined;
+  count: number;
+  search?: string | undefined;
+  creditsBelow?: number | undefined;
+}
+
 /** With the units of long windows, by the place of their limit. */
 export interface ExportedIdentity extends Identity {
   refillDue?: number;
@@ -57,28 +64,8 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
     find: async (workspaceId: string, identity: string): Promise<ListedIdentity | undefined> =>
       readOptional(await run('identities/read', workspaceId, { identity })),
 
-    /** A page in order of creation; only identities whose id or externalId contains `search` if that is given. */
-    async list(
-      workspaceId: string,
-      page: { after?: string | undefined; count: number; search?: string | undefined },
-    ): Promise<PageOf<ListedIdentity>> {
-      const search = page.search?.toLowerCase() ?? '';
-      const found: ListedIdentity[] = [];
-      let metaLength = 0;
-      let after = page.after?.slice('id_'.length) ?? '';
-      for (let step = 0; step < stepsMax; step++) {
-        const wanted = page.count - found.length;
-        const given = { after, count: search === '' ? wanted : stepMax, search, wanted };
-        const [replies, last, more] = await run('identities/list', workspaceId, given);
-        const identities = replies.map(readListedIdentity);
-        found.push(...identities);
-        if (more === 0) return { items: found, next: undefined };
-        after = last;
-        metaLength += identities.reduce((sum, { meta }) => sum + meta.text.length, 0);
-        if (found.length === page.count || metaLength > pageMetaMax) break;
-      }
-      return { items: found, next: `id_${after}` };
-    },
+    /** A page in order of creation; only identities whose id or externalId contains `search`, with fewer credits. */
+    list: (workspaceId: string, page: ListPage) => listIdentities(run, workspaceId, page),
 
     /** A page in order of creation with everything that an import needs. It ends early where identities are large. */
     async export(
@@ -123,6 +110,29 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
     delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
       (await run('identities/delete', workspaceId, { identity, usageRetentionMs, actor })) === 1,
   };
+}
+
+async function listIdentities(
+  run: StoreContext['run'],
+  workspaceId: string,
+  page: ListPage,
+): Promise<PageOf<ListedIdentity>> {
+  const [search, below] = [page.search?.toLowerCase() ?? '', page.creditsBelow ?? ''];
+  const found: ListedIdentity[] = [];
+  let metaLength = 0;
+  let after = page.after?.slice('id_'.length) ?? '';
+  for (let step = 0; step < stepsMax; step++) {
+    const wanted = page.count - found.length;
+    const given = { after, count: search === '' && below === '' ? wanted : stepMax, search, below, wanted };
+    const [replies, last, more] = await run('identities/list', workspaceId, given);
+    const identities = replies.map(readListedIdentity);
+    found.push(...identities);
+    if (more === 0) return { items: found, next: undefined };
+    after = last;
+    metaLength += identities.reduce((sum, { meta }) => sum + meta.text.length, 0);
+    if (found.length === page.count || metaLength > pageMetaMax) break;
+  }
+  return { items: found, next: `id_${after}` };
 }
 
 async function createIdentities(

@@ -74,7 +74,7 @@ const signatures = {
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[] | string>(),
   'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
   'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], more: 0 | 1]>(),
-  'identities/list': takes('after', 'count', 'search', 'wanted', 'now').returns<[unknown[], string, 0 | 1]>(),
+  'identities/list': takes('after', 'count', 'search', 'wanted', 'below', 'now').returns<[unknown[], string, 0 | 1]>(),
   'identities/read': takes('identity', 'now').returns<Reply>(),
   'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
   'identities/updateCredits': takes('identity', 'operation', 'value', 'actor', 'now').returns<

@@ -35,13 +35,13 @@ describeWays(app, url, ({ run, lines, json }) => {
     const { keyId } = await app.createKey({ ratelimits: [requests, exports] });
     const line = (limits: string) => [`${keyId} now has ${limits}.`];
     expect(await lines('key', 'limit', keyId, 'requests', '20')).toEqual(
-      line('the limits requests 20 per 1m, exports 3 per 1h'),
+      line('the limits requests 20 per 1m, exports 3 per 1h (only when named)'),
     );
     expect(await lines('key', 'limit', keyId, 'exports', '5', '1w')).toEqual(
-      line('the limits requests 20 per 1m, exports 5 per 7d'),
+      line('the limits requests 20 per 1m, exports 5 per 7d (only when named)'),
     );
     expect(await lines('key', 'limit', keyId, 'mails', '7', '90s')).toEqual(
-      line('the limits requests 20 per 1m, exports 5 per 7d, mails 7 per 90s'),
+      line('the limits requests 20 per 1m, exports 5 per 7d (only when named), mails 7 per 90s'),
     );
     // A limit that is checked only where it is named stays so; a new one is checked always.
     expect((await limitsOf(keyId)).map(({ autoApply }) => autoApply)).toEqual([true, false, true]);
@@ -77,7 +77,9 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect((await lines('key', 'limit', keyId, 'mails', '7', '90s', '--until', end))[0]).toContain(
       `, mails 7 per 90s (until ${end}, then none).`,
     );
+    await app.ok('keys.updateKey', { keyId, ratelimits: [...(await limitsOf(keyId)), exports] });
     const explained = (await lines('key', 'explain', keyId)).join('\n');
+    expect(explained).toContain('\nLimits that are not checked: exports 3 per 1h (only when named).\n');
     expect(explained).toContain(`requests of key: 0 of 500 per 1m (until ${until}, then 10 per 1m), cost 1`);
     expect((await lines('audit', '--resource', keyId)).join('\n')).toContain(
       `requests 500 per 1m, autoApply, until ${until}`,
@@ -115,7 +117,7 @@ describeWays(app, url, ({ run, lines, json }) => {
   test('of an identity: without keys of their own limit there is nothing more to print', async () => {
     const { owner, shared } = await newOwner(0);
     expect(await lines('identity', 'limit', owner, 'requests', '20')).toEqual([
-      `${owner} now has the limits requests 20 per 1m, exports 3 per 1h.`,
+      `${owner} now has the limits requests 20 per 1m, exports 3 per 1h (only when named).`,
     ]);
     expect(await app.ok('keys.verifyKey', { key: shared.key })).toMatchObject({
       ratelimits: [{ name: 'requests', limit: 20 }],
@@ -125,7 +127,7 @@ describeWays(app, url, ({ run, lines, json }) => {
   test('of an identity: the keys with a limit of that name of their own are printed, and not changed', async () => {
     const { owner, shared, keyIds } = await newOwner(2);
     const [first, sentence, headings, ...rows] = await lines('identity', 'limit', owner, 'requests', '20');
-    expect(first).toBe(`${owner} now has the limits requests 20 per 1m, exports 3 per 1h.`);
+    expect(first).toBe(`${owner} now has the limits requests 20 per 1m, exports 3 per 1h (only when named).`);
     expect(sentence).toBe(
       '2 of its 3 keys have a limit requests of their own, which is used instead. --keys changes these too:',
     );

@@ -84,7 +84,7 @@ export const getVerifications = manages({
       spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
     }),
     {
-      description: `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. A verification with several tags counts in the row of each tag.`,
+      description: `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. By \`tag\`, a verification with several tags counts in the row of each, and one without a tag in none.`,
     },
   ),
   needs: { api: ['read_analytics'] },

@@ -107,6 +107,38 @@ describe('identities.listIdentities: search', () => {
   });
 });
 
+describe('identities.listIdentities: creditsBelow', () => {
+  test('those with a balance below the number, which a refill or a verification changes', async () => {
+    const balances = { poor: 3, rich: 30, spent: 0, none: undefined };
+    for (const [externalId, remaining] of Object.entries(balances))
+      await call(
+        'identities.createIdentity',
+        { externalId, ...(remaining !== undefined && { credits: { remaining } }) },
+        rootKey,
+      );
+    const refill = { interval: 'daily' as const, amount: 20 };
+    const refilled = { externalId: 'refilled', credits: { remaining: 1, refill } };
+    await call('identities.createIdentity', refilled, rootKey);
+    const found = (creditsBelow: number, search?: string) =>
+      listAll({ creditsBelow, limit: 1, ...(search && { search }) }).then((pages) => pages.flat());
+    expect(await found(0)).toEqual([]);
+    expect(await found(3)).toEqual(['spent', 'refilled']);
+    expect(await found(30)).toEqual(['poor', 'spent', 'refilled']);
+    expect(await found(31)).toEqual(['poor', 'rich', 'spent', 'refilled']);
+    expect(await found(31, 'poo')).toEqual(['poor']);
+    clock.advance(86_400_000);
+    expect(await found(3)).toEqual(['spent']);
+    const { status, error } = await call('identities.listIdentities', { creditsBelow: -1 }, rootKey);
+    expect([status, error?.errors?.[0]?.location]).toEqual([400, 'body.creditsBelow']);
+  });
+
+  test('a search of more identities than a step reads goes on in the next', async () => {
+    await create(45);
+    await call('identities.createIdentity', { externalId: 'last', credits: { remaining: 1 } }, rootKey);
+    expect((await listAll({ creditsBelow: 2 })).flat()).toEqual(['last']);
+  });
+});
+
 test('identities.listIdentities: 403 for a grant that names an identity', async () => {
   await create(1);
   const id = (await list()).data[0]!.id;

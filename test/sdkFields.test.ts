@@ -1,0 +1,84 @@
+// The fields that Unkey's SDK does not send or return, in the table of docs/moving.md. UPDATE=1 writes it.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import * as components from '@unkey/api/models/components';
+import { expect, test } from 'vitest';
+import { operations } from '../src/operations/index.ts';
+
+/** A schema of zod, as the SDK uses it. */
+interface Zod {
+  _def: { typeName: string; innerType?: Zod; schema?: Zod; type?: Zod; in?: Zod; options?: Zod[]; getter?: () => Zod };
+  shape?: Record<string, Zod>;
+}
+interface Json {
+  description?: string;
+  type?: string | string[];
+  properties?: Record<string, Json>;
+  items?: Json;
+  anyOf?: Json[];
+}
+
+/** The members of an object, of the items of a list, or of all alternatives. Undefined if there are none, or any. */
+function membersOf(schema: Zod): Record<string, Zod> | undefined {
+  const { innerType, schema: inner, type, in: before, options, getter } = schema._def;
+  if (schema.shape) return schema.shape;
+  if (options) return Object.assign({}, ...options.map(membersOf));
+  const next = innerType ?? inner ?? before ?? getter?.() ?? (schema._def.typeName === 'ZodArray' ? type : undefined);
+  return next && membersOf(next);
+}
+
+const ownMembersOf = ({ properties, items, anyOf }: Json): Record<string, Json> | undefined =>
+  properties ?? (items ? ownMembersOf(items) : anyOf && Object.assign({}, ...anyOf.map((one) => ownMembersOf(one))));
+
+/** Paths of the members of `ours` that `theirs` drops. */
+function dropped(ours: Json, theirs: Zod, at = ''): string[] {
+  const [own, known] = [ownMembersOf(ours), membersOf(theirs)];
+  if (!own || !known) return [];
+  return Object.entries(own).flatMap(([name, schema]) => {
+    // Lists may be sent as they were read.
+    if (schema.description?.startsWith('Accepted and ignored')) return [];
+    const path = at + name;
+    return known[name] ? dropped(schema, known[name], `${path}.`) : [path];
+  });
+}
+
+const schemas = components as unknown as Record<string, Zod | undefined>;
+function schemaOf(operation: string, part: string): Zod | undefined {
+  const [service = '', method = ''] = operation.replace('ratelimits.', 'ratelimit.').split('.');
+  return schemas[
+    `V2${service[0]!.toUpperCase()}${service.slice(1)}${method[0]!.toUpperCase()}${method.slice(1)}${part}`
+  ];
+}
+
+const listed = (fields: readonly string[]) => fields.map((field) => `\`${field}\``).join(' ');
+
+test('docs/moving.md lists what the SDK drops, and the operations that it does not have', () => {
+  const rows: string[] = [];
+  const without: string[] = [];
+  for (const { name, input, output } of operations) {
+    const [request, response] = [
+      schemaOf(name, 'RequestBody$outboundSchema'),
+      schemaOf(name, 'ResponseBody$inboundSchema'),
+    ];
+    if (!request && !response) {
+      without.push(name);
+      continue;
+    }
+    const [notSent, notReturned] = [
+      request ? dropped(input as Json, request) : [],
+      response
+        ? dropped({ properties: { data: output as Json } }, response).map((path) => path.replace('data.', ''))
+        : [],
+    ];
+    if (notSent.length + notReturned.length > 0)
+      rows.push(`| \`${name}\` | ${listed(notSent)} | ${listed(notReturned)} |`);
+  }
+  const table = `| Operation | Not sent | Not returned |\n|---|---|---|\n${rows.join('\n')}\n| No method for | ${listed(without)} |  |\n`;
+  const page = new URL('../docs/moving.md', import.meta.url);
+  const text = readFileSync(page, 'utf8');
+  const [start, end] = ['<!-- fields of @unkey/api -->\n', '<!-- end of fields -->'];
+  const [before, rest] = text.split(start);
+  const [written, after] = rest!.split(end);
+  if (process.env.UPDATE) writeFileSync(page, before + start + table + end + after);
+  else expect(written).toBe(table);
+});
