@@ -154,6 +154,7 @@ describe('compose.yaml', () => {
       const asked = [
         'appendonly',
         'appendfsync',
+        'aof-timestamp-enabled',
         'save',
         'maxmemory',
         'maxmemory-policy',
@@ -165,6 +166,7 @@ describe('compose.yaml', () => {
       expect(JSON.parse(stdout.toString())).toEqual({
         appendonly: 'yes',
         appendfsync: 'everysec',
+        'aof-timestamp-enabled': 'yes',
         save: '',
         maxmemory: `${1024 ** 3}`,
         'maxmemory-policy': 'noeviction',

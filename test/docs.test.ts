@@ -118,10 +118,10 @@ test('running.md: the operations of the table of tasks accept their bodies', () 
   expect(rows.length).toBeGreaterThan(9);
   for (const [, command, name, body] of rows) {
     expect(blocksOf('docs/running.md').join('\n')).toContain(
-      `npx tollgate ${command!.split(' --')[0]!.split(/ (key_|pay_|ada)/)[0]}`,
+      `npx tollgate ${command!.split(' --')[0]!.split(/ (key_|api_|pay_|ada)/)[0]}`,
     );
     const { input } = operations.find((operation) => operation.name === name)!;
-    const text = body!.replace('key_…', 'key_1');
+    const text = body!.replace('_…', '_1');
     compileInput(input)(JSON.parse(text), text.length);
   }
 });

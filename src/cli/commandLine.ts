@@ -66,6 +66,7 @@ function programOf(runner: Runner): Command {
   addExport(program, runner);
   addImport(program, runner);
   addInspect(program, runner);
+  addBackup(program, runner);
   addMigrate(program, runner);
   addDoctor(program, runner);
   return program;
@@ -250,6 +251,20 @@ function addInspect(program: Command, runner: Runner) {
     .action(async (key, options) => {
       const { inspect } = await import('./inspect.ts');
       await runner.runIn(options, (store, workspace) => inspect(store, runner.terminal, key, { workspace }));
+    });
+}
+
+function addBackup(program: Command, runner: Runner) {
+  program
+    .command('backup <file>')
+    .description('Write all data of Redis to a file while Tollgate runs. docs/backup.md has the restore.')
+    .option(...local)
+    .option(...json)
+    .action(async (file, { local, json }) => {
+      const { backup } = await import('./backupCommand.ts');
+      await runner.runOnRedis({ local }, async (url, config) =>
+        runner.print(await backup({ url, config, terminal: runner.terminal }, file), json === true),
+      );
     });
 }
 

@@ -56,6 +56,17 @@ export class Runner {
     }
   }
 
+  /** Runs a command on the Redis of a running server, or that of REDIS_URL. */
+  async runOnRedis({ local }: Options, command: (url: string, config: Config) => Promise<void>): Promise<void> {
+    this.requireLocal({ local });
+    const config = loadConfig(this.terminal.env);
+    const url = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
+    if (url) return command(url, config);
+    throw new Error(
+      `No server runs on ${config.dataDir}: copy that directory instead. docs/backup.md has the command.`,
+    );
+  }
+
   /** Throws if the command would work on another installation than that of TOLLGATE_URL. */
   requireLocal({ local }: Options) {
     if (!this.terminal.env.TOLLGATE_URL || local) return;

@@ -168,7 +168,8 @@ function persistence({ info, config }: RedisFacts): Finding {
       `${found}: a power loss may lose half a minute of changes`,
       'Set appendfsync everysec or always.',
     );
-  return ok(check, found);
+  const hasTimes = config('aof-timestamp-enabled') === 'yes';
+  return ok(check, hasTimes ? `${found}, with times` : `${found}, without times (aof-timestamp-enabled)`);
 }
 
 function eviction({ info }: RedisFacts): Finding {

@@ -338,6 +338,8 @@ logfile ""
 appendonly yes
 appendfsync ${durable ? 'always' : 'everysec'}
 save ""
+# With the times of changes, the file can be cut at one of them: docs/backup.md.
+aof-timestamp-enabled yes
 # An evicted record would be a key that no longer exists, or a limit that admits too much.
 maxmemory-policy noeviction
 

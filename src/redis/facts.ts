@@ -26,6 +26,7 @@ export interface RedisFacts {
 }
 
 const parameters = [
+  'aof-timestamp-enabled',
   'appendfsync',
   'hash-max-listpack-entries',
   'hash-max-listpack-value',

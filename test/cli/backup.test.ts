@@ -1,10 +1,10 @@
 // Runs the commands of docs/backup.md as written, in a folder with the program files of Tollgate, on a server whose
 // keys are in use.
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { openClient } from '../support/client.ts';
 import { blocksOf, openFolder } from '../support/folder.ts';
@@ -65,7 +65,7 @@ test.skipIf(!installed)(
       while (!stopped)
         await api('ratelimits.limit', { namespace: 'busy', identifier: 'all', limit: 1e9, duration: 60_000 });
     })();
-    expect(opened.run(block('redis.sock --rdb'))).toContain('RDB looks OK');
+    expect(opened.run(block('tollgate backup tollgate.rdb'))).toContain('RDB looks OK');
     stopped = true;
     await busy;
     expect(statSync(join(opened.path, 'tollgate.rdb')).mode & 0o777).toBe(0o600);
@@ -92,7 +92,7 @@ test.skipIf(!installed)(
 
     opened.run(block('mkdir -p restored'));
     const looked = opened.run(block('tollgate doctor'));
-    expect(looked).toMatch(/^ok +persistence +append-only file, appendfsync everysec$/m);
+    expect(looked).toMatch(/^ok +persistence +append-only file, appendfsync everysec, with times$/m);
     expect(looked).toContain(workspaceId);
     expect(await exportOf('restored')).toBe(before);
     const restored = await opened.serve(block('TOLLGATE_DATA_DIR=restored npm start'));
@@ -113,6 +113,26 @@ test.skipIf(!installed)(
     await expectAll(copy.url);
     expect(await openClient(copy.url, rootKey).ok('keys.verifyKey', { key: late })).toMatchObject({ code: 'VALID' });
     await copy.stop('SIGINT');
+
+    // The API is deleted for good, comes back from the backup, and then from a time before the deletion.
+    const last = await opened.serve('npm start');
+    const client = openClient(last.url, rootKey);
+    await client.ok('apis.deleteApi', { apiId, permanent: true });
+    const place = { API: apiId, WORKSPACE: workspaceId };
+    opened.run(block('export --api').replace('restored', 'data-copy'), place);
+    await vi.waitFor(async () => {
+      opened.run('npx tollgate import api.jsonl --workspace "$WORKSPACE"', place);
+      expect(await client.ok('keys.verifyKey', { key: keys[1]! })).toMatchObject({ name: '1', code: 'VALID' });
+    }, 60_000);
+    await delay(2000);
+    const time = `${Math.floor(Date.now() / 1000)}`;
+    await delay(2000);
+    await client.ok('apis.deleteApi', { apiId, permanent: true });
+    await last.stop('SIGINT');
+    expect(opened.run(block('--truncate-to-timestamp'), { TIME: time })).toContain(workspaceId);
+    const cut = await opened.serve('TOLLGATE_DATA_DIR=data-before npm start');
+    expect(await openClient(cut.url, rootKey).ok('keys.verifyKey', { key: keys[3]! })).toMatchObject({ code: 'VALID' });
+    await cut.stop('SIGINT');
   },
 );
 
@@ -134,7 +154,20 @@ test.skipIf(!installed)('a Redis that Tollgate does not run is backed up by its 
   const url = `redis://default:secret@127.0.0.1:${port}`;
   try {
     while ((await runCli(['workspace', 'create', 'mine'], { REDIS_URL: url })).code !== 0) await delay(100);
-    opened.run(block('"$REDIS_URL" --rdb'), { REDIS_URL: url });
+    // Redis sends the length first to a replica without diskless transfers.
+    for (const diskless of ['yes', 'no']) {
+      opened.run(`redis-cli -u ${url} --no-auth-warning config set repl-diskless-sync ${diskless}`);
+      opened.run('npx tollgate backup tollgate.rdb', { REDIS_URL: url });
+      expect(opened.run('redis-check-rdb tollgate.rdb')).toContain('RDB looks OK');
+    }
+    const refused = await runCli(['backup', join(opened.path, 'no', 'folder.rdb')], { REDIS_URL: url });
+    expect(refused).toMatchObject({ code: 1, err: expect.stringContaining('ENOENT') });
+    opened.run(`redis-cli -u ${url} --no-auth-warning acl setuser limited on '>pw' '~*' '&*' +@all -sync`);
+    const limited = await runCli(['backup', join(opened.path, 'limited.rdb')], {
+      REDIS_URL: `redis://limited:pw@127.0.0.1:${port}`,
+    });
+    expect(limited).toMatchObject({ code: 1, err: expect.stringContaining('The account needs +sync') });
+    expect(readdirSync(opened.path).filter((name) => name.includes('limited'))).toEqual([]);
     expect(opened.run('redis-check-rdb tollgate.rdb')).toContain('RDB looks OK');
     expect(existsSync(join(opened.path, 'tollgate.rdb'))).toBe(true);
   } finally {

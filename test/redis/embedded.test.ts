@@ -132,6 +132,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     const settings = await ask(url, async (redis) => [
       ...((await redis.config('GET', 'port')) as string[]),
       ...((await redis.config('GET', 'append*')) as string[]),
+      ...((await redis.config('GET', 'aof-timestamp-enabled')) as string[]),
       ...((await redis.config('GET', 'maxmemory-policy')) as string[]),
       ...((await redis.config('GET', '*-max-listpack-value')) as string[]),
       ...((await redis.config('GET', 'lazyfree-lazy-*')) as string[]),
@@ -141,6 +142,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
       port: '0',
       appendonly: 'yes',
       appendfsync: 'everysec',
+      'aof-timestamp-enabled': 'yes',
       'maxmemory-policy': 'noeviction',
       'hash-max-listpack-value': '16384',
       'zset-max-listpack-value': '64',
