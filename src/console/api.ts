@@ -55,10 +55,13 @@ export async function callPage<T>(operation: string, input: object, rootKey?: st
   }
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
-  // The root key was disabled or deleted meanwhile.
-  const isOver = response.status === 401 && rootKey === undefined;
-  if (isOver && key === currentSignIn()?.rootKey) whenSaved(endSignIn, 'Your root key is no longer accepted.');
-  throw new Failure(response.status, body);
+  const failure = new Failure(response.status, body);
+  const isOver = failure.status === 401 || /^root_key_(disabled|expired)$/.test(failure.code);
+  if (isOver && rootKey === undefined && key === currentSignIn()?.rootKey) {
+    const reason = failure.status === 401 ? 'Your root key is no longer accepted.' : failure.message;
+    whenSaved(() => endSignIn(reason), reason);
+  }
+  throw failure;
 }
 
 export const call = async <T>(operation: string, input: object, rootKey?: string): Promise<T> =>

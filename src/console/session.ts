@@ -84,8 +84,13 @@ function keepOnly(isKept: (signIn: SignIn) => boolean) {
   changed();
 }
 
-/** Forgets the current sign-in of this tab, whose root key the server no longer accepts. */
-export function endSignIn() {
+/** Why the last sign-in of this tab ended; undefined if a person ended it. */
+let ended: string | undefined;
+export const endedBecause = () => ended;
+
+/** Forgets the current sign-in of this tab. */
+export function endSignIn(reason?: string) {
+  ended = reason;
   keepOnly((signIn) => signIn !== current);
 }
 

@@ -203,7 +203,7 @@ inChromium(() => {
       await copies();
       await button('I have saved it').click();
       if (!polls) await link('To the key').click();
-      await page.locator('.sign-in').waitFor();
+      await page.locator('.sign-in').getByText('You were signed out: Your root key is no longer accepted.').waitFor();
     });
   });
 

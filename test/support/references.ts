@@ -9,7 +9,9 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const folders = 'src|lua|test|bench|bin|deploy|examples|docs|\\.ci';
 const textFile = /\.(ts|mjs|lua|md|ya?ml|conf|cfg)$|(^|\/)(Dockerfile|Caddyfile|run)$/;
 
-const skipped = ['.git', '.issues', 'data', 'dist', 'node_modules'];
+/** Folders of .gitignore, without their slashes, and those of git. */
+const ignored = readFileSync(join(root, '.gitignore'), 'utf8').match(/^\/?[\w-]+(?=\/$)/gm)!;
+const skipped = ['.git', '.issues', ...ignored.map((name) => name.replace('/', ''))];
 
 export const repositoryFiles = (folder = '.'): string[] =>
   readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {

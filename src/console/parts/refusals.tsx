@@ -188,11 +188,12 @@ export function RecentRefusals(of: RefusalsOf) {
   const known = [keyId && 'Key', (keyId ?? externalId) && 'Customer', !hasTags && 'Tags'];
   const displayed = columns.filter(({ name }) => !known.includes(name));
   const nothing =
-    hours.length > 0
-      ? 'Details of the refusals were left out'
-      : start === undefined && end === undefined
-        ? `Nothing was refused since ${dateTime(since ?? 0)} UTC`
-        : 'Nothing was refused in this period';
+    start === undefined && end === undefined
+      ? hours.length > 0
+        ? 'Details of the refusals were left out'
+        : `Nothing was refused since ${dateTime(since ?? 0)} UTC`
+      : // What was left out is counted by the hour, of which the period may be a part.
+        `${hours.length > 0 ? 'No refusal with details' : 'Nothing was refused'} in this period`;
   return (
     <Card title={title} actions={<CsvButton name="refusals" columns={columns} of={paged} />}>
       <div class="bar">

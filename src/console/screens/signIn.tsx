@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { call, type Failure } from '../api.ts';
 import { Button, Field, Problem } from '../parts/basic.tsx';
-import { addSignIn } from '../session.ts';
+import { addSignIn, endedBecause } from '../session.ts';
 
 interface Whoami {
   workspaceId: string;
@@ -26,6 +26,11 @@ export function SignInScreen({ cancel }: { cancel?: (() => void) | undefined }) 
     <main class="sign-in">
       <form class="card" onSubmit={signIn}>
         <h1>Tollgate</h1>
+        {endedBecause() && !cancel && (
+          <p class="notice" role="status">
+            You were signed out: {endedBecause()} Whoever administers Tollgate can give you another one.
+          </p>
+        )}
         <Field
           label="Root key"
           hint="The first start printed one. The open tabs of this page share it until you sign out or close them. It is sent to this server only."

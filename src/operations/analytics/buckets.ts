@@ -126,8 +126,8 @@ export class Totals<Row extends { time: number }> {
       this.#byTime.set(time, rows);
     }
     let group = '';
-    // With their lengths, as the names themselves are ambiguous when joined.
-    for (const name of names) group += `${name.length} ${name}`;
+    // Groups are in the order of their names. A name may contain what ends one.
+    for (const name of names) group += `${name.includes('\0') ? name.replaceAll('\0', '\0\u0001') : name}\0\0`;
     let row = rows.get(group);
     if (!row) {
       row = make();
@@ -140,9 +140,10 @@ export class Totals<Row extends { time: number }> {
     return row;
   }
 
-  /** Returns the rows in order of time. */
+  /** Returns the rows in order of time, and those of a time in the order of their groups. */
   rows(): Row[] {
-    return [...this.#byTime].sort(([a], [b]) => a - b).flatMap(([, rows]) => [...rows.values()]);
+    const times = [...this.#byTime].sort(([a], [b]) => a - b);
+    return times.flatMap(([, rows]) => [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row));
   }
 
   /**
