@@ -514,7 +514,7 @@ describe('a file from elsewhere', () => {
     const secret = newSecret();
     await importInto(workspaceId, textOf([{ apiId, hash: hashOf(secret) }]));
     const exported = await exportOf(workspaceId);
-    await tollgate.store.apis.delete(workspaceId, { apiId }, cliActor);
+    await tollgate.store.apis.delete(workspaceId, { apiId, permanent: true }, cliActor);
 
     const { code, out } = await cli(['import', '-', '--workspace', workspaceId], exported);
     expect({ code, fields: linesOf(out).map(({ errors }) => errors[0].field) }).toEqual({

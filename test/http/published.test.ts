@@ -213,8 +213,19 @@ const examples: Record<string, () => Example[]> = {
       ['rootKeys.updateRootKey', { rootKeyId: 'root_1', permissions }],
     ];
   },
-  'is after end': () => periods({ start: 2, end: 1 }, 'getVerifications', 'getRatelimits', 'getTop'),
-  'results in more than': () => periods({ start: 0, end: 1e10 }, 'getVerifications', 'getRatelimits'),
+  'is in the past': () => [
+    ['keys.createKey', { apiId, expires: 1 }],
+    ['rootKeys.createRootKey', { permissions: ['*'], expires: 1 }],
+  ],
+  'is a time in the 1970s': () => [
+    ...periods({ end: 1 }, 'getVerifications', 'getRatelimits', 'getTop'),
+    ['analytics.listCustomers', { start: 1 }],
+    ['analytics.listRefusals', { start: 1 }],
+    ['audit.listEvents', { end: 1 }],
+  ],
+  'is more than ten years': () => [['keys.rerollKey', { keyId: 'key_1', expiration: 4e12 }]],
+  'is after end': () => periods({ start: 2e12, end: 1e12 }, 'getVerifications', 'getRatelimits', 'getTop'),
+  'results in more than': () => periods({ start: 0, end: 1e12 }, 'getVerifications', 'getRatelimits'),
 };
 
 const limitOf = (name: string, limit: number) => ({ name, limit, duration: 60_000 });

@@ -114,8 +114,8 @@ describe('a verification', () => {
     const period = { keyId, start: startMs - dayMs, end: startMs + dayMs };
     const counts = await ok('analytics.getVerifications', period as never);
     expect(counts).toMatchObject([
-      { outcome: 'VALID', count: 1 },
       { outcome: 'RATE_LIMITED', count: 1 },
+      { outcome: 'VALID', count: 1 },
     ]);
   });
 
