@@ -203,6 +203,12 @@ beforeAll(async () => {
   other = await tollgate.createWorkspace();
   await makeThings(tollgate.call, other.rootKey);
   clock.now = now;
+  // Deleted APIs are not exported.
+  for (const rootKey of [tollgate.rootKey, other.rootKey])
+    for (const { id: apiId, name } of (await tollgate.call('apis.listApis', { deleted: true }, rootKey)).data) {
+      await tollgate.call('apis.restoreApi', { apiId }, rootKey);
+      await tollgate.call('apis.deleteApi', { apiId, confirm: name, permanent: true }, rootKey);
+    }
   // An export has open holds as given back.
   for (const { workspaceId } of [tollgate, other]) await sweep(tollgate.store, workspaceId);
   left = [];
@@ -272,11 +278,12 @@ describe('into an empty Redis', () => {
     });
     const countsOf = async (where: Call) =>
       (await where('analytics.getVerifications', { ...period, granularity: 'total', keyId: things[1]!.keyId })).data;
-    const [had, ...others] = await countsOf(tollgate.call as Call);
-    expect(await countsOf(call)).toEqual([
-      { ...had, count: had.count + 1, spentCredits: had.spentCredits + 1 },
-      ...others,
-    ]);
+    const had = await countsOf(tollgate.call as Call);
+    expect(await countsOf(call)).toEqual(
+      had.map((row: { outcome: string; count: number; spentCredits: number }) =>
+        row.outcome === 'VALID' ? { ...row, count: row.count + 1, spentCredits: row.spentCredits + 1 } : row,
+      ),
+    );
 
     const deleted = things[2]!.deletedKeyId;
     expect((await call('keys.restoreKey', { keyId: deleted })).status).toBe(200);

@@ -156,7 +156,7 @@ inChromium(() => {
   test('Overview: of one API, which the address has', async () => {
     await open('/');
     const figure = page().locator('.figure', { hasText: 'Verifications' }).locator('.figure-value');
-    await expect.poll(() => figure.textContent()).toMatch(/^(9|10)$/);
+    await expect.poll(() => figure.textContent()).toMatch(/^(10|11)$/);
     await rows('Newest APIs').getByText('payments').waitFor();
     await combobox().click();
     await combobox().fill('mails');

@@ -329,7 +329,7 @@ describe('request heads', () => {
     ['ninety headers', { more: Array.from({ length: 90 }, (_, i) => `X-${i}: x`) }, 200],
     ['an Expect we know', { more: ['Expect: 100-continue'] }, 200],
     ['an Expect we do not', { more: ['Expect: the-unexpected'] }, 200],
-    ['a gzip that is none', { more: ['Content-Encoding: gzip'] }, 200],
+    ['another encoding', { more: ['Content-Encoding: gzip'] }, 415],
   ])('%s', async (_what, sent, status) => {
     const { answers } = await converse([request(sent)]);
     expect(answers[0]!.status).toBe(status);
@@ -366,7 +366,6 @@ describe('request bodies', () => {
     ['NUL in a string', '{"name":"a\0b"}'],
     ['NUL after the value', '{"name":"hostile"}\0'],
     ['invalid UTF-8', Buffer.from('{"name":"\xff\xfe"}', 'latin1')],
-    ['a byte order mark', '\ufeff{"name":"hostile"}'],
     ['UTF-16', Buffer.from('{"name":"hostile"}', 'utf16le')],
     ['trailing garbage', '{"name":"hostile"}}'],
     ['two values', '{"name":"hostile"}{"name":"hostile"}'],
