@@ -446,7 +446,7 @@ async function send(lane: Lane, fuzzed: Fuzzed) {
     if (answer.status === 200) {
       seen.ok++;
       passed.set(operation.name, (passed.get(operation.name) ?? 0) + 1);
-      remember(lane, operation, JSON.parse(text), answered);
+      remember(lane, operation, JSON.parse(text.replace(/^\ufeff/, '')), answered);
     }
   } catch (error) {
     throw say(error as Error);
