@@ -35,10 +35,11 @@ local function unlist(workspace, kind, member)
   redis.call('ZREM', name_of.deleted_queue(workspace), kind .. member)
 end
 
+-- Its first write takes memory: while Redis is full it is refused, and nothing is changed.
 function deleted_records.restore(workspace, kind, member)
   local live, deleted = DELETED_KINDS[kind].names(workspace, member)
-  redis.call('RENAME', deleted, live)
   redis.call('ZADD', DELETED_KINDS[kind].list(workspace), 0, member)
+  redis.call('RENAME', deleted, live)
   unlist(workspace, kind, member)
 end
 

@@ -121,7 +121,7 @@ describe('while the memory of Redis is full', () => {
 
   test('records of deleted keys and APIs are removed, which makes room', async () => {
     const { apiId } = await makeThings(call, tollgate.rootKey);
-    await ok('apis.deleteApi', { apiId });
+    await ok('apis.deleteApi', { apiId, permanent: true });
     await fill();
     while (await tollgate.store.sweep.purge(tollgate.workspaceId));
     await makeRoom();

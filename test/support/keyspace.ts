@@ -132,15 +132,16 @@ export async function startFaults(redis: RedisClient, workspaceId = ''): Promise
 
 /**
  * Compares the index of keys by expiry with the states of all keys, of one workspace while others are changed: members
- * and their scores, and that APIs that do not exist have none.
+ * and their scores, also of deleted APIs that can be restored, and that APIs that do not exist have none.
  */
 export async function expiryFaults(redis: RedisClient, workspaceId = ''): Promise<string[]> {
   const names = (await namesIn(redis)).map((name) => name.toString('latin1'));
   const wrong: string[] = [];
   for (const name of names.filter((name) => name.includes(workspaceId))) {
-    const [, workspace, kind, api8] = /^(tg:\{ws_\w{16}\}):(api|ke):(\w{8})$/.exec(name) ?? [];
-    if (kind === 'ke' && !names.includes(`${workspace}:api:${api8}`)) wrong.push(`${name} is of no API`);
-    if (kind !== 'api') continue;
+    const [, workspace, kind, api8] = /^(tg:\{ws_\w{16}\}):(api|da|ke):(\w{8})$/.exec(name) ?? [];
+    const ofApi = ['api', 'da'].map((record) => `${workspace}:${record}:${api8}`);
+    if (kind === 'ke' && !ofApi.some((record) => names.includes(record))) wrong.push(`${name} is of no API`);
+    if (kind !== 'api' && kind !== 'da') continue;
     const expected: [id: string, expires: number][] = [];
     for (const member of await redis.zrangeBuffer(`${workspace}:keys:${api8}`, '0', '-1')) {
       const record = Buffer.concat([Buffer.from(`${workspace}:k:`), member.subarray(12)]);

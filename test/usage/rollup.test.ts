@@ -152,7 +152,7 @@ test('the list of a day is kept as long as its hours, then the weeks name its ke
 
   const gone = await createKey();
   await ok('keys.verifyKey', { key: gone.key });
-  await ok('apis.deleteApi', { apiId: gone.apiId });
+  await ok('apis.deleteApi', { apiId: gone.apiId, permanent: true });
   clock.advance(2 * dayMs);
   await sweep();
   expect(await listsOf(gone.apiId)).toEqual([]);

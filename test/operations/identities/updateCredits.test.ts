@@ -92,7 +92,7 @@ describe('400', () => {
   test.each([
     ['set', undefined, 'body.value', /required/],
     ['increment', null, 'body.value', /must be a number to increment/],
-    ['decrement', -1, 'body.value', />= 0/],
+    ['decrement', -1, 'body.value', /must be at least 0/],
     ['set', 1.5, 'body.value', /integer/],
     ['add', 1, 'body.operation', /./],
   ])('%s %s', async (operation, value, location, message) => {
