@@ -16,7 +16,7 @@ type TextRow<T> = [keyof T] extends [never] ? unknown : T[keyof T] extends (row:
 export function columnsOf<C extends Record<string, Shared<never>>, T extends Record<string, (row: never) => string>>(
   shared: C,
   names: readonly ((keyof C | keyof T) & string)[],
-  texts: T = {} as T,
+  texts: T,
 ): Columns<RowOf<C> & TextRow<T>> {
   const cellOf = (name: string, row: never): string => {
     const format = texts[name];

@@ -205,8 +205,9 @@ async function* customersOf(
 }
 
 const billNames = Object.keys(billColumns) as (keyof typeof billColumns)[];
+const cellOf = (row: Billed, name: keyof typeof billColumns) => billColumns[name].value(row, Date.now());
 /** The rows of a file, which has the columns of the console's. */
-const csvRow = (row: Billed) => billNames.map((name) => billColumns[name].value(row, Date.now()));
+const csvRow = (row: Billed) => billNames.map((name) => cellOf(row, name));
 const billTable = columnsOf(billColumns, ['Customer', 'Valid', 'Refused', 'Verifications', 'Credits'], {
   Customer: ({ externalId = noCustomer }: Billed) => externalId,
 });
@@ -234,13 +235,13 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
   const figure = text(options.orderBy) ?? 'valid';
   const column = billFigures[figure as keyof typeof billFigures];
   if (column === undefined) throw new Error(`--order-by must be one of ${Object.keys(billFigures).join(', ')}.`);
-  const amountOf = billColumns[column].value as (row: Billed) => number;
+  const amountOf = (row: Billed) => cellOf(row, column) as number;
   const period = billed(options);
   const customers: Customers = [];
   for await (const page of customersOf(call, period, text(options.api), output)) customers.push(...page);
   customers.sort((a, b) => amountOf(b) - amountOf(a));
   const sumOf = (name: keyof typeof billColumns) =>
-    customers.reduce((sum, row) => sum + (billColumns[name].value(row, Date.now()) as number), 0);
+    customers.reduce((sum, row) => sum + (cellOf(row, name) as number), 0);
   return {
     period: periodText(period),
     headings: options.csv ? billNames : billTable.headings,

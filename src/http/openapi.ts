@@ -241,7 +241,7 @@ const envelopeSchemas = (): Json => ({
   Error: object(
     { meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody'), ...errorMembers },
     Object.keys(errorMembers),
-    'With the media type `application/problem+json` the members of `error` are also beside it (RFC 9457).',
+    'With the media type `application/problem+json` the members of `error` are also at the top level (RFC 9457).',
   ),
   ErrorBody: object(errorMembers, [], 'The error.'),
   ErrorType: {

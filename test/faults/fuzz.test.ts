@@ -404,7 +404,7 @@ function examine(path: string, { status, contentType, requestId, text }: Answere
     must(check(isWrapped ? answered.data[wrapItems] : answered.data), () => `${failuresOf(check)}: ${shown()}`);
   } else {
     must(status < 500, () => `a fault: ${shown()} ${server.err.slice(-2000)}`);
-    // application/problem+json has the members of `error` beside it as well.
+    // application/problem+json also has the members of `error` at its top level.
     const { meta, error, ...members } = answered;
     must(errorShape({ meta, error }), () => `${failuresOf(errorShape)}: ${shown()}`);
     const expected = contentType === 'application/json' ? {} : error;

@@ -249,6 +249,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'identities.createIdentity': { '': () => ({ externalId: fresh(255), meta, ratelimits: limits, credits }) },
   'identities.listIdentities': {
     '100 identities of 50 limits': () => ({ limit: listed }),
+    'a balance that none has': () => ({ limit: listed, creditsBelow: 0 }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
   },
   'identities.updateIdentity': {

@@ -28,7 +28,7 @@ export function SignInScreen({ cancel }: { cancel?: (() => void) | undefined }) 
         <h1>Tollgate</h1>
         {endedBecause() && !cancel && (
           <p class="notice" role="status">
-            You were signed out: {endedBecause()} Whoever administers Tollgate can give you another one.
+            You were signed out: {endedBecause()} An administrator of Tollgate can create another one.
           </p>
         )}
         <Field
