@@ -1,7 +1,9 @@
 // Holds of keys whose identity has a balance: what they hold of it, and what comes back.
 
 import { beforeEach, describe, expect, test } from 'vitest';
+import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, type InputOf } from '../../support/harness.ts';
+import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
 const { clock, call, ok, createKey } = tollgate;
@@ -142,6 +144,18 @@ describe.each([
     expect(await spent()).toBe(7);
   });
 });
+
+test.each(['release', 'charge'])(
+  'an export has what a hold gives back at its expiry, and no more: %s',
+  async (onExpiry) => {
+    await createIdentity({ remaining: 100 });
+    const { key } = await keyOf();
+    await hold(key, 9, { onExpiry });
+    const { out } = await runCli(['export', '-', '--workspace', tollgate.workspaceId], { REDIS_URL: testRedisUrl() });
+    const line = out.split('\n').find((each) => each.includes(`"${identity}"`) && each.includes('"kind":"identity"'))!;
+    expect(JSON.parse(line)).toMatchObject({ credits: { remaining: onExpiry === 'release' ? 100 : 91 } });
+  },
+);
 
 describe('what is changed meanwhile', () => {
   test.each([

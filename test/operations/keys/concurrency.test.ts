@@ -249,6 +249,15 @@ describe('the end of a hold', () => {
     expect((await free(key))[0]).toBe(1);
   });
 
+  test('that was released and settles late leaves the slot that another hold took to the same end', async () => {
+    const { key } = await createKey({ ratelimits: [{ ...jobs, limit: 1 }] });
+    const { id } = await take(key);
+    await release(id);
+    await take(key);
+    expect(await settle(id)).toMatchObject({ late: true });
+    expect((await free(key))[0]).toBe(0);
+  });
+
   test('that settles late takes no slot', async () => {
     const { key } = await createKey({ ratelimits: [jobs] });
     const { id } = await take(key);

@@ -242,9 +242,14 @@ describe('a settlement', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 0 });
   });
 
-  test.each(['set', 'refill'] as const)('after a %s gives nothing back to the new balance', async (how) => {
-    const refill = { interval: 'daily', amount: 50 } as const;
-    const { keyId, key } = await createKey({ credits: { remaining: 30, refill } });
+  // By credits alone and without a refill, it is the shortest way (hold_kinds.settle_as_held).
+  test.each([
+    ['set', false],
+    ['set', true],
+    ['refill', true],
+  ])('after a %s gives nothing back to the new balance (of a key with a refill: %s)', async (how, isRefilled) => {
+    const refill = isRefilled && ({ interval: 'daily', amount: 50 } as const);
+    const { keyId, key } = await createKey({ credits: { remaining: 30, ...(refill && { refill }) } });
     const { id } = await hold(key, { ttl: dayMs }, { credits: { cost: 20 } });
     if (how === 'set') await ok('keys.updateCredits', { keyId, operation: 'set', value: 50 });
     else clock.now = (Math.floor(clock.now / dayMs) + 1) * dayMs;
@@ -615,6 +620,15 @@ describe('usage', () => {
     clock.advance(hourMs);
     await settle(ids[1]!, { credits: { cost: 30 } });
     expect(JSON.stringify(await sums({ keyId }))).toContain('"spentCredits":37');
+  });
+
+  test.each([0, 1, 2])('has credits of a settlement of %i by tag', async (cost) => {
+    const { keyId, key } = await createKey(full);
+    const { id } = await hold(key, {}, { ...request, tags: ['a'] });
+    await settle(id, { credits: { cost }, ratelimits: [{ name: 'tokens', cost: 5 }] });
+    const period = { start: startMs - hourMs, end: startMs + hourMs, granularity: 'total' as const };
+    const rows = await ok('analytics.getVerifications', { ...period, groupBy: [], tag: 'a', keyId });
+    expect(rows).toMatchObject([{ count: 1, spentCredits: cost }]);
   });
 
   test('has credits that are settled on a day without verifications', async () => {
