@@ -16,7 +16,8 @@
 --                      key (32); the budget, the work after which the call leaves the remaining items to the next call
 --                      (2); the number of root keys (1); 1 with a session, else 0 (1)
 -- returns  answers, or with more than these {answers, number of counts by identifier that were left out, the same by
---          tag, then the snapshots of keys whose version in VERIFY_ITEM is out of date, in the order of their answers}
+--          tag, number of writes after a charge that failed, the last error of these, then the snapshots of keys whose
+--          version in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
 --   verify    VERIFIED and each VERIFIED_LIMIT, IDENTITY_LEFT if its identity has a balance, and the suffix of its
 --             hold and HELD if it made one; NOT_FOUND alone (1)
@@ -87,7 +88,7 @@ local function decide_items()
     add_answer(answer)
     if snapshot then
       batch.lengths[batch.count] = #answer + WITH_SNAPSHOT
-      batch.reply = batch.reply or { '', 0, 0 }
+      batch.reply = batch.reply or { '', 0, 0, 0, '' }
       batch.reply[#batch.reply + 1] = snapshot
       add_work(#snapshot / 200)
     end
@@ -111,6 +112,19 @@ local function pack_answers()
     .. table.concat(answers, '', 1, count)
 end
 
+-- The session could not be registered, so no change would wait for its leases: the answers grant none.
+function batch.take_grants_back()
+  local position, none = 1, struct.pack(GRANTED, 0, 0, 0, 0)
+  for index = 1, batch.count do
+    local bytes, kind, _ = struct.unpack(ITEM_HEAD, call_items, position)
+    position = position + (ITEM_HEAD_KIND_AT - 2) + bytes + 1
+    local answer = batch.answers[index]
+    if kind == KIND_LEASE and string.byte(answer) < ITEM_ERROR_FROM then
+      batch.answers[index] = none .. string.sub(answer, #none + 1)
+    end
+  end
+end
+
 local function decide_batch(KEYS, ARGV)
   local workspace, settings, items = KEYS[1], ARGV[1], ARGV[2]
   local packed_session, items_end = begin_call(workspace, settings, items)
@@ -121,19 +135,17 @@ local function decide_batch(KEYS, ARGV)
     -- An item that failed, or a call that was killed, may have been making a hold.
     if charge_hold.is_held then charge_hold.set(false, false) end
     local decided, problem = pcall(decide_items)
-    if not decided then
-      local message = type(problem) == 'table' and (problem.err or 'error') or tostring(problem)
-      add_answer(item_error('failed', string.sub(message, 1, 1000)))
-    end
+    if not decided then add_answer(item_error('failed', call_state.error_text(problem))) end
   end
+  if this_session.is_read and not after_charge(this_session.close) then batch.take_grants_back() end
   local answers, reply = pack_answers(), batch.reply
-  this_session.close()
   write_api_totals()
   noted_refusals.write()
   local identifiers, tags = write_totals()
-  if not reply and identifiers + tags == 0 then return answers end
+  if not reply and identifiers + tags + call_state.failures == 0 then return answers end
   reply = reply or {}
-  reply[1], reply[2], reply[3] = answers, identifiers, tags
+  reply[1], reply[2], reply[3], reply[4], reply[5] =
+    answers, identifiers, tags, call_state.failures, call_state.failures > 0 and call_state.failure or ''
   return reply
 end
 

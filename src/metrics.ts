@@ -193,6 +193,7 @@ class Counts {
   blocked = 0;
   overloaded = 0;
   recordsRefused = 0;
+  unwritten = 0;
   connected = 0;
   failed = 0;
   workersRestarted = 0;
@@ -231,6 +232,9 @@ function observerOf(counts: Counts): StoreObserver {
     uncounted(identifiers, tags) {
       counts.uncounted.identifier += identifiers;
       counts.uncounted.tag += tags;
+    },
+    unwritten(failures) {
+      counts.unwritten += failures;
     },
     overloaded() {
       counts.overloaded++;
@@ -387,6 +391,12 @@ function redisFamilies(counts: Counts, { redisUp, waiting }: State): Family[] {
       'overload_refusals_total',
       'Requests rejected because IN_FLIGHT_MAX were waiting.',
       single(counts.overloaded),
+    ),
+    family(
+      'counter',
+      'unwritten_total',
+      'Writes after the charge of a decision that failed, such as a count of usage. The decision was answered.',
+      single(counts.unwritten),
     ),
     family(
       'counter',

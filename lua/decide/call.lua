@@ -22,8 +22,9 @@ local call_roots, call_namespaces = {}, {}
 local call_totals, call_total_bounds = {}, {}
 -- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last
 -- query that was evaluated. `is_filled`: the tables of namespaces and totals have entries, so the next call needs new
--- ones. `budget`: the work after which no further item is begun.
-local call_state = { rbac_version = false, is_filled = false, held = false, budget = 0 }
+-- ones. `budget`: the work after which no further item is begun. `failures`: writes after a charge that failed, and
+-- `failure`: the last error.
+local call_state = { rbac_version = false, is_filled = false, held = false, budget = 0, failures = 0, failure = '' }
 -- The work done so far, in units of about a microsecond.
 local call_work
 
@@ -74,6 +75,7 @@ local function begin_call(workspace, settings, items)
     state.is_filled = false
   end
   call_number, call_work, state.rbac_version, state.budget = call_number + 1, 0, false, 256 * high + low
+  state.failures = 0
   if has_session == 0 then return '', call_roots_at end
   local items_end = call_roots_at - LEASE_SESSION_LENGTH
   return string.sub(items, items_end + 1, call_roots_at), items_end
@@ -82,6 +84,23 @@ end
 -- A coarse measure: work that grows with the data is added where the data is read, all other work by the bytes of an
 -- item and its answer.
 local function add_work(units) call_work = call_work + units end
+
+function call_state.error_text(problem)
+  return string.sub(type(problem) == 'table' and (problem.err or 'error') or tostring(problem), 1, 1000)
+end
+
+function call_state.note_failure(problem)
+  call_state.failures, call_state.failure = call_state.failures + 1, call_state.error_text(problem)
+end
+
+-- Does what follows the first charge of an item: counts, notes and queues. The charge is answered even if this fails,
+-- because of a broken record for example; the reply has the number of such failures. Returns the first two results of
+-- `write`, nothing if it failed.
+local function after_charge(write, ...)
+  local is_done, first, second = pcall(write, ...)
+  if is_done then return first, second end
+  call_state.note_failure(first)
+end
 
 local ERRORS = ITEM_ERRORS
 local function item_error(reason, detail)

@@ -33,18 +33,15 @@ local function lease(position, last, root_index)
   local outcome, units, term = string.byte(answer) % SNAPSHOT_BEFORE, 0, 0
   -- Recalled leases are marked also when the request is not refused, so that the next refusal does not wait for them
   -- again.
-  if recalled ~= '' and outcome % WITH_HOLD == kind.passed then kind.awaited() end
+  if recalled ~= '' and outcome % WITH_HOLD == kind.passed then after_charge(kind.awaited) end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
-    local root, is_granted = call_roots[root_index], nil
     this_session.is_hot = hot == 1
-    is_granted, units, term = pcall(grant_lease, kind, outcome, position, last, root, wanted, number)
-    -- The decision was charged before the lease reads more. So the decision is returned, also if the lease fails.
-    if not is_granted then
-      units, term = 0, 0
-    end
+    units, term = after_charge(grant_lease, kind, outcome, position, last, call_roots[root_index], wanted, number)
   end
   local cut, long = 0, 0
-  if term > 0 then
+  if not term then
+    units, term = 0, 0
+  elseif term > 0 then
     cut, long = this_session.cut, this_session.long
   end
   return struct.pack(GRANTED, units, term, cut, long) .. answer, snapshot
@@ -61,7 +58,8 @@ local function settle(position)
       local number, count, outcome, used, used_at, subject
       number, count, outcome, used, used_at, subject, position = struct.unpack(TALLY, call_items, position)
       -- The clock may have stepped back since.
-      kind_of_outcome(outcome).settle(number, count, outcome, used, math.min(used_at, call_now), subject)
+      -- One that fails is not settled again, and the others are.
+      after_charge(kind_of_outcome(outcome).settle, number, count, outcome, used, math.min(used_at, call_now), subject)
     end
     add_work(8 * tallies)
   end

@@ -34,7 +34,7 @@ local rows_hour, rows_bytes, workspaces = {}, {}, 0
 -- By hour: the rows of the call with this number.
 local new_rows, rows_call = {}, 0
 
-local function begin_minute()
+function noted_refusals.begin_minute()
   for _, outcome in ipairs(COUNTED_OUTCOMES) do
     until_noted[outcome], key_refusals[outcome], unnoted[outcome] = {}, {}, {}
   end
@@ -53,7 +53,8 @@ local function has_room_for_row(rank, hour)
       workspaces = workspaces + 1
     end
     rows_hour[call_workspace] = hour
-    rows_bytes[call_workspace] = redis.call('STRLEN', name_of.refusal_rows(call_workspace, int(hour)))
+    rows_bytes[call_workspace] = after_charge(redis.call, 'STRLEN', name_of.refusal_rows(call_workspace, int(hour)))
+      or math.huge
   end
   local passed = math.min(1, math.max(0, call_now / HOUR_MS - hour))
   return rows_bytes[call_workspace] < call_settings.refusal_bytes * (1 + passed) / 2 ^ rank
@@ -66,7 +67,7 @@ local function refusals_of_row(outcome, is_first, left)
   local before = key_refusals[outcome][key_name]
   local rank = is_first and FIRST_OF_HOUR or before and FURTHER or FIRST_OF_MINUTE
   if not before then
-    if counted_keys == COUNTED_MAX then begin_minute() end
+    if counted_keys == COUNTED_MAX then noted_refusals.begin_minute() end
     counted_keys, before = counted_keys + 1, 0
   end
   local all = before + (before < EACH_UNTIL and 1 or before) - left
@@ -80,7 +81,7 @@ end
 -- The first limit that is exceeded, of the results of the last check, a window before slots: its name, limit and
 -- duration, the cost of the verification, the units that are left, and whether these are slots. '', 0, 0, 0, 0 for
 -- none.
-local function exceeded_limit(requested)
+function noted_refusals.exceeded_limit(requested)
   local slots
   for index = 1, charge_count do
     local place, exceeded, left =
@@ -139,7 +140,7 @@ local function add_row(hour, count, outcome, request, external_id, at, leased, c
     -- A debt is a balance of 0.
     units, left, limit = cost, math.max(0, balance), of_identity and 1 or 0
   elseif outcome == RATE_LIMITED and not leased then
-    name, limit, duration, units, left, has_slots = exceeded_limit(request and request.limits)
+    name, limit, duration, units, left, has_slots = noted_refusals.exceeded_limit(request and request.limits)
   end
   local tags, query = noted_refusals.tags_of(request), noted_refusals.query_of(request)
   -- A call that failed may have left rows of another workspace.
@@ -172,7 +173,7 @@ end
 -- refusal with this outcome in the hour before. `leased`: by a lease, whose exceeded limit is not known. Called before
 -- the key is written.
 function noted_refusals.note(count, outcome, is_first, request, external_id, at, leased, cost, balance, of_identity)
-  if call_now >= minute_ends or call_now < minute_starts then begin_minute() end
+  if call_now >= minute_ends or call_now < minute_starts then noted_refusals.begin_minute() end
   local hour = leased and math.floor(at / HOUR_MS) or call_hour
   if hour ~= call_hour then
     -- A row has refusals of one hour only.
@@ -189,14 +190,18 @@ function noted_refusals.note(count, outcome, is_first, request, external_id, at,
   if all then add_row(hour, all, outcome, request, external_id, at, leased, cost, balance, of_identity) end
 end
 
+local function append_rows(hour, rows)
+  local record = name_of.refusal_rows(call_workspace, int(hour))
+  local bytes = redis.call('APPEND', record, rows)
+  if rows_hour[call_workspace] == hour then rows_bytes[call_workspace] = bytes end
+  if bytes == #rows then redis.call('PEXPIRE', record, int((call_settings.refusal_hours + 1) * HOUR_MS)) end
+end
+
 -- Adds the rows of this call to those of their hours.
 function noted_refusals.write()
   if rows_call ~= call_number then return end
   for hour, rows in pairs(new_rows) do
-    local record = name_of.refusal_rows(call_workspace, int(hour))
-    local bytes = redis.call('APPEND', record, rows)
-    if rows_hour[call_workspace] == hour then rows_bytes[call_workspace] = bytes end
-    if bytes == #rows then redis.call('PEXPIRE', record, int((call_settings.refusal_hours + 1) * HOUR_MS)) end
+    after_charge(append_rows, hour, rows)
   end
   new_rows, rows_call = {}, 0
 end

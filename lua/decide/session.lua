@@ -78,11 +78,11 @@ function this_session.register()
   end
 end
 
--- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call. The longest
--- term stays until the session leaves, because its terms may get shorter while longer leases are out, and calls may
--- arrive late.
+-- Writes the entry of the session, which was read: one that cannot be read fails an item, and not the call. Returns
+-- true. The longest term stays until the session leaves, because its terms may get shorter while longer leases are out,
+-- and calls may arrive late.
 function this_session.close()
-  if not this_session.id or not this_session.is_read then return end
+  if not this_session.id then return true end
   -- The longest term stays when Redis forgets a session that was registered last.
   local granted_term = this_session.granted_term
   if this_session.grants and this_session.longest < granted_term then
@@ -95,6 +95,7 @@ function this_session.close()
     local entry = struct.pack(REGISTERED, term, this_session.granted, this_session.settled)
     redis.call('HSET', name_of.registry(call_workspace), this_session.id, entry)
   end
+  return true
 end
 
 -- Whether long terms are longer than others.

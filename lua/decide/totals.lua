@@ -7,14 +7,23 @@
 -- Texts of small numbers, because Redis takes longer to format one than to add it.
 local number_texts = {}
 local function text_of(number)
-  local text = int(number)
+  local text = int(math.min(number, SAFE_INTEGER))
   if number <= 1000 then number_texts[number] = text end
   return text
 end
 
--- Adds to a field of a record now. Returns whether the field is new.
+-- Adds to a field of a record now, up to SAFE_INTEGER, so that a sum stays exact as a number of JSON. Returns whether
+-- the field is new. A failure is noted, without `after_charge`: every batch calls this.
 local function increase(record, field, amount)
-  return redis.call('HINCRBY', record, field, number_texts[amount] or text_of(amount)) == amount
+  local sum = redis.pcall('HINCRBY', record, field, number_texts[amount] or text_of(amount))
+  if sum == amount then return true end
+  local is_error = type(sum) == 'table'
+  if is_error and not string.find(sum.err, 'overflow', 1, true) then
+    call_state.note_failure(sum)
+  elseif is_error or sum > SAFE_INTEGER then
+    redis.call('HSET', record, field, int(SAFE_INTEGER))
+  end
+  return false
 end
 
 -- Adds to a field of a record at the end of the call. `bounded_by` names the record that counts what is limited:
@@ -100,8 +109,8 @@ local function write_totals()
   if not call_state.is_filled then return 0, 0 end
   local identifiers_left_out, tags_left_out = 0, 0
   for record, fields in pairs(call_totals) do
-    local identifiers, tags = write_total(record, fields, call_total_bounds[record])
-    identifiers_left_out, tags_left_out = identifiers_left_out + identifiers, tags_left_out + tags
+    local identifiers, tags = after_charge(write_total, record, fields, call_total_bounds[record])
+    identifiers_left_out, tags_left_out = identifiers_left_out + (identifiers or 0), tags_left_out + (tags or 0)
   end
   return identifiers_left_out, tags_left_out
 end

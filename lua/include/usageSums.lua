@@ -53,7 +53,8 @@ function usage_sums.read_day(sums, at, counts)
   local count_at = at + 2
   for place = 0, SUM_PLACES - 1 do
     if bits % 2 == 1 then
-      counts[place] = (counts[place] or 0) + struct.unpack(COUNT_FORMATS[width], sums, count_at)
+      local count = struct.unpack(COUNT_FORMATS[width], sums, count_at)
+      counts[place] = math.min((counts[place] or 0) + count, SAFE_INTEGER)
       count_at = count_at + COUNT_BYTES[width]
     end
     bits = math.floor(bits / 2)

@@ -38,6 +38,7 @@ export interface DeciderOptions {
   /** Resolves when a key that is on its way to another workspace has arrived there. */
   arrival: (workspaceId: string, api8: string, digest: string) => Promise<void>;
   observe?: StoreObserver | undefined;
+  onEvent?: ((message: string) => void) | undefined;
 }
 
 /**
@@ -69,6 +70,9 @@ const unknownAtOnce = 64;
  */
 const attemptsMax = 10;
 
+/** How often failed writes after charges are logged. */
+const reportEveryMs = 60_000;
+
 /** Errors about the root key of a forwarding. */
 const endsForwarding: ReadonlySet<string> = new Set([
   'unauthorized',
@@ -95,6 +99,8 @@ export class Decider {
    * when these were returned or have ended.
    */
   readonly #recalls = new Map<string, Promise<string>>();
+  /** Until then, failed writes are only counted. */
+  #reportsFrom = 0;
 
   constructor(options: DeciderOptions) {
     const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax } = options;
@@ -289,14 +295,17 @@ export class Decider {
     const reply = (await scripts.runPacked('decide', workspaceId, [
       `${this.#settings}${dataVersion.current} ${now()}`,
       items,
-    ])) as Buffer | [Buffer, number, number, ...Buffer[]];
-    const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
+    ])) as Buffer | [Buffer, number, number, number, Buffer, ...Buffer[]];
+    const [packed, identifiers, tags, failures, failure, ...snapshots] = Buffer.isBuffer(reply)
+      ? [reply, 0, 0, 0, undefined]
+      : reply;
     const { answers, work, allWork } = readReply(packed, snapshots, waiting.length - first);
     const at = performance.now();
     batch.latencyMs = at - batch.since;
     batch.noteDecided(answers.length);
     if (batch.hasLeases) this.leasing.measured(at - sentAt);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
+    if (failures > 0) this.#noteUnwritten(workspaceId, failures, `${failure}`);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();
     for (let index = 0; index < answers.length; index++) {
       const entry = waiting[first + index]!;
@@ -308,6 +317,16 @@ export class Decider {
       }
     }
     return { work, allWork, at };
+  }
+
+  /** Writes after the charge of decisions failed, which were answered. The message has no data of the workspace. */
+  #noteUnwritten(workspaceId: string, failures: number, failure: string) {
+    const { scripts, observe, onEvent } = this.#options;
+    observe?.unwritten(failures);
+    if (performance.now() < this.#reportsFrom) return;
+    this.#reportsFrom = performance.now() + reportEveryMs;
+    const cause = scripts.locate('decide', failure);
+    onEvent?.(`Usage, or another note of decisions, could not be written in ${workspaceId}: ${cause}`);
   }
 
   /** The error to throw for an item error that every kind has. */

@@ -14,6 +14,8 @@ export interface StoreObserver {
   limited(passed: boolean): void;
   /** Counts by identifier and by tag were left out, because of the limits per day. */
   uncounted(identifiers: number, tags: number): void;
+  /** This many writes after the charge of decisions failed: of counts, notes, queues, leases. */
+  unwritten(failures: number): void;
   /** A request was refused because too many wait already. */
   overloaded(): void;
   /** A call was refused because the workspace has its maximum of records. */

@@ -1094,6 +1094,7 @@ function literalsOf(): Map<string, string> {
     KEY_FIELD_FLAGS: luaTable(flagged),
     ...limitLiterals(),
     ...flagLiterals(),
+    ITEM_ERROR_FROM: itemErrorFrom,
     ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,

@@ -237,7 +237,8 @@ function readDay(days: Buffer, at: number, sumsAt: number, end: number, external
 }
 
 function add(sums: Counts, more: readonly number[]) {
-  for (let index = 0; index < countPlaces; index++) sums[index]! += more[index]!;
+  for (let index = 0; index < countPlaces; index++)
+    sums[index] = Math.min(sums[index]! + more[index]!, Number.MAX_SAFE_INTEGER);
 }
 
 /** Packs days one after the other. Used again for every key, as one buffer. */

@@ -60,7 +60,7 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
       hour, valid, refusals, spent = call_hour, restriction.begin_hour()
     end
     if outcome == VALID then
-      valid, spent = valid + count, spent + spent_more
+      valid, spent = valid + count, math.min(spent + spent_more, SAFE_INTEGER)
     else
       refusals, is_first = key_counts.more_refusals(refusals, outcome, count)
     end
@@ -72,7 +72,8 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   key_written(state)
   if usage then
     local former = restriction.former
-    flush_usage(call_workspace, key24(), key_linked_id, usage, former, call_settings.retention, call_hour)
+    local retention = call_settings.retention
+    after_charge(flush_usage, call_workspace, key24(), key_linked_id, usage, former, retention, call_hour)
   end
   return is_first
 end

@@ -3,6 +3,7 @@
 
 -- @include "decide/call"
 -- @include "decide/roots"
+-- @include "decide/totals"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/endedLimits"
@@ -23,7 +24,7 @@ function key_holds.digest() return string.sub(key_name, #call_key_records + 1) e
 
 -- Makes the sweeper look at the key at this time; nil is no change.
 function key_holds.queue(due)
-  if due then redis.call('ZADD', name_of.hold_queue(call_workspace), int(due), key_holds.digest()) end
+  if due then after_charge(redis.call, 'ZADD', name_of.hold_queue(call_workspace), int(due), key_holds.digest()) end
 end
 
 -- Changes in memory when the key has to be looked at: at `expires`, if that is earlier than `due`, the time before.
@@ -220,7 +221,7 @@ function key_holds.write_windows(settling)
   for _, account in pairs(settling.accounts or hold_list.EMPTY) do
     if account then identity_balance.write(account) end
   end
-  if settling.records then owned_windows.write(settling.records) end
+  if settling.records then after_charge(owned_windows.write, settling.records) end
 end
 
 -- Notes settlements, and counts what they spent by tag.
@@ -229,7 +230,7 @@ local function write_notes(settling)
     settled_holds.note(call_workspace, key24(), call_hour, settled)
   end
   for field, cost in pairs(settling.tags or hold_list.EMPTY) do
-    redis.call('HINCRBY', name_of.tag_usage(call_workspace, key_api8, call_day), field, int(cost))
+    increase(name_of.tag_usage(call_workspace, key_api8, call_day), field, cost)
   end
 end
 
@@ -242,7 +243,7 @@ local function write_settling(settling, h, due)
   if has_windows then key_holds.write_windows(settling) end
   key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
   if is_moved then key_holds.queue(due) end
-  if settling.notes or settling.tags then write_notes(settling) end
+  if settling.notes or settling.tags then after_charge(write_notes, settling) end
   key_api.spent = key_api.spent + settling.spent
 end
 
@@ -279,9 +280,9 @@ local function forget(h)
     redis.call('HSET', key_name, 'state', key_packed)
     return key_holds.queue(kept_until)
   end
-  settled_holds.move(call_workspace, key24(), call_hour, h.noted_hour, h.notes)
+  after_charge(settled_holds.move, call_workspace, key24(), call_hour, h.noted_hour, h.notes)
   hold_list.remove(h)
-  redis.call('ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
+  after_charge(redis.call, 'ZREM', name_of.hold_queue(call_workspace), key_holds.digest())
   key_extension.set_due(NEVER)
   redis.call('HSET', key_name, 'state', key_packed)
 end

@@ -18,7 +18,7 @@
 -- @include "include/window"
 
 -- What decides items, see lua/decide/kinds.lua. `settled` is the last settlement; its table is used again by the next.
-local hold_kinds = { settled = {} }
+local hold_kinds = { settled = {}, changed_and_rest = CHANGED_HOLD .. 'c0' }
 
 -- The hold that is made. Variables and one table are used again by every hold, because a table for each would be much
 -- of its cost. A field without a value is false: if it were nil, adding it later might make Lua allocate the table
@@ -374,14 +374,13 @@ function hold_kinds.decide_slots(position, last, root_index, requested)
   return answer, snapshot
 end
 
-local CHANGED_HOLD_AND_REST = CHANGED_HOLD .. 'c0'
 -- The answer to a change: {late, expires, balance (nil for an unlimited key), shared (the balance of the identity; nil
 -- if it was not charged), windows, packed (settled_holds.pack of these), identity (the externalId of one whose
 -- amounts changed, or nil)}.
 local function pack_changed(changed)
   local late, has_balance = changed.late and 1 or 0, changed.balance and 1 or 0
   local answer = struct.pack(
-    CHANGED_HOLD_AND_REST,
+    hold_kinds.changed_and_rest,
     HOLD_CHANGED,
     late,
     changed.expires or 0,
@@ -418,7 +417,7 @@ function hold_kinds.settle_hold(h, hold, credits, wanted)
   settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_list.RELEASED, cost
   settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, windows, packed
   settled.identity = hold.more and hold.more.externalId
-  settled_holds.note(call_workspace, key24(), call_hour, settled)
+  after_charge(settled_holds.note, call_workspace, key24(), call_hour, settled)
   return pack_changed(settled)
 end
 
@@ -464,7 +463,7 @@ function hold_kinds.settle_as_held(stored, suffix, credits)
   if not units or #units > NOTED_BYTES or held_state == hold_list.RELEASED or hour ~= hour_now then return nil end
   local cost, left, has_balance, state = credits or held_cost, 0, 0, nil
   if key_flags.limited then
-    left, has_balance, spent = balance, 1, spent + cost
+    left, has_balance, spent = balance, 1, math.min(spent + cost, SAFE_INTEGER)
   end
   if key_flags.limited and cost ~= held_cost then
     left = balance + key_holds.returned(held_cost, cost, held_balance)
@@ -476,7 +475,7 @@ function hold_kinds.settle_as_held(stored, suffix, credits)
   local kept, formats = noted, hold_list.settled_formats
   if noted > NOTED_BYTES or noted_hour ~= hour_now then
     kept = 0
-    settled_holds.move(call_workspace, key24(), hour_now, noted_hour, string.sub(stored, 1, noted))
+    after_charge(settled_holds.move, call_workspace, key24(), hour_now, noted_hour, string.sub(stored, 1, noted))
   end
   local format = formats[kept]
     or charge_hold.new_format(formats, kept, SETTLED_HOLD_FIELDS .. 'c0c0' .. HOLDS_END_FEW_FIELDS)
@@ -487,7 +486,7 @@ function hold_kinds.settle_as_held(stored, suffix, credits)
     next, counts - ONE_OPEN_HOLD, kept + bytes + 2, hour_now)
   redis.call('HSET', key_name, 'state', state, 'holds', holds)
   key_api.spent = key_api.spent + has_balance * cost
-  return struct.pack(CHANGED_HOLD_AND_REST, HOLD_CHANGED, 0, 0, has_balance, left, windows, units)
+  return struct.pack(hold_kinds.changed_and_rest, HOLD_CHANGED, 0, 0, has_balance, left, windows, units)
 end
 
 -- The answer to a settlement of a hold that was settled before.

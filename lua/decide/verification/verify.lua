@@ -122,7 +122,7 @@ local function verify(position, last, root_index)
   if flags.limited then balance = balance - charged end
   local counted = held and 0 or charged
   if is_valid then
-    valid, last_used, spent = valid + 1, call_now, spent + counted
+    valid, last_used, spent = valid + 1, call_now, math.min(spent + counted, SAFE_INTEGER)
   else
     refusals = counting.refusal(refusals, outcome, request, cost, balance, shared)
   end
@@ -133,13 +133,13 @@ local function verify(position, last, root_index)
   local answer = pack(outcome + marks + (held or 0), flags.limited, balance, is_checked)
   if shared then answer = identity_credits.charge(answer, charged) end
 
-  -- Write. If the first command succeeds, none of the following can fail.
+  -- Write. If the first command succeeds, none of the following fails the item.
   if held then answer = charge_hold.write(state, answer) end
   if not held then redis.call('HSET', key_name, 'state', state) end
   if new_identity then write_identity(new_identity) end
   if shared then identity_credits.write() end
   if is_valid and charge_counters then write_charged_counters() end
-  if is_new_hour then counting.flush_former() end
+  if is_new_hour then after_charge(counting.flush_former) end
   if tags then usage_by_tag.count(tags, key_external_id, outcome, counted, 1, call_hour) end
   if snapshot then api.snapshots[digest] = true end
   count_verification(api, outcome, counted)
