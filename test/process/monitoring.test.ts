@@ -51,6 +51,18 @@ interface Rule {
 }
 const rules: { groups: { name: string; rules: Rule[] }[] } = parse(read('prometheus/tollgate.rules.yaml'));
 const alerts = rules.groups.flatMap((group) => group.rules);
+interface InhibitRule {
+  source_matchers: [string];
+  target_matchers: [string];
+  equal: string[];
+}
+const { inhibit_rules: inhibitRules }: { inhibit_rules: InhibitRule[] } = parse(read('prometheus/alertmanager.yaml'));
+/** The alerts that a matcher of an inhibit rule names. */
+const named = ([matcher]: [string]) => /^alertname =~? "([\w|]+)"$/.exec(matcher)![1]!.split('|');
+const inhibits = (source: string, target: string) =>
+  inhibitRules.some(
+    (rule) => named(rule.source_matchers).includes(source) && named(rule.target_matchers).includes(target),
+  );
 const prometheus = parse(read('prometheus/prometheus.yaml'));
 
 let series: Series[];
@@ -97,8 +109,8 @@ afterAll(() => expect(series.length).toBeGreaterThan(100));
 
 /** Prometheus's own metrics of each target, and the labels that it adds to all series. */
 const ofPrometheus = { names: ['up'], labels: ['job', 'instance'] };
-const functions = ['rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile', 'vector', 'time'];
-const words = ['by', 'or', 'and', 'unless'];
+const functions = ['count', 'rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile', 'vector', 'time'];
+const words = ['by', 'or', 'and', 'unless', 'offset'];
 
 interface Use {
   name: string;
@@ -111,7 +123,7 @@ function usesOf(expr: string): { uses: Use[]; grouped: string[] } {
   const grouped: string[] = [];
   let depth = 0;
   const token =
-    /\s+|by \(([\w, ]+)\)|([a-zA-Z_]\w*)\s*(\{[^}]*\})?(\[(?:\d+[smhd]|\$__rate_interval)\])?|[\d.]+|[<>=!]=|[-+*/<>,()]/y;
+    /\s+|by \(([\w, ]+)\)|([a-zA-Z_]\w*)\s*(\{[^}]*\})?(\[(?:\d+[smhd]|\$__rate_interval)\])?|[\d.]+[dh]?|[<>=!]=|[-+*/<>,()]/y;
   while (token.lastIndex < expr.length) {
     const at = token.lastIndex;
     const match = token.exec(expr);
@@ -268,6 +280,12 @@ describe('the alerts', () => {
     },
   );
 
+  test('the inhibit rules name existing alerts', () => {
+    const names = inhibitRules.flatMap((rule) => [...named(rule.source_matchers), ...named(rule.target_matchers)]);
+    expect(alerts.map(({ alert }) => alert)).toEqual(expect.arrayContaining(names));
+    for (const { equal } of inhibitRules) expect(equal).toEqual(['job']);
+  });
+
   test('all names differ', () => {
     expect(alerts.length).toBeGreaterThan(5);
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);
@@ -389,6 +407,21 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
         ],
       },
     ]);
+  });
+
+  test('the nights of tests.yaml: quiet ones page nobody, each outage pages once after the inhibit rules', () => {
+    promtool('test', 'rules', resolve('deploy/prometheus/tests.yaml'));
+    interface Night {
+      name: string;
+      promql_expr_test: [{ exp_samples: { labels: string }[] }];
+    }
+    const { tests }: { tests: Night[] } = parse(read('prometheus/tests.yaml'));
+    const paged = tests.map(({ name, promql_expr_test: [{ exp_samples }] }) => {
+      const firing = exp_samples.map(({ labels }) => /alertname="(\w+)"/.exec(labels)![1]!);
+      return [name, firing.filter((alert) => !firing.some((other) => inhibits(other, alert))).length];
+    });
+    expect(paged).toEqual(tests.map(({ name }) => [name, name.startsWith('quiet: ') ? 0 : 1]));
+    expect(tests.length).toBeGreaterThan(9);
   });
 
   test('the panel of 5xx responses is a share, and 0 without any, also without requests', () => {
