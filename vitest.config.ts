@@ -83,7 +83,7 @@ const faults = [
     extends: true as const,
     test: {
       name: 'faults',
-      include: ['test/faults/**/*.test.ts', `test/{console,migrations,process}/${long}`, ...withLongTests],
+      include: ['test/faults/**/*.test.ts', `test/{console,migrations,process,sdks}/${long}`, ...withLongTests],
     },
   },
   {

@@ -58,7 +58,7 @@ const shared: Record<string, TSchema> = {
   VerifiedRatelimit,
   Permission,
   Role,
-  Override,
+  RatelimitOverride: Override,
 };
 
 /** Errors of every operation (docs/contract.md §1 and §2). */
@@ -93,8 +93,9 @@ const object = (properties: Json, optional: readonly string[] = [], description?
 });
 const string: Json = { type: 'string' };
 const text = (description: string): Json => ({ ...string, description });
-const count = (description: string): Json => ({ type: 'integer', description });
-const constant = (value: unknown, description: string): Json => ({ const: value, description });
+const count = (description: string): Json => published({ type: 'integer', description });
+const truth = (description: string): Json => ({ type: 'boolean', description });
+const constant = (value: string, description: string): Json => ({ ...string, const: value, description });
 /** `data` of a response. A reference has the description of its schema. */
 const resultOf = (schema: Json): Json =>
   schema.$ref ? schema : { description: 'Result of the operation.', ...schema };
@@ -116,16 +117,29 @@ function named<Value>(value: Value): Value {
 
 function members<Value extends object>(value: Value): Value {
   if (Array.isArray(value)) return value.map(named) as unknown as Value;
-  const { documented, ...rest } = value as Value & { documented?: object };
+  const { documented, ...rest } = published(value as Json) as Value & { documented?: object };
   return Object.fromEntries(
     Object.entries({ ...rest, ...documented }).map(([key, member]) => [key, named(member)]),
   ) as Value;
 }
 
+/**
+ * Returns a schema in the form that generators of clients read (docs/clients.md): they take an integer without format
+ * as one of 32 bits, and know no constant boolean and no list as a default.
+ */
+const published = (schema: Json): Json => ({
+  ...schema,
+  ...(Array.isArray(schema.enum) && { type: schema.type ?? 'string' }),
+  ...([schema.type].flat().includes('integer') && { format: 'int64' }),
+  ...(schema.type === 'boolean' && { const: undefined }),
+  ...(Array.isArray(schema.default) && { default: undefined }),
+});
+
 const description = [
   'Issues, verifies and meters API keys.',
   'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters. Every response carries a request id. Times are Unix milliseconds, durations are milliseconds.',
   'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. A body is JSON in UTF-8, without escapes of half a surrogate pair. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
+  'Clients can be generated from this document (docs/clients.md). Give them the address of the server.',
   'An unknown path returns 404 (`route_not_found`). A path that does not accept the method returns 405 (`method_not_allowed`) with `Allow`. Both use the error format of all operations.',
 ].join('\n\n');
 
@@ -142,7 +156,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
       securitySchemes: securitySchemes(),
       headers: {
         RequestId: { description: 'Request id, as in `meta`.', schema: string },
-        RetryAfter: { description: 'Seconds to wait before a retry.', schema: { type: 'integer' } },
+        RetryAfter: headerObject('Seconds to wait before a retry.', count('Seconds.')),
       },
       examples: Object.fromEntries(errorCatalogue.map(({ code, meaning }) => [code, errorExample(code, meaning)])),
       schemas: {
@@ -182,7 +196,7 @@ const securitySchemes = (): Json => ({
 const errorMembers: Record<string, Json> = {
   title: text('Title of the error code.'),
   detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
-  status: { type: 'integer', description: 'HTTP status.' },
+  status: count('HTTP status.'),
   type: ref('schemas', 'ErrorType'),
   errors: {
     type: 'array',
@@ -209,27 +223,18 @@ const envelopeSchemas = (): Json => ({
     {
       hasMore: { type: 'boolean', description: 'True if there is another page.' },
       cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
-      looked: { type: 'integer', description: 'Number of items that were examined for this page. Some lists only.' },
-      total: { type: 'integer', description: 'Number of items in the whole list. Some lists only.' },
-      since: {
-        type: 'integer',
-        description: 'Of listRefusals: the earliest time that is listed, in Unix milliseconds.',
-      },
+      looked: count('Number of items that were examined for this page. Some lists only.'),
+      total: count('Number of items in the whole list. Some lists only.'),
+      since: count('Of listRefusals: the earliest time that is listed, in Unix milliseconds.'),
       counted: {
         type: 'array',
         description:
           'Of listRefusals: each hour with refusals that match the filters besides `start`, `end` and `limit`, latest first, as far as this page reaches. An hour on two pages is reported by both.',
         items: object(
           {
-            time: { type: 'integer', description: 'Beginning of the hour in Unix milliseconds.' },
-            refused: {
-              type: 'integer',
-              description: 'Number of refusals. Absent if the counts are too many to be read at once.',
-            },
-            listed: {
-              type: 'integer',
-              description: 'How many of them the rows of the hour account for. The others have no row.',
-            },
+            time: count('Beginning of the hour in Unix milliseconds.'),
+            refused: count('Number of refusals. Absent if the counts are too many to be read at once.'),
+            listed: count('How many of them the rows of the hour account for. The others have no row.'),
           },
           ['refused'],
         ),
@@ -238,7 +243,7 @@ const envelopeSchemas = (): Json => ({
     ['cursor', 'looked', 'total', 'since', 'counted'],
     'Position in the list.',
   ),
-  Error: object(
+  ApiError: object(
     { meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody'), ...errorMembers },
     Object.keys(errorMembers),
     'With the media type `application/problem+json` the members of `error` are also at the top level (RFC 9457).',
@@ -375,12 +380,7 @@ function failuresOf(
 }
 
 function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readonly string[]): ResponseObject {
-  const schema = {
-    allOf: [
-      ref('schemas', 'Error'),
-      { properties: { error: { properties: { status: { const: status }, type: { enum: codes.map(typeOf) } } } } },
-    ],
-  };
+  const schema = ref('schemas', 'ApiError');
   const errorExamples = Object.fromEntries(codes.map((code) => [code, ref('examples', code)]));
   return {
     description: describeCodes(codes),
@@ -443,7 +443,7 @@ const health = {
     get: withoutRootKey(
       'health.live',
       'Liveness: the process responds. Needs no root key.',
-      object({ alive: constant(true, 'True: the process responds.') }),
+      object({ alive: truth('True: the process responds.') }),
     ),
   },
   '/health/ready': {
@@ -452,7 +452,7 @@ const health = {
       'Readiness: Redis replies in time, has the scripts and accepts writes, and the server is not shutting down. Needs no root key.',
       object(
         {
-          ready: constant(true, 'True: the server accepts requests.'),
+          ready: truth('True: the server accepts requests.'),
           redis: constant('answers', 'Redis replies in time.'),
           scripts: constant('loaded', 'Redis has the scripts.'),
           writes: constant('accepted', 'Redis accepts writes.'),
@@ -544,7 +544,7 @@ const gatewayCheck: OperationObject = {
       maxLength: 1000,
     }),
     headerParameter(requestHeaders.cost, 'Credits to charge. Defaults to 1.', {
-      type: 'integer',
+      ...count('Credits.'),
       minimum: 0,
       maximum: costMax,
     }),
@@ -555,7 +555,7 @@ const gatewayCheck: OperationObject = {
     headerParameter(
       requestHeaders.hold,
       'Holds the charges for this many milliseconds at most, as `hold.ttl` of `keys.verifyKey`, until the API settles them.',
-      { type: 'integer', minimum: holdTtl.minimum, maximum: holdTtl.maximum },
+      { ...count('Milliseconds.'), minimum: holdTtl.minimum, maximum: holdTtl.maximum },
     ),
   ],
   responses: {
@@ -573,7 +573,7 @@ const gatewayCheck: OperationObject = {
             meta: ref('schemas', 'ResponseMeta'),
             data: resultOf(
               object({
-                valid: constant(true, 'True: the request may pass.'),
+                valid: truth('True: the request may pass.'),
                 code: constant('VALID', 'Outcome, as `code` of `keys.verifyKey`.'),
                 keyId: text('Id of the key.'),
               }),

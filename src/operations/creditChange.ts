@@ -30,12 +30,7 @@ export const creditChange = <const Name extends string, Reference extends TSchem
         ),
       ),
     },
-    {
-      documented: {
-        required: [name, 'operation', 'value'],
-        anyOf: [{ properties: { operation: { const: 'set' } } }, { properties: { value: { type: 'integer' } } }],
-      },
-    },
+    { documented: { required: [name, 'operation', 'value'] } },
   );
 
 /** Checks what the schema cannot express. `fix` is what null does. */

@@ -18,7 +18,10 @@ const integerMax = Number.MAX_SAFE_INTEGER;
 /** Characters of the slugs that operations create. */
 export const slugLengths = { minLength: 3, maxLength: 100 };
 
-/** Keywords for the published schema only: rules that the operation checks itself, with a better message. */
+/**
+ * Keywords for the published schema only: rules of one field that the operation checks itself, with a better message.
+ * Rules between fields are in descriptions, because generators of clients cannot read them.
+ */
 interface Documented {
   documented?: object;
 }
@@ -125,12 +128,7 @@ const Refill = Fields(
       }),
     ),
   },
-  {
-    description: 'Automatic refill. Needs a balance.',
-    documented: {
-      anyOf: [{ properties: { interval: { const: 'monthly' } } }, { properties: { refillDay: false } }],
-    },
-  },
+  { description: 'Automatic refill. Needs a balance.' },
 );
 
 const Balance = Nullable(
@@ -138,25 +136,11 @@ const Balance = Nullable(
 );
 
 const newCredits = (description: string) =>
-  Fields(
-    { remaining: Balance, refill: Type.Optional(Refill) },
-    {
-      description,
-      documented: { anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: false } }] },
-    },
-  );
+  Fields({ remaining: Balance, refill: Type.Optional(Refill) }, { description });
 export const NewCredits = newCredits('Credits of the key. Absent: unlimited.');
 export const NewSharedCredits = newCredits('Credits that all keys of the identity share. Absent: none.');
 const creditChanges = (description: string) =>
-  Fields(
-    { remaining: Type.Optional(Balance), refill: Type.Optional(Nullable(Refill)) },
-    {
-      description,
-      documented: {
-        anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: { type: 'null' } } }],
-      },
-    },
-  );
+  Fields({ remaining: Type.Optional(Balance), refill: Type.Optional(Nullable(Refill)) }, { description });
 export const CreditChanges = creditChanges('Changes of the credits. null: unlimited.');
 export const SharedCreditChanges = creditChanges(
   'Changes of the credits that all keys of the identity share. null: they are removed.',
@@ -213,35 +197,25 @@ const IgnoredFormer = Ignored(
 );
 
 const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
-/** The bounds of a concurrency limit. */
-const boundsOfSlots = {
-  anyOf: [
-    { properties: { type: { const: 'window' } } },
-    { properties: { limit: { maximum: slotsMax }, duration: { maximum: slotDurationMax } } },
-  ],
-};
 
 type LimitSchemas = Record<LimitValueName | 'id' | 'name' | 'until' | 'former', TSchema>;
 
-export const RatelimitRequest = Fields(
-  {
-    id: Ignored(Type.String({ maxLength: 255 })),
-    name: ratelimitName('Name of the limit, unique in its list.'),
-    limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`, or slots.' }),
-    duration: Duration,
-    autoApply: Type.Optional(
-      Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
-    ),
-    type: Type.Optional(
-      Type.Enum([...limitTypes], {
-        description: `${typeMeaning} Of a new limit \`window\` by default. In \`ratelimits\` of an update, the type of the limit with this name.`,
-      }),
-    ),
-    until: LimitEnd,
-    former: IgnoredFormer,
-  } satisfies LimitSchemas,
-  { documented: boundsOfSlots },
-);
+export const RatelimitRequest = Fields({
+  id: Ignored(Type.String({ maxLength: 255 })),
+  name: ratelimitName('Name of the limit, unique in its list.'),
+  limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`, or slots.' }),
+  duration: Duration,
+  autoApply: Type.Optional(
+    Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
+  ),
+  type: Type.Optional(
+    Type.Enum([...limitTypes], {
+      description: `${typeMeaning} Of a new limit \`window\` by default. In \`ratelimits\` of an update, the type of the limit with this name.`,
+    }),
+  ),
+  until: LimitEnd,
+  former: IgnoredFormer,
+} satisfies LimitSchemas);
 /** Of a key or an identity; LIMITS_MAX in lua/include/limits.lua. */
 export const ratelimitsMax = 50;
 export const Ratelimits = Type.Array(RatelimitRequest, {
@@ -280,16 +254,8 @@ export const RatelimitChange = Fields(
     until: LimitEnd,
     former: IgnoredFormer,
   } satisfies LimitSchemas,
-  {
-    description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.',
-    documented: boundsOfSlots,
-  },
+  { description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.' },
 );
-/** Of an operation that takes both. */
-export const oneOfRatelimits = {
-  documented: { not: { required: ['ratelimit', 'ratelimits'], properties: { ratelimit: {}, ratelimits: {} } } },
-};
-
 /** The fields of a configured limit in responses. */
 export const ratelimitFields = {
   name: Type.String({ description: 'Name of the limit.' }),
@@ -468,12 +434,10 @@ export const IpRange = Type.String({
 export const Tag = Type.String({ minLength: 1, maxLength: 512, description: 'Tag of verifications.' });
 export const SqlQuery = Type.String({
   description: "Rejected: SQL is not supported. Unkey's SDKs send this field.",
-  documented: { not: {} },
 });
 /** Unkey's fields that ask for the plaintext of a key. */
 export const Plaintext = Type.Boolean({
   description: 'true is rejected: the plaintext of a key is never stored.',
-  documented: { const: false },
 });
 
 export const Permission = Type.Object(

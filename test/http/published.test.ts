@@ -35,7 +35,7 @@ const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEE
 
 let document: OpenApiDocument & { components: { schemas: Record<string, object> } };
 let apiId: string;
-const ajv = new Ajv2020({ strict: true, strictTypes: false });
+const ajv = new Ajv2020({ strict: true, strictTypes: false, formats: { int64: true } });
 beforeAll(async () => {
   const asAnybody = { method: 'GET', authorization: '', contentType: '', body: '' };
   document = (await h.send('/openapi.json', asAnybody)).json;
@@ -54,13 +54,15 @@ function publishedOf(name: string): ValidateFunction {
   return ajv.compile(JSON.parse(withReferences(content['application/json']!.schema)));
 }
 
-/** The text of everything that the document has about an operation. */
-const textOf = (name: string) =>
-  JSON.stringify(
-    Object.values(document.paths)
-      .flatMap((path) => [path.post, path.get])
-      .find((operation) => operation?.operationId === name),
-  );
+/** The text of everything that the document has about an operation, with the schemas that it refers to. */
+function textOf(name: string): string {
+  const operation = Object.values(document.paths)
+    .flatMap((path) => [path.post, path.get])
+    .find((operation) => operation?.operationId === name);
+  const text = JSON.stringify(operation);
+  const named = Object.entries(document.components.schemas).filter(([schema]) => text.includes(`/${schema}"`));
+  return text + JSON.stringify(named);
+}
 
 const ruleOf = (body: string) => rules.find(({ refusal }) => body.includes(JSON.stringify(refusal).slice(1, -1)));
 
@@ -224,10 +226,71 @@ const examples: Record<string, () => Example[]> = {
     ['audit.listEvents', { end: 1 }],
   ],
   'is more than ten years': () => [['keys.rerollKey', { keyId: 'key_1', expiration: 4e12 }]],
+  'is allowed for monthly refills only': () =>
+    credits({ remaining: 1, refill: { interval: 'daily', amount: 1, refillDay: 1 } }),
+  'must be a number to ': () => [
+    ['keys.updateCredits', { keyId: 'key_1', operation: 'increment', value: null }],
+    ['identities.updateCredits', { identity: 'a', operation: 'decrement', value: null }],
+  ],
+  'for a concurrency limit': () =>
+    [{ limit: 10_001 }, { duration: 86_400_001 }].flatMap((value): Example[] => {
+      const ratelimit = { ...limitOf('requests', 1), type: 'concurrency', ...value };
+      return [
+        ['keys.createKey', { apiId, ratelimits: [ratelimit] }],
+        ['keys.updateKey', { keyId: 'key_1', ratelimit }],
+        ['identities.updateIdentity', { identity: 'a', ratelimit }],
+      ];
+    }),
+  'ratelimit cannot be sent together with ratelimits': () => {
+    const both = { ratelimits: [], ratelimit: limitOf('requests', 1) };
+    return [
+      ['keys.updateKey', { keyId: 'key_1', ...both }],
+      ['identities.updateIdentity', { identity: 'a', ...both }],
+    ];
+  },
+  'limit and duration go together': () => [
+    ['keys.verifyKey', { key: 'k', ratelimits: [{ name: 'requests', duration: 1000 }] }],
+    ['keys.explainKey', { key: 'k', ratelimits: [{ name: 'requests', limit: 1 }] }],
+  ],
+  'one with limit and duration is a window': () => [
+    ['keys.verifyKey', { key: 'k', ratelimits: [{ ...limitOf('requests', 1), type: 'concurrency' }] }],
+  ],
+  'body must have either key or keyId': () => [
+    ['keys.explainKey', {}],
+    ['keys.explainKey', { key: 'k', keyId: 'key_1' }],
+  ],
+  'needs at least one of': () => [['keys.getAttention', {}]],
+  'needs expiresBefore': () => [['keys.listKeys', { expiresAfter: 1 }]],
+  'does not apply to': () => [
+    ['analytics.getTop', { of: 'keys', namespace: 'n' }],
+    ['analytics.getTop', { of: 'identifiers', tag: 't' }],
+  ],
+  'cannot be spentCredits': () => [['analytics.getTop', { of: 'namespaces', by: 'spentCredits' }]],
+  'filters verifications, and namespace filters limit checks': () => [
+    ['analytics.tail', { namespace: 'n', keyId: 'key_1' }],
+  ],
+  'cannot be sent together with': () => [
+    ['ratelimits.listTemporary', { kinds: ['key'], apiId }],
+    ['ratelimits.listTemporary', { apiId, namespace: 'n' }],
+  ],
+  'plaintext of a key is never stored': () => [
+    ['apis.listKeys', { apiId, decrypt: true }],
+    ['keys.getKey', { keyId: 'key_1', decrypt: true }],
+    ['keys.createKey', { apiId, recoverable: true }],
+  ],
+  'SQL is not supported': () => [
+    ['analytics.getVerifications', { query: 'SELECT 1' }],
+    ['analytics.getRatelimits', { query: 'SELECT 1' }],
+  ],
   'is after end': () => periods({ start: 2e12, end: 1e12 }, 'getVerifications', 'getRatelimits', 'getTop'),
   'results in more than': () => periods({ start: 0, end: 1e12 }, 'getVerifications', 'getRatelimits'),
 };
 
+const credits = (value: object): Example[] => [
+  ['keys.createKey', { apiId, credits: value }],
+  ['keys.updateKey', { keyId: 'key_1', credits: value }],
+  ['identities.createIdentity', { externalId: 'a', credits: value }],
+];
 const limitOf = (name: string, limit: number) => ({ name, limit, duration: 60_000 });
 const importOf = (...keys: object[]) => ({ migrationId: 'import', apiId, keys });
 const manyKeys = (count: number, slugOf: (slug: number, key: number) => string) =>

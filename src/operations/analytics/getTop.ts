@@ -24,43 +24,25 @@ interface Input {
 export const getTop = manages({
   name: 'analytics.getTop',
   summary: 'Rank keys, identities, APIs, tags, namespaces or identifiers by their usage in a period.',
-  description: readsDescription,
-  input: Fields(
-    {
-      of: Type.Enum([...verified, ...checked], {
-        description:
-          'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
+  description: `\`apiId\`, \`externalId\` and \`tag\` filter verifications only, \`namespace\` limit checks only. ${readsDescription}`,
+  input: Fields({
+    of: Type.Enum([...verified, ...checked], {
+      description:
+        'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
+    }),
+    by: Type.Optional(
+      Type.Enum(['count', 'refused', 'spentCredits'], {
+        default: 'count',
+        description: 'The number to rank by. Limit checks spend no credits.',
       }),
-      by: Type.Optional(
-        Type.Enum(['count', 'refused', 'spentCredits'], {
-          default: 'count',
-          description: 'The number to rank by. Limit checks spend no credits.',
-        }),
-      ),
-      limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
-      apiId: Type.Optional(ApiId),
-      externalId: Type.Optional(ExternalId),
-      tag: Type.Optional(Tag),
-      namespace: Type.Optional(NamespaceRef),
-      ...timeFields,
-    },
-    {
-      documented: {
-        anyOf: [
-          { properties: { of: { enum: verified }, namespace: false } },
-          {
-            properties: {
-              of: { enum: checked },
-              by: { enum: ['count', 'refused'] },
-              apiId: false,
-              externalId: false,
-              tag: false,
-            },
-          },
-        ],
-      },
-    },
-  ),
+    ),
+    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
+    apiId: Type.Optional(ApiId),
+    externalId: Type.Optional(ExternalId),
+    tag: Type.Optional(Tag),
+    namespace: Type.Optional(NamespaceRef),
+    ...timeFields,
+  }),
   output: Type.Object({
     start: Type.Integer({ description: 'Start of the period that was counted in Unix milliseconds.' }),
     end: Type.Integer({ description: 'End of the period that was counted in Unix milliseconds, exclusive.' }),

@@ -18,17 +18,13 @@ const failuresMax = 3;
 /** Namespaces of which a caller may read analytics, if it may not read all: their names are looked up. */
 const namespacesMax = 20;
 
-const input = Fields(
-  {
-    apiId: Type.Optional(ApiId),
-    keyId: Type.Optional(KeyId),
-    externalId: Type.Optional(ExternalId),
-    outcome: Type.Optional(Type.Enum([...outcomes], { description: 'Outcome of the verifications.' })),
-    namespace: Type.Optional(NamespaceRef),
-  },
-  // `namespace` filters limit checks, and all others filter verifications.
-  { documented: { anyOf: [{ properties: { namespace: false } }, { maxProperties: 1 }] } },
-);
+const input = Fields({
+  apiId: Type.Optional(ApiId),
+  keyId: Type.Optional(KeyId),
+  externalId: Type.Optional(ExternalId),
+  outcome: Type.Optional(Type.Enum([...outcomes], { description: 'Outcome of the verifications.' })),
+  namespace: Type.Optional(NamespaceRef),
+});
 type Input = Static<typeof input>;
 
 const time = Type.Integer({ description: 'Time of the decision in Unix milliseconds.' });
@@ -83,7 +79,7 @@ const End = Type.Object(
 export const tail = streams({
   name: 'analytics.tail',
   summary: 'Receive decisions of all servers as they happen, as server-sent events.',
-  description: `A root key with grants for many APIs names one, and one with grants for more than ${namespacesMax} namespaces, but not for all, names \`namespace\`.`,
+  description: `\`namespace\` filters limit checks, and is sent alone: all other filters are of verifications. A root key with grants for many APIs names one, and one with grants for more than ${namespacesMax} namespaces, but not for all, names \`namespace\`.`,
   input,
   output: Type.Union([Verification, LimitCheck, End]),
   needs: { api: ['read_analytics'] },

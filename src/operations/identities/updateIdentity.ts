@@ -17,7 +17,6 @@ import {
   ListedIdentity,
   Meta,
   Nullable,
-  oneOfRatelimits,
   RatelimitChange,
   Ratelimits,
   SharedCreditChanges,
@@ -28,16 +27,13 @@ import { requireSharedCredits } from './sharedCredits.ts';
 export const updateIdentity = manages({
   name: 'identities.updateIdentity',
   summary: 'Update the metadata, limits or credits of an identity. Omitted fields are unchanged.',
-  input: Fields(
-    {
-      identity: IdentityRef,
-      meta: Type.Optional(Meta),
-      ratelimits: Type.Optional(Ratelimits),
-      ratelimit: Type.Optional(RatelimitChange),
-      credits: Type.Optional(Nullable(SharedCreditChanges)),
-    },
-    oneOfRatelimits,
-  ),
+  input: Fields({
+    identity: IdentityRef,
+    meta: Type.Optional(Meta),
+    ratelimits: Type.Optional(Ratelimits),
+    ratelimit: Type.Optional(RatelimitChange),
+    credits: Type.Optional(Nullable(SharedCreditChanges)),
+  }),
   output: ListedIdentity,
   errors: ['identity_not_found', 'precondition_failed'],
   needs: { identity: ['update_identity'] },

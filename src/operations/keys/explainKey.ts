@@ -159,10 +159,8 @@ type Code = Output['code'];
 export const explainKey = manages({
   name: 'keys.explainKey',
   summary: 'Explain what a verification would respond, rule by rule. Charges, counts and changes nothing.',
-  input: Fields(
-    { key: Type.Optional(KeyString), keyId: Type.Optional(KeyId), ...verificationFields },
-    { documented: { oneOf: ['key', 'keyId'].map((name) => ({ required: [name], properties: { [name]: {} } })) } },
-  ),
+  description: 'Needs either `key` or `keyId`.',
+  input: Fields({ key: Type.Optional(KeyString), keyId: Type.Optional(KeyId), ...verificationFields }),
   output,
   // Of a key that was moved to another workspace, which decides about it.
   errors: ['permissions_query_syntax', 'key_not_found'],

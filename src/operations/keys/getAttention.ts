@@ -33,15 +33,12 @@ export const getAttention = manages({
   name: 'keys.getAttention',
   summary:
     'Find keys that expire, are short of credits, are unused, or are still used after a reroll: a list for each.',
-  description: apiIdRequired,
-  input: Fields(
-    {
-      apiId: Type.Optional(ApiId),
-      limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
-      ...attentionFilters,
-    },
-    { documented: { anyOf: names.map((name) => ({ required: [name], properties: { [name]: {} } })) } },
-  ),
+  description: `Needs at least one of ${names.map((name) => `\`${name}\``).join(', ')}. ${apiIdRequired}`,
+  input: Fields({
+    apiId: Type.Optional(ApiId),
+    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
+    ...attentionFilters,
+  }),
   output: Type.Object(
     {
       expiresBefore: Type.Optional(partOf('Keys that expire before this time.', expiringFields)),

@@ -92,21 +92,18 @@ export const listKeys = manages({
   name: 'keys.listKeys',
   summary: 'List the keys of one API or of all APIs in order of creation, with filters that all must match.',
   description: `With \`expiresBefore\`, keys are in order of expiry instead, unless they are deleted, and \`total\` is the number of keys that expire in that time. ${apiIdRequired}`,
-  input: Fields(
-    {
-      apiId: Type.Optional(ApiId),
-      ...pageFields,
-      order: Type.Optional(
-        Type.Enum(['asc', 'desc'], {
-          default: 'asc',
-          description:
-            'Order of creation: `asc` is oldest first, `desc` newest first. With `expiresBefore`: `asc` is the first to expire first, `desc` the last.',
-        }),
-      ),
-      ...keyFilters,
-    },
-    { documented: { dependentRequired: { expiresAfter: ['expiresBefore'] } } },
-  ),
+  input: Fields({
+    apiId: Type.Optional(ApiId),
+    ...pageFields,
+    order: Type.Optional(
+      Type.Enum(['asc', 'desc'], {
+        default: 'asc',
+        description:
+          'Order of creation: `asc` is oldest first, `desc` newest first. With `expiresBefore`: `asc` is the first to expire first, `desc` the last.',
+      }),
+    ),
+    ...keyFilters,
+  }),
   output: Type.Array(
     Type.Object({
       ...KeyRecord.properties,

@@ -10,14 +10,14 @@ import {
   refusalError,
   requireLimits,
 } from '../rules.ts';
-import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
+import { Empty, Fields, KeyId, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 import { changedKeyFields, checkKeyFields, keyFieldErrors, requireKeyFields } from './keyFields.ts';
 
 export const updateKey = manages({
   name: 'keys.updateKey',
   summary: 'Update a key. Omitted fields are unchanged; null removes a value.',
-  input: Fields({ keyId: KeyId, ...changedKeyFields, ratelimit: Type.Optional(RatelimitChange) }, oneOfRatelimits),
+  input: Fields({ keyId: KeyId, ...changedKeyFields, ratelimit: Type.Optional(RatelimitChange) }),
   output: Empty,
   errors: ['key_not_found', ...keyFieldErrors],
   needs: { api: ['update_key'] },

@@ -29,39 +29,34 @@ import {
 import { HeldOutput, Hold, holdsSince } from './holdFields.ts';
 import { verifiedKeyFields } from './keyFields.ts';
 
-const NamedLimit = Fields(
-  {
-    name: Type.String({
-      minLength: 3,
-      maxLength: 128,
-      description: 'Name of a limit of the key or its identity, or of a limit defined by this request.',
+const NamedLimit = Fields({
+  name: Type.String({
+    minLength: 3,
+    maxLength: 128,
+    description: 'Name of a limit of the key or its identity, or of a limit defined by this request.',
+  }),
+  cost: Type.Optional(
+    Int({
+      minimum: 0,
+      default: 1,
+      description:
+        'Units to charge, or slots to take. 0 checks whether the count is within the limit without charging.',
     }),
-    cost: Type.Optional(
-      Int({
-        minimum: 0,
-        default: 1,
-        description:
-          'Units to charge, or slots to take. 0 checks whether the count is within the limit without charging.',
-      }),
-    ),
-    limit: Type.Optional(
-      Int({
-        minimum: 1,
-        description:
-          'Requires `duration`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
-      }),
-    ),
-    duration: Type.Optional(CounterDuration),
-    id: Ignored(Type.String({ maxLength: 255 })),
-    ...ignoredLimitFields,
-  },
-  {
-    documented: {
-      dependentRequired: { limit: ['duration'], duration: ['limit'] },
-      anyOf: [{ properties: { type: { const: 'window' } } }, { properties: { limit: false } }],
-    },
-  },
-);
+  ),
+  limit: Type.Optional(
+    Int({
+      minimum: 1,
+      description:
+        'Requires `duration`, and no `type` other than `window`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
+    }),
+  ),
+  duration: Type.Optional({
+    ...CounterDuration,
+    description: 'Duration in milliseconds, at most 30 days. Only with `limit`.',
+  }),
+  id: Ignored(Type.String({ maxLength: 255 })),
+  ...ignoredLimitFields,
+});
 
 /** A verification without its key. */
 export const verificationFields = {

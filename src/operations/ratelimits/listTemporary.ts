@@ -58,35 +58,22 @@ export const listTemporary = manages({
   summary: 'List temporary limits of keys and identities, and temporary overrides, the first to end first.',
   description:
     'Needs the grants for each kind that is listed: `read_key` and `read_api`, `read_identity`, `read_override`. `kinds`, `apiId` and `namespace` exclude each other.',
-  input: Fields(
-    {
-      kinds: Type.Optional(
-        Type.Array(kind('Kind of the owner of a limit; `override` for overrides.'), {
-          minItems: 1,
-          maxItems: temporaryKinds.length,
-          default: [...temporaryKinds],
-          description: 'What is listed.',
-        }),
-      ),
-      apiId: Type.Optional({ ...ApiId, description: 'Only limits of keys of this API.' }),
-      namespace: Type.Optional({ ...NamespaceRef, description: 'Only overrides of this namespace: its name or id.' }),
-      before: Type.Optional(
-        Int({ minimum: 0, maximum: timeMax, description: 'Only what ends before this time in Unix milliseconds.' }),
-      ),
-      ...pageFields,
-    },
-    {
-      documented: {
-        not: {
-          anyOf: [
-            { required: ['kinds', 'apiId'], properties: { kinds: {}, apiId: {} } },
-            { required: ['kinds', 'namespace'], properties: { kinds: {}, namespace: {} } },
-            { required: ['apiId', 'namespace'], properties: { apiId: {}, namespace: {} } },
-          ],
-        },
-      },
-    },
-  ),
+  input: Fields({
+    kinds: Type.Optional(
+      Type.Array(kind('Kind of the owner of a limit; `override` for overrides.'), {
+        minItems: 1,
+        maxItems: temporaryKinds.length,
+        default: [...temporaryKinds],
+        description: 'What is listed.',
+      }),
+    ),
+    apiId: Type.Optional({ ...ApiId, description: 'Only limits of keys of this API.' }),
+    namespace: Type.Optional({ ...NamespaceRef, description: 'Only overrides of this namespace: its name or id.' }),
+    before: Type.Optional(
+      Int({ minimum: 0, maximum: timeMax, description: 'Only what ends before this time in Unix milliseconds.' }),
+    ),
+    ...pageFields,
+  }),
   output: Type.Array(
     Type.Object({
       kind: kind('Kind of the owner of the limit; `override` for an override.'),
