@@ -9,7 +9,7 @@ import type { Store } from '../store.ts';
 import { version } from '../version.ts';
 import { done, ofWorkspaceOnly, pagesOf, type SectionName, sections } from './exportSections.ts';
 import { type Counts, fileFormat, formatCounts, type Kind, kinds, kindsOfParts, newCounts } from './lineKinds.ts';
-import { type Progress, startProgress } from './progress.ts';
+import { type Progress, withProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 import { endLine, headerLine, type Position, positionLine, workspaceLine } from './workspaceLines.ts';
@@ -51,12 +51,14 @@ export async function exportKeys(
   }
   const counts = { ...newCounts(), ...output?.position?.counts };
   const total = workspaces.flatMap(({ apis }) => apis).reduce((sum, { keyCount }) => sum + keyCount, 0);
-  const progress = startProgress(stderr, 'export', total);
-  try {
+  const run = async (progress: Progress) => {
     const given = { api, omitted, without: without?.split(',').filter(Boolean), position: output?.position };
     const lines = allLines(store, workspaces, { ...given, counts, progress });
     const to: Writable = output?.handle.createWriteStream() ?? stdout;
     await pipeline(lines, to, { end: !toStdout });
+  };
+  try {
+    await withProgress(run, stderr, 'export', total);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     // Other errors than those of Redis and of the disk come again.
@@ -65,8 +67,6 @@ export async function exportKeys(
     throw new Error(`${place}${message.endsWith('.') ? '' : '.'} The same command with --resume continues it.`, {
       cause: error,
     });
-  } finally {
-    progress.stop();
   }
   const importing = await importingAmong(store, workspaces);
   return {

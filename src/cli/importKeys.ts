@@ -9,7 +9,7 @@ import type { Store } from '../store.ts';
 import { type Entry, Importer, type Line, type Rejection } from './importer.ts';
 import { knownFields, readLine } from './keyLines.ts';
 import { formatCounts, kinds, kindsOfParts } from './lineKinds.ts';
-import { startProgress } from './progress.ts';
+import { type Progress, withProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
@@ -59,11 +59,15 @@ export async function importKeys(
     added: kindsOfParts('--with', options.with),
   });
   await importer.open();
-  const progress = startProgress(stderr, dryRun ? 'check' : 'import', fromStdin ? undefined : statSync(file).size);
+  if (!dryRun) rejected.removeFormer();
   const input = fromStdin ? stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
   let doneLines = 0;
   let creating = Promise.resolve();
-  async function createRecords({ lines, end }: Step, { entries, rejections }: ReturnType<typeof readLines>) {
+  async function createRecords(
+    progress: Progress,
+    { lines, end }: Step,
+    { entries, rejections }: ReturnType<typeof readLines>,
+  ) {
     importer.unread += rejections.length;
     const unread = rejections.map(({ line }) => line);
     rejections.push(...(await importer.create(entries, unread)));
@@ -71,25 +75,27 @@ export async function importKeys(
     doneLines = lines.at(-1)?.number ?? doneLines;
     progress.update(end, doneLines);
   }
-  try {
+  const run = async (progress: Progress) => {
     for await (const step of steps(input, config.bodyBytesMax)) {
       // Read while Redis is busy with the previous step.
       const read = readLines(step.lines, config, api);
       await creating;
-      creating = createRecords(step, read);
+      creating = createRecords(progress, step, read);
       // The next `await creating` throws its failure; this only avoids an unhandled rejection.
       creating.catch(() => {});
     }
     await creating;
     await importer.end();
+  };
+  try {
+    const total = fromStdin ? undefined : statSync(file).size;
+    await withProgress(run, stderr, dryRun ? 'check' : 'import', total);
   } catch (error) {
-    progress.stop();
     const place = `The import stopped after line ${doneLines}: ${causeOf(error)}`;
     throw new Error(`${place} Run the same command again; existing records are skipped.`, { cause: error });
   } finally {
     await rejected.end();
   }
-  progress.stop();
 
   return { ...summaryOf(importer, rejected, options, config), toStderr: fromStdin };
 }
@@ -268,7 +274,11 @@ class RejectedLines {
   constructor(stdout: Writable, target: string | undefined) {
     this.#stdout = stdout;
     this.#target = target;
-    if (target !== undefined) rmSync(target, { force: true });
+  }
+
+  /** Removes the file of an earlier import. */
+  removeFormer() {
+    if (this.#target !== undefined) rmSync(this.#target, { force: true });
   }
 
   async write(rejections: Rejection[]) {

@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { blockersAsText, type Plan, type Progress } from '../migrations/migration.ts';
 import type { Store } from '../store.ts';
-import { startProgress } from './progress.ts';
+import { type Progress as CommandProgress, withProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -27,17 +27,17 @@ export async function migrate(
   const plan = await store.migrations.plan();
   if (plan.steps.length === 0) return { lines: [nothingToDo(plan)], json: { ...plan, outcome: 'migrated' } };
   if (dryRun) return { lines: described(plan), json: { ...plan, seconds: secondsOf(plan) } };
-  const progress = startProgress(terminal.stderr, 'Migrating', Math.max(plan.records, 1), 'records');
-  const onProgress = ({ done }: Pick<Progress, 'done'>) => progress.update(done, done);
   const startedAt = performance.now();
-  const attempt = () => store.migrations.migrate({ byHand: true, force: force === true, onProgress });
-  let outcome = await attempt();
-  while (wait && (outcome === 'busy' || outcome === 'blocked')) {
-    if (store.dataVersion.migration) onProgress(store.dataVersion.migration);
-    await delay(lookMs);
-    outcome = await attempt();
-  }
-  progress.stop();
+  const run = async (progress: CommandProgress) => {
+    const onProgress = ({ done }: Pick<Progress, 'done'>) => progress.update(done, done);
+    for (;;) {
+      const outcome = await store.migrations.migrate({ byHand: true, force: force === true, onProgress });
+      if (!wait || (outcome !== 'busy' && outcome !== 'blocked')) return outcome;
+      if (store.dataVersion.migration) onProgress(store.dataVersion.migration);
+      await delay(lookMs);
+    }
+  };
+  const outcome = await withProgress(run, terminal.stderr, 'Migrating', Math.max(plan.records, 1), 'records');
   if (outcome === 'migrated') {
     const line = `The stored data has version ${plan.newest}, after ${Math.round((performance.now() - startedAt) / 1000)} s.`;
     return { lines: [line], json: { ...plan, version: plan.newest, outcome } };

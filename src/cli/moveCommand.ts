@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { tooOld } from '../operations/rules.ts';
 import { type Move, membersMax, type Obstacle, type Permitted, type PlannedKey } from '../records/moves.ts';
 import type { Store } from '../store.ts';
-import { startProgress } from './progress.ts';
+import { type Progress, withProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
@@ -64,16 +64,14 @@ export async function moveApi(
   if (!isBegun) await requireRoom(store, move, survey, recordsMax);
   if (dryRun) return described(move, survey);
   await begin(store, move);
-  const progress = startProgress(terminal.stderr, 'Moving', Math.max(1, survey.keys + survey.deletedKeys), 'keys');
+  const run = (progress: Progress) => moveAll(store, move, permitted.mayCopy, (moved) => progress.update(moved, moved));
   try {
-    await moveAll(store, move, permitted.mayCopy, (moved) => progress.update(moved, moved));
+    await withProgress(run, terminal.stderr, 'Moving', Math.max(1, survey.keys + survey.deletedKeys), 'keys');
     await store.moves.finish(move);
   } catch (error) {
     // Another process that continued it may have ended it meanwhile.
     if ((await store.moves.find(workspace, apiId))?.state !== 'moved') throw error;
     await store.moves.received(move);
-  } finally {
-    progress.stop();
   }
   const { taken = 0 } = (await store.moves.find(workspace, apiId)) ?? {};
   return moved(move, taken);

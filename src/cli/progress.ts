@@ -11,6 +11,19 @@ export interface Progress {
   stop(): void;
 }
 
+/** Displays the progress of `run`, and ends the display however `run` ends: its timer would keep the process alive. */
+export async function withProgress<Result>(
+  run: (progress: Progress) => Promise<Result>,
+  ...of: Parameters<typeof startProgress>
+): Promise<Result> {
+  const progress = startProgress(...of);
+  try {
+    return await run(progress);
+  } finally {
+    progress.stop();
+  }
+}
+
 /** `total` is undefined if it is not known. */
 export function startProgress(
   stderr: Terminal['stderr'],

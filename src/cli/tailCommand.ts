@@ -1,8 +1,8 @@
 // Prints decisions as they happen.
 
 import type { InputOf, OutputOf } from './client.ts';
-import { apiOption, type FollowRow, given, text } from './commandRow.ts';
-import { numberOf, timeText } from './table.ts';
+import { apiOption, type FollowRow, given, text, wantedOf } from './commandRow.ts';
+import { timeText } from './table.ts';
 
 type Event = OutputOf<'analytics.tail'>;
 type Outcome = InputOf<'analytics.tail'>['outcome'];
@@ -22,7 +22,7 @@ export const tailRow: FollowRow = {
     ['--limit <n>', 'end after this many'],
   ],
   async follow(listen, { api, key, owner, outcome, namespace, limit }, print) {
-    let left = text(limit) === undefined ? Number.POSITIVE_INFINITY : Math.max(1, numberOf(text(limit)!, '--limit'));
+    let left = text(limit) === undefined ? Number.POSITIVE_INFINITY : wantedOf({ limit });
     const heard = await listen(
       given({
         apiId: text(api),

@@ -436,9 +436,14 @@ describe('a file from elsewhere', () => {
     expect(await verify(secret, rootKey)).toMatchObject({ valid: true, name: 'the last' });
     expect(await keysIn(workspaceId)).toBe(2);
 
-    // A corrected line is imported, and the file with the rejected lines of the first run is removed.
+    // A corrected line is imported, and the file with the rejected lines of the first run is removed, but not by a typo
+    // or a dry run.
     const corrected = reported.filter(({ line }) => line === 6).map(({ input }) => ({ ...input, ratelimits: [] }));
     writeFileSync(file, textOf(corrected));
+    for (const more of [['--without', 'typo'], ['--dry-run']]) {
+      await cli(['import', file, '--workspace', workspaceId, ...more]);
+      expect(existsSync(rejected), more.join(' ')).toBe(true);
+    }
     expect(await cli(['import', file, '--workspace', workspaceId])).toMatchObject({
       code: 0,
       out: expect.stringMatching(/^Imported 1 key\.\n/),

@@ -52,6 +52,7 @@ describeWays(app, url, ({ run, lines, json }, way) => {
 
   test.each([
     [['--limit', 'many'], 'is not a whole number'],
+    [['--limit', '0'], '--limit must be at least 1'],
     [['--outcome', 'BAD'], '--outcome must '],
     [['--namespace', 'a', '--key', 'key_1'], '--key '],
   ])('tail %j is refused', async (args, message) => {

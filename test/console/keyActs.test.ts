@@ -66,6 +66,21 @@ inChromium(() => {
     expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 20, refill: { ...refill, amount: 500 } });
   });
 
+  test('a migrated key without a name is deleted after its id was typed', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'migrated' });
+    const hash = Buffer.alloc(32, 9).toString('base64');
+    const { migrated } = await ok('keys.migrateKeys', { migrationId: 'from', apiId, keys: [{ hash }] });
+    const { keyId } = migrated[0]!;
+    await open(`/keys/${keyId}`);
+    await page().getByRole('button', { name: 'Delete' }).click();
+    const button = dialog().getByRole('button', { name: 'Delete' });
+    expect(await button.isDisabled()).toBe(true);
+    await dialog().getByLabel(`Type ${keyId} to confirm`).fill(keyId);
+    await button.click();
+    await dialog().waitFor({ state: 'detached' });
+    expect((await h.call('keys.getKey', { keyId })).status).toBe(404);
+  });
+
   test('no balance before, and no change: nothing can be saved', async () => {
     const { keyId } = await h.createKey();
     await open(`/keys/${keyId}`);

@@ -123,6 +123,21 @@ test('a server of version 4 that may run is named, and --force goes on', async (
   client.disconnect();
 });
 
+test('a migration by hand ends when Redis goes away', async () => {
+  const redis = await startRedis(temporaryDir());
+  const client = await connect(redis.url, { commandTimeoutMs: 5000 });
+  await loadFixture(client, readFixture(4));
+  await client.client('SETNAME', '');
+  // Connections without a name block it, so it waits.
+  const program = run(process.execPath, [cliFile, 'migrate', '--wait'], { env: serverEnv({ REDIS_URL: redis.url }) });
+  await expect.poll(() => program.err).toContain('Migrating');
+  client.disconnect();
+  redis.admin.disconnect();
+  await redis.stop('SIGKILL');
+  expect(await program.ended).toBe(1);
+  expect(program.err).toContain('tollgate: The store cannot be reached');
+});
+
 test('a server migrates by itself, is ready meanwhile, and says how far it is', async () => {
   const fixture = readFixture(4);
   const { env, client } = await redisWith((redis) => loadFixture(redis, fixture));

@@ -90,7 +90,7 @@ export function Act<T>(props: ActProps<T>) {
   const [isBusy, setBusy] = useState(false);
   const { operation, input, confirm, close, cancel = close, done, makesSecret } = props;
   // A name may have characters that are displayed by a mark, and cannot be typed otherwise.
-  const isConfirmed = confirm === undefined || visible(typed) === visible(confirm);
+  const isConfirmed = confirm === undefined || (typed !== '' && visible(typed) === visible(confirm));
   const isAwaited = isBusy && makesSecret === true;
   const request = JSON.stringify(input);
   const [first] = useState(request);

@@ -130,7 +130,7 @@ function RootKeys() {
           input={{ rootKeyId: acting.rootKey.rootKeyId }}
           act="Delete"
           danger
-          confirm={acting.rootKey.start}
+          confirm={acting.rootKey.start || acting.rootKey.rootKeyId}
           close={close}
         >
           <p>It cannot be restored. A gateway that uses it stops at once.</p>

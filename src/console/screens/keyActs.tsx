@@ -17,6 +17,7 @@ import {
   metaOf,
   namesOf,
 } from '../parts/keyForm.tsx';
+import { nameOf } from '../parts/keyName.tsx';
 import { NamesField } from '../parts/names.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { inputTime, isTimeInput, timeOfInput } from '../parts/times.tsx';
@@ -27,8 +28,6 @@ interface KeyAct {
   data: Key;
   close: () => void;
 }
-
-const nameOf = ({ name, start }: Key) => name ?? start;
 
 export function EditDetails({ data: current, close }: KeyAct) {
   // As it was when the dialog opened: the screen reads it again while it is open.
@@ -203,11 +202,14 @@ export const DeleteKey = ({ data, close, done }: KeyAct & { done: () => void }) 
     input={{ keyId: data.keyId }}
     act="Delete"
     danger
-    confirm={nameOf(data)}
+    confirm={data.name || data.start || data.keyId}
     close={close}
     done={done}
   >
-    <p>It is unknown to every verification from now on. It can be restored for 30 days, or KEY_RETENTION_DAYS.</p>
+    <p>
+      It is unknown to every verification from now on. It can be restored for KEY_RETENTION_DAYS: 30 days by default,
+      and never with 0.
+    </p>
   </Act>
 );
 
