@@ -80,7 +80,6 @@ export async function endAllLeases() {
  * what Redis decides itself, gives the harness a `leaseMs` of its own.
  */
 const leaseMs = Number(process.env.TEST_LEASE_MS ?? 0);
-const leaseSettings = { leaseMs, leaseLongMs: 10 * leaseMs, leaseCredits: leaseMs > 0, leaseAfter: 2 };
 
 export type RequestParts = Partial<Omit<Request, 'body'>> & { body?: string | Buffer };
 
@@ -117,6 +116,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
   const state = {} as { store: Store; answer: Handler; workspaceId: string; rootKey: string };
   const causes = new Map<string, string>();
   printCauses(causes);
+  const termMs = settings.leaseMs === undefined ? leaseMs : 0;
+  const leaseSettings = { leaseMs: termMs, leaseLongMs: 10 * termMs, leaseCredits: termMs > 0, leaseAfter: 2 };
 
   beforeAll(async () => {
     state.store = await openStore({
@@ -173,7 +174,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
   let ended: Promise<void> | undefined;
   function endLeases(path: string, { body, authorization }: RequestParts): Promise<void> | undefined {
     const request = `${clock.now} ${path} ${authorization} ${body}`;
-    if (leaseMs === 0 || settings.leaseMs !== undefined || request === leasedBy) return ended;
+    if (termMs === 0 || request === leasedBy) return ended;
     leasedBy = request;
     ended = endAllLeases();
     return ended;

@@ -74,8 +74,9 @@ const kinds = {
 type Kind = keyof typeof kinds;
 
 beforeAll(async () => {
-  const { key } = await createKey({ credits: { remaining: 1000 } });
-  // A server asks for leases from a term after it connected on, once it hears of recalls.
+  // A server asks for leases from a term after it connected on, once it hears of recalls: until then, thousands of
+  // requests may be decided by Redis.
+  const { key } = await createKey({ credits: { remaining: 100_000 } });
   await untilGranted(async () => (await call('keys.verifyKey', { key })).data.valid, 1);
 });
 
