@@ -9,6 +9,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { leaseMsMax } from './domain/leaseTerms.ts';
 import { parseRedisUrl } from './domain/redisUrl.ts';
+import { valueIn, withoutMark } from './domain/text.ts';
 import { dayMs } from './domain/time.ts';
 
 type Environment = Record<string, string | undefined>;
@@ -206,17 +207,16 @@ export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: nu
 
 function read(setting: AnySetting, env: Environment) {
   const { variable, default: fallback, accepts, parse, secret, mayBeFile } = setting;
-  const file = mayBeFile && env[fileOf(variable)]?.trim();
-  const text = file ? readSecret(setting, file, env) : trimmed(env[variable] ?? '', setting) || fallback;
+  const file = mayBeFile && valueIn(env[fileOf(variable)] ?? '');
+  const text = file ? readSecret(setting, file, env) : valueFor(env[variable] ?? '', setting) || fallback;
   const value = parse(text);
   if (value !== undefined) return value;
   if (file) throw new Error(`${fileOf(variable)}=${file}: the content must be ${accepts}`);
   throw new Error(`${variable}=${secret ? '…' : printed(withoutCredentials(text))} must be ${accepts}`);
 }
 
-/** Removes blanks, line ends and a byte order mark, which editors of other systems leave around a value. */
-const trimmed = (text: string, { hasBlanks }: AnySetting): string =>
-  hasBlanks ? text.replace(/^\ufeff|\r?\n$/g, '') : text.trim();
+const valueFor = (text: string, { hasBlanks }: AnySetting): string =>
+  hasBlanks ? withoutMark(text).replace(/\r?\n$/, '') : valueIn(text);
 
 /** Without characters that are not visible or move the cursor. */
 const printed = (text: string): string => (/[^ -~…]/.test(text) ? JSON.stringify(text) : text);
@@ -227,7 +227,7 @@ function readSecret(setting: AnySetting, file: string, env: Environment): string
   if (env[variable]) throw new Error(`${variable} and ${name} must not be set together`);
   let text: string;
   try {
-    text = trimmed(readFileSync(file, 'utf8'), setting);
+    text = valueFor(readFileSync(file, 'utf8'), setting);
   } catch (cause) {
     throw new Error(`${name}=${file} cannot be read: ${(cause as Error).message}`, { cause });
   }
@@ -284,8 +284,8 @@ export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Confi
 export const storeSettings = (config: Config) => ({
   commandTimeoutMs: config.redisTimeoutMs,
   caFile: config.redisCaFile || undefined,
-  systemCaFile: process.env.SSL_CERT_FILE || undefined,
-  extraCaFile: process.env.NODE_EXTRA_CA_CERTS || undefined,
+  systemCaFile: valueIn(process.env.SSL_CERT_FILE ?? '') || undefined,
+  extraCaFile: valueIn(process.env.NODE_EXTRA_CA_CERTS ?? '') || undefined,
   keyRetentionMs: config.keyRetentionDays * dayMs,
   auditEventsMax: config.auditEventsMax,
   usageRetentionMs: config.usageRetentionDays * dayMs,

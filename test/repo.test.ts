@@ -111,6 +111,7 @@ describe('dependencies point one way', () => {
     // In the browser its own clock is the only one.
     ['Date.now', /^src\/(serve\.ts|(cli|console)\/.*)$/],
     ['new Date()', /^src\/(main\.ts|cli\/.*)$/],
+    ['ufeff', /^src\/domain\/text\.ts$/],
     ['tg:', /^src\/redis\/names\.ts$/],
   ])('`%s` only in %s', (word, where) => {
     expect(sources.filter((path) => code(path).includes(word) && !where.test(path))).toEqual([]);

@@ -11,7 +11,8 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} |
 --          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id} |
---          {'ended', index of the key, a space, index of its limit} | {'too_late', as before}; both from 0
+--          {'expired'} | {'ended', index of the key, a space, index of its limit} | {'too_late', as before};
+--          indexes from 0
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -48,6 +49,7 @@ for index, key in ipairs(request.keys) do
   then
     return { 'key_id_taken', key.keptId }
   end
+  if request.refusesExpired and (key.expires or math.huge) <= now then return { 'expired' } end
   local missing
   key.role_numbers, missing = find_roles(workspace, key.roles or {})
   if missing then return { 'role_not_found', missing } end

@@ -7,7 +7,7 @@
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller expires} |
---          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
+--          {'expired'} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -25,6 +25,7 @@ if not caller then return refusal end
 local lacking = lacking_grant(caller.grants, request.grants)
 if lacking then return { 'lacks', lacking } end
 if (request.expires or math.huge) > caller.ends then return { 'outlives', int(caller.ends) } end
+if (request.expires or math.huge) <= now then return { 'expired' } end
 require_room(workspace, actor, 1)
 
 local next_id = take_stamps(workspace, now, 1)

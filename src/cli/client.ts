@@ -109,7 +109,7 @@ interface Body {
 }
 
 /** A server at this address, with this root key. */
-export function clientOverHttp(url: string, rootKey: string | undefined): Client {
+export function clientOverHttp(url: string, rootKey: string): Client {
   if (!rootKey)
     throw new Error('TOLLGATE_URL is set, and TOLLGATE_ROOT_KEY is not. Set it to a root key of that server.');
   const base = URL.canParse(url) ? new URL(url) : undefined;

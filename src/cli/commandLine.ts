@@ -16,7 +16,7 @@ import { rootKeyRows } from './rootKeyCommands.ts';
 import { bulkTimeoutMs, Runner } from './runner.ts';
 import { reporting } from './searching.ts';
 import { tailRow } from './tailCommand.ts';
-import { askOn, type Terminal } from './terminal.ts';
+import { askOn, readKey, type Terminal } from './terminal.ts';
 import { createWorkspace, endImport, listWorkspaces } from './workspaces.ts';
 
 // Modules that only one command needs are loaded by that command.
@@ -139,7 +139,7 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
         };
         const search = reporting(call, stderr);
         const used = row.showsProgress ? call : search.call;
-        return row.run(used, given, () => textOf(stdin), output).finally(search.clear);
+        return row.run(used, given, () => readKey(runner.terminal), output).finally(search.clear);
       };
       await runner.runCall(
         command.opts(),
@@ -187,12 +187,6 @@ function addMove(program: Command, runner: Runner) {
       const { endForwarding } = await import('./moveCommand.ts');
       await runner.runIn(options, (store, workspace) => endForwarding(store, { workspace, apiId }), { timeoutMs });
     });
-}
-
-async function textOf(stdin: Terminal['stdin']): Promise<string> {
-  const parts: Buffer[] = [];
-  for await (const part of stdin) parts.push(Buffer.from(part));
-  return Buffer.concat(parts).toString('utf8');
 }
 
 function addExport(program: Command, runner: Runner) {

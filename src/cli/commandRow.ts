@@ -63,8 +63,7 @@ export async function confirmedName(
   let name: string | undefined;
   await requireFound(lookUp.then((found) => (name = found)));
   name ??= argument;
-  const typed =
-    text(confirm) ?? (await ask?.(`This deletes ${argument}. Type its name, ${name}, to confirm: `))?.trim();
+  const typed = text(confirm) ?? (await ask?.(`This deletes ${argument}. Type its name, ${name}, to confirm: `));
   if (typed === name) return name;
   throw new Error(
     typed === undefined

@@ -22,7 +22,7 @@ export const explainRow: CommandRow = {
     ['--ip <address>', 'as if the end user had this IP address'],
   ],
   async run(call, { key, permissions, cost, ratelimit, tag, ip }, input) {
-    const wanted = key === '-' ? (await input()).trim() : text(key)!;
+    const wanted = key === '-' ? await input() : text(key)!;
     const verification = given({
       permissions: text(permissions),
       credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!, '--cost') },

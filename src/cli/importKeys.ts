@@ -4,6 +4,7 @@ import type { Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { Config } from '../config.ts';
 import { print } from '../domain/json.ts';
+import { valueIn } from '../domain/text.ts';
 import { ApiError } from '../errors.ts';
 import type { Store } from '../store.ts';
 import { type Entry, Importer, type Line, type Rejection } from './importer.ts';
@@ -218,7 +219,7 @@ async function* steps(input: AsyncIterable<Buffer>, lineBytesMax: number): Async
     partial = [];
     partialBytes = 0;
     // Empty lines are ignored: some editors end a file with one.
-    if (line.bytes?.toString('latin1').trim() !== '') lines.push(line);
+    if (line.bytes === undefined || valueIn(line.bytes.toString()) !== '') lines.push(line);
   }
 
   for await (const chunk of input) {

@@ -878,10 +878,11 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
       return absent('roles', 'role');
     case 'create_permission':
       return absent('permissions', 'permission');
+    case 'expired':
     case 'ended':
     case 'too_late':
-      // The end of a limit in a line may be at any time.
-      throw new Error(`An imported limit was refused: ${refused}.`);
+      // The expiry of a line, and the ends of its limits, may be at any time.
+      throw new Error(`An imported key was refused: ${refused}.`);
   }
 }
 

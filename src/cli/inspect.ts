@@ -1,6 +1,5 @@
 // Prints what Redis stores of one key, decoded. A key string is hashed here: it is neither printed nor sent to Redis.
 
-import type { Readable } from 'node:stream';
 import { unpackRanges } from '../domain/ipRange.ts';
 import { checksum, digestOf } from '../domain/keyString.ts';
 import type {
@@ -18,10 +17,9 @@ import type {
 } from '../records/inspection.ts';
 import type { Store } from '../store.ts';
 import type { CommandResult } from './result.ts';
-import type { Terminal } from './terminal.ts';
+import { readKey, type Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
 
-const keyLengthMax = 512;
 /** Hours of the log and days that are printed; JSON has all. */
 const hoursPrinted = 24;
 const daysPrinted = 31;
@@ -32,11 +30,11 @@ const rootKeyPattern = /^root_\w{16}_/;
 /** `text` is a key id, a key string, or `-` to read either from standard input. */
 export async function inspect(
   store: Store,
-  { stdin }: Terminal,
+  terminal: Terminal,
   text: string,
   { workspace }: { workspace: string },
 ): Promise<CommandResult> {
-  const wanted = text === '-' ? await readLine(stdin) : text;
+  const wanted = text === '-' ? await readKey(terminal) : text;
   if (wanted === '') throw new Error('The key is empty.');
   if (rootKeyPattern.test(wanted))
     throw new Error('This is a root key. `tollgate root-key list` prints what is stored of root keys.');
@@ -50,18 +48,6 @@ export async function inspect(
   if (found.outcome === 'deleted') throw new Error(deletedKey(found));
   const { inspection } = found;
   return { lines: linesOf(inspection, workspace), json: inspection, failed: faultsOf(inspection).length > 0 };
-}
-
-async function readLine(stdin: Readable): Promise<string> {
-  let input = '';
-  for await (const chunk of stdin.setEncoding('utf8')) {
-    input += chunk as string;
-    if (input.length > keyLengthMax + 2) break;
-  }
-  const [key, ...rest] = input.split(/\r?\n/);
-  if (rest.join('') !== '' || key!.length > keyLengthMax)
-    throw new Error(`Standard input must have one line: a key id, or a key of at most ${keyLengthMax} characters.`);
-  return key!;
 }
 
 /** Does not repeat the argument: it may be a key. */

@@ -278,7 +278,7 @@ const keyRows: CommandRow[] = [
       'Find keys by the beginning of the string, by owner, or by id or text in name, owner or metadata: the first of these that finds any. `-` reads a whole key from standard input.',
     options: [apiOption, limitOption],
     async run(call, options, input) {
-      if (options.text === '-') return recordResult((await call('keys.whoami', { key: (await input()).trim() })).data);
+      if (options.text === '-') return recordResult((await call('keys.whoami', { key: await input() })).data);
       const wanted = text(options.text)!;
       const find = (filter: InputOf<'keys.listKeys'>) =>
         readAll(wantedOf(options), (limit, next) =>

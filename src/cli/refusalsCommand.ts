@@ -60,9 +60,7 @@ export const refusalRows: readonly CommandRow[] = [
     options,
     async run(call, options, input) {
       const keyId =
-        options.keyId === '-'
-          ? (await call('keys.whoami', { key: (await input()).trim() })).data.keyId
-          : keyIdOf(options);
+        options.keyId === '-' ? (await call('keys.whoami', { key: await input() })).data.keyId : keyIdOf(options);
       const query = { keyId, ...queryOf(options) };
       const answer = await refusalsOf(call, query, wantedOf(options));
       if (answer.data.length === 0) await requireFound(call('keys.getKey', { keyId }));

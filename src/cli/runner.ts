@@ -6,7 +6,7 @@ import { embeddedUrlIfRunning, hasData, startEmbedded } from '../redis/embedded.
 import { openStore, type Store } from '../store.ts';
 import type { Client } from './client.ts';
 import type { CommandResult } from './result.ts';
-import type { Terminal } from './terminal.ts';
+import { type Terminal, variable } from './terminal.ts';
 import { requireWorkspace, workspaceOf } from './workspaces.ts';
 
 /** No caller waits for a bulk command, so Redis may take longer to reply. */
@@ -69,7 +69,7 @@ export class Runner {
 
   /** Throws if the command would work on another installation than that of TOLLGATE_URL. */
   requireLocal({ local }: Options) {
-    if (!this.terminal.env.TOLLGATE_URL || local) return;
+    if (!variable(this.terminal, 'TOLLGATE_URL') || local) return;
     const { redisUrl, dataDir } = loadConfig(this.terminal.env);
     throw new Error(
       'TOLLGATE_URL is set, but this command does not work through a server: it would work on ' +
@@ -99,14 +99,17 @@ export class Runner {
     needsServer = false,
   ): Promise<void> {
     const { clientInProcess, clientOverHttp } = await import('./client.ts');
-    const { TOLLGATE_URL: url, TOLLGATE_ROOT_KEY: rootKey } = this.terminal.env;
+    const url = variable(this.terminal, 'TOLLGATE_URL');
     if (url && !options.local) {
       if (options.workspace !== undefined)
         throw new Error(
           'With TOLLGATE_URL, the workspace is that of TOLLGATE_ROOT_KEY. Leave out --workspace, or add --local to ' +
             'work on the store here.',
         );
-      return this.print(await command(clientOverHttp(url, rootKey)), options.json === true);
+      return this.print(
+        await command(clientOverHttp(url, variable(this.terminal, 'TOLLGATE_ROOT_KEY'))),
+        options.json === true,
+      );
     }
     if (needsServer) await requireRedis(loadConfig(this.terminal.env));
     return this.runIn(options, async (store, workspace, config) => {

@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 import type { Readable, Writable } from 'node:stream';
+import { valueIn } from '../domain/text.ts';
 
 /** What a command uses of its process. Tests have one of their own, so that a command needs no process. */
 export interface Terminal {
@@ -11,11 +12,29 @@ export interface Terminal {
   exit(): void;
 }
 
+const keyLengthMax = 512;
+
+/** A key or its id from standard input. */
+export async function readKey({ stdin }: Pick<Terminal, 'stdin'>): Promise<string> {
+  let input = '';
+  for await (const chunk of stdin.setEncoding('utf8')) {
+    input += chunk as string;
+    if (input.length > 2 * keyLengthMax) break;
+  }
+  const key = valueIn(input);
+  if (/[\r\n]/.test(key) || key.length > keyLengthMax)
+    throw new Error(`Standard input must have one line: a key id, or a key of at most ${keyLengthMax} characters.`);
+  return key;
+}
+
+/** The value of a variable, '' if it is not set. */
+export const variable = ({ env }: Pick<Terminal, 'env'>, name: string): string => valueIn(env[name] ?? '');
+
 /** Writes a question, and returns the line that follows. */
 export async function askOn({ stdin, stderr }: Pick<Terminal, 'stdin' | 'stderr'>, question: string): Promise<string> {
   const lines = createInterface({ input: stdin, output: stderr });
   try {
-    return await lines.question(question);
+    return valueIn(await lines.question(question));
   } finally {
     lines.close();
   }

@@ -12,6 +12,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
 import { createSecureContext } from 'node:tls';
+import { withoutMark } from '../domain/text.ts';
 import { ApiError } from '../errors.ts';
 import type { Streaming } from '../operation.ts';
 import { ArrivingBody, BodyBudget, budgetBytesFor, unknownCallers } from './arrival.ts';
@@ -541,11 +542,11 @@ function expiryOf(pem: string): number {
   return Math.min(...certificates.map((text) => Date.parse(new X509Certificate(text).validTo) / 1000));
 }
 
-function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T {
+function readPem<T>(variable: string, file: string, read: (pem: string) => T): T {
   try {
-    const pem = readFileSync(file);
+    const pem = readFileSync(file, 'utf8');
     // uWebSockets.js reads the file itself, and does not accept it.
-    if (pem.indexOf('\ufeff') === 0) throw new Error(`${file} begins with a byte order mark. Save it without one.`);
+    if (pem !== withoutMark(pem)) throw new Error(`${file} begins with a byte order mark. Save it without one.`);
     return read(pem);
   } catch (cause) {
     throw new Error(`Cannot use the file in ${variable}: ${(cause as Error).message}`, { cause });

@@ -12,6 +12,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { closeBrace, closeBracket, colon, comma, endOfString, openBrace, openBracket, quote } from '../domain/json.ts';
+import { withoutMark } from '../domain/text.ts';
 import { ApiError } from '../errors.ts';
 
 export interface Body {
@@ -64,11 +65,8 @@ export async function parseLargeBody(body: Buffer, pause: () => Promise<void>, s
 
 function decode(body: Buffer): string {
   if (!isUtf8(body)) throw malformed('is not valid UTF-8');
-  return body.toString('utf8', beginsWithMark(body) ? 3 : 0);
+  return withoutMark(body.toString());
 }
-
-/** A byte order mark, which some editors write before UTF-8 (RFC 8259, section 8.1). */
-const beginsWithMark = (body: Buffer) => body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
 
 function parse(text: string): unknown {
   try {

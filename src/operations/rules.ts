@@ -13,24 +13,21 @@ export const invalid = (location: string, message: string, fix?: string): ApiErr
     fields: [{ location, message, ...(fix && { fix }) } satisfies FieldError],
   });
 
-/** Of 1973 in milliseconds, and of 5138 in seconds. */
-const earliestMs = 100_000_000_000;
-
-/** Refuses times in seconds, which as milliseconds are in 1970. 0 is the beginning of everything. */
-export function checkMilliseconds(times: { start?: number | undefined; end?: number | undefined }) {
-  for (const name of ['start', 'end'] as const) {
-    const time = times[name];
-    if (time === undefined || time === 0 || time >= earliestMs) continue;
-    throw invalid(`body.${name}`, 'is a time in the 1970s, as it is read in milliseconds', inMilliseconds);
-  }
-}
+/** Of times in seconds: 2001 to 5138. As milliseconds they are in 1970 to 1973. */
+const [secondsMin, secondsMax] = [1e9, 1e11];
 const inMilliseconds = 'Send Unix time in milliseconds, not in seconds.';
 
-/** Refuses a new key that has expired already. */
-export async function requireFuture(expires: number | undefined, store: Pick<Store, 'currentMs'>) {
-  if (expires === undefined || expires > (await store.currentMs())) return;
-  throw invalid('body.expires', 'is in the past; it is a time in milliseconds', inMilliseconds);
+/** Refuses times in seconds, each by its name in the input. */
+export function checkMilliseconds(times: Readonly<Record<string, number | null | undefined>>, at = 'body') {
+  for (const [name, time] of Object.entries(times)) {
+    if (typeof time !== 'number' || time < secondsMin || time >= secondsMax) continue;
+    throw invalid(`${at}.${name}`, 'is a time in the 1970s, as it is read in milliseconds', inMilliseconds);
+  }
 }
+
+/** The error for a new key that has expired already. */
+export const expiredBefore = () =>
+  invalid('body.expires', 'is in the past; it is a time in milliseconds', inMilliseconds);
 
 interface CreditFields {
   remaining?: number | null | undefined;
@@ -149,7 +146,10 @@ export function checkOneOfRatelimits({ ratelimit, ratelimits }: LimitFields) {
   throw invalid('body.ratelimit', 'cannot be sent together with ratelimits', 'Leave one of them out.');
 }
 
-const endProblems = { ended: 'must be in the future', too_late: `must be ${lastsBound}` };
+const endProblems = {
+  ended: 'must be in the future; it is a time in milliseconds',
+  too_late: `must be ${lastsBound}`,
+};
 
 /** The error for a limit of this location that cannot end at that time. */
 export const endRefused = (refused: keyof typeof endProblems, location: string) =>

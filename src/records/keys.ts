@@ -70,6 +70,8 @@ export interface CreateKeys {
   migrationId?: string;
   /** Whether permissions that do not exist are created; otherwise they are refused. */
   mayCreatePermissions: boolean;
+  /** Refuses keys that have expired. */
+  refusesExpired?: boolean;
   /** Decides without changes; the returned ids are ''. */
   dryRun?: boolean | undefined;
 }

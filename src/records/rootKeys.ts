@@ -76,7 +76,7 @@ function readRootKey(reply: Reply): RootKeyRecord {
 export type RootKeyRefusal =
   | { refused: 'lacks'; grant: string }
   | { refused: 'outlives'; endsAtMs: number }
-  | { refused: 'root_key_not_found' | 'not_covered' | 'last_root_key' }
+  | { refused: 'root_key_not_found' | 'not_covered' | 'expired' | 'last_root_key' }
   | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' };
 
 /** Of the outcome that a script returns, and its detail. */

@@ -4,6 +4,7 @@
 import { X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContext } from 'node:tls';
+import { withoutMark } from '../domain/text.ts';
 
 export interface TrustOptions {
   /** The only certificates to trust. If empty, those of the system. */
@@ -61,8 +62,7 @@ export class Trust {
 function readCertificates(variable: string, file: string): string {
   let pem: string;
   try {
-    // Without a byte order mark.
-    pem = readFileSync(file, 'latin1').replace(/^\xef\xbb\xbf/, '');
+    pem = withoutMark(readFileSync(file, 'utf8'));
   } catch (cause) {
     throw new Error(`The file of ${variable} cannot be read: ${(cause as Error).message}`, { cause });
   }

@@ -86,6 +86,7 @@ const signatures = {
     'role_not_found',
     'create_permission',
     'key_id_taken',
+    'expired',
     'ended',
     'too_late',
   ),

@@ -455,6 +455,23 @@ describe('TOLLGATE_URL', () => {
 
   const run = (env: Record<string, string>) => runCli(['api', 'list'], { REDIS_URL: testRedisUrl(), ...env });
 
+  test('blanks, line ends and a byte order mark around a value are ignored, in variables and standard input', async () => {
+    const around = (text: string) => `\ufeff ${text} \r\n`;
+    const { keyId, key } = await app.createKey({});
+    const marked = { TOLLGATE_URL: around(url()), TOLLGATE_ROOT_KEY: around(app.rootKey) };
+    for (const args of [
+      ['key', 'find', '-'],
+      ['key', 'explain', '-'],
+      ['key', 'refusals', '-'],
+    ]) {
+      const { code, err } = await runCli(args, marked, around(key));
+      expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });
+    }
+    const stored = { REDIS_URL: around(testRedisUrl()), TOLLGATE_URL: '\ufeff\r\n' };
+    for (const text of [key, keyId])
+      expect((await runCli(['inspect', '-', ...inWorkspace()], stored, around(text))).out).toContain(keyId);
+  });
+
   test.each([
     ['no root key', () => ({ TOLLGATE_URL: url() }), 'TOLLGATE_ROOT_KEY is not'],
     ['another protocol', () => ({ TOLLGATE_URL: 'ftp://x', TOLLGATE_ROOT_KEY: 'k' }), 'must be http'],

@@ -305,7 +305,7 @@ describe('a file from elsewhere', () => {
       { hash: hex(one), ...absent, credits: { remaining: 5, refill: null }, meta: { plan: null } },
       { hash: hex(two).toUpperCase(), ...absent, credits: null, ratelimits: [limit] },
     ];
-    writeFileSync(file, `\ufeff${lines.map((line) => JSON.stringify(line)).join('\r\n')}\r\n`);
+    writeFileSync(file, `\ufeff\r\n${lines.map((line) => JSON.stringify(line)).join('\r\n')}\r\n`);
     const { out } = await cli(['import', file, '--workspace', tollgate.workspaceId, '--api', apiId]);
     expect(out).toContain('Imported 2 keys.');
     const verified = await ok('keys.verifyKey', { key: one });

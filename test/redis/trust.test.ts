@@ -50,6 +50,13 @@ test('REDIS_CA_FILE is trusted, and nothing besides', async () => {
   expect(await judge(new Trust(both, [files.caFile]))).toBe(unknown);
 });
 
+test('a byte order mark before the certificates is ignored', async () => {
+  const marked = join(dir, 'marked.pem');
+  writeFileSync(marked, `\ufeff${readFileSync(files.caFile, 'utf8')}`);
+  expect(await judge(new Trust({ caFile: marked }))).toBe('trusted');
+  expect(await judge(new Trust({ extraCaFile: marked }, [bundle]))).toBe('trusted');
+});
+
 test('without it, the list of the system: the first file that exists', async () => {
   expect(await judge(new Trust({}, ['/nowhere/ca.pem', files.caFile, bundle]))).toBe('trusted');
   expect(await judge(new Trust({}, [bundle, files.caFile]))).toBe(unknown);

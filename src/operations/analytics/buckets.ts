@@ -71,13 +71,13 @@ function bucketNumber(hour: number, granularity: Granularity): number {
 
 /** Returns the hours a query covers. Rejects more than a thousand buckets. */
 export function periodOf(
-  input: { start?: number | undefined; end?: number | undefined },
+  { start: from, end: to }: { start?: number | undefined; end?: number | undefined },
   granularity: Granularity,
   nowMs: number,
 ): Period {
-  checkMilliseconds(input);
-  const end = input.end ?? nowMs + 1;
-  const start = input.start ?? Math.max(0, end - dayHours * hourMs);
+  checkMilliseconds({ start: from, end: to });
+  const end = to ?? nowMs + 1;
+  const start = from ?? Math.max(0, end - dayHours * hourMs);
   if (start > end) throw invalid('body.start', 'is after end');
   const period = { fromHour: Math.floor(start / hourMs), toHour: Math.ceil(end / hourMs) };
   if (bucketNumber(period.toHour - 1, granularity) - bucketNumber(period.fromHour, granularity) >= bucketsMax) {

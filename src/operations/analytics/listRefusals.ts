@@ -83,7 +83,7 @@ export const listRefusals = manages({
   listedIds: 'refusal',
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
-  check: checkMilliseconds,
+  check: ({ start, end }) => checkMilliseconds({ start, end }),
 
   async handle({ apiId, keyId, externalId, outcome, start = 0, end = timeMax, limit = 100 }, { store, caller, after }) {
     const readable = caller.grants.idsFor('api', 'read_analytics');

@@ -66,7 +66,7 @@ export const listEvents = manages({
     }),
   ),
   needs: { audit: ['read_audit'] },
-  check: checkMilliseconds,
+  check: ({ start, end }) => checkMilliseconds({ start, end }),
   readsMuch: true,
   scope: () => '*',
   // A cursor is valid only for the order and the filters it came from.

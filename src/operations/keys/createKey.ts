@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, invalid, metaText, requireFuture, requireLimits } from '../rules.ts';
+import { checkSlugs, invalid, metaText, requireLimits } from '../rules.ts';
 import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
@@ -50,11 +50,11 @@ export const createKey = manages({
     const { store, caller, actor } = context;
     requireKeyFields(fields, store);
     requireLimits(fields, store);
-    await requireFuture(fields.expires, store);
     const { key, start } = createKeyString({ prefix, byteLength });
     const newKey = newKeyOf(fields, metaText(fields.meta, context, 'meta'));
     const request = {
       apiId,
+      refusesExpired: true,
       mayCreatePermissions: caller.grants.holds('rbac', '*', 'create_permission'),
       keys: [{ ...newKey, digest: digestOf(key), start, prefix, byteLength }],
     };

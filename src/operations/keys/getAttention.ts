@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { cursorAfter } from '../../domain/cursor.ts';
 import { manages } from '../../operation.ts';
 import type { KeyFilter } from '../../records/keySearch.ts';
-import { invalid } from '../rules.ts';
+import { checkMilliseconds, invalid } from '../rules.ts';
 import { ApiId, Fields, Int } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 import { apiIdRequired, keyFilters, listOfKeys, requireApi, tooManyApis } from './listKeys.ts';
@@ -53,6 +53,8 @@ export const getAttention = manages({
   readsMuch: true,
   scope: ({ apiId }) => apiId ?? '*',
   check(input) {
+    const { expiresBefore, unusedSince } = input;
+    checkMilliseconds({ expiresBefore, unusedSince });
     if (names.every((name) => input[name] === undefined))
       throw invalid('body', `needs at least one of ${names.join(', ')}`);
   },

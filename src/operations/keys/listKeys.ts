@@ -6,7 +6,7 @@ import { manages } from '../../operation.ts';
 import { apisMax } from '../../records/keySearch.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
-import { apiNotFound, invalid } from '../rules.ts';
+import { apiNotFound, checkMilliseconds, invalid } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, pageFields, RoleName, Slug } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
@@ -117,7 +117,8 @@ export const listKeys = manages({
   readsMuch: true,
   scope: ({ apiId }) => apiId ?? '*',
   list: ({ limit: _limit, cursor: _cursor, ...query }) => listOfKeys(query),
-  check({ expiresBefore, expiresAfter }) {
+  check({ expiresBefore, expiresAfter, unusedSince }) {
+    checkMilliseconds({ expiresBefore, expiresAfter, unusedSince });
     if (expiresAfter !== undefined && expiresBefore === undefined)
       throw invalid('body.expiresAfter', 'needs expiresBefore');
   },

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../records/keys.ts';
-import { invalid, metaText, requireLimits } from '../rules.ts';
+import { checkMilliseconds, invalid, metaText, requireLimits } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
@@ -90,6 +90,7 @@ export const migrateKeys = manages({
     for (const [index, key] of keys.entries()) {
       const at = `body.keys[${index}]`;
       checkIssuedKey(key, at);
+      checkMilliseconds({ expires: key.expires }, at);
       if (seen.has(key.hash)) throw invalid(`${at}.hash`, 'appears twice in the call');
       seen.add(key.hash);
       metaText(key.meta, context, 'keys', index, 'meta');

@@ -2,6 +2,7 @@ import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../records/keys.ts';
 import {
+  checkMilliseconds,
   checkOneOfRatelimits,
   checkSlugs,
   invalid,
@@ -23,6 +24,7 @@ export const updateKey = manages({
   needs: { api: ['update_key'] },
   check({ keyId: _keyId, ...fields }, context) {
     checkOneOfRatelimits(fields);
+    checkMilliseconds({ expires: fields.expires });
     checkKeyFields(fields, 'body');
     metaText(fields.meta, context, 'meta');
   },

@@ -5,7 +5,7 @@ import { existing } from '../../errors.ts';
 import { type ManageContext, manages } from '../../operation.ts';
 import { type TemporaryKind, temporaryKinds } from '../../records/temporary.ts';
 import { requireApi } from '../keys/listKeys.ts';
-import { invalid, lacks } from '../rules.ts';
+import { checkMilliseconds, invalid, lacks } from '../rules.ts';
 import { ApiId, Fields, Int, NamespaceRef, pageFields, ratelimitFields } from '../schemas.ts';
 
 /** At most one of these is in a request. */
@@ -111,6 +111,7 @@ export const listTemporary = manages({
     `temporary:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
   listedIds: 'temporary',
   check(input) {
+    checkMilliseconds({ before: input.before });
     const [one, other] = selectors.filter((name) => input[name] !== undefined);
     if (other) throw invalid(`body.${other}`, `cannot be sent together with ${one}`, 'Leave one of them out.');
   },

@@ -1,7 +1,6 @@
 import Type from 'typebox';
 import { createRootKeyString, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import { requireFuture } from '../rules.ts';
 import { Fields, KeyName, RootKeyExpires } from '../schemas.ts';
 import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 
@@ -22,7 +21,6 @@ export const createRootKey = manages({
   },
 
   async handle({ name, permissions, expires }, { store, caller, actor }) {
-    await requireFuture(expires, store);
     const { key, start } = createRootKeyString(caller.workspaceId);
     const request = { digest: digestOf(key), start, name, permissions: parseGrants(permissions), expires };
     const result = await store.rootKeys.create(caller.workspaceId, request, actor);

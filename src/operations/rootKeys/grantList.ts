@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { areTooLong, grantsBytesMax, parseGrant } from '../../domain/grants.ts';
 import { ApiError, notFound, rootKeyRefusals } from '../../errors.ts';
 import type { RootKeyRefusal } from '../../records/rootKeys.ts';
-import { invalid } from '../rules.ts';
+import { expiredBefore, invalid } from '../rules.ts';
 import { Grant } from '../schemas.ts';
 
 export const GrantList = Type.Array(Grant, {
@@ -50,6 +50,8 @@ export function rootKeyRefused(result: RootKeyRefusal): ApiError {
         'insufficient_permissions',
         'The calling root key lacks a grant that the other root key has.',
       );
+    case 'expired':
+      return expiredBefore();
     case 'root_key_not_found':
       return notFound('root_key');
     case 'last_root_key':

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
+import { checkMilliseconds } from '../rules.ts';
 import { Empty, Fields, KeyName, Nullable, RootKeyExpires, RootKeyId } from '../schemas.ts';
 import { GrantList, lastRootKey, parseGrants, rootKeyRefused } from './grantList.ts';
 
@@ -20,7 +21,8 @@ export const updateRootKey = manages({
   errors: ['root_key_not_found', 'precondition_failed'],
   needs: { root_key: ['update_root_key'] },
   scope: () => '*',
-  check({ permissions }) {
+  check({ permissions, expires }) {
+    checkMilliseconds({ expires });
     if (permissions) parseGrants(permissions);
   },
 

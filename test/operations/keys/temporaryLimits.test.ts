@@ -289,8 +289,8 @@ describe.each([
     const owner = await make([mail]);
     const year = 366 * dayMs;
     for (const [until, problem] of [
-      [clock.now, 'must be in the future'],
-      [0, 'must be in the future'],
+      [clock.now, 'must be in the future; it is a time in milliseconds'],
+      [0, 'must be in the future; it is a time in milliseconds'],
       [clock.now + year + 1, 'must be at most 366 days ahead'],
     ] as const) {
       const list = { ratelimits: [mail, { name: 'other', limit: 5, duration: minute, until }] };
@@ -385,7 +385,9 @@ describe('several limits', () => {
         migrationId: 'temporary',
         keys: [keyOf(1, [mail]), keyOf(2, [mail, { ...mail, name: 'other', until }])],
       } as never);
-    expect((await triedOf(migrate(clock.now))).detail).toBe('body.keys[1].ratelimits[1].until must be in the future.');
+    expect((await triedOf(migrate(clock.now))).detail).toBe(
+      'body.keys[1].ratelimits[1].until must be in the future; it is a time in milliseconds.',
+    );
     const { data } = await migrate(clock.now + 1);
     const { keyId } = (data as { migrated: { keyId: string }[] }).migrated[1]!;
     expect((await ok('keys.getKey', { keyId })).ratelimits).toHaveLength(2);
@@ -396,7 +398,7 @@ describe('several limits', () => {
   test('new keys and identities refuse a bad end, and none is created', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'refused' });
     const bad = [mail, { ...mail, name: 'other', until: clock.now }];
-    const detail = 'body.ratelimits[1].until must be in the future.';
+    const detail = 'body.ratelimits[1].until must be in the future; it is a time in milliseconds.';
     expect(await triedOf(call('keys.createKey', { apiId, ratelimits: bad }))).toEqual({ status: 400, detail });
     const externalId = `temporary_${++owners}`;
     const created = call('identities.createIdentity', { externalId, ratelimits: bad });
