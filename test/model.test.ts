@@ -644,10 +644,15 @@ const kinds: [weight: number, kind: Kind][] = [
   ],
   [
     2,
-    step('rerollKey', fc.tuple(nth, one(0, 1, 1000, dayMs)), (world, [n, expiration]) => {
-      const keyId = keyIdOf(world, n);
-      return createsKey(world, 'keys.rerollKey', { keyId, expiration }, () => world.model.rerollKey(keyId, expiration));
-    }),
+    step(
+      'rerollKey',
+      fc.tuple(nth, one(0, 1, 1000, dayMs), one(undefined, 'copy' as const, 'move' as const, 'move' as const)),
+      (world, [n, expiration, credits]) => {
+        const keyId = keyIdOf(world, n);
+        const input = { keyId, expiration, credits };
+        return createsKey(world, 'keys.rerollKey', input, () => world.model.rerollKey(keyId, expiration, credits));
+      },
+    ),
   ],
   [
     2,
@@ -984,7 +989,7 @@ const themes = [
   /./,
   /^(verify|limit|multiLimit|in one turn|clock (by|back|to a reset)|updateKey|updateIdentity|rerollKey)$/,
   /^(limit|multiLimit|in one turn|clock (by|to a reset)|.*Override|listOverrides)$/,
-  /^(verify|clock (by|back|to a refill|to midnight)|updateKey|updateCredits|getKey|rerollKey|sweep)$/,
+  /^(verify|clock (by|back|to a refill|to an expiry|to midnight)|updateKey|updateCredits|getKey|(delete|reroll)Key|sweep)$/,
   /^(verify|(create|delete|get)(Role|Permission)|setRolePermissions|.* of a key|lists of .*|updateKey|getKey)$/,
   /^(verify|(create|delete|reroll|migrate|list)Keys?|(create|delete)(Api|Identity)|sweep|clock (by|to an expiry)|whoami)$/,
 ];

@@ -78,7 +78,12 @@ test('the calls of the quick start respond as printed, and the next command list
   h.clock.now = Date.now();
   const calls = [...readme.matchAll(/^toll (\S+) '([^']+)'$/gm)].map((match) => [match[1]!, match[2]!] as const);
   const responses = [...readme.matchAll(/(?<=^```json\n).*(?=\n```$)/gm)].map(([printed]) => printed);
-  expect(calls.map(([name]) => name)).toEqual(['apis.createApi', 'keys.createKey', 'keys.verifyKey']);
+  expect(calls.map(([name]) => name)).toEqual([
+    'apis.createApi',
+    'identities.createIdentity',
+    'keys.createKey',
+    'keys.verifyKey',
+  ]);
   expect(responses).toHaveLength(calls.length);
 
   // Ids, secrets and times differ between runs. Everything else must be equal.

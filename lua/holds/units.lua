@@ -9,6 +9,7 @@
 -- returns  HeldUnits (include/heldUnits), or false when there is no such key
 
 -- @include "include/clock"
+-- @include "include/drawnBy"
 -- @include "include/heldUnits"
 -- @include "include/names"
 -- @include "include/state"
@@ -17,5 +18,7 @@ local workspace, digest, bucket, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3]
 local record = name_of.key_record(workspace, digest)
 local packed = redis.call('HGET', record, 'state')
 if not packed then return false end
-local _, units = held_units(record, read_state(packed).balances, bucket, now)
+local state = read_state(packed)
+if state.draws then drawn_by.load(workspace, record, state, now) end
+local _, units = held_units(record, state.balances, bucket, now)
 return units

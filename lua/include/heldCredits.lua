@@ -1,16 +1,20 @@
--- Credits of identities that holds of a key hold, when the record of the key is removed with its holds.
+-- Credits of identities, and of the key that a key draws on, that its holds hold, when its record is removed with them.
 
+-- @include "include/drawnBy"
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/names"
+-- @include "include/state"
 
--- Ends holds of a key in a step of some milliseconds: gives back what open ones hold of balances of identities, all but
+-- Ends holds of a key in a step of some milliseconds: gives back what open ones hold of balances of others, all but
 -- those that are charged at their expiry. `state` is that of the key. Returns a function that writes it, and whether
 -- the last hold has ended: then the record may be removed. It reads, so it must run before the first write of a script.
 local function ending_holds(workspace, record, state, now)
   local balances = {}
+  if state.draws then drawn_by.load(workspace, record, state, now) end
   local function give_back(hold)
     local more = hold.more
+    drawn_by.give_back(state, hold)
     if hold.state == hold_list.RELEASED or not more or not more.number then return end
     if balances[more.identity] == nil then
       local of_identity = name_of.identity_record(workspace, more.externalId)
@@ -26,6 +30,9 @@ local function ending_holds(workspace, record, state, now)
     next = hold_list.each(h, last, give_back)
   end
   local function write()
+    if state.payer and state.payer.is_changed then
+      redis.call('HSET', state.payer.record, 'state', pack_state(state.payer.state))
+    end
     for _, balance in pairs(balances) do
       if balance then identity_balance.write(balance) end
     end

@@ -2,6 +2,7 @@
 
 -- @include "include/clock"
 -- @include "include/counters"
+-- @include "include/drawnBy"
 -- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/identities"
@@ -19,8 +20,9 @@ local function live_api(workspace, api_id)
   if id == api_id then return id end
 end
 
--- Reads a key: the name of its record, its state with a due refill applied, and the id of its API; nil when the key
--- does not exist, or it or its API was deleted. With `is_deleted` it reads only deleted keys, of APIs that exist.
+-- Reads a key: the name of its record, its state with a due refill applied and the balance that it draws on, and the id
+-- of its API; nil when the key does not exist, or it or its API was deleted. With `is_deleted` it reads only deleted
+-- keys, of APIs that exist.
 local function load_key(workspace, digest, now, is_deleted)
   if not digest then return nil end
   local record = name_of.key_record(workspace, digest)
@@ -31,6 +33,7 @@ local function load_key(workspace, digest, now, is_deleted)
   local api_id = redis.call('HGET', name_of.api_record(workspace, string.sub(state.id, 17)), 'id')
   if not api_id then return nil end
   apply_refill(state, now)
+  if state.draws then drawn_by.load(workspace, record, state, now) end
   return record, state, api_id
 end
 

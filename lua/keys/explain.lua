@@ -138,6 +138,7 @@ local function figures_of(digest)
     refillAmount = key_flags.refilled and int(key_refill_amount),
     refillDay = key_flags.refilled and key_refill_day,
     refillDue = key_flags.refilled and int(refill_due),
+    drawsOn = key_extension.has(DRAWS_MARK) and server.call('HGET', key_name, 'drawsOn'),
     shared = shared and named({
       balance = int(shared.balance),
       refillAmount = shared.refilled and int(shared.refill_amount),
@@ -183,7 +184,7 @@ local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
   charge_hold.repair(requested)
-  read_key(digest, false)
+  key_holds.read_key(digest, false)
   limits = limit_figures(requested)
 end
 local explained = figures_of(digest)

@@ -10,11 +10,12 @@
 -- ARGV[4]  count      limit of the page
 -- ARGV[5]  now_ms     '' for Redis's clock
 -- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only, and refillDue, formerLink (to an
---          identity that was deleted: id16, externalId), restorableUntil; used_units of include/exported; HeldUnits of
---          include/heldUnits or false}…}, the last key id that was read (without `key_`) if there are more, or ''}, or
---          false when there is no such API
+--          identity that was deleted: id16, externalId), restorableUntil; used_units of include/exported; {of the
+--          key, and of each that draws on its balance, if it has holds {digest, HeldUnits of include/heldUnits}}}…},
+--          the last key id that was read (without `key_`) if there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"
+-- @include "include/drawnBy"
 -- @include "include/exported"
 -- @include "include/fields"
 -- @include "include/heldUnits"
@@ -41,10 +42,13 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
   local record, state = load_key(workspace, digest, now, is_deleted)
   if record then
     -- An export has no holds: the caller gives back what they hold of the key, as at their expiry.
-    local held = false
-    if state.holds_due ~= NEVER then
-      local _, units = held_units(record, state.balances, '', now)
-      held, parts = units, parts + 20 * hold_list.work()
+    local held, holders = {}, drawn_by.keys(workspace, 'key_' .. state.id, record, now)
+    holders[#holders + 1] = { record = record, state = state }
+    for _, holder in ipairs(holders) do
+      if holder.state.holds_due ~= NEVER then
+        local _, units = held_units(holder.record, state.balances, '', now)
+        held[#held + 1], parts = { string.sub(holder.record, -#digest), units }, parts + 20 * hold_list.work()
+      end
     end
     local key, key_parts = key_reply(workspace, record, state, api_id, now)
     key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')

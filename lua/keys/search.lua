@@ -139,6 +139,8 @@ local function checks_of(filter)
     if not has_flag(packed, 'limited') then return false end
     local state = read_state(packed)
     apply_refill(state, now)
+    -- The balance that a key draws on is that of another one.
+    if state.draws then return false end
     return state.balance < filter.creditsBelow
   end)
   add(role, function(_, values)

@@ -8,13 +8,15 @@
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
---          {'refill_unlimited'} | {'new_limit'} | {'too_many_limits'} | {'slots_limit'} |
---          {'slots_duration'} | {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late', as before} |
+--          {'refill_unlimited'} | {'draws', id of the key that has the balance} | {'new_limit'} |
+--          {'too_many_limits'} | {'slots_limit'} | {'slots_duration'} |
+--          {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late', as before} |
 --          {'type_of_former', as before} (limit_list.with_one and with_all in include/limits)
 
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/drawnBy"
 -- @include "include/expiries"
 -- @include "include/fields"
 -- @include "include/full"
@@ -41,6 +43,7 @@ local function is_usable(state) return state.enabled and now < state.expires end
 local digest = digest_of(workspace, request.keyId)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
+if request.credits and drawn_by.is_elsewhere(state) then return { 'draws', 'key_' .. state.payer.state.id } end
 
 -- Read and decide.
 local values, was_usable = state_values(state, now), is_usable(state)
@@ -55,6 +58,7 @@ local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
 local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
 local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')
 local credits, balance_number = request.credits, state.refill_due
+if credits then drawn_by.part(state) end
 if credits == null or credits and credits.remaining == null then
   state.limited, state.balance = false, 0
   set_refill(state, nil, now)
@@ -132,7 +136,10 @@ end
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 if request.expires then index_expiry_of(workspace, state) end
-if credits then renumber_leased() end
+if credits then
+  renumber_leased()
+  redis.call('HDEL', record, 'drawsOn')
+end
 queue_refill(workspace, digest, state)
 local changes = state_changes(values, state_values(state, now))
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do

@@ -9,12 +9,14 @@
 -- ARGV[5]  actor      JSON, see include/audit
 -- ARGV[6]  now_ms     '' for Redis's clock
 -- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} |
---          {'too_large'} | {'leased'} when servers may return credits, and nothing was changed: as any change, this
---          takes back all leases of the workspace, so the caller runs it again
+--          {'too_large'} | {'draws', id of the key that has the balance} | {'leased'} when servers may return
+--          credits, and nothing was changed: as any change, this takes back all leases of the workspace, so the caller
+--          runs it again
 
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/drawnBy"
 -- @include "include/fields"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -28,7 +30,9 @@ local actor, now = ARGV[5], now_ms(ARGV[6])
 local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
+if drawn_by.is_elsewhere(state) then return { 'draws', 'key_' .. state.payer.state.id } end
 local values = state_values(state, now)
+drawn_by.part(state)
 if operation ~= 'set' and awaits and state.limited then
   if awaits_leased_credits(workspace, record, state.refill_due, now) then return { 'leased' } end
 end
@@ -55,6 +59,7 @@ local _, next_version = take_stamps(workspace, now, 1)
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 if is_set then forget_leased() end
+redis.call('HDEL', record, 'drawsOn')
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', key_id, state_changes(values, state_values(state, now)))
 return {

@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- The next keys of an API that is to be moved, in order of creation, then its deleted keys; and what must be known of
--- their identities. A key whose identity has limits or a balance is moved with all keys of that identity.
+-- their identities. A key whose identity has limits or a balance is moved with all keys of that identity, and keys that
+-- draw on a balance with the key that has it.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API record, lists of keys and deleted keys, key and identity records, identities' key lists
@@ -11,9 +12,11 @@
 -- ARGV[5]  members_max  of an identity with more keys in the API, its keys are not named
 -- returns  {{{digest, key id (without `key_`), externalId or '', id of the identity (16) or '', '' | 'limits' |
 --          'balance' | 'spent' (what its keys share; 'spent' is a balance of 0 without a refill), number of its keys in
---          the API, 1 if it has keys of other APIs, {digests of its keys}}…}, last key id if there are more, or '',
+--          the API, 1 if it has keys of other APIs, {digests of keys with the same balance, that of the key that has it
+--          first, and of these keys}}…}, last key id if there are more, or '',
 --          {different lists of roles of these keys}}; none of an API that was deleted
 
+-- @include "include/drawnBy"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -57,7 +60,7 @@ while examined < math.min(count, #members) and members_named < 2 * members_max d
   examined = examined + 1
   local digest = string.sub(members[examined], PACKED_ID_BYTES + 1)
   local id24 = unpack_id(string.sub(members[examined], 1, PACKED_ID_BYTES)) .. api8
-  local stored = redis.call('HMGET', name_of.key_record(workspace, digest), 'state', 'roles')
+  local stored = redis.call('HMGET', name_of.key_record(workspace, digest), 'state', 'roles', 'drawsOn', 'drawnBy')
   local packed, roles = stored[1], stored[2] or ''
   if not listed[roles] then
     listed[roles], role_lists[#role_lists + 1] = true, roles
@@ -67,10 +70,14 @@ while examined < math.min(count, #members) and members_named < 2 * members_max d
   if identity and not is_deleted then
     local kind, own, others, digests = shared_of(link, identity)
     keys[examined] = { digest, id24, external_id, string.sub(link, 1, 16), kind, own, others, digests }
-    members_named = members_named + #digests
   else
     keys[examined] = { digest, id24, external_id or '', identity and string.sub(link, 1, 16) or '', '', 0, 0, {} }
   end
+  local members_of = keys[examined][8]
+  for index, sharing in ipairs(drawn_by.sharing(workspace, stored[3], stored[4])) do
+    table.insert(members_of, index, sharing)
+  end
+  members_named = members_named + #members_of
 end
 local last = #members > examined and unpack_id(string.sub(members[examined], 1, PACKED_ID_BYTES)) .. api8
 return { keys, last or '', role_lists }

@@ -18,6 +18,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/drawnBy"
 -- @include "include/expiries"
 -- @include "include/identities"
 -- @include "include/keyIds"
@@ -35,7 +36,7 @@ local is_live = redis.call('HGET', name_of.api_record(workspace, api8), 'id')
 if not is_live or redis.call('HGET', name_of.move(workspace, api8), 'state') ~= 'moving' then return 0 end
 
 -- Read and decide.
-local keys, by_identity = {}, {}
+local keys, by_identity, by_digest = {}, {}, {}
 for _, digest in ipairs(digests) do
   local record = name_of.key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
@@ -45,7 +46,8 @@ for _, digest in ipairs(digests) do
     local list = state.deleted and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
     if redis.call('ZSCORE', list, member) then
       local key = { digest = digest, record = record, state = state, member = member, list = list }
-      keys[#keys + 1] = key
+      keys[#keys + 1], by_digest[digest] = key, key
+      key.sharing = drawn_by.sharing(workspace, unpack(redis.call('HMGET', record, 'drawsOn', 'drawnBy')))
       local identity = not state.deleted and identity_of(workspace, state.link)
       if identity and (identity.has_balance or #identity.limits > 0) then
         local group = by_identity[state.link] or { has_balance = identity.has_balance, count = 0 }
@@ -62,12 +64,31 @@ for link, group in pairs(by_identity) do
   -- Another key was added to the identity since, or was its last one elsewhere: the next attempt finds it.
   group.stays = not group.with_all and (group.has_balance or not may_copy)
 end
+-- Keys that draw on a balance stay if one of them stays, or is not among the keys to take.
+local function stays(key) return key.stays or key.group ~= nil and key.group.stays end
+local function lacks(key)
+  for _, digest in ipairs(key.sharing) do
+    local other = by_digest[digest]
+    if not other or stays(other) then return true end
+  end
+  return false
+end
+local is_done
+repeat
+  is_done = true
+  for _, key in ipairs(keys) do
+    if not stays(key) and lacks(key) then
+      key.stays, is_done = true, false
+      if key.group then key.group.stays = true end
+    end
+  end
+until is_done
 
 -- Write. Each key is whole by itself.
 local taken = 0
 for _, key in ipairs(keys) do
   local state, group = key.state, key.group
-  if not (group and group.stays) then
+  if not stays(key) then
     local start = redis.call('HGET', key.record, 'start')
     local purge_at = state.deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), key.digest)
     unindexing_start(workspace, api8, start, key.member)()

@@ -40,7 +40,7 @@ local function settle(digest)
     return
   end
   read_key(digest, true)
-  local _, _, holds_due = key_extension.read()
+  local holds_due = key_flags.extended and key_extension.load() or NEVER
   if key_holds.is_due(holds_due) then
     key_holds.apply_due()
     local _, _, next_due = key_extension.read()

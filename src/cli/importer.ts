@@ -4,7 +4,7 @@ import { timeOfId } from '../domain/keyString.ts';
 import { dayMs } from '../domain/time.ts';
 import { sharedCreditsSince } from '../operations/identities/sharedCredits.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
-import { keyFieldsSince } from '../operations/keys/keyFields.ts';
+import { keyFieldsSince, movedCreditsSince } from '../operations/keys/keyFields.ts';
 import { concurrencySince, hasConcurrency, hasEnd, temporarySince, tooOld } from '../operations/rules.ts';
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
@@ -24,6 +24,7 @@ const newFields: readonly NewField[] = [
   ),
   ['ratelimits', concurrencySince, ({ ratelimits }) => hasConcurrency(ratelimits)],
   ['ratelimits', temporarySince, ({ ratelimits }) => hasEnd(ratelimits)],
+  ['drawsOn', movedCreditsSince, ({ drawsOn }) => drawsOn !== undefined],
   ['credits.debt', holdsSince, ({ remaining = 0 }) => remaining < 0],
 ];
 

@@ -324,14 +324,23 @@ const keyRows: CommandRow[] = [
   {
     words: 'key rotate <keyId>',
     about: 'Create a successor of a key, and let the old key expire.',
-    options: [['--grace <duration>', 'how long the old key stays valid, such as 1h; it expires at once by default']],
+    options: [
+      ['--grace <duration>', 'how long the old key stays valid, such as 1h; it expires at once by default'],
+      [
+        '--copy-credits',
+        'both keys have the credits; by default the new key has them, and the old key is charged to them',
+      ],
+    ],
     async run(call, options) {
       const keyId = keyIdOf(options);
       const expiration = durationOf(text(options.grace) ?? '0s');
-      return newKeyResult(
-        `Rotated ${keyId}. The new key is`,
-        (await call('keys.rerollKey', { keyId, expiration })).data,
-      );
+      const credits = options.copyCredits === true ? 'copy' : 'move';
+      const { data } = await call('keys.rerollKey', { keyId, expiration, credits });
+      const fate =
+        credits === 'move'
+          ? 'are those of the new key: until it expires, the old key is charged to them.'
+          : 'can be spent twice: both keys have them.';
+      return newKeyResult(`Rotated ${keyId}. Credits of the key, if it has any, ${fate} The new key is`, data);
     },
   },
   {

@@ -70,6 +70,8 @@ const KeyLine = Fields({
   updatedAt: Time,
   lastUsedAt: Time,
   successor: Type.Optional(LineKeyId),
+  drawsOn: Type.Optional(LineKeyId),
+  drawnBy: Type.Optional(Type.Array(LineKeyId, { minItems: 1, maxItems: 16 })),
   refillAt: Time,
   formerIdentity: Type.Optional(
     Fields({ identityId: Type.String({ pattern: `^id_${base58}{16}$` }), externalId: ExternalId }),
@@ -234,7 +236,8 @@ function readKeyLine(
   context: LineContext,
 ): { apiId: string; key: NewKey } {
   const { apiId: ownApi, keyId, start = '', prefix, byteLength, ...others } = line;
-  const { createdAt, updatedAt, lastUsedAt, successor, refillAt, formerIdentity, ratelimits, ...fields } = others;
+  const { createdAt, updatedAt, lastUsedAt, refillAt, formerIdentity, ratelimits, ...rest } = others;
+  const { successor, drawsOn, drawnBy, ...fields } = rest;
   const { debt, credits } = creditsOfLine(fields.credits);
   const issued = { ...fields, credits };
   checkIssuedKey({ ...issued, ratelimits }, 'body');
@@ -255,7 +258,7 @@ function readKeyLine(
     prefix,
     byteLength,
     keptId: keepsIds ? keyId : undefined,
-    successor: keepsIds ? successor : undefined,
+    ...(keepsIds && { successor, drawsOn, drawnBy }),
     created: createdAt,
     updated: updatedAt,
     lastUsed: lastUsedAt,
@@ -264,6 +267,8 @@ function readKeyLine(
   };
   // The balance is below 0 by what a hold was settled for beyond it.
   if (debt !== undefined) key.remaining = -debt;
+  // The balance is that of a key which does not have that id here.
+  if (drawsOn !== undefined && !keepsIds && key.remaining !== undefined) key.remaining = 0;
   return { apiId, key };
 }
 

@@ -262,7 +262,8 @@ async function movePage(store: MoveStore, move: Move, keys: readonly PlannedKey[
   requireNoObstacles(move, { obstacles, differingRoles: [] }, true);
   const digests = new Map<string, Buffer>();
   for (const { digest, members } of keys) {
-    for (const each of [digest, ...members]) digests.set(each.toString('latin1'), each);
+    // A key that draws on a balance arrives after the key that has it, which is the first of the members.
+    for (const each of [...members, digest]) digests.set(each.toString('latin1'), each);
   }
   return moves.moveKeys(move, [...digests.values()], mayCopy);
 }

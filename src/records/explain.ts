@@ -31,6 +31,8 @@ interface Explained {
   refillAmount?: string;
   refillDay?: number;
   refillDue?: string;
+  /** The id of the key whose balance that is; missing if it is its own. */
+  drawsOn?: string;
   /** The balance of its identity and its refill as above, a named reply; missing if it has none. */
   shared?: Reply;
   /** A `1` or `0` for each slug of the query. */
@@ -77,6 +79,7 @@ export interface Explanation {
   allowedIps: string[] | undefined;
   balance: number | undefined;
   refill: DueRefill | undefined;
+  drawsOn: string | undefined;
   /** The balance of its identity; undefined if it has none. */
   shared: { balance: number; refill: DueRefill | undefined } | undefined;
   /** For each slug of the query, whether the key has it. */
@@ -141,6 +144,7 @@ function read(
     allowedIps: allowedIps === undefined ? undefined : unpackRanges(allowedIps),
     balance: balance === undefined ? undefined : Number(balance),
     refill: refillOf(figures),
+    drawsOn: figures.drawsOn,
     shared: figures.shared === undefined ? undefined : sharedOf(fromNamed(figures.shared)),
     held: [...held].map((digit) => digit === '1'),
     ratelimits: withDecided(limits ?? [], decision),

@@ -4,7 +4,7 @@ import type { Ratelimit, UsedSlices } from '../domain/limit.ts';
 import type { HeldUnits, Run } from '../scripts/calls.ts';
 import { creditsOf, type KeyRecord } from './records.ts';
 
-interface Held {
+export interface Held {
   credits: number;
   /** Of these, what the balance of the key gets back when the holds expire. */
   returned: number;

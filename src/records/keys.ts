@@ -8,7 +8,7 @@ import { keysKey, takenKeysKey, workspaceKey } from '../redis/names.ts';
 import { type HeldUnits, refusal, type UsedUnits } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { KeyTime } from '../scripts/layout.ts';
-import { allHeld, withoutHolds } from './heldUnits.ts';
+import { allHeld, type Held, withoutHolds } from './heldUnits.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
@@ -224,7 +224,12 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
           ...(formerLink !== undefined && { formerLink }),
           used: readUsedUnits(asText(usedReply) as UsedUnits[]),
         };
-        items.push(heldReply ? withoutHolds(item, await held(digest, heldReply)) : item);
+        const all: Held[] = [];
+        for (const [holder, first] of heldReply) {
+          const ofHolder = await held(holder, first);
+          all.push(holder.equals(digest) ? ofHolder : { ...ofHolder, units: [] });
+        }
+        items.push(all.reduce((key, each) => withoutHolds(key, each), item));
       }
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },
@@ -257,13 +262,16 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       workspaceId: string,
       change: { keyId: string; operation: 'set' | 'increment' | 'decrement'; value: number | undefined },
       actor: Actor,
-    ): Promise<Balance | { refused: 'key_not_found' | 'unlimited' | 'too_large' }> {
+    ): Promise<
+      Balance | { refused: 'key_not_found' | 'unlimited' | 'too_large' } | { refused: 'draws'; name: string }
+    > {
       const { keyId, operation, value } = change;
       const given = { keyId, operation, value: value ?? '', actor };
       let reply = await run('keys/updateCredits', workspaceId, { ...given, awaits: 1 });
       // Servers have returned the credits of their leases now, and are granted no others for a while.
       if (reply[0] === 'leased') reply = await run('keys/updateCredits', workspaceId, { ...given, awaits: 0 });
       if (reply[0] === 'leased') throw new Error('keys/updateCredits waits for credits again.');
+      if (reply[0] === 'draws') return { refused: 'draws', name: reply[1] };
       if (reply[0] !== 'updated') return { refused: reply[0] };
       const balance = fromNamed<Pick<KeyReply, 'balance' | 'refillAmount' | 'refillDay'>>(reply[1]);
       const credits = balance.balance === undefined ? { remaining: undefined } : creditsOf(Number(balance.balance));
@@ -316,15 +324,18 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       return outcome === 'set' ? { numbers: detail } : refusal(outcome, detail);
     },
 
-    /** Returns the id of the successor; undefined when there is no such key. */
+    /** Returns the id of the successor. */
     async reroll(
       workspaceId: string,
-      request: { keyId: string; digest: Buffer; start: string; expiresInMs: number },
+      request: { keyId: string; digest: Buffer; start: string; expiresIn: number; credits: 'copy' | 'move' },
       actor: Actor,
-    ): Promise<string | undefined> {
-      const { expiresInMs: expiresIn, ...given } = request;
-      const [outcome, keyId] = await run('keys/reroll', workspaceId, { ...given, expiresIn, actor });
-      return outcome === 'created' ? keyId : undefined;
+    ) {
+      let reply = await run('keys/reroll', workspaceId, { ...request, awaits: 1, actor });
+      // As in updateCredits.
+      if (reply[0] === 'leased') reply = await run('keys/reroll', workspaceId, { ...request, awaits: 0, actor });
+      const [outcome, keyId = ''] = reply;
+      if (outcome === 'leased') throw new Error('keys/reroll waits for credits again.');
+      return outcome === 'created' ? { keyId } : { refused: outcome, name: keyId };
     },
   };
 }

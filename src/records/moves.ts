@@ -55,7 +55,7 @@ export interface PlannedKey {
   /** Keys of its identity in the API, and whether it has keys of other APIs. */
   own: number;
   hasOthers: boolean;
-  /** The digests of all keys of its identity, at one of them. */
+  /** The digests of keys that share its credits, and of all keys of its identity at one of them. */
   members: Buffer[];
 }
 

@@ -98,13 +98,19 @@ const signatures = {
   'keys/expiring': takes('expiresBefore', 'expiresAfter', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
-    [[Buffer, unknown, unknown, unknown][], Buffer] | null
+    [[Buffer, unknown, unknown, [Buffer, unknown][]][], Buffer] | null
   >(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
   'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
   'keys/next': takes('source', 'externalId', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/read': takes('keyId', 'digest', 'deleted', 'now').returns<unknown>(),
-  'keys/reroll': takes('keyId', 'digest', 'start', 'expiresIn', 'actor', 'now').decides('created', 'key_not_found'),
+  'keys/reroll': takes('keyId', 'digest', 'start', 'expiresIn', 'credits', 'awaits', 'actor', 'now').decides(
+    'created',
+    'key_not_found',
+    'draws',
+    'too_many_drawers',
+    'leased',
+  ),
   'keys/restore': takes('keyId', 'actor', 'now').decides('restored', 'key_not_found'),
   'keys/search': takes('keys', 'keyBytes', 'filters', 'now').returns<[number, ...[0 | 1, ...unknown[]][]]>(),
   'keys/setPermissions': takes('mode', 'request', 'actor', 'now').decides(
@@ -127,6 +133,7 @@ const signatures = {
     'role_not_found',
     'create_permission',
     'refill_unlimited',
+    'draws',
     'new_limit',
     'too_many_limits',
     'slots_limit',
@@ -136,7 +143,7 @@ const signatures = {
     'type_of_former',
   ),
   'keys/updateCredits': takes('keyId', 'operation', 'value', 'awaits', 'actor', 'now').returns<
-    ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
+    ['updated', Reply] | ['draws', string] | ['key_not_found' | 'unlimited' | 'too_large' | 'leased']
   >(),
   'leases/deactivate': takes('holders').returns<unknown>(),
   'limits/temporary': takes('kinds', 'of', 'before', 'afterEnds', 'after', 'count', 'wanted', 'now').returns<

@@ -103,7 +103,7 @@ export const keyFlags = [
 ] as const;
 
 /** Bits of the marks of a key, from 1: more flags, in KEY_EXTENSION. */
-const keyMarks = ['restricted'] as const;
+export const keyMarks = ['restricted', 'pays', 'draws'] as const;
 
 /** The numbers of the outcomes that usage counts: all except NOT_FOUND, which has no key. */
 export const countedOutcomes: readonly number[] = outcomes.flatMap((outcome, index) =>
@@ -220,6 +220,11 @@ export interface TextForm<Given, Read> {
 
 /** CIDR ranges. */
 const rangesText: TextForm<readonly string[], string[]> = { write: packRanges, read: unpackRanges };
+/** Ids. */
+const idsText: TextForm<readonly string[], string[]> = {
+  write: (ids) => ids.join(),
+  read: (stored) => stored.split(','),
+};
 const plainText: TextForm<string, string> = { write: (text) => text, read: (stored) => stored };
 /** Given as JSON text. */
 const jsonText: TextForm<string, JsonText> = { write: (text) => text, read: (stored) => new JsonText(stored) };
@@ -259,6 +264,10 @@ export const keyRecordFields = {
   allowedIps: { ...everywhere, flag: 'restricted', value: rangesText },
   /** The id of the key that replaced it (rerollKey). */
   successor: { display: true, given: true, updated: false, copied: false, flag: undefined, value: plainText },
+  /** The id of the key on whose balance it draws (rerollKey with `credits: 'move'`), since data version 7. */
+  drawsOn: { display: true, given: true, updated: false, copied: false, flag: 'draws', value: plainText },
+  /** The ids of the keys that draw on its balance, since data version 7. */
+  drawnBy: { display: true, given: true, updated: false, copied: false, flag: 'pays', value: idsText },
   /** Numbers of its own permissions, `,3,17,`. */
   direct: { display: false, given: true, updated: false, copied: true, flag: 'direct' },
   /** Numbers of its roles. */
@@ -322,7 +331,10 @@ const shifted = struct({ from: uint(6), latest: uint(6) });
  * it, so it costs what it did before.
  */
 const keyExtension = struct({
-  /** See keyMarks. A `restricted` key may be used by some addresses only: field `allowedIps` of its record. */
+  /**
+   * See keyMarks. A `restricted` key may be used by some addresses only: field `allowedIps` of its record. One that
+   * `draws` is charged to the balance of the key in `drawsOn`, which `pays`; its own balance is an old copy of that.
+   */
   marks: uint(1),
   /** FORBIDDEN verifications of the hour in KEY_TAIL. */
   forbidden: uint(4),
@@ -878,7 +890,6 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_DECIDES: { of: keyDecides },
   KEY_EXTENSION: { of: keyExtension },
   // The end of it, about holds.
-  KEY_EXTENSION_END: { of: struct({ holdsDue: keyExtension.fields.holdsDue, balances: keyExtension.fields.balances }) },
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
   // The end of it.
@@ -1030,6 +1041,7 @@ const flagLiterals = (): Record<string, number | string> => ({
   KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
   KEY_MARKS: luaTable(keyMarks.map((mark, index) => [mark, 2 ** index])),
   ...Object.fromEntries(keyMarks.map((mark, index) => [`${upper(mark)}_MARK`, 2 ** index])),
+  LIMITED_FLAG: 2 ** keyFlags.indexOf('limited'),
   EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
   TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
 });

@@ -142,6 +142,8 @@ const identifiers = ['one', 'two', 'né:2p'];
 let left: { remaining: number }[];
 const check = { namespace: 'daily', limit: 5, duration: 10 * dayMs, cost: 0 };
 
+/** Three keys on one balance: the first two were rotated. */
+let rotated: { keyId: string; key: string }[];
 /** What every test compares. */
 let things: Things[];
 let dailyKey: string;
@@ -170,6 +172,11 @@ beforeAll(async () => {
     ratelimits: [{ ...limits[0]!, name: 'own monthly', limit: 40 }],
     credits: { remaining: 500, refill: { interval: 'monthly', amount: 100, refillDay: 31 } },
   }));
+  rotated = [await ok('keys.createKey', { apiId, credits: { remaining: 50 } })];
+  for (let n = 0; n < 2; n++) {
+    const { keyId } = rotated[n]!;
+    rotated.push(await ok('keys.rerollKey', { keyId, expiration: 60 * dayMs, credits: 'move' }));
+  }
   const indebted = await ok('keys.createKey', { apiId, credits: { remaining: 3 } });
   const { hold } = await ok('keys.verifyKey', { key: indebted.key, hold: { ttl: dayMs } });
   await ok('keys.settleHold', { holdId: hold!.id, credits: { cost: 10 } });
@@ -311,6 +318,8 @@ describe('into an empty Redis', () => {
     } finally {
       clock.now = begun;
     }
+    for (const [spent, { key }] of rotated.entries())
+      expect((await verify(call, key)).data).toMatchObject({ valid: true, credits: 49 - spent });
   });
 
   test('an import that is killed again and again is finished by the same command', async () => {
@@ -434,7 +443,7 @@ describe('into an empty Redis', () => {
   test('a data directory is created', async () => {
     const dataDir = join(dir, 'new');
     const { code, err } = await runCli(['import', '-'], { TOLLGATE_DATA_DIR: dataDir }, exported);
-    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 13 keys') });
+    expect({ code, err }).toEqual({ code: 0, err: expect.stringContaining('Imported 16 keys') });
     const list = await runCli(['workspace', 'list'], { TOLLGATE_DATA_DIR: dataDir });
     expect(list.out).toContain(tollgate.workspaceId);
   });
@@ -590,7 +599,7 @@ describe('into a workspace that exists', () => {
     const { workspaceId } = await store.workspaces.create('other');
     const text = complete();
     const summary = await importInto(redis.url, text, '--workspace', workspaceId, '--with', 'root-keys');
-    expect(summary).toMatchObject({ created: { key: 11, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
+    expect(summary).toMatchObject({ created: { key: 14, api: 5, deletedKey: 4, rootKey: 0, workspace: 0 } });
     expect(summary.rootKeysOfOtherWorkspace).toBeGreaterThan(3);
     const { items } = await store.apis.list(workspaceId, { count: 10 });
     expect(items.map(({ id }) => id)).toEqual(
@@ -702,7 +711,7 @@ describe('a part', () => {
     expect(
       Object.entries(created).filter(([kind, count]) => count > 0 && /usage|refusals|rootKey|audit/i.test(kind)),
     ).toEqual([]);
-    expect(created).toMatchObject({ key: 13, workspace: 2 });
+    expect(created).toMatchObject({ key: 16, workspace: 2 });
     const { code, err } = await cli(['export', '-', '--without', 'everything'], source.url);
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('--without takes root-keys, usage, audit') });
   });

@@ -82,6 +82,18 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect([code, err]).toEqual([1, 'tollgate: --expired and --expiring exclude each other.\n']);
   });
 
+  test('a rotation moves the credits, or copies them', async () => {
+    const { apiId } = await json('api', 'create', 'rotated');
+    const { keyId } = await app.ok('keys.createKey', { apiId, credits: { remaining: 5 } });
+    const [moved] = await lines('key', 'rotate', keyId, '--grace', '1h');
+    expect(moved).toContain('are those of the new key: until it expires, the old key is charged to them.');
+    const { drawsOn, credits } = await json('key', 'get', keyId);
+    expect({ drawsOn, credits }).toEqual({ drawsOn: moved!.match(/key_\w{24}/g)![1], credits: { remaining: 5 } });
+    const [copied] = await lines('key', 'rotate', drawsOn, '--grace', '1h', '--copy-credits');
+    expect(copied).toContain('can be spent twice: both keys have them.');
+    expect(await json('key', 'get', drawsOn)).not.toHaveProperty('drawsOn');
+  });
+
   test('a key is created, found, changed, rotated, revoked and restored', async () => {
     const { apiId } = await json('api', 'create', 'for keys');
     const owner = `owner.${way.replace(' ', '')}`;

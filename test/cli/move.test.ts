@@ -437,6 +437,45 @@ describe('identities', () => {
   });
 });
 
+test('keys that were rotated are charged to one balance in every moment, in either workspace', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'rotated' });
+  const keys = [await createKey({ apiId, credits: { remaining: 200 }, externalId: 'rotated' })];
+  for (let made = 0; made < 130; made++) await createKey({ apiId });
+  for (let n = 0; n < 2; n++) {
+    const credits = 'move' as const;
+    keys.push({ apiId, ...(await ok('keys.rerollKey', { keyId: keys[n]!.keyId, expiration: dayMs, credits })) });
+  }
+  const { hold } = await verify(keys[0]!.key, { hold: { ttl: hourMs }, credits: { cost: 20 } });
+  let spent = 20;
+  let isMoving = true;
+  const spending = (async () => {
+    while (isMoving) {
+      const { code, credits } = await verify(keys[spent % 3]!.key);
+      spent++;
+      expect({ code, credits }).toEqual({ code: 'VALID', credits: 200 - spent });
+    }
+  })();
+  await move(apiId);
+  isMoving = false;
+  await spending;
+  expect(spent).toBeGreaterThan(20);
+  await ok('keys.settleHold', { holdId: hold!.id, credits: { cost: 5 } });
+  for (const { keyId } of keys)
+    expect((await okThere('keys.getKey', { keyId })).credits).toEqual({ remaining: 215 - spent });
+});
+
+test('a key stays as long as a key with which it shares a balance stays', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'rotated' });
+  const old = await createKey({ apiId, credits: { remaining: 9 }, externalId: 'stays' });
+  const made = await ok('keys.rerollKey', { keyId: old.keyId, expiration: dayMs, credits: 'move' });
+  const given = { from: one.workspaceId, to: other.workspaceId, apiId };
+  await tollgate.store.moves.begin(given);
+  for (const { key } of [old, made]) expect(await tollgate.store.moves.moveKeys(given, [digestOf(key)], false)).toBe(0);
+  expect(await verify(old.key)).toMatchObject({ credits: 8 });
+  await move(apiId);
+  expect(await verify(old.key)).toMatchObject({ credits: 7 });
+});
+
 describe('permissions and roles', () => {
   test('those of keys are created by slug and name, with their ids', async () => {
     await okThere('permissions.createPermission', { slug: 'z.first', name: 'z.first' });

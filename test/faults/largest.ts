@@ -195,7 +195,10 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'keys.removeRoles': { '100 roles': ({ keyId }) => ({ keyId, roles }) },
   'keys.setRoles': { '100 roles': ({ keyId }) => ({ keyId, roles }) },
   'keys.addRoles': { '100 roles': ({ keyId }) => ({ keyId, roles }) },
-  'keys.rerollKey': { '': ({ keyId }) => ({ keyId, expiration: 1e9 }) },
+  'keys.rerollKey': {
+    '': ({ keyId }) => ({ keyId, expiration: 1e9 }),
+    'its credits are moved': ({ keyId }) => ({ keyId, expiration: 1e9, credits: 'move' }),
+  },
   'apis.listKeys': {
     '100 keys': ({ apiId }) => ({ apiId, limit: listed }),
     '100 keys of an externalId': ({ apiId, externalId }) => ({ apiId, externalId, limit: listed }),

@@ -47,6 +47,8 @@ describe('the successor of a rerolled key', () => {
     updated: 'it was not updated yet',
     migration: 'it was created here',
     successor: 'it has none yet',
+    drawsOn: 'it has its own balance',
+    drawnBy: 'keys draw on it only if the balance is moved',
     leased: 'servers hold none of it',
     shifted: 'nothing was charged to its windows yet',
     moved: 'it stays in its workspace',

@@ -475,7 +475,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['api.create_key'],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
-    documented: ({ keyId }) => ({ keyId, expiration: 60 * minute }),
+    documented: ({ keyId }) => ({ keyId, expiration: 60 * minute, credits: 'move' }),
   },
   'keys.migrateKeys': {
     input: (things) => ({

@@ -106,6 +106,9 @@ export class Key extends Owner {
   /** Undefined for an unlimited key. */
   balance: number | undefined;
   refill: Refill | undefined;
+  /** The key that has its balance, if that was moved; and the keys whose balance was moved to it. */
+  payer: Key | undefined;
+  drawnBy: Key[] = [];
   limits: Limit[] = [];
   allowedIps: string[] | undefined;
   identity: Identity | undefined;
@@ -394,6 +397,20 @@ export class Model {
     key.refill.due = refillAfter(this.now, key.refill);
   }
 
+  /** What a key is charged to: itself, or the key that has its balance. Nothing is left of one that was erased. */
+  #account(key: Key): Key {
+    if (!key.payer) return key;
+    if (key.payer.state !== 'erased') return key.payer;
+    return Object.assign(new Key(key.api), { balance: 0 });
+  }
+
+  /** Before a change of its credits: a key gets its own balance, if the key that had it was deleted. */
+  #requireOwnBalance(key: Key, isChanged = true) {
+    if (!key.payer || !isChanged) return;
+    if (key.payer.state === 'live') refuse('precondition_failed');
+    Object.assign(key, { payer: undefined, balance: 0 });
+  }
+
   #setRefill(key: Key, refill: RefillInput | null | undefined) {
     key.refill = refill ? { ...refill, due: refillAfter(this.now, refill) } : undefined;
   }
@@ -418,8 +435,8 @@ export class Model {
   });
 
   #keyRecord(key: Key) {
-    const due = key.refill && this.now >= key.refill.due;
-    const remaining = due ? key.refill!.amount : key.balance;
+    const { refill, balance } = this.#account(key);
+    const remaining = refill && this.now >= refill.due ? refill.amount : balance;
     const permissions = this.#slugsOf(key);
     return {
       keyId: key.id,
@@ -435,6 +452,8 @@ export class Model {
       updatedAt: key.updatedAt,
       lastUsedAt: key.lastUsedAt,
       successor: key.successor?.id,
+      drawsOn: key.payer?.id,
+      drawnBy: key.drawnBy.length > 0 ? key.drawnBy.map(({ id }) => id) : undefined,
       permissions: permissions.length > 0 ? permissions : undefined,
       roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
       credits: remaining === undefined ? undefined : { remaining, refill: this.#refillRecord(key.refill) },
@@ -532,6 +551,7 @@ export class Model {
     this.#checkCredits(credits);
     this.#checkLimits(changes.ratelimits);
     const key = this.keyById(keyId);
+    this.#requireOwnBalance(key, credits !== undefined);
     const limited = credits?.remaining !== undefined ? credits.remaining !== null : key.balance !== undefined;
     if (credits?.refill && !limited) refuse('invalid_input');
     this.#requireNamed(changes);
@@ -562,6 +582,7 @@ export class Model {
   updateCredits(keyId: string, operation: 'set' | 'increment' | 'decrement', value: number | null | undefined) {
     if (value === undefined || (value === null && operation !== 'set')) refuse('invalid_input');
     const key = this.keyById(keyId);
+    this.#requireOwnBalance(key);
     const balance = key.refill && this.now >= key.refill.due ? key.refill.amount : key.balance;
     if (operation !== 'set' && balance === undefined) refuse('invalid_input');
     if (operation === 'increment' && value! > Number.MAX_SAFE_INTEGER - balance!) refuse('invalid_input');
@@ -582,8 +603,13 @@ export class Model {
     return {};
   }
 
-  rerollKey(keyId: string, expiration: number): Key {
+  rerollKey(keyId: string, expiration: number, credits?: 'copy' | 'move'): Key {
     const old = this.keyById(keyId);
+    if (old.payer) refuse('precondition_failed');
+    const isLive = ({ state, expires = expiresMax }: Key) => state === 'live' && this.now < expires;
+    const drawers = this.keys.filter(({ payer }) => payer === old);
+    const isMoved = credits === 'move' && old.balance !== undefined;
+    if (isMoved && drawers.filter(isLive).length >= 16) refuse('precondition_failed');
     this.#refill(old);
     const key = new Key(old.api);
     const { prefix, name, meta, identity, enabled, expires, balance, roles, permissions, allowedIps } = old;
@@ -592,6 +618,12 @@ export class Model {
     key.limits = this.#limitsFrom(old.limits, []);
     key.createdAt = this.now;
     this.keys.push(key);
+    if (isMoved) {
+      for (const drawer of drawers)
+        Object.assign(drawer, isLive(drawer) ? { payer: key } : { payer: undefined, balance: 0 });
+      key.drawnBy = [old, ...old.drawnBy.filter(({ payer }) => payer === key)];
+      Object.assign(old, { payer: key, drawnBy: [], refill: undefined });
+    }
     old.expires = Math.min(old.expires ?? expiresMax, this.now + expiration);
     old.updatedAt = this.now;
     old.successor = key;
@@ -637,6 +669,7 @@ export class Model {
     const key = this.keys.find(({ secret, state, api }) => secret === input.key && state === 'live' && !api.deleted);
     if (!key || !caller!(key.api.id.value!)) return { valid: false, code: 'NOT_FOUND' };
 
+    const account = this.#account(key);
     const slugs = this.#slugsOf(key);
     let code = 'VALID';
     if (!key.enabled) code = 'DISABLED';
@@ -652,18 +685,18 @@ export class Model {
         return { reported: { ...limit, id }, counter, limit: limit.limit, cost, exceeded };
       });
       this.#settleRefill(key);
-      this.#refill(key);
+      this.#refill(account);
       if (checked.some(({ exceeded }) => exceeded)) code = 'RATE_LIMITED';
-      else if (key.balance !== undefined && key.balance < (input.credits?.cost ?? 1)) code = 'USAGE_EXCEEDED';
+      else if (account.balance !== undefined && account.balance < (input.credits?.cost ?? 1)) code = 'USAGE_EXCEEDED';
     }
     this.#settleRefill(key);
-    this.#refill(key);
+    this.#refill(account);
 
     let spentCredits = 0;
     if (code === 'VALID') {
-      if (key.balance !== undefined) {
+      if (account.balance !== undefined) {
         spentCredits = input.credits?.cost ?? 1;
-        key.balance -= spentCredits;
+        account.balance -= spentCredits;
       }
       for (const { counter, limit, cost } of checked) counter.charge(this.now, limit, cost);
       key.lastUsedAt = this.now;
@@ -683,7 +716,7 @@ export class Model {
       name: key.name,
       meta: key.meta,
       expires: key.expires,
-      credits: key.balance,
+      credits: account.balance,
       permissions: slugs.length > 0 ? slugs : undefined,
       roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
       identity: key.identity && this.#identityRecord(key.identity),

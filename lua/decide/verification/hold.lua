@@ -441,6 +441,7 @@ end
 -- the balance, the credits of the hour, and the hold, which becomes the last one of the noted settlements.
 function hold_kinds.settle_as_held(stored, suffix, credits)
   if key_flags.refilled or key_external_id ~= key_linked_id or #stored > FEW_HOLDS_BYTES then return nil end
+  if key_extension.payer then return nil end
   local end_at, hour_now = #stored - (HOLDS_END_LENGTH - 1), call_hour
   local next, counts, noted, noted_hour = struct.unpack(HOLDS_END_FEW, stored, end_at)
   -- There are holds, all of them in one bucket.

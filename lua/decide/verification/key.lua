@@ -3,6 +3,8 @@
 
 -- @include "decide/apis"
 -- @include "decide/call"
+-- @include "include/calendar"
+-- @include "include/drawnBy"
 -- @include "include/names"
 -- @include "include/state"
 
@@ -33,9 +35,9 @@ local function flags_of(number)
 end
 
 -- The extension of the key that was loaded, see KEY_EXTENSION. Its functions change it in memory. `stored_holds`: field
--- `holds` of the record, false for none; valid right after the key was read. `due` and `balances`: KEY_EXTENSION_END of
--- an extended key, after key_extension.load.
-local key_extension = { stored_holds = false, due = NEVER, balances = 0 }
+-- `holds` of the record, false for none; valid right after the key was read. After key_extension.load, of an extended
+-- key: `due` and `balances` (KEY_EXTENSION), and `payer`, false if it has its own balance.
+local key_extension = { stored_holds = false, due = NEVER, balances = 0, payer = false }
 
 -- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
@@ -93,17 +95,21 @@ end
 -- Whether the key has a mark of KEY_MARKS.
 function key_extension.has(mark) return (key_extension.read()) % (mark + mark) >= mark end
 
--- Reads what an extended key notes of holds. Returns holds_due.
+-- Reads what an extended key notes of holds, and the balance that it draws on. Returns holds_due.
 function key_extension.load()
-  local holds_due, balances = struct.unpack(KEY_EXTENSION_END, key_packed, key_tail_at - KEY_EXTENSION_END_LENGTH)
-  key_extension.due, key_extension.balances = holds_due, balances
+  local marks, forbidden, holds_due, balances =
+    struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
+  key_extension.due, key_extension.balances, key_extension.payer = holds_due, balances, false
+  if marks % (DRAWS_MARK + DRAWS_MARK) >= DRAWS_MARK then key_extension.draw(marks, forbidden, holds_due) end
   return holds_due
 end
 
 function key_extension.put(marks, forbidden, holds_due, balances)
   key_extension.due, key_extension.balances = holds_due, balances
   local flags, head_end = string.byte(key_packed, KEY_FIXED_FLAGS_AT), #key_packed - key_flags.tail_bytes
-  if not key_flags.extended then flags = flags + EXTENDED_FLAG end
+  if not key_flags.extended then
+    flags, key_extension.payer = flags + EXTENDED_FLAG, false
+  end
   key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)
     .. string.char(flags)
     .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, head_end)
@@ -117,6 +123,57 @@ function key_extension.next_balance()
   if not key_flags.extended then return end
   local marks, forbidden, holds_due, balances = key_extension.read()
   key_extension.put(marks, forbidden, holds_due, (balances + 1) % 65536)
+end
+
+-- The payer of the key, from whose balance it draws: {record, limited, balance, balances (its number), is_changed (a
+-- refill was due), state_with(balance)}. Of one that was removed it has no record, and a balance of 0.
+function key_extension.read_payer()
+  local record, packed = drawn_by.payer_of(call_workspace, key_name)
+  if not packed then return { limited = true, balance = 0, balances = 0 } end
+  local _, _, _, flags, _, refill_amount, refill_day, _ = struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
+  local tail_at = #packed - (KEY_TAIL_LENGTH - 1)
+  local balance, refill_due, last_used = struct.unpack(KEY_LIVE, packed, tail_at)
+  local marks, forbidden, holds_due, balances = struct.unpack(KEY_EXTENSION, packed, tail_at - KEY_EXTENSION_LENGTH)
+  flags = flag_sets[flags] or flags_of(flags)
+  local payer = { record = record, limited = flags.limited }
+  payer.is_changed = flags.refilled and call_now >= refill_due
+  if payer.is_changed then
+    balance, refill_due, balances = refill_amount, refill_after(call_now, refill_day), (balances + 1) % 65536
+  end
+  payer.balance, payer.balances = balance, balances
+  function payer.state_with(new_balance)
+    return string.sub(packed, 1, tail_at - KEY_EXTENSION_LENGTH - 1)
+      .. struct.pack(KEY_EXTENSION, marks, forbidden, holds_due, balances)
+      .. struct.pack(KEY_LIVE, new_balance, refill_due, last_used)
+      .. string.sub(packed, tail_at + KEY_LIVE_LENGTH)
+  end
+  return payer
+end
+
+-- Overwrites the balance in the state of a key that draws, in memory, with that of its payer, so that the rules of a
+-- balance know nothing of payers: key_written writes what they change. KEY_EXTENSION of the key has these values.
+function key_extension.draw(marks, forbidden, holds_due)
+  local payer, flags = key_extension.read_payer(), string.byte(key_packed, KEY_FIXED_FLAGS_AT)
+  if payer.limited ~= key_flags.limited then flags = flags + (payer.limited and LIMITED_FLAG or -LIMITED_FLAG) end
+  local _, _, last_used = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)
+    .. string.char(flags)
+    .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, key_tail_at - 1)
+    .. struct.pack(KEY_LIVE, payer.balance, 0, last_used)
+    .. string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
+  key_extension.put(marks, forbidden, holds_due, payer.balances)
+  key_extension.payer = payer
+  add_work(5)
+end
+
+-- Writes the balance in the state of an extended key to its payer, if it has one and it differs.
+function key_extension.write_drawn()
+  local payer = key_extension.payer
+  if not payer or not payer.record then return end
+  local balance, _, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  if balance == payer.balance and not payer.is_changed then return end
+  redis.call('HSET', payer.record, 'state', payer.state_with(balance))
+  payer.balance, payer.is_changed = balance, false
 end
 
 -- Sets when the key has to be looked at because of its holds. Returns whether that changes it.
@@ -148,17 +205,25 @@ function key_extension.count_forbidden(more)
   return forbidden
 end
 
--- Takes the state of the key as it was written, or will be, and that of its identity if it was written.
+-- Takes the state of the key as it was written, or will be, and that of its identity if it was written. Writes a
+-- balance that belongs to another key.
 local function key_written(state, identity)
   key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity
   -- The link to a deleted identity may have been removed.
   if key_external_id ~= key_linked_id then
     key_limits_at = KEY_LINK_AT + LINK_BYTES_LENGTH + struct.unpack('>I2', state, KEY_LINK_AT)
   end
+  if key_flags.extended then key_extension.write_drawn() end
 end
 
 -- The 24 characters of its id.
 local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
+
+-- Whether another key than the loaded one may charge the balance that it is charged to.
+function key_extension.is_shared()
+  return key_extension.has(DRAWS_MARK)
+    or key_extension.has(PAYS_MARK) and drawn_by.has_live(call_workspace, 'key_' .. key24(), key_name, call_now)
+end
 
 -- Loads the key that a tally names: its digest, and its id (NO_ID24 if that is not known). Returns whether the key is
 -- live (true of read_key), and whether its record is stored. Of another key with this digest, or none, only the id is
@@ -166,6 +231,7 @@ local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
 local function read_tallied_key(digest, id24)
   local is_live = read_key(digest, true)
   local is_stored = is_live or redis.call('EXISTS', key_name) == 1
+  if is_stored and key_flags.extended then key_extension.load() end
   if is_stored and (id24 == NO_ID24 or id24 == key24()) then return is_live, true end
   key_packed, key_api8 = string.sub(id24, 1, 16), string.sub(id24, 17)
   return false, false

@@ -132,11 +132,14 @@ end
 
 -- Grants a lease of a verification that was just decided; `position` and `last` are those of its VERIFY_ITEM. Returns
 -- its units and its term, see GRANTED. A restricted key is not leased, because its outcome depends on the address of
--- the request. So a lease may repeat a decision for any address. Nor is a key whose identity has a balance, nor a
--- verification in which a concurrency limit takes part, because its slots are free again at any time.
+-- the request. So a lease may repeat a decision for any address. Nor is a key whose identity has a balance, one that
+-- shares its balance with its predecessors, nor a verification in which a concurrency limit takes part, because its
+-- slots are free again at any time.
 local function lease_verification(outcome, position, last, root, wanted, number)
   local _, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
-  if outcome ~= NOT_FOUND and (restriction.is_restricted() or identity_credits.is_shared()) then return 0, 0 end
+  local is_found = outcome ~= NOT_FOUND
+  if is_found and (restriction.is_restricted() or identity_credits.is_shared()) then return 0, 0 end
+  if is_found and key_flags.extended and key_extension.is_shared() then return 0, 0 end
   local text = fields <= last and restriction.without_address(string.sub(call_items, fields, last))
   local request = text and request_of(text)
   local requested = request and request.limits

@@ -233,8 +233,18 @@ const Names = ({ title, names, none }: { title: string; names: string[] | undefi
 );
 
 /** What besides its balance, or without one, limits the key. */
-function CreditsOfKey({ data: { credits, identity } }: { data: Key }) {
+function CreditsOfKey({ data: { credits, identity, drawsOn } }: { data: Key }) {
   const shared = identity?.credits;
+  if (drawsOn)
+    return (
+      <p class="quiet">
+        They are those of{' '}
+        <Link href={`/keys/${drawsOn}`}>
+          <KeyName keyId={drawsOn} />
+        </Link>
+        , to which they were moved.
+      </p>
+    );
   if (shared)
     return (
       <p class="quiet">

@@ -160,7 +160,7 @@ export function Rotate({ data, close }: KeyAct) {
     <Act<{ keyId: string; key: string }>
       title={`Rotate ${nameOf(data)}`}
       operation="keys.rerollKey"
-      input={{ keyId: data.keyId, expiration: Number(grace) }}
+      input={{ keyId: data.keyId, expiration: Number(grace), credits: 'move' }}
       act="Make the new key"
       makesSecret
       // The dialog with the new key follows.
@@ -169,6 +169,7 @@ export function Rotate({ data, close }: KeyAct) {
       done={setMade}
     >
       <p>A new key with another string and the same settings replaces this one.</p>
+      {data.credits && <p>Its credits move to the new key. Until this key expires, it is charged to them.</p>}
       <SelectField label="The old key expires" value={grace} set={setGrace} options={graces} />
     </Act>
   );

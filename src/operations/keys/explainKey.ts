@@ -93,6 +93,9 @@ const RuleResult = Type.Object({
       description: 'Of `credits`: the balance of the identity. Absent if there is none.',
     }),
   ),
+  drawsOn: Type.Optional(
+    Type.String({ description: 'Of `credits`: id of the key whose balance it is. Absent if it is its own.' }),
+  ),
   of: Type.Optional(
     Type.Enum(['key', 'identity'], { description: 'Of `credits`, if it failed: whose balance is too small.' }),
   ),
@@ -264,12 +267,17 @@ function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rul
 }
 
 /** The balances of the key and its identity, as far as they have some. */
-function creditsFigures({ balance, refill, shared, decision }: Explanation, cost: number, isFailed: boolean): Figures {
+function creditsFigures(
+  { balance, refill, drawsOn, shared, decision }: Explanation,
+  cost: number,
+  isFailed: boolean,
+): Figures {
   if (balance === undefined && !shared) return {};
   const { credits, identityCredits } = 'reason' in decision ? {} : decision;
   const ofKey = balance !== undefined && balance < cost;
   return {
     ...(balance !== undefined && creditsOf(balance, credits, refill)),
+    ...definedOf({ drawsOn }),
     cost,
     ...(shared && { identity: creditsOf(shared.balance, identityCredits, shared.refill) }),
     ...(isFailed && shared && { of: ofKey ? 'key' : 'identity' }),

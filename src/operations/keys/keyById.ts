@@ -1,6 +1,6 @@
 // Shared by the operations that take a `keyId`: loading the key, and the API that scoped grants must name.
 
-import { notFound } from '../../errors.ts';
+import { ApiError, notFound } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
 import type { KeyRecord } from '../../records/records.ts';
 
@@ -16,3 +16,12 @@ export async function loadKey({ keyId }: { keyId: string }, { store, caller }: M
 }
 
 export const scopeOfKey = (_input: unknown, { key }: FoundKey): string => key.apiId;
+
+/** The error for a change of credits that `keys.rerollKey` moved to another key; '' if that was removed. */
+export const creditsElsewhere = (keyId: string) =>
+  new ApiError(
+    'precondition_failed',
+    keyId === ''
+      ? 'This key has no credits: they were moved to a key that was deleted. Set its credits first.'
+      : `The credits of this key are those of ${keyId}, which replaced it: use that key here.`,
+  );

@@ -87,6 +87,15 @@ export const KeyRecord = Type.Object(
     successor: Type.Optional(
       Type.String({ description: 'Id of the key that `keys.rerollKey` made to replace it; of several the last.' }),
     ),
+    drawsOn: Type.Optional(
+      Type.String({
+        description:
+          'Id of the key to whose credits it is charged: `keys.rerollKey` moved its own. `credits` are these.',
+      }),
+    ),
+    drawnBy: Type.Optional(
+      Type.Array(Type.String(), { description: 'Ids of keys that are charged to its credits, too: it replaced them.' }),
+    ),
     permissions: Type.Optional(
       Type.Unsafe<readonly string[] | JsonText>({
         type: 'array',
@@ -132,6 +141,9 @@ export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput 
 
 /** The version of the stored data from which on all servers apply a field, if earlier ones have keys without it. */
 export const keyFieldsSince = { allowedIps: 6 } as const satisfies Partial<Record<keyof NewKeyInput, number>>;
+
+/** From which version on servers charge a key to the credits of its successor. */
+export const movedCreditsSince = 7;
 
 /** Refuses these fields while servers of an earlier release may verify keys: they would not apply them. */
 export function requireKeyFields(fields: NewKeyInput | ChangedKeyInput, store: Pick<Store, 'dataVersion'>) {

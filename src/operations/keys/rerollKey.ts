@@ -1,11 +1,12 @@
 import Type from 'typebox';
 import { createKeyString, digestOf } from '../../domain/keyString.ts';
 import { dayMs, timeMax } from '../../domain/time.ts';
-import { existing } from '../../errors.ts';
+import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { invalid } from '../rules.ts';
+import { invalid, requireData } from '../rules.ts';
 import { Fields, Int, KeyId } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { creditsElsewhere, loadKey, scopeOfKey } from './keyById.ts';
+import { movedCreditsSince } from './keyFields.ts';
 
 /** Ten years. A time is longer. */
 const expirationMax = 3_653 * dayMs;
@@ -21,12 +22,19 @@ export const rerollKey = manages({
       description:
         'Milliseconds until the old key expires, at most ten years; 0 expires it immediately. Never extends an earlier expiry.',
     }),
+    credits: Type.Optional(
+      Type.Enum(['copy', 'move'], {
+        default: 'copy',
+        description:
+          'Balance and refill of the key. `copy`: the new key has the same, so both can be spent. `move`: only the new key has them, and the old key is charged to them until it expires.',
+      }),
+    ),
   }),
   output: Type.Object({
     keyId: Type.String({ description: 'Id of the new key.' }),
     key: Type.String({ description: 'The key string. It is not stored.' }),
   }),
-  errors: ['key_not_found', 'too_many_records'],
+  errors: ['key_not_found', 'precondition_failed', 'too_many_records'],
   needs: { api: ['create_key'] },
   load: loadKey,
   scope: scopeOfKey,
@@ -39,10 +47,22 @@ export const rerollKey = manages({
     );
   },
 
-  async handle({ keyId, expiration }, { store, caller, actor }, { key: old, byteLength }) {
+  async handle({ keyId, expiration, credits = 'copy' }, { store, caller, actor }, { key: old, byteLength }) {
+    if (credits === 'move' && old.credits) requireData(store, movedCreditsSince, 'credits: move');
     const { key, start } = createKeyString({ prefix: old.prefix, byteLength });
-    const request = { keyId, digest: digestOf(key), start, expiresInMs: expiration };
-    const newKeyId = existing(await store.keys.reroll(caller.workspaceId, request, actor), 'key');
-    return { keyId: newKeyId, key };
+    const request = { keyId, digest: digestOf(key), start, expiresIn: expiration, credits };
+    const result = await store.keys.reroll(caller.workspaceId, request, actor);
+    if (!('refused' in result)) return { keyId: result.keyId, key };
+    switch (result.refused) {
+      case 'draws':
+        throw creditsElsewhere(result.name);
+      case 'too_many_drawers':
+        throw new ApiError(
+          'precondition_failed',
+          'Too many keys are charged to the credits of this key: let one of the keys that it replaced expire, or delete it.',
+        );
+      default:
+        throw notFound('key');
+    }
   },
 });

@@ -12,7 +12,7 @@ import {
   requireLimits,
 } from '../rules.ts';
 import { Empty, Fields, KeyId, RatelimitChange } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { creditsElsewhere, loadKey, scopeOfKey } from './keyById.ts';
 import { changedKeyFields, checkKeyFields, keyFieldErrors, requireKeyFields } from './keyFields.ts';
 
 export const updateKey = manages({
@@ -62,6 +62,8 @@ export const updateKey = manages({
           'needs a balance: an unlimited key has nothing to refill',
           'Set remaining as well.',
         );
+      case 'draws':
+        throw creditsElsewhere(name);
       default:
         throw refusalError({ refused, name });
     }

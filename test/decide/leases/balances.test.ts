@@ -120,6 +120,66 @@ describe.each([
   });
 });
 
+describe('moved to another key', () => {
+  const move = (by: typeof first, keyId: string, expiration = dayMs) =>
+    by.ok('keys.rerollKey', { keyId, expiration, credits: 'move' });
+
+  test.each([
+    ['another server', other],
+    ['a holder', first],
+  ])('a balance takes along what servers held of it, by %s', async (_by, changer) => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000, refill } });
+    await use(key);
+    const made = await move(changer, keyId);
+    expect(await balanceOf(made.keyId)).toBe(2700);
+    expect(await balanceOf(keyId)).toBe(2700);
+    expect(await ok('keys.getKey', { keyId: made.keyId })).toMatchObject({ credits: { remaining: 2700, refill } });
+  });
+
+  test('is not leased while another key draws on it, and is afterwards', async () => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000 } });
+    const made = await move(other, keyId);
+    const leases = first.counts.granted.length;
+    for (let time = 0; time < 100; time++)
+      for (const each of [key, made.key]) expect((await first.ok('keys.verifyKey', { key: each })).code).toBe('VALID');
+    expect(first.counts.granted.slice(leases).filter((units) => units > 0)).toEqual([]);
+    clock.advance(dayMs);
+    await use(made.key);
+    expect(await balanceOf(made.keyId)).toBe(2500);
+    // Its use is changed again: the servers return what they hold of it before the response.
+    await use(made.key);
+    await ok('keys.updateKey', { keyId, expires: null });
+    expect((await second.ok('keys.verifyKey', { key, credits: { cost: 2200 } })).credits).toBe(0);
+  });
+
+  test('is spent exactly once, with rotations while three servers use all keys', async () => {
+    const keys = [(await createKey({ credits: { remaining: 2000 } })) as { keyId: string; key: string }];
+    let [spent, isDone] = [0, false];
+    async function spend(server: typeof first, key: string, cost = 1) {
+      const { code } = await server.ok('keys.verifyKey', { key, credits: { cost } });
+      if (code === 'VALID') spent += cost;
+      else expect(['USAGE_EXCEEDED', 'EXPIRED']).toContain(code);
+      return code;
+    }
+    const spending = [first, second, other].map(async (server, number) => {
+      for (let n = number; !isDone; n++) await spend(server, keys[n % keys.length]!.key);
+    });
+    for (let n = 0; n < 6; n++) {
+      for (let time = 0; time < 50; time++) await spend(second, keys[n]!.key);
+      keys.push(await move(n % 2 ? first : other, keys[n]!.keyId, n % 3 ? dayMs : 1));
+      clock.advance(5000);
+    }
+    isDone = true;
+    await Promise.all(spending);
+    const last = keys.at(-1)!;
+    expect(spent).toBeGreaterThan(300);
+    expect((await balanceOf(last.keyId)) + spent).toBe(2000);
+    while ((await spend(first, last.key, 10)) === 'VALID');
+    while ((await spend(second, last.key)) === 'VALID');
+    expect(spent).toBe(2000);
+  });
+});
+
 test('a refill that was applied gets nothing back, and a changed one is applied once', async () => {
   const { key, keyId } = await createKey({ credits: { remaining: 3000, refill: { interval: 'daily', amount: 1000 } } });
   await use(key);

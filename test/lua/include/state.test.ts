@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { limitValues } from '../../../src/domain/limit.ts';
-import { keyFlags, keyTimes, limit, never, usage } from '../../../src/scripts/layout.ts';
+import { keyFlags, keyMarks, keyTimes, limit, never, usage } from '../../../src/scripts/layout.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
@@ -50,7 +50,7 @@ const states = fc.record({
   version: bytes(8, 8),
   // `extended` follows from the fields of the extension, and `temporary` from the limits.
   ...Object.fromEntries(keyFlags.filter((flag) => !derived.includes(flag)).map((flag) => [flag, fc.boolean()])),
-  restricted: fc.boolean(),
+  ...Object.fromEntries(keyMarks.map((mark) => [mark, fc.boolean()])),
   forbidden: fc.integer({ min: 0, max: 3 }),
   holds_due: fc.oneof(time, fc.constant(never)),
   ...Object.fromEntries(Object.keys(keyTimes).map((name) => [name, time])),
