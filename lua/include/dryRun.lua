@@ -1,5 +1,5 @@
 -- Redis for a script that decides without changing anything: what the rules write is kept in memory, and they read it
--- again. In a script that includes this file, `redis.call` is dry_call (src/scripts/loader.ts).
+-- again. In a script that includes this file, `redis.call` and `redis.pcall` are dry_call (src/scripts/loader.ts).
 
 local server = redis
 

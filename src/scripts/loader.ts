@@ -4,7 +4,7 @@
 //                                 per script; includes may include others
 //   NAMES_IN_CAPITALS             that src/scripts/layout.ts declares are replaced by literals
 //   an include                    becomes a block in a library or dry run, because Lua allows 200 locals at a time
-//   redis.call                    becomes dry_call in a script that includes lua/include/dryRun.lua
+//   redis.call, redis.pcall       become dry_call in a script that includes lua/include/dryRun.lua
 //   struct.pack, struct.unpack    of a declared structure are checked against its fields (structureCheck.ts)
 //
 // `lines` has the file and number of each line of an assembled script.
@@ -114,18 +114,24 @@ const originsOf = (parts: readonly Part[]): string[] =>
     lines.map((_, index) => (first === undefined ? file : `${file}:${first + index}`)),
   );
 
-const dryCalls = new Map([['redis.call', 'dry_call']]);
+const dryCalls = new Map([
+  ['redis.call', 'dry_call'],
+  ['redis.pcall', 'dry_call'],
+]);
 
 /** Lines before and after a script, whose result is `reply`. */
 type Around = Record<'before' | 'after', readonly string[]>;
 
 const changed = 'return { reply == nil and false or reply, leaseholders(KEYS[1]) }';
 const aroundChange: Around = { before: [], after: [changed] };
-/** The time of a read by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing is paced. */
+/**
+ * The time of a read by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing is paced. `redis`
+ * is named so that it is not the one of a dry run, which begins later.
+ */
 const aroundRead: Around = {
-  before: ["local started = redis.pcall('TIME')"],
+  before: ["local started = redis['pcall']('TIME')"],
   after: [
-    "local ended = redis.pcall('TIME')",
+    "local ended = redis['pcall']('TIME')",
     'return { (ended[1] - started[1]) * 1000000 + ended[2] - started[2], reply == nil and false or reply }',
   ],
 };
