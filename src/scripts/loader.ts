@@ -125,8 +125,8 @@ type Around = Record<'before' | 'after', readonly string[]>;
 const changed = 'return { reply == nil and false or reply, leaseholders(KEYS[1]) }';
 const aroundChange: Around = { before: [], after: [changed] };
 /**
- * The time of a read by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing is paced. `redis`
- * is named so that it is not the one of a dry run, which begins later.
+ * The time of a read by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing is paced. The
+ * call is written so that it is not replaced by that of a dry run, which is declared later.
  */
 const aroundRead: Around = {
   before: ["local started = redis['pcall']('TIME')"],
