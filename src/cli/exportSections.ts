@@ -144,23 +144,19 @@ const overrides = ofNamespaces(async function* pages({ store, workspaceId }, { n
   }
 });
 
-/** Windows with records of their own. Their owners are found by the length of their ids. */
+/** Windows with records of their own. */
 async function* windows(
   { store, workspaceId, windowIndex }: Exported,
   from: string | undefined,
 ): AsyncGenerator<SectionPage> {
   for await (const { windows: found, after } of store.windows.export(workspaceId, from, await windowIndex?.())) {
-    const lines: [Kind, string][] = [];
-    for (const { owner, ...window } of found) {
-      const prefixes = owner.length === 24 ? 'key' : (await isNamespace(store, workspaceId, owner)) ? 'rlns' : 'id';
-      lines.push(['window', windowLine({ owner: `${prefixes}_${owner}`, ...window })]);
-    }
+    const lines = found.map(({ owner, isNamespace, ...window }): [Kind, string] => {
+      const prefix = owner.length === 24 ? 'key' : isNamespace ? 'rlns' : 'id';
+      return ['window', windowLine({ owner: `${prefix}_${owner}`, ...window })];
+    });
     yield { lines, after };
   }
 }
-
-const isNamespace = async (store: Store, workspaceId: string, id16: string) =>
-  (await store.overrides.findNamespace(workspaceId, `rlns_${id16}`)) !== undefined;
 
 /** The totals of the days of an API or namespace with the counts of each day. A place is the last day. */
 async function* totals(

@@ -5,13 +5,14 @@ import type { UsedSlices } from '../domain/limit.ts';
 import { dayMs } from '../domain/time.ts';
 import { chunks } from '../redis/chunks.ts';
 import { mastersOf, orStoreError, type RedisClient } from '../redis/connection.ts';
-import { allWindowNames, windowNames, workspaceKey } from '../redis/names.ts';
+import { allWindowNames, namespaceNamesKey, windowNames, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { readUsedUnits } from './records.ts';
 
 interface ExportedWindow {
   /** 16 characters of a namespace or identity, or 24 of a key. */
   owner: string;
+  isNamespace: boolean;
   duration: number;
   /** Of the limit, or the identifier. */
   name: string;
@@ -44,8 +45,12 @@ export function openWindows({ redis, run }: StoreContext) {
     const windows: ExportedWindow[] = [];
     for (const some of chunks(found, windowsStep)) {
       const given = JSON.stringify(some.map(({ owner, duration, name }) => [owner, duration, name]));
-      const used = readUsedUnits(await run('windows/export', workspaceId, { windows: given }));
-      for (const [place, slices] of used) windows.push({ ...some[place]!, used: slices });
+      const used = [...readUsedUnits(await run('windows/export', workspaceId, { windows: given }))];
+      if (used.length === 0) continue;
+      const owners = used.map(([place]) => some[place]!.owner);
+      const namespaces = await orStoreError(redis.hmget(namespaceNamesKey(workspaceKey(workspaceId)), ...owners));
+      for (const [index, [place, slices]] of used.entries())
+        windows.push({ ...some[place]!, isNamespace: namespaces[index] !== null, used: slices });
     }
     return windows;
   }
@@ -95,7 +100,7 @@ export function openWindows({ redis, run }: StoreContext) {
     /** Stores windows. Returns for each whether it is new. */
     async import(
       workspaceId: string,
-      windows: readonly (ExportedWindow & { isNamespace: boolean })[],
+      windows: readonly ExportedWindow[],
       isDryRun: boolean,
     ): Promise<boolean[]> {
       const stored: boolean[] = [];

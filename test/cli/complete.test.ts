@@ -664,17 +664,31 @@ describe('into a workspace that exists', () => {
 test('an export looks through all names once, with any number of workspaces', async () => {
   const redis = await emptyRedis();
   await importInto(redis.url, exported);
-  const { store } = await serverOn(redis.url);
+  const { store, callAs } = await serverOn(redis.url);
   const client = await connect(redis.url, { commandTimeoutMs: 5000 });
   opened.push(async () => client.disconnect());
-  const scansOf = async () => {
+  const callsOf = async () => {
     await client.config('RESETSTAT');
     expect((await cli(['export', newFile()], redis.url)).code).toBe(0);
-    return Number(/cmdstat_scan:calls=(\d+)/.exec(await client.info('commandstats'))?.[1]);
+    const stats = await client.info('commandstats');
+    const sum = (name: string) =>
+      [...stats.matchAll(new RegExp(`cmdstat_${name}:calls=(\\d+)`, 'g'))].reduce(
+        (all, [, calls]) => all + Number(calls),
+        0,
+      );
+    return { scans: sum('scan'), scripts: sum('eval(?:sha)?') };
   };
-  const scans = await scansOf();
+  const limit = async (count: number) => {
+    const checks = Array.from({ length: count }, (_, index) => ({ ...check, cost: 1, identifier: `new ${index}` }));
+    expect((await callAs(tollgate.rootKey)('ratelimits.multiLimit', checks)).status).toBe(200);
+  };
+  await limit(1);
+  const before = await callsOf();
+  // Nor does it need a call to learn what each window belongs to.
+  await limit(20);
+  expect(await callsOf()).toEqual(before);
   for (let number = 0; number < 20; number++) await store.workspaces.create(`tenant ${number}`);
-  expect(await scansOf()).toBe(scans);
+  expect((await callsOf()).scans).toBe(before.scans);
 
   // The windows are the same with an index, without one, and with one that is full; and after any place.
   const { workspaceId } = tollgate;
