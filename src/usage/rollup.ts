@@ -102,16 +102,19 @@ const ofHour = /^s?\d\d/;
 
 /** Returns a function that adds up some counts by tag or identifier of a day, once its hours are no longer kept. */
 function countsRoller({ redis, run, usageRetentionMs, usageHourlyDays }: StoreContext) {
-  /** Where the next step continues, by what is rolled up, and whether a count was moved since the beginning. */
-  const passes = new Map<string, { cursor: string; moved: boolean }>();
+  /**
+   * By workspace: what is rolled up, where the next step continues, and whether a count was moved since the beginning.
+   * Another server may end a pass, so only the last one of a workspace is kept.
+   */
+  const passes = new Map<string, { member: string; cursor: string; moved: boolean }>();
   return async ({ workspaceId, kind, id, day, today }: Task): Promise<void> => {
     const member = `${kind}${id}:${day}`;
     if (day >= today - usageHourlyDays) {
       await run('sweep/requeue', workspaceId, { member, dueMs: (day + usageHourlyDays + 1) * dayMs });
       return;
     }
-    const name = `${workspaceId} ${member}`;
-    const pass = passes.get(name) ?? { cursor: '0', moved: false };
+    const last = passes.get(workspaceId);
+    const pass = last?.member === member ? last : { member, cursor: '0', moved: false };
     const workspace = workspaceKey(workspaceId);
     const record = kind === 't' ? tagUsageKey(workspace, id, `${day}`) : identifierUsageKey(workspace, id, `${day}`);
     const [cursor, pairs] = await orStoreError(redis.hscanBuffer(record, pass.cursor, 'COUNT', countsStep));
@@ -121,10 +124,10 @@ function countsRoller({ redis, run, usageRetentionMs, usageHourlyDays }: StoreCo
       pass.moved = true;
     }
     pass.cursor = cursor.toString();
-    passes.set(name, pass);
+    passes.set(workspaceId, pass);
     if (pass.cursor !== '0') return;
     // A pass may miss counts that were written meanwhile: a pass without any is the last.
     if (!pass.moved) await run('sweep/requeue', workspaceId, { member, dueMs: '' });
-    passes.delete(name);
+    passes.delete(workspaceId);
   };
 }

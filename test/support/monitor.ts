@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 
 /** Calls `ran` with the words of each command, also of those in scripts, until the returned function is called. */
 export async function monitorOf(url: string, ran: (words: string[]) => void): Promise<() => void> {
-  const path = url.startsWith('unix:') ? url.slice('unix:'.length) : undefined;
+  const path = url.startsWith('unix:') ? url.slice('unix:'.length).replace(/\?.*/, '') : undefined;
   const { hostname, port } = path ? { hostname: '', port: '' } : new URL(url);
   const socket = path ? connect(path) : connect(Number(port), hostname);
   const lines = createInterface({ input: socket });

@@ -3,11 +3,12 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
-import { workspaceKey } from '../../src/redis/names.ts';
+import { rollupQueueKey, tagUsageKey, workspaceKey } from '../../src/redis/names.ts';
 import { countPlaces } from '../../src/scripts/layout.ts';
 import { openStore } from '../../src/store.ts';
 import { packDays, readDays, readDaysHead, rollUp } from '../../src/usage/days.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
+import { monitorOf } from '../support/monitor.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { keyLogOf } from '../support/usage.ts';
 
@@ -212,4 +213,37 @@ test('a query reads the keys that were used, and not those that are stored', asy
     const rows = await ok('analytics.getVerifications', { apiId, groupBy: [groupBy] });
     expect(rows).toMatchObject([{ count: 1 }]);
   }
+});
+
+test('where a step continues is forgotten when another server ends it', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'tags' });
+  const workspace = workspaceKey(tollgate.workspaceId);
+  clock.now = Math.ceil(clock.now / dayMs) * dayMs;
+  const today = clock.now / dayMs;
+  // A day of more counts than a step moves, and a later day.
+  const [day, nextDay] = [2, 1].map((days) => `${today - testSettings.usageHourlyDays - days}`);
+  const recordOf = (of: string) => tagUsageKey(workspace, apiId, of);
+  const countsOf = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, tag) => [`001${tag}`, 1]));
+  const rollUp = () => tollgate.store.sweep.rollUp(tollgate.workspaceId);
+  while (await rollUp());
+  const add = async (of: string, count: number) => {
+    await redis.hset(recordOf(of), countsOf(count));
+    await redis.zadd(rollupQueueKey(workspace), of, `t${apiId.slice(-8)}:${of}`);
+  };
+  const cursors: [day: string, cursor: string][] = [];
+  const stop = await monitorOf(testRedisUrl(), ([command, name = '', cursor]) => {
+    if (command === 'hscan' && name.startsWith(`${workspace}:ut:`)) cursors.push([name.split(':').at(-1)!, cursor!]);
+  });
+  await add(day!, 1000);
+  await rollUp();
+  // Another server ends it, and counts of this day come late.
+  await redis.del(recordOf(day!), rollupQueueKey(workspace));
+  await add(nextDay!, 1000);
+  await rollUp();
+  await add(day!, 1000);
+  await rollUp();
+  await expect.poll(() => cursors).toEqual([day, nextDay, day].map((each) => [each, '0']));
+  stop();
+  while (await rollUp());
+  expect((await redis.hkeys(recordOf(day!))).filter((field) => /^\d/.test(field))).toEqual([]);
 });
