@@ -27,11 +27,18 @@ import { openWindows } from './records/windows.ts';
 import { openWorkspaces } from './records/workspaces.ts';
 import { atMostOnceIn } from './redis/atMostOnce.ts';
 import { Breaker } from './redis/breaker.ts';
-import { connect, notReady, orStoreError, type RedisClient, trustFor } from './redis/connection.ts';
+import {
+  type ConnectOptions,
+  connect,
+  notReady,
+  orStoreError,
+  type RedisClient,
+  trustFor,
+} from './redis/connection.ts';
 import { scriptKey } from './redis/names.ts';
 import type { StoreObserver } from './redis/observer.ts';
 import { foundOf, refusalOf } from './redis/refusedWrites.ts';
-import type { Trust, TrustOptions } from './redis/trust.ts';
+import type { TrustOptions } from './redis/trust.ts';
 import { probeError, probeWrites } from './redis/writeProbe.ts';
 import { openCalls, type Run } from './scripts/calls.ts';
 import type { StoreContext, UsageBounds } from './scripts/context.ts';
@@ -90,11 +97,12 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
 
 export async function openStore(storeOptions: StoreOptions) {
   const trust = trustFor(storeOptions.url, storeOptions);
-  const options = { ...storeOptions, trust };
+  // A connection that is ready before `leasing` is set is no later one: no lease was granted before it.
+  let reconnected = () => {};
+  const options = { ...storeOptions, trust, onReady: () => reconnected() };
   const redis = await connect(options.url, options);
   // Changes run after `leasing` is set.
   const changed: Changed = (workspaceId, holders) => leasing.changes.changed(workspaceId, holders);
-  const reconnected = () => leasing.reconnected();
   const closeAll = (error: Error) => {
     // The caller has no connection to close, and an open one would keep the process alive.
     redis.disconnect();
@@ -102,7 +110,7 @@ export async function openStore(storeOptions: StoreOptions) {
   };
   // Nothing but the heartbeat itself runs a script before it is set.
   const fresh = () => heartbeat.fresh();
-  const loaded = await loadAll(redis, options, { changed, reconnected, fresh }).catch(closeAll);
+  const loaded = await loadAll(redis, options, { changed, fresh }).catch(closeAll);
   const { scripts, durable } = loaded;
   const run = runOf(durable?.scripts ?? scripts, options);
   const { isComplete, onUnsupported } = options;
@@ -139,6 +147,7 @@ export async function openStore(storeOptions: StoreOptions) {
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen, redisAgeMs }),
   });
   const { leasing } = decide;
+  reconnected = () => leasing.reconnected();
   const workspaces = openWorkspaces(
     context,
     () => rootKeys,
@@ -226,8 +235,8 @@ function loadError(error: Error): Error {
 /** Loads the scripts, after the version of the data was checked. */
 async function loadAll(
   redis: RedisClient,
-  options: StoreOptions & { trust: Trust | undefined },
-  on: { changed: Changed; reconnected: () => void; fresh: () => Promise<void> | undefined },
+  options: StoreOptions & Pick<ConnectOptions, 'trust' | 'onReady'>,
+  on: { changed: Changed; fresh: () => Promise<void> | undefined },
 ): Promise<{ data: StoredData; scripts: Scripts; durable?: Durable }> {
   const { url, commandTimeoutMs, observe } = options;
   const breaker = new Breaker({

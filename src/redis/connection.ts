@@ -28,6 +28,8 @@ export interface ConnectOptions extends TrustOptions {
   trust?: Trust | undefined;
   /** Receives a message when the connection is lost or back. */
   onEvent?: ((message: string) => void) | undefined;
+  /** Called when a connection is ready: also the first ones, and of a Cluster that of each node. */
+  onReady?: (() => void) | undefined;
   observe?: StoreObserver | undefined;
 }
 
@@ -36,7 +38,7 @@ export interface ConnectOptions extends TrustOptions {
  * reconnects by itself.
  */
 export async function connect(url: string, connectOptions: ConnectOptions): Promise<RedisClient> {
-  const { commandTimeoutMs, onEvent, observe } = connectOptions;
+  const { commandTimeoutMs, onEvent, onReady, observe } = connectOptions;
   const trust = connectOptions.trust ?? trustFor(url, connectOptions);
   const options: Options = {
     lazyConnect: true,
@@ -71,19 +73,22 @@ export async function connect(url: string, connectOptions: ConnectOptions): Prom
     errors.set(where, message);
     causes?.add(message);
   };
-  const reportConnected = (where: string) => () => {
+  const connected = (where: string) => {
     if (errors.delete(where)) onEvent?.(`Redis: ${where}connected again`);
+    onReady?.();
   };
   redis.on('error', reportError(''));
-  redis.on('ready', reportConnected(''));
   redis.on('sentinelError', reportError('Sentinel: '));
   redis.on('node error', (error: Error, node: string) => {
     // This message only repeats an error that another connection reports itself.
     if (error.message !== 'Connection is closed.') reportError(`${node}: `)(error);
   });
-  redis.on('ready', () => observe?.connected());
+  redis.on('ready', () => {
+    connected('');
+    observe?.connected();
+  });
   redis.on('+node', (node: Redis) => {
-    node.once('ready', reportConnected(`${node.options.host}:${node.options.port}: `));
+    node.on('ready', () => connected(`${node.options.host}:${node.options.port}: `));
     // Connects now. Connecting with the first command would delay it, and report errors late.
     if (!node.options.readOnly) node.connect().catch(() => {});
   });

@@ -25,11 +25,7 @@ export async function openDurable(
   url: string,
   options: ConnectOptions,
   scripts: Scripts,
-  {
-    changed,
-    reconnected,
-    fresh,
-  }: { changed: Changed; reconnected: () => void; fresh: () => Promise<void> | undefined },
+  { changed, fresh }: { changed: Changed; fresh: () => Promise<void> | undefined },
 ): Promise<Durable> {
   if (/^rediss?\+cluster:/.test(url)) {
     throw new Error('TOLLGATE_DURABLE=1 is not supported on a Redis Cluster: use one Redis, or Sentinel.');
@@ -38,7 +34,6 @@ export async function openDurable(
   const redis = await connect(url, { ...options, onEvent: undefined });
   let connection = 0;
   redis.on('close', () => connection++);
-  redis.on('ready', reconnected);
 
   // Shorter than the command timeout, so that WAITAOF replies before it.
   const waitMs = Math.floor(options.commandTimeoutMs * 0.8);

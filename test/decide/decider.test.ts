@@ -464,3 +464,10 @@ describe('a reply that cannot be read', () => {
     }
   });
 });
+
+test('deciders that share a connection add no listeners to it', async () => {
+  const listeners = () => own.redis.eventNames().map((event) => [event, own.redis.listenerCount(event)]);
+  const before = listeners();
+  await open();
+  expect(listeners()).toEqual(before);
+});

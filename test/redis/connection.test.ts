@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { connect } from '../../src/redis/connection.ts';
+import { testRedisUrl } from '../support/redis.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
 afterAll(() => rmSync(dir, { recursive: true }));
@@ -28,4 +29,10 @@ test.each([
   await expect(connect('rediss://127.0.0.1:1', { commandTimeoutMs: 200, caFile })).rejects.toThrow(
     `The file of REDIS_CA_FILE contains no certificate: ${caFile}`,
   );
+});
+
+test('a connection has one listener of each event', async () => {
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  expect(['ready', '+node'].map((event) => redis.listenerCount(event))).toEqual([1, 1]);
+  redis.disconnect();
 });

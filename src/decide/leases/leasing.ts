@@ -55,9 +55,6 @@ export class Leasing {
     const { redis, leaseMs, leaseLongMs = 0, leaseAfter = 12, leaseClockMs = () => 0 } = options;
     const { settle, deactivate, mayLengthen, observe } = options;
     this.#options = options;
-    redis.on('ready', () => this.reconnected());
-    // In a Cluster each node has a connection.
-    redis.on('+node', (node: RedisClient) => node.on('ready', () => this.reconnected()));
     const longMs = leaseMs === 0 ? 0 : Math.max(leaseMs, leaseLongMs);
     this.leases = new Leases({
       termMs: leaseMs,
