@@ -98,11 +98,7 @@ export function openWindows({ redis, run }: StoreContext) {
     },
 
     /** Stores windows. Returns for each whether it is new. */
-    async import(
-      workspaceId: string,
-      windows: readonly ExportedWindow[],
-      isDryRun: boolean,
-    ): Promise<boolean[]> {
+    async import(workspaceId: string, windows: readonly ExportedWindow[], isDryRun: boolean): Promise<boolean[]> {
       const stored: boolean[] = [];
       for (let at = 0; at < windows.length; at += windowsStep) {
         const some = JSON.stringify(windows.slice(at, at + windowsStep));
