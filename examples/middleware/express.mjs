@@ -26,6 +26,11 @@ const failOpen = process.env.FAIL_OPEN === 'true';
 const isUnavailable = ({ name, statusCode }) =>
   /^(Connection|RequestTimeout)Error$/.test(name) || [502, 503, 504].includes(statusCode);
 
+// Limits that every request checks with a cost, such as [{"name":"tokens","cost":5}], besides those that the key itself
+// applies to each.
+const limits = JSON.parse(process.env.LIMITS || '[]');
+const costOf = (name) => limits.find((limit) => limit.name === name)?.cost ?? 1;
+
 const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
 
 async function requireKey(request, response, next) {
@@ -34,7 +39,7 @@ async function requireKey(request, response, next) {
   if (!key) return response.status(401).set('WWW-Authenticate', 'Bearer').json({ error: 'NOT_FOUND' });
 
   let unavailable = false;
-  const result = await unkey.keys.verifyKey({ key }).catch((error) => {
+  const result = await unkey.keys.verifyKey({ key, ratelimits: limits }).catch((error) => {
     console.error(`Tollgate: ${error.message}`);
     unavailable = isUnavailable(error);
   });
@@ -45,8 +50,11 @@ async function requireKey(request, response, next) {
   if (!valid) {
     if (code === 'NOT_FOUND') response.set('WWW-Authenticate', 'Bearer');
     if (code === 'RATE_LIMITED') {
-      const reset = Math.max(...ratelimits.filter(({ exceeded }) => exceeded).map(({ reset }) => reset));
-      response.set('Retry-After', String(Math.max(1, Math.ceil((reset - Date.now()) / 1000))));
+      const exceeded = ratelimits.filter((limit) => limit.exceeded);
+      const reset = Math.max(...exceeded.map((limit) => limit.reset));
+      // A cost above the limit is never admitted.
+      if (exceeded.every(({ name, limit }) => costOf(name) <= limit))
+        response.set('Retry-After', String(Math.max(1, Math.ceil((reset - Date.now()) / 1000))));
     }
     return response.status(statuses[code] ?? 403).json({ error: code });
   }

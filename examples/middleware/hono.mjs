@@ -27,6 +27,11 @@ const failOpen = process.env.FAIL_OPEN === 'true';
 const isUnavailable = ({ name, statusCode }) =>
   /^(Connection|RequestTimeout)Error$/.test(name) || [502, 503, 504].includes(statusCode);
 
+// Limits that every request checks with a cost, such as [{"name":"tokens","cost":5}], besides those that the key itself
+// applies to each.
+const limits = JSON.parse(process.env.LIMITS || '[]');
+const costOf = (name) => limits.find((limit) => limit.name === name)?.cost ?? 1;
+
 const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
 
 async function requireKey(c, next) {
@@ -35,7 +40,7 @@ async function requireKey(c, next) {
   if (!key) return c.json({ error: 'NOT_FOUND' }, 401, { 'WWW-Authenticate': 'Bearer' });
 
   let unavailable = false;
-  const result = await unkey.keys.verifyKey({ key }).catch((error) => {
+  const result = await unkey.keys.verifyKey({ key, ratelimits: limits }).catch((error) => {
     console.error(`Tollgate: ${error.message}`);
     unavailable = isUnavailable(error);
   });
@@ -46,8 +51,11 @@ async function requireKey(c, next) {
   if (!valid) {
     if (code === 'NOT_FOUND') c.header('WWW-Authenticate', 'Bearer');
     if (code === 'RATE_LIMITED') {
-      const reset = Math.max(...ratelimits.filter(({ exceeded }) => exceeded).map(({ reset }) => reset));
-      c.header('Retry-After', String(Math.max(1, Math.ceil((reset - Date.now()) / 1000))));
+      const exceeded = ratelimits.filter((limit) => limit.exceeded);
+      const reset = Math.max(...exceeded.map((limit) => limit.reset));
+      // A cost above the limit is never admitted.
+      if (exceeded.every(({ name, limit }) => costOf(name) <= limit))
+        c.header('Retry-After', String(Math.max(1, Math.ceil((reset - Date.now()) / 1000))));
     }
     return c.json({ error: code }, statuses[code] ?? 403);
   }

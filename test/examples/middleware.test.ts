@@ -250,6 +250,17 @@ describe.each(programs)('%s', (name) => {
     });
   });
 
+  // The fourth passes on what the gateway check returns.
+  test.skipIf(name === 'fetch.mjs')('429 without Retry-After if the cost is above the limit', async () => {
+    const costing = await startOne(name, { LIMITS: '[{"name":"tokens","cost":5}]' });
+    onTestFinished(async () => void (await costing.stop()));
+    const keyOf = (limit: number) => newKey({ ratelimits: [{ name: 'tokens', limit, duration: 3_600_000 }] });
+    expect(await costing.ask(`Bearer ${await keyOf(4)}`)).toMatchObject({ status: 429, retryAfter: null });
+    const key = await keyOf(5);
+    expect(await costing.ask(`Bearer ${key}`)).toMatchObject({ status: 200 });
+    expect(Number((await costing.ask(`Bearer ${key}`)).retryAfter)).toBeGreaterThan(3_000);
+  });
+
   test.each([
     ['TOLLGATE_URL', undefined],
     ['TOLLGATE_ROOT_KEY', ''],
