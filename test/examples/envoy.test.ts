@@ -1,7 +1,8 @@
 // examples/envoy/envoy.yaml in a real Envoy.
 
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { envoy } from '../../bench/support/gateways.mjs';
+import { addressOf, runServer } from '../support/processes.ts';
 import { describeGateway, missingProgram } from './gateway.ts';
 
 const allowed = '[{ exact: x-tollgate-permissions }]';
@@ -30,16 +31,28 @@ describeGateway('Envoy', {
   closesWithoutBody: true,
   ratelimitOnSuccess: true,
   address,
-  more({ start, newKey, ask }) {
-    test('the address without DIRECT, and X-Forwarded-For as it came, are what the client sends', async () => {
+  more({ start, newKey, ask, tollgate }) {
+    const wrong = async (port: number) => {
       const { key } = await newKey({ allowedIps: ['127.0.0.1'] });
-      for (const value of ['%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%', '%REQ(x-forwarded-for)%']) {
-        const { port } = await start([...address, ['%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%', value]]);
-        const statusOf = async (headers: string[]) =>
-          (await ask('/', { key, port, from: '127.0.0.2', headers })).status;
-        expect(await statusOf([])).toBe(403);
-        expect(await statusOf(['X-Forwarded-For: 127.0.0.1'])).toBe(200);
-      }
+      const from = { key, port, from: '127.0.0.2' };
+      expect((await ask('/', from)).status).toBe(403);
+      expect((await ask('/', { ...from, headers: ['X-Forwarded-For: 127.0.0.1'] })).status).toBe(200);
+    };
+
+    test('the address without DIRECT is what the client sends', async () => {
+      const direct = '%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%';
+      await wrong((await start([...address, [direct, direct.replace('DIRECT_', '')]])).port);
+    });
+
+    test('X-Forwarded-For, allowed and named in GATEWAY_IP_HEADER, is what the client sends', async () => {
+      const { url, redis, ok } = tollgate();
+      const { key } = await ok('rootKeys.createRootKey', { permissions: ['api.*.verify_key'] });
+      const settings = { GATEWAY_ROOT_KEY: key, GATEWAY_IP_HEADER: 'X-Forwarded-For' };
+      const server = runServer({ REDIS_URL: redis.url, ...settings });
+      onTestFinished(async () => void (await server.stop()));
+      const portOf = (address: string) => `port_value: ${new URL(address).port} }`;
+      const toServer = [portOf(url), portOf(await addressOf(server))] as const;
+      await wrong((await start([toServer, allow('x-forwarded-for')])).port);
     });
   },
 });
