@@ -1,11 +1,13 @@
 -- The holds of a key: what verifications charged and callers have not settled yet. They are fields of the key's record:
 --
---   holds     notes of the last settlements; the first bucket if it is the only one, or else HOLDS_SUMS; HOLDS_END
+--   holds     notes of the last settlements; the first bucket if it is the only one, or else HOLDS_SUMS and texts;
+--             HOLDS_END
 --   holds<n>  the buckets if there are several, from 0 on
 --
 -- A bucket is one HOLD after the other. The number of buckets grows with the bytes of the holds, one bucket at a time
 -- (linear hashing), so that a hold is found and written in a few kilobytes, whatever their number is. With several
--- buckets the number in HOLDS_END has SUMMED added to it.
+-- buckets the number in HOLDS_END has SUMMED added to it. Texts are the limits and identities that holds charged: a
+-- hold names their place, or has them itself if they have no room. They are only added, until the key has no holds.
 --
 -- Before data version 7 the first bucket is always in field `holds`, and the number of buckets grows with the number of
 -- holds. Such holds are brought into the form above when the next hold is added.
@@ -78,21 +80,10 @@ function hold_list.next_suffix(h, now)
   return struct.pack(HOLD_NUMBER, 46, number)
 end
 
--- A suffix as it is in an id, and back; nil if no id has it.
-function hold_list.printed(suffix)
-  if string.byte(suffix) ~= 46 then return suffix end
-  return string.format('.%d', (struct.unpack('>I5', suffix, 2)))
-end
-function hold_list.parsed(suffix)
-  if string.byte(suffix) ~= 46 then return suffix end
-  local number = tonumber(string.sub(suffix, 2))
-  return number and number < 2 ^ 40 and struct.pack(HOLD_NUMBER, 46, number) or nil
-end
-
 -- The holds of a record whose field `holds` is `stored`: {record, next (number of the next hold), open and count (open
--- holds, and all), is_summed (it has HOLDS_SUMS: then open_bytes and bytes are of open holds, and of all), buckets,
--- noted_hour, notes (of settlements in that hour), part (the bucket in field `holds`), parts (others, as far as read),
--- changed (those of them that are to be written)}. The table is used again for the next key: one for each key would
+-- holds, and all), is_summed (it has HOLDS_SUMS: then open_bytes and bytes are of open holds, and of all), texts,
+-- buckets, noted_hour, notes (of settlements in that hour), part (the bucket in field `holds`), parts (others), changed
+-- (those of them that are to be written)}. The table is used again for the next key, as one for each key would
 -- cost as much as a command.
 local current_holds = {
   record = '',
@@ -102,6 +93,7 @@ local current_holds = {
   is_summed = false,
   open_bytes = 0,
   bytes = 0,
+  texts = '',
   buckets = 1,
   part = '',
   parts = nil,
@@ -109,7 +101,7 @@ local current_holds = {
 }
 function hold_list.of(record, stored)
   local h = current_holds
-  h.record, h.parts, h.changed = record, nil, nil
+  h.record, h.parts, h.changed, h.texts = record, nil, nil, ''
   stored = stored and hold_list.note_bytes(stored) or hold_list.NO_HOLDS
   local end_at, noted = #stored - (HOLDS_END_LENGTH - 1), nil
   h.next, h.open, h.count, h.buckets, noted, h.noted_hour = struct.unpack(HOLDS_END, stored, end_at)
@@ -118,6 +110,7 @@ function hold_list.of(record, stored)
   if h.is_summed then
     h.buckets = h.buckets - SUMMED
     h.open_bytes, h.bytes = struct.unpack(HOLDS_SUMS, h.part)
+    h.texts = string.sub(h.part, HOLDS_SUMS_LENGTH + 1)
   end
   return h
 end
@@ -176,9 +169,16 @@ end
 -- What a hold charged to a window, or took as slots (with `slot_end`): {duration, cost, name, of_identity, is_fine,
 -- settled (units that a settlement charges)}, and the position after it. All fields are made at once, because Lua
 -- allocates a table again when it grows.
-local function read_held_window(part, position)
-  local bits, duration, cost, name
-  if string.byte(part, position) % hold_list.SLOTS < hold_list.WIDE then
+local function read_held_window(texts, part, position)
+  local bits, duration, cost, name, _ = string.byte(part, position), nil, nil, nil, nil
+  if bits >= KNOWN / 256 then
+    local place
+    place, cost, position = struct.unpack(HELD_KNOWN_WINDOW, part, position)
+    bits, duration, _, name = struct.unpack(HELD_WINDOW, texts, place - KNOWN)
+    if bits >= hold_list.SLOTS then
+      duration, position = struct.unpack(HELD_SLOT_END, part, position)
+    end
+  elseif bits % hold_list.SLOTS < hold_list.WIDE then
     bits, duration, cost, name, position = struct.unpack(HELD_WINDOW, part, position)
   else
     bits, duration, cost, name, position = struct.unpack(HELD_WIDE_WINDOW, part, position)
@@ -190,9 +190,18 @@ local function read_held_window(part, position)
   return w, position
 end
 
+-- What follows the windows of a hold, see HOLD.
+local function read_more(texts, more)
+  if more == '' then return nil end
+  if string.byte(more) == JSON_BEGIN then return cjson.decode(more) end
+  local place = struct.unpack(HELD_PLACE, more)
+  local json = struct.unpack(HELD_IDENTITY, texts, place)
+  return cjson.decode(json .. string.sub(more, HELD_PLACE_LENGTH + 1))
+end
+
 -- The hold at `first` in a bucket: {state, at, ttl, due, cost, balance, suffix, windows, slots, more}, in `into` if
 -- that is given. Also returns where it ends.
-local function unpack_hold(part, first, into)
+function hold_list.unpack(h, part, first, into)
   local bytes, state, at, ttl, cost, balance, suffix, windows, position = struct.unpack(HOLD, part, first)
   local hold, last = into or {}, first + bytes + 1
   hold.state, hold.at, hold.ttl, hold.due = state, at, ttl, at + ttl
@@ -200,7 +209,7 @@ local function unpack_hold(part, first, into)
   hold.windows, hold.slots = hold_list.EMPTY, hold_list.EMPTY
   for _ = 1, windows do
     local w
-    w, position = read_held_window(part, position)
+    w, position = read_held_window(h.texts, part, position)
     local kind = w.slot_end and 'slots' or 'windows'
     local list = hold[kind]
     if list == hold_list.EMPTY then
@@ -209,14 +218,40 @@ local function unpack_hold(part, first, into)
       list[#list + 1] = w
     end
   end
-  hold.more = position <= last and cjson.decode(string.sub(part, position, last)) or nil
+  hold.more = read_more(h.texts, string.sub(part, position, last))
   return hold, last
 end
 
+-- The place of a packed text among those of the key, to which it is added; nil if it has no room. What is found in the
+-- middle of other texts is read as well. `h` is false for none.
+local function place_of(h, text)
+  if not (h and h.is_summed) then return nil end
+  local place = string.find(h.texts, text, 1, true)
+  if not place and #h.texts + #text <= HELD_TEXTS_BYTES then
+    place, h.texts = #h.texts + 1, h.texts .. text
+  end
+  return place
+end
+
 -- Packs what a hold charged to a window, or the slots that it takes until `duration`.
-function hold_list.pack_window(bits, duration, cost, name)
-  if cost < 2 ^ 32 then return struct.pack(HELD_WINDOW, bits, duration, cost, #name, name) end
-  return struct.pack(HELD_WIDE_WINDOW, bits + hold_list.WIDE, duration, cost, #name, name)
+function hold_list.pack_window(h, bits, duration, cost, name)
+  if cost >= 2 ^ 32 then return struct.pack(HELD_WIDE_WINDOW, bits + hold_list.WIDE, duration, cost, #name, name) end
+  local has_slots = bits >= hold_list.SLOTS
+  local place = h and place_of(h, struct.pack(HELD_WINDOW, bits, has_slots and 0 or duration, 0, #name, name))
+  if not place then return struct.pack(HELD_WINDOW, bits, duration, cost, #name, name) end
+  local packed = struct.pack(HELD_KNOWN_WINDOW, KNOWN + place, cost)
+  return has_slots and packed .. struct.pack(HELD_SLOT_END, duration) or packed
+end
+
+-- Packs what only some holds have, see HOLD.
+function hold_list.pack_more(h, more)
+  if not more then return '' end
+  local rest = cjson.encode({ number = more.number, alone = more.alone, tags = more.tags, shape = more.shape })
+  if not more.identity then return rest end
+  local identity = '{"identity":"' .. more.identity .. '","externalId":' .. cjson.encode(more.externalId)
+  local place = place_of(h, struct.pack(HELD_IDENTITY, #identity, identity))
+  rest = rest == '{}' and '}' or ',' .. string.sub(rest, 2)
+  return (place and struct.pack(HELD_PLACE, place) or identity) .. rest
 end
 
 local HOLD_AND_REST = HOLD .. 'c0'
@@ -228,21 +263,21 @@ function hold_list.pack(state, at, ttl, cost, balance, suffix, windows, rest)
 end
 
 -- Packs a hold that was unpacked, and may have been changed.
-local function pack_hold(hold)
+local function pack_hold(h, hold)
   local count, windows, slots = 0, hold.windows, hold.slots
   for index = 1, #windows do
     local w = windows[index]
     local bits = (w.of_identity and hold_list.OF_IDENTITY or 0) + (w.is_fine and hold_list.FINE or 0)
     count = count + 1
-    hold_pieces[count] = hold_list.pack_window(bits, w.duration, w.cost, w.name)
+    hold_pieces[count] = hold_list.pack_window(h, bits, w.duration, w.cost, w.name)
   end
   for index = 1, #slots do
     local slot = slots[index]
     count = count + 1
     local bits = hold_list.SLOTS + (slot.of_identity and hold_list.OF_IDENTITY or 0)
-    hold_pieces[count] = hold_list.pack_window(bits, slot.slot_end, slot.cost, slot.name)
+    hold_pieces[count] = hold_list.pack_window(h, bits, slot.slot_end, slot.cost, slot.name)
   end
-  local rest = table.concat(hold_pieces, '', 1, count) .. (hold.more and cjson.encode(hold.more) or '')
+  local rest = table.concat(hold_pieces, '', 1, count) .. hold_list.pack_more(h, hold.more)
   return hold_list.pack(hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, count, rest)
 end
 
@@ -261,15 +296,15 @@ function hold_list.place_in(part, suffix, first)
   end
 end
 
--- The hold with this suffix, as unpack_hold returns it, with its place; nil if there is none. The table is used again
--- by the next call.
+-- The hold with this suffix, as hold_list.unpack returns it, with its place; nil if there is none. The table is used
+-- again by the next call.
 local found_hold = {}
 function hold_list.find(h, suffix)
   local bucket = bucket_of(h.buckets, suffix)
   local part = part_of(h, bucket)
   local first = hold_list.place_in(part, suffix, 1)
   if not first then return nil end
-  local hold, last = unpack_hold(part, first, found_hold)
+  local hold, last = hold_list.unpack(h, part, first, found_hold)
   hold.bucket, hold.first, hold.last = bucket, first, last
   return hold
 end
@@ -280,7 +315,7 @@ function hold_list.each(h, bucket, visit)
   local read = 0
   while bucket >= 0 and read < STEP_BYTES do
     local part = part_of(h, bucket)
-    each_in(part, function(_, first) visit((unpack_hold(part, first))) end)
+    each_in(part, function(_, first) visit((hold_list.unpack(h, part, first))) end)
     read, bucket = read + #part + 16, bucket - 1
   end
   return bucket >= 0 and bucket or nil
@@ -303,14 +338,21 @@ local function split(h)
   change_part(h, new, table.concat(moved))
 end
 
--- Calls `visit(state, due, first, last)` for each hold of a bucket, without unpacking it.
+-- Calls `visit(state, due, first, last, part)` for each hold of a bucket, without unpacking it.
 local function each_due_in(part, visit)
   local position, length = 1, #part
   while position <= length do
     local bytes, state, at, ttl = struct.unpack(HOLD_DUE, part, position)
     local last = position + bytes + 1
-    visit(state, at + ttl, position, last)
+    visit(state, at + ttl, position, last, part)
     position = last + 1
+  end
+end
+
+-- As each_due_in, for each hold of the key.
+function hold_list.each_due(h, visit)
+  for bucket = 0, h.buckets - 1 do
+    each_due_in(part_of(h, bucket), visit)
   end
 end
 
@@ -319,13 +361,10 @@ end
 function hold_list.sum_up(h)
   if h.is_summed or h.buckets == 1 and #h.part <= BUCKET_BYTES then return end
   local open_bytes, bytes = 0, 0
-  for bucket = 0, h.buckets - 1 do
-    local part = part_of(h, bucket)
-    bytes = bytes + #part
-    each_due_in(part, function(state, _, first, last)
-      if state ~= hold_list.RELEASED then open_bytes = open_bytes + last - first + 1 end
-    end)
-  end
+  hold_list.each_due(h, function(state, _, first, last)
+    bytes = bytes + last - first + 1
+    if state ~= hold_list.RELEASED then open_bytes = open_bytes + last - first + 1 end
+  end)
   h.is_summed, h.open_bytes, h.bytes = true, open_bytes, bytes
   change_part(h, 0, h.part)
 end
@@ -357,13 +396,13 @@ function hold_list.release(h, hold, at)
   if h.count - h.open >= hold_list.MAX then return NEVER end
   if h.is_summed and h.bytes - h.open_bytes >= hold_list.BYTES_MAX then return NEVER end
   hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, hold_list.EMPTY
-  hold_list.add(h, hold.suffix, pack_hold(hold), true)
+  hold_list.add(h, hold.suffix, pack_hold(h, hold), true)
   return at + hold_list.LATE_MS
 end
 
 -- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
 function hold_list.replace(h, hold, changed)
-  local part, packed = part_of(h, hold.bucket), changed and pack_hold(changed) or ''
+  local part, packed = part_of(h, hold.bucket), changed and pack_hold(h, changed) or ''
   change_part(h, hold.bucket, string.sub(part, 1, hold.first - 1) .. packed .. string.sub(part, hold.last + 1))
   if not changed then h.count = h.count - 1 end
   count_bytes(h, hold.state, hold.first - hold.last - 1)
@@ -373,13 +412,10 @@ function hold_list.replace(h, hold, changed)
 end
 
 -- The order of holds by expiry.
-local function is_before(a, b)
+function hold_list.is_before(a, b)
   if a.due ~= b.due then return a.due < b.due end
   return a.suffix < b.suffix
 end
-
--- Limit of the bytes of the holds that are taken at once, as one hold may have 50 windows: some milliseconds.
-local TAKEN_BYTES_MAX = 32 * 1024
 
 -- Takes holds of a bucket that are due out of it, and adds them to `due`. Returns when the next one is due.
 local function take_due_of(h, bucket, now, due, limit)
@@ -387,7 +423,7 @@ local function take_due_of(h, bucket, now, due, limit)
   local taken = {}
   each_due_in(part, function(state, at, first, last)
     local is_due = at <= now or at > latest
-    if is_due and #due + #taken < limit and due.bytes < TAKEN_BYTES_MAX then
+    if is_due and #due + #taken < limit and due.bytes < TAKEN_BYTES then
       taken[#taken + 1], due.bytes = { first, last }, due.bytes + last - first
       count_bytes(h, state, first - last - 1)
     elseif at < next_due then
@@ -397,7 +433,7 @@ local function take_due_of(h, bucket, now, due, limit)
   if #taken == 0 then return next_due end
   local kept, from = {}, 1
   for _, place in ipairs(taken) do
-    due[#due + 1] = unpack_hold(part, place[1])
+    due[#due + 1] = hold_list.unpack(h, part, place[1])
     kept[#kept + 1], from = string.sub(part, from, place[1] - 1), place[2] + 1
   end
   kept[#kept + 1] = string.sub(part, from)
@@ -412,7 +448,7 @@ function hold_list.take_due(h, now, limit)
   local due, next_due = { bytes = 0 }, NEVER
   for bucket = 0, h.buckets - 1 do
     next_due = math.min(next_due, take_due_of(h, bucket, now, due, limit))
-    if #due >= limit or due.bytes >= TAKEN_BYTES_MAX then
+    if #due >= limit or due.bytes >= TAKEN_BYTES then
       next_due = now
       break
     end
@@ -421,39 +457,9 @@ function hold_list.take_due(h, now, limit)
     h.count = h.count - 1
     if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
   end
-  table.sort(due, is_before)
+  table.sort(due, hold_list.is_before)
   if h.count > ALL_EXAMINED and next_due > now then next_due = math.max(next_due, now + math.floor(h.count / 10)) end
   return due, next_due
-end
-
--- The first `count` open holds in order of expiry and suffix after a place, and the number of all that are open.
-function hold_list.first_open(h, now, after_due, after_suffix, count)
-  local found, total, worst = {}, 0, NEVER
-  local function cut()
-    table.sort(found, is_before)
-    for index = #found, count + 1, -1 do
-      found[index] = nil
-    end
-    if #found == count then worst = found[count].due end
-  end
-  local after = { due = after_due, suffix = after_suffix }
-  for bucket = 0, h.buckets - 1 do
-    local part = part_of(h, bucket)
-    each_due_in(part, function(state, due, first)
-      if state == hold_list.RELEASED or due <= now then return end
-      total = total + 1
-      if due < after_due or due > worst then return end
-      local suffix = struct.unpack('>Bc0', part, first + HOLD_SUFFIX_AT - 1)
-      local hold = { due = due, suffix = suffix, part = part, first = first }
-      if is_before(after, hold) then found[#found + 1] = hold end
-    end)
-    if #found > 8 * count then cut() end
-  end
-  cut()
-  for index, place in ipairs(found) do
-    found[index] = unpack_hold(place.part, place.first)
-  end
-  return found, total
 end
 
 -- Until when what is left of the holds of a key is kept, if it has none. Not from the last settlement on, whose time
@@ -465,6 +471,7 @@ function hold_list.fields(h)
   local part, buckets = h.part, h.buckets
   if h.is_summed then
     part, buckets = struct.pack(HOLDS_SUMS, h.open_bytes, h.bytes), buckets + SUMMED
+    if h.count > 0 then part = part .. h.texts end
   end
   local first = h.notes .. part .. struct.pack(HOLDS_END, h.next, h.open, h.count, buckets, #h.notes, h.noted_hour)
   if not h.changed then return 'holds', first end

@@ -530,7 +530,7 @@ const holdsEnd = struct({
 });
 /**
  * Before HOLDS_END, since data version 7, if the holds are in several buckets: the bytes of open holds, and of all. The
- * number of buckets then has `summed` added to it.
+ * texts that holds name follow. The number of buckets has `summed` added to it.
  */
 const holdsSums = struct({ openBytes: uint(4), bytes: uint(4) });
 const summed = 2 ** 15;
@@ -547,7 +547,8 @@ const holdHead = {
 };
 /**
  * A hold. Its windows follow, each HELD_WINDOW, then JSON {externalId, identity (id16), number (of the balance of the
- * identity, if that was charged), alone (true if the key was not), tags, shape} or nothing.
+ * identity, if that was charged), alone (true if the key was not), tags, shape} or nothing. The beginning of the JSON,
+ * with the identity, may be among the texts (HELD_IDENTITY), since data version 7: then its place is instead of it.
  */
 const hold = struct({
   ...holdHead,
@@ -578,6 +579,13 @@ const heldWindow = struct({
   cost: uint(4),
   name: text(2),
 });
+/**
+ * The same, since data version 7, if the key's holds are in several buckets and their texts have a HELD_WINDOW with
+ * these values and no cost. `place` is where that begins, and `known`, which no bits have as their byte. The slot's end
+ * follows, which the text does not have.
+ */
+const heldKnownWindow = struct({ place: uint(2), cost: heldWindow.fields.cost });
+const known = 2 ** 12;
 /** The same for a cost of 2^32 or more. */
 const heldWideWindow = struct({ ...heldWindow.fields, cost: uint(7), name: text(2) });
 /**
@@ -940,6 +948,10 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   // With a HOLD_NUMBER as its suffix.
   NUMBERED_HOLD: { of: numberedHold },
   HELD_WINDOW: { of: heldWindow },
+  HELD_KNOWN_WINDOW: { of: heldKnownWindow },
+  HELD_SLOT_END: { of: struct({ duration: heldWindow.fields.duration }) },
+  HELD_IDENTITY: { of: struct({ json: text(2) }) },
+  HELD_PLACE: { of: struct({ place: uint(2) }) },
   HELD_WIDE_WINDOW: { of: heldWideWindow },
   SETTLED_HOLD: { of: settledHold },
   SETTLED_WINDOW: { of: settledWindow },
@@ -1020,11 +1032,17 @@ const holdLiterals = (): Record<string, number> => ({
   HOLD_BYTES_MAX: holdBytesMax,
   HOLDS_BYTES_MAX: holdsBytesMax,
   SUMMED: summed,
+  KNOWN: known,
+  // Limit of the texts that holds name. They are written with each hold.
+  HELD_TEXTS_BYTES: 1024,
+  JSON_BEGIN: '{'.charCodeAt(0),
   // Bytes of a bucket, about; before data version 7 its number of holds.
   BUCKET_BYTES: 1024,
   BUCKET_HOLDS: 32,
   // A script that reads all holds of a key reads so many bytes, which takes some milliseconds.
   STEP_BYTES: 64 * 1024,
+  // It ends so many bytes of holds that are due, as one may have 50 windows.
+  TAKEN_BYTES: 32 * 1024,
   // In `counts` of HOLDS_END_FEW: one hold, one that is open, and more holds than are few. Few holds, as most keys
   // have, are changed as they are stored, because a table would be most of the cost; limit of field `holds` with them.
   ONE_HOLD: 2 ** 16,

@@ -4,14 +4,15 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
 import { dataKey, workspaceKey } from '../../src/redis/names.ts';
 import { dataVersion } from '../../src/scripts/layout.ts';
-import { withoutRestrictions } from '../fixtures/data/answers.ts';
+import { comparable, withoutRestrictions } from '../fixtures/data/answers.ts';
 import { openClient } from '../support/client.ts';
 import { earlierRelease, lastCommits } from '../support/earlierRelease.ts';
-import { type Call, type EveryReadOptions, everyRead } from '../support/everyRead.ts';
+import { type Call, type EveryReadOptions, everyRead, type Read } from '../support/everyRead.ts';
 import { makeThings } from '../support/examples.ts';
 import {
   addressOf,
@@ -163,6 +164,13 @@ async function untilMidway(redis: RedisProcess['admin'], workspaceId: string, fe
 
 const isMigrated = async (redis: RedisProcess['admin']) => (await redis.hget(dataKey, 'version')) === `${dataVersion}`;
 
+/** The responses that differ, with what each was before: few enough to read. */
+function differing(reads: Read[], earlier: Read[]) {
+  const before = comparable(earlier);
+  const pairs = comparable(reads).map((now, at) => ({ now, before: before[at] }));
+  return pairs.filter(({ now, before }) => !isDeepStrictEqual(now, before)).slice(0, 5);
+}
+
 /** Ends a server as behind a load balancer: it gets no new requests first. */
 async function retire(server: Running, live: Running[]) {
   live.splice(live.indexOf(server), 1);
@@ -220,7 +228,7 @@ test.skipIf(!folder)(
     await expect.poll(() => third.printed()).toContain('because of other servers');
     expect(await redis.admin.hget(dataKey, 'version')).toBe('4');
     live.push(await startNew(redis.url));
-    expect(await readBy(third)).toEqual(before);
+    expect(differing(await readBy(third), before)).toEqual([]);
     await retire(second, live);
     const replaced = { refused: load.refused.length, served: load.counts.valid };
     expect(load.refused).toEqual([]);
@@ -250,7 +258,7 @@ test.skipIf(!folder)(
 
     const health = (await (await fetch(`${other.url}/health/ready`)).json()) as { data: object };
     expect(health.data).toMatchObject({ ready: true, dataVersion });
-    expect(await readBy(other)).toEqual(before);
+    expect(differing(await readBy(other), before)).toEqual([]);
     await checkLedger(other, loadRootKey, made, load.counts);
     await checkIndex(redis.admin, workspaceId, options.expiring);
     report({
@@ -264,7 +272,7 @@ test.skipIf(!folder)(
         `${load.counts.valid} verifications, 0 lost; ${before.length} responses as before`,
     });
   },
-  120_000 + 30 * keys,
+  360_000 + 30 * keys,
 );
 
 async function anotherWorkspace(redis: string): Promise<string> {

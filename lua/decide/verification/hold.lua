@@ -84,8 +84,8 @@ function charge_hold.first_window()
 end
 
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
--- and the slots after them. Also returns their number, and whether one of them is of the identity.
-function charge_hold.pack_charged(requested, expires)
+-- and the slots after them. They may name texts of `h`. Returns their number, too, and whether one is of the identity.
+function charge_hold.pack_charged(h, requested, expires)
   if charge_count == 0 then return '', 0, false end
   local windows, slots, of_identity = 0, 0, false
   local packed_windows, packed_slots = making.windows, making.slots
@@ -95,10 +95,11 @@ function charge_hold.pack_charged(requested, expires)
     if bits < hold_list.SLOTS then
       -- Also at a cost of 0: the settlement may charge more.
       windows = windows + 1
-      packed_windows[windows] = hold_list.pack_window(bits, duration, cost, name)
+      packed_windows[windows] = hold_list.pack_window(h, bits, duration, cost, name)
     elseif cost > 0 then
       slots = slots + 1
-      packed_slots[slots] = hold_list.pack_window(bits, charge_hold.slot_end(expires, limit, duration), cost, name)
+      duration = charge_hold.slot_end(expires, limit, duration)
+      packed_slots[slots] = hold_list.pack_window(h, bits, duration, cost, name)
     end
     if bits < hold_list.SLOTS or cost > 0 then of_identity = of_identity or bits % 2 == hold_list.OF_IDENTITY end
   end
@@ -112,19 +113,19 @@ function charge_hold.shape_of(cost, requested)
   return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
 end
 
--- What only some holds have, as JSON; '' for a hold without.
-function charge_hold.pack_more(cost, request, shared, of_identity)
+-- What only some holds have, packed; '' for a hold without.
+function charge_hold.pack_more(h, cost, request, shared, of_identity)
   local tags = (key_flags.limited or shared) and request and request.tags or nil
   if not of_identity and not shared and not tags and making_id == '' then return '' end
-  local more = { tags = tags }
+  local more =
+    { tags = tags, shape = making_id ~= '' and charge_hold.shape_of(cost, request and request.limits) or nil }
   if of_identity or shared then
     more.externalId, more.identity = key_external_id, string.sub(key_identity, 1, 16)
   end
   if shared then
     more.number, more.alone = identity_balance.number_of(shared), not key_flags.limited or nil
   end
-  if making_id ~= '' then more.shape = charge_hold.shape_of(cost, request and request.limits) end
-  return cjson.encode(more)
+  return hold_list.pack_more(h, more)
 end
 
 -- Of the hold that is made: its expiry, its credits, and the number of the balance. `shared` is the balance of the
@@ -140,28 +141,28 @@ function charge_hold.terms(cost, shared)
   return expires, credits, key_extension.balances
 end
 
--- What the last check of limits has charged, or would charge: the packed rest of a hold, the number of windows and
--- slots in it, and whether one of these is of the identity.
-function charge_hold.pack_rest(cost, request, shared, expires)
-  local rest, windows, of_identity = charge_hold.pack_charged(request and request.limits, expires)
-  return rest .. charge_hold.pack_more(cost, request, shared, of_identity), windows, of_identity
+-- The packed rest of a hold by the last check of limits, the number of windows and slots in it, and whether one is of
+-- the identity.
+function charge_hold.pack_rest(h, cost, request, shared, expires)
+  local rest, windows, of_identity = charge_hold.pack_charged(h, request and request.limits, expires)
+  return rest .. charge_hold.pack_more(h, cost, request, shared, of_identity), windows, of_identity
 end
 
 -- The packed hold; then its suffix, its expiry, its credits, and whether it charged the identity.
-function charge_hold.new_hold(cost, request, shared)
+function charge_hold.new_hold(h, cost, request, shared)
   local suffix = making_id ~= '' and '_' .. making_id or hold_list.next_suffix(making_holds, call_now)
   local expires, credits, balances = charge_hold.terms(cost, shared)
-  local rest, windows, of_identity = charge_hold.pack_rest(cost, request, shared, expires)
+  local rest, windows, of_identity = charge_hold.pack_rest(h, cost, request, shared, expires)
   local ttl = expires - call_now
   local hold = hold_list.pack(making_on_expiry, call_now, ttl, credits, balances, suffix, windows, rest)
   return hold, suffix, expires, credits, of_identity
 end
 
--- Whether the hold of a request would take too many bytes: the hold is made to know them.
+-- Whether the hold of a request would take too many bytes, if it names no texts: the hold is made to know them.
 function charge_hold.is_too_large(cost, request)
   local shared = key_identity and identity_credits.of_key() or nil
   if charge_hold.look(request and request.limits) or charge_ahead then return false end
-  return #charge_hold.new_hold(cost, request, shared) > HOLD_BYTES_MAX
+  return #charge_hold.new_hold(false, cost, request, shared) > HOLD_BYTES_MAX
 end
 
 -- The answer to a verification with a hold.
@@ -196,7 +197,7 @@ function charge_hold.add_to_few(cost, request, shared)
   end
   local formats, rest, windows, of_identity = hold_list.added_formats, '', 0, false
   if charge_count > 0 or request or shared then
-    rest, windows, of_identity = charge_hold.pack_rest(cost, request, shared, expires)
+    rest, windows, of_identity = charge_hold.pack_rest(false, cost, request, shared, expires)
   end
   local format = formats[kept]
     or charge_hold.new_format(formats, kept, NUMBERED_HOLD_FIELDS .. 'c0' .. HOLDS_END_KEPT_FIELDS)
@@ -211,12 +212,11 @@ end
 -- Makes the hold of a verification that is VALID, in memory. Returns what is added to its outcome. `shared` is the
 -- balance of the identity, false or nil for none.
 function charge_hold.make(cost, request, shared)
-  local suffix, expires, credits, of_identity
+  local packed, suffix, expires, credits, of_identity
   if making_holds then
-    local packed
-    packed, suffix, expires, credits, of_identity = charge_hold.new_hold(cost, request, shared)
-    making.suffix = suffix
     if call_settings.data_version >= 7 then hold_list.sum_up(making_holds) end
+    packed, suffix, expires, credits, of_identity = charge_hold.new_hold(making_holds, cost, request, shared)
+    making.suffix = suffix
     hold_list.add(making_holds, suffix, packed)
   else
     expires, credits, of_identity = charge_hold.add_to_few(cost, request, shared)

@@ -63,14 +63,99 @@ test('the open holds of a key have a megabyte at most', async () => {
   expect(await verify(key)).toMatchObject({ status: 200 });
 });
 
-test('10,000 usual holds of a limit fit, by their bytes', async () => {
-  const { key } = await createKey({
-    ratelimits: [{ name: 'requests', limit: 1e6, duration: hourMs, autoApply: true }],
-  });
-  for (let number = 0; number < 200; number++)
-    await verify(key, { hold: { ttl: hourMs, id: `request-${number}-of-1` } });
-  const { openBytes } = await storedHolds(redis, recordOf(key));
-  expect(50 * openBytes).toBeLessThan(1024 * 1024);
+/** A key of a customer with credits, two limits of each, and slots: what a hold of it repeats. */
+async function createUsual(externalId: string) {
+  const limit = { limit: 1e6, duration: hourMs, autoApply: true };
+  const ratelimits = [{ name: `requests of ${externalId}`, ...limit }];
+  await ok('identities.createIdentity', { externalId, ratelimits, credits: { remaining: 1e9 } });
+  const own = ['requests', 'tokens_per_minute'].map((name) => ({ name, ...limit }));
+  return createKey({ externalId, credits: { remaining: 1e9 }, ratelimits: own });
+}
+const slots = { name: 'concurrent_jobs', limit: 10_000, duration: dayMs, type: 'concurrency' as const };
+
+test.each([
+  ['of two limits, and credits of a key and its identity', {}, 64 + 16],
+  ['with a tag as well', { tags: ['model.large'] }, 64 + 40],
+  ['with an id of 8 characters', { hold: { ttl: hourMs, id: 'job-1234' } }, 64 + 40],
+  ['with a slot', { ratelimits: [{ name: slots.name }] }, 64 + 27],
+])('10,000 usual holds %s fit, by their bytes', async (what, extras, most) => {
+  const { key, keyId } = await createUsual(what.replaceAll(/\W+/g, '-'));
+  await ok('keys.updateKey', { keyId, ratelimits: [...(await ok('keys.getKey', { keyId })).ratelimits!, slots] });
+  const verifyOne = (number: number) => {
+    const { hold } = extras as { hold?: { ttl: number; id: string } };
+    const id = hold && { hold: { ...hold, id: `job-${1000 + number}` } };
+    return verify(key, { credits: { cost: 5 }, ...extras, ...id });
+  };
+  for (let number = 0; number < 40; number++) await verifyOne(number);
+  const before = await storedHolds(redis, recordOf(key));
+  expect(before).toMatchObject({ isSummed: true, count: 40 });
+  for (let number = 40; number < 140; number++) expect(await verifyOne(number)).toMatchObject({ status: 200 });
+  const { openBytes, count } = await storedHolds(redis, recordOf(key));
+  expect(count).toBe(140);
+  const each = (openBytes - before.openBytes) / 100;
+  expect(each).toBeLessThanOrEqual(most);
+  expect(10_000 * each).toBeLessThan(1024 * 1024);
+});
+
+test('holds that name texts, and those whose texts have no room, end with what they held', async () => {
+  const externalId = 'a-customer_1.of-2';
+  const { key, keyId } = await createUsual(externalId);
+  const own = (await ok('keys.getKey', { keyId })).ratelimits!;
+  const spent = async () => {
+    const { credits, ratelimits, identity } = await ok('keys.verifyKey', {
+      key,
+      credits: { cost: 0 },
+      ratelimits: own.map(({ name }) => ({ name, cost: 0 })),
+    });
+    const used = ratelimits!.map(({ limit, remaining }) => limit - remaining);
+    return { credits: 1e9 - credits!, shared: 1e9 - identity!.credits!, used };
+  };
+  const nothing = await spent();
+  // Names that contain each other, more than have room; and units that need more bytes.
+  const limitsOf = (number: number) => [
+    { name: 'requests', cost: number },
+    { name: `requests${number}`.padEnd(10 + number, 's'), cost: 1, limit: 1e12, duration: hourMs },
+    { name: 'wide', cost: 2 ** 33, limit: 1e12, duration: hourMs },
+  ];
+  const made = [];
+  for (let number = 0; number < 90; number++) {
+    const input = { credits: { cost: number }, ratelimits: limitsOf(number), tags: [`tag${number}`] };
+    const verified = await verify(key, { ...input, hold: { ttl: hourMs - number, id: `job${number}` } });
+    expect(verified.error).toBeUndefined();
+    made.push(verified.data.hold!.id);
+  }
+  expect(await storedHolds(redis, recordOf(key))).toMatchObject({ isSummed: true, count: 90 });
+  const held = (number: number) => [
+    ...limitsOf(number).map(({ name, cost }) => ({ name, cost })),
+    { name: 'tokens_per_minute', cost: 1 },
+    { name: `requests of ${externalId}`, cost: 1 },
+  ];
+  const { holds } = await ok('keys.explainKey', { keyId });
+  expect(holds).toMatchObject({ open: 90, credits: (89 * 90) / 2 });
+  expect(holds!.ratelimits).toContainEqual({ name: 'wide', cost: 90 * 2 ** 33 });
+  expect(holds!.ratelimits).toHaveLength(90 + 4);
+  // Released and settled late, settled as held, settled for other amounts, extended and repeated.
+  for (const [number, holdId] of made.entries()) {
+    if (number % 3 === 0) await ok('keys.releaseHold', { holdId });
+    if (number % 3 === 1) await ok('keys.extendHold', { holdId, ttl: hourMs });
+    if (number % 3 === 2) {
+      const settled = await ok('keys.settleHold', { holdId });
+      const byName = (a: { name: string }, b: { name: string }) => (a.name < b.name ? -1 : 1);
+      expect([...settled.ratelimits].sort(byName)).toEqual(held(number).sort(byName));
+      await ok('keys.settleHold', { holdId, credits: { cost: number } });
+    } else {
+      const settled = await ok('keys.settleHold', {
+        holdId,
+        credits: { cost: 1 },
+        ratelimits: [{ name: 'wide', cost: 0 }],
+      });
+      expect(settled.late).toBe(number % 3 === 0);
+    }
+  }
+  const credits = made.reduce((sum, _, number) => sum + (number % 3 === 2 ? number : 1), 0);
+  // Each of these calls charges the limit of the identity, too.
+  const used = [(89 * 90) / 2, 90, 91].map((units, at) => units + nothing.used[at]!);
+  expect(await spent()).toEqual({ credits, shared: credits, used });
 });
 
 test('holds that were given back take no room of new ones, and have a megabyte at most', async () => {
@@ -91,7 +176,8 @@ test('a hold writes a small head and a small bucket, whatever the key has', asyn
   for (let count = 0; count < 60; count++) await verify(key, { ratelimits: longNames });
   for (let count = 0; count < 300; count++) await verify(key);
   const { head, buckets } = await storedHolds(redis, recordOf(key));
-  expect(head).toBeLessThan(100);
+  // With texts of 1 KB at most.
+  expect(head).toBeLessThan(100 + 1024);
   expect(Math.max(...buckets)).toBeLessThan(16 * 1024);
   const few = buckets.filter((bytes) => bytes < 8 * 1024);
   expect(few.length / buckets.length).toBeGreaterThan(0.9);
