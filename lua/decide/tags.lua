@@ -24,7 +24,8 @@ function usage_by_tag.counted(tags)
   return counted
 end
 
--- Counts `count` of an outcome of the key in an hour, and the credits that they spent, for each of these tags.
+-- Counts `count` of an outcome of the key in an hour, and the credits that they spent, for each of these tags. Under
+-- the tag '' all but one of them are counted again: the other counts by tag, less this one, are of all verifications.
 function usage_by_tag.count(tags, external_id, outcome, spent, count, hour)
   if #tags == 0 then return end
   local id24, api8, day = key24(), key_api8, call_day
@@ -33,7 +34,8 @@ function usage_by_tag.count(tags, external_id, outcome, spent, count, hour)
     day, text = call_hours.day(hour), call_hours.hour_of_day(hour)
   end
   local names, record = name_of.tag_names(call_workspace, api8), name_of.tag_usage(call_workspace, api8, day)
-  local bounded_by = call_total_bounds[record] or { tags = name_of.api_usage(call_workspace, api8, day), spent = {} }
+  local bounded_by = call_total_bounds[record]
+    or { tags = name_of.api_usage(call_workspace, api8, day), spent = {}, again = {} }
   redis.call('SADD', names, unpack(tags))
   redis.call('PEXPIRE', names, int(call_settings.retention))
   -- TAG_FIELD up to the tag.
@@ -43,4 +45,27 @@ function usage_by_tag.count(tags, external_id, outcome, spent, count, hour)
     add_total(record, field, count, bounded_by)
     if spent > 0 then bounded_by.spent[field] = (bounded_by.spent[field] or 0) + spent end
   end
+  local times, again = #tags - 1, bounded_by.again
+  if times == 0 or call_settings.data_version < 7 then return end
+  again[head] = (again[head] or 0) + times * count
+  if spent > 0 then bounded_by.spent[head] = (bounded_by.spent[head] or 0) + times * spent end
+end
+
+-- Adds credits that a hold spent to the counts of its tags, as far as these are counted in this hour. `added` has what
+-- is added by field.
+function usage_by_tag.spend(added, tags, cost)
+  local record, times = name_of.tag_usage(call_workspace, key_api8, call_day), -1
+  local head = call_hour_of_day .. VALID .. key24() .. struct.pack('>Bc0', #key_external_id, key_external_id)
+  local function add(field) added[field] = (added[field] or 0) + cost end
+  for _, tag in ipairs(tags) do
+    if redis.call('HEXISTS', record, head .. tag) == 1 then
+      times = times + 1
+      add('s' .. head .. tag)
+    end
+  end
+  if times <= 0 or call_settings.data_version < 7 then return end
+  cost = cost * times
+  add('s' .. head)
+  -- An export has credits of counts only.
+  added[head] = 0
 end

@@ -27,7 +27,8 @@ local function increase(record, field, amount)
 end
 
 -- Adds to a field of a record at the end of the call. `bounded_by` names the record that counts what is limited:
--- {identifiers: its name}, or {tags: its name, spent: credits by field}.
+-- {identifiers: its name}, or {tags: its name, spent: credits by field, again: counts that are repeated by their field
+-- without the tag}.
 local function add_total(record, field, amount, bounded_by)
   local fields = call_totals[record]
   if not fields then
@@ -78,6 +79,24 @@ local function bound_identifiers(record, fields, identifiers)
   return left_out
 end
 
+-- What the counts by tag repeat (usage_by_tag.count), less a count that is left out.
+local function repeat_less(field, amount, again, spent)
+  for head, count in pairs(again) do
+    if string.sub(field, 1, #head) == head then
+      again[head], spent[head] = count - amount, (spent[head] or 0) - (spent[field] or 0)
+    end
+  end
+end
+
+local function write_repeated(record, tags, again, spent)
+  for head, count in pairs(again) do
+    local credits = spent[head] or 0
+    local is_new = count > 0 and increase(record, head, count)
+    if credits > 0 then increase(record, 's' .. head, credits) end
+    if is_new then redis.call('HINCRBY', tags, 'tags', (#head + 64) * (credits > 0 and 2 or 1)) end
+  end
+end
+
 -- Adds the totals of this call to a record. New counts by tag beyond the limit of the day are left out, with the
 -- credits of their fields. Returns the number of counts by identifier and by tag that were left out.
 local function write_total(record, fields, bounded_by)
@@ -93,11 +112,13 @@ local function write_total(record, fields, bounded_by)
       redis.call('HINCRBY', tags, 'tags', -bytes)
       redis.call('HDEL', record, field)
       tags_left_out = tags_left_out + 1
+      repeat_less(field, amount, bounded_by.again, spent)
     else
       if is_new then new[#new + 1] = field end
       if spent[field] then increase(record, 's' .. field, spent[field]) end
     end
   end
+  if tags then write_repeated(record, tags, bounded_by.again, spent) end
   if #new == 0 then return 0, tags_left_out end
   redis.call('PEXPIRE', record, int(call_settings.retention + DAY_MS))
   if not bounded_by or not bounded_by.identifiers then return 0, tags_left_out end

@@ -4,7 +4,8 @@
 -- derives  the queue of holds, key, API and identity records, windows, usage counts
 -- ARGV[1]  count               limit of the keys
 -- ARGV[2]  usage_retention_ms  as in the settings of lua/decide.lua
--- ARGV[3]  now_ms              '' for Redis's clock
+-- ARGV[3]  data_version        of the stored data
+-- ARGV[4]  now_ms              '' for Redis's clock
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
@@ -15,7 +16,7 @@
 -- @include "decide/verification/key"
 -- @include "include/names"
 
-local workspace, count, retention, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+local workspace, count, retention, data_version, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
 local queue = name_of.hold_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
 if #due == 0 then
@@ -28,7 +29,7 @@ local late = due[1] and math.max(0, now - tonumber(redis.call('ZSCORE', queue, d
 local WORK_MAX = 5000
 
 -- Without items and root keys.
-begin_call(workspace, retention .. ' 0 0 0 0 0 0 0 ' .. int(now), '\0\0\0\0')
+begin_call(workspace, retention .. ' 0 0 0 0 0 0 ' .. data_version .. ' ' .. int(now), '\0\0\0\0')
 
 -- Whether a key has more expired holds than one look settles.
 local has_more = false

@@ -41,7 +41,7 @@ redis.call('PEXPIRE', record, kept_ms)
 local queue, member = name_of.rollup_queue(workspace, kind, id, day)
 redis.call('ZADD', queue, int(now), member)
 if is_tags then
-  redis.call('SADD', name_of.tag_names(workspace, id), unpack(names))
+  if #names > 0 then redis.call('SADD', name_of.tag_names(workspace, id), unpack(names)) end
   redis.call('PEXPIRE', name_of.tag_names(workspace, id), kept_ms)
 else
   local counted, new = name_of.identifiers_counted(workspace, id, day), 0

@@ -49,7 +49,7 @@ interface Usage {
   rows: readonly (readonly (string | number | undefined)[])[];
   /** A line with the sums of all rows. */
   total?: readonly string[];
-  /** A line about what is in no row. */
+  /** Lines about what the rows do not say. */
   leftOut?: readonly string[];
   json: unknown;
 }
@@ -129,12 +129,24 @@ async function rankingOf(
     period: periodText(data),
     headings: isOfChecks ? headings : [...headings, 'CREDITS'],
     rows,
-    leftOut: hasAll ? await withoutCustomer(call, data, text(api)) : [],
+    leftOut: data.untagged
+      ? withoutTag(data.untagged.count)
+      : hasAll
+        ? await withoutCustomer(call, data, text(api))
+        : [],
     json: data,
   };
 }
 
 const periodText = ({ start, end }: { start: number; end: number }) => `from ${timeText(start)} to ${timeText(end)}`;
+
+const verifications = (number: number) => (number === 1 ? '1 verification' : `${number} verifications`);
+const notListed = (number: number) => `${number === 1 ? 'is' : 'are'} not in this list`;
+
+function withoutTag(number: number): string[] {
+  const left = number > 0 ? [`${verifications(number)} without a counted tag ${notListed(number)}.`] : [];
+  return [...left, 'A verification with several tags is in the row of each.'];
+}
 
 /** States how many verifications have no customer, where all customers are in the ranking. */
 async function withoutCustomer(
@@ -146,8 +158,7 @@ async function withoutCustomer(
   const { data } = await call('analytics.getVerifications', input);
   const others = data.reduce((sum, { count }) => sum + count, 0) - top.reduce((sum, { count }) => sum + count, 0);
   if (others <= 0) return [];
-  const [s, are] = others === 1 ? ['', 'is'] : ['s', 'are'];
-  return [`${others} verification${s} of keys without a customer ${are} not in this list. --by key lists keys.`];
+  return [`${verifications(others)} of keys without a customer ${notListed(others)}. --by key lists keys.`];
 }
 
 interface Period {
@@ -204,6 +215,14 @@ async function* customersOf(
   }
 }
 
+/** A bill may be made this long after its month: an hour is final some seconds after its end. */
+const finalAfterMs = 60_000;
+
+function notFinal({ end }: Period): string[] {
+  const final = end + finalAfterMs;
+  return Date.now() < final ? [`These figures are not final before ${timeText(final)}.`] : [];
+}
+
 const billNames = Object.keys(billColumns) as (keyof typeof billColumns)[];
 const cellOf = (row: Billed, name: keyof typeof billColumns) => billColumns[name].value(row, Date.now());
 /** The rows of a file, which has the columns of the console's. */
@@ -215,18 +234,19 @@ const billTable = columnsOf(billColumns, ['Customer', 'Valid', 'Refused', 'Verif
 /** Prints the bill as CSV, page after page, so that any number of customers needs little memory. */
 async function printBill(call: Call, options: Given, output: Output): Promise<undefined> {
   const api = text(options.api);
-  const printRows = (rows: Parameters<typeof csvRows>[0]) =>
-    output.print({ lines: csvRows(rows).split('\r\n'), isData: true, json: undefined });
+  const period = billed(options);
+  const printRows = (rows: Parameters<typeof csvRows>[0], notes?: string[]) =>
+    output.print(given({ lines: csvRows(rows).split('\r\n'), notes, isData: true, json: undefined }));
   let isBegun = false;
-  for await (const customers of customersOf(call, billed(options), api, output)) {
+  for await (const customers of customersOf(call, period, api, output)) {
     if (customers.length === 0) continue;
     const rows = customers.map(csvRow);
-    await printRows(isBegun ? rows : [billNames, ...rows]);
+    await (isBegun ? printRows(rows) : printRows([billNames, ...rows], notFinal(period)));
     isBegun = true;
   }
   if (isBegun) return undefined;
   if (api !== undefined) await requireFound(call('apis.getApi', { apiId: api }));
-  await printRows([billNames]);
+  await printRows([billNames], notFinal(period));
   return undefined;
 }
 
@@ -249,6 +269,7 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
     total: [
       `Total: ${sumOf('Valid')} valid and ${sumOf('Refused')} refused verifications, ${sumOf('Credits')} credits.`,
     ],
+    leftOut: notFinal(period),
     json: { ...period, customers: customers.map((row) => ({ ...row, valid: billColumns.Valid.value(row) })) },
   };
 }

@@ -67,10 +67,11 @@ const HourOfDay = Type.String({ pattern: `^(?:${hour}|--)$` });
 const TagTuple = tuple<TagTuple>(
   LineKeyId,
   Owner,
-  Tag,
+  // Without a tag: what the counts of several tags of a verification repeat, maybe only credits.
+  Type.Union([Type.Literal(''), Tag]),
   HourOfDay,
   Type.Enum([...countedOutcomes]),
-  Int({ minimum: 1 }),
+  Count,
   Count,
 );
 type IdentifierTuple = [field: string, identifier: string, count: number];

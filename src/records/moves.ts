@@ -454,7 +454,7 @@ async function forgetSums(run: Run, { from, apiId }: Move, [first, last]: [month
 /** The distinct tags in counts by tag: field, count, …. */
 function tagsIn(counts: readonly Buffer[]): string[] {
   const names = pairsOf(counts).flatMap(([name]) => (name.length === 0 || name[0] === 's'.charCodeAt(0) ? [] : [name]));
-  return [...new Set(names.map((name) => tagField.read(new Reader(name)).tag))];
+  return [...new Set(names.map((name) => tagField.read(new Reader(name)).tag))].filter((tag) => tag !== '');
 }
 
 /** Waits of verifications for keys that are on their way. */

@@ -8,7 +8,7 @@ import { openRollUp } from '../usage/rollup.ts';
 const stepMax = 200;
 
 export function openSweep(context: StoreContext) {
-  const { run, usageRetentionMs, observe } = context;
+  const { run, usageRetentionMs, dataVersion, observe } = context;
   /** Returns whether there may be more to do. */
   function noted(queue: 'holds' | 'refill' | 'purge', [count, lateMs]: [count: number, lateMs: number]): boolean {
     observe?.due(queue, lateMs);
@@ -24,7 +24,10 @@ export function openSweep(context: StoreContext) {
   return {
     count,
     holds: async (workspaceId: string) =>
-      noted('holds', await run('sweep/holds', workspaceId, { ...given, usageRetentionMs })),
+      noted(
+        'holds',
+        await run('sweep/holds', workspaceId, { ...given, usageRetentionMs, dataVersion: dataVersion.current }),
+      ),
     refill: async (workspaceId: string) => noted('refill', await run('sweep/refill', workspaceId, given)),
     purge: async (workspaceId: string) => noted('purge', await run('sweep/purge', workspaceId, given)),
     /** Overrides that have ended, and what the index of ends has of limits that have. */

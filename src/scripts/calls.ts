@@ -257,7 +257,7 @@ const signatures = {
   'rootKeys/update': takes('request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
   'sweep/count': takes().returns<number>(),
   'sweep/ended': takes('count', 'now').returns<number>(),
-  'sweep/holds': takes('count', 'usageRetentionMs', 'now').returns<[count: number, lateMs: number]>(),
+  'sweep/holds': takes('count', 'usageRetentionMs', 'dataVersion', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/purge': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),

@@ -321,7 +321,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':ut:<api8>:<day>',
     type: 'hash',
     holds:
-      "usage by tag: hour (`--` for the whole day), outcome, key, externalId and tag to count; '' to the steps of its roll-up",
+      "usage by tag: hour (`--` for the whole day), outcome, key, externalId and tag to count, without a tag to what several tags repeat; '' to the steps of its roll-up",
     expires: 'after the usage retention',
   },
   {

@@ -12,6 +12,7 @@ import { type CustomersFrom, type CustomersPage, openCustomers } from './custome
 import { countByKey } from './histories.ts';
 import {
   clampPeriod,
+  type KeptPeriod,
   keptPeriod,
   type NamespaceCount,
   type Period,
@@ -23,7 +24,7 @@ import {
 } from './query.ts';
 import type { TopRow } from './ranking.ts';
 import { openRankings, type RankQuery } from './standings.ts';
-import { countByTag } from './tags.ts';
+import { countByTag, takenOff } from './tags.ts';
 import { countByApi, countByIdentifier, countByNamespace } from './totals.ts';
 
 type CustomersQuery = Period &
@@ -59,7 +60,10 @@ export function openAnalytics(context: StoreContext) {
       return { counted: counted(query, period), top };
     },
 
-    /** Visits counts of verifications. Returns the period that was counted. */
+    /**
+     * Visits counts of verifications. By tag, the sum of the counts with the tag '' is that of verifications without a
+     * counted tag. Returns the period that was counted.
+     */
     async verifications(workspaceId: string, query: UsageQuery, visit: Visit<UsageCount>): Promise<Period> {
       const nowMs = await currentMs();
       const clampedPeriod = clampPeriod(query, nowMs, usageRetentionMs);
@@ -72,16 +76,21 @@ export function openAnalytics(context: StoreContext) {
         if (tag !== undefined && count.tag !== tag) return;
         visit(count);
       };
-      if (by.tag || tag !== undefined) await countByTag(context, workspaceId, apiIds, period, visitMatching);
-      else if (by.key || by.externalId || keyIds !== undefined || externalIds !== undefined) {
-        const today = Math.floor(nowMs / dayMs);
-        await countByKey(context, workspaceId, apiIds, query, { period, today }, visitMatching);
-      } else {
-        // Kept by hour.
-        await countByApi(context, workspaceId, apiIds, clampedPeriod, visitMatching);
-        return query;
+      const isOfTags = by.tag || tag !== undefined;
+      const countAll = isOfKeys(query)
+        ? (visitCount: Visit<UsageCount>) =>
+            countByKey(context, workspaceId, apiIds, query, { period, today: Math.floor(nowMs / dayMs) }, visitCount)
+        : (visitCount: Visit<UsageCount>) =>
+            // Kept by hour.
+            countByApi(context, workspaceId, apiIds, isOfTags ? period : clampedPeriod, visitCount);
+      if (!isOfTags) await countAll(visitMatching);
+      else if (tag !== undefined) await countByTag(context, workspaceId, apiIds, period, visitMatching);
+      else {
+        await countByTag(context, workspaceId, apiIds, period, takenOff(visitMatching));
+        // After what is taken off: verifications between the two reads are not subtracted without being counted.
+        await countAll(inDays(period, (count) => visitMatching({ ...count, tag: '' })));
       }
-      return counted(query, period);
+      return isOfTags || isOfKeys(query) ? counted(query, period) : query;
     },
 
     /**
@@ -113,6 +122,15 @@ export function openAnalytics(context: StoreContext) {
     },
   };
 }
+
+const isOfKeys = ({ by, keyIds, externalIds }: UsageQuery): boolean =>
+  by.key || by.externalId || keyIds !== undefined || externalIds !== undefined;
+
+/** Visits counts that are kept by hour as those that are kept by day after some days. */
+const inDays =
+  ({ hourlyFrom }: KeptPeriod, visit: Visit<UsageCount>): Visit<UsageCount> =>
+  ({ hour, ...count }) =>
+    visit({ ...count, hour: hour < hourlyFrom ? hour - (hour % 24) : hour, isOfDay: hour < hourlyFrom });
 
 /** The period that was asked for, with the days that were counted whole. */
 const counted = (asked: Period, { fromHour, toHour }: Period): Period => ({

@@ -124,9 +124,9 @@ export function openUsageImport({ run, currentMs, usageRetentionMs, usageHourlyD
 const lastDayOf = (keys: readonly KeyUsage[]): number =>
   Math.max(0, ...keys.flatMap(({ days }) => days.map(({ day }) => day)));
 
-const namesOf = <Name extends string>(counts: readonly { [Each in Name]: string }[], name: Name) => [
-  ...new Set(counts.map((count) => count[name])),
-];
+/** A count without a tag is of no name. */
+const namesOf = <Name extends string>(counts: readonly { [Each in Name]: string }[], name: Name) =>
+  [...new Set(counts.map((count) => count[name]))].filter((each) => each !== '');
 
 /** Fields and amounts, as lua/decide/tags.lua names them. */
 function tagFields(counts: readonly TagCount[]): (Buffer | number)[] {

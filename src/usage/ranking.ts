@@ -63,8 +63,10 @@ export type RankedVerifications = keyof typeof rankedAs;
 /** Adds a count of verifications to the sums of its group. */
 export function addUsage(ranking: Ranking, of: RankedVerifications, usage: UsageCount) {
   const { name, fields } = rankedAs[of](usage);
-  if (name === '') return;
-  const row = ranking.rowOf(name, fields);
+  if (name !== '') addTo(ranking.rowOf(name, fields), usage);
+}
+
+export function addTo(row: TopRow, usage: UsageCount) {
   row.count += usage.count;
   if (usage.outcome !== 'VALID') row.refused += usage.count;
   row.spentCredits = (row.spentCredits ?? 0) + usage.spentCredits;

@@ -42,6 +42,18 @@ export async function countByTag(
   }
 }
 
+/**
+ * Visits counts by tag, and takes them off those of verifications without a tag. The tag '' has what the counts of
+ * several tags of a verification repeat (lua/decide/tags.lua).
+ */
+export const takenOff =
+  (visit: Visit<UsageCount>): Visit<UsageCount> =>
+  (usage) => {
+    const sign = usage.tag === '' ? 1 : -1;
+    if (sign < 0) visit(usage);
+    visit({ ...usage, tag: '', count: sign * usage.count, spentCredits: sign * usage.spentCredits });
+  };
+
 /** A count, or spent credits. Credits are in another field, whose name is that of the count after an `s`. */
 function readTagCount(apiId: string, day: string, name: Buffer, amount: number, period: KeptPeriod): UsageCount {
   const isSpent = name[0] === 's'.charCodeAt(0);

@@ -856,6 +856,7 @@ describe('a move that is interrupted', () => {
     for (let times = 0; times < 3; times++) await verify(key, { tags: ['a=b', 'c=d'] });
     clock.advance(hourMs);
     await verify(key, { tags: ['a=b'] });
+    for (let times = 0; times < 4; times++) await verify(key);
     const seen = new Set<string>();
     const look = async () => {
       const found = await survey(own.redis as never);
@@ -886,10 +887,17 @@ describe('a move that is interrupted', () => {
       keyspace.flatMap(({ name }) => (/^:m.:/.test(name) ? [name] : [])).sort(),
     );
     const query = { apiId, start: clock.now - dayMs, end: clock.now + hourMs, granularity: 'total' as const };
-    expect(await okThere('analytics.getVerifications', { ...query, groupBy: [] })).toMatchObject([{ count: 4 }]);
+    expect(await okThere('analytics.getVerifications', { ...query, groupBy: [] })).toMatchObject([{ count: 8 }]);
     const byTag = await okThere('analytics.getVerifications', { ...query, groupBy: ['tag'] });
-    expect(Object.fromEntries(byTag.map(({ tag, count }) => [tag, count]))).toEqual({ 'a=b': 4, 'c=d': 3 });
-    expect(await okThere('analytics.getVerifications', { ...query, groupBy: ['keyId'] })).toMatchObject([{ count: 4 }]);
+    expect(Object.fromEntries(byTag.map(({ tag, count }) => [tag, count]))).toEqual({
+      'a=b': 4,
+      'c=d': 3,
+      undefined: 4,
+    });
+    expect(await okThere('analytics.getVerifications', { ...query, groupBy: ['keyId'] })).toMatchObject([{ count: 8 }]);
+    // Not among the tags that TAGS_MAX bounds.
+    const tags = await own.redis.smembers(`${workspaceKey(other.workspaceId)}:tags:${apiId.slice(-8)}`);
+    expect(tags.sort()).toEqual(['a=b', 'c=d']);
   });
 });
 

@@ -15,6 +15,10 @@ const billHeadings =
 const none = '0,0,0,0,0,0';
 const month = new Date().toISOString().slice(0, 7);
 const monthStart = Date.parse(`${month}-01`);
+const next = new Date(monthStart);
+next.setUTCMonth(next.getUTCMonth() + 1);
+const monthEnd = next.toISOString().replace('.000', '');
+const notFinal = `These figures are not final before ${monthEnd.replace('00:00Z', '01:00Z')}.`;
 
 beforeAll(async () => {
   // The command uses Redis's clock.
@@ -65,7 +69,10 @@ describeWays(app, url, ({ run, lines, json }) => {
       [apiIds[0], '4', '1', '3'],
       [apiIds[1], '2', '0', '2'],
     ]);
-    expect(cells(await lines('usage', '--by', 'tag')).slice(2)).toEqual([['eu', '6', '1', '5']]);
+    expect(cells(await lines('usage', '--by', 'tag')).slice(2)).toEqual([
+      ['eu', '6', '1', '5'],
+      ['A verification with several tags is in the row of each.'],
+    ]);
     expect(cells(await lines('usage', '--by', 'namespace')).slice(1)).toEqual([
       ['NAMESPACE', 'CHECKS', 'REFUSED'],
       ['login', '3', '1'],
@@ -92,16 +99,15 @@ describeWays(app, url, ({ run, lines, json }) => {
   });
 
   test('the bill of a month has all customers', async () => {
-    const next = new Date(monthStart);
-    next.setUTCMonth(next.getUTCMonth() + 1);
     const [period, ...table] = await lines('usage', '--month', month);
-    expect(period).toBe(`Usage from ${month}-01T00:00:00Z to ${next.toISOString().replace('.000', '')}`);
+    expect(period).toBe(`Usage from ${month}-01T00:00:00Z to ${monthEnd}`);
     expect(cells(table)).toEqual([
       ['CUSTOMER', 'VALID', 'REFUSED', 'VERIFICATIONS', 'CREDITS'],
       ['ada', '2', '1', '3', '2'],
       ['bob', '2', '0', '2', '2'],
       ['(no customer)', '1', '0', '1', '1'],
       ['Total: 5 valid and 1 refused verifications, 5 credits.'],
+      [notFinal],
     ]);
     expect(await json('usage', '--month', month, '--api', apiIds[1]!)).toEqual({
       start: monthStart,
@@ -120,7 +126,7 @@ describeWays(app, url, ({ run, lines, json }) => {
       code: 0,
       // Refusals are not charged for. test/console/bill.test.ts: the same columns.
       out: `${billHeadings}\n,1,0,1,1,${none}\nada,2,1,3,2,0,1,0,0,0,0\nbob,2,0,2,2,${none}\n`,
-      err: '',
+      err: `${notFinal}\n`,
     });
     const sorted = await run(['usage', '--month', '--csv', '--order-by', 'count']);
     expect(sorted.out.split('\n').map((line) => line.split(',')[0])).toEqual(['Customer', 'ada', 'bob', '', '']);
@@ -132,7 +138,21 @@ describeWays(app, url, ({ run, lines, json }) => {
     const ranking = await run(['usage', '--csv', '--by', 'identifier']);
     expect(ranking.out).toBe('NAMESPACE,IDENTIFIER,CHECKS,REFUSED\nlogin,x,2,1\nlogin,y,1,0\n');
     const unused = await run(['usage', '--month', '2020-02', '--csv']);
-    expect(unused.out).toBe(`${billHeadings}\n`);
+    expect(unused).toEqual({ code: 0, out: `${billHeadings}\n`, err: '' });
+  });
+
+  test('a ranking of tags states how many verifications have none', async () => {
+    const { apiId } = await app.ok('apis.createApi', { name: 'tagged' });
+    const { key } = await app.ok('keys.createKey', { apiId });
+    for (const tags of [['a', 'b', 'c'], ['a'], []]) await app.ok('keys.verifyKey', { key, tags });
+    const usage = async () => (await lines('usage', '--by', 'tag', '--api', apiId)).slice(2).map(cellsOf);
+    const rows = ['a', 'b', 'c'].map((tag, index) => [tag, index === 0 ? '2' : '1', '0', '0']);
+    const several = ['A verification with several tags is in the row of each.'];
+    expect(await usage()).toEqual([...rows, ['1 verification without a counted tag is not in this list.'], several]);
+    await app.ok('keys.verifyKey', { key });
+    expect(await usage()).toEqual([...rows, ['2 verifications without a counted tag are not in this list.'], several]);
+    expect((await run(['usage', '--by', 'tag', '--api', apiId, '--csv'])).err).toContain('2 verifications without');
+    await app.ok('apis.deleteApi', { apiId });
   });
 
   test.each([

@@ -3,6 +3,7 @@
 
 -- @include "decide/call"
 -- @include "decide/roots"
+-- @include "decide/tags"
 -- @include "decide/totals"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
@@ -155,18 +156,6 @@ function key_holds.return_collected(settling)
   end
 end
 
--- Adds spent credits to the counts of tags, as far as these are counted in this hour.
-local function spend_by_tag(settling, tags, cost)
-  local record = name_of.tag_usage(call_workspace, key_api8, call_day)
-  local head = call_hour_of_day .. VALID .. key24() .. struct.pack('>Bc0', #key_external_id, key_external_id)
-  for _, tag in ipairs(tags) do
-    if redis.call('HEXISTS', record, head .. tag) == 1 then
-      local field, spent = 's' .. head .. tag, settling_list(settling, 'tags')
-      spent[field] = (spent[field] or 0) + cost
-    end
-  end
-end
-
 -- The balance of an identity that a hold charged; nil if it charged none, or that is gone.
 function key_holds.account_of(hold)
   local more = hold.more
@@ -209,7 +198,7 @@ local function settle_one(settling, hold, cost)
     return nil
   end
   settling.spent = settling.spent + cost
-  if more and more.tags and cost > 0 then spend_by_tag(settling, more.tags, cost) end
+  if more and more.tags and cost > 0 then usage_by_tag.spend(settling_list(settling, 'tags'), more.tags, cost) end
   return account
 end
 

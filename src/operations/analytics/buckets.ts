@@ -6,7 +6,9 @@ import { digestOf } from '../../domain/keyString.ts';
 import { hourMs, timeMax } from '../../domain/time.ts';
 import { ApiError } from '../../errors.ts';
 import type { Page } from '../../operation.ts';
+import { Ordered } from '../../usage/ordered.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
+import { Steps } from '../../usage/steps.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 
@@ -140,10 +142,32 @@ export class Totals<Row extends { time: number }> {
     return row;
   }
 
-  /** Returns the rows in order of time, and those of a time in the order of their groups. */
-  rows(): Row[] {
-    const times = [...this.#byTime].sort(([a], [b]) => a - b);
-    return times.flatMap(([, rows]) => [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row));
+  /** Removes rows. */
+  remove(isUnwanted: (row: Row) => boolean) {
+    for (const rows of this.#byTime.values()) {
+      for (const [group, row] of rows) if (isUnwanted(row)) rows.delete(group);
+    }
+  }
+
+  /**
+   * Returns the rows in order of time, and those of a time in the order of their groups. Other requests are served
+   * between steps.
+   */
+  async rows(): Promise<Row[]> {
+    const sorted: Row[] = [];
+    const steps = new Steps();
+    for (const [, rows] of [...this.#byTime].sort(([a], [b]) => a - b)) {
+      const ordered = new Ordered<Row>();
+      for (const [group, row] of rows) {
+        ordered.getOrAdd(group, () => row);
+        if (steps.isOver) await steps.next();
+      }
+      for (const some of ordered.after(undefined)) {
+        for (const group of some) sorted.push(rows.get(group)!);
+        if (steps.isOver) await steps.next();
+      }
+    }
+    return sorted;
   }
 
   /**

@@ -82,7 +82,7 @@ export const getRatelimits = manages({
       row.passed += passed;
       row.blocked += blocked;
     });
-    const rows = totals.rows();
+    const rows = await totals.rows();
     if (granularity === 'total') for (const row of rows) row.time = counted.fromHour * hourMs;
     return rows;
   },

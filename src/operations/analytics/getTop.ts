@@ -2,12 +2,13 @@ import Type from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { type ManageContext, manages } from '../../operation.ts';
 import { only, type Period, type UsageQuery } from '../../usage/query.ts';
-import { addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
+import { addTo, addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
 import { periodOf, readsDescription, timeFields, withoutMoves } from './buckets.ts';
 
 const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
+const rankedBy: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
 const checked = ['namespaces', 'identifiers'] as const;
 const isVerified = (of: string): of is RankedVerifications => (verified as readonly string[]).includes(of);
 
@@ -31,7 +32,7 @@ export const getTop = manages({
         'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
     }),
     by: Type.Optional(
-      Type.Enum(['count', 'refused', 'spentCredits'], {
+      Type.Enum([...rankedBy], {
         default: 'count',
         description: 'The number to rank by. Limit checks spend no credits.',
       }),
@@ -60,6 +61,19 @@ export const getTop = manages({
       }),
       { description: 'The largest number first. What has 0 is left out.' },
     ),
+    untagged: Type.Optional(
+      Type.Object(
+        {
+          count: Type.Integer({ description: 'Verifications.' }),
+          refused: Type.Integer({ description: 'Verifications with another outcome than VALID.' }),
+          spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
+        },
+        {
+          description:
+            'Of tags: the verifications without a counted tag, which are in no row. One with several is in the row of each.',
+        },
+      ),
+    ),
   }),
   // `api.*.read_analytics` or `ratelimit.*.read_analytics`, by `of`.
   needs: {},
@@ -82,19 +96,20 @@ export const getTop = manages({
     const period = periodOf({ start, end }, 'total', await context.store.currentMs());
     const rank = isVerified(of) ? rankVerifications : rankChecks;
     return withoutMoves(async () => {
-      const { counted, top } = await rank({ ...(input as Input), by, limit }, period, context);
-      return { start: counted.fromHour * hourMs, end: counted.toHour * hourMs, top };
+      const { counted, ...ranked } = await rank({ ...(input as Input), by, limit }, period, context);
+      return { start: counted.fromHour * hourMs, end: counted.toHour * hourMs, ...ranked };
     });
   },
 });
 
 type Ranked = Input & { by: RankedBy; limit: number };
+type Result = { counted: Period; top: TopRow[]; untagged?: Required<Pick<TopRow, RankedBy>> };
 
 async function rankVerifications(
   { of, by, limit, apiId, externalId, tag }: Ranked,
   period: Period,
   { store, caller }: ManageContext,
-): Promise<{ counted: Period; top: TopRow[] }> {
+): Promise<Result> {
   if (!caller.grants.holdsAny('api', 'read_analytics')) throw lacks('api.*.read_analytics');
   const readable = caller.grants.idsFor('api', 'read_analytics');
   const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
@@ -104,17 +119,21 @@ async function rankVerifications(
   const grouped = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
   const query: UsageQuery = { ...period, apiIds, externalIds: only(externalId), tag, by: grouped, bucketOf: () => 0 };
   const ranking = new Ranking();
-  const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) =>
-    addUsage(ranking, of as RankedVerifications, usage),
-  );
-  return { counted, top: ranking.top(limit, by) };
+  const untagged = { count: 0, refused: 0, spentCredits: 0 };
+  const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) => {
+    if (usage.tag === '') addTo(untagged, usage);
+    else addUsage(ranking, of as RankedVerifications, usage);
+  });
+  // What was taken off may be of a later time.
+  for (const figure of rankedBy) untagged[figure] = Math.max(0, untagged[figure]);
+  return { counted, top: ranking.top(limit, by), ...(of === 'tags' && tag === undefined && { untagged }) };
 }
 
 async function rankChecks(
   { of, by, limit, namespace: wanted }: Ranked,
   period: Period,
   { store, caller }: ManageContext,
-): Promise<{ counted: Period; top: TopRow[] }> {
+): Promise<Result> {
   if (!caller.grants.holdsAny('ratelimit', 'read_analytics')) throw lacks('ratelimit.*.read_analytics');
   let namespaceIds = caller.grants.idsFor('ratelimit', 'read_analytics');
   if (wanted !== undefined) {

@@ -79,12 +79,14 @@ export const getVerifications = manages({
           { description: 'Outcome of the verifications.' },
         ),
       ),
-      tag: Type.Optional(Type.String({ description: 'Tag of the verifications.' })),
+      tag: Type.Optional(
+        Type.String({ description: 'Tag of the verifications. Absent from the row of those without one.' }),
+      ),
       count: Type.Integer({ description: 'Number of verifications.' }),
       spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
     }),
     {
-      description: `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. By \`tag\`, a verification with several tags counts in the row of each, and one without a tag in none.`,
+      description: `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. By \`tag\`, a verification with several tags counts in the row of each, and one without a counted tag in a row without \`tag\`.`,
     },
   ),
   needs: { api: ['read_analytics'] },
@@ -128,10 +130,11 @@ export const getVerifications = manages({
       });
       return { totals, counted };
     });
+    if (query.by.tag && tag === undefined) totals.remove(hasNothing);
     const sizeOf = (row: Row) => (orderBy === 'time' ? 0 : row[orderBy as 'count' | 'spentCredits']);
     const isWhole = limit === undefined && place === undefined && orderBy === 'time';
     const { items, next } = isWhole
-      ? { items: totals.rows(), next: undefined }
+      ? { items: await totals.rows(), next: undefined }
       : await totals.page(limit ?? wholeResult.rows, place?.row, sizeOf);
     if (granularity === 'total') for (const row of items) row.time = counted.fromHour * hourMs;
     return {
@@ -145,6 +148,14 @@ export const getVerifications = manages({
 function allowed(id: string | undefined, ids: readonly string[] | undefined): ReadonlySet<string> | undefined {
   if (id === undefined) return ids && new Set(ids);
   return new Set(ids === undefined || ids.includes(id) ? [id] : []);
+}
+
+/** Of a row without a tag: all of its verifications have tags. Counts that were taken off may be of a later time. */
+function hasNothing(row: Row): boolean {
+  if (row.tag !== undefined) return false;
+  row.count = Math.max(0, row.count);
+  row.spentCredits = Math.max(0, row.spentCredits);
+  return row.count + row.spentCredits === 0;
 }
 
 /** Reads a cursor, whose format was checked (http/cursor.ts). */
@@ -165,10 +176,10 @@ function rowOf(totals: Totals<Row>, usage: UsageCount, groupBy: readonly Group[]
       ...(granularity === 'hour' && usage.isOfDay && { granularity: 'day' as const }),
       ...(by('apiId') && { apiId: usage.apiId }),
       ...(by('keyId') && { keyId: usage.keyId! }),
-      // Verifications without an identity are a group of their own, without the field.
+      // Verifications without an identity or tag are a group of their own, without the field.
       ...(by('externalId') && usage.externalId && { externalId: usage.externalId }),
       ...(by('outcome') && { outcome: usage.outcome }),
-      ...(by('tag') && { tag: usage.tag! }),
+      ...(by('tag') && usage.tag && { tag: usage.tag }),
       count: 0,
       spentCredits: 0,
     }),

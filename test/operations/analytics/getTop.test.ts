@@ -71,6 +71,24 @@ async function expected(of: keyof typeof names, by: 'count' | 'refused' | 'spent
     .map(([name, sum]) => ({ [group]: name, ...sum }));
 }
 
+/** Those that are in no row of tags, which have one tag at most in this file. */
+async function withoutTag(filter: object) {
+  const query = { ...filter, start, granularity: 'total' as const };
+  const untagged = { count: 0, refused: 0, spentCredits: 0 };
+  for (const [sign, groupBy] of [
+    [1, ['outcome', 'apiId', 'keyId', 'externalId']],
+    [-1, ['outcome', 'tag']],
+  ] as const) {
+    for (const row of await ok('analytics.getVerifications', { ...query, groupBy: [...groupBy] })) {
+      if (sign < 0 && row.tag === undefined) continue;
+      untagged.count += sign * row.count;
+      if (row.outcome !== 'VALID') untagged.refused += sign * row.count;
+      untagged.spentCredits += sign * row.spentCredits;
+    }
+  }
+  return untagged;
+}
+
 const withoutApi = (of: string) => (row: Ranked) => {
   const { apiId, ...rest } = row;
   return of === 'apis' ? row : rest;
@@ -82,7 +100,8 @@ describe.each(['keys', 'identities', 'apis', 'tags'] as const)('the top %s', (of
     async (by) => {
       for (const filter of [{}, { apiId: apiIds[1]! }, { externalId: 'customer_2' }, { tag: 'path=/3' }]) {
         const ranking = await expected(of, by, filter);
-        const { top } = await ok('analytics.getTop', { ...filter, of, by, start, limit: 100 });
+        const { top, untagged } = await ok('analytics.getTop', { ...filter, of, by, start, limit: 100 });
+        expect(untagged).toEqual(of === 'tags' && !('tag' in filter) ? await withoutTag(filter) : undefined);
         expect(top.map(withoutApi(of)), JSON.stringify(filter)).toEqual(ranking);
         const few = await ok('analytics.getTop', { ...filter, of, by, start, limit: 2 });
         expect(few.top).toEqual(top.slice(0, 2));

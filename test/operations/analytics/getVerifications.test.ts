@@ -58,8 +58,8 @@ function tally(log: readonly Verification[], query: Query): object[] {
     if (query.keyIds !== undefined && !query.keyIds.includes(one.keyId)) continue;
     if (query.externalId !== undefined && one.externalId !== query.externalId) continue;
     if (query.externalIds !== undefined && !query.externalIds.includes(one.externalId!)) continue;
-    const counted =
-      query.tag !== undefined ? tags.filter((tag) => tag === query.tag) : groupBy.includes('tag') ? tags : [undefined];
+    const grouped = groupBy.includes('tag') && tags.length > 0 ? tags : [undefined];
+    const counted = query.tag !== undefined ? tags.filter((tag) => tag === query.tag) : grouped;
     for (const tag of counted) {
       const all: Record<Group, string | undefined> = { externalId: undefined, ...one, tag };
       const groups = groupBy.flatMap((group) => (all[group] === undefined ? [] : [[group, all[group]]]));
@@ -431,15 +431,21 @@ describe('analytics.getVerifications: single cases', () => {
     clock.now = (Math.floor(clock.now / dayMs) + 1) * dayMs + hourMs;
     const { apiId } = await ok('apis.createApi', { name: 'tagged' });
     const query = { apiId, start: clock.now - hourMs, end: clock.now + 1, groupBy: ['tag' as const] };
-    const sums = async () => {
+    const sums = async (isTagged = true) => {
       const rows = await ok('analytics.getVerifications', query);
-      const sum = (of: 'count' | 'spentCredits') => rows.reduce((total, row) => total + row[of], 0);
+      const some = rows.filter(({ tag }) => (tag !== undefined) === isTagged);
+      const sum = (of: 'count' | 'spentCredits') => some.reduce((total, row) => total + row[of], 0);
       return [sum('count'), sum('spentCredits')];
     };
-    // Two fields for each key and tag, of 3 + 24 + 1 + 255 + 512 bytes and 64 more.
+    // Two fields for each key and tag, of 3 + 24 + 1 + 255 + 512 bytes and 64 more, and two for what the tags repeat.
     const externalId = 'e'.repeat(255);
     const tags = Array.from({ length: 20 }, (_, index) => `${index}`.padEnd(512, 't'));
-    const room = Math.floor(testSettings.tagBytesMax / (2 * (3 + 24 + 1 + 255 + 512 + 64)));
+    const bytes = 2 * (3 + 24 + 1 + 255 + 64);
+    const ofKey = 20 * (bytes + 2 * 512) + bytes;
+    const room =
+      20 * Math.floor(testSettings.tagBytesMax / ofKey) +
+      Math.floor((testSettings.tagBytesMax % ofKey) / (bytes + 2 * 512));
+    expect(room % 20).not.toBe(0);
     const first = await createKey({ apiId, externalId, credits: { remaining: 1000 } });
     const keys = [first];
     for (let counted = 0; counted < room + 40; counted += 20) {
@@ -447,8 +453,12 @@ describe('analytics.getVerifications: single cases', () => {
       await ok('keys.verifyKey', { key: keys.at(-1)!.key, tags, credits: { cost: 3 } });
     }
     expect(await sums()).toEqual([room, 3 * room]);
+    // Those of which no tag was counted.
+    const untagged = keys.length - Math.ceil(room / 20);
+    expect(await sums(false)).toEqual([untagged, 3 * untagged]);
     await ok('keys.verifyKey', { key: first.key, tags, credits: { cost: 4 } });
     expect(await sums()).toEqual([room + 20, 3 * room + 80]);
+    expect(await sums(false)).toEqual([untagged, 3 * untagged]);
     // All verifications are counted, also by key.
     for (const groupBy of [[], ['keyId' as const]]) {
       const rows = await ok('analytics.getVerifications', { ...query, groupBy });

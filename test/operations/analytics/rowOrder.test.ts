@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Totals } from '../../../src/operations/analytics/buckets.ts';
 
-test('rows are in order of time, then of their groups, in whatever order they were counted', () => {
+test('rows are in order of time, then of their groups, in whatever order they were counted', async () => {
   const totals = new Totals<{ time: number; names: readonly string[] }>();
   const groups = [
     ['b', 'a'],
@@ -20,5 +20,5 @@ test('rows are in order of time, then of their groups, in whatever order they we
     ['aa', ''],
     ['b', 'a'],
   ];
-  expect(totals.rows()).toEqual([1, 2].flatMap((time) => sorted.map((names) => ({ time, names }))));
+  expect(await totals.rows()).toEqual([1, 2].flatMap((time) => sorted.map((names) => ({ time, names }))));
 });

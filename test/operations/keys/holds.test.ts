@@ -631,6 +631,45 @@ describe('usage', () => {
     expect(rows).toMatchObject([{ count: 1, spentCredits: cost }]);
   });
 
+  test('by several tags has credits once for each, and as often in what these repeat', async () => {
+    const { key, apiId } = await createKey({ credits: { remaining: 100 } });
+    const ofTags = (ttl: number, options: Hold = {}) =>
+      hold(key, { ttl, ...options }, { credits: { cost: 4 }, tags: ['a', 'b'] });
+    await ok('keys.verifyKey', { key, credits: { cost: 5 } });
+    const [now, later, noTag] = [await ofTags(minute), await ofTags(dayMs), await ofTags(dayMs)];
+    await ofTags(hourMs + 1000, { onExpiry: 'charge' });
+    await settle(now.id, { credits: { cost: 7 } });
+    clock.advance(hourMs);
+    for (const tags of [['a'], ['b']]) await ok('keys.verifyKey', { key, tags, credits: { cost: 1 } });
+    await settle(later.id, { credits: { cost: 6 } });
+    clock.advance(1000);
+    while (await tollgate.store.sweep.holds(tollgate.workspaceId));
+    clock.advance(hourMs);
+    await settle(noTag.id, { credits: { cost: 2 } });
+    const rows = await ok('analytics.getVerifications', {
+      apiId,
+      start: startMs,
+      end: clock.now + 1,
+      groupBy: ['tag'],
+    });
+    const hour = Math.floor(startMs / hourMs) * hourMs;
+    const row = (at: number, tag: string | undefined, count: number, spentCredits: number) => ({
+      time: hour + at * hourMs,
+      ...(tag && { tag }),
+      count,
+      spentCredits,
+    });
+    expect(rows).toEqual([
+      row(0, undefined, 1, 5),
+      row(0, 'a', 4, 7),
+      row(0, 'b', 4, 7),
+      row(1, 'a', 1, 11),
+      row(1, 'b', 1, 11),
+      // In an hour without a verification that has the tag, as docs/contract.md states.
+      row(2, undefined, 0, 2),
+    ]);
+  });
+
   test('has credits that are settled on a day without verifications', async () => {
     const { keyId, key, apiId } = await createKey(full);
     const { id } = await hold(key, { ttl: dayMs }, request);
