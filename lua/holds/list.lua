@@ -34,23 +34,23 @@ local after_due, after_suffix = string.match(after, '^(%d+)_(.+)$')
 after_due, after_suffix = tonumber(after_due) or 0, after_suffix and parsed(after_suffix) or ''
 
 local h, wanted = hold_list.read(record), count + 1
--- The first open holds after a place, the number of all that are open, and the expiry of the last wanted one.
-local open, total, worst = {}, 0, NEVER
+-- The first open holds after a place, the number of all that are open, and the last wanted one.
+local open, total, last = {}, 0, { due = NEVER, suffix = '' }
 local function cut()
   table.sort(open, hold_list.is_before)
   for index = #open, wanted + 1, -1 do
     open[index] = nil
   end
-  if #open == wanted then worst = open[wanted].due end
+  last = open[wanted] or last
 end
 local place = { due = after_due, suffix = after_suffix }
 hold_list.each_due(h, function(hold_state, due, first, _, part)
   if hold_state == hold_list.RELEASED or due <= now then return end
   total = total + 1
-  if due < after_due or due > worst then return end
+  if due < after_due or due > last.due then return end
   local suffix = struct.unpack('>Bc0', part, first + HOLD_SUFFIX_AT - 1)
   local hold = { due = due, suffix = suffix, part = part, first = first }
-  if hold_list.is_before(place, hold) then open[#open + 1] = hold end
+  if hold_list.is_before(place, hold) and hold_list.is_before(hold, last) then open[#open + 1] = hold end
   if #open > 8 * wanted then cut() end
 end)
 cut()
