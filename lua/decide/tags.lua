@@ -57,8 +57,11 @@ function usage_by_tag.spend(added, tags, cost)
   local record, times = name_of.tag_usage(call_workspace, key_api8, call_day), -1
   local head = call_hour_of_day .. VALID .. key24() .. struct.pack('>Bc0', #key_external_id, key_external_id)
   local function add(field) added[field] = (added[field] or 0) + cost end
+  local seen = {}
   for _, tag in ipairs(tags) do
-    if redis.call('HEXISTS', record, head .. tag) == 1 then
+    local is_first = not seen[tag]
+    seen[tag] = true
+    if is_first and redis.call('HEXISTS', record, head .. tag) == 1 then
       times = times + 1
       add('s' .. head .. tag)
     end

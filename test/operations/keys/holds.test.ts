@@ -634,7 +634,7 @@ describe('usage', () => {
   test('by several tags has credits once for each, and as often in what these repeat', async () => {
     const { key, apiId } = await createKey({ credits: { remaining: 100 } });
     const ofTags = (ttl: number, options: Hold = {}) =>
-      hold(key, { ttl, ...options }, { credits: { cost: 4 }, tags: ['a', 'b'] });
+      hold(key, { ttl, ...options }, { credits: { cost: 4 }, tags: ['a', 'b', 'a'] });
     await ok('keys.verifyKey', { key, credits: { cost: 5 } });
     const [now, later, noTag] = [await ofTags(minute), await ofTags(dayMs), await ofTags(dayMs)];
     await ofTags(hourMs + 1000, { onExpiry: 'charge' });
