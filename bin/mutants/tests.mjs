@@ -9,6 +9,12 @@ const inspection = ['test/records/inspection.test.ts'];
 const leases = under('decide/leases', 'ends lost returns sessions leases limits');
 const window = ['test/lua/include/window.test.ts'];
 const keys = under('operations/keys', 'createKey updateKey migrateKeys');
+const holds = [
+  ...under('operations/keys', 'holds returnedUnits concurrency'),
+  ...under('operations/identities', 'creditHolds'),
+  ...under('decide/leases', 'holds'),
+  ...under('operations/keys', 'holdBytes holdHistories'),
+];
 const state = ['test/lua/include/state.test.ts', 'test/scripts/layout.test.ts', 'test/scripts/keyRecord.test.ts'];
 
 /** Tests of all scripts that write records. */
@@ -34,12 +40,23 @@ const nearest = [
       ...window,
     ],
   ],
+  [
+    /verification\/(hold|due|returns|identityCredits)|include\/(held|holds|settledHolds|identityBalance)|(lua|sweep)\/holds/,
+    holds,
+  ],
   [/decide\/(\w+\/)?lease|include\/(change|leasedCredits)|leases\/deactivate/, leases],
   [/verification\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts', ...leases]],
   [/verification\/verify/, [...verify, ...analytics, 'test/decide/snapshots.test.ts', 'test/decide/decider.test.ts']],
   [
     /decide\/(apis|totals|tags)/,
-    [...analytics, 'test/scripts/bounded.test.ts', 'test/lua/include/usage.test.ts', ...verify, ...ratelimits],
+    [
+      ...analytics,
+      'test/scripts/bounded.test.ts',
+      'test/lua/include/usage.test.ts',
+      ...verify,
+      ...ratelimits,
+      ...under('operations/keys', 'holds'),
+    ],
   ],
   [
     /decide\/(roots|call)/,
@@ -109,7 +126,10 @@ const nearest = [
     [...under('operations/rootKeys', 'createRootKey updateRootKey deleteRootKey listRootKeys expiry')],
   ],
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
-  [/include\/window/, [...ratelimits, ...window, ...inspection, 'test/lua/include/counters.test.ts', ...verify]],
+  [
+    /include\/window/,
+    [...ratelimits, ...window, ...holds, ...inspection, 'test/lua/include/counters.test.ts', ...verify],
+  ],
   [/lua\/analytics/, analytics],
   [/lua\/apis/, under('operations/apis', 'createApi getApi updateApi deleteApi listKeys')],
   [
