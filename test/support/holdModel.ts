@@ -60,6 +60,7 @@ interface Hold {
   alone: boolean;
   /** That of the key, when it was made. */
   identity: string | undefined;
+  tags: string[];
 }
 interface Settled {
   at: number;
@@ -95,6 +96,8 @@ export interface HeldKey extends Balance {
   enabled: boolean;
   deleted: boolean;
   spent: number;
+  /** Under '' what is counted by no tag. */
+  spentByTag: Record<string, number>;
 }
 export interface Expected {
   status: number;
@@ -113,6 +116,8 @@ export class HoldModel {
   readonly #settled = new Map<string, Settled>();
   readonly #keys: HeldKey[] = [];
   readonly #identities = new Map<string, SharedBalance>();
+  /** Hours in which a VALID verification counted a tag: credits of holds are counted by tag in these only. */
+  readonly #tagged = new Set<string>();
 
   constructor(clock: { now: number }) {
     this.#clock = clock;
@@ -131,6 +136,7 @@ export class HoldModel {
       enabled: true,
       deleted: false,
       spent: 0,
+      spentByTag: {},
       granted: made.balance ?? 0,
       spentOfBalance: 0,
     };
@@ -196,6 +202,11 @@ export class HoldModel {
 
   limitsOf(key: HeldKey): ModelLimit[] {
     return [...this.#current(key), ...this.identityLimitsOf(key.identity)];
+  }
+
+  /** Ids of holds of the key in this state. */
+  idsOf(key: HeldKey, state: Hold['state']): string[] {
+    return [...this.#holds].filter(([, hold]) => hold.key === key && hold.state === state).map(([id]) => id);
   }
 
   heldBy(holdId: string): { cost: number; windows: { name: string; units: number }[] } | undefined {
@@ -333,11 +344,13 @@ export class HoldModel {
     of.granted += more;
   }
 
+  /** `tags` are counted of a verification with a hold only. */
   verify(
     key: HeldKey,
     wanted: Wanted[],
     cost: number,
     hold?: { ttl: number; onExpiry?: string; id?: string },
+    tags: string[] = [],
   ): Expected {
     if (key.deleted) return { status: 200, code: 'NOT_FOUND' };
     this.#look(key);
@@ -382,9 +395,10 @@ export class HoldModel {
     );
     if (due === undefined) {
       for (const each of charged) each.spentOfBalance += cost;
-      if (charged.length > 0) key.spent += cost;
+      if (charged.length > 0) this.#spend(key, cost, []);
       return { status: 200, code: 'VALID', left };
     }
+    for (const tag of tags) this.#tagged.add(this.#taggedHour(key, tag));
     const held: Hold = {
       key,
       state: 'open',
@@ -401,6 +415,8 @@ export class HoldModel {
       sharedBalances: shared?.balances ?? 0,
       alone: !key.limited,
       identity: key.identity,
+      // They count credits only.
+      tags: charged.length > 0 ? tags : [],
     };
     return { status: 200, code: 'VALID', expires: held.due, left, hold: held };
   }
@@ -425,11 +441,9 @@ export class HoldModel {
       if (!settled || Math.floor(this.#clock.now / hourMs) - Math.floor(settled.at / hourMs) > 1)
         return { status: 404 };
       if (action !== 'settle') return { status: 409 };
-      const names = settled.windows.map(({ name }) => name);
       const isSame =
         (credits ?? settled.cost) === settled.cost &&
-        [...wanted.keys()].every((name) => names.includes(name)) &&
-        settled.windows.every(({ name, units }) => (wanted.get(name) ?? units) === units);
+        [...wanted].every(([name, units]) => named(settled.windows, name)?.units === units);
       const shown: [Shown, Shown] = [creditsFor(settled.balance ?? settled.shared), creditsFor(settled.shared)];
       return isSame ? { status: 200, late: settled.late, shown } : { status: 409 };
     }
@@ -442,14 +456,11 @@ export class HoldModel {
       if (hold.state === 'open') this.#release(hold, this.#clock.now);
       return { status: 200, late: false, shown: this.#shownOfHold(hold) };
     }
-    if ([...wanted.keys()].some((name) => !hold.windows.some((window) => window.name === name))) return { status: 412 };
+    if ([...wanted.keys()].some((name) => !named(hold.windows, name))) return { status: 412 };
     const late = hold.state === 'released';
-    this.#settle(
-      holdId,
-      hold,
-      credits ?? hold.cost,
-      hold.windows.map(({ name, units }) => wanted.get(name) ?? units),
-    );
+    const unitsOf = (window: HeldWindow) =>
+      (named(hold.windows, window.name) === window ? wanted.get(window.name) : undefined) ?? window.units;
+    this.#settle(holdId, hold, credits ?? hold.cost, hold.windows.map(unitsOf));
     return { status: 200, late, shown: this.#shownOfHold(hold) };
   }
 
@@ -537,7 +548,7 @@ export class HoldModel {
     const shared = this.#existing(hold.shared);
     const held = state === 'open' ? hold.cost : 0;
     if (shared) this.#giveCredits(shared, held, cost, state === 'open' && hold.sharedBalances === shared.balances);
-    if (key.limited || shared) key.spent += cost;
+    if (key.limited || shared) this.#spend(key, cost, hold.tags);
     if (!key.limited) return;
     this.#refill(key);
     const isOwn = state === 'open' && hold.balances === key.balances && !hold.alone;
@@ -562,6 +573,15 @@ export class HoldModel {
     if (!of.refill || this.#clock.now < of.refillDue) return;
     of.refillDue = this.#nextDay();
     this.#setBalance(of, of.refill.amount);
+  }
+
+  #taggedHour = (key: HeldKey, tag: string) =>
+    [Math.floor(this.#clock.now / hourMs), key.keyId, key.identity ?? '', tag].join(' ');
+
+  #spend(key: HeldKey, cost: number, tags: string[]) {
+    key.spent += cost;
+    const counted = [...new Set(tags)].filter((tag) => this.#tagged.has(this.#taggedHour(key, tag)));
+    for (const tag of counted.length > 0 ? counted : ['']) key.spentByTag[tag] = (key.spentByTag[tag] ?? 0) + cost;
   }
 
   #nextDay = () => (Math.floor(this.#clock.now / dayMs) + 1) * dayMs;
@@ -591,7 +611,12 @@ export class HoldModel {
       for (const { name, limit, duration, autoApply, type } of limits) {
         if (seen.has(name)) continue;
         seen.add(name);
-        const asked = costs.get(name);
+        let asked = costs.get(name);
+        if (asked?.limit) {
+          // It replaces the limit of the key, and leaves that of the identity as it is.
+          if (owner === key.keyId) continue;
+          asked = undefined;
+        }
         if (asked || autoApply)
           applying.push({
             name,
@@ -655,6 +680,10 @@ function expiryOf(now: number, ttl = dayMs, limits: readonly { limit: number; du
   return due;
 }
 
+/** The window that a settlement means by a name: the ad hoc one, which is the last, if the identity's has it, too. */
+const named = <Window extends { name: string }>(windows: readonly Window[], name: string): Window | undefined =>
+  windows.findLast((window) => window.name === name);
+
 /** By the ends of the ids of holds: numbers first, in their order, as they are stored. */
 function bySuffix(a: string, b: string): number {
   const [one, other] = [a, b].map((id) => id.slice('hold_'.length + 24));
@@ -669,7 +698,7 @@ const totalOf = (window: Charge[], duration: number, now: number) =>
   window.filter(({ end }) => end + duration > now).reduce((sum, { units }) => sum + units, 0);
 
 const sliceEnd = (at: number, duration: number, isFine: boolean) => {
-  const slice = isFine ? 1 : (duration - (duration % 64)) / 64;
+  const slice = sliceOf(isFine ? 64 : 65, duration);
   return at - (at % slice) + slice;
 };
 
@@ -686,7 +715,7 @@ function giveBack({ window, duration, isFine }: HeldWindow, at: number, now: num
   const earliest = sliceEnd(at, duration, isFine);
   if (earliest + duration <= now) return;
   for (const each of [...window].sort((a, b) => a.end - b.end)) {
-    if (each.end < earliest || each.end > at + duration / 64) continue;
+    if (each.end < earliest || each.end > at + sliceOf(65, duration)) continue;
     const taken = Math.min(units, each.units);
     each.units -= taken;
     units -= taken;

@@ -36,13 +36,17 @@ type Pick = (min: number, max: number) => number;
 const fine = { name: 'fine', limit: 40, duration: hourMs, autoApply: true };
 const coarse = { name: 'coarse', limit: 1000, duration: hourMs, autoApply: false };
 const short = { name: 'short', limit: 300, duration: 2000, autoApply: true };
-const ofIdentity = { name: 'shared', limit: 900, duration: 10 * 60_000, autoApply: true };
+const minute = { name: 'minute', limit: 1000, duration: 60_000, autoApply: true };
+const ofIdentity = { name: 'shared', limit: 900, duration: 5 * 60_000, autoApply: true };
 const jobs = { name: 'jobs', limit: 3, duration: 60_000, autoApply: true, type: 'concurrency' as const };
 const streams = { name: 'streams', limit: 100, duration: 10 * 60_000, autoApply: false, type: 'concurrency' as const };
 const together = { name: 'together', limit: 5, duration: hourMs, autoApply: true, type: 'concurrency' as const };
 const slots = ['jobs', 'streams', 'together'];
+// Most durations are no multiples of 64 ms: those of slices are not exact 64ths of them.
 const limitSets: ModelLimit[][] = [
   [fine, coarse],
+  [minute, { ...fine, duration: 10_000 }],
+  [minute],
   [coarse],
   [{ ...coarse, limit: 60 }, fine],
   [short, coarse, { ...fine, limit: 2000 }],
@@ -92,8 +96,8 @@ async function makeKey(world: World, name: string): Promise<HeldKey> {
   const { apiId } = (await call('apis.createApi', { name })).data;
   const limits = one(pick, limitSets);
   const refill = pick(0, 2) === 0 ? ({ interval: 'daily', amount: 150 } as const) : undefined;
-  const remaining = pick(0, 4) === 0 ? undefined : pick(0, 400);
-  const identity = pick(0, 1) === 0 ? 'held.one' : undefined;
+  const identity = pick(0, 2) > 0 ? 'held.one' : undefined;
+  const remaining = pick(0, identity ? 1 : 4) === 0 ? undefined : pick(0, 400);
   const { keyId, key } = (
     await send(world, 'keys.createKey', {
       apiId,
@@ -119,19 +123,24 @@ function wantedOf({ pick, model }: World, key: HeldKey): Wanted[] {
   const wanted: Wanted[] = [...new Set(names)]
     .filter(() => pick(0, 1) === 0)
     .map((name) => ({ name, cost: slots.includes(name) ? pick(0, 2) : pick(0, 12) }));
-  if (pick(0, 3) === 0) wanted.push({ name: 'adhoc', cost: pick(0, 5), limit: one(pick, [30, 500]), duration: hourMs });
-  return wanted;
+  if (pick(0, 2) > 0) return wanted;
+  // Also by the name of a limit of the key or, more often, of the identity.
+  const ofOwner = model.identityLimitsOf(key.identity).map(({ name }) => name);
+  const name = one(pick, ['adhoc', ...[...names, ...ofOwner, ...ofOwner].filter((each) => !slots.includes(each))]);
+  const adhoc = { name, cost: pick(0, 5), limit: one(pick, [30, 500]), duration: one(pick, [hourMs, 60_000]) };
+  return [...wanted.filter((each) => each.name !== name), adhoc];
 }
 
-async function verify(world: World, key: HeldKey, wanted: Wanted[], cost: number, hold?: object) {
+async function verify(world: World, key: HeldKey, wanted: Wanted[], cost: number, hold?: object, tags?: string[]) {
   const { model, isExact } = world;
   const input = {
     key: key.key,
     credits: { cost },
     ...(wanted.length > 0 && { ratelimits: wanted }),
     ...(hold && { hold }),
+    ...(tags && { tags }),
   };
-  const expected = model.verify(key, wanted, cost, hold as never);
+  const expected = model.verify(key, wanted, cost, hold as never, tags);
   const { status, data } = await send(world, 'keys.verifyKey', input as never);
   expect([status, data?.code]).toEqual([expected.status, expected.code]);
   if (status !== 200 || expected.code === 'NOT_FOUND') return;
@@ -166,20 +175,65 @@ async function newHold(world: World) {
     ...(pick(0, 2) === 0 && { onExpiry: 'charge' }),
     ...(pick(0, 2) === 0 && { id: `own${pick(1, 6)}` }),
   };
-  await verify(world, key, wantedOf(world, key), pick(0, 25), hold);
+  const tags = one(pick, [undefined, ['a'], ['b', 'a', 'b']]);
+  await verify(world, key, wantedOf(world, key), pick(0, 2) === 0 ? 1 : pick(0, 25), hold, tags);
 }
 
-async function change(world: World, action: 'settle' | 'release' | 'extend') {
-  const { pick, model, made } = world;
-  const holdId = made.length > 0 && pick(0, 9) > 0 ? one(pick, made.slice(-12)) : 'hold_unknown';
+/** Holds of one key that expire before the next look at it, in several slices of its windows. */
+async function holdsDueTogether(world: World) {
+  const { pick, keys } = world;
+  const key = one(pick, keys);
+  for (let count = pick(2, 6); count > 0; count--) {
+    const hold = { ttl: 3000, ...(pick(0, 3) === 0 && { onExpiry: 'charge' }) };
+    await verify(world, key, wantedOf(world, key), pick(0, 5), hold);
+    if (pick(0, 2) === 0) await verify(world, key, wantedOf(world, key), pick(0, 5));
+    plain.clock.advance(one(pick, [0, 1, 19, 90, 400]));
+  }
+  plain.clock.advance(3000);
+}
+
+/** A settlement of a hold whose balance was set since, by credits alone: the shortest way. */
+async function setAndSettle(world: World) {
+  const { pick, model, keys } = world;
+  const key = one(pick, keys);
+  const holdId = model.idsOf(key, 'open').at(-1);
+  if (!holdId || key.deleted) return;
+  const remaining = pick(0, 400);
+  const shared = model.sharedOf(key.identity) && pick(0, 1) === 0;
+  const operation = 'set' as const;
+  if (shared) {
+    await send(world, 'identities.updateCredits', { identity: key.identity!, operation, value: remaining });
+    model.setShared(key.identity!, remaining);
+  } else {
+    await send(world, 'keys.updateCredits', { keyId: key.keyId, operation, value: remaining });
+    model.updateCredits(key, operation, remaining);
+  }
+  await change(world, 'settle', holdId, pick(0, 30));
+}
+
+/** The id of a hold: one of the last that were made, one that was given back, or an unknown one. */
+function anyHold({ pick, model, made, keys }: World): string {
+  const released = pick(0, 3) === 0 ? model.idsOf(one(pick, keys), 'released') : [];
+  if (released.length > 0) return one(pick, released);
+  return made.length > 0 && pick(0, 9) > 0 ? one(pick, made.slice(-12)) : 'hold_unknown';
+}
+
+/** `alone`: the credits of a settlement that names nothing else. */
+async function change(
+  world: World,
+  action: 'settle' | 'release' | 'extend',
+  holdId = anyHold(world),
+  alone?: number | undefined,
+) {
+  const { pick, model } = world;
   const held = model.heldBy(holdId);
   const ttl = one(pick, [1000, 30_000, hourMs]);
-  const credits = pick(0, 2) === 0 ? undefined : Math.max(0, (held?.cost ?? 5) + pick(-30, 30));
+  const credits = alone ?? (pick(0, 2) === 0 ? undefined : Math.max(0, (held?.cost ?? 5) + pick(-30, 30)));
   const ratelimits = (held?.windows ?? [])
-    .filter(() => pick(0, 1) === 0)
+    .filter(() => alone === undefined && pick(0, 1) === 0)
     .map(({ name, units }) => ({ name, cost: Math.max(0, units + pick(-15, 15)) }));
   const unique = [...new Map(ratelimits.map((each) => [each.name, each])).values()];
-  if (pick(0, 30) === 0) unique.push({ name: one(pick, ['none', 'together']), cost: 1 });
+  if (alone === undefined && pick(0, 30) === 0) unique.push({ name: one(pick, ['none', 'together']), cost: 1 });
   const amounts = {
     ...(credits !== undefined && { credits: { cost: credits } }),
     ...(unique.length > 0 && { ratelimits: unique }),
@@ -329,6 +383,13 @@ async function makeIdentity({ call, model }: World, externalId: string) {
   model.addIdentity(externalId, [ofIdentity, together]);
 }
 
+/** A key whose balance, if it has none of its own, is that of its identity. */
+async function makeShared(world: World) {
+  const remaining = world.pick(0, 300);
+  await send(world, 'identities.updateIdentity', { identity: 'held.one', credits: { remaining } });
+  world.model.setShared('held.one', remaining);
+}
+
 const shownLimits = (limits: readonly ModelLimit[] = []) =>
   limits.map(({ name, limit, duration, autoApply, type, until, former }) =>
     JSON.parse(JSON.stringify({ name, limit, duration, autoApply, type, until, former })),
@@ -375,7 +436,9 @@ const workspaceOf = (model: HoldModel) => workspaces.get(model)!;
 
 async function step(world: World) {
   const { pick, keys } = world;
-  const what = pick(0, 20);
+  const what = pick(0, 22);
+  if (what === 21) return holdsDueTogether(world);
+  if (what === 22) return setAndSettle(world);
   if (what < 6) return newHold(world);
   if (what < 9) {
     const key = one(pick, keys);
@@ -400,7 +463,7 @@ async function finish(world: World) {
   const { model, keys } = world;
   plain.clock.advance(25 * hourMs);
   await check(world);
-  for (const { keyId, deleted, apiId, spent, limited } of keys) {
+  for (const { keyId, deleted, apiId, spent, limited, spentByTag } of keys) {
     if (deleted) continue;
     expect((await world.call('keys.listHolds', { keyId })).data).toEqual([]);
     const period = {
@@ -416,6 +479,12 @@ async function finish(world: World) {
         `spent by ${keyId}, ${limited}`,
       ).toBe(spent);
     }
+    const rows = (
+      await world.call('analytics.getVerifications', { ...period, granularity: 'total', groupBy: ['tag'], keyId })
+    ).data;
+    const byTag = rows.map(({ tag = '', spentCredits }) => [tag, spentCredits]).filter(([, sum]) => sum);
+    const expected = Object.entries(spentByTag).filter(([, sum]) => sum);
+    expect(byTag.sort(), `spent by tag of ${keyId}`).toEqual(expected.sort());
   }
 }
 
@@ -441,6 +510,7 @@ async function history(
   };
   try {
     for (const externalId of externalIds) await makeIdentity(world, externalId);
+    if (pick(0, 1) === 0) await makeShared(world);
     world.keys.push(await makeKey(world, 'one'), await makeKey(world, 'two'));
     for (let count = 0; count < steps; count++) await step(world);
     await finish(world);
