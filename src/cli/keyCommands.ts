@@ -61,6 +61,10 @@ const keysResult = (page: CallResult<Key[]>): CommandResult => {
   return listResult('keys', page, columnsOf(keyColumns, names, { Credits: balanceText }));
 };
 
+/** Limits as other commands print them. */
+const withLimitTexts = (name: string, value: unknown) =>
+  name === 'ratelimits' ? (value as Parameters<typeof limitText>[0][]).map(limitText) : value;
+
 function recordResult(record: object): CommandResult {
   const rows = Object.entries(record).map(([name, value]) => [
     name,
@@ -68,7 +72,7 @@ function recordResult(record: object): CommandResult {
       ? timeText(value as number)
       : typeof value === 'string'
         ? value
-        : JSON.stringify(value),
+        : JSON.stringify(withLimitTexts(name, value), withLimitTexts),
   ]);
   return { lines: tableOf(['FIELD', 'VALUE'], rows), json: record };
 }

@@ -70,20 +70,22 @@ interface LimitFigures {
   autoApply?: boolean | undefined;
   /** Of a temporary limit. */
   until?: number | undefined;
-  former?: { limit: number; duration: number } | undefined;
+  former?: Amount | undefined;
 }
 
-/** The units or slots of a limit, such as `100 per 1m`. */
-export const amountText = ({ limit, duration }: Pick<LimitFigures, 'limit' | 'duration'>, type?: string): string =>
-  `${limit} ${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration)}`;
+type Amount = Pick<LimitFigures, 'limit' | 'duration' | 'autoApply'>;
+
+/** The units or slots of a limit, such as `100 per 1m`, or `10 slots for 1m (only when named)`. */
+export const amountText = ({ limit, duration, autoApply }: Amount, type?: string): string =>
+  `${limit} ${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration)}${autoApply === false ? ' (only when named)' : ''}`;
 
 /** When a temporary limit ends, and what applies then, after a space; '' for a permanent one. */
 export const endText = ({ until, former, type }: Omit<LimitFigures, 'name' | 'limit' | 'duration'>): string =>
   until === undefined ? '' : ` (until ${timeText(until)}, then ${former ? amountText(former, type) : 'none'})`;
 
-/** A limit, such as `requests 100 per 1m`, or `jobs 10 slots for 1m (only when named)`. */
+/** A limit, such as `requests 100 per 1m`. */
 export const limitText = (limit: LimitFigures): string =>
-  `${limit.name} ${amountText(limit, limit.type)}${limit.autoApply === false ? ' (only when named)' : ''}${endText(limit)}`;
+  `${limit.name} ${amountText(limit, limit.type)}${endText(limit)}`;
 
 /** How long ago something was, in its largest unit up to days, without the rest. */
 export function ageText(ms: number): string {

@@ -78,6 +78,7 @@ describeWays(app, url, ({ run, lines, json }) => {
       `, mails 7 per 90s (until ${end}, then none).`,
     );
     await app.ok('keys.updateKey', { keyId, ratelimits: [...(await limitsOf(keyId)), exports] });
+    expect((await lines('key', 'get', keyId)).at(-1)).toContain('"exports 3 per 1h (only when named)"');
     const explained = (await lines('key', 'explain', keyId)).join('\n');
     expect(explained).toContain('\nLimits that are not checked: exports 3 per 1h (only when named).\n');
     expect(explained).toContain(`requests of key: 0 of 500 per 1m (until ${until}, then 10 per 1m), cost 1`);

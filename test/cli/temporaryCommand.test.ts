@@ -24,8 +24,9 @@ describeWays(app, url, ({ run, lines, json }) => {
     await app.ok('ratelimits.setOverride', override);
     const timeText = (ms: number) => new Date(ms).toISOString().replace('.000Z', 'Z');
 
-    const ofKey = [timeText(until), keyId, 'Ada', 'requests', '500 per 1m', '10 per 1m'];
-    const ofIdentity = [timeText(until + hourMs), externalId, 'jobs', '3 slots for 1d', 'none'];
+    const named = '(only when named)';
+    const ofKey = [timeText(until), keyId, 'Ada', 'requests', `500 per 1m ${named}`, `10 per 1m ${named}`];
+    const ofIdentity = [timeText(until + hourMs), externalId, 'jobs', `3 slots for 1d ${named}`, 'none'];
     const ofOverride = [timeText(override.until), `${namespace}: user_*`, 'override', '7 per 1h', 'none'];
     const [heading, ...rows] = await lines('temporary');
     expect(cellsOf(heading!)).toEqual(['ENDS', 'OF', 'KEY NAME', 'LIMIT', 'NOW', 'THEN']);
