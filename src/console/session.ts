@@ -77,21 +77,21 @@ export function switchTo(workspaceId: string) {
   changed();
 }
 
+/** Why the last sign-in of this tab ended; undefined if a person ended it. */
+let ended: string | undefined;
+export const endedBecause = () => ended;
+
 /** Forgets sign-ins; another one, if there is one, becomes the current. */
-function keepOnly(isKept: (signIn: SignIn) => boolean) {
+function keepOnly(isKept: (signIn: SignIn) => boolean, reason?: string) {
+  ended = reason;
   signIns = signIns.filter(isKept);
   if (current && !signIns.includes(current)) current = signIns[0];
   changed();
 }
 
-/** Why the last sign-in of this tab ended; undefined if a person ended it. */
-let ended: string | undefined;
-export const endedBecause = () => ended;
-
 /** Forgets the current sign-in of this tab. */
 export function endSignIn(reason?: string) {
-  ended = reason;
-  keepOnly((signIn) => signIn !== current);
+  keepOnly((signIn) => signIn !== current, reason);
 }
 
 /** Signs out of the current workspace in all tabs, whichever root key they have. */

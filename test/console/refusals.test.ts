@@ -121,6 +121,13 @@ inChromium(() => {
     await from.fill(stormAt.replace(/:00$/, ':01'));
     await to.fill('');
     await expect.poll(() => rows().count()).toBe(2);
+    // Of the hour some details were left out, of this minute none.
+    const quiet = stormAt.replace(/:00$/, ':30');
+    await from.fill(quiet);
+    await to.fill(quiet);
+    await card.getByText('No refusal with details in this period').waitFor();
+    await card.getByText(`${period}: 450 refusals; details of 13 were left out.`).waitFor();
+    expect(await card.getByText('Details of the refusals were left out').count()).toBe(0);
     // The hour after the storm had none.
     const later = new Date(Date.parse(`${stormAt}Z`) + hourMs).toISOString().slice(0, 16);
     await from.fill(later);

@@ -100,6 +100,33 @@ inChromium(() => {
     await isAt(first, 'Keys');
   });
 
+  test.each([
+    [
+      'disabled',
+      async (rootKeyId: string) =>
+        void (await h.call('rootKeys.updateRootKey', { rootKeyId, enabled: false }, rootKey)),
+    ],
+    ['expired', async () => h.clock.advance(60_000)],
+  ])('a root key that is %s ends the sign-in with the reason, until a person ends another one', async (state, end) => {
+    const given = { permissions: ['*'], expires: h.clock.now + 60_000 };
+    const { key, rootKeyId } = (await h.call('rootKeys.createRootKey', given, rootKey)).data;
+    const reason = first.getByText('You were signed out: The root key ');
+    await signOut(first);
+    await signIn(first, key);
+    await isAt(first, 'Keys');
+    await end(rootKeyId);
+    await first.getByRole('link', { name: 'Customers' }).click();
+    await reason.waitFor();
+    expect(await reason.textContent()).toContain(state);
+    await signIn(first, rootKey);
+    await isAt(first, 'Customers');
+    const second = await open('/keys');
+    await isAt(second, 'Keys');
+    await signOut(second);
+    await isSignedOut(first);
+    expect(await reason.count()).toBe(0);
+  });
+
   test('a secret that is not saved stays until it is, when another tab signs out', async () => {
     const second = await open('/new-key');
     await second.getByRole('button', { name: 'Create key' }).click();
