@@ -167,8 +167,7 @@ end
 
 -- Takes `units` out of the slices that end between `earliest` and `latest`, the oldest first: later ones are of charges
 -- with a limit of at most 64 on the same window, or of a settlement. An entry without units is removed. Returns
--- `kept_until` and `suffix` as window_charge, and the number of units that were not there; nothing when there is no
--- such slice.
+-- `kept_until` and `suffix` as window_charge; nothing when there is no such slice.
 function window_log.returned(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
@@ -187,9 +186,10 @@ function window_log.returned(text, first, last, earliest, latest, units)
     if charged > taken then entries = entries .. struct.pack(kind.entry, steps, charged - taken) end
     left, at = left - taken, at + kind.bytes
   end
+  if IN_TESTS and left > 0 then error('no slice has ' .. left .. ' units that are given back') end
   entries = entries .. string.sub(text, at, sum_at - 1)
-  if entries == '' and position == first + WINDOW_HEAD_BYTES then return first - 1, '', left end
-  return position - 1, entries .. struct.pack('>I7', sum - units + left), left
+  if entries == '' and position == first + WINDOW_HEAD_BYTES then return first - 1, '' end
+  return position - 1, entries .. struct.pack('>I7', sum - units + left)
 end
 
 -- A counter without `units` that were charged at `at`, see window_log.charged_end. nil when that slice no longer counts
@@ -199,8 +199,8 @@ function window_log.without(text, at, now, duration, is_fine, units)
   local slice_end = window_log.charged_end(at, is_fine, duration)
   if slice_end + duration <= now then return nil end
   -- After the clock stepped back, units are charged in a slice that ends up to a slice later (window_log.repaired).
-  local kept, suffix, left = window_log.returned(text, 1, #text, slice_end, at + window_log.slice_of(duration), units)
-  if IN_TESTS and left ~= 0 then error('no slice has ' .. (left or units) .. ' units that are given back') end
+  local kept, suffix = window_log.returned(text, 1, #text, slice_end, at + window_log.slice_of(duration), units)
+  if IN_TESTS and not suffix then error('no slice has ' .. units .. ' units that are given back') end
   return suffix and string.sub(text, 1, kept) .. suffix
 end
 

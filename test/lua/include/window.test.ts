@@ -534,3 +534,21 @@ describe('in the state of keys and identities', () => {
       [externalId, shared, each, duration],
     );
 });
+
+test.each([
+  [3, 60_000, '0'],
+  [2, 60_000, '1'],
+  [4, 60_000, 'no slice has 1 units that are given back'],
+  // Of a slice before that, in which nothing was charged.
+  [1, 58_000, 'no slice has 1 units that are given back'],
+])('%i of 3 units that are given back: none is dropped silently', async (units, at, expected) => {
+  const left = lua.run(
+    ['window'],
+    `local _, _, _, _, counter = window_charge('', 1, 0, 60000, 1000, 60000, 3, true)
+     counter = window_log.without(counter, tonumber(ARGV[2]), 60000, 60000, false, tonumber(ARGV[1]))
+     return counter == '' and '0' or '' .. window_charge(counter, 1, #counter, 60000, 1000, 60000, 0, false)`,
+    workspaceKey(h.workspaceId),
+    [units, at],
+  );
+  expect(await left.catch((error) => error.message)).toContain(expected);
+});
