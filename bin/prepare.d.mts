@@ -3,5 +3,3 @@
 export const root: string;
 
 export function build(): void;
-
-export function versionSuffix(): string;

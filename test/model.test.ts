@@ -799,6 +799,13 @@ const kinds: [weight: number, kind: Kind][] = [
     }),
   ],
   [
+    2,
+    step('restoreIdentity', fc.noBias(fc.nat({ max: 5 })), async (world, n) => {
+      const identityId = recent(world.model.deletedIdentities, n)?.id.value ?? 'id_none';
+      await same(world, 'identities.restoreIdentity', { identityId }, () => world.model.restoreIdentity(identityId));
+    }),
+  ],
+  [
     1,
     step(
       'listIdentities',
@@ -991,7 +998,7 @@ const themes = [
   /^(limit|multiLimit|in one turn|clock (by|to a reset)|.*Override|listOverrides)$/,
   /^(verify|clock (by|back|to a refill|to an expiry|to midnight)|updateKey|updateCredits|getKey|(delete|reroll)Key|sweep)$/,
   /^(verify|(create|delete|get)(Role|Permission)|setRolePermissions|.* of a key|lists of .*|updateKey|getKey)$/,
-  /^(verify|(create|delete|reroll|migrate|list)Keys?|(create|delete)(Api|Identity)|sweep|clock (by|to an expiry)|whoami)$/,
+  /^(verify|(create|delete|reroll|migrate|list)Keys?|(create|delete|restore)(Api|Identity)|sweep|clock (by|to an expiry)|whoami)$/,
 ];
 
 const historyOf = (theme: RegExp) =>

@@ -1,35 +1,50 @@
--- Delete an identity. Its keys stay valid without it: their links have its id, which no longer exists. The list of its
--- keys is kept as long as their usage.
+-- Delete an identity. Its keys stay valid without it: their links have its id, which no longer exists. It can be
+-- restored for the retention time, unless it is `permanent`. The list of its keys is kept as long as their usage.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity record, list and list of keys, former members, the audit stream
--- ARGV[1]  identity   its id or externalId
--- ARGV[2]  usage_retention_ms
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
+-- KEYS[1]  workspace     `tg:{ws_…}`
+-- derives  identity record, list and list of keys, the deleted record, its list and queue, former members, the index of
+--          ends, the audit stream
+-- ARGV[1]  identity      its id or externalId
+-- ARGV[2]  permanent     0 | 1
+-- ARGV[3]  retention_ms  how long it can be restored
+-- ARGV[4]  usage_retention_ms
+-- ARGV[5]  actor         JSON, see include/audit
+-- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  1, or 0 when there is no such identity
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/deletedRecords"
 -- @include "include/identities"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/usage"
 
-local workspace, wanted, usage_retention_ms, actor, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])
+local workspace, wanted, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
+local usage_retention_ms, actor, now = tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return 0 end
-local identity, meta = load_identity(workspace, external_id), identity_meta(workspace, external_id)
-if erase_identity(workspace, identity.id16, external_id, usage_retention_ms + 31 * DAY_MS) then
-  add_former(name_of.former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
+local record = name_of.identity_record(workspace, external_id)
+local identity, meta = load_identity(record), identity_meta(record)
+local id16, in_record = identity.id16, redis.call('HGET', record, 'key')
+local list = name_of.identity_keys(workspace, id16)
+local has_keys = in_record or redis.call('EXISTS', list) == 1
+if permanent then
+  erase_identity(workspace, record, id16, usage_retention_ms)
+  redis.call('ZREM', name_of.identity_list(workspace), id16 .. external_id)
+else
+  deleted_records.put(workspace, 'i', id16 .. external_id, now + retention_ms)
+  -- A key that is unlinked or deleted meanwhile is removed from the list.
+  if in_record then
+    redis.call('ZADD', list, 0, in_record)
+    redis.call('HDEL', name_of.deleted_identity(workspace, id16), 'key')
+  end
 end
-limit_list.note_ends(workspace, identity.id16, identity.limits, {})
-audit(
-  workspace,
-  now,
-  actor,
-  'identity',
-  'id_' .. identity.id16,
-  { { 'externalId', external_id }, { 'meta', meta or nil } }
-)
+if has_keys then add_former(name_of.former_members(workspace, external_id), id16, now, usage_retention_ms) end
+limit_list.note_ends(workspace, id16, identity.limits, {})
+audit(workspace, now, actor, 'identity', 'id_' .. id16, {
+  { 'externalId', external_id },
+  { 'meta', meta or nil },
+  { 'permanent', nil, permanent or nil },
+})
 return 1

@@ -18,10 +18,10 @@
 
 local workspace, after, count, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), now_ms(ARGV[3])
 local function exported(_, external_id)
-  local identity = load_identity(workspace, external_id)
-  local balance = balance_of_identity(workspace, identity, external_id, now)
-  local reply, parts =
-    identity_reply(identity, external_id, identity_meta(workspace, external_id), balance, now, nil, true)
+  local record = name_of.identity_record(workspace, external_id)
+  local identity = load_identity(record)
+  local balance = balance_of_identity(record, identity, now)
+  local reply, parts = identity_reply(identity, external_id, identity_meta(record), balance, now, nil, true)
   return { reply, used_units(limits_in_force(workspace, identity.id16, identity.limits, now), now) }, parts
 end
 return page_of(workspace, name_of.identity_list(workspace), after, 'asc', count, exported, REPLY_PARTS_MAX)

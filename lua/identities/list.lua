@@ -1,27 +1,30 @@
 #!lua flags=no-writes
--- A part of a page of identities in order of creation, with or without filters. The part ends early if the identities
--- have many limits or large metadata, so that Redis is not blocked.
+-- A part of a page of identities, or of deleted ones that can be restored, in order of creation, with or without
+-- filters. The part ends early if the identities have many limits or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity records, list and lists of keys
+-- derives  identity records, list and lists of keys, deleted ones, their list and queue
 -- ARGV[1]  after      the last id of the part before (without `id_`), or ''
 -- ARGV[2]  count      limit of the identities to read
 -- ARGV[3]  search     '' for all; else text in lower case that the id or externalId (ASCII) must contain
 -- ARGV[4]  wanted     limit of the identities to return
 -- ARGV[5]  below      '' for all; else only identities with a balance below this
--- ARGV[6]  now_ms     '' for Redis's clock
+-- ARGV[6]  deleted    1 for deleted identities, else 0
+-- ARGV[7]  now_ms     '' for Redis's clock
 -- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are
 --          more or 0}
 
 -- @include "include/clock"
+-- @include "include/deletedRecords"
 -- @include "include/identities"
 -- @include "include/names"
 -- @include "include/reply"
 
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-local below, now = tonumber(ARGV[5]), now_ms(ARGV[6])
+local below, deleted, now = tonumber(ARGV[5]), ARGV[6] == '1', now_ms(ARGV[7])
+local list = deleted and name_of.deleted_identities(workspace) or name_of.identity_list(workspace)
 local from = after == '' and '-' or '(' .. after .. '\255'
-local members = redis.call('ZRANGE', name_of.identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
+local members = redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local rows, last, examined, parts = {}, '', 0, 0
 for index = 1, math.min(count, #members) do
   if #rows == wanted or parts >= REPLY_PARTS_MAX then break end
@@ -32,12 +35,14 @@ for index = 1, math.min(count, #members) do
     or string.find(string.lower('id_' .. id16), search, 1, true)
     or string.find(string.lower(external_id), search, 1, true)
   then
-    local identity, row_parts = load_identity(workspace, external_id), nil
-    local balance = balance_of_identity(workspace, identity, external_id, now)
+    local record = deleted and name_of.deleted_identity(workspace, id16)
+      or name_of.identity_record(workspace, external_id)
+    local identity, row_parts = load_identity(record), nil
+    local balance = balance_of_identity(record, identity, now)
     if not below or (balance and balance.balance < below) then
-      local meta, key_count =
-        identity_meta(workspace, external_id), count_all_identity_keys(workspace, identity, external_id)
-      rows[#rows + 1], row_parts = identity_reply(identity, external_id, meta, balance, now, key_count)
+      local meta, key_count = identity_meta(record), count_all_identity_keys(workspace, record, identity)
+      local until_ms = deleted and deleted_records.until_of(workspace, 'i', members[index]) or nil
+      rows[#rows + 1], row_parts = identity_reply(identity, external_id, meta, balance, now, key_count, false, until_ms)
       parts = parts + row_parts
     else
       parts = parts + #identity.limits

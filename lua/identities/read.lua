@@ -9,11 +9,13 @@
 
 -- @include "include/clock"
 -- @include "include/identities"
+-- @include "include/names"
 
 local workspace, wanted, now = KEYS[1], ARGV[1], now_ms(ARGV[2])
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return false end
-local identity, meta = load_identity(workspace, external_id), identity_meta(workspace, external_id)
-local balance = balance_of_identity(workspace, identity, external_id, now)
-local key_count = count_all_identity_keys(workspace, identity, external_id)
+local record = name_of.identity_record(workspace, external_id)
+local identity, meta = load_identity(record), identity_meta(record)
+local balance, key_count =
+  balance_of_identity(record, identity, now), count_all_identity_keys(workspace, record, identity)
 return (identity_reply(identity, external_id, meta, balance, now, key_count))

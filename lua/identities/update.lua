@@ -39,7 +39,8 @@ end
 
 local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
-local record, identity = name_of.identity_record(workspace, external_id), load_identity(workspace, external_id)
+local record = name_of.identity_record(workspace, external_id)
+local identity = load_identity(record)
 local limits_before, counters = limits_text(identity.limits, now), nil
 local limits, refusal, refused_at = limit_ends.in_force(identity.limits, now), nil, nil
 if request.ratelimit then
@@ -51,17 +52,17 @@ if refusal then return refused_at and refusal .. ' ' .. int(refused_at) or refus
 if request.ratelimits then
   identity.limits, counters = limit_list.replace(workspace, identity.id16, identity.limits, request.ratelimits, now)
 end
-local meta = identity_meta(workspace, external_id)
+local meta = identity_meta(record)
 local meta_before = meta or nil
 local credits, null = request.credits, cjson.null
-local balance = balance_of_identity(workspace, identity, external_id, now)
+local balance = balance_of_identity(record, identity, now)
 local balance_before, refill_before = balance and balance.balance, balance and refill_text(balance)
 local is_removed = credits == null or credits and credits.remaining == null
 if credits and not is_removed and credits.refill and credits.refill ~= null and not (balance or credits.remaining) then
   return 'refill_unlimited'
 end
 
-local key_count = count_all_identity_keys(workspace, identity, external_id)
+local key_count = count_all_identity_keys(workspace, record, identity)
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
   limit_list.name(identity.limits, next_id)

@@ -24,12 +24,13 @@ local workspace, wanted, operation, value, actor, now =
 
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return { 'identity_not_found' } end
-local record, identity = name_of.identity_record(workspace, external_id), load_identity(workspace, external_id)
-local balance = balance_of_identity(workspace, identity, external_id, now)
+local record = name_of.identity_record(workspace, external_id)
+local identity = load_identity(record)
+local balance = balance_of_identity(record, identity, now)
 local before, refill_before = balance and balance.balance, balance and refill_text(balance)
 if operation ~= 'set' and not balance then return { 'unlimited' } end
 if operation == 'increment' and value > SAFE_INTEGER - balance.balance then return { 'too_large' } end
-local meta = identity_meta(workspace, external_id)
+local meta = identity_meta(record)
 
 local _, next_version = take_stamps(workspace, now, 1)
 identity.version = next_version()

@@ -19,6 +19,14 @@ local DELETED_KINDS = {
       return name_of.api_record(workspace, api8), name_of.deleted_api(workspace, api8)
     end,
   },
+  i = {
+    list = name_of.identity_list,
+    deleted = name_of.deleted_identities,
+    names = function(workspace, member)
+      local id16, external_id = string.sub(member, 1, 16), string.sub(member, 17)
+      return name_of.identity_record(workspace, external_id), name_of.deleted_identity(workspace, id16)
+    end,
+  },
 }
 
 -- Its first write takes no memory, so that it can be made while Redis is full.
@@ -43,7 +51,7 @@ function deleted_records.restore(workspace, kind, member)
   unlist(workspace, kind, member)
 end
 
--- Removes the record for good.
+-- Removes the record for good, and from its list.
 function deleted_records.remove(workspace, kind, member)
   local _, deleted = DELETED_KINDS[kind].names(workspace, member)
   redis.call('UNLINK', deleted)

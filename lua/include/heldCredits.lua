@@ -3,7 +3,6 @@
 -- @include "include/drawnBy"
 -- @include "include/holds"
 -- @include "include/identityBalance"
--- @include "include/names"
 -- @include "include/state"
 
 -- Ends holds of a key in a step of some milliseconds: gives back what open ones hold of balances of others, all but
@@ -17,8 +16,7 @@ local function ending_holds(workspace, record, state, now)
     drawn_by.give_back(state, hold)
     if hold.state == hold_list.RELEASED or not more or not more.number then return end
     if balances[more.identity] == nil then
-      local of_identity = name_of.identity_record(workspace, more.externalId)
-      balances[more.identity] = identity_balance.of_hold(of_identity, more.identity, now) or false
+      balances[more.identity] = identity_balance.of_hold(workspace, more.identity, more.externalId, now) or false
     end
     local balance, gives_back = balances[more.identity], hold.state == hold_list.RELEASES
     if balance then identity_balance.settle(balance, hold, gives_back and 0 or hold.cost, true, gives_back) end

@@ -1,7 +1,7 @@
 -- Identities and the keys that are linked to them.
 --
 -- The link of a key is the id of its identity (16), then its externalId; '' without an identity. When an identity is
--- deleted, its keys keep their links, to an id that no longer exists.
+-- deleted, its keys keep their links, to an id that no longer exists; so they are linked again if it is restored.
 --
 -- One key of an identity is stored in its record, field `key`, and all others in its list. A new key is stored in the
 -- record if the record has none, and is not moved until it is unlinked. So an identity with one key, as most have, has
@@ -26,9 +26,8 @@ local function external_id_for(workspace, id_or_external_id)
   if redis.call('EXISTS', name_of.identity_record(workspace, id_or_external_id)) == 1 then return id_or_external_id end
 end
 
-local function load_identity(workspace, external_id)
-  return packed_identity.read(redis.call('HGET', name_of.identity_record(workspace, external_id), 'state'))
-end
+-- `record` is the name of its record, here and below.
+local function load_identity(record) return packed_identity.read(redis.call('HGET', record, 'state')) end
 
 -- The identity of a link: its state and externalId, or nil when there is none or it was deleted.
 local function identity_of(workspace, link)
@@ -40,20 +39,20 @@ local function identity_of(workspace, link)
 end
 
 -- The metadata of an identity, or false.
-local function identity_meta(workspace, external_id)
-  return redis.call('HGET', name_of.identity_record(workspace, external_id), 'meta')
-end
+local function identity_meta(record) return redis.call('HGET', record, 'meta') end
 
 -- The balance of an identity as it is now; nil if it has none.
-local function balance_of_identity(workspace, identity, external_id, now)
-  return identity.has_balance and identity_balance.read(name_of.identity_record(workspace, external_id), now) or nil
+local function balance_of_identity(record, identity, now)
+  return identity.has_balance and identity_balance.read(record, now) or nil
 end
 
 -- An identity as a named reply (IdentityReply in src/records/records.ts), and the number of its parts. `balance` is nil
--- if it has none; `key_count` is left out where it is nil. A reply for an export has what an import needs of it, too.
-local function identity_reply(identity, external_id, meta, balance, now, key_count, is_export)
+-- if it has none; `key_count`, and `restorable_until` of a deleted one, are left out where they are nil. A reply for an
+-- export has what an import needs of it, too.
+local function identity_reply(identity, external_id, meta, balance, now, key_count, is_export, restorable_until)
   local limits = limit_replies(identity.limits, now)
   local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limits, keyCount = key_count }
+  reply.restorableUntil = restorable_until
   if balance then
     -- An export has no holds: they have expired in it.
     reply.balance = int(is_export and math.min(balance.balance + balance.held, SAFE_INTEGER) or balance.balance)
@@ -86,11 +85,16 @@ local function member_under_identity(key24) return string.sub(key24, 17) .. stri
 -- The reverse.
 local function key_of_member(member) return string.sub(member, 9) .. string.sub(member, 1, 8) end
 
--- Links a key. `link` is that of a live identity, or ''.
-local function index_under_identity(workspace, link, key24)
+-- Whether the identity of a link was deleted and can be restored.
+local function is_restorable_link(workspace, link)
+  return link ~= '' and redis.call('EXISTS', name_of.deleted_identity(workspace, string.sub(link, 1, 16))) == 1
+end
+
+-- Links a key. `link` is that of a live identity, of one that can be restored (`is_deleted`), or ''.
+local function index_under_identity(workspace, link, key24, is_deleted)
   if link == '' then return end
-  local member = member_under_identity(key24)
-  if redis.call('HSETNX', name_of.identity_record(workspace, string.sub(link, 17)), 'key', member) == 0 then
+  local record, member = name_of.identity_record(workspace, string.sub(link, 17)), member_under_identity(key24)
+  if is_deleted or redis.call('HSETNX', record, 'key', member) == 0 then
     redis.call('ZADD', name_of.identity_keys(workspace, string.sub(link, 1, 16)), 0, member)
   end
 end
@@ -154,10 +158,9 @@ local function count_identity_keys(workspace, link, api8)
   return in_list + (in_record and string.sub(in_record, 1, 8) == api8 and 1 or 0)
 end
 
--- The number of all keys of an identity that exists.
-local function count_all_identity_keys(workspace, identity, external_id)
-  return redis.call('ZCARD', name_of.identity_keys(workspace, identity.id16))
-    + redis.call('HEXISTS', name_of.identity_record(workspace, external_id), 'key')
+-- The number of all keys of an identity.
+local function count_all_identity_keys(workspace, record, identity)
+  return redis.call('ZCARD', name_of.identity_keys(workspace, identity.id16)) + redis.call('HEXISTS', record, 'key')
 end
 
 -- A page of all keys (24) of an identity that exists (`id16` ''), or of a deleted one, and where the next page begins;
@@ -179,13 +182,13 @@ local function identity_keys_page(workspace, external_id, id16, after, count)
 end
 
 -- Removes the record of an identity and its counters. The list of its keys, then including the one in the record, is
--- kept for `kept_ms`. Returns whether it had keys.
-local function erase_identity(workspace, id16, external_id, kept_ms)
-  local record, list = name_of.identity_record(workspace, external_id), name_of.identity_keys(workspace, id16)
+-- kept for a month longer than their usage. Returns the number of the counters.
+local function erase_identity(workspace, record, id16, usage_retention_ms)
+  local list = name_of.identity_keys(workspace, id16)
   local in_record, counters = redis.call('HGET', record, 'key'), counters_of(workspace, id16)
   redis.call('UNLINK', record)
   erase_counters(workspace, id16, counters)
-  redis.call('ZREM', name_of.identity_list(workspace), id16 .. external_id)
   if in_record then redis.call('ZADD', list, 0, in_record) end
-  return redis.call('PEXPIRE', list, int(kept_ms)) == 1
+  redis.call('PEXPIRE', list, int(usage_retention_ms + 31 * DAY_MS))
+  return #counters
 end

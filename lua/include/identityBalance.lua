@@ -4,6 +4,7 @@
 
 -- @include "include/calendar"
 -- @include "include/clock"
+-- @include "include/names"
 
 local identity_balance = {}
 
@@ -51,10 +52,21 @@ function identity_balance.write(b)
   redis.call('HSET', b.record, 'credits', packed)
 end
 
--- The balance of the identity with this id that a hold charged; nil if it was deleted, or has none any more.
-function identity_balance.of_hold(record, id16, now)
-  local state = redis.call('HGET', record, 'state')
-  if not state or string.sub(state, 1, 16) ~= id16 or not identity_balance.is_flagged(state) then return nil end
+-- The record of the identity with this id and externalId, or of the deleted one that can be restored, and its state and
+-- further fields; nil when there is none.
+function identity_balance.stored(workspace, id16, external_id, ...)
+  local record = name_of.identity_record(workspace, external_id)
+  local stored = redis.call('HMGET', record, 'state', ...)
+  if stored[1] and string.sub(stored[1], 1, 16) == id16 then return record, stored end
+  record = name_of.deleted_identity(workspace, id16)
+  stored = redis.call('HMGET', record, 'state', ...)
+  if stored[1] then return record, stored end
+end
+
+-- The balance of the identity with this id that a hold charged; nil if it was deleted for good, or has none any more.
+function identity_balance.of_hold(workspace, id16, external_id, now)
+  local record, stored = identity_balance.stored(workspace, id16, external_id)
+  if not record or not identity_balance.is_flagged(stored[1]) then return nil end
   return identity_balance.read(record, now)
 end
 

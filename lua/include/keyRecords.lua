@@ -67,9 +67,10 @@ local function key_reply(workspace, record, state, api_id, now)
   local parts = given + #reply.roleNames + #state.limits + parts_of_meta(reply.meta)
   local identity, external_id = identity_of(workspace, state.link)
   if identity then
-    local balance, identity_parts = balance_of_identity(workspace, identity, external_id, now), nil
+    local record_of_identity, identity_parts = name_of.identity_record(workspace, external_id), nil
+    local balance = balance_of_identity(record_of_identity, identity, now)
     reply.identity, identity_parts =
-      identity_reply(identity, external_id, identity_meta(workspace, external_id), balance, now)
+      identity_reply(identity, external_id, identity_meta(record_of_identity), balance, now)
     parts = parts + identity_parts
   end
   return reply, parts

@@ -12,6 +12,8 @@ function name_of.dead_apis(workspace) return workspace .. ':dead' end
 -- Deleted records that can be restored (include/deletedRecords).
 function name_of.deleted_api(workspace, api8) return workspace .. ':da:' .. api8 end
 function name_of.deleted_apis(workspace) return workspace .. ':das' end
+function name_of.deleted_identity(workspace, identity16) return workspace .. ':di:' .. identity16 end
+function name_of.deleted_identities(workspace) return workspace .. ':dis' end
 function name_of.deleted_queue(workspace) return workspace .. ':dq' end
 function name_of.start_bounds(workspace, api8) return workspace .. ':sb:' .. api8 end
 function name_of.start_leaf(workspace, api8, bound) return workspace .. ':sl:' .. api8 .. ':' .. bound end
@@ -54,6 +56,7 @@ function name_of.record_lists(workspace)
     workspace .. ':roles',
     workspace .. ':rks',
     name_of.deleted_apis(workspace),
+    name_of.deleted_identities(workspace),
   },
     workspace .. ':nsid'
 end

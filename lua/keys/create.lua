@@ -87,6 +87,7 @@ for _, key in ipairs(request.keys) do
   if not key.exists then
     key.id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
     key.member = member_of_api(key.id, key.digest)
+    key.is_of_deleted = key.formerLink and is_restorable_link(workspace, key.formerLink)
     if (key.start or '') ~= '' then entries[#entries + 1] = start_entry(key.start, key.member) end
   end
 end
@@ -143,7 +144,9 @@ for index, key in ipairs(request.keys) do
       redis.call('ZADD', name_of.purge_queue(workspace), int(key.restorableUntil), key.digest)
     else
       redis.call('ZADD', name_of.key_list(workspace, api8), 0, key.member)
-      if not key.formerLink then index_under_identity(workspace, link, state.id) end
+      if not key.formerLink or key.is_of_deleted then
+        index_under_identity(workspace, link, state.id, key.is_of_deleted)
+      end
       if state.expires < NEVER then index_expiry_of(workspace, state) end
       limit_list.note_ends(workspace, state.id, {}, state.limits)
       if state.refilled then queue_refill(workspace, key.digest, state) end

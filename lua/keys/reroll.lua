@@ -57,7 +57,9 @@ local fields = read_fields(record, KEY_COPIED_FIELDS)
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
 new.limits = limit_ends.in_force(new.limits, now)
+local former_link = new.link ~= '' and new.link or redis.call('HGET', record, 'formerLink') or ''
 if not identity_of(workspace, new.link) then new.link = '' end
+local is_of_deleted = new.link == '' and is_restorable_link(workspace, former_link)
 require_room(workspace, actor, 1)
 
 local next_id, next_version, reserve_stamps = take_stamps(workspace, now, 3 + #new.limits, true)
@@ -75,10 +77,11 @@ for _, l in ipairs(new.limits) do
 end
 fields.state, fields.start, fields.created = pack_state(new), start, created_field(new.id, now)
 fields.drawnBy = moves_credits and table.concat(drawn, ',')
+fields.formerLink = is_of_deleted and former_link
 set_fields(name_of.key_record(workspace, new_digest), fields)
 redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 index_starts()
-index_under_identity(workspace, new.link, new.id)
+index_under_identity(workspace, is_of_deleted and former_link or new.link, new.id, is_of_deleted)
 if new.expires < NEVER then index_expiry_of(workspace, new) end
 limit_list.note_ends(workspace, new.id, {}, new.limits)
 add_records(workspace, 'key_records', 1)

@@ -29,6 +29,7 @@ local record, state = load_key(workspace, digest, now, true)
 -- An import may have used the string or the id again.
 if not record or 'key_' .. state.id ~= key_id or digest_of(workspace, key_id) then return { 'key_not_found' } end
 local identity, external_id = identity_of(workspace, state.link)
+local is_of_deleted = not identity and is_restorable_link(workspace, state.link)
 local fields = read_fields(record, 'name', 'start')
 
 local _, next_version = take_stamps(workspace, now, 1)
@@ -40,10 +41,8 @@ redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 redis.call('ZREM', name_of.deleted_keys(workspace, api8), member)
 redis.call('ZREM', name_of.purge_queue(workspace), digest)
 remove_former(name_of.former_keys(workspace, api8), state.id)
-if identity then
-  index_under_identity(workspace, state.link, state.id)
-  remove_former(name_of.former_members(workspace, external_id), state.id)
-end
+if identity or is_of_deleted then index_under_identity(workspace, state.link, state.id, is_of_deleted) end
+if identity then remove_former(name_of.former_members(workspace, external_id), state.id) end
 if state.expires < NEVER then index_expiry_of(workspace, state) end
 limit_list.note_ends(workspace, state.id, {}, state.limits)
 queue_refill(workspace, digest, state)

@@ -124,6 +124,8 @@ if request.externalId then
     unindex()
     index_under_identity(workspace, state.link, state.id)
   end
+  -- No longer of a deleted identity that may be restored.
+  redis.call('HDEL', record, 'formerLink')
 end
 if roles then set_key_field(record, state, 'roles', roles) end
 if request.permissions then

@@ -66,9 +66,6 @@ for link, of in pairs(links) do
     redis.call('ZREM', name_of.identity_list(workspace), id16 .. external_id_of(link))
   else
     if of.has_first then redis.call('HDEL', of.record, 'key') end
-    for member in pairs(of.members) do
-      redis.call('ZREM', of.list, member)
-    end
     if of.balance then
       of.balance.balance, of.balance.refill_due, of.balance.refill_amount = 0, 0, 0
       identity_balance.write(of.balance)
@@ -78,6 +75,11 @@ end
 for _, key in ipairs(keys) do
   local state, hour = key.state, math.floor(now / HOUR_MS)
   erase_counters(workspace, state.id, key.counters)
+  -- Also of an identity that was deleted and may be restored.
+  if state.link ~= '' then
+    local list = name_of.identity_keys(workspace, string.sub(state.link, 1, 16))
+    redis.call('ZREM', list, member_under_identity(state.id))
+  end
   redis.call('UNLINK', name_of.key_usage(workspace, state.id), name_of.key_days(workspace, state.id))
   for past = hour - 4, hour + 1 do
     redis.call('UNLINK', name_of.settled_holds(workspace, state.id, int(past)))

@@ -1,10 +1,12 @@
--- Remove some records that no request can reach: deleted keys and APIs past their retention, and keys of these APIs.
+-- Remove some records that no request can reach: deleted keys, APIs and identities past their retention, and keys of
+-- these APIs. It also continues restorations of identities that were interrupted.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the purge queue, deleted records, their lists and queue, the list of dead APIs, lists of keys and deleted
 --          keys, key and identity records, refill queue, identities' key lists, the indexes of starts and by expiry
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
--- ARGV[2]  now_ms     '' for Redis's clock
+-- ARGV[2]  usage_retention_ms
+-- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
@@ -13,14 +15,16 @@
 -- @include "include/expiries"
 -- @include "include/heldCredits"
 -- @include "include/holds"
+-- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/records"
+-- @include "include/relinking"
 -- @include "include/starts"
 -- @include "include/state"
 
-local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
+local workspace, count, usage_retention_ms, now = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(ARGV[3])
 
 -- The state of a key, or nil when there is none or it cannot be read: a broken record must not stop the removal of
 -- others.
@@ -44,7 +48,7 @@ local function end_holds(digest, state)
   return have_ended
 end
 
-local removed, erased = 0, 0
+local removed, erased, counters = 0, 0, 0
 local due = redis.call('ZRANGE', name_of.purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
 local late = due[1] and now - tonumber(redis.call('ZSCORE', name_of.purge_queue(workspace), due[1])) or 0
 for _, digest in ipairs(due) do
@@ -71,16 +75,27 @@ for _, digest in ipairs(due) do
 end
 
 for _, due_record in ipairs(deleted_records.due(workspace, now, count - removed)) do
-  local member = string.sub(due_record, 2)
-  deleted_records.remove(workspace, 'a', member)
-  redis.call('RPUSH', name_of.dead_apis(workspace), string.sub(member, 9))
+  local kind, member = string.sub(due_record, 1, 1), string.sub(due_record, 2)
   removed = removed + 1
+  if relinking.is_queued(kind) then
+    -- It may be refused while Redis is full, and must not stop the removal of others.
+    local id16, external_id = string.sub(member, 1, 16), string.sub(member, 17)
+    if pcall(relinking.continue, workspace, id16, external_id, usage_retention_ms, now) then removed = count end
+  elseif kind == 'a' then
+    deleted_records.remove(workspace, kind, member)
+    redis.call('RPUSH', name_of.dead_apis(workspace), string.sub(member, 9))
+  else
+    local id16 = string.sub(member, 1, 16)
+    counters = counters + erase_identity(workspace, name_of.deleted_identity(workspace, id16), id16, usage_retention_ms)
+    deleted_records.remove(workspace, kind, member)
+  end
+  if counters > COUNTERS_MAX then removed = count end
+  if removed == count then break end
 end
 
 local api8 = redis.call('LINDEX', name_of.dead_apis(workspace), 0)
 if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
-  local counters = 0
   for index, digest in ipairs(digests) do
     local state = state_of(digest) or { link = '', holds_due = NEVER, limits = {} }
     if not end_holds(digest, state) then

@@ -163,6 +163,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   holdId: ['<holdId>'],
   identifier: ['<identifier>'],
   identity: ['<owner>'],
+  identityId: ['<identityId>'],
   ip: ['--ip'],
   key: ['<key>'],
   keyId: ['--key', '<keyId>', '<key>'],

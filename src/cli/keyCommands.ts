@@ -126,10 +126,12 @@ function metaOf(json: string): Record<string, unknown> {
   }
 }
 
-const identityTable = columnsOf(identityColumns, ['Id', 'Customer', 'Keys', 'Limits', 'Credits'], {
-  Limits: ({ ratelimits }: OutputOf<'identities.listIdentities'>[number]) => ratelimits.map(limitText).join(', '),
-  Credits: ({ credits }: OutputOf<'identities.listIdentities'>[number]) => (credits ? creditsText(credits) : ''),
-});
+const identityNames = ['Id', 'Customer', 'Keys', 'Limits', 'Credits'] as const;
+const identityTable = (deleted: true | undefined) =>
+  columnsOf(identityColumns, deleted ? ([...identityNames, 'Can be restored until'] as const) : identityNames, {
+    Limits: ({ ratelimits }: OutputOf<'identities.listIdentities'>[number]) => ratelimits.map(limitText).join(', '),
+    Credits: ({ credits }: OutputOf<'identities.listIdentities'>[number]) => (credits ? creditsText(credits) : ''),
+  });
 
 type AuditEvent = OutputOf<'audit.listEvents'>[number];
 const eventTable = columnsOf(eventColumns, ['Time, UTC', 'Root key', 'Operation', 'Resource', 'Changes'], {
@@ -370,18 +372,21 @@ const otherRows: CommandRow[] = [
     options: [
       ['--search <text>', 'only those whose id or externalId contains it'],
       ['--credits-below <n>', 'with a balance below this'],
+      ['--deleted', 'deleted ones that can be restored'],
       limitOption,
     ],
     async run(call, options) {
       const below = text(options.creditsBelow);
+      const deleted = options.deleted ? true : undefined;
       const input = given({
         search: text(options.search),
         creditsBelow: below === undefined ? undefined : numberOf(below, '--credits-below'),
+        deleted,
       });
       const read = (limit: number, next: string | undefined) =>
         call('identities.listIdentities', { ...input, limit }, next);
       const page = await readAll(wantedOf(options), read);
-      return listResult('identities', page, identityTable);
+      return listResult('identities', page, identityTable(deleted));
     },
   },
   {
@@ -419,14 +424,25 @@ const otherRows: CommandRow[] = [
   },
   {
     words: 'identity delete <owner>',
-    about: 'Delete an identity, by its id or externalId. Its keys stay valid and lose its limits and credits.',
-    options: [confirmOption],
+    about:
+      'Delete an identity, by its id or externalId. Its keys stay valid and lose its limits and credits. `identity restore` undoes it until it is removed.',
+    options: [confirmOption, ['--permanent', 'remove it; it cannot be restored']],
     async run(call, options, _input, output) {
       const owner = text(options.owner)!;
       const named = call('identities.getIdentity', { identity: owner }).then(({ data }) => data.externalId);
       await confirmedName(owner, named, options, output);
-      await call('identities.deleteIdentity', { identity: owner });
+      await call('identities.deleteIdentity', { identity: owner, permanent: options.permanent === true });
       return done(`Deleted identity ${owner}.`, { identity: owner });
+    },
+  },
+  {
+    words: 'identity restore <identityId>',
+    about:
+      'Restore a deleted identity with its keys, limits and credits. `identity list --deleted` prints the ids of those that can be restored.',
+    async run(call, options) {
+      const identityId = text(options.identityId)!;
+      await call('identities.restoreIdentity', { identityId });
+      return done(`Restored identity ${identityId}.`, { identityId });
     },
   },
   identityLimitRow,

@@ -133,6 +133,7 @@ interface Identity extends Balance {
   id: string;
   externalId: string;
   keyCount: number;
+  restorableUntil?: number | undefined;
 }
 
 export const identityColumns = {
@@ -140,6 +141,7 @@ export const identityColumns = {
   Id: text(({ id }: Identity) => id),
   Keys: count(({ keyCount }: Identity) => keyCount),
   Credits: count(({ credits }: Identity) => credits?.remaining),
+  'Can be restored until': time(({ restorableUntil }: Identity) => restorableUntil),
 } satisfies SharedColumns<Identity>;
 
 interface OpenHold {

@@ -18,6 +18,7 @@ import { createIdentity } from './identities/createIdentity.ts';
 import { deleteIdentity } from './identities/deleteIdentity.ts';
 import { getIdentity } from './identities/getIdentity.ts';
 import { listIdentities } from './identities/listIdentities.ts';
+import { restoreIdentity } from './identities/restoreIdentity.ts';
 import { updateCredits as updateIdentityCredits } from './identities/updateCredits.ts';
 import { updateIdentity } from './identities/updateIdentity.ts';
 import { addPermissions } from './keys/addPermissions.ts';
@@ -114,6 +115,7 @@ export const operations = [
   updateIdentity,
   updateIdentityCredits,
   deleteIdentity,
+  restoreIdentity,
   createPermission,
   getPermission,
   listPermissions,

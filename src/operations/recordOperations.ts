@@ -1,7 +1,7 @@
 // The operations of a kind of record (src/domain/records.ts) that take a reference to a record, its id or the name that
 // it has besides, or list all of them. What they need and which errors they have follows from the kind.
 
-import Type, { type Static, type TProperties, type TSchema } from 'typebox';
+import Type, { type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import type { Actor } from '../domain/caller.ts';
 import { isScoped } from '../domain/grants.ts';
 import { type RecordName, records } from '../domain/records.ts';
@@ -15,7 +15,7 @@ import { Empty, Fields, searchFields } from './schemas.ts';
 /** What the store has of the kind. */
 interface Room<Found> {
   find(workspaceId: string, reference: string): Promise<Found | undefined>;
-  delete(workspaceId: string, reference: string, actor: Actor): Promise<boolean>;
+  delete(workspaceId: string, reference: string, actor: Actor, given: object): Promise<boolean>;
   list(
     workspaceId: string,
     page: { after: string | undefined; count: number; search: string | undefined; [filter: string]: unknown },
@@ -63,16 +63,21 @@ export function recordOperations<
           (found ?? (await references.load(given, context))) as never,
       }),
 
-    delete: <const Name extends string>(operation: Described<Name>) =>
+    delete: <const Name extends string, Options extends TProperties = Record<never, never>>({
+      options = {} as Options,
+      ...operation
+    }: Described<Name> & { options?: Options }) =>
       manages({
         ...operation,
         ...described,
+        input: Type.Unsafe<Reference & Static<TObject<Options>>>(Fields({ [kind]: ref, ...options })),
         ...needs('delete'),
         ...scoped,
         output: Empty,
         async handle(given, { store, caller, actor }, found: Found | undefined) {
-          const reference = given[kind];
-          existing(await roomOf(store).delete(caller.workspaceId, found?.id ?? reference, actor), kind, reference);
+          const { [kind]: reference, ...more } = given;
+          const room = roomOf(store);
+          existing(await room.delete(caller.workspaceId, found?.id ?? reference, actor, more), kind, reference);
           return {};
         },
       }),
@@ -88,8 +93,9 @@ export function recordOperations<
         input: Fields({ ...searchFields, ...filters }),
         output: Type.Array(item),
         scope: () => '*',
-        // `plans` of `plans.listPlans`.
-        list: () => operation.name.replace(/^.*\.list/, '').toLowerCase(),
+        // `plans` of `plans.listPlans`. A cursor is valid only for the list it came from.
+        list: (input) =>
+          `${'deleted' in input && input.deleted ? 'deleted-' : ''}${operation.name.replace(/^.*\.list/, '').toLowerCase()}`,
         listedIds: kind,
         handle(input, { store, caller, after }) {
           const { limit = 100, search, cursor: _cursor, ...given } = input as Static<typeof Listed>;

@@ -56,6 +56,7 @@ export const ApiName = Type.String({
 });
 export const ApiId = id('api', 'an API');
 export const KeyId = id('key', 'a key');
+export const IdentityId = id('id', 'an identity');
 export const RootKeyId = id('root', 'a root key');
 export const ExternalId = Type.String({
   minLength: 1,
@@ -323,6 +324,9 @@ export const ListedIdentity = Type.Object(
     keyCount: Type.Integer({
       description: 'Number of its keys, without deleted ones. Those of a deleted API count until they are removed.',
     }),
+    restorableUntil: Type.Optional(
+      Type.Integer({ description: 'Time until which a deleted identity can be restored, in Unix milliseconds.' }),
+    ),
   },
   { description: 'Owner of keys.' },
 );

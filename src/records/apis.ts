@@ -3,7 +3,7 @@
 import type { Actor } from '../domain/caller.ts';
 import { type Reply, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { dataVersion as newestVersion } from '../scripts/layout.ts';
+import { deletion } from './deletion.ts';
 import { type Order, type SearchedPage, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
 
@@ -32,7 +32,8 @@ function readApi(reply: Reply): ApiRecord {
   return { id, name, createdAt: Number(created), keyCount, ...deleted };
 }
 
-export function openApis({ run, keyRetentionMs, dataVersion }: StoreContext) {
+export function openApis(context: StoreContext) {
+  const { run } = context;
   const create = (workspaceId: string, name: string, keptId: string, createdMs: number | '', actor: Actor) =>
     run('apis/create', workspaceId, { name, keptId, createdMs, actor });
 
@@ -75,18 +76,14 @@ export function openApis({ run, keyRetentionMs, dataVersion }: StoreContext) {
       return outcome === 'updated';
     },
 
-    /**
-     * `confirm` is the name of the API, which a protected one needs. Unless `permanent`, it can be restored; not while
-     * the data has an earlier version, as a migration and the servers of that version do not know its keys.
-     */
+    /** `confirm` is the name of the API, which a protected one needs. */
     async delete(
       workspaceId: string,
-      { apiId, confirm = '', permanent = false }: { apiId: string; confirm?: string | undefined; permanent?: boolean },
+      { apiId, confirm = '', permanent }: { apiId: string; confirm?: string | undefined; permanent?: boolean },
       actor: Actor,
     ) {
-      const given = { apiId, confirm, retentionMs: keyRetentionMs, actor };
-      const isForGood = permanent || dataVersion.current < newestVersion;
-      const [outcome, name] = await run('apis/delete', workspaceId, { ...given, permanent: isForGood ? 1 : 0 });
+      const given = { apiId, confirm, ...deletion(context, permanent), actor };
+      const [outcome, name] = await run('apis/delete', workspaceId, given);
       return outcome === 'deleted' ? undefined : refusal(outcome, name);
     },
 

@@ -2,7 +2,9 @@
 
 import type { Actor } from '../domain/caller.ts';
 import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
+import { refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
+import { deletion } from './deletion.ts';
 import { type Balance, type EndRefusal, type KeyChanges, type LimitRefusal, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
 import {
@@ -41,6 +43,7 @@ interface ListPage {
   count: number;
   search?: string | undefined;
   creditsBelow?: number | undefined;
+  deleted?: boolean | undefined;
 }
 
 /** With the units of long windows, by the place of their limit. */
@@ -49,7 +52,8 @@ export interface ExportedIdentity extends Identity {
   used: ReadonlyMap<number, UsedSlices>;
 }
 
-export function openIdentities({ run, usageRetentionMs }: StoreContext) {
+export function openIdentities(context: StoreContext) {
+  const { run, usageRetentionMs } = context;
   const readOptional = (reply: unknown): ListedIdentity | undefined => (reply ? readListedIdentity(reply) : undefined);
 
   return {
@@ -64,7 +68,10 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
     find: async (workspaceId: string, identity: string): Promise<ListedIdentity | undefined> =>
       readOptional(await run('identities/read', workspaceId, { identity })),
 
-    /** A page in order of creation; only identities whose id or externalId contains `search`, with fewer credits. */
+    /**
+     * A page in order of creation, of deleted identities those that can be restored; only identities whose id or
+     * externalId contains `search`, with fewer credits.
+     */
     list: (workspaceId: string, page: ListPage) => listIdentities(run, workspaceId, page),
 
     /** A page in order of creation with everything that an import needs. It ends early where identities are large. */
@@ -107,8 +114,25 @@ export function openIdentities({ run, usageRetentionMs }: StoreContext) {
       changeCredits(run, workspaceId, change, actor),
 
     /** False when there is no such identity. */
-    delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
-      (await run('identities/delete', workspaceId, { identity, usageRetentionMs, actor })) === 1,
+    async delete(
+      workspaceId: string,
+      identity: string,
+      actor: Actor,
+      { permanent }: { permanent?: boolean } = {},
+    ): Promise<boolean> {
+      const given = { identity, ...deletion(context, permanent), usageRetentionMs, actor };
+      return (await run('identities/delete', workspaceId, given)) === 1;
+    },
+
+    /** A refusal has the externalId and the id of the other identity that has it now. */
+    async restore(workspaceId: string, identityId: string, actor: Actor) {
+      for (let continues = 0; ; continues = 1) {
+        const given = { identityId, continues, usageRetentionMs, actor };
+        const [outcome, name, otherId] = await run('identities/restore', workspaceId, given);
+        if (outcome === 'restored') return undefined;
+        if (outcome !== 'more') return { ...refusal(outcome, name), otherId };
+      }
+    },
   };
 }
 
@@ -117,13 +141,14 @@ async function listIdentities(
   workspaceId: string,
   page: ListPage,
 ): Promise<PageOf<ListedIdentity>> {
-  const [search, below] = [page.search?.toLowerCase() ?? '', page.creditsBelow ?? ''];
+  const [search, below, deleted] = [page.search?.toLowerCase() ?? '', page.creditsBelow ?? '', page.deleted ? 1 : 0];
   const found: ListedIdentity[] = [];
   let metaLength = 0;
   let after = page.after?.slice('id_'.length) ?? '';
   for (let step = 0; step < stepsMax; step++) {
     const wanted = page.count - found.length;
-    const given = { after, count: search === '' && below === '' ? wanted : stepMax, search, below, wanted };
+    const count = search === '' && below === '' ? wanted : stepMax;
+    const given = { after, count, search, below, deleted, wanted };
     const [replies, last, more] = await run('identities/list', workspaceId, given);
     const identities = replies.map(readListedIdentity);
     found.push(...identities);

@@ -286,7 +286,7 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
     ): Promise<boolean> {
       const [outcome] = await run('keys/delete', workspaceId, {
         keyId,
-        permanent: permanent ? 1 : 0,
+        permanent: permanent || keyRetentionMs === 0 ? 1 : 0,
         retentionMs: keyRetentionMs,
         usageRetentionMs,
         actor,

@@ -93,6 +93,7 @@ interface IdentityReply {
   keyCount?: number;
   /** Of an export. */
   refillDue?: string;
+  restorableUntil?: string;
 }
 
 const keyTimeNames = Object.keys(keyTimes) as KeyTime[];
@@ -147,7 +148,8 @@ export const readIdentity = (reply: unknown): Identity => identityOfReply(fromNa
 /** A reply with the number of its keys. */
 export function readListedIdentity(reply: unknown): ListedIdentity {
   const named = fromNamed<IdentityReply>(reply);
-  return { ...identityOfReply(named), keyCount: named.keyCount! };
+  const restorableUntil = numberOf(named.restorableUntil);
+  return { ...identityOfReply(named), keyCount: named.keyCount!, ...(restorableUntil && { restorableUntil }) };
 }
 
 /** When the next refill of an exported identity is due, Unix milliseconds. */

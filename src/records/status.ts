@@ -27,6 +27,7 @@ interface WorkspaceReply {
   apis: number;
   deletedApis: number;
   identities: number;
+  deletedIdentities: number;
   namespaces: number;
   allOverrides: number;
   permissions: number;

@@ -29,7 +29,8 @@ export function openSweep(context: StoreContext) {
         await run('sweep/holds', workspaceId, { ...given, usageRetentionMs, dataVersion: dataVersion.current }),
       ),
     refill: async (workspaceId: string) => noted('refill', await run('sweep/refill', workspaceId, given)),
-    purge: async (workspaceId: string) => noted('purge', await run('sweep/purge', workspaceId, given)),
+    purge: async (workspaceId: string) =>
+      noted('purge', await run('sweep/purge', workspaceId, { ...given, usageRetentionMs })),
     /** Overrides that have ended, and what the index of ends has of limits that have. */
     ended: async (workspaceId: string) => (await run('sweep/ended', workspaceId, given)) >= stepMax,
     rollUp: openRollUp(context),

@@ -72,10 +72,20 @@ const signatures = {
   'holds/list': takes('keyId', 'after', 'count', 'now').returns<[holds: Reply[], more: 0 | 1, total: number] | null>(),
   'holds/units': takes('digest', 'bucket', 'now').returns<HeldUnits | null>(),
   'identities/create': takes('request', 'actor', 'now').returns<(string | null)[] | string>(),
-  'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
+  'identities/delete': takes('identity', 'permanent', 'retentionMs', 'usageRetentionMs', 'actor', 'now').returns<
+    0 | 1
+  >(),
   'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], more: 0 | 1]>(),
-  'identities/list': takes('after', 'count', 'search', 'wanted', 'below', 'now').returns<[unknown[], string, 0 | 1]>(),
+  'identities/list': takes('after', 'count', 'search', 'wanted', 'below', 'deleted', 'now').returns<
+    [unknown[], string, 0 | 1]
+  >(),
   'identities/read': takes('identity', 'now').returns<Reply>(),
+  'identities/restore': takes('identityId', 'continues', 'usageRetentionMs', 'actor', 'now').decides(
+    'restored',
+    'more',
+    'identity_not_found',
+    'identity_already_exists',
+  ),
   'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
   'identities/updateCredits': takes('identity', 'operation', 'value', 'actor', 'now').returns<
     ['updated', Reply] | ['identity_not_found' | 'unlimited' | 'too_large']
@@ -258,7 +268,7 @@ const signatures = {
   'sweep/count': takes().returns<number>(),
   'sweep/ended': takes('count', 'now').returns<number>(),
   'sweep/holds': takes('count', 'usageRetentionMs', 'dataVersion', 'now').returns<[count: number, lateMs: number]>(),
-  'sweep/purge': takes('count', 'now').returns<[count: number, lateMs: number]>(),
+  'sweep/purge': takes('count', 'usageRetentionMs', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
   'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),
   'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),

@@ -80,10 +80,22 @@ export const keyspace: readonly KeyspaceEntry[] = [
   },
   { name: ':das', type: 'zset', holds: 'deleted APIs that can be restored, in order: id16', since: 6 },
   {
+    name: ':di:<id16>',
+    type: 'hash',
+    holds: 'a deleted identity that can be restored, as :i, without `key`',
+    since: 7,
+  },
+  {
+    name: ':dis',
+    type: 'zset',
+    holds: 'deleted identities that can be restored, in order: id16, externalId',
+    since: 7,
+  },
+  {
     name: ':dq',
     type: 'zset',
     holds:
-      'deleted records that can be restored: letter of the kind, its member as in :das, by the time of their removal',
+      'deleted records that can be restored: letter of the kind, its member as in :das and :dis, by the time of their removal',
     since: 6,
   },
   { name: ':dead', type: 'list', holds: 'deleted APIs (api8) that cannot be restored, whose keys are not removed yet' },
@@ -91,8 +103,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (`leased`, packed), `moved` while it is on its way to another workspace (lua/include/moves.lua), the fields that keyRecordFields of src/scripts/layout.ts describes, its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua), and `shifted` after a step back of the clock (packed, lua/include/window.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
-    fields: ['state', 'leased', 'moved', 'holds', 'holds<n>', 'shifted', ...Object.keys(keyRecordFields)],
+      'a key: state (packed), leases of its units (`leased`, packed), `moved` while it is on its way to another workspace (lua/include/moves.lua), the fields that keyRecordFields of src/scripts/layout.ts describes, its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua), `shifted` after a step back of the clock (packed, lua/include/window.lua), and `formerLink` to a deleted identity that can be restored (lua/include/relinking.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
+    fields: ['state', 'leased', 'moved', 'holds', 'holds<n>', 'shifted', 'formerLink', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   {
@@ -114,7 +126,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':i:<externalId>',
     type: 'hash',
     holds:
-      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik), held (until when holds of its keys may give units back, Unix milliseconds), credits (its balance, packed), `shifted` as of a key',
+      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik), held (until when holds of its keys may give units back, Unix milliseconds), credits (its balance, packed), `shifted` as of a key, `relinked` while it is being restored (lua/include/relinking.lua)',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {
@@ -122,7 +134,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'zset',
     holds:
       'keys of an identity by API, in order: api8, then the first 16 of the key id. Without the one in its record; with it after the identity was deleted',
-    expires: 'once its identity is deleted: a month after the usage retention',
+    expires: 'once its identity was deleted for good: a month after the usage retention',
   },
   { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
   { name: ':nsid', type: 'hash', holds: 'namespaces: id16 to name' },

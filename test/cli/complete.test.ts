@@ -210,12 +210,18 @@ beforeAll(async () => {
   other = await tollgate.createWorkspace();
   await makeThings(tollgate.call, other.rootKey);
   clock.now = now;
-  // Deleted APIs are not exported.
-  for (const rootKey of [tollgate.rootKey, other.rootKey])
+  // Deleted APIs and identities are not exported.
+  for (const rootKey of [tollgate.rootKey, other.rootKey]) {
     for (const { id: apiId, name } of (await tollgate.call('apis.listApis', { deleted: true }, rootKey)).data) {
       await tollgate.call('apis.restoreApi', { apiId }, rootKey);
       await tollgate.call('apis.deleteApi', { apiId, confirm: name, permanent: true }, rootKey);
     }
+    const { data } = await tollgate.call('identities.listIdentities', { deleted: true }, rootKey);
+    for (const { id } of data) {
+      await tollgate.call('identities.restoreIdentity', { identityId: id }, rootKey);
+      await tollgate.call('identities.deleteIdentity', { identity: id, permanent: true }, rootKey);
+    }
+  }
   // An export has open holds as given back.
   for (const { workspaceId } of [tollgate, other]) await sweep(tollgate.store, workspaceId);
   left = [];

@@ -249,7 +249,11 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
   testIf(isScoped)('grants for exactly this id, in either spelling', async () => {
     for (const spelling of [(grants: string[]) => grants, otherSpelling]) {
       const about = await things();
-      const named = name === 'apis.restoreApi' ? { ...about, apiId: about.deletedApiId } : about;
+      const restored: Partial<Record<typeof name, object>> = {
+        'apis.restoreApi': { apiId: about.deletedApiId },
+        'identities.restoreIdentity': { identityId: about.deletedIdentityId },
+      };
+      const named = { ...about, ...restored[name] };
       expectPermitted(await callAs(spelling(grantsFor(needs, named)), about));
     }
   });

@@ -133,7 +133,7 @@ test('operations that create nothing are served in a full workspace, and a delet
   }
   expect((await run('identities.createIdentity', { externalId: last })).code).toBe('identity_already_exists');
   expect((await run('keys.createKey', { apiId })).code).toBe('too_many_records');
-  await run('identities.deleteIdentity', { identity: last });
+  await run('identities.deleteIdentity', { identity: last, permanent: true });
   expect((await run('keys.createKey', { apiId })).status).toBe(200);
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
@@ -204,7 +204,7 @@ test(`the count of records is always right (SEED=${seed})`, async () => {
     () => run('keys.rerollKey', { keyId: aKey(), expiration: 0 }),
     () => run('keys.updateKey', { keyId: aKey(), externalId: some(), permissions: [some()] }),
     () => run('identities.createIdentity', { externalId: some() }),
-    () => run('identities.deleteIdentity', { identity: some() }),
+    () => run('identities.deleteIdentity', { identity: some(), permanent: pick(0, 1) === 1 }),
     () => run('permissions.createRole', { name: some(), permissions: [some()] }),
     () => run('permissions.deleteRole', { role: some() }),
     () => run('permissions.deletePermission', { permission: some() }),

@@ -75,6 +75,8 @@ export async function makeThings(call: Call, rootKey: string) {
   const { apiId: deletedApiId } = await ok('apis.createApi', { name });
   await ok('keys.createKey', { apiId: deletedApiId, name });
   await ok('apis.deleteApi', { apiId: deletedApiId, confirm: name });
+  const { identityId: deletedIdentityId } = await ok('identities.createIdentity', { externalId: `${name}.deleted` });
+  await ok('identities.deleteIdentity', { identity: deletedIdentityId });
   const held = await ok('keys.createKey', { apiId, name, credits: { remaining: 100 }, ratelimits: limits });
   // Earlier releases have no holds.
   const { data } = await call('keys.verifyKey', { key: held.key, credits: { cost: 5 }, hold: { ttl: hour } }, rootKey);
@@ -92,6 +94,7 @@ export async function makeThings(call: Call, rootKey: string) {
     key,
     deletedKeyId,
     deletedApiId,
+    deletedIdentityId,
     rootKeyId,
     namespaceId,
   };
@@ -122,6 +125,7 @@ const key = ({ name }: Things) => ({
 /** Operations whose responses have the ids that later requests name. */
 export const makers = [
   'apis.createApi',
+  'identities.createIdentity',
   'permissions.createRole',
   'keys.createKey',
   'keys.verifyKey',
@@ -129,6 +133,7 @@ export const makers = [
 ] as const satisfies OperationName[];
 
 export type Made = OutputOf<'apis.createApi'> &
+  OutputOf<'identities.createIdentity'> &
   OutputOf<'permissions.createRole'> &
   Pick<OutputOf<'keys.createKey'>, 'keyId' | 'key'> &
   Pick<OutputOf<'keys.verifyKey'>, 'hold'> &
@@ -653,7 +658,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
   'permissions.deleteRole': { ...ofKind('role').delete, ...byReference('role', 'editor') },
   'permissions.deletePermission': { ...ofKind('permission').delete, ...byReference('permission', 'documents.write') },
-  'identities.deleteIdentity': { ...ofKind('identity').delete, ...byReference('identity', 'grace') },
+  'identities.deleteIdentity': { ...ofKind('identity').delete, ...byReference('identity', 'ada') },
   'apis.updateApi': {
     input: ({ apiId }) => ({ apiId, name: 'renamed' }),
     ...ofKind('api').update,
@@ -670,6 +675,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: 'api_not_found',
     changes: ({ deletedApiId }) => ['api', deletedApiId],
     documented: ({ apiId }) => ({ apiId }),
+  },
+  'identities.restoreIdentity': {
+    input: ({ deletedIdentityId }) => ({ identityId: deletedIdentityId }),
+    needs: ['identity.create_identity', 'identity.delete_identity'],
+    elsewhere: 'identity_not_found',
+    changes: ({ deletedIdentityId }) => ['identity', deletedIdentityId],
+    documented: ({ identityId }) => ({ identityId }),
   },
   'workspace.getSettings': {
     input: () => ({}),

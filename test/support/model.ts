@@ -59,11 +59,15 @@ interface Refill extends RefillInput {
   due: number;
 }
 
+let identitiesMade = 0;
 class Identity extends Owner {
   readonly id = new Id('id');
+  readonly order = ++identitiesMade;
   readonly externalId: string;
   meta: object = {};
   limits: Limit[] = [];
+  deleted = false;
+  keptUntil = 0;
 
   constructor(externalId: string) {
     super();
@@ -87,6 +91,8 @@ interface Api {
   id: Id;
   name: string;
   deleted: boolean;
+  /** Of a deleted one, until the sweeper removes it. */
+  keptUntil: number;
 }
 
 export class Key extends Owner {
@@ -111,7 +117,8 @@ export class Key extends Owner {
   drawnBy: Key[] = [];
   limits: Limit[] = [];
   allowedIps: string[] | undefined;
-  identity: Identity | undefined;
+  /** Also after it was deleted, as it may be restored. */
+  link: Identity | undefined;
   permissions: Permission[] = [];
   roles: Role[] = [];
   /** Deleted keys are kept for a while, then erased. */
@@ -121,6 +128,10 @@ export class Key extends Owner {
   constructor(api: Api) {
     super();
     this.api = api;
+  }
+
+  get identity(): Identity | undefined {
+    return this.link?.deleted ? undefined : this.link;
   }
 }
 
@@ -317,6 +328,7 @@ export class Model {
   apis: Api[] = [];
   keys: Key[] = [];
   identities = new Records<Identity>('identity', ({ externalId }) => externalId);
+  deletedIdentities: Identity[] = [];
   permissions = new Records<Permission>('permission', ({ slug }) => slug);
   roles = new Records<Role>('role', ({ name }) => name);
   namespaces: Namespace[] = [];
@@ -466,7 +478,7 @@ export class Model {
   // APIs and keys.
 
   createApi(name: string) {
-    const api = { id: new Id('api'), name, deleted: false };
+    const api = { id: new Id('api'), name, deleted: false, keptUntil: 0 };
     this.apis.push(api);
     return { apiId: api.id };
   }
@@ -481,12 +493,14 @@ export class Model {
   }
 
   deleteApi(apiId: string) {
-    this.#api(apiId).deleted = true;
+    const api = this.#api(apiId);
+    [api.deleted, api.keptUntil] = [true, this.now + this.keyRetentionMs];
     return {};
   }
 
   restoreApi(apiId: string) {
-    const api = this.apis.find(({ id, deleted }) => id.value === apiId && deleted) ?? refuse('api_not_found');
+    const isKept = ({ id, deleted, keptUntil }: Api) => id.value === apiId && deleted && keptUntil > 0;
+    const api = this.apis.find(isKept) ?? refuse('api_not_found');
     api.deleted = false;
     return {};
   }
@@ -512,7 +526,7 @@ export class Model {
     key.limits = this.#limitsFrom(input.ratelimits ?? [], []);
     key.roles = this.#roles(input.roles ?? []);
     key.permissions = this.#permissionsOrNew(input.permissions ?? []);
-    key.identity = input.externalId === undefined ? undefined : this.#identityOrNew(input.externalId);
+    key.link = input.externalId === undefined ? undefined : this.#identityOrNew(input.externalId);
     key.createdAt = this.now;
     this.keys.push(key);
     return key;
@@ -573,8 +587,8 @@ export class Model {
     if (changes.ratelimits !== undefined) key.limits = this.#limitsFrom(changes.ratelimits ?? [], key.limits);
     if (changes.roles) key.roles = this.#roles(changes.roles);
     if (changes.permissions) key.permissions = this.#permissionsOrNew(changes.permissions);
-    if (changes.externalId === null) key.identity = undefined;
-    else if (changes.externalId !== undefined) key.identity = this.#identityOrNew(changes.externalId);
+    if (changes.externalId === null) key.link = undefined;
+    else if (changes.externalId !== undefined) key.link = this.#identityOrNew(changes.externalId);
     key.updatedAt = this.now;
     return {};
   }
@@ -612,8 +626,8 @@ export class Model {
     if (isMoved && drawers.filter(isLive).length >= 16) refuse('precondition_failed');
     this.#refill(old);
     const key = new Key(old.api);
-    const { prefix, name, meta, identity, enabled, expires, balance, roles, permissions, allowedIps } = old;
-    Object.assign(key, { prefix, name, meta, identity, enabled, expires, balance, roles, permissions, allowedIps });
+    const { prefix, name, meta, link, enabled, expires, balance, roles, permissions, allowedIps } = old;
+    Object.assign(key, { prefix, name, meta, link, enabled, expires, balance, roles, permissions, allowedIps });
     key.refill = old.refill && { ...old.refill };
     key.limits = this.#limitsFrom(old.limits, []);
     key.createdAt = this.now;
@@ -779,7 +793,17 @@ export class Model {
 
   deleteIdentity(ref: string) {
     const gone = this.identities.remove(ref);
-    for (const key of this.keys) if (key.identity === gone) key.identity = undefined;
+    [gone.deleted, gone.keptUntil] = [true, this.now + this.keyRetentionMs];
+    this.deletedIdentities.push(gone);
+    return {};
+  }
+
+  restoreIdentity(identityId: string) {
+    const identity = this.deletedIdentities.find(({ id }) => id.value === identityId) ?? refuse('identity_not_found');
+    this.identities.add(identity);
+    this.identities.all.sort((one, other) => one.order - other.order);
+    this.deletedIdentities = this.deletedIdentities.filter((one) => one !== identity);
+    identity.deleted = false;
     return {};
   }
 
@@ -920,15 +944,19 @@ export class Model {
     return {};
   }
 
-  // The sweeper's work is visible in two ways only: a hash can be imported again once its key is erased, and keys of a
-  // deleted API do not count for their identities any more.
+  // The sweeper's work is visible in few ways only: a hash can be imported again once its key is erased, keys of a
+  // deleted API do not count for their identities any more, and what it has removed cannot be restored.
 
   sweep() {
     this.#removeEnded();
+    const { now } = this;
+    for (const api of this.apis) if (api.deleted && now >= api.keptUntil) api.keptUntil = 0;
+    this.deletedIdentities = this.deletedIdentities.filter(({ keptUntil }) => now < keptUntil);
     for (const key of this.keys) {
       if (key.state === 'live') this.#refill(key);
-      const forgotten = key.state === 'kept' ? this.now >= key.keptUntil : key.api.deleted;
-      if (forgotten) key.state = 'erased';
+      const forgotten = key.state === 'kept' && now >= key.keptUntil;
+      const isOfRemoved = key.api.deleted && key.api.keptUntil === 0;
+      if (forgotten || isOfRemoved) key.state = 'erased';
     }
   }
 

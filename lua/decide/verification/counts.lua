@@ -43,8 +43,11 @@ function key_counts.more_refusals(refusals, outcome, more)
     count == 0
 end
 
--- A new state of the key without its link to a deleted identity.
+-- A new state of the key without its link to a deleted identity, which is noted if that can be restored.
 function key_counts.without_link(state)
+  local link = string.sub(state, LINK_ID_FROM, key_limits_at - 1)
+  local deleted = name_of.deleted_identity(call_workspace, string.sub(link, 1, 16))
+  if redis.call('EXISTS', deleted) == 1 then redis.call('HSET', key_name, 'formerLink', link) end
   return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
 end
 

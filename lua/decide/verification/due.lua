@@ -37,17 +37,12 @@ function key_holds.look_by(expires, due)
 end
 
 -- Until when holds of any key may have charged an identity: a refusal by its limits is not leased until then, as a
--- settlement may return units. 0 for none; nil if there is no such identity.
-function key_holds.identity_until(external_id)
-  if external_id == '' then return nil end
-  local stored = redis.call('HMGET', name_of.identity_record(call_workspace, external_id), 'state', 'held')
-  return stored[1] and tonumber(stored[2] or 0)
-end
+-- settlement may return units. 0 for none. `record` is that of the identity.
+function key_holds.identity_until(record) return tonumber(redis.call('HGET', record, 'held') or 0) end
 
 -- Writes the time that identity_until returns, if `expires` is later than `before`.
-function key_holds.note_identity(external_id, expires, before)
-  if not before or expires <= before then return end
-  redis.call('HSET', name_of.identity_record(call_workspace, external_id), 'held', int(expires))
+function key_holds.note_identity(record, expires, before)
+  if expires > before then redis.call('HSET', record, 'held', int(expires)) end
 end
 
 -- Limit of the expired holds that one look settles, besides that of their bytes.
@@ -123,13 +118,12 @@ function key_holds.collect_slots(settling, hold)
   return slots
 end
 
--- The record of the identity that a hold charged, its state and its field `shifted`; nil if there is none, it was
--- deleted, or is another one of that name.
+-- The record of the identity that a hold charged, its state and its field `shifted`; nil if there is none, or it was
+-- deleted for good.
 function key_holds.charged_identity(more)
   if not more or not more.identity then return nil end
-  local name = name_of.identity_record(call_workspace, more.externalId)
-  local state, shifted = unpack(redis.call('HMGET', name, 'state', 'shifted'))
-  if state and string.sub(state, 1, 16) == more.identity then return name, state, shifted end
+  local name, stored = identity_balance.stored(call_workspace, more.identity, more.externalId, 'shifted')
+  if name then return name, stored[1], stored[2] end
 end
 
 -- Changes the windows of an identity, in memory.
@@ -160,8 +154,7 @@ end
 function key_holds.account_of(hold)
   local more = hold.more
   if not more or not more.number then return nil end
-  local record = name_of.identity_record(call_workspace, more.externalId)
-  return identity_balance.of_hold(record, more.identity, call_now)
+  return identity_balance.of_hold(call_workspace, more.identity, more.externalId, call_now)
 end
 
 -- As key_holds.account_of, but each balance is read once.

@@ -13,6 +13,7 @@
 -- @include "include/clock"
 -- @include "include/holds"
 -- @include "include/identityBalance"
+-- @include "include/names"
 -- @include "include/settledHolds"
 -- @include "include/state"
 -- @include "include/window"
@@ -254,7 +255,10 @@ function charge_hold.write(state, answer)
     redis.call('HSET', key_name, 'state', state, 'holds', making_added)
   end
   if making_queued then key_holds.queue(making_queued) end
-  if making_noted_until then key_holds.note_identity(key_external_id, making_noted_until, making.identity_until) end
+  if making_noted_until then
+    local identity = name_of.identity_record(call_workspace, key_external_id)
+    key_holds.note_identity(identity, making_noted_until, making.identity_until)
+  end
   return answer
 end
 
@@ -336,7 +340,7 @@ function charge_hold.is_decided(cost, fields, last)
   local bytes = #key_packed + 2 * (last + 1 - fields)
   if key_identity then
     bytes = bytes + #key_identity + 64
-    making.identity_until = key_holds.identity_until(key_external_id)
+    making.identity_until = key_holds.identity_until(name_of.identity_record(call_workspace, key_external_id))
   end
   making_from, making_holds = stored, false
   local next, counts, notes = struct.unpack(HOLDS_END_KEPT, stored, #stored - (HOLDS_END_LENGTH - 1))
@@ -573,15 +577,15 @@ function hold_kinds.extend_hold(h, hold, _, _, ttl)
   hold.ttl = math.max(0, math.min(expires - hold.at, hold_list.EXPIRES_WITHIN))
   local place = { state = hold.state, bucket = hold.bucket, first = hold.first, last = hold.last }
   hold_list.replace(h, place, hold)
-  local external_id = hold.more and hold.more.externalId or ''
-  local identity_until = key_holds.identity_until(external_id)
+  local identity = key_holds.charged_identity(hold.more)
+  local identity_until = identity and key_holds.identity_until(identity)
   expires = hold.at + hold.ttl
   local _, _, due = key_extension.read()
   local queued = key_holds.look_by(expires, due)
   redis.call('HSET', key_name, 'state', key_packed, hold_list.fields(h))
   key_holds.queue(queued)
   write_slots()
-  key_holds.note_identity(external_id, expires, identity_until)
+  if identity then key_holds.note_identity(identity, expires, identity_until) end
   return pack_changed({ expires = expires, windows = {}, packed = '' })
 end
 

@@ -157,7 +157,9 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     if leases ~= '' then return 0, 0 end
     -- A settlement may return what is held.
     local _, _, holds_due = key_extension.read()
-    if holds_due ~= NEVER or (key_holds.identity_until(key_external_id) or 0) > call_now then return 0, 0 end
+    if holds_due ~= NEVER then return 0, 0 end
+    local identity = key_identity and name_of.identity_record(call_workspace, key_external_id)
+    if identity and key_holds.identity_until(identity) > call_now then return 0, 0 end
   end
   -- A refusal for want of units is not leased for long, because these may be given back.
   if outcome ~= VALID then return 0, this_session.term_until(ends, not is_checked) end

@@ -52,8 +52,7 @@ local function returned_to_key(number, used, cost)
 end
 
 -- Gives back to an identity what a lease did not use of its limits. Returns a function that writes it, or nil.
-local function returning_to_identity(external_id, number, used)
-  local record = name_of.identity_record(call_workspace, external_id)
+local function returning_to_identity(record, number, used)
   local stored = redis.call('HMGET', record, 'state', 'leased', 'shifted')
   local at, units, windows, others = lease_list.find(stored[2] or '', this_session.id, number)
   if not at or not stored[1] then return nil end
@@ -107,8 +106,16 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
       leases, balance, records = returned_to_key(number, used, cost)
     end
     -- The tally of a lost answer names no identity: it is that of the key.
-    local charged_id = is_stored and id24 == NO_ID24 and key_external_id or external_id
-    return_to_identity = returning_to_identity(charged_id, number, used)
+    local charged_id = is_stored and id24 == NO_ID24 and key_linked_id or external_id
+    return_to_identity = returning_to_identity(name_of.identity_record(call_workspace, charged_id), number, used)
+    -- The identity was deleted, and can be restored.
+    if not return_to_identity and is_stored and charged_id ~= key_external_id then
+      local link = key_linked_id ~= '' and string.sub(key_packed, LINK_ID_FROM, key_limits_at - 1)
+        or redis.call('HGET', key_name, 'formerLink')
+        or ''
+      local deleted = name_of.deleted_identity(call_workspace, string.sub(link, 1, 16))
+      return_to_identity = returning_to_identity(deleted, number, used)
+    end
   end
 
   local is_first = false

@@ -149,7 +149,10 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           close={close}
           done={() => go('/customers')}
         >
-          <p>Its keys stay, without an owner and without the limits and credits that they shared.</p>
+          <p>
+            Its keys stay, without an owner and without the limits and credits that they shared. It can be restored with
+            them for 30 days, or KEY_RETENTION_DAYS.
+          </p>
         </Act>
       )}
     </>

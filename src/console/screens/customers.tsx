@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
 import { identityColumns } from '../../domain/columns.ts';
-import { useInAddress, useTyped } from '../address.ts';
+import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Button, Card, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
+import { Button, Card, Choice, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
@@ -44,6 +44,28 @@ const columns: Column<Identity>[] = [
     isWide: true,
   },
 ];
+
+/** A deleted customer has no screen. */
+const deletedColumns = (restore: (customer: Identity) => void): Column<Identity>[] => [
+  shared(identityColumns, 'Customer'),
+  ...columns.slice(1),
+  shared(identityColumns, 'Can be restored until'),
+  {
+    name: 'Restore',
+    cell: (customer) =>
+      may('identity', 'create_identity', customer.id) &&
+      may('identity', 'delete_identity', customer.id) && (
+        <Button class="small" onClick={() => restore(customer)}>
+          Restore …
+        </Button>
+      ),
+  },
+];
+
+const states = [
+  ['', 'All'],
+  ['deleted', 'Deleted'],
+] as const;
 
 /** Customers of a request, which shares it with the others of its page. */
 const pageSize = 50;
@@ -89,17 +111,22 @@ export function Customers() {
   const search = useTyped('search');
   const { settled } = search;
   const [isNew, setNew] = useState(false);
+  const [restored, setRestored] = useState<Identity>();
+  const [{ state }, setState] = useAddress({ state: '', pages: '' });
+  const isDeleted = state === 'deleted';
   const period = periodOf('30d');
-  const listed = { limit: pageSize, ...(settled && { search: settled }) };
+  const listed = { limit: pageSize, ...(settled && { search: settled }), ...(isDeleted && { deleted: true }) };
   const mayRead = may('identity', 'read_identity');
   const mayCount = may('api', 'read_analytics');
   const pages = usePages<Identity>('identities.listIdentities', mayRead ? listed : undefined, 10_000, true);
   useInAddress(search, isFound(pages));
   if (!mayRead) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
+  const used = mayCount ? usedColumns(pages.rows ?? []) : [];
+  const shown = [...columns.slice(0, 3), ...used, ...columns.slice(3)];
   return (
     <>
       <Head title="Customers">
-        <CsvButton name="customers" columns={columns} of={pages} />
+        <CsvButton name="customers" columns={isDeleted ? deletedColumns(setRestored) : columns} of={pages} />
         {may('identity', 'create_identity') && (
           <Button tone="primary" onClick={() => setNew(true)}>
             New customer
@@ -110,24 +137,47 @@ export function Customers() {
       <Card>
         <div class="bar">
           <SearchField id="customer-search" placeholder="externalId or id" typed={search} />
+          <Choice
+            label="State"
+            value={isDeleted ? 'deleted' : ''}
+            set={(to) => setState({ state: to, pages: '' })}
+            options={states}
+          />
         </div>
         <List
           label="Customers"
           isCards
-          columns={[...columns.slice(0, 3), ...(mayCount ? usedColumns(pages.rows ?? []) : []), ...columns.slice(3)]}
+          columns={isDeleted ? deletedColumns(setRestored) : shown}
           of={pages}
           idOf={({ id }) => id}
           empty={
-            <Empty title={settled ? 'No customer matches' : 'There is no customer yet'}>
-              <p class="quiet">A key with an externalId belongs to a customer, who is made with it.</p>
-            </Empty>
+            isDeleted ? (
+              <Empty title={settled ? 'No deleted customer matches' : 'No deleted customer can be restored'} />
+            ) : (
+              <Empty title={settled ? 'No customer matches' : 'There is no customer yet'}>
+                <p class="quiet">A key with an externalId belongs to a customer, who is made with it.</p>
+              </Empty>
+            )
           }
         />
       </Card>
+      {restored && <RestoreCustomer customer={restored} close={() => setRestored(undefined)} />}
       {isNew && <NewCustomer close={() => setNew(false)} />}
     </>
   );
 }
+
+const RestoreCustomer = ({ customer, close }: { customer: Identity; close: () => void }) => (
+  <Act
+    title={`Restore ${customer.externalId}`}
+    operation="identities.restoreIdentity"
+    input={{ identityId: customer.id }}
+    act="Restore"
+    close={close}
+  >
+    <p>Its keys are its own again, with the limits and credits that they share, and their counts.</p>
+  </Act>
+);
 
 function NewCustomer({ close }: { close: () => void }) {
   const [externalId, setExternalId] = useState('');

@@ -124,6 +124,7 @@ const counted = [
   ['apis', 'APIs'],
   ['deletedApis', 'Deleted APIs whose keys are not removed yet'],
   ['identities', 'Customers'],
+  ['deletedIdentities', 'Deleted customers that can be restored'],
   ['namespaces', 'Namespaces'],
   ['overrides', 'Overrides'],
   ['permissions', 'Permissions'],

@@ -4,8 +4,10 @@ import { identities } from './identityRecords.ts';
 
 export const listIdentities = identities.list({
   name: 'identities.listIdentities',
-  summary: 'List identities in order of creation, optionally those whose id or externalId contains a string.',
+  summary:
+    'List identities, or deleted ones, in order of creation, optionally those whose id or externalId contains a string.',
   filters: {
     creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Identities with a balance below this number.' })),
+    deleted: Type.Optional(Type.Boolean({ description: 'With true only deleted identities that can be restored.' })),
   },
 });

@@ -33,6 +33,23 @@ test('a key gets the units of its identity that a server holds for another key',
   expect(await ok('keys.verifyKey', { key: first.key })).toMatchObject({ code: 'RATE_LIMITED' });
 });
 
+test.each([false, true])(
+  'a restored identity gets back what servers held when it was deleted; its key was verified before: %s',
+  async (isVerified) => {
+    const [first, second] = await sharing();
+    const spent = await untilGranted(holder, isValid(holder, first.key));
+    const { identity } = await ok('keys.getKey', { keyId: first.keyId });
+    proxy.delays = true;
+    await ok('identities.deleteIdentity', { identity: identity!.id });
+    if (isVerified) expect(await ok('keys.verifyKey', { key: first.key })).not.toHaveProperty('identity');
+    proxy.release();
+    await holder.recall();
+    await ok('identities.restoreIdentity', { identityId: identity!.id });
+    const all = { key: second.key, ratelimits: [{ name: 'requests', cost: 1000 - spent }] };
+    expect(await ok('keys.verifyKey', all)).toMatchObject({ code: 'VALID', ratelimits: [{ remaining: 0 }] });
+  },
+);
+
 describe('units that are given back late change no window that they were not charged to', () => {
   const longer = [{ ...requests, duration: 2 * hourMs }];
   const left = async (key: string) => {

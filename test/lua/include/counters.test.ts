@@ -60,7 +60,7 @@ describe('counters are removed', () => {
     await ok('keys.verifyKey', { key });
     await ok('identities.updateIdentity', { identity: identityId, ratelimits: [] });
     expect(await countersOf(identityId)).toHaveLength(1 + 1);
-    await ok('identities.deleteIdentity', { identity: identityId });
+    await ok('identities.deleteIdentity', { identity: identityId, permanent: true });
     expect(await countersOf(identityId)).toEqual([]);
   });
 

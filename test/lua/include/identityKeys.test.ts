@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
-import { harness, hourMs } from '../../support/harness.ts';
+import { harness, hourMs, testSettings } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -105,6 +105,9 @@ describe('where an identity’s keys are stored', () => {
       await ok('identities.deleteIdentity', { identity: externalId });
       expect(await layout(externalId, identityId)).toEqual({ record: undefined, list: keyIds });
       const listed = identityKeysKey(workspaceKey(app.workspaceId), identityId.slice('id_'.length));
+      expect(await redis.pttl(listed)).toBe(-1);
+      clock.advance(testSettings.keyRetentionMs);
+      while (await app.store.sweep.purge(app.workspaceId));
       expect(await redis.pttl(listed)).toBeGreaterThan(0);
     }
   });

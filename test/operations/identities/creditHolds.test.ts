@@ -206,11 +206,11 @@ describe('what is changed meanwhile', () => {
     expect(await settle(id, 4)).toMatchObject({ identity: { credits: 31 } });
   });
 
-  test('a deleted identity gets nothing back, and neither does another one of that name', async () => {
+  test('an identity that was deleted for good gets nothing back, and neither does another one of that name', async () => {
     await createIdentity({ remaining: 30 });
     const { key, keyId } = await keyOf(40);
     const ids = [await hold(key, 10), await hold(key, 10), await hold(key, 1)];
-    await ok('identities.deleteIdentity', { identity });
+    await ok('identities.deleteIdentity', { identity, permanent: true });
     const settled = await settle(ids[0]!, 15);
     expect(settled).toMatchObject({ keyId, credits: 14 });
     expect(settled).not.toHaveProperty('identity');

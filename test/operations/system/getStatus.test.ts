@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { redisChecks } from '../../../src/redis/checks.ts';
 import { connect } from '../../../src/redis/connection.ts';
 import { dataVersion, longestTerm } from '../../../src/scripts/layout.ts';
-import { buildVersion } from '../../../src/version.ts';
+import { version } from '../../../src/version.ts';
 import { harness, testSettings } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -28,7 +28,7 @@ const none = { overdue: 0, lateMs: 0 };
 test('system.getStatus: versions, process and Redis are those of this machine', async () => {
   const { rootKey } = await createWorkspace();
   const { versions, process: ofServer, redis } = await statusOf(rootKey);
-  expect(versions).toMatchObject({ tollgate: buildVersion, node: process.versions.node, data: dataVersion });
+  expect(versions).toMatchObject({ tollgate: version, node: process.versions.node, data: dataVersion });
   expect(versions.redis).toMatch(/^(Redis|Valkey) \d+\.\d+/);
   expect(ofServer.memoryBytes).toBeGreaterThan(10_000_000);
   expect(ofServer.uptimeMs).toBeGreaterThan(0);
@@ -71,14 +71,15 @@ test('system.getStatus: counts what the workspace stores, and not what others do
   ];
   await call('keys.deleteKey', { keyId: first.keyId }, rootKey);
   await call('apis.deleteApi', { apiId: other.apiId }, rootKey);
+  await call('identities.deleteIdentity', { identity: 'other' }, rootKey);
   await call('permissions.createRole', { name: 'reader' }, rootKey);
   await call('ratelimits.setOverride', { namespace: 'n.a', identifier: '*', limit: 1, duration: 60_000 }, rootKey);
   const theirs = await createWorkspace();
   await call('apis.createApi', { name: 'theirs' }, theirs.rootKey);
   const events = (await call('audit.listEvents', {}, rootKey)).data.length;
   expect((await statusOf(rootKey)).stored).toEqual({
-    ...{ keys: 3, deletedKeys: 1, apis: 1, deletedApis: 1, identities: 2, namespaces: 1, overrides: 1 },
-    ...{ permissions: 1, roles: 1, rootKeys: 1, auditEvents: events },
+    ...{ keys: 3, deletedKeys: 1, apis: 1, deletedApis: 1, identities: 1, deletedIdentities: 1 },
+    ...{ namespaces: 1, overrides: 1, permissions: 1, roles: 1, rootKeys: 1, auditEvents: events },
   });
   expect(events).toBeGreaterThan(7);
 });
