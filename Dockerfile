@@ -14,6 +14,9 @@ COPY src ./src
 RUN ["node_modules/.bin/tsc", "-p", "tsconfig.build.json"]
 # Fails the build, instead of the start, when the build of uWebSockets.js for this system is missing or differs from its pin.
 RUN ["node", "-e", "import('./dist/http/uws.js').then(({ uws }) => uws())"]
+# After the version: nothing in a release; otherwise --build-arg VERSION_SUFFIX=+g$(git rev-parse --short HEAD).
+ARG VERSION_SUFFIX
+RUN ["node", "-e", "require('fs').writeFileSync('dist/commit.txt', process.env.VERSION_SUFFIX ?? '+unknown')"]
 RUN ["rm", "-r", "node_modules/typescript", "node_modules/@typescript", "node_modules/.bin"]
 
 # The image: Debian, the node program, and Tollgate with its packages. No npm, no compiler, no writable folder.

@@ -7,7 +7,7 @@ import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, r
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { refused, root, run, runLocal } from './prepare.mjs';
+import { refused, root, run, runLocal, versionSuffix } from './prepare.mjs';
 import { filesOf, sha256 } from './registry.mjs';
 
 /** What of the repository is in the archive. Only files of the commit, so nothing that lies about gets in. */
@@ -74,6 +74,7 @@ function copyFiles(stage) {
 function compile(stage) {
   const code = runLocal('tsc', ['-p', 'tsconfig.build.json', '--outDir', join(stage, 'dist')]);
   if (code !== 0) throw new Error('The build failed. The errors are above.');
+  writeFileSync(join(stage, 'dist', 'commit.txt'), versionSuffix());
 }
 
 /** The packages of package-lock.json, which npm checks by their SHA-512, and no others. */

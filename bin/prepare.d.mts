@@ -3,3 +3,5 @@
 export const root: string;
 
 export function build(): void;
+
+export function versionSuffix(): string;

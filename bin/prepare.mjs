@@ -2,7 +2,7 @@
 // Redis. It runs before anything is installed, so it uses only Node, and syntax that old versions can parse.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -81,8 +81,46 @@ const packagesIn = (path) => (existsSync(path) ? JSON.parse(readFileSync(path, '
 
 const modifiedMs = (path) => statSync(path).mtimeMs;
 
-/** Compiles src/ to dist/ unless dist/ is newer. */
+const commitFile = inRoot('dist', 'commit.txt');
+
+/** Compiles src/ to dist/ unless dist/ is newer, and writes what src/version.ts adds to the version. */
 export function build() {
+  compile();
+  const suffix = versionSuffix();
+  if (existsSync(commitFile) && readFileSync(commitFile, 'utf8') === suffix) return;
+  try {
+    writeFileSync(commitFile, suffix);
+  } catch {
+    // A folder of another user keeps the commit of its last build.
+  }
+}
+
+/** The output of a git command about this folder; undefined without git. With GIT_DIR any user may ask. */
+function git(...args) {
+  const env = { ...process.env, GIT_DIR: inRoot('.git'), GIT_OPTIONAL_LOCKS: '0' };
+  const { status, stdout } = spawnSync('git', args, { cwd: root, env, encoding: 'utf8' });
+  return status === 0 ? stdout.trim() : undefined;
+}
+
+/**
+ * Nothing for a release. Otherwise the commit, such as `+g614671f7`, with `.dirty` if the program was changed since.
+ * Where neither git nor `git archive` (bin/archived.txt) has the commit, it is that of the last build.
+ */
+export function versionSuffix() {
+  const { version } = JSON.parse(readFileSync(inRoot('package.json'), 'utf8'));
+  const isClone = existsSync(inRoot('.git'));
+  const head = isClone
+    ? git('log', '-1', '--format=%h %D')
+    : readFileSync(inRoot('bin', 'archived.txt'), 'utf8').trim();
+  if (head === undefined || head.startsWith('$'))
+    return existsSync(commitFile) ? readFileSync(commitFile, 'utf8') : '+unknown';
+  const program = ['src', 'lua', 'package.json', 'package-lock.json'];
+  const isChanged = isClone && git('status', '--porcelain', '--', ...program) !== '';
+  if (!isChanged && `${head},`.includes(` tag: v${version},`)) return '';
+  return `+g${head.split(' ')[0]}${isChanged ? '.dirty' : ''}`;
+}
+
+function compile() {
   const sources = readdirSync(inRoot('src'), { recursive: true }).map((path) => inRoot('src', path));
   const newest = Math.max(...[...sources, inRoot('tsconfig.json'), inRoot('tsconfig.build.json')].map(modifiedMs));
   // The compiler writes output even when it finds errors. This file exists only if it found none.
@@ -93,6 +131,7 @@ export function build() {
   if (code !== 0) fail('the build failed. The errors are above.');
   mkdirSync(inRoot('dist'), { recursive: true });
   writeFileSync(stamp, '');
+  rmSync(commitFile, { force: true });
 }
 
 export const hasRedis = () =>

@@ -1,10 +1,11 @@
 // npm start: installs and builds what is missing, then becomes the server, so that signals reach it directly.
 import { readFileSync } from 'node:fs';
-import { fail, prepare } from './prepare.mjs';
+import { fail, prepare, versionSuffix } from './prepare.mjs';
 
 const [argument] = process.argv.slice(2);
 if (argument === '--version') {
-  console.log(JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version);
+  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+  console.log(version + versionSuffix());
   process.exit();
 }
 if (argument !== undefined)

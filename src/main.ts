@@ -23,7 +23,7 @@ import { exitCodeOf } from './scripts/dataVersion.ts';
 import { openReports, reloadCertificates, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { openStore, type Store } from './store.ts';
 import { startSweeper } from './sweeper.ts';
-import { version } from './version.ts';
+import { buildVersion } from './version.ts';
 import { forwardWarnings } from './warnings.ts';
 import { startWorkers } from './workers.ts';
 
@@ -110,7 +110,7 @@ async function start() {
 
   printPlaces(config, server.port, metricsServer?.port);
   if (config.firstRootKey === 'print') await createFirstRootKey(store, log);
-  log.info({ version, durationMs: msSince(startedAt) }, 'Ready.');
+  log.info({ version: buildVersion, durationMs: msSince(startedAt) }, 'Ready.');
   // Not waited for: there may be thousands of workspaces.
   warnOfImports(store, log).catch((err) => log.warn({ err }, 'Cannot check whether all imports are finished.'));
   reload = () => reloadCertificates([server, store], log);

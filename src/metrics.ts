@@ -9,7 +9,7 @@ import type { RedisGauges } from './redis/gauges.ts';
 import type { StoreObserver } from './redis/observer.ts';
 import { refusals } from './redis/refusedWrites.ts';
 import { dataVersion } from './scripts/layout.ts';
-import { version } from './version.ts';
+import { buildVersion } from './version.ts';
 
 interface Value {
   value: number;
@@ -175,7 +175,10 @@ const histogram = (name: string, help: string, label: string, histograms: Iterab
   return family('histogram', name, help, values);
 };
 
-const build: Value = { value: 1, labels: { version, node: process.versions.node, data_version: dataVersion } };
+const build: Value = {
+  value: 1,
+  labels: { version: buildVersion, node: process.versions.node, data_version: dataVersion },
+};
 
 const single = (value: number): Value[] => [{ value, labels: {} }];
 

@@ -1,10 +1,15 @@
-// The version of Tollgate, which only package.json states.
+// The version of Tollgate, which only package.json states, and the commit of a build that is no release.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 
-// The path is the same from src/ and dist/.
+// The paths are the same from src/ and dist/.
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   version: string;
 };
 
-export { version };
+/** Written by the build: see `versionSuffix` of bin/prepare.mjs. */
+const commitFile = new URL('../dist/commit.txt', import.meta.url);
+/** As `version` for a release, otherwise such as `1.0.0+g614671f7`. */
+const buildVersion = version + (existsSync(commitFile) ? readFileSync(commitFile, 'utf8') : '+unknown');
+
+export { buildVersion, version };

@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { changelogProblems, dated, newestNotes, versionProblems } from '../bin/releaseNotes.mjs';
+import { supportedBy } from '../src/scripts/dataVersion.ts';
 import { dataVersion } from '../src/scripts/layout.ts';
 import { version } from '../src/version.ts';
 
@@ -47,6 +48,11 @@ describe('what a release needs', () => {
 
   test('the changelog here is that of the version here', () => {
     expect(changelogProblems(readFileSync('CHANGELOG.md', 'utf8'), { version, dataVersion })).toEqual([]);
+  });
+
+  test('the data versions of this release are in the table of releases', () => {
+    const { oldest, newest } = supportedBy(version);
+    expect(readFileSync('docs/running.md', 'utf8')).toContain(`| ${version} | ${oldest} to ${newest} |\n`);
   });
 
   test('the notes are the newest section, without its heading', () => {

@@ -7,7 +7,7 @@ import type { Config } from '../config.ts';
 import { escapeInvisible } from '../domain/visible.ts';
 import { exitCodeOf } from '../scripts/dataVersion.ts';
 import type { Store } from '../store.ts';
-import { version } from '../version.ts';
+import { buildVersion } from '../version.ts';
 import type { Client } from './client.ts';
 import { type CommandRow, type FollowRow, type Given, type Output, withOptions } from './commandRow.ts';
 import { commandRows } from './keyCommands.ts';
@@ -49,7 +49,7 @@ function programOf(runner: Runner): Command {
   const { stdout, stderr } = runner.terminal;
   const program = new Command('tollgate')
     .description('Self-hosted API keys.')
-    .version(version, '-V, --version', 'print the version')
+    .version(buildVersion, '-V, --version', 'print the version')
     .showHelpAfterError('Add --help for help.')
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
     .exitOverride();

@@ -1,15 +1,17 @@
 // The command line on a data directory of its own, in this process and as a process.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { versionSuffix } from '../../bin/prepare.mjs';
 import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/redis/embedded.ts';
 import { openStore, type Store } from '../../src/store.ts';
+import { buildVersion, version } from '../../src/version.ts';
 import { runCli, runCliProcess, spawnCli } from '../support/cli.ts';
 import { build } from '../support/processes.ts';
 
@@ -59,11 +61,11 @@ afterAll(async () => {
   rmSync(dataDir, { recursive: true });
 });
 
-test('--version prints the version of package.json, also for npm start', async () => {
-  const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
-  expect(await run(['--version'])).toMatchObject({ code: 0, out: `${version}\n`, err: '' });
+test('--version prints the version of package.json and the commit, also for npm start', async () => {
+  expect(await run(['--version'])).toMatchObject({ code: 0, out: `${buildVersion}\n`, err: '' });
   const start = (...words: string[]) => spawnSync(process.execPath, ['bin/start.mjs', ...words], { encoding: 'utf8' });
-  expect(start('--version')).toMatchObject({ status: 0, stdout: `${version}\n`, stderr: '' });
+  expect(start('--version')).toMatchObject({ status: 0, stdout: `${version}${versionSuffix()}\n`, stderr: '' });
+  expect(buildVersion).toMatch(/^\d+\.\d+\.\d+(\+unknown|\+g[0-9a-f]{7,}(\.dirty)?)?$/);
   expect(start('--port=1')).toMatchObject({ status: 1, stderr: expect.stringContaining('no argument --port=1') });
 });
 

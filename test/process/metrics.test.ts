@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { versionSuffix } from '../../bin/prepare.mjs';
 import { createKeyString, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { outcomes } from '../../src/domain/verification.ts';
 import { errorCatalogue } from '../../src/errors.ts';
@@ -21,7 +22,7 @@ import { build, openRedisProcess, type Server, startServer } from '../support/pr
 
 const waiting = { timeout: 30_000, interval: 20 };
 const timeoutMs = 1000;
-const { version: packageVersion } = JSON.parse(readFileSync('package.json', 'utf8'));
+const buildVersion = JSON.parse(readFileSync('package.json', 'utf8')).version + versionSuffix();
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let rootKey: string;
@@ -238,7 +239,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     queue: ['holds', 'refill', 'purge', 'usage'],
     by: ['identifier', 'tag'],
     reason: refusals,
-    version: [packageVersion],
+    version: [buildVersion],
     node: [process.versions.node],
     data_version: [`${dataVersion}`],
   };
@@ -317,7 +318,7 @@ test('several processes have one sum, and a killed one does not reduce it', asyn
   expect(first.of('request_duration_seconds_count', { operation: 'keys.verifyKey' })).toBe(60);
   expect(first.of('batch_size_sum')).toBe(60);
   expect([first.of('processes'), first.of('redis_up'), first.of('worker_restarts_total')]).toEqual([3, 1, 0]);
-  const build = { version: packageVersion, node: process.versions.node, data_version: `${dataVersion}` };
+  const build = { version: buildVersion, node: process.versions.node, data_version: `${dataVersion}` };
   expect(first.series.filter(({ name }) => name === 'tollgate_build_info')).toMatchObject([
     { labels: build, value: 1 },
   ]);

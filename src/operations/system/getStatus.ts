@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { version } from '../../version.ts';
+import { buildVersion } from '../../version.ts';
 import { Fields } from '../schemas.ts';
 
 const count = (description: string) => Type.Integer({ minimum: 0, description });
@@ -62,7 +62,7 @@ export const getStatus = manages({
     time: Type.Integer({ description: 'Time of the response in Unix milliseconds.' }),
     versions: Type.Object(
       {
-        tollgate: Type.String({ description: 'Version of Tollgate.' }),
+        tollgate: Type.String({ description: 'Version of Tollgate, with the commit if it is no release.' }),
         node: Type.String({ description: 'Version of Node.' }),
         redis: Type.Optional(Type.String({ description: 'Name and version of Redis or Valkey.' })),
         data: Type.Integer({ description: 'Version of the stored data.' }),
@@ -138,7 +138,7 @@ export const getStatus = manages({
     return {
       ...status,
       versions: {
-        tollgate: version,
+        tollgate: buildVersion,
         node: process.versions.node,
         redis: redisVersion,
         data: store.status.dataVersion,

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { redisChecks } from '../../../src/redis/checks.ts';
 import { connect } from '../../../src/redis/connection.ts';
 import { dataVersion, longestTerm } from '../../../src/scripts/layout.ts';
-import { version } from '../../../src/version.ts';
+import { buildVersion } from '../../../src/version.ts';
 import { harness, testSettings } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -28,7 +28,7 @@ const none = { overdue: 0, lateMs: 0 };
 test('system.getStatus: versions, process and Redis are those of this machine', async () => {
   const { rootKey } = await createWorkspace();
   const { versions, process: ofServer, redis } = await statusOf(rootKey);
-  expect(versions).toMatchObject({ tollgate: version, node: process.versions.node, data: dataVersion });
+  expect(versions).toMatchObject({ tollgate: buildVersion, node: process.versions.node, data: dataVersion });
   expect(versions.redis).toMatch(/^(Redis|Valkey) \d+\.\d+/);
   expect(ofServer.memoryBytes).toBeGreaterThan(10_000_000);
   expect(ofServer.uptimeMs).toBeGreaterThan(0);
