@@ -97,6 +97,11 @@ const catalogue = {
     'Unsupported media type',
     'The request body must be application/json, and not be compressed.',
   ],
+  too_many_requests: [
+    429,
+    'Too many requests',
+    'Too many requests of the workspace run or wait. Nothing was done; retry after the seconds in Retry-After, and send fewer at a time.',
+  ],
   headers_too_large: [
     431,
     'Headers too large',

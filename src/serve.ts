@@ -46,7 +46,7 @@ const longBodies = new Map(
 
 export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
-  const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
+  const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax } = config;
   const tls = tlsSettings(config);
   usePinsOf(config.dataDir);
   allowHeaders(config);
@@ -63,7 +63,6 @@ export async function serve(options: ServeOptions): Promise<Server> {
     hstsMaxAge: tls && config.hstsMaxAge,
     manageAtOnce,
     inFlightMax,
-    turnWaitMs,
     metrics,
     isStopping: () => stopping,
     scrape: sharesMetrics(config) ? scrape : undefined,

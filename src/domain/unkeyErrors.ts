@@ -21,6 +21,7 @@ const paths: Record<string, string> = {
   role_already_exists: 'unkey/data/role_already_exists',
   precondition_failed: 'unkey/application/precondition_failed',
   body_too_large: 'user/bad_request/request_body_too_large',
+  too_many_requests: 'user/too_many_requests/workspace_rate_limited',
   internal: 'unkey/application/unexpected_error',
   store_unavailable: 'unkey/application/service_unavailable',
   store_full: 'unkey/application/service_unavailable',
@@ -35,6 +36,7 @@ const titles: Record<number, string> = {
   409: 'Conflicting Resource',
   412: 'Precondition Failed',
   413: 'Payload Too Large',
+  429: 'Too Many Requests',
   500: 'Internal Server Error',
   503: 'Service Unavailable',
 };

@@ -1,4 +1,4 @@
-// Concurrency limits per workspace. A few requests of a workspace run at once and more wait, in order, for a while. So
+// Concurrency limits per workspace. A few requests of a workspace run at once and more wait for a while. So
 // one workspace cannot fill Redis's queue, in which the verifications of all others would wait.
 
 import { mayTake } from '../domain/share.ts';
@@ -7,29 +7,28 @@ import { ApiError } from '../errors.ts';
 interface LimiterOptions {
   /** Requests of a workspace that run at once. */
   atOnce: number;
-  /** Requests of a workspace that may wait. Without it, its share of `max` bounds them. */
-  waitingMax?: number;
   /** Requests of all workspaces that run or wait, shared as in domain/share.ts. */
   max: number;
-  /** How long a request waits before it is rejected. */
+  /** How long a request waits before it is refused. */
   waitMs: number;
-  /**
-   * After a request its place is free only when twice its time has passed, this at most. So those of a workspace that
-   * sends one after the other leave time to others, also where their work is that of the server and not of Redis.
-   */
-  restMsMax?: number;
 }
 
-/** No rest follows a request that took less. */
-const longMs = 2;
+/** Requests of one kind, and the time that they took. */
+interface Kind {
+  waiting: Set<() => void>;
+  tookMs: number;
+}
+
+/** What a kind that took less time than another may make up for at most. */
+const behindMsMax = 1000;
 
 interface Workspace {
+  requests: number;
   running: number;
-  waiting: Set<() => void>;
+  kinds: Map<string, Kind>;
 }
 
-const overloaded = (message: string) => new ApiError('store_unavailable', message);
-const tooMany = 'Too many requests of this kind are in progress; retry later.';
+const tooMany = (detail: string) => new ApiError('too_many_requests', detail);
 
 /**
  * Returns a function that resolves once per turn of the event loop. Long tasks that await it run one after the other,
@@ -52,38 +51,43 @@ export class ConcurrencyLimiter {
     this.#options = options;
   }
 
-  /** Runs `work` when the workspace is below its limit. Throws 503 if that takes too long. */
-  async run<Result>(workspaceId: string, work: () => Promise<Result>): Promise<Result> {
+  /**
+   * Runs `work` when the workspace is below its limit. The kind that took least time is next, so that short requests do
+   * not wait for all long ones. Throws 429 if it waits too long.
+   */
+  async run<Result>(workspaceId: string, work: () => Promise<Result>, kindName = ''): Promise<Result> {
     const workspace = this.#enter(workspaceId);
-    this.#requests++;
+    const kind = workspace.kinds.get(kindName) ?? { waiting: new Set(), tookMs: 0 };
+    workspace.kinds.set(kindName, kind);
     try {
       if (workspace.running < this.#options.atOnce) workspace.running++;
-      else await this.#wait(workspace.waiting);
+      else await this.#wait(kind.waiting);
       const startedAt = performance.now();
       try {
         return await work();
       } finally {
-        this.#rest(performance.now() - startedAt, () => this.#leave(workspaceId, workspace));
+        kind.tookMs += performance.now() - startedAt;
+        leave(workspace);
       }
     } finally {
       this.#requests--;
+      if (--workspace.requests === 0) this.#workspaces.delete(workspaceId);
     }
   }
 
-  /** Returns the workspace if it may have one more request. Throws 503 otherwise. */
+  /** Returns the workspace if it may have one more request. Throws 429 otherwise. */
   #enter(workspaceId: string): Workspace {
-    const { atOnce, waitingMax = Number.POSITIVE_INFINITY, max } = this.#options;
-    const workspace = this.#workspaces.get(workspaceId) ?? { running: 0, waiting: new Set() };
-    const { running, waiting } = workspace;
-    if (!mayTake(running + waiting.size, this.#requests, max)) {
-      throw overloaded('The server is overloaded; retry later.');
+    const workspace = this.#workspaces.get(workspaceId) ?? { requests: 0, running: 0, kinds: new Map() };
+    if (!mayTake(workspace.requests, this.#requests, this.#options.max)) {
+      throw tooMany('Too many requests of the workspace are in progress; retry later.');
     }
-    if (running >= atOnce && waiting.size >= waitingMax) throw overloaded(tooMany);
+    this.#requests++;
+    workspace.requests++;
     this.#workspaces.set(workspaceId, workspace);
     return workspace;
   }
 
-  #wait(waiting: Workspace['waiting']): Promise<void> {
+  #wait(waiting: Kind['waiting']): Promise<void> {
     return new Promise((resolve, reject) => {
       const start = () => {
         clearTimeout(timer);
@@ -91,24 +95,23 @@ export class ConcurrencyLimiter {
       };
       const timer = setTimeout(() => {
         waiting.delete(start);
-        reject(overloaded(tooMany));
+        reject(tooMany('The request waited too long for others of the workspace; retry later.'));
       }, this.#options.waitMs);
       waiting.add(start);
     });
   }
+}
 
-  #rest(tookMs: number, leave: () => void) {
-    const { restMsMax = 0 } = this.#options;
-    if (restMsMax > 0 && tookMs >= longMs) setTimeout(leave, Math.min(2 * tookMs, restMsMax));
-    else leave();
+/** Gives the place of a finished request to the first waiting request, not to one that arrives later. */
+function leave(workspace: Workspace) {
+  const kinds = [...workspace.kinds.values()].sort((one, other) => one.tookMs - other.tookMs);
+  const next = kinds.find(({ waiting }) => waiting.size > 0);
+  if (!next) {
+    workspace.running--;
+    return;
   }
-
-  /** Gives the place of a finished request to the first waiting request, not to one that arrives later. */
-  #leave(workspaceId: string, workspace: Workspace) {
-    const [next] = workspace.waiting;
-    if (next) {
-      workspace.waiting.delete(next);
-      next();
-    } else if (--workspace.running === 0) this.#workspaces.delete(workspaceId);
-  }
+  next.tookMs = Math.max(next.tookMs, kinds.at(-1)!.tookMs - behindMsMax);
+  const [start] = next.waiting;
+  next.waiting.delete(start!);
+  start!();
 }

@@ -24,7 +24,7 @@ export function errorResponse(
   const headers: [string, string][] = [];
   if (options.allow !== undefined) headers.push(['Allow', options.allow]);
   if (status === 401) headers.push(['WWW-Authenticate', options.challenge ?? 'Bearer']);
-  if (status === 503) headers.push(['Retry-After', '1']);
+  if (status === 503 || error.code === 'too_many_requests') headers.push(['Retry-After', '1']);
 
   const text = options.unkeyTypes ? unkeyText(error) : error.text;
   const envelope = `"meta":{"requestId":"${request.requestId}"},"error":${text}`;

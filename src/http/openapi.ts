@@ -72,6 +72,7 @@ const commonErrors: readonly ErrorCode[] = [
   'body_too_large',
   'headers_too_large',
   'unsupported_media_type',
+  'too_many_requests',
   'internal',
   'store_unavailable',
   'store_full',
@@ -360,26 +361,22 @@ function failures(operation: AnyOperation): Record<string, ResponseObject> {
     codes.delete('insufficient_permissions');
     codes.add(refuseAs);
   }
-  return failuresOf(codes, () => (operation.problems ? ['application/problem+json'] : jsonOrProblem));
+  return failuresOf(codes, operation.problems);
 }
 
-const jsonOrProblem = ['application/json', 'application/problem+json'];
-
 /** Returns the error responses by status. */
-function failuresOf(
-  codes: ReadonlySet<ErrorCode>,
-  mediaTypesOf: (status: number) => readonly string[],
-): Record<string, ResponseObject> {
+function failuresOf(codes: ReadonlySet<ErrorCode>, problemsOnly = false): Record<string, ResponseObject> {
   const statuses = new Map<number, ErrorCode[]>();
   for (const { code, status } of errorCatalogue) {
     if (codes.has(code)) statuses.set(status, [...(statuses.get(status) ?? []), code]);
   }
   return Object.fromEntries(
-    [...statuses].map(([status, ofStatus]) => [status, failure(status, ofStatus, mediaTypesOf(status))]),
+    [...statuses].map(([status, ofStatus]) => [status, failure(status, ofStatus, problemsOnly || status === 429)]),
   );
 }
 
-function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readonly string[]): ResponseObject {
+function failure(status: number, codes: readonly ErrorCode[], problemsOnly: boolean): ResponseObject {
+  const mediaTypes = [...(problemsOnly ? [] : ['application/json']), 'application/problem+json'];
   const schema = ref('schemas', 'ApiError');
   const errorExamples = Object.fromEntries(codes.map((code) => [code, ref('examples', code)]));
   return {
@@ -387,7 +384,7 @@ function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readon
     headers: {
       'X-Request-Id': ref('headers', 'RequestId'),
       ...(status === 401 && { 'WWW-Authenticate': headerObject('`Bearer`.') }),
-      ...(status === 503 && { 'Retry-After': ref('headers', 'RetryAfter') }),
+      ...((status === 429 || status === 503) && { 'Retry-After': ref('headers', 'RetryAfter') }),
     },
     content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema, examples: errorExamples }])),
   };
@@ -428,7 +425,7 @@ const withoutRootKey = (
         'application/json': { schema: object({ meta: ref('schemas', 'ResponseMeta'), data: resultOf(data) }) },
       },
     },
-    ...(failures.length > 0 && { 503: failure(503, failures, jsonOrProblem) }),
+    ...(failures.length > 0 && { 503: failure(503, failures, false) }),
   },
 });
 
@@ -513,9 +510,7 @@ const gatewayErrors: readonly ErrorCode[] = [
 ];
 
 function gatewayFailures() {
-  const failures = failuresOf(new Set(gatewayErrors), (status) =>
-    status === 429 ? ['application/problem+json'] : jsonOrProblem,
-  );
+  const failures = failuresOf(new Set(gatewayErrors));
   const more: Record<number, Json> = {
     401: {
       ...outcomeHeaders,

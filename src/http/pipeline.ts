@@ -1,7 +1,7 @@
 // The life of a request, in order. Each step passes or throws an ApiError.
 //
 //   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ limiter ─▶ load ─▶ permission ─▶ handle ─▶ response
-//   404 405    401         415        413     400     401 403      503      404        403       4xx         200
+//   404 405    401         415        413     400     401 403      429      404        403       4xx         200
 //
 // After the response the call is logged: one that decides only if it failed.
 //
@@ -94,8 +94,6 @@ const largeBodyBytes = 32_768;
 const largeBodiesMax = 128;
 /** Large bodies of unknown callers in memory. */
 const largeUnknownMax = 64;
-/** Waiting requests of a workspace, per running one, if each takes much memory or time. */
-const waitingPerRunning = 16;
 /** Root keys of unknown callers that Redis checks at a time. */
 const unknownAtOnce = 64;
 /** Unknown callers, those whose root key was not accepted recently, share one limit under this name. */
@@ -236,7 +234,7 @@ class Pipeline {
       throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
     }
     if (request.body === 'no_room') {
-      throw new ApiError('store_unavailable', 'The server is receiving too many large bodies; retry later.');
+      throw new ApiError('too_many_requests', 'The server is receiving too many large bodies; retry later.');
     }
     if (request.hasQuery) {
       throw new ApiError('invalid_input', 'Operations accept no query parameters.', { fields: [] });
@@ -306,7 +304,8 @@ class Pipeline {
     if (operation.kind === 'decides') return operation.prepare(value as never, rootKey, this.#store).decide();
     const { heavyReads, management } = this.#limiters;
     const manage = () => management.run(rootKey.workspaceId, () => this.#manage(operation, checked));
-    const result = await (operation.readsMuch ? heavyReads.run(rootKey.workspaceId, manage) : manage());
+    const isHeavy = operation.readsMuch === true || list !== undefined;
+    const result = await (isHeavy ? heavyReads.run(rootKey.workspaceId, manage, operation.name) : manage());
     if (operation.streams) return result as Streaming;
     return list === undefined
       ? print(result)
@@ -392,13 +391,12 @@ function createRoutes(
 /**
  * Requests that occupy Redis or the server for long pass a smaller limiter first, then the common one of management.
  */
-function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: waitMs = 1000 }: PipelineOptions) {
+function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: waitMs = 7000 }: PipelineOptions) {
   const atOnce = Math.ceil(manageAtOnce / 4);
-  const few = { atOnce, waitingMax: waitingPerRunning * atOnce };
   return {
     management: new ConcurrencyLimiter({ atOnce: manageAtOnce, max: inFlightMax, waitMs }),
-    largeBodies: new ConcurrencyLimiter({ ...few, max: largeBodiesMax, waitMs }),
-    heavyReads: new ConcurrencyLimiter({ ...few, max: inFlightMax, waitMs: 10 * waitMs, restMsMax: waitMs / 20 }),
+    largeBodies: new ConcurrencyLimiter({ atOnce, max: largeBodiesMax, waitMs }),
+    heavyReads: new ConcurrencyLimiter({ atOnce, max: inFlightMax, waitMs }),
     unknownCallers: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: inFlightMax, waitMs }),
     largeUnknown: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: largeUnknownMax, waitMs }),
   };

@@ -89,7 +89,6 @@ export function recordOperations<
       manages({
         ...operation,
         ...needs('read'),
-        readsMuch: true,
         input: Fields({ ...searchFields, ...filters }),
         output: Type.Array(item),
         scope: () => '*',

@@ -11,7 +11,7 @@ export type Timed = readonly [micros: number, reply: unknown];
 /** From this time of a script on, its next runs wait for each other. */
 const longMicros = 500;
 /** The longest pause, in milliseconds. No script takes as long, but a clock can be set. */
-const pauseMax = 100;
+const pauseMax = 1000;
 
 /** The long scripts of a workspace, while any of them runs, waits or pauses. */
 interface Lane {

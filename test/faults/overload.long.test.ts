@@ -58,10 +58,11 @@ async function servedPerSecond(call: Call, seconds: number): Promise<number> {
   return served / ((performance.now() - startedAt) / 1000);
 }
 
-function sortOut(answers: readonly Answered[]) {
+/** The refusals of verifications have 503, as they wait for Redis, and those of management 429. */
+function sortOut(answers: readonly Answered[], refusal: number) {
   const took = (status: number) => answers.filter((answer) => answer.status === status).map(({ tookMs }) => tookMs);
-  const others = new Set(answers.map(({ status }) => status).filter((status) => status !== 200 && status !== 503));
-  return { served: took(200), refused: took(503), others: [...others] };
+  const others = new Set(answers.map(({ status }) => status).filter((status) => status !== 200 && status !== refusal));
+  return { served: took(200), refused: took(refusal), others: [...others] };
 }
 
 const verify = () => rig.send('keys.verifyKey', JSON.stringify({ key }));
@@ -70,11 +71,11 @@ const create = () => rig.send('apis.createApi', '{"name":"one more"}');
 const ms = (value: number) => `${value.toFixed(value < 10 ? 1 : 0)} ms`;
 
 test.each([
-  ['verifications', verify],
-  ['management requests', create],
+  ['verifications', verify, 503],
+  ['management requests', create, 429],
 ])(
   'three times the %s that can be served: the rest is refused at once, and afterwards all are served',
-  async (what, call) => {
+  async (what, call, refusal) => {
     let charged = 0;
     const counted: Call = async () => {
       const answer = await call();
@@ -86,10 +87,10 @@ test.each([
     const rate = await servedPerSecond(counted, 3);
     await atRate(3 * rate, 3, counted);
     const memoryBefore = rig.server.memoryMb();
-    const { served, refused, others } = sortOut(await atRate(3 * rate, 10, counted));
+    const { served, refused, others } = sortOut(await atRate(3 * rate, 10, counted), refusal);
     const memoryAfter = rig.server.memoryMb();
     await restore();
-    const well = sortOut(await atRate(50, 1, counted));
+    const well = sortOut(await atRate(50, 1, counted), refusal);
 
     expect(others).toEqual([]);
     // As many are served as without the overload, each before the timeout.
@@ -113,7 +114,7 @@ test.each([
     report({
       order: '10.1',
       fault: `Overload: three times the ${what} that can be served (${Math.round(rate)}/s, IN_FLIGHT_MAX ${inFlightMax}, Redis answering every ${standstillMs} ms)`,
-      expected: 'as many served as before, in bounded time; the rest 503 at once; memory flat; well again at once',
+      expected: `as many served as before, in bounded time; the rest ${refusal} at once; memory flat; well again at once`,
       measured: `${Math.round(served.length / 10)}/s served with p99 ${ms(percentile(served, 99))}; ${Math.round(refused.length / 10)}/s refused in ${ms(percentile(refused, 50))} (median); memory ${memoryBefore.toFixed(0)} to ${memoryAfter.toFixed(0)} MB; then ${ms(percentile(well.served, 50))}`,
     });
   },

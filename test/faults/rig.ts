@@ -53,6 +53,7 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
     server: processOf(server.child),
     redis: processOf(redis.child),
     send: client.send,
+    call: client.call,
     ok: client.ok,
     createWorkspace,
     async stop() {

@@ -13,7 +13,7 @@ function work() {
   return { end, run: () => ended };
 }
 
-const busy = expect.objectContaining({ code: 'store_unavailable' });
+const busy = expect.objectContaining({ code: 'too_many_requests' });
 
 test('a few requests of a workspace run, more wait in order, and other workspaces are not affected', async () => {
   const limiter = new ConcurrencyLimiter({ atOnce: 2, max: 100, waitMs: 10_000 });
@@ -67,7 +67,7 @@ async function fill(limiter: ConcurrencyLimiter, workspaceId: string, ends: (() 
       () => 'ended',
       (error) => error.code,
     );
-    if ((await Promise.race([outcome, delay(0, 'under way')])) === 'store_unavailable') return taken;
+    if ((await Promise.race([outcome, delay(0, 'under way')])) === 'too_many_requests') return taken;
   }
   throw new Error('never refused');
 }
@@ -84,12 +84,43 @@ test('one workspace cannot take all places, and gets them back when its requests
   for (const end of ends) end();
 });
 
-test('waitingMax bounds the waiting requests of a workspace', async () => {
-  const limiter = new ConcurrencyLimiter({ atOnce: 2, waitingMax: 3, max: 1000, waitMs: 10_000 });
-  const ends: (() => void)[] = [];
-  expect(await fill(limiter, 'ws_1', ends)).toBe(5);
-  expect(await fill(limiter, 'ws_2', ends)).toBe(5);
-  for (const end of ends) end();
+/** Sends requests that take some milliseconds, all at once. Returns their kinds in the order in which they began. */
+async function orderOf(...requests: (readonly [kind: string, ms: number])[]): Promise<string> {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 100, waitMs: 1_000_000 });
+  const began: string[] = [];
+  for (const [kind, ms] of requests) {
+    const take = () => {
+      began.push(kind);
+      return new Promise<void>((resolve) => setTimeout(resolve, ms));
+    };
+    void limiter.run('ws_1', take, kind);
+  }
+  await vi.advanceTimersByTimeAsync(500_000);
+  return began.join(' ');
+}
+const times = <Item>(count: number, item: Item) => Array<Item>(count).fill(item);
+
+test('the kind that took least time is next, and each kind gets its turn', async () => {
+  const order = await orderOf(...times(3, ['long', 50] as const), ...times(6, ['short', 20] as const));
+  expect(order).toBe('long short short short long short short long short');
+});
+
+test('a kind that was idle makes up for a second at most', async () => {
+  const order = await orderOf(...times(2, ['busy', 50_000] as const), ...times(3, ['idle', 600] as const));
+  expect(order).toBe('busy idle idle busy idle');
+});
+
+test('kinds share the places of their workspace', async () => {
+  const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 9, waitMs: 10_000 });
+  const long = work();
+  const floods = Array.from({ length: 8 }, (_, index) => limiter.run('ws_1', long.run, `kind ${index}`));
+  await expect(limiter.run('ws_1', async () => 'no room', 'another')).rejects.toEqual(busy);
+  expect(await limiter.run('ws_2', async () => 'other', 'another')).toBe('other');
+  long.end();
+  await Promise.all(floods);
+  expect(await limiter.run('ws_1', async () => 'room', 'another')).toBe('room');
 });
 
 test('requests that were rejected, failed or timed out free their places', async () => {
@@ -123,30 +154,4 @@ test('serialize lets the event loop do other work between two functions', async 
   setImmediate(goOn);
   await Promise.all(large);
   expect(order.join(' ')).toMatch(/large 1 (other )+large 2 (other )+large 3/);
-});
-
-test('with a rest, the place of a long request is free only after twice its time, and that of a short one at once', async () => {
-  vi.useFakeTimers();
-  onTestFinished(() => void vi.useRealTimers());
-  const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 100, waitMs: 10_000, restMsMax: 50 });
-  const began: string[] = [];
-  const takes = (name: string, ms: number) =>
-    limiter.run('ws_1', async () => {
-      began.push(name);
-      if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
-    });
-  void takes('short', 0);
-  await vi.advanceTimersByTimeAsync(0);
-  void takes('long', 10);
-  void takes('longer', 40);
-  void takes('last', 0);
-  expect(began).toEqual(['short', 'long']);
-  await vi.advanceTimersByTimeAsync(29);
-  expect(began).toEqual(['short', 'long']);
-  await vi.advanceTimersByTimeAsync(1);
-  expect(began).toEqual(['short', 'long', 'longer']);
-  await vi.advanceTimersByTimeAsync(89);
-  expect(began.at(-1)).toBe('longer');
-  await vi.advanceTimersByTimeAsync(1);
-  expect(began.at(-1)).toBe('last');
 });

@@ -173,10 +173,10 @@ export class Tail {
     const ofWorkspace = (streams: readonly WantedStream[]) =>
       sum(streams.filter((stream) => stream.workspaceId === workspaceId));
     if (ofWorkspace([...own, ...this.#elsewhere]) >= tailListenersMax) {
-      throw new ApiError('store_unavailable', `The workspace has ${tailListenersMax} listeners; close one of them.`);
+      throw new ApiError('too_many_requests', `The workspace has ${tailListenersMax} listeners; close one of them.`);
     }
     if (!mayTake(ofWorkspace(own), sum(own), ownListenersMax, shareOfFree)) {
-      throw new ApiError('store_unavailable', 'The server has too many listeners; retry later.');
+      throw new ApiError('too_many_requests', 'The server has too many listeners; retry later.');
     }
   }
 

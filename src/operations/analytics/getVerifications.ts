@@ -90,7 +90,6 @@ export const getVerifications = manages({
     },
   ),
   needs: { api: ['read_analytics'] },
-  readsMuch: true,
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
   // A cursor is valid only for the query it came from. It contains the period, because the default period moves.

@@ -40,7 +40,6 @@ export const listCustomers = manages({
     { description: 'A row for each customer, in order of `externalId`, byte by byte.' },
   ),
   needs: { api: ['read_analytics'] },
-  readsMuch: true,
   // A caller with grants for some APIs gets only their usage.
   scope: () => undefined,
   // A cursor is valid only for the query it came from. It contains the period, because the default period moves.

@@ -76,7 +76,6 @@ export const listRefusals = manages({
     },
   ),
   needs: { api: ['read_analytics'] },
-  readsMuch: true,
   // A cursor is valid only for the query it came from.
   list: ({ cursor: _cursor, limit: _limit, ...query }) =>
     `refusals:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,

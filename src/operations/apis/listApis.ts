@@ -13,7 +13,6 @@ export const listApis = manages({
   }),
   output: Type.Array(Api),
   needs: { api: ['read_api'] },
-  readsMuch: true,
   scope: () => '*',
   // A cursor is valid only for the list and order it came from.
   list: ({ order = 'asc', deleted }) => `${deleted ? 'deleted-' : ''}apis-${order}`,

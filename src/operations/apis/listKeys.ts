@@ -17,7 +17,6 @@ export const listKeys = manages({
   output: Type.Array(KeyRecord),
   errors: ['api_not_found'],
   needs: { api: ['read_key', 'read_api'] },
-  readsMuch: true,
   scope: ({ apiId }) => apiId,
   list: ({ apiId, externalId = '' }) => `keys:${apiId}:${externalId}`,
   listedIds: 'key',

@@ -67,7 +67,6 @@ export const listEvents = manages({
   ),
   needs: { audit: ['read_audit'] },
   check: ({ start, end }) => checkMilliseconds({ start, end }),
-  readsMuch: true,
   scope: () => '*',
   // A cursor is valid only for the order and the filters it came from.
   list: ({ limit: _limit, cursor: _cursor, order = 'asc', ...filter }) =>

@@ -114,7 +114,6 @@ export const listKeys = manages({
   ),
   errors: ['api_not_found'],
   needs: { api: ['read_key', 'read_api'] },
-  readsMuch: true,
   scope: ({ apiId }) => apiId ?? '*',
   list: ({ limit: _limit, cursor: _cursor, ...query }) => listOfKeys(query),
   check({ expiresBefore, expiresAfter, unusedSince }) {

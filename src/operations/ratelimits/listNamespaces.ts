@@ -17,7 +17,6 @@ export const listNamespaces = manages({
     }),
   ),
   needs: { ratelimit: ['read_namespace'] },
-  readsMuch: true,
   scope: () => '*',
   list: ({ order = 'asc' }) => `namespaces-${order}`,
   listedIds: 'namespace',

@@ -13,7 +13,6 @@ export const listOverrides = manages({
   output: Type.Array(Override),
   errors: ['namespace_not_found'],
   needs: { ratelimit: ['read_override'] },
-  readsMuch: true,
   ...byNamespace,
   // A name may be longer than a cursor.
   list: ({ namespace }) => `overrides:${digestOf(namespace).toString('base64url')}`,

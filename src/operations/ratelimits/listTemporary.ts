@@ -105,7 +105,6 @@ export const listTemporary = manages({
   errors: ['api_not_found', 'namespace_not_found'],
   // Those of each kind, see `needed`.
   needs: {},
-  readsMuch: true,
   scope: () => undefined,
   list: ({ limit: _limit, cursor: _cursor, ...query }) =>
     `temporary:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,

@@ -19,7 +19,6 @@ export const listRootKeys = manages({
     }),
   ),
   needs: { root_key: ['read_root_key'] },
-  readsMuch: true,
   scope: () => '*',
   list: () => 'rootKeys',
   listedIds: 'root_key',

@@ -242,8 +242,8 @@ describe('analytics.tail: bounds', () => {
     for (let index = 0; index < 10; index++) ten.push(await listen({}, rootKey, index % 2 ? app : other));
     for (const server of [app, other])
       expect(await server.call('analytics.tail', {}, rootKey)).toMatchObject({
-        status: 503,
-        code: 'store_unavailable',
+        status: 429,
+        code: 'too_many_requests',
       });
     ten[0]!.stream.stop();
     await expect.poll(async () => (await call('analytics.tail', {}, rootKey)).status).toBe(200);
