@@ -314,8 +314,8 @@ describe('lua/', () => {
 
   // Where it was written a second time, a 64th that is no whole number of milliseconds was another slice.
   test('only lua/include/window.lua divides a time into slices', () => {
-    const dividing = scripts.flatMap((path) =>
-      read(path)
+    const dividing = [...scripts, ...sources].flatMap((path) =>
+      code(path)
         .split('\n')
         .map((line) => line.replace(/--.*$/, ''))
         .filter((line) => /[/%] ?(64|FINE_LIMIT)\b|FINE_LIMIT \+/.test(line))
@@ -324,6 +324,8 @@ describe('lua/', () => {
     expect(dividing).toEqual([
       'lua/include/window.lua: function window_log.slice_of(duration) return (duration - duration % 64) / 64 end',
       expect.stringMatching(/^lua.include.window.lua: return window_log.slice_end/),
+      // What an export gives back of holds, in counters that it has read.
+      expect.stringMatching(/^src.records.heldUnits.ts: .* Math.floor.duration . 64.. continue;$/),
     ]);
   });
 

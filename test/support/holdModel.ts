@@ -703,7 +703,8 @@ const sliceEnd = (at: number, duration: number, isFine: boolean) => {
 };
 
 function charge(window: Charge[], limit: number, duration: number, units: number, now: number) {
-  const ends = window.filter(({ end }) => end + duration > now).map(({ end }) => end);
+  // A slice of which all units came back is gone.
+  const ends = window.filter((each) => each.units > 0 && each.end + duration > now).map(({ end }) => end);
   window.push({ units, end: Math.max(sliceEnd(now, duration, limit <= 64), ...ends) });
 }
 
