@@ -12,6 +12,7 @@ import {
   tlsSettings,
   withoutCredentials,
 } from './config.ts';
+import { openGatewayRootKey, watchRootKeys } from './endings.ts';
 import { ApiError } from './errors.ts';
 import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
@@ -85,9 +86,12 @@ async function start() {
     log.warn('MIGRATE is manual: the stored data stays as it is until `tollgate migrate` runs.');
   }
 
+  const rootKeys = watchRootKeys({ store, gateway: openGatewayRootKey(store, config.gatewayRootKey), log });
+  closers.unshift(() => rootKeys.stop());
+
   const { host, port, workers: count } = config;
   let served: Server | undefined;
-  const ownReport = openReports({ metrics, store, server: () => served, first: config });
+  const ownReport = openReports({ metrics, store, server: () => served, first: { config, rootKeys } });
   let workers: Awaited<ReturnType<typeof startWorkers>> | undefined;
   const scrape = onceASecond(async () => {
     const [own, others = []] = await Promise.all([ownReport(), workers?.reports()]);

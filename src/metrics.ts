@@ -3,6 +3,7 @@
 // callers.
 
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
+import type { UsedBy } from './domain/ending.ts';
 import type { Times } from './domain/time.ts';
 import { type Outcome, outcomes } from './domain/verification.ts';
 import type { RedisGauges } from './redis/gauges.ts';
@@ -265,8 +266,8 @@ function observerOf(counts: Counts): StoreObserver {
 interface State {
   redisUp: boolean;
   waiting: number;
-  /** In seconds of Unix time; undefined without TLS. */
-  certificateExpiry: number | undefined;
+  /** In Unix milliseconds; undefined without TLS. */
+  certificateEndMs: number | undefined;
   /** Only of the first process, as all processes share it. */
   shared: SharedState | undefined;
 }
@@ -277,6 +278,9 @@ export interface SharedState {
   /** Of the data directory; undefined if Redis is not embedded. */
   disk: { freeBytes: number; sizeBytes: number } | undefined;
   recordsMax: number;
+  /** When the first root key in use ends, by its use, in Unix milliseconds. */
+  rootKeyEndMs: Partial<Record<UsedBy, number>>;
+  isMigrationDue: boolean;
 }
 
 /** The counts of one process, all starting at 0. */
@@ -336,7 +340,7 @@ export class Metrics {
       ...usageFamilies(this.#counts),
       ...redisFamilies(this.#counts, state),
       ...(state.shared ? resourceFamilies(state.shared) : []),
-      ...certificateFamilies(state),
+      ...endingFamilies(state),
       ...leaseFamilies(this.#counts),
       ...sweeperFamilies(this.#counts),
     ];
@@ -462,12 +466,25 @@ function resourceFamilies({ redis, disk, recordsMax }: SharedState): Family[] {
   ];
 }
 
-const certificateFamilies = ({ certificateExpiry }: State): Family[] => [
+const endingFamilies = ({ certificateEndMs, shared }: State): Family[] => [
   gauge(
     'certificate_expiry_timestamp_seconds',
     'End of the certificate in use, or of the first of its chain that ends, as Unix time.',
-    certificateExpiry,
+    certificateEndMs && certificateEndMs / 1000,
     'min',
+  ),
+  family(
+    'gauge',
+    'root_key_expiry_timestamp_seconds',
+    'First end of a root key in use, as Unix time: of GATEWAY_ROOT_KEY (gateway), and if it is within 14 days, of those used lately (callers) or in the last 7 days (jobs).',
+    Object.entries(shared?.rootKeyEndMs ?? {}).map(([used_by, ms]) => ({ value: ms / 1000, labels: { used_by } })),
+    'min',
+  ),
+  gauge(
+    'migration_due',
+    '1 while the stored data has an earlier version than this release migrates it to, else 0.',
+    shared && Number(shared.isMigrationDue),
+    'max',
   ),
 ];
 

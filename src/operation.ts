@@ -4,6 +4,7 @@
 import type { Static, TSchema } from 'typebox';
 import type { Prepared } from './decide/kind.ts';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
+import type { Finding } from './domain/finding.ts';
 import type { Action, Resource } from './domain/grants.ts';
 import type { RecordName } from './domain/records.ts';
 import type { Times } from './domain/time.ts';
@@ -32,6 +33,8 @@ export interface Context {
   limits: { metaBytesMax: number };
   /** The durations of this server's recent decisions; undefined on the command line. */
   decisionTimes?: () => Times;
+  /** Checks of the server that do not concern Redis, for a caller of this workspace; undefined on the command line. */
+  checks?: ((workspaceId: string) => Promise<Finding[]>) | undefined;
   /** Returns a member of the request body as text, for JSON that is stored unchanged. */
   text(...path: (string | number)[]): string | undefined;
 }

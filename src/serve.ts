@@ -5,7 +5,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { allowHeaders, type Config, sharesMetrics, tlsSettings } from './config.ts';
 import { watchDescriptors } from './descriptors.ts';
+import type { Finding } from './domain/finding.ts';
 import { createId } from './domain/keyString.ts';
+import { dayMs } from './domain/time.ts';
+import { certificateFinding, logFinding, openGatewayRootKey, type RootKeyWatch } from './endings.ts';
 import { CallLog } from './http/callLog.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
@@ -53,6 +56,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   let stopping = false;
   store.tail.watch();
   const callLog = new CallLog(log);
+  const gatewayRootKey = openGatewayRootKey(store, config.gatewayRootKey);
   const handler = createPipeline(operations, {
     store,
     log,
@@ -65,6 +69,11 @@ export async function serve(options: ServeOptions): Promise<Server> {
     inFlightMax,
     metrics,
     isStopping: () => stopping,
+    gatewayRootKey: gatewayRootKey?.state,
+    checks: async (workspaceId) => [
+      ...certificateFindings(server),
+      ...(gatewayRootKey?.workspaceId === workspaceId ? [await gatewayRootKey.finding()] : []),
+    ],
     scrape: sharesMetrics(config) ? scrape : undefined,
   });
   const gateway = createGateway({
@@ -83,7 +92,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     const rootKey = rootKeys.readHeader(authorization);
     return rootKey && store.rootKeys.wasAccepted(rootKey) ? rootKey.workspaceId : undefined;
   };
-  const server = await listen({
+  const listening = await listen({
     host,
     port,
     sharePort,
@@ -97,6 +106,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     addressHeader: config.clientAddressHeader.toLowerCase(),
     workspaceOf,
   });
+  const server = warnOfCertificate(listening, log);
   const unwatch = watchDescriptors(log);
   return {
     ...server,
@@ -106,6 +116,32 @@ export async function serve(options: ServeOptions): Promise<Server> {
     },
     close() {
       unwatch();
+      return server.close();
+    },
+  };
+}
+
+/** None without TLS. */
+function certificateFindings(server: Server): Finding[] {
+  const endMs = server.certificateEndMs();
+  return endMs === undefined ? [] : [certificateFinding(endMs, Date.now())];
+}
+
+/** Logs now, after each renewal, and once a day, that the certificate in use has ended or ends soon. */
+function warnOfCertificate(server: Server, log: Logger): Server {
+  const warn = () => {
+    for (const finding of certificateFindings(server)) logFinding(log, finding);
+  };
+  warn();
+  const timer = setInterval(warn, dayMs).unref();
+  return {
+    ...server,
+    reloadCertificates() {
+      server.reloadCertificates();
+      warn();
+    },
+    close() {
+      clearInterval(timer);
       return server.close();
     },
   };
@@ -152,8 +188,8 @@ interface ReportsOptions {
   store: Store;
   /** The server of this process, which may not be open yet. */
   server: () => Server | undefined;
-  /** The settings, in the first process: it reports what all processes share. */
-  first?: Config | undefined;
+  /** In the first process, which reports what all processes share. */
+  first?: { config: Config; rootKeys: RootKeyWatch } | undefined;
 }
 
 /** Starts to observe this process, and returns a function that returns its metrics. To be called once per process. */
@@ -167,14 +203,17 @@ export function openReports({ metrics, store, server, first }: ReportsOptions): 
     const state = {
       redisUp: isUp === true,
       waiting: store.decide.waiting,
-      certificateExpiry: server()?.certificateExpiry(),
+      certificateEndMs: server()?.certificateEndMs(),
       shared,
     };
     return [...metrics.report(state), ...(await processMetrics())];
   };
 }
 
-async function sharedState(store: Store, { redisUrl, dataDir, recordsMax }: Config): Promise<SharedState> {
+async function sharedState(
+  store: Store,
+  { config: { redisUrl, dataDir, recordsMax }, rootKeys }: NonNullable<ReportsOptions['first']>,
+): Promise<SharedState> {
   const [redis, disk] = await Promise.all([
     inTime(store.status.gauges()),
     redisUrl ? undefined : statfs(dataDir).catch(() => undefined),
@@ -183,5 +222,7 @@ async function sharedState(store: Store, { redisUrl, dataDir, recordsMax }: Conf
     redis,
     disk: disk && { freeBytes: disk.bavail * disk.bsize, sizeBytes: disk.blocks * disk.bsize },
     recordsMax,
+    rootKeyEndMs: rootKeys.first(),
+    isMigrationDue: store.migrations.isDue,
   };
 }

@@ -63,6 +63,7 @@ describe('dependencies point one way', () => {
     version: [],
     config: ['domain'],
     migrator: ['migrations', 'store'],
+    endings: ['redis', 'store', 'domain'],
     console: ['domain', 'operations'],
   };
   const wiring = ['main', 'serve', 'worker', 'workers', 'cli'];

@@ -16,7 +16,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
-import { checksOf, type Finding, fault, inMegabytes, megabyte, ok, unknown, warning } from '../redis/checks.ts';
+import { certificateEndMs } from '../domain/certificate.ts';
+import { type Finding, fault, ok, unknown, warning } from '../domain/finding.ts';
+import { certificateFinding, checkRootKeys } from '../endings.ts';
+import { checksOf, inMegabytes, megabyte } from '../redis/checks.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../redis/embedded.ts';
 import { isReached, type RedisFacts, readRedisFacts } from '../redis/facts.ts';
 import { refusalOf } from '../redis/refusedWrites.ts';
@@ -39,7 +42,7 @@ export async function doctor(env: Terminal['env']): Promise<CommandResult> {
     wrong.push(fault('settings', oneLine(error), 'Correct them and run the command again. Redis was not checked.'));
   }
   const findings = [nodeVersion(), await uwsBuild(config?.dataDir), openFiles(), ...wrong];
-  if (config) findings.push(...(await checkStore(config)));
+  if (config) findings.push(...certificate(config), ...(await checkStore(config)));
 
   const width = Math.max(...findings.map(({ check }) => check.length));
   const lines = findings.flatMap(({ check, status, found, change }) => {
@@ -66,7 +69,7 @@ async function checkStore(config: Config): Promise<Finding[]> {
     const nodes = all.filter(isReached);
     findings.push(roundTrip(nodes, config, embedded !== undefined, url));
     findings.push(...checksOf(all, ({ node }) => `${node}`));
-    findings.push(await scriptsLoad({ ...settings, url }));
+    findings.push(...(await scriptsAndRootKeys({ ...settings, url }, config.gatewayRootKey)));
   } catch (error) {
     const change = config.redisUrl
       ? 'Check that Redis runs, that REDIS_URL has its address and account, and that no firewall blocks the connection.'
@@ -140,17 +143,30 @@ function roundTrip(nodes: readonly RedisFacts[], config: Config, isStarted: bool
   );
 }
 
-async function scriptsLoad(settings: Parameters<typeof openStore>[0]): Promise<Finding> {
+/** Of the file, which a running server may not have read yet. */
+function certificate({ tlsCertFile }: Config): Finding[] {
+  if (tlsCertFile === '') return [];
+  try {
+    return [certificateFinding(certificateEndMs(readFileSync(tlsCertFile, 'utf8')), Date.now())];
+  } catch (error) {
+    return [fault('certificate', oneLine(error), 'Correct TLS_CERT_FILE, or its file.')];
+  }
+}
+
+async function scriptsAndRootKeys(settings: Parameters<typeof openStore>[0], rootKey: string): Promise<Finding[]> {
   try {
     const store = await openStore(settings);
+    const found = await checkRootKeys(store, rootKey).catch((error) => [
+      unknown('root keys', oneLine(error), 'Correct the faults above first.'),
+    ]);
     await store.close();
-    return ok('scripts', `all ${scriptNames.length} load`);
+    return [ok('scripts', `all ${scriptNames.length} load`), ...found];
   } catch (error) {
     const isRefused = refusalOf(((error as Error).cause as Error | undefined)?.message ?? '') !== undefined;
     const change = isRefused
       ? 'Correct `writes` first.'
       : 'Allow this account to use EVALSHA, SCRIPT LOAD, FCALL and FUNCTION LOAD.';
-    return fault('scripts', oneLine(error), change);
+    return [fault('scripts', oneLine(error), change)];
   }
 }
 

@@ -49,11 +49,13 @@ export const rootKeyRows: readonly CommandRow[] = [
   {
     words: 'root-key list',
     about: 'List the root keys, with their age, last use and grants.',
-    async run(call) {
+    options: [['--ending', 'only those in use that end within 14 days, or have just ended']],
+    async run(call, { ending }) {
       const { data } = await readAll(Number.POSITIVE_INFINITY, (limit, next) =>
-        call('rootKeys.listRootKeys', { limit }, next),
+        call('rootKeys.listRootKeys', { limit, ending: ending === true }, next),
       );
-      const lines = data.length > 0 ? tableOf(table.headings, data.map(table.rowOf)) : ['There are no root keys.'];
+      const none = ending ? 'No root key that is in use ends soon.' : 'There are no root keys.';
+      const lines = data.length > 0 ? tableOf(table.headings, data.map(table.rowOf)) : [none];
       return { lines, json: data };
     },
   },

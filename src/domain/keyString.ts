@@ -4,6 +4,7 @@
 import { hash, randomBytes, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { base58 } from '@scure/base';
+import type { PresentedRootKey } from './caller.ts';
 
 const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 
@@ -70,6 +71,15 @@ export function workspaceOfRootKey(key: string): string | undefined {
 
 /** Returns the digest that is stored instead of a key string. */
 export const digestOf = (key: string | Buffer): Buffer => hash('sha256', key, 'buffer');
+
+/**
+ * A string without a workspace is looked up in one that does not exist, so that it fails like any unknown root key, in
+ * the same order and time.
+ */
+export function presented(token: string): PresentedRootKey {
+  const digest = digestOf(token);
+  return { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest, digestText: digest.toString('latin1') };
+}
 
 /** The digest with one character per byte: this takes half the time, and is a key of a Map. */
 export const digestTextOf = (key: string | Buffer): string => hash('sha256', key, 'binary');

@@ -53,6 +53,7 @@ interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   manageAtOnce?: number;
   /** Management requests of all workspaces that run or wait. Further ones are rejected. */
   inFlightMax?: number;
+  checks?: Context['checks'];
   /** How long a management request waits for the limiter. */
   turnWaitMs?: number;
   metrics?: Metrics;
@@ -112,6 +113,7 @@ class Pipeline {
   readonly #log: Logger;
   readonly #callLog: CallLog;
   readonly #metrics: Metrics;
+  readonly #checks: Context['checks'];
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #documents: ReturnType<typeof createDocuments>;
   readonly #probes: ReturnType<typeof createProbes>;
@@ -125,7 +127,7 @@ class Pipeline {
 
   constructor(operations: readonly AnyOperation[], options: PipelineOptions) {
     const { store, log, callLog = new CallLog(log), metaBytesMax, metrics = new Metrics() } = options;
-    const { isStopping = () => false, scrape } = options;
+    const { isStopping = () => false, gatewayRootKey, scrape } = options;
     this.#store = store;
     this.#limits = { metaBytesMax };
     this.#unkeyTypes = options.unkeyTypes ?? false;
@@ -133,10 +135,11 @@ class Pipeline {
     this.#addresses = new CallerAddresses(log);
     this.#callLog = callLog;
     this.#metrics = metrics;
+    this.#checks = options.checks;
     this.#routes = createRoutes(operations, metrics, store);
     const documents = createDocuments(operations, options.console ?? false);
     this.#documents = options.hstsMaxAge === undefined ? documents : withHsts(documents, options.hstsMaxAge);
-    this.#probes = createProbes({ store, isStopping, scrape });
+    this.#probes = createProbes({ store, isStopping, gatewayRootKey, scrape });
     this.#documentCalls = metrics.callsOf('page');
     // All unknown paths share one name, so that callers cannot create metrics.
     this.#unknownCalls = metrics.callsOf('unknown');
@@ -249,6 +252,7 @@ class Pipeline {
       requestId,
       limits: this.#limits,
       decisionTimes: this.#metrics.decisionTimes,
+      checks: this.#checks,
       text(...path) {
         texts ??= memberTexts(text);
         return texts(...path);

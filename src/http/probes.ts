@@ -10,6 +10,8 @@ export interface ProbesOptions {
   store: Pick<Store, 'ready' | 'dataVersion'>;
   /** The server is shutting down. It still handles requests, but should get no more. */
   isStopping: () => boolean;
+  /** The state of the setting GATEWAY_ROOT_KEY; undefined if it is empty. */
+  gatewayRootKey?: (() => Promise<string>) | undefined;
   /** The text for Prometheus; undefined if this port does not serve it. */
   scrape?: (() => Promise<Scrape>) | undefined;
 }
@@ -24,7 +26,7 @@ const healthy = ({ requestId }: Request, data: object): Response => ({
 });
 
 /** Returns the probes by path. A probe throws an ApiError if its check fails. */
-export function createProbes({ store, isStopping, scrape }: ProbesOptions): ReadonlyMap<string, Probe> {
+export function createProbes({ store, isStopping, gatewayRootKey, scrape }: ProbesOptions): ReadonlyMap<string, Probe> {
   const probes = new Map<string, Probe>([
     ['/health/live', async (request) => healthy(request, { alive: true })],
     [
@@ -35,7 +37,8 @@ export function createProbes({ store, isStopping, scrape }: ProbesOptions): Read
         const checked = { ready: true, redis: 'answers', scripts: 'loaded', writes: 'accepted' };
         // Servers serve while the data is migrated.
         const { current, migration } = store.dataVersion;
-        return healthy(request, { ...checked, dataVersion: current, ...(migration && { migration }) });
+        const gateway = gatewayRootKey && { gatewayRootKey: await gatewayRootKey() };
+        return healthy(request, { ...checked, ...gateway, dataVersion: current, ...(migration && { migration }) });
       },
     ],
   ]);

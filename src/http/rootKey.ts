@@ -1,7 +1,7 @@
 // Reads root keys from headers.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
-import { digestOf, workspaceOfRootKey } from '../domain/keyString.ts';
+import { presented } from '../domain/keyString.ts';
 
 /** Returns the token after `Bearer`; undefined for any other header. */
 export const bearerToken = (authorization: string): string | undefined => /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
@@ -28,11 +28,4 @@ export class RootKeyReader {
     this.#cached.set(text, rootKey);
     return rootKey;
   }
-}
-
-// A string without a workspace is looked up in one that does not exist, so that it fails like any unknown root key, in
-// the same order and time.
-export function presented(token: string): PresentedRootKey {
-  const digest = digestOf(token);
-  return { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest, digestText: digest.toString('latin1') };
 }

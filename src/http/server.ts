@@ -12,6 +12,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
 import { createSecureContext } from 'node:tls';
+import { certificateEndMs } from '../domain/certificate.ts';
 import { withoutMark } from '../domain/text.ts';
 import { ApiError } from '../errors.ts';
 import type { Streaming } from '../operation.ts';
@@ -76,8 +77,8 @@ export interface Server {
    * cannot be used; nothing changes then.
    */
   reloadCertificates(): void;
-  /** When the first certificate of the chain in use expires, in seconds of Unix time; undefined without TLS. */
-  certificateExpiry(): number | undefined;
+  /** When the first certificate of the chain in use ends, in Unix milliseconds; undefined without TLS. */
+  certificateEndMs(): number | undefined;
   /** Stops accepting connections, waits for the requests in flight, then closes every connection. */
   close(): Promise<void>;
 }
@@ -85,10 +86,10 @@ export interface Server {
 export async function listen(options: ListenOptions): Promise<Server> {
   const { host, port, sharePort = false, tls, newRequestId, addressHeader: header = '', handler, byHeaders } = options;
   const traffic = new Traffic(options);
-  let certificateExpiry: number | undefined;
+  let endMs: number | undefined;
   const createApp = () => {
     const app = tls ? secureApp(tls) : uws().App();
-    if (tls) certificateExpiry = expiryOf(readFileSync(tls.certFile, 'utf8'));
+    if (tls) endMs = certificateEndMs(readFileSync(tls.certFile, 'utf8'));
     app.any('/*', (native, head) =>
       new Exchange(traffic, native, readHead(head, newRequestId(), native, header), handler, true).begin(),
     );
@@ -114,7 +115,7 @@ export async function listen(options: ListenOptions): Promise<Server> {
         port: uws().us_socket_local_port(socket),
         drain: () => traffic.drain(),
         reloadCertificates: () => tls && apps.replace(createApp()),
-        certificateExpiry: () => certificateExpiry,
+        certificateEndMs: () => endMs,
         close: () => (closed ??= close(apps, socket, traffic)),
       });
     });
@@ -534,12 +535,6 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
     throw new Error(`Cannot use TLS_CERT_FILE=${certFile} with TLS_KEY_FILE: ${(cause as Error).message}`, { cause });
   }
   return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ssl_ciphers: ciphers, ...secret });
-}
-
-/** When the first of the certificates in a file expires, in seconds of Unix time. */
-function expiryOf(pem: string): number {
-  const certificates = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
-  return Math.min(...certificates.map((text) => Date.parse(new X509Certificate(text).validTo) / 1000));
 }
 
 function readPem<T>(variable: string, file: string, read: (pem: string) => T): T {

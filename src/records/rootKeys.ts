@@ -2,9 +2,10 @@
 
 import type { AcceptedRootKeys } from '../decide/accepted.ts';
 import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
+import { usedBy } from '../domain/ending.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
 import { orStoreError } from '../redis/connection.ts';
-import { adminRootKeysKey, workspaceKey } from '../redis/names.ts';
+import { adminRootKeysKey, rootKeyRecordKey, workspaceKey } from '../redis/names.ts';
 import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
@@ -68,6 +69,10 @@ function readRootKey(reply: Reply): RootKeyRecord {
   };
 }
 
+/** Pages that are read for one page of the root keys that end. */
+const endingPages = 10;
+const endingPageSize = 100;
+
 /**
  * Why a change was not made. `lacks`: the caller does not have a grant that it would give. `outlives`: the root key
  * would expire after the caller, which expires at `endsAtMs`. The last three are about the caller: they became true
@@ -93,11 +98,14 @@ export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRo
 
 /** `changed` is awaited before a change of a root key is answered. */
 export function openRootKeys(
-  { redis, run }: StoreContext,
+  context: StoreContext,
   accepted: AcceptedRootKeys,
   changed: (workspaceId: string) => Promise<void>,
 ) {
+  const { redis, run } = context;
   return {
+    ...openReads(context),
+
     /** Whether Redis accepted this root key recently. It may refuse it now. */
     wasAccepted: (rootKey: PresentedRootKey): boolean => accepted.has(rootKey),
 
@@ -134,13 +142,6 @@ export function openRootKeys(
       return reply[0] === 'created' ? { rootKeyId: reply[1]! } : refusalOf(reply);
     },
 
-    /** A page in order of creation, after the root key with the id `after`. */
-    async list(workspaceId: string, { after, count }: { after?: string | undefined; count: number }) {
-      const given = { after: after?.slice('root_'.length) ?? '', count };
-      const [replies, more] = await run('rootKeys/list', workspaceId, given);
-      return { rootKeys: replies.map(readRootKey), more: more === 1 };
-    },
-
     ...openExport(run),
 
     async update(
@@ -165,6 +166,43 @@ export function openRootKeys(
       if (reply[0] !== 'deleted') return refusalOf(reply);
       await changed(workspaceId);
       return {};
+    },
+  };
+}
+
+function openReads({ redis, run, currentMs }: StoreContext) {
+  /** A page in order of creation, after the root key with the id `after`. */
+  async function list(workspaceId: string, { after, count }: { after?: string | undefined; count: number }) {
+    const given = { after: after?.slice('root_'.length) ?? '', count };
+    const [replies, more] = await run('rootKeys/list', workspaceId, given);
+    return { rootKeys: replies.map(readRootKey), more: more === 1 };
+  }
+
+  return {
+    list,
+
+    /** A page of those that are in use and end soon, or have just ended. It may be empty although there are more. */
+    async listEnding(workspaceId: string, { after, count }: { after?: string | undefined; count: number }) {
+      const nowMs = await currentMs();
+      const found: RootKeyRecord[] = [];
+      for (let page = 0; page < endingPages; page++) {
+        const { rootKeys, more } = await list(workspaceId, { after, count: endingPageSize });
+        for (const rootKey of rootKeys) {
+          if (!usedBy(rootKey, nowMs)) continue;
+          if (found.push(rootKey) === count) return { rootKeys: found, next: rootKey.rootKeyId, nowMs };
+        }
+        after = more ? rootKeys.at(-1)!.rootKeyId : undefined;
+        if (after === undefined) break;
+      }
+      return { rootKeys: found, next: after, nowMs };
+    },
+
+    /** Without recording a use, which `authenticate` does. One command, so it needs no script. */
+    async find({ workspaceId, digest }: PresentedRootKey) {
+      const name = rootKeyRecordKey(workspaceKey(workspaceId), digest);
+      const [grants, enabled, expires] = await orStoreError(redis.hmget(name, 'grants', 'enabled', 'expires'));
+      if (typeof grants !== 'string') return undefined;
+      return { grants, enabled: enabled === '1', ...(typeof expires === 'string' && { expires: Number(expires) }) };
     },
   };
 }

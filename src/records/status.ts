@@ -1,7 +1,8 @@
 // The state of Redis, of the sweeper, and of a workspace, for system.getStatus.
 
+import type { Finding } from '../domain/finding.ts';
 import { atMostOnceIn } from '../redis/atMostOnce.ts';
-import { checksOf, type Finding } from '../redis/checks.ts';
+import { checksOf } from '../redis/checks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { factsOfAll, isReached, type LostNode, type RedisFacts } from '../redis/facts.ts';
 import { gaugesOf, maxMemoryOf, type RedisGauges } from '../redis/gauges.ts';

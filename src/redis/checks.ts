@@ -1,40 +1,10 @@
 // What is wrong with a Redis, and how to fix it: for `tollgate doctor` and system.getStatus.
 
+import { type Finding, fault, ok, unknown, warning } from '../domain/finding.ts';
 import { isLost, isReached, type LostNode, type RedisFacts } from './facts.ts';
 import { maxMemoryOf } from './gauges.ts';
 import { channelPattern } from './names.ts';
 import { foundOf } from './refusedWrites.ts';
-
-/** `unknown`: the check was not possible, for example because a managed Redis rejects CONFIG. */
-type Status = 'ok' | 'warning' | 'fault' | 'unknown';
-
-export interface Finding {
-  check: string;
-  status: Status;
-  found: string;
-  /** How to fix it. */
-  change?: string;
-}
-
-export const ok = (check: string, found: string): Finding => ({ check, status: 'ok', found });
-export const warning = (check: string, found: string, change: string): Finding => ({
-  check,
-  status: 'warning',
-  found,
-  change,
-});
-export const fault = (check: string, found: string, change: string): Finding => ({
-  check,
-  status: 'fault',
-  found,
-  change,
-});
-export const unknown = (check: string, found: string, change: string): Finding => ({
-  check,
-  status: 'unknown',
-  found,
-  change,
-});
 
 export const megabyte = 1024 * 1024;
 const oldestRedisMajor = 7;

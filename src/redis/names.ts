@@ -54,6 +54,8 @@ export const recalledChannel = (server: string): string => `tg:recalled:${server
 export const channelPattern = 'tg:*';
 
 // In a workspace (`workspace` is a result of workspaceKey). lua/include/names.lua makes the same names.
+export const rootKeyRecordKey = (workspace: string, digest: Buffer): Buffer =>
+  Buffer.concat([Buffer.from(`${workspace}:rk:`), digest]);
 export const adminRootKeysKey = (workspace: string): string => `${workspace}:rkfull`;
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;

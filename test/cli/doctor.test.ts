@@ -104,6 +104,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
         'channels',
         'clock',
         'scripts',
+        'root keys',
       ]);
       expect(out).toContain(`(${redis.url}, running)`);
     } finally {

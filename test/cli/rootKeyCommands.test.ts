@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { actions, grantPresets } from '../../src/domain/grants.ts';
-import { presented } from '../../src/http/rootKey.ts';
+import { presented } from '../../src/domain/keyString.ts';
 import { runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
@@ -25,6 +25,19 @@ describeWays(app, url, ({ run, lines, json }) => {
       rootKeyId: created.rootKeyId,
       grants: expect.objectContaining({ list: created.permissions }),
     });
+  });
+
+  test('list --ending has those in use that end soon', async () => {
+    app.clock.now = Date.now();
+    const listed = async () =>
+      (await json('root-key', 'list', '--ending')).map((one: { rootKeyId: string }) => one.rootKeyId);
+    const before = await listed();
+    const { rootKeyId, rootKey } = await json(...create, '--for', 'gateway', '--expires', '2d');
+    await json(...create, '--for', 'gateway', '--expires', '2d');
+    await app.call('keys.verifyKey', { key: 'unknown' }, rootKey);
+    expect(await listed()).toEqual([...before, rootKeyId]);
+    for (const id of await listed()) await lines('root-key', 'revoke', id);
+    expect(await lines('root-key', 'list', '--ending')).toEqual(['No root key that is in use ends soon.']);
   });
 
   test('create prints the key once, on a line of its own', async () => {

@@ -1,4 +1,4 @@
-// The card of temporary limits in Attention, in a real browser.
+// The cards of temporary limits and of root keys that end, in a real browser.
 
 import { readFileSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
@@ -70,6 +70,30 @@ inChromium(() => {
     }
   });
 
+  test('a root key in use that ends tomorrow is in Attention, System and marked in Access', async () => {
+    const expires = Date.now() + dayMs + hourMs;
+    const input = { name: 'shop', permissions: ['api.*.verify_key'], expires };
+    const { key } = await ok('rootKeys.createRootKey', input);
+    await ok('rootKeys.createRootKey', { ...input, name: 'unused' });
+    await open('/attention');
+    const rootKeys = () => page().locator('section.card', { hasText: 'Root keys in use that end within 14 days' });
+    await rootKeys().getByText('No root key that is in use ends soon').waitFor();
+    await h.call('keys.verifyKey', { key: 'unknown' }, key);
+    for (const path of ['/attention', '/system']) {
+      await goTo(path);
+      await expect
+        .poll(() => rootKeys().locator('tbody tr').allTextContents())
+        .toEqual([expect.stringMatching(/^tomorrow.*shop/)]);
+      if (folder)
+        await page().screenshot({ path: `${folder}/ending-root-keys${path.replace('/', '-')}.png`, fullPage: true });
+    }
+    await goTo('/access');
+    await page().getByText('Ends tomorrow').first().waitFor();
+    expect(await page().getByText('Ends tomorrow').count()).toBe(2);
+    if (folder) await page().screenshot({ path: `${folder}/ending-access.png`, fullPage: true });
+    expect(await violations()).toEqual([]);
+  });
+
   test('what the root key may not read is left out, with the grant', async () => {
     const ofKeys = ['api.*.read_key', 'api.*.read_api'];
     await open('/attention', await h.createRootKey([...ofKeys, 'ratelimit.ns_mail.read_override']));
@@ -81,6 +105,7 @@ inChromium(() => {
       .getByText('Overrides are left out: your root key lacks the grant ratelimit.*.read_override.')
       .waitFor();
     expect(await card().getByText('Limits of keys are left out').count()).toBe(0);
+    expect(await page().getByText('Root keys in use that end').count()).toBe(0);
   });
 
   test('on a narrow screen and in both themes', async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
-import { presented } from '../../src/http/rootKey.ts';
+import { presented } from '../../src/domain/keyString.ts';
 
 const rootKeys = Array.from({ length: 10 }, (_, index) => presented(`root_${index}`));
 const has = (accepted: AcceptedRootKeys) =>

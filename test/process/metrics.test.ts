@@ -239,6 +239,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     queue: ['holds', 'refill', 'purge', 'usage'],
     by: ['identifier', 'tag'],
     reason: refusals,
+    used_by: ['gateway', 'callers', 'jobs'],
     version: [buildVersion],
     node: [process.versions.node],
     data_version: [`${dataVersion}`],

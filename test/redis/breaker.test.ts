@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { presented } from '../../src/http/rootKey.ts';
+import { presented } from '../../src/domain/keyString.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';

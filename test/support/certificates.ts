@@ -18,6 +18,7 @@ export interface Certificates {
   otherKeyFile: string;
 }
 
+/** With a negative number of days that of the server has ended. */
 export function makeCertificates(dir: string, days = 2): Certificates {
   const openssl = (...words: string[]) => void execFileSync('openssl', words, { cwd: dir, stdio: 'pipe' });
   const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
@@ -30,7 +31,7 @@ export function makeCertificates(dir: string, days = 2): Certificates {
     '-out',
     'ca.crt',
     '-days',
-    `${days}`,
+    `${Math.max(days, 1)}`,
     '-subj',
     '/CN=Test authority',
   );

@@ -38,7 +38,7 @@ export const closeContexts = async (browser: Browser | undefined): Promise<void>
 
 /** Signs in on the page, which displays the form. The form has a heading too: a heading alone does not show the end. */
 export async function signIn(page: Page, rootKey: string): Promise<void> {
-  const field = page.getByLabel('Root key');
+  const field = page.getByLabel('Root key', { exact: true });
   await field.fill(rootKey);
   await page.keyboard.press('Enter');
   await field.waitFor({ state: 'detached' });

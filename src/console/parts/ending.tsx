@@ -1,12 +1,12 @@
-// What ends within a week: temporary limits of keys and customers, and temporary overrides.
+// What ends: root keys in use within two weeks, temporary limits and overrides within one.
 
 import { Link } from 'wouter-preact';
-import { temporaryColumns } from '../../domain/columns.ts';
+import { rootKeyColumns, temporaryColumns } from '../../domain/columns.ts';
 import { dateTime, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { namespacePath } from '../paths.ts';
 import { dayMs, fromNow, hourMs } from '../period.ts';
-import type { Temporary } from '../records.ts';
+import type { RootKey, Temporary } from '../records.ts';
 import { may } from '../session.ts';
 import { Card, CustomerLink, Empty } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
@@ -48,6 +48,36 @@ const columns: Column<Temporary>[] = [
   { name: 'Now', cell: unitsOf, csv: unitsOf },
   { name: 'Then', cell: formerOf, csv: formerOf },
 ];
+
+const rootKeyCells: Column<RootKey>[] = [
+  shared(rootKeyColumns, 'Expires'),
+  shared(rootKeyColumns, 'Root key', { cell: ({ start }) => <code>{start}…</code> }),
+  shared(rootKeyColumns, 'Name'),
+  shared(rootKeyColumns, 'Id', { cell: ({ rootKeyId }) => <code>{rootKeyId}</code>, isWide: true }),
+  shared(rootKeyColumns, 'Last used'),
+];
+
+/** Root keys whose callers will be refused, or are. */
+export function EndingRootKeys() {
+  const mayRead = may('root_key', 'read_root_key');
+  const input = mayRead ? { ending: true, limit: 10 } : undefined;
+  const pages = usePages<RootKey>('rootKeys.listRootKeys', input, everyMs);
+  const title = 'Root keys in use that end within 14 days';
+  if (!mayRead) return null;
+  return (
+    <Card title={title} actions={<CsvButton name="ending-root-keys" columns={rootKeyCells} of={pages} />}>
+      <List
+        label={title}
+        isCards
+        columns={rootKeyCells}
+        of={pages}
+        idOf={({ rootKeyId }) => rootKeyId}
+        lines={1}
+        empty={<Empty title="No root key that is in use ends soon" />}
+      />
+    </Card>
+  );
+}
 
 export function Ending() {
   const title = `Temporary limits that end within ${days} days`;

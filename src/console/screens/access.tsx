@@ -1,9 +1,10 @@
 import { useState } from 'preact/hooks';
 import { rootKeyColumns as columns, stateOf } from '../../domain/columns.ts';
+import { soonMs } from '../../domain/ending.ts';
 import { actions, type GrantPreset, grantPresets } from '../../domain/grants.ts';
 import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
-import { count } from '../format.ts';
+import { ago, count } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Changes } from '../parts/audit.tsx';
@@ -33,6 +34,12 @@ export function Access() {
 
 type Acting = { kind: 'new' } | { kind: 'switch' | 'delete'; rootKey: RootKey } | undefined;
 
+function RootKeyState({ of }: { of: RootKey }) {
+  const state = stateOf(of, Date.now());
+  if (state !== 'enabled' || of.expires === undefined || of.expires - Date.now() > soonMs) return <State of={state} />;
+  return <Badge tone="warn">Ends {ago(of.expires)}</Badge>;
+}
+
 const rootKeyColumns: Column<RootKey>[] = [
   shared(columns, 'Root key', {
     cell: ({ start, name }) => (
@@ -54,7 +61,7 @@ const rootKeyColumns: Column<RootKey>[] = [
     ),
     isText: true,
   }),
-  shared(columns, 'State', { cell: (rootKey) => <State of={stateOf(rootKey, Date.now())} /> }),
+  shared(columns, 'State', { cell: (rootKey) => <RootKeyState of={rootKey} /> }),
   shared(columns, 'Last used'),
   shared(columns, 'Expires', { isWide: true }),
 ];

@@ -8,7 +8,7 @@ import { type Paged, usePages, usePagesAfter } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
-import { Ending } from '../parts/ending.tsx';
+import { Ending, EndingRootKeys } from '../parts/ending.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
@@ -54,6 +54,7 @@ export function Attention() {
         <ApiSelect isBare value={api} set={(api) => set({ api })} none={noneOfKeys()} />
       </Head>
       <Expiring of={of} />
+      {!api && <EndingRootKeys />}
       {!api && <Ending />}
       <Some
         title="Rotated, and still used"

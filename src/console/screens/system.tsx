@@ -6,6 +6,7 @@ import { useData } from '../api.ts';
 import { ago, bytes, count, duration, percent } from '../format.ts';
 import { Badge, Card, Head, Id, Lacks, Loaded, Snippet } from '../parts/basic.tsx';
 import { Figure, Spark } from '../parts/chart.tsx';
+import { EndingRootKeys } from '../parts/ending.tsx';
 import { Table } from '../parts/table.tsx';
 import type { Status } from '../records.ts';
 import { currentSignIn, may } from '../session.ts';
@@ -140,13 +141,13 @@ const dataText = (version: number, of: Status['migration']) =>
   of ? `${version}, migrating to ${of.to}: ${count(of.done)} of ${count(of.total)} records` : version;
 
 function Details({ data }: { data: Status }) {
-  const { redis, sweeper, stored, versions, migration, process, leases } = data;
+  const { checks, redis, sweeper, stored, versions, migration, process, leases } = data;
   return (
     <>
-      <Card title="Checks of Redis">
+      <Card title="Checks">
         <Table
-          label="Checks of Redis"
-          rows={redis.checks}
+          label="Checks"
+          rows={[...checks, ...redis.checks]}
           idOf={({ check, found }) => check + found}
           columns={[
             { name: 'Check', cell: ({ check }) => check },
@@ -161,6 +162,7 @@ function Details({ data }: { data: Status }) {
         </p>
         <Snippet text="npx tollgate doctor" />
       </Card>
+      <EndingRootKeys />
       <div class="columns">
         <Card title="Stored in this workspace">
           <List items={counted.map(([name, text]) => [text, count(stored[name] ?? 0)])} />

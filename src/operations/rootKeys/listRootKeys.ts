@@ -5,7 +5,16 @@ import { CreatedAt, ExpiresAt, Fields, pageFields } from '../schemas.ts';
 export const listRootKeys = manages({
   name: 'rootKeys.listRootKeys',
   summary: 'List root keys in order of creation.',
-  input: Fields({ ...pageFields }),
+  input: Fields({
+    ...pageFields,
+    ending: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          'List only root keys that end within 14 days and were used in the last 7 days, or that ended in the last day and were used in the ten minutes before. A page may be empty although there are more.',
+      }),
+    ),
+  }),
   output: Type.Array(
     Type.Object({
       rootKeyId: Type.String({ description: 'Id of the root key.' }),
@@ -23,7 +32,11 @@ export const listRootKeys = manages({
   list: () => 'rootKeys',
   listedIds: 'root_key',
 
-  async handle({ limit = 100 }, { store, caller, after }) {
+  async handle({ limit = 100, ending = false }, { store, caller, after }) {
+    if (ending) {
+      const { rootKeys, next } = await store.rootKeys.listEnding(caller.workspaceId, { after, count: limit });
+      return { items: rootKeys, next };
+    }
     const { rootKeys, more } = await store.rootKeys.list(caller.workspaceId, { after, count: limit });
     return { items: rootKeys, next: more ? rootKeys.at(-1)?.rootKeyId : undefined };
   },

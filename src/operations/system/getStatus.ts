@@ -56,7 +56,7 @@ export const getStatus = manages({
   name: 'system.getStatus',
   summary: 'Get the state of the server, of Redis and of the sweeper, and what the workspace stores.',
   description:
-    'The checks of Redis are those of `tollgate doctor`. Versions, the migration, Redis and the last sweep are those of the installation, which all workspaces share; everything else is of this workspace only. Facts about Redis are at most a second old.',
+    'The checks are those of `tollgate doctor`. Versions, the migration, the certificate, Redis and the last sweep are those of the installation, which all workspaces share; everything else is of this workspace only. Facts about Redis are at most a second old.',
   input: Fields({}),
   output: Type.Object({
     time: Type.Integer({ description: 'Time of the response in Unix milliseconds.' }),
@@ -70,6 +70,10 @@ export const getStatus = manages({
       { description: 'Versions.' },
     ),
     migration: Type.Optional(Migration),
+    checks: Type.Array(Check, {
+      description:
+        'The check of the TLS certificate of this process, if it has one, and of the setting GATEWAY_ROOT_KEY, if that is a root key of this workspace.',
+    }),
     process: Type.Object(
       {
         uptimeMs: count('Milliseconds since its start.'),
@@ -132,7 +136,7 @@ export const getStatus = manages({
   needs: { system: ['read_status'] },
   scope: () => '*',
 
-  async handle(_input, { store, caller, decisionTimes }) {
+  async handle(_input, { store, caller, decisionTimes, checks }) {
     const { redis, ...status } = await store.status.read(caller.workspaceId);
     const { version: redisVersion, ...facts } = redis;
     return {
@@ -144,6 +148,7 @@ export const getStatus = manages({
         data: store.status.dataVersion,
       },
       migration: store.status.migration,
+      checks: (await checks?.(caller.workspaceId)) ?? [],
       process: {
         uptimeMs: Math.round(process.uptime() * 1000),
         memoryBytes: process.memoryUsage.rss(),

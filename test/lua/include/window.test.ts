@@ -3,7 +3,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { presented } from '../../../src/http/rootKey.ts';
+import { presented } from '../../../src/domain/keyString.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { type Admitted, Counter, unitsOf } from '../../support/counter.ts';
 import { dayMs, harness, hourMs } from '../../support/harness.ts';
