@@ -229,7 +229,7 @@ export function useStale(): { failure: Failure; loadedAt: number } | undefined {
     const timer = setInterval(() => {
       for (const [id, entry] of failed) {
         const { status = 0 } = entry.failure ?? {};
-        if (!document.hidden && (status === 0 || status >= 500)) reload(id, entry);
+        if (!document.hidden && (status === 0 || status === 429 || status >= 500)) reload(id, entry);
       }
     }, retryMs);
     return () => clearInterval(timer);
