@@ -49,7 +49,8 @@ async function measure() {
   await redis.client.call('SLOWLOG', 'RESET');
   const startedAt = performance.now();
   progress('migrating');
-  while ((await redis.client.hget('tg:data', 'version')) !== '5') await delay(20);
+  // The steps to the versions after 5 follow within milliseconds.
+  while (Number(await redis.client.hget('tg:data', 'version')) < 5) await delay(20);
   const seconds = (performance.now() - startedAt) / 1000;
   const during = load.tooks.splice(0);
   const scripts = await redis.client.call('SLOWLOG', 'GET', '-1');
