@@ -366,6 +366,13 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       err: expect.stringContaining(owner),
     });
     expect(await lines('identity', 'delete', owner, '--confirm', owner)).toEqual([`Deleted identity ${owner}.`]);
+    const [heading, deleted] = await lines('identity', 'list', '--search', owner, '--deleted');
+    expect(heading).toMatch(/ {2}CAN BE RESTORED UNTIL$/);
+    expect(deleted).toContain(identityId);
+    expect(await lines('identity', 'restore', identityId)).toEqual([`Restored identity ${identityId}.`]);
+    expect((await lines('identity', 'get', owner)).length).toBeGreaterThan(1);
+    await lines('identity', 'delete', owner, '--permanent', '--confirm', owner);
+    expect(await lines('identity', 'list', '--search', owner, '--deleted')).toEqual(['No identities found.']);
     for (const command of ['get', 'delete'])
       expect(await run(['identity', command, owner])).toMatchObject({
         code: 1,
