@@ -141,7 +141,7 @@ describe('the watch', () => {
 
   test('while Redis is away it keeps what it found, and continues afterwards', async () => {
     const redis = await openRedisProcess();
-    const settings = { ...testSettings, commandTimeoutMs: 500, url: redis.url, nowMs: () => clock.now };
+    const settings = { ...testSettings, commandTimeoutMs: 3000, url: redis.url, nowMs: () => clock.now };
     const store = await openStore(settings);
     onTestFinished(async () => {
       redis.signal('SIGCONT');

@@ -15,6 +15,7 @@ import { operations } from '../../src/operations/index.ts';
 import type { getStatus } from '../../src/operations/system/getStatus.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { openStore, type Store } from '../../src/store.ts';
+import { version } from '../../src/version.ts';
 import { type Made, makers, examples as table } from '../support/examples.ts';
 import { testSettings } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -83,7 +84,7 @@ function ofExampleMachine({ data, ...response }: { data: Status }) {
     ...response,
     data: {
       ...data,
-      versions: { ...data.versions, node: '24.11.1', redis: 'Redis 7.2.4' },
+      versions: { ...data.versions, tollgate: version, node: '24.11.1', redis: 'Redis 7.2.4' },
       process: {
         uptimeMs: 86_400_000,
         memoryBytes: 146_800_640,
