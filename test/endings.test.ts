@@ -69,7 +69,7 @@ describe('rootKeys.listRootKeys with `ending`', () => {
   test('of 1,100 root keys a request reads 1,000, and pages have each once', async () => {
     const { rootKey } = await createWorkspace();
     for (let hundred = 0; hundred < 11; hundred++) {
-      const expires = [1, 7].includes(hundred) ? clock.now + dayMs : undefined;
+      const expires = hundred === 10 ? clock.now + dayMs : undefined;
       await Promise.all(Array.from({ length: 97 }, () => create(rootKey, undefined)));
       for (let number = 0; number < 3; number++) await use(await create(rootKey, expires));
     }
@@ -80,8 +80,8 @@ describe('rootKeys.listRootKeys with `ending`', () => {
       pages.push(data.map(({ rootKeyId }) => rootKeyId));
       cursor = pagination.cursor;
     } while (cursor !== undefined);
-    expect(pages.map(({ length }) => length)).toEqual([2, 2, 2, 0]);
-    expect(new Set(pages.flat()).size).toBe(6);
+    expect(pages.map(({ length }) => length)).toEqual([0, 2, 1]);
+    expect(new Set(pages.flat()).size).toBe(3);
   }, 120_000);
 });
 
