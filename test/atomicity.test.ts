@@ -631,6 +631,18 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       input: (things) => examples['permissions.createRole'].input(things),
     },
   ],
+  'identities.restoreIdentity': [
+    { because: 'it is not deleted', code: 'identity_not_found', input: ({ identityId }) => ({ identityId }) },
+    {
+      because: 'another one has its externalId since',
+      code: 'identity_already_exists',
+      given: async (_, { rootKey }) => {
+        const { data } = await call('identities.listIdentities', { deleted: true }, rootKey);
+        return call('identities.createIdentity', { externalId: data[0]!.externalId }, rootKey);
+      },
+      input: ({ deletedIdentityId }) => ({ identityId: deletedIdentityId }),
+    },
+  ],
   'permissions.setRolePermissions': [
     {
       ...noSlug,
@@ -658,7 +670,8 @@ function plainRefusals(name: OperationName): Refusal<OperationName>[] {
   const { changes, elsewhere, input } = exampleOf(name);
   if (!changes) return [];
   const { errors = [] } = operations.find((operation) => operation.name === name) as AnyOperation;
-  const exists = errors.find((code) => code.endsWith('_already_exists'));
+  // What is restored for the second time is no longer deleted.
+  const exists = name.includes('.restore') ? undefined : errors.find((code) => code.endsWith('_already_exists'));
   let elsewhereThings: Things;
   let first: InputOf<OperationName>;
   return [

@@ -36,13 +36,14 @@ else
   if other then return { 'identity_already_exists', external_id, 'id_' .. string.sub(other, 1, 16) } end
   local deleted = name_of.deleted_identity(workspace, id16)
   local identity, meta = load_identity(deleted), identity_meta(deleted)
+  local link_keys = relinking.begin(workspace, id16, external_id, usage_retention_ms, now)
   deleted_records.restore(workspace, 'i', id16 .. external_id)
   remove_former(name_of.former_members(workspace, external_id), id16)
   limit_list.note_ends(workspace, id16, {}, identity.limits)
-  relinking.begin(workspace, id16, external_id, now)
   audit(workspace, now, actor, 'identity', identity_id, {
     { 'externalId', nil, external_id },
     { 'meta', nil, meta or nil },
   })
+  return { link_keys() and 'more' or 'restored' }
 end
 return { relinking.continue(workspace, id16, external_id, usage_retention_ms, now) and 'more' or 'restored' }

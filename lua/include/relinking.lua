@@ -22,11 +22,6 @@ local RELINKED = 'r'
 -- Whether an entry in the queue of deleted records is one of these.
 function relinking.is_queued(kind) return kind == RELINKED end
 
-function relinking.begin(workspace, id16, external_id, now)
-  redis.call('HSET', name_of.identity_record(workspace, external_id), 'relinked', '')
-  redis.call('ZADD', name_of.deleted_queue(workspace), int(now), RELINKED .. id16 .. external_id)
-end
-
 -- A key (member of the list of an identity) that has this link or had it before the identity was deleted: its record
 -- and state; nil when there is none, or it was linked to another or none since.
 local function linked_key(workspace, member, link)
@@ -41,17 +36,12 @@ local function linked_key(workspace, member, link)
   return record, state
 end
 
--- Links some more keys of an identity that is being restored. Returns whether there may be more.
-function relinking.continue(workspace, id16, external_id, usage_retention_ms, now)
+-- Reads some keys of an identity, from a place on. Returns a function that links them, and returns whether there may be
+-- more.
+local function read_step(workspace, id16, external_id, place, usage_retention_ms, now)
   local identity, link = name_of.identity_record(workspace, external_id), id16 .. external_id
-  local list, queue = name_of.identity_keys(workspace, id16), name_of.deleted_queue(workspace)
-  local stored = redis.call('HMGET', identity, 'state', 'relinked')
-  -- It was restored, deleted again, or replaced.
-  if not stored[2] or string.sub(stored[1], 1, 16) ~= id16 then
-    redis.call('ZREM', queue, RELINKED .. link)
-    return false
-  end
-  local from = stored[2] == '' and '-' or '(' .. stored[2]
+  local list, former = name_of.identity_keys(workspace, id16), name_of.former_members(workspace, external_id)
+  local from = place == '' and '-' or '(' .. place
   local members = redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, RELINKED_AT_ONCE)
   local keys, others = {}, {}
   for _, member in ipairs(members) do
@@ -61,24 +51,47 @@ function relinking.continue(workspace, id16, external_id, usage_retention_ms, no
     if not state or state.deleted then others[#others + 1] = member end
   end
 
-  for _, key in ipairs(keys) do
-    local state = key.state
-    flush_usage(workspace, state.id, '', state.usage, state.forbidden, usage_retention_ms)
-    state.link, state.usage, state.forbidden = link, NO_USAGE, 0
-    redis.call('HSET', key.record, 'state', pack_state(state))
-    redis.call('HDEL', key.record, 'formerLink')
+  return function()
+    for _, key in ipairs(keys) do
+      local state = key.state
+      flush_usage(workspace, state.id, '', state.usage, state.forbidden, usage_retention_ms)
+      state.link, state.usage, state.forbidden = link, NO_USAGE, 0
+      redis.call('HSET', key.record, 'state', pack_state(state))
+      redis.call('HDEL', key.record, 'formerLink')
+    end
+    -- Their usage was counted for this identity.
+    for _, member in ipairs(others) do
+      redis.call('ZREM', list, member)
+      add_former(former, key_of_member(member), now, usage_retention_ms)
+    end
+    if #members == RELINKED_AT_ONCE then
+      redis.call('HSET', identity, 'relinked', members[#members])
+      return true
+    end
+    redis.call('HDEL', identity, 'relinked')
+    redis.call('ZREM', name_of.deleted_queue(workspace), RELINKED .. link)
+    return false
   end
-  -- Their usage was counted for this identity.
-  local former = name_of.former_members(workspace, external_id)
-  for _, member in ipairs(others) do
-    redis.call('ZREM', list, member)
-    add_former(former, key_of_member(member), now, usage_retention_ms)
+end
+
+-- Reads the first keys. Returns a function that begins to link keys once the identity is restored, and returns whether
+-- there may be more.
+function relinking.begin(workspace, id16, external_id, usage_retention_ms, now)
+  local link_first = read_step(workspace, id16, external_id, '', usage_retention_ms, now)
+  return function()
+    redis.call('HSET', name_of.identity_record(workspace, external_id), 'relinked', '')
+    redis.call('ZADD', name_of.deleted_queue(workspace), int(now), RELINKED .. id16 .. external_id)
+    return link_first()
   end
-  if #members == RELINKED_AT_ONCE then
-    redis.call('HSET', identity, 'relinked', members[#members])
-    return true
+end
+
+-- Links some more keys of an identity that is being restored. Returns whether there may be more.
+function relinking.continue(workspace, id16, external_id, usage_retention_ms, now)
+  local stored = redis.call('HMGET', name_of.identity_record(workspace, external_id), 'state', 'relinked')
+  -- It was restored, deleted again, or replaced.
+  if not stored[2] or string.sub(stored[1], 1, 16) ~= id16 then
+    redis.call('ZREM', name_of.deleted_queue(workspace), RELINKED .. id16 .. external_id)
+    return false
   end
-  redis.call('HDEL', identity, 'relinked')
-  redis.call('ZREM', queue, RELINKED .. link)
-  return false
+  return read_step(workspace, id16, external_id, stored[2], usage_retention_ms, now)()
 end

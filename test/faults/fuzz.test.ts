@@ -62,7 +62,17 @@ type IdKind = 'apiId' | 'keyId' | 'rootKeyId' | 'roleId';
 /** The members of requests and responses that are ids of records. */
 const idKinds = recordKinds.map(([kind]) => `${kind === 'root_key' ? 'rootKey' : kind}Id` as IdKind);
 const otherKinds = ['deletedKeyId', 'key', 'rootKey', 'externalId', 'identity', 'slug', 'permission'] as const;
-const moreKinds = ['holdId', 'role', 'roleName', 'namespace', 'identifier', 'cursor', 'hash', 'tag'] as const;
+const moreKinds = [
+  'deletedIdentityId',
+  'holdId',
+  'role',
+  'roleName',
+  'namespace',
+  'identifier',
+  'cursor',
+  'hash',
+  'tag',
+] as const;
 type Kind = IdKind | (typeof otherKinds)[number] | (typeof moreKinds)[number];
 
 const knownMax = 12;
@@ -168,6 +178,7 @@ const hintsOf = ({ name }: AnyOperation): Hints => {
     return { ...hints, until: (own) => fc.oneof({ weight: 6, arbitrary: fc.constant(Date.now() + 300_000) }, own) };
   if (name === 'ratelimits.listTemporary') return { ...hints, ...atMostOneOf('kinds', 'apiId', 'namespace') };
   if (name === 'keys.restoreKey') return { ...hints, keyId: mostly(named('deletedKeyId')) };
+  if (name === 'identities.restoreIdentity') return { ...hints, identityId: mostly(named('deletedIdentityId')) };
   if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants) };
   return hints;
 };
@@ -220,6 +231,10 @@ function remember(lane: Lane, operation: AnyOperation, sent: unknown, answered: 
   const { hold } = data as unknown as { hold?: { id: string } };
   if (hold) keep(lane, 'holdId', hold.id);
   if (operation.name === 'keys.deleteKey') keep(lane, 'deletedKeyId', (sent as { keyId: string }).keyId);
+  if (operation.name === 'identities.deleteIdentity') {
+    const { identity } = sent as { identity: string };
+    if (identity.startsWith('id_')) keep(lane, 'deletedIdentityId', identity);
+  }
   if (operation.name === 'permissions.createRole') {
     keep(lane, 'roleName', (sent as { name: string }).name);
     keep(lane, 'role', (sent as { name: string }).name);
@@ -255,7 +270,7 @@ const rarely = <T>(usual: T, ...unusual: T[]) =>
  * those that accept the smallest part of what is made up: each must pass in any run, so at least ten times in most.
  */
 function weightOf({ name }: AnyOperation): number {
-  if (/createKey|migrateKeys|updateKey|updateIdentity|explainKey|restoreKey/.test(name)) return 14;
+  if (/createKey|migrateKeys|updateKey|updateIdentity|explainKey|restoreKey|restoreIdentity/.test(name)) return 14;
   if (/getTop/.test(name)) return 28;
   if (/deleteKey|getVerifications|Override$/.test(name)) return 8;
   if (/create|verify|imit$/.test(name)) return 6;
