@@ -99,13 +99,15 @@ test('README: a lost root key', async () => {
 
 test('running.md: the commands for every day, in a single workspace', async () => {
   const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate api create'));
-  let [apiId, keyId, key] = ['', '', ''];
+  let [apiId, keyId, key, identityId] = ['', '', '', ''];
   // `tail` runs until it is stopped; test/cli/tail.test.ts runs it.
   const lines = block!.split('\n').filter((line) => line !== '' && !line.startsWith('npx tollgate tail'));
   for (const line of lines) {
-    const { out, err } = await runLine(line.replace('api_…', apiId).replace('key_…', keyId), key);
+    const told = line.replace('api_…', apiId).replace('key_…', keyId).replace('id_…', identityId);
+    const { out, err } = await runLine(told, key);
     expect(err.replace(/^These figures are not final before .*\n/, ''), line).toBe('');
     apiId = /^Created API (\w+)/.exec(out)?.[1] ?? apiId;
+    identityId = /^Created identity (\w+)/.exec(out)?.[1] ?? identityId;
     if (line.includes('key create'))
       [keyId, key] = /^Created key (\w+).*\n(\w+)$/m.exec(out)!.slice(1) as [string, string];
   }
