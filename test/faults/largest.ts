@@ -72,7 +72,10 @@ export async function makeLargest(ok: Ok) {
   for (const slug of queried) await ok('permissions.createPermission', { slug, name: slug });
   for (const name of roles) await ok('permissions.createRole', { name, description, permissions: slugs });
   let { keyId, key } = { keyId: '', key: '' };
+  /** Each may be rotated once with its credits. */
+  const others: string[] = [];
   for (let index = 0; index <= listed; index++) {
+    if (keyId) others.push(keyId);
     ({ keyId, key } = await ok('keys.createKey', { apiId, ...wholeKey }));
     for (let times = 0; times < refusalsEach; times++) await ok('keys.verifyKey', { key, ...refused });
     await ok('identities.createIdentity', { externalId: fresh(255), meta, ratelimits: limits });
@@ -94,7 +97,7 @@ export async function makeLargest(ok: Ok) {
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
   }
   const refs = { identity: identityId, permission: slugs[0]!, role: roles[0]! };
-  return { ...refs, apiId, identityId, externalId, keyId, key, wide, grants, rootKeyId };
+  return { ...refs, apiId, identityId, externalId, keyId, key, others, wide, grants, rootKeyId };
 }
 
 export type Largest = Awaited<ReturnType<typeof makeLargest>>;
@@ -197,7 +200,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'keys.addRoles': { '100 roles': ({ keyId }) => ({ keyId, roles }) },
   'keys.rerollKey': {
     '': ({ keyId }) => ({ keyId, expiration: 1e9 }),
-    'its credits are moved': ({ keyId }) => ({ keyId, expiration: 1e9, credits: 'move' }),
+    'its credits are moved': ({ others }) => ({ keyId: others.pop()!, expiration: 1e9, credits: 'move' }),
   },
   'apis.listKeys': {
     '100 keys': ({ apiId }) => ({ apiId, limit: listed }),
