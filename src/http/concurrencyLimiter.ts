@@ -11,7 +11,15 @@ interface LimiterOptions {
   max: number;
   /** How long a request waits before it is refused. */
   waitMs: number;
+  /**
+   * After a request its place is free only when twice its time has passed, this at most: a workspace that sends one
+   * after the other leaves time to others, also where the work is that of the server and not of Redis.
+   */
+  restMsMax?: number;
 }
+
+/** No rest follows a request that took less. */
+const longMs = 2;
 
 /** Requests of one kind, and the time that they took. */
 interface Kind {
@@ -66,13 +74,28 @@ export class ConcurrencyLimiter {
       try {
         return await work();
       } finally {
-        kind.tookMs += performance.now() - startedAt;
-        leave(workspace);
+        const tookMs = performance.now() - startedAt;
+        kind.tookMs += tookMs;
+        this.#rest(tookMs, () => {
+          leave(workspace);
+          this.#forget(workspaceId, workspace);
+        });
       }
     } finally {
       this.#requests--;
-      if (--workspace.requests === 0) this.#workspaces.delete(workspaceId);
+      workspace.requests--;
+      this.#forget(workspaceId, workspace);
     }
+  }
+
+  #rest(tookMs: number, leave: () => void) {
+    const { restMsMax = 0 } = this.#options;
+    if (restMsMax > 0 && tookMs >= longMs) setTimeout(leave, Math.min(2 * tookMs, restMsMax));
+    else leave();
+  }
+
+  #forget(workspaceId: string, { requests, running }: Workspace) {
+    if (requests === 0 && running === 0) this.#workspaces.delete(workspaceId);
   }
 
   /** Returns the workspace if it may have one more request. Throws 429 otherwise. */

@@ -95,6 +95,8 @@ const largeBodyBytes = 32_768;
 const largeBodiesMax = 128;
 /** Large bodies of unknown callers in memory. */
 const largeUnknownMax = 64;
+/** The longest rest after a large read: 40 callers at a time still do not wait as long as a turn may take. */
+const readRestMsMax = 50;
 /** Root keys of unknown callers that Redis checks at a time. */
 const unknownAtOnce = 64;
 /** Unknown callers, those whose root key was not accepted recently, share one limit under this name. */
@@ -400,7 +402,7 @@ function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: wait
   return {
     management: new ConcurrencyLimiter({ atOnce: manageAtOnce, max: inFlightMax, waitMs }),
     largeBodies: new ConcurrencyLimiter({ atOnce, max: largeBodiesMax, waitMs }),
-    heavyReads: new ConcurrencyLimiter({ atOnce, max: inFlightMax, waitMs }),
+    heavyReads: new ConcurrencyLimiter({ atOnce, max: inFlightMax, waitMs, restMsMax: readRestMsMax }),
     unknownCallers: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: inFlightMax, waitMs }),
     largeUnknown: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: largeUnknownMax, waitMs }),
   };

@@ -155,3 +155,29 @@ test('serialize lets the event loop do other work between two functions', async 
   await Promise.all(large);
   expect(order.join(' ')).toMatch(/large 1 (other )+large 2 (other )+large 3/);
 });
+
+test('with a rest, the place of a long request is free only after twice its time, and that of a short one at once', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 100, waitMs: 10_000, restMsMax: 50 });
+  const began: string[] = [];
+  const takes = (name: string, ms: number) =>
+    limiter.run('ws_1', async () => {
+      began.push(name);
+      if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
+    });
+  void takes('short', 0);
+  await vi.advanceTimersByTimeAsync(0);
+  void takes('long', 10);
+  void takes('longer', 40);
+  void takes('last', 0);
+  expect(began).toEqual(['short', 'long']);
+  await vi.advanceTimersByTimeAsync(29);
+  expect(began).toEqual(['short', 'long']);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(began).toEqual(['short', 'long', 'longer']);
+  await vi.advanceTimersByTimeAsync(89);
+  expect(began.at(-1)).toBe('longer');
+  await vi.advanceTimersByTimeAsync(1);
+  expect(began.at(-1)).toBe('last');
+});
