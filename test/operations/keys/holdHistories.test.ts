@@ -376,9 +376,9 @@ async function manageIdentity(world: World) {
   }
 }
 
-/** An identity without a balance, in the place of one of this name. */
+/** An identity without a balance, in the place of one of this name, which holds no longer find. */
 async function makeIdentity({ call, model }: World, externalId: string) {
-  await call('identities.deleteIdentity', { identity: externalId } as never);
+  await call('identities.deleteIdentity', { identity: externalId, permanent: true } as never);
   await call('identities.createIdentity', { externalId, ratelimits: [ofIdentity, together] });
   model.addIdentity(externalId, [ofIdentity, together]);
 }
