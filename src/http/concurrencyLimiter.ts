@@ -1,5 +1,5 @@
-// Concurrency limits per workspace. A few requests of a workspace run at once and more wait for a while. So
-// one workspace cannot fill Redis's queue, in which the verifications of all others would wait.
+// Concurrency limits per workspace. A few requests of a workspace run at once and more wait for a while. So one
+// workspace cannot fill Redis's queue, in which the verifications of all others would wait.
 
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';

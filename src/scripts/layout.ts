@@ -897,7 +897,6 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_FIXED: { of: keyFixed },
   KEY_DECIDES: { of: keyDecides },
   KEY_EXTENSION: { of: keyExtension },
-  // The end of it, about holds.
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
   // The end of it.
