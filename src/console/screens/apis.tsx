@@ -5,7 +5,7 @@ import { Link, useLocation } from 'wouter-preact';
 import { apiColumns } from '../../domain/columns.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, useData } from '../api.ts';
-import { count } from '../format.ts';
+import { count, retention } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
 import { useApiName } from '../parts/apiSelect.tsx';
 import { Button, Card, Choice, Count, Empty, Head, LacksScreen, SearchField, TextField } from '../parts/basic.tsx';
@@ -23,7 +23,6 @@ const columns: Column<Api>[] = [
 ];
 const created = shared(apiColumns, 'Created', { isWide: true }) as Column<Api>;
 
-const retention = '30 days, or KEY_RETENTION_DAYS';
 const states = [
   ['', 'All'],
   ['deleted', 'Deleted'],

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
+import { retention } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
 import { CreditsCard, EditCredits } from '../parts/credits.tsx';
@@ -151,7 +152,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         >
           <p>
             Its keys stay, without an owner and without the limits and credits that they shared. It can be restored with
-            them for 30 days, or KEY_RETENTION_DAYS.
+            them for {retention}.
           </p>
         </Act>
       )}

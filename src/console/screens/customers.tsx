@@ -122,7 +122,7 @@ export function Customers() {
   useInAddress(search, isFound(pages));
   if (!mayRead) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
   const used = mayCount ? usedColumns(pages.rows ?? []) : [];
-  const shown = [...columns.slice(0, 3), ...used, ...columns.slice(3)];
+  const allColumns = [...columns.slice(0, 3), ...used, ...columns.slice(3)];
   return (
     <>
       <Head title="Customers">
@@ -147,7 +147,7 @@ export function Customers() {
         <List
           label="Customers"
           isCards
-          columns={isDeleted ? deletedColumns(setRestored) : shown}
+          columns={isDeleted ? deletedColumns(setRestored) : allColumns}
           of={pages}
           idOf={({ id }) => id}
           empty={

@@ -2,7 +2,7 @@
 
 import { useRef, useState } from 'preact/hooks';
 import { useData } from '../api.ts';
-import { count } from '../format.ts';
+import { count, retention } from '../format.ts';
 import { SelectField, TextField } from '../parts/basic.tsx';
 import { EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
@@ -207,10 +207,7 @@ export const DeleteKey = ({ data, close, done }: KeyAct & { done: () => void }) 
     close={close}
     done={done}
   >
-    <p>
-      It is unknown to every verification from now on. It can be restored for KEY_RETENTION_DAYS: 30 days by default,
-      and never with 0.
-    </p>
+    <p>It is unknown to every verification from now on. It can be restored for {retention}.</p>
   </Act>
 );
 
