@@ -103,8 +103,8 @@ test('running.md: the commands for every day, in a single workspace', async () =
   // `tail` runs until it is stopped; test/cli/tail.test.ts runs it.
   const lines = block!.split('\n').filter((line) => line !== '' && !line.startsWith('npx tollgate tail'));
   for (const line of lines) {
-    const told = line.replace('api_…', apiId).replace('key_…', keyId).replace('id_…', identityId);
-    const { out, err } = await runLine(told, key);
+    const command = line.replace('api_…', apiId).replace('key_…', keyId).replace('id_…', identityId);
+    const { out, err } = await runLine(command, key);
     expect(err.replace(/^These figures are not final before .*\n/, ''), line).toBe('');
     apiId = /^Created API (\w+)/.exec(out)?.[1] ?? apiId;
     identityId = /^Created identity (\w+)/.exec(out)?.[1] ?? identityId;

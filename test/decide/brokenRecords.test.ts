@@ -201,11 +201,11 @@ async function decideAll(world: World, calls: Asked[], what: string) {
     const where = `${what}: ${name} ${index}`;
     if (status < 500) failures.push(`${where}: failed once only`);
     else if (`${before}` !== `${after}`) failures.push(`${where}: ${status}, and something was written`);
-    const [, beside] = await Promise.all([
+    const [, other] = await Promise.all([
       send(),
       call('keys.verifyKey', { key: world.neighbour.key }, world.neighbour.rootKey),
     ]);
-    if (beside.status !== 200) failures.push(`${where}: ${status}, and ${beside.status} for another key of the batch`);
+    if (other.status !== 200) failures.push(`${where}: ${status}, and ${other.status} for another key of the batch`);
   }
 }
 
@@ -260,7 +260,7 @@ test('failed writes are counted, and one line in a minute says so without names 
 });
 
 test.each(['9007199254740990', '9223372036854775806'])(
-  'a sum of %s stays at 2^53 - 1, and nobody is refused',
+  'a sum of %s stays at 2^53 - 1, and no request is refused',
   async (sum) => {
     const { workspaceId, rootKey, key, apiId } = await makeWorld();
     const [day, hour] = [Math.floor(clock.now / dayMs), Math.floor(clock.now / hourMs) % 24];
@@ -279,7 +279,7 @@ test.each(['9007199254740990', '9223372036854775806'])(
   },
 );
 
-test.each(['leases', 'lw'])('a broken record of leases (%s) refuses nobody', async (kind) => {
+test.each(['leases', 'lw'])('a broken record of leases (%s) refuses no request', async (kind) => {
   const { rootKey, workspaceId } = await leased.createWorkspace();
   const { apiId } = await leased.ok('apis.createApi', { name: 'leased' }, rootKey);
   const { key } = await leased.ok('keys.createKey', { apiId, credits: { remaining: 1000 } }, rootKey);

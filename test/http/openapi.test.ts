@@ -75,7 +75,7 @@ function faultsOf(schema: FreeSchema): string[] {
   const conditions = ['allOf', 'oneOf', 'not', 'if', 'dependentRequired', 'dependentSchemas'];
   return [
     ...conditions.filter((keyword) => keyword in schema).map((keyword) => `has ${keyword}`),
-    ...(schema.anyOf && schema.properties ? ['has a condition beside properties'] : []),
+    ...(schema.anyOf && schema.properties ? ['has a condition next to properties'] : []),
     ...(isAmong('integer') && schema.format !== 'int64' ? ['is an integer without format'] : []),
     ...(Array.isArray(schema.enum) && !schema.type ? ['is an enum without type'] : []),
     ...('const' in schema && !isAmong('string') ? ['is a constant of another type than string'] : []),

@@ -426,7 +426,7 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
     ]);
   });
 
-  test('the nights of tests.yaml: quiet ones page nobody, each outage pages once after the inhibit rules', () => {
+  test('the nights of tests.yaml: quiet ones do not page, each outage pages once after the inhibit rules', () => {
     promtool('test', 'rules', resolve('deploy/prometheus/tests.yaml'));
     interface Night {
       name: string;

@@ -50,7 +50,7 @@ test('a commit states itself, and a release only its version', () => {
   expect(suffixOf(clone)).toBe('');
 });
 
-test('a release whose program was changed is none; what else lies in its folder does not count', () => {
+test('a release whose program was changed is none; other files in its folder do not count', () => {
   writeFileSync(join(clone, 'tollgate.env'), 'PORT=8080\n');
   appendFileSync(join(clone, 'notes.md'), 'Two.\n');
   expect(suffixOf(clone)).toBe('');
@@ -90,7 +90,7 @@ test('archives of git have the commit, also inside of another repository', () =>
   expect(suffixOf(extracted('HEAD~1'))).toBe(`+g${run(clone, 'git log -1 --format=%h HEAD~1')}`);
 });
 
-test('where nobody can be asked, a build keeps its commit until it is compiled again', () => {
+test('without git, a build keeps its commit until it is compiled again', () => {
   const copied = temporaryDir();
   for (const file of files) cpSync(file, join(copied, file), { recursive: true });
   expect(suffixOf(copied)).toBe('+unknown');
