@@ -45,7 +45,7 @@ for index = 1, math.min(count, #members) do
       rows[#rows + 1], row_parts = identity_reply(identity, external_id, meta, balance, now, key_count, false, until_ms)
       parts = parts + row_parts
     else
-      parts = parts + #identity.limits
+      parts = parts + parts_of_limits(identity.limits)
     end
   end
 end

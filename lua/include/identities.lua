@@ -61,7 +61,7 @@ local function identity_reply(identity, external_id, meta, balance, now, key_cou
       reply.refillDue = is_export and int(balance.refill_due)
     end
   end
-  return named(reply), #identity.limits + parts_of_meta(meta)
+  return named(reply), parts_of_limits(identity.limits) + parts_of_meta(meta)
 end
 
 -- The link to an identity that exists, or nil.

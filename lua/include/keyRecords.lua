@@ -64,7 +64,7 @@ local function key_reply(workspace, record, state, api_id, now)
   local direct, roles = stored[1] or '', stored[2] or ''
   reply.slugs, reply.permissionLists, given = effective_slugs(workspace, direct, roles)
   reply.roleNames = names_of_roles(workspace, roles)
-  local parts = given + #reply.roleNames + #state.limits + parts_of_meta(reply.meta)
+  local parts = given + #reply.roleNames + parts_of_limits(state.limits) + parts_of_meta(reply.meta)
   local identity, external_id = identity_of(workspace, state.link)
   if identity then
     local record_of_identity, identity_parts = name_of.identity_record(workspace, external_id), nil

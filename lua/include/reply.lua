@@ -41,8 +41,11 @@ local function limit_replies(limits, now)
   return replies
 end
 
--- A script that returns several records ends after this many parts (permissions, roles, limits, and each 500 bytes of
--- metadata), which take a few milliseconds.
+-- A script that returns several records ends after this many parts (permissions, roles, quarters of a limit, and each
+-- 500 bytes of metadata), which take a few milliseconds.
 local REPLY_PARTS_MAX = 2000
+
+-- A limit takes as long as this many permissions.
+local function parts_of_limits(limits) return 4 * #limits end
 
 local function parts_of_meta(meta) return meta and math.floor(#meta / 500) or 0 end

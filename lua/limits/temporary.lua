@@ -76,7 +76,7 @@ local function owner_of(kind, id)
   for _, l in ipairs(limits or {}) do
     owner.limits[l.name] = l
   end
-  parts = parts + #(limits or {})
+  parts = parts + parts_of_limits(limits or {})
   owners[kind .. id] = owner
   return owner
 end
