@@ -227,6 +227,8 @@ export async function openWorld(rig: Rig) {
   const world: World = { workspaceId, keys, roots, holds: { held: [], slots: [] } };
   await fillWindows(store, clock, world);
   await fillHolds(store, clock, world);
+  for (const clone of times(clones / 2, Number))
+    await ok('identities.deleteIdentity', { identity: externalIdOf('held', clones / 2 + clone) });
   const { seen } = await survey(redis);
   const lacking = keyspace.flatMap(({ name, isOld }) => (isOld || seen.has(name) || undecided.has(name) ? [] : [name]));
 
@@ -289,8 +291,8 @@ export async function openWorld(rig: Rig) {
      */
     async longestOfHolds() {
       const least = new Map<string, number>();
-      for (const { open } of world.holds.held.slice(0, 5)) {
-        const keyId = `key_${open[0]!.slice('hold_'.length, 'hold_'.length + 24)}`;
+      for (const { open, settled } of world.holds.held.slice(0, 5)) {
+        const keyId = `key_${(open[0] ?? settled[0])!.slice('hold_'.length, 'hold_'.length + 24)}`;
         const apiId = (await ok('keys.getKey', { keyId })).apiId;
         const steps = {
           'keys.explainKey': () => ok('keys.explainKey', { keyId }),
@@ -357,6 +359,8 @@ const undecided = new Set([
   ...[':mi:<api8>', ':mk:<api8>'],
 ]);
 
+const externalIdOf = (kind: KeyKind, clone: number) => padded(`${kind}${clone}`, 255);
+
 const limitsFrom = (letter: string) =>
   times(50, (index) => ({
     name: padded(`${letter}${index}`, 128),
@@ -401,7 +405,7 @@ async function makeKeys(ok: Rig['ok']) {
   for (const kind of keyKinds) {
     keys[kind] = [];
     for (const clone of times(clones, Number)) {
-      const externalId = padded(`${kind}${clone}`, 255);
+      const externalId = externalIdOf(kind, clone);
       const credits = kind === 'held' && { credits: { remaining: 1e12 } };
       const ofIdentity = limitsFrom('i');
       const hasHolds = kind === 'held' || kind === 'slots';
