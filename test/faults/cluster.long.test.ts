@@ -29,16 +29,21 @@ test('the tests of every operation, the contract and the model pass on a Cluster
   const { numTotalTests, numPassedTests, testResults } = JSON.parse(readFileSync(results, 'utf8')) as {
     numTotalTests: number;
     numPassedTests: number;
-    testResults: { name: string; status: string; assertionResults: { fullName: string; status: string }[] }[];
+    testResults: {
+      name: string;
+      status: string;
+      assertionResults: { fullName: string; status: string; failureMessages: string[] }[];
+    }[];
   };
   rmSync(dir, { recursive: true });
 
   const failed = testResults
     .filter(({ status }) => status !== 'passed')
-    .map(({ name, assertionResults }) => ({
-      name,
-      tests: assertionResults.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName),
-    }));
+    .flatMap(({ name, assertionResults }) =>
+      assertionResults
+        .filter(({ status }) => status === 'failed')
+        .map(({ fullName, failureMessages }) => `${name}: ${fullName}: ${failureMessages.join()}`),
+    );
   expect(failed).toEqual([]);
   expect(numPassedTests).toBe(numTotalTests);
   expect(numTotalTests).toBeGreaterThan(2500);

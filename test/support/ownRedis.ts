@@ -24,5 +24,6 @@ export function ownRedis(program?: string) {
     get redis() {
       return redis;
     },
+    signal: (signal: NodeJS.Signals) => server.signal(signal),
   };
 }

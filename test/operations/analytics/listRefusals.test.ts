@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { refusalRowsKey, refusalsOfDayKey, workspaceKey } from '../../../src/redis/names.ts';
 import { tooMuch } from '../../../src/usage/query.ts';
 import { openRefusals } from '../../../src/usage/refusals.ts';
@@ -202,6 +202,13 @@ describe('analytics.listRefusals: a flood', () => {
   });
 
   test('by leases that are settled in the next hour is counted in the hour in which it was', async () => {
+    // No leases are granted in the first seconds of a connection.
+    const warm = await aging.createKey();
+    const isLeased = async () => {
+      await aging.ok('keys.verifyKey', { key: warm.key });
+      return decidedByLeases > 0;
+    };
+    await vi.waitUntil(isLeased, { timeout: 10_000, interval: 10 });
     // A lease that ends with the hour is not shorter than 4 ms.
     aging.clock.now = startMs + 100 * dayMs - 10;
     const { key, keyId } = await aging.createKey({ enabled: false });
