@@ -17,7 +17,7 @@ const help = `npm run bench -- [options]      compares Tollgate with peers and w
   --json               print the result, with every run, as JSON on standard output
   --quick              run for a few seconds, to see that the bench works; its figures are meaningless
 ROOT_KEY=root_… npm run bench -- --against URL --key KEY     loads a running installation; see its --help
-npm run bench -- memory | growth | parts | workers | far | endurance | gateways     other benches; see their --help`;
+npm run bench -- memory | since | growth | parts | workers | far | endurance | gateways     other benches; see their --help`;
 
 const options = readOptions(help, {
   only: { type: 'string' },
