@@ -78,7 +78,8 @@ export const KeyString = Type.String({
 /** Metadata in a request. It is stored and returned as text, see domain/json.ts. */
 export const Meta = Type.Record(Type.String(), Type.Unknown(), {
   maxProperties: 100,
-  description: 'Any JSON object of at most 10 KB (`META_LIMIT_BYTES`). Every verification returns it unchanged.',
+  description:
+    'Any JSON object of at most 10 KB (`META_LIMIT_BYTES`). Every verification but one that is NOT_FOUND returns it unchanged.',
 });
 /** Metadata in a response. */
 export const MetaText = Type.Unsafe<JsonText>({
@@ -175,11 +176,15 @@ const LimitEnd = Type.Optional(
 
 const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
 
+const unlessReplaced = 'unless an earlier check refuses it or another limit of this name takes its place';
+
 /** The values of a configured limit in responses. */
 const limitValueFields = {
   limit: Type.Integer({ description: 'Units admitted in any interval of `duration`, or slots.' }),
   duration: Type.Integer({ description: 'Duration in milliseconds.' }),
-  autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
+  autoApply: Type.Boolean({
+    description: `True if every verification checks the limit, even if not named, ${unlessReplaced}.`,
+  }),
 } satisfies Record<FormerValueName, TSchema>;
 
 const FormerRatelimit = Type.Object(limitValueFields, {
@@ -207,7 +212,10 @@ export const RatelimitRequest = Fields({
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`, or slots.' }),
   duration: Duration,
   autoApply: Type.Optional(
-    Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
+    Type.Boolean({
+      default: false,
+      description: `Check the limit in every verification, even if not named, ${unlessReplaced}.`,
+    }),
   ),
   type: Type.Optional(
     Type.Enum([...limitTypes], {
@@ -243,8 +251,7 @@ export const RatelimitChange = Fields(
     ),
     autoApply: Type.Optional(
       Type.Boolean({
-        description:
-          'Check the limit in every verification, even if not named; as before by default, and false for a new limit.',
+        description: `Check the limit in every verification, even if not named, ${unlessReplaced}; as before by default, and false for a new limit.`,
       }),
     ),
     type: Type.Optional(

@@ -61,7 +61,11 @@ export const getVerifications = manages({
       }),
     ),
     limit: Type.Optional(
-      Int({ minimum: 1, maximum: 1000, description: 'Number of rows of a page. Without it, all rows are returned.' }),
+      Int({
+        minimum: 1,
+        maximum: 1000,
+        description: 'Number of rows of a page. Without it, all rows are returned, or 400 above 50 000 rows or 10 MB.',
+      }),
     ),
     cursor: Type.Optional(Cursor),
     query: Type.Optional(SqlQuery),

@@ -32,7 +32,9 @@ const latencyMs = Type.Number({
   description: 'Milliseconds until Redis had decided it and the requests that were sent with it; 0 for one by a lease.',
 });
 const source = Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' });
-const sample = Type.Integer({ description: 'One in this many decisions that pass the filters is sent. 1: all are.' });
+const sample = Type.Integer({
+  description: 'One in this many decisions that pass the filters is sent. 1: all are, unless a connection is lost.',
+});
 
 const Verification = Type.Object(
   {

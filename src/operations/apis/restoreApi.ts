@@ -4,7 +4,8 @@ import { ApiId, Empty, Fields } from '../schemas.ts';
 
 export const restoreApi = manages({
   name: 'apis.restoreApi',
-  summary: 'Restore a deleted API with all its keys, effective with the next request.',
+  summary:
+    'Restore a deleted API with all its keys but those that were deleted before it, effective with the next request.',
   input: Fields({ apiId: ApiId }),
   output: Empty,
   errors: ['api_not_found'],

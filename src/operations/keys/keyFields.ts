@@ -38,7 +38,7 @@ const AllowedIps = Type.Array(IpRange, {
   description:
     'IP addresses and CIDR ranges that may use the key, such as `203.0.113.7` or `2001:db8::/32`. Verifications with another `ip` or without one return FORBIDDEN. Without the list, any address may use it.',
 });
-const enabledDescription = 'False: every verification returns DISABLED.';
+const enabledDescription = 'False: every verification that finds the key returns DISABLED.';
 
 /** In keys.createKey, keys.migrateKeys and imports. */
 export const newKeyFields = {

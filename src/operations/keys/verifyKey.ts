@@ -108,7 +108,7 @@ const output = Type.Object({
 });
 
 /** The checks in the order of docs/contract.md §6. */
-const description = `The checks run in this order. The first that fails decides \`code\`. The HTTP status is 200, except for check 6:
+const description = `The checks run in this order. The first that fails decides \`code\`. The HTTP status is 200, except for check 6 and where no hold or counter can be made:
 
 1. The key exists, its API is not deleted, and the root key may verify keys of that API. Else \`NOT_FOUND\`, with \`valid\` and \`code\` only.
 2. The key is enabled. Else \`DISABLED\`.
@@ -119,7 +119,7 @@ const description = `The checks run in this order. The first that fails decides 
 7. No limit would be exceeded, and every concurrency limit has a free slot: those with \`autoApply\`, and those that the request names. Else \`RATE_LIMITED\`.
 8. The balance of the key and that of its identity, if there are any, are at least the cost. Else \`USAGE_EXCEEDED\`.
 
-If all pass, the code is \`VALID\`, and \`valid\` is true. Only then are credits and limits charged. A verification that takes a slot of a concurrency limit makes a hold, also if \`hold\` is not sent; its end frees the slot. \`keys.explainKey\` returns the result of each check.`;
+If all pass, the code is \`VALID\`, and \`valid\` is true. Only then are credits and limits charged, once for each open hold with an \`id\`. A verification that takes a slot of a concurrency limit makes a hold, also if \`hold\` is not sent; its end frees the slot. \`keys.explainKey\` returns the result of each check.`;
 
 export const verifyKey = decides({
   name: 'keys.verifyKey',

@@ -13,7 +13,7 @@ export const GrantList = Type.Array(Grant, {
 
 /** Describes the 412 of a change that a workspace would not recover from. */
 export const lastRootKey =
-  'The last enabled root key without expiry that has all grants stays as it is: a change of it is refused with 412.';
+  'The last enabled root key without expiry that has all grants stays so: a change or deletion that would end this is refused with 412.';
 
 /** Returns grants in canonical form. Rejects an invalid grant, and too many bytes of them. */
 export function parseGrants(permissions: readonly string[]): string[] {

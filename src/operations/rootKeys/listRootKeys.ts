@@ -21,7 +21,9 @@ export const listRootKeys = manages({
       name: Type.Optional(Type.String({ description: 'Name for people.' })),
       start: Type.String({ description: 'First characters of the root key string.' }),
       permissions: Type.Array(Type.String(), { description: 'Its grants.' }),
-      enabled: Type.Boolean({ description: 'False: every request with it gets 403.' }),
+      enabled: Type.Boolean({
+        description: 'False: every operation refuses it with 403, and the gateway check with 500.',
+      }),
       expires: Type.Optional(ExpiresAt),
       createdAt: CreatedAt,
       lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of its last use in Unix milliseconds.' })),

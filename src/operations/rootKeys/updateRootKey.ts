@@ -8,13 +8,15 @@ export const updateRootKey = manages({
   name: 'rootKeys.updateRootKey',
   summary:
     'Update a root key, effective with the next request. Omitted fields are unchanged; null removes a name or an expiry. ' +
-    'A caller with an expiry can only restrict a root key that outlasts it: fewer permissions, an earlier expiry, disabled.',
+    'A caller with an expiry can only rename or restrict a root key that outlasts it: fewer permissions, an earlier expiry, disabled.',
   description: lastRootKey,
   input: Fields({
     rootKeyId: RootKeyId,
     name: Type.Optional(Nullable(KeyName)),
     permissions: Type.Optional(GrantList),
-    enabled: Type.Optional(Type.Boolean({ description: 'False: every request with it gets 403.' })),
+    enabled: Type.Optional(
+      Type.Boolean({ description: 'False: every operation refuses it with 403, and the gateway check with 500.' }),
+    ),
     expires: Type.Optional(Nullable(RootKeyExpires)),
   }),
   output: Empty,
