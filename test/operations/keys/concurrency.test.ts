@@ -589,7 +589,7 @@ volumeTest(
     const names = await namesIn(stored);
     const lengths = await Promise.all(
       names
-        .filter((name) => name.includes(':k:'))
+        .filter((name) => name.includes(`${tollgate.workspaceId}}:k:`))
         .map((name) => stored.call('HSTRLEN', name, 'state') as Promise<number>),
     );
     stored.disconnect();
