@@ -60,8 +60,9 @@ async function since() {
       await open[which].load({ connections: 8, seconds: options.quick ? 1 : 3 });
     }
     for (const connections of levels) rows.push([name, connections, ...(await compared(name, open, connections))]);
-    for (const { check, stop } of Object.values(open)) {
+    for (const { check, redis, stop } of Object.values(open)) {
       await check();
+      redis.client.disconnect();
       await stop();
     }
   }

@@ -155,15 +155,19 @@ async function openTenants(count) {
 
 /** Tollgate with one key that has a limit and no credits. With `tags`, requests have one of so many. */
 async function openHot(env, { isFar = false, tags = 0 } = {}) {
-  const near = await startRedis();
-  const { rootKey, close } = await openSeed(near);
-  await close();
-  const redis = isFar ? await farAway(near, farMs) : near;
-  const server = { ...(await startTollgate({ redis, env })), rootKey };
+  const server = isFar ? await startFar(env) : await startTollgate({ env });
   const [body] = await createKeys(server, 1, { name, meta, ratelimits: [hotLimit] });
   const tagged = (_, index) => JSON.stringify({ ...JSON.parse(body), tags: [`tag ${index}`] });
   const bodies = tags > 0 ? Array.from({ length: tags }, tagged) : [body];
   return checked({ ...server, path: verifyPath, bodies }, { charges: true, limit: hotLimit });
+}
+
+/** A server whose Redis is far away. */
+async function startFar(env) {
+  const near = await startRedis();
+  const { rootKey, close } = await openSeed(near);
+  await close();
+  return { ...(await startTollgate({ redis: await farAway(near, farMs), env })), rootKey };
 }
 
 const caller = (server) => async (operation, input) => {
