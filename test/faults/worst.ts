@@ -291,8 +291,8 @@ export async function openWorld(rig: Rig) {
      */
     async longestOfHolds() {
       const least = new Map<string, number>();
-      for (const { open, settled } of world.holds.held.slice(0, 5)) {
-        const keyId = `key_${(open[0] ?? settled[0])!.slice('hold_'.length, 'hold_'.length + 24)}`;
+      for (const { begin } of world.holds.held.slice(0, 5)) {
+        const keyId = begin.replace('hold_', 'key_');
         const apiId = (await ok('keys.getKey', { keyId })).apiId;
         const steps = {
           'keys.explainKey': () => ok('keys.explainKey', { keyId }),
@@ -341,8 +341,8 @@ interface World {
   workspaceId: string;
   keys: Record<KeyKind, string[]>;
   roots: Record<(typeof rootKinds)[number], string[]>;
-  /** By key: ids of open holds, and of those that were settled. */
-  holds: Record<Settlement['key'], { open: string[]; settled: string[] }[]>;
+  /** By key: ids of open holds, of those that were settled, and what the ids of all begin with. */
+  holds: Record<Settlement['key'], { open: string[]; settled: string[]; begin: string }[]>;
 }
 
 /** Kinds of records that the world needs not have. */
@@ -450,12 +450,14 @@ async function fillHolds(store: Store, clock: { now: number }, { workspaceId, ke
           if (id) open.push(id);
           else break;
         }
+        // The search may settle all of them.
+        const begin = open[0]!.slice(0, 'hold_'.length + 24);
         for (let ended = 0; ended < 40 && kind === 'held'; ended++) {
           const holdId = open.shift()!;
           await settleHold.prepare({ holdId }, root, store).decide();
           settled.push(holdId);
         }
-        return { open, settled };
+        return { open, settled, begin };
       }),
     );
   }
@@ -496,9 +498,9 @@ function requestOf(item: Item, world: World): (store: Store) => string | Promise
     return (store) => multiLimit.prepare(input, presented, store).decide();
   }
   if (item.kind === 'settle') {
-    const { open, settled } = world.holds[item.key][item.clone]!;
+    const { open, settled, begin } = world.holds[item.key][item.clone]!;
     const some = { open: open.pop(), settled: settled.at(-1), unknown: undefined }[item.hold];
-    const holdId = some ?? `${(open[0] ?? settled[0])!.slice(0, 'hold_'.length + 24)}_unknown`;
+    const holdId = some ?? `${begin}_unknown`;
     return (store) => settleHold.prepare({ holdId }, presented, store).decide();
   }
   const begin = item.newLimits ? `${++made}.` : '';
