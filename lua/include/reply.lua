@@ -45,7 +45,7 @@ end
 -- 500 bytes of metadata), which take a few milliseconds.
 local REPLY_PARTS_MAX = 2000
 
--- A limit takes as long as this many permissions.
+-- A limit takes as long as four permissions.
 local function parts_of_limits(limits) return 4 * #limits end
 
 local function parts_of_meta(meta) return meta and math.floor(#meta / 500) or 0 end

@@ -35,10 +35,9 @@ export function dateTime(ms: number, { seconds = true } = {}): string {
 export const isoOf = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString();
 export const date = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
-/** "2026-11-22 14:00 to 15:00", or days. The end is exclusive. */
 /** How long a deleted record can be restored. */
 export const retention = 'KEY_RETENTION_DAYS: 30 days by default, and never with 0';
-
+/** "2026-11-22 14:00 to 15:00", or days. The end is exclusive. */
 export function timeSpan(start: number, end: number): string {
   const isDays = start % 86_400_000 === 0 && end % 86_400_000 === 0;
   const [from, to] = isDays

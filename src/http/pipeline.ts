@@ -95,7 +95,7 @@ const largeBodyBytes = 32_768;
 const largeBodiesMax = 128;
 /** Large bodies of unknown callers in memory. */
 const largeUnknownMax = 64;
-/** The longest rest after a large read. So 40 callers of a workspace wait for two seconds, of the seven of a turn. */
+/** The longest rest after a large read. With 40 callers, two at a time, it adds a second to the wait of each. */
 const readRestMsMax = 50;
 /** Root keys of unknown callers that Redis checks at a time. */
 const unknownAtOnce = 64;
