@@ -327,7 +327,7 @@ export function MetaField({ value, set }: { value: string; set: (value: string) 
       hint={
         isLeft && metaOf(value) === undefined
           ? 'This is no JSON object yet.'
-          : 'A JSON object. Every verification returns it.'
+          : 'A JSON object. Verifications return it.'
       }
     >
       {(id) => (

@@ -64,7 +64,7 @@ export const getVerifications = manages({
       Int({
         minimum: 1,
         maximum: 1000,
-        description: 'Number of rows of a page. Without it, all rows are returned, or 400 above 50 000 rows or 10 MB.',
+        description: 'Number of rows of a page. Without it, all rows are in one response, up to its maximum.',
       }),
     ),
     cursor: Type.Optional(Cursor),

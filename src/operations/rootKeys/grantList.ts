@@ -11,6 +11,9 @@ export const GrantList = Type.Array(Grant, {
   description: `Grants, at most ${grantsBytesMax / 1024} KiB in total.`,
 });
 
+/** Describes `enabled` of a root key. */
+export const enabledDescription = 'False: every operation refuses it with 403, and the gateway check with 500.';
+
 /** Describes the 412 of a change that a workspace would not recover from. */
 export const lastRootKey =
   'The last enabled root key without expiry that has all grants stays so: a change or deletion that would end this is refused with 412.';

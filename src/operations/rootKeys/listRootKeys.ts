@@ -1,6 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { CreatedAt, ExpiresAt, Fields, pageFields } from '../schemas.ts';
+import { enabledDescription } from './grantList.ts';
 
 export const listRootKeys = manages({
   name: 'rootKeys.listRootKeys',
@@ -21,9 +22,7 @@ export const listRootKeys = manages({
       name: Type.Optional(Type.String({ description: 'Name for people.' })),
       start: Type.String({ description: 'First characters of the root key string.' }),
       permissions: Type.Array(Type.String(), { description: 'Its grants.' }),
-      enabled: Type.Boolean({
-        description: 'False: every operation refuses it with 403, and the gateway check with 500.',
-      }),
+      enabled: Type.Boolean({ description: enabledDescription }),
       expires: Type.Optional(ExpiresAt),
       createdAt: CreatedAt,
       lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of its last use in Unix milliseconds.' })),

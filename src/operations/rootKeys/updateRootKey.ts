@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { checkMilliseconds } from '../rules.ts';
 import { Empty, Fields, KeyName, Nullable, RootKeyExpires, RootKeyId } from '../schemas.ts';
-import { GrantList, lastRootKey, parseGrants, rootKeyRefused } from './grantList.ts';
+import { enabledDescription, GrantList, lastRootKey, parseGrants, rootKeyRefused } from './grantList.ts';
 
 export const updateRootKey = manages({
   name: 'rootKeys.updateRootKey',
@@ -14,9 +14,7 @@ export const updateRootKey = manages({
     rootKeyId: RootKeyId,
     name: Type.Optional(Nullable(KeyName)),
     permissions: Type.Optional(GrantList),
-    enabled: Type.Optional(
-      Type.Boolean({ description: 'False: every operation refuses it with 403, and the gateway check with 500.' }),
-    ),
+    enabled: Type.Optional(Type.Boolean({ description: enabledDescription })),
     expires: Type.Optional(Nullable(RootKeyExpires)),
   }),
   output: Empty,
