@@ -242,7 +242,9 @@ function remember(lane: Lane, operation: AnyOperation, sent: unknown, answered: 
   if (permanent !== true) {
     if (operation.name === 'keys.deleteKey') keep(lane, 'deletedKeyId', deleted.keyId);
     if (operation.name === 'apis.deleteApi') keep(lane, 'deletedApiId', deleted.apiId);
-    if (operation.name === 'identities.deleteIdentity') keep(lane, 'deletedIdentityId', deleted.identity);
+    // It may be an external id, which may be shorter than any id.
+    const isById = operation.name === 'identities.deleteIdentity' && deleted.identity.startsWith('id_');
+    if (isById) keep(lane, 'deletedIdentityId', deleted.identity);
   }
   if (operation.name === 'permissions.createRole') {
     keep(lane, 'roleName', (sent as { name: string }).name);
