@@ -285,7 +285,9 @@ class Pipeline {
       await this.#pause();
       route.check(body.value, request.body.length);
       await this.#pause();
-      return this.#run(this.#checkCall(call, body));
+      const checked = this.#checkCall(call, body);
+      await this.#pause();
+      return this.#run(checked);
     });
   }
 
