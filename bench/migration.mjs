@@ -94,8 +94,8 @@ async function asVersion4(client, workspaceId, apiId) {
   await client.set('tg:form', '4');
 }
 
-/** Scripts of the migration, by the arguments of EVALSHA: one key, and three arguments. */
-const isStep = ([, , , words]) => /^eval/i.test(words[0]) && words.length === 7;
+/** Scripts of the migration. */
+const isStep = ([, , , words]) => /^tollgate_migrations_/.test(words[1]);
 
 const percentile = (values, part) => values.toSorted((a, b) => a - b)[Math.floor((values.length * part) / 100)] ?? 0;
 

@@ -12,7 +12,7 @@ import { filesOf, sha256 } from './registry.mjs';
 
 /** What of the repository is in the archive. Only files of the commit, so nothing that lies about gets in. */
 const contents = [
-  ...['LICENSE', 'README.md', 'CHANGELOG.md', 'SECURITY.md', 'THIRD_PARTY.md', 'deploy', 'docs', 'examples', 'lua'],
+  ...['LICENSE', 'README.md', 'CHANGELOG.md', 'SECURITY.md', 'THIRD_PARTY.md', 'deploy', 'docs', 'examples'],
   ...['src/http/console.bundle.css', 'src/http/console.bundle.js', 'src/http/examples.json'],
 ];
 const systems = ['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64'];

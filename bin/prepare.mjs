@@ -2,7 +2,7 @@
 // Redis. It runs before anything is installed, so it uses only Node, and syntax that old versions can parse.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -121,7 +121,9 @@ export function versionSuffix() {
 }
 
 function compile() {
-  const sources = readdirSync(inRoot('src'), { recursive: true }).map((path) => inRoot('src', path));
+  const sources = ['src', 'lua'].flatMap((name) =>
+    readdirSync(inRoot(name), { recursive: true }).map((path) => inRoot(name, path)),
+  );
   const newest = Math.max(...[...sources, inRoot('tsconfig.json'), inRoot('tsconfig.build.json')].map(modifiedMs));
   // The compiler writes output even when it finds errors. This file exists only if it found none.
   const stamp = inRoot('dist', '.built');
@@ -129,7 +131,7 @@ function compile() {
   log('building …');
   const code = runLocal('tsc', ['-p', 'tsconfig.build.json'], { stdio: ['ignore', process.stderr, 'inherit'] });
   if (code !== 0) fail('the build failed. The errors are above.');
-  mkdirSync(inRoot('dist'), { recursive: true });
+  if (run(process.execPath, [inRoot('dist', 'scripts', 'writeLibrary.js')]) !== 0) fail('lua/ is wrong. See above.');
   writeFileSync(stamp, '');
   rmSync(commitFile, { force: true });
 }

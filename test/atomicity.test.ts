@@ -2,9 +2,8 @@
 // change anything when one of its Redis commands fails? Does any script read after its first write? Redis does not undo
 // the writes of a script that fails, so nothing that may fail may follow a write.
 //
-// A prelude wraps the scripts' calls of Redis. It records them, and lets a chosen one fail.
+// In the library of this file a module wraps the scripts' calls of Redis. It records them, and lets a chosen one fail.
 
-import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { ErrorCode } from '../src/errors.ts';
@@ -13,70 +12,55 @@ import { type OperationName, operations } from '../src/operations/index.ts';
 import { wildcardsMax } from '../src/records/overrides.ts';
 import { connect, type RedisClient } from '../src/redis/connection.ts';
 import { dataKey, echoChannel, formKey, recallChannel } from '../src/redis/names.ts';
-import { assemble, scriptNames } from '../src/scripts/loader.ts';
+import { buildLibrary, isScript, readLua } from '../src/scripts/library.ts';
+import { library, useLibrary } from '../src/scripts/loader.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
 import { endAllLeases, harness, type InputOf } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
+import { strict } from './support/strict.ts';
 
-// Hoisted with the mock below, which runs before the rest of this file.
-const { readOnly, trace, fault } = vi.hoisted(() => ({
-  readOnly: '#!lua flags=no-writes',
-  trace: 'test:trace',
-  fault: 'test:fault',
-}));
+const trace = 'test:trace';
+const fault = 'test:fault';
 
-/** The code before the first line of every script. */
-function prelude(name: string, isReadOnly: boolean): string {
-  return `
-local fault, calls
-local function begin() fault, calls = redis.call('GET', '${fault}'), 0 end
-local function traced_call(command, key, field, ...)
-  calls = calls + 1
-  ${isReadOnly ? '' : `redis.call('RPUSH', '${trace}', '${name} ' .. command .. ' ' .. tostring(field) .. ' ' .. tostring(key))`}
-  if fault == '${name} ' .. calls then error({ err = (calls % 2 == 0 and 'OOM' or 'ERR') .. ' injected' }) end
-  if field == nil then return redis.call(command, key) end
-  return redis.call(command, key, field, ...)
-end`;
+/** The call of a script that is traced. */
+const traced = `
+local traced = { script = '', is_read = false, fault = false, calls = 0 }
+function traced.begin(script, is_read)
+  traced.script, traced.is_read, traced.fault, traced.calls = script, is_read, redis.call('GET', '${fault}'), 0
+end
+local function traced_call(...)
+  -- A server registers at any time, which is no part of a call.
+  if traced.script == '' then return redis.call(...) end
+  local command, key, field = ...
+  traced.calls = traced.calls + 1
+  if not traced.is_read then
+    redis.call('RPUSH', '${trace}', traced.script .. ' ' .. command .. ' ' .. tostring(field) .. ' ' .. tostring(key))
+  end
+  if traced.fault == traced.script .. ' ' .. traced.calls then
+    error({ err = (traced.calls % 2 == 0 and 'OOM' or 'ERR') .. ' injected' })
+  end
+  return redis.call(...)
+end
+`;
+
+/** A file of lua/ whose calls are traced. */
+function withTrace(path: string, text: string): string {
+  // What follows a change is outside of its script, and only reads.
+  if (path === 'include/change' || path === 'library') return text;
+  const calls = text.replaceAll('redis.call(', 'traced_call(');
+  const [, flags = '', rest] = /^(#!.*\n)?([\s\S]*)$/.exec(calls)!;
+  const include = '-- @include "include/traced"\n';
+  if (!isScript(path)) return include + text.replaceAll('redis.call(', 'traced_call(');
+  const name = path.startsWith('data/') ? '' : path;
+  return `${flags}${include}traced.begin('${name}', ${flags.includes('no-writes')})\n${rest}`;
 }
 
-/** A file of lua/ with the prelude. */
-function withPrelude(path: string, text: string): string {
-  const name = /\/lua\/(?!(?:include|decide)\/)(.+)\.lua$/.exec(path)?.[1];
-  const traced = text.replaceAll('redis.call(', 'traced_call(');
-  if (name === undefined) return traced;
-  const [shebang, rest] = /^#!.*\n/.test(traced)
-    ? [traced.split('\n', 1)[0], traced.replace(/^.*\n/, '')]
-    : ['', traced];
-  // A server registers at any time, which is no part of a call.
-  if (name.startsWith('data/')) return `${shebang}\nlocal traced_call = redis.call\n${rest}`.trimStart();
-  const isLibrary = shebang!.includes('name=');
-  const registered = rest!.replace(
-    /redis\.register_function\((.+), (\w+)\)/,
-    'redis.register_function($1, function(keys, arguments) begin() return $2(keys, arguments) end)',
-  );
-  const before = [prelude(name, shebang === readOnly), isLibrary ? '' : 'begin()'].join('\n');
-  // A dry run passes on only what it does not keep itself, so the prelude calls that.
-  const dryRun = '-- @include "include/dryRun"\n';
-  if (registered.includes(dryRun)) return `${shebang}\n${registered.replace(dryRun, `${dryRun}${before}\n`)}`;
-  return [shebang, before, registered].join('\n').trimStart();
-}
+const files = new Map([...readLua()].map(([path, text]) => [path, withTrace(path, text)]));
+useLibrary(buildLibrary(files.set('include/traced', traced), strict));
 
-vi.mock('node:fs', async (importOriginal) => {
-  const fs = await importOriginal<typeof import('node:fs')>();
-  const readFileSync = (path: string, ...rest: never[]) => {
-    const content = fs.readFileSync(path, ...rest) as unknown;
-    // What follows a change is outside of its script, and only reads.
-    const isTraced = path.endsWith?.('.lua') && !path.endsWith('/include/change.lua');
-    return isTraced ? withPrelude(path, `${content}`) : content;
-  };
-  return { ...fs, readFileSync };
-});
-
-const scripts = scriptNames.map((name) => assemble(name));
-/** Names of scripts by the digest or library name in the command. */
-const nameOf = new Map(
-  scripts.map(({ name, source, library }) => [library ?? createHash('sha1').update(source).digest('hex'), name]),
-);
+const { scripts } = library();
+/** Names of scripts by the function that is called. */
+const nameOf = new Map([...scripts].map(([name, { functionName }]) => [functionName, name]));
 
 /** Records what the store sends during a call, as names of scripts or commands. It can let one of them fail. */
 const sent = {
@@ -85,14 +69,15 @@ const sent = {
   failAt: -1,
   workspaceId: '',
   decides: false,
-  hasCalledLibrary: true,
+  hasDecided: true,
 };
 const sendCommand = Redis.prototype.sendCommand;
 vi.spyOn(Redis.prototype, 'sendCommand').mockImplementation(function (this: Redis, command, stream) {
   const { name, args } = command;
-  if (/^fcall/.test(name)) sent.hasCalledLibrary = true;
+  const script = name === 'fcall' ? nameOf.get(`${args[0]}`.replace(/^full_/, '')) : undefined;
+  if (script === 'decide') sent.hasDecided = true;
   if (!sent.armed || isUnawaited(name, args)) return sendCommand.call(this, command, stream);
-  sent.names.push(name === 'evalsha' || name === 'fcall' ? nameOf.get(`${args[0]}`)! : name);
+  sent.names.push(script ?? name);
   if (sent.failAt !== sent.names.length - 1) return sendCommand.call(this, command, stream);
   command.reject(new Error('Connection is closed.'));
   // A command of a pipeline is sent anyway, because the pipeline would wait for it. Pipelines only read.
@@ -120,8 +105,6 @@ const { call, createWorkspace } = tollgate;
 let redis: RedisClient;
 beforeAll(async () => {
   redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-  // So that no call has to send a script's text again, which would be another command.
-  for (const { library, source } of scripts) if (!library) await redis.script('LOAD', source);
 });
 afterAll(async () => void (await redis.quit()));
 
@@ -178,11 +161,9 @@ async function callWithFault<Name extends OperationName>(
   { rootKey, workspaceId }: Workspace,
   where: { command?: number; inScript?: string } = {},
 ) {
-  // A library keeps state between calls. It is loaded again, so that all calls do the same.
-  if (sent.hasCalledLibrary) {
-    for (const { library, source } of scripts) if (library) await redis.function('LOAD', 'REPLACE', source);
-    sent.hasCalledLibrary = false;
-  }
+  // Decisions keep state between calls. The library is loaded again, so that all calls do the same.
+  if (sent.hasDecided) await redis.function('LOAD', 'REPLACE', library().text);
+  sent.hasDecided = false;
   await redis.del(trace);
   if (where.inScript) await redis.set(fault, where.inScript);
   const decides = operations.find((operation) => operation.name === name)!.kind === 'decides';
@@ -318,7 +299,7 @@ function rehearse(name: OperationName): Promise<Done> {
 const partsOf = (done: Done) =>
   done.sent.map((script) => {
     const steps = stepsOf(done.trace, script);
-    return { script, steps, writes: steps.indexOf('w'), isScript: scriptNames.includes(script) };
+    return { script, steps, writes: steps.indexOf('w'), isScript: scripts.has(script) };
   });
 
 interface Refusal<Name extends OperationName> {

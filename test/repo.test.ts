@@ -10,7 +10,7 @@ import { errorCatalogue } from '../src/errors.ts';
 import { operations } from '../src/operations/index.ts';
 import { keyspace } from '../src/scripts/keyspace.ts';
 import { luaLiterals, luaSignatures } from '../src/scripts/layout.ts';
-import { assemble, isInclude, scriptNames } from '../src/scripts/loader.ts';
+import { buildLibrary, isModule, readLua, scriptNames as scriptNamesOf } from '../src/scripts/library.ts';
 import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
 
 /** The rooms of the store: what runs scripts. */
@@ -26,7 +26,10 @@ const filesBelow = (folder: string, ending: string) =>
 
 const sources = filesBelow('src', '.ts');
 const scripts = filesBelow('lua', '.lua');
-const includes = scripts.filter((path) => isInclude(path.slice('lua/'.length)));
+const includes = scripts.filter((path) => isModule(path.slice('lua/'.length)));
+const scriptNames = scriptNamesOf(readLua());
+/** Its variables are declared before all modules, so no file includes it. */
+const registers = 'lua/decide/registers.lua';
 /** The folder or file of src/ that a source belongs to. */
 const partOf = (path: string) => path.split('/')[1]!.replace(/\.ts$/, '');
 /** A source without comments. */
@@ -207,12 +210,10 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
     .join('\n')
     .replace(/([,=])\n\s+/g, '$1 ')
     .split('\n');
-  const isLibrary = lines[0]!.startsWith('#!lua name=');
   const isNaming = (line: string) => /\b(KEYS|ARGV)\b/.test(line);
 
   const documented = header.flatMap((line) => /^-- ((?:KEYS|ARGV)\[\d+…?\]) /.exec(line)?.[1] ?? []);
-  const isEntry = (line: string) => /^local function \w+\(KEYS, ARGV\)$/.test(line);
-  const readInBody = body.flatMap((line) => (isEntry(line) ? [] : (line.match(/\b(?:KEYS|ARGV)(?:\[\w+\])?/g) ?? [])));
+  const readInBody = body.flatMap((line) => line.match(/\b(?:KEYS|ARGV)(?:\[\w+\])?/g) ?? []);
 
   test('begins with a comment on its purpose, and what it returns', () => {
     expect(header[0]).toMatch(/^-- [A-Z].+/);
@@ -229,14 +230,11 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('names its inputs at the top, and does not touch KEYS and ARGV below', () => {
-    // A library gets them with each call, in the function that it registers.
-    const entry = body.findIndex(isEntry);
-    expect(entry >= 0).toBe(isLibrary);
-    const first = isLibrary ? entry + 1 : body.findIndex((line) => line.trim() !== '');
+    const first = body.findIndex((line) => line.trim() !== '');
     const naming = body.slice(first).findIndex((line) => !isNaming(line));
     expect(naming).toBeGreaterThan(0);
     const top = body.slice(first, first + naming);
-    expect(top.filter((line) => !line.startsWith(isLibrary ? '  ' : 'local '))).toEqual([]);
+    expect(top.filter((line) => !line.startsWith('local '))).toEqual([]);
     expect(body.slice(first + naming).filter(isNaming)).toEqual([]);
   });
 
@@ -248,8 +246,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('its header lists the names that it derives', () => {
-    // In a library the includes make the names.
-    const derives = isLibrary || body.some((line) => /\b\w+\(workspace\b/.test(line));
+    const derives = body.some((line) => /\b\w+\(workspace\b/.test(line));
     expect(header.some((line) => line.startsWith('-- derives  '))).toBe(derives);
   });
 
@@ -280,8 +277,8 @@ describe('lua/', () => {
     const used = new Set(
       scripts.flatMap((path) => [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1])),
     );
-    // loader.ts puts it around the scripts of changes.
-    used.add('include/change');
+    // Of the frame, lua/library.lua.
+    used.add('include/change').add('decide/registers');
     expect(includes.filter((path) => !used.has(path.slice('lua/'.length, -'.lua'.length)))).toEqual([]);
   });
 
@@ -296,7 +293,9 @@ describe('lua/', () => {
     ];
     // A name before `=` is a field of a table, or a local.
     const used = new Set(code.match(/(?<![.\w])[A-Za-z_]\w*\b(?!\s*=[^=])/g)?.filter((name) => !locals.includes(name)));
-    const needed = includes.filter((include) => include !== path && declaredIn(include).some((name) => used.has(name)));
+    const needed = includes.filter(
+      (include) => ![path, registers].includes(include) && declaredIn(include).some((name) => used.has(name)),
+    );
     expect([...named].sort()).toEqual(needed.sort());
   });
 
@@ -357,20 +356,22 @@ describe('lua/', () => {
     expect(lines.filter((line) => /^local (?!function).*redis\.call/.test(line))).toEqual([]);
   });
 
-  test('a variable of an include is changed by that include only', () => {
+  test('a variable of a module is changed by that module only, and a shared one by one module', () => {
+    const isChangedIn = (name: string, path: string) =>
+      new RegExp(`^\\s+(?:[\\w.]+,\\s+)*${name}(?:,\\s+[\\w.]+)* =[^=]`, 'm').test(read(path).replace(/--.*$/gm, ''));
+    const changing = (name: string) => scripts.filter((path) => isChangedIn(name, path));
     const variables = includes.flatMap((path) =>
-      declaredIn(path).filter(
-        (name) => !/^[A-Z]/.test(name) && !new RegExp(`^local function ${name}\\b`, 'm').test(read(path)),
-      ),
+      declaredIn(path)
+        .filter((name) => !/^[A-Z]/.test(name) && !new RegExp(`^local function ${name}\\b`, 'm').test(read(path)))
+        .map((name) => ({ path, name })),
     );
-    const changed = scripts.flatMap((path) => {
-      const code = read(path).replace(/--.*$/gm, '');
-      const others = variables.filter((name) => !includes.includes(path) || !declaredIn(path).includes(name));
-      return others
-        .filter((name) => new RegExp(`^\\s+(?:[\\w.]+, )*${name}(?:, [\\w.]+)* =[^=]`, 'm').test(code))
-        .map((name) => `${path}: ${name}`);
+    const changed = variables.flatMap(({ path, name }) => {
+      const others = changing(name).filter((other) => other !== path);
+      return others.slice(path === registers ? 1 : 0).map((other) => `${other}: ${name}`);
     });
     expect(changed).toEqual([]);
+    const shared = declaredIn(registers);
+    expect(shared.filter((name) => changing(name).length !== 1)).toEqual([]);
   });
 
   test('no function has more than 70 lines', () => {
@@ -526,16 +527,13 @@ function codesIn(markdown: string): string[] {
 
 const hasLuacheck = spawnSync('luacheck', ['--version'], { stdio: 'ignore' }).status === 0;
 
-test.skipIf(!hasLuacheck)('luacheck (of Debian: lua-check) finds nothing in the assembled scripts', () => {
+test.skipIf(!hasLuacheck)('luacheck (of Debian: lua-check) finds nothing in the library', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-lua-'));
-  for (const name of scriptNames) {
-    const { source } = assemble(name);
-    // The first line of a library is for Redis, not Lua.
-    writeFileSync(join(folder, `${name.replace('/', '.')}.lua`), source.replace(/^#!.*/, ''));
-  }
+  // The first line is for Redis, not Lua.
+  writeFileSync(join(folder, 'library.lua'), buildLibrary().replace(/^#!.*/, ''));
   const { stdout } = spawnSync('luacheck', ['-q', '--no-color', '--config', '.luacheckrc', folder], {
     encoding: 'utf8',
   });
   rmSync(folder, { recursive: true });
-  expect(stdout).toMatch(/^Total: 0 warnings \/ 0 errors in \d+ files$/m);
+  expect(stdout).toMatch(/^Total: 0 warnings \/ 0 errors in 1 file$/m);
 });

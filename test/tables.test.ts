@@ -9,7 +9,7 @@ import { recordKinds } from '../src/domain/records.ts';
 import { errorCatalogue } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { operations as registry } from '../src/operations/index.ts';
-import { assemble, scriptNames } from '../src/scripts/loader.ts';
+import { readLua } from '../src/scripts/library.ts';
 import { repositoryFiles } from './support/references.ts';
 
 const read = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
@@ -43,8 +43,8 @@ describe('kinds of records', () => {
   });
 
   test('events of the audit log name one of them, or the workspace', () => {
-    const types = scriptNames.flatMap((name) =>
-      [...assemble(name).source.matchAll(/^audit\(\s*workspace,\s*now,\s*actor,\s*'(\w+)'/gm)].map((match) => match[1]),
+    const types = [...readLua().values()].flatMap((text) =>
+      [...text.matchAll(/^audit\(\s*workspace,\s*now,\s*actor,\s*'(\w+)'/gm)].map((match) => match[1]),
     );
     expect(new Set(types)).toEqual(new Set([...recordKinds.map(([kind]) => kind), 'workspace']));
   });

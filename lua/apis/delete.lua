@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Delete an API. All its keys are invalid at once, because a verification reads the API's record. It can be restored
 -- for the retention time, with everything of it, unless it is `permanent` or being moved to or from another workspace;
 -- then the sweeper removes the records of the keys in steps.

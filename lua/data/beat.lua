@@ -12,7 +12,7 @@
 
 -- @include "include/clock"
 
-local servers, server, versions, life_ms, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local servers, process, versions, life_ms, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = now_ms(ARGV[5])
 
 local stored = redis.call('HGETALL', servers)
@@ -21,7 +21,7 @@ for at = 1, #stored, 2 do
   local id, time, found = stored[at], string.match(stored[at + 1], '^(%d+) (.+)$')
   -- An entry of the future was written before the clock was set back: it would stay without end.
   local is_live = time and math.abs(now - tonumber(time)) < life_ms
-  if id ~= server then
+  if id ~= process then
     if is_live then
       others[#others + 1] = id
       others[#others + 1] = found
@@ -33,10 +33,10 @@ end
 
 if #old > 0 then redis.call('HDEL', servers, unpack(old)) end
 if versions == '' then
-  redis.call('HDEL', servers, server)
+  redis.call('HDEL', servers, process)
 elseif #others / 2 >= count then
   return { 0, unpack(others) }
 else
-  redis.call('HSET', servers, server, int(now) .. ' ' .. versions)
+  redis.call('HSET', servers, process, int(now) .. ' ' .. versions)
 end
 return { 1, unpack(others) }

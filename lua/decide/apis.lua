@@ -1,7 +1,6 @@
 -- The APIs of a call. Each is read once.
 
 -- @include "include/clock"
--- @include "decide/call"
 -- @include "decide/totals"
 -- @include "include/names"
 

@@ -1,33 +1,15 @@
--- The arguments of a call of decide, and the data that its items share. Only begin_call and add_work change these
--- variables; the files named below fill the tables.
+-- A call of decide, and the data that its items share; see also registers.lua.
 
 -- @include "include/clock"
 -- @include "include/names"
 
--- The arguments, see the header of lua/decide.lua. The digests of the root keys are in `call_items` after
--- `call_roots_at`.
-local call_workspace, call_items, call_roots_at
--- The prefix of the names of key records.
-local call_key_records
--- The settings of the server that sent the call: text (that they were read from), retention, tags_max, tag_bytes_max,
--- identifiers_max, records_max, refusal_hours, refusal_bytes, data_version, time (of a test; '' for Redis's clock).
-local call_settings = {}
--- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).
-local call_now, call_hour, call_day, call_hour_of_day
--- Increases with every call.
-local call_number = 0
--- Read once per call: root keys by index (roots.lua), namespaces by name (ratelimit.lua). apis.lua has the APIs.
-local call_roots, call_namespaces = {}, {}
--- Written at the end of the call (totals.lua): counts by record and field, and the limits of a record.
-local call_totals, call_total_bounds = {}, {}
+-- Read once per call: root keys by index (roots.lua). apis.lua has the APIs.
+local call_roots = {}
 -- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last
 -- query that was evaluated. `is_filled`: the tables of namespaces and totals have entries, so the next call needs new
 -- ones. `budget`: the work after which no further item is begun. `failures`: writes after a charge that failed, and
 -- `failure`: the last error.
 local call_state = { rbac_version = false, is_filled = false, held = false, budget = 0, failures = 0, failure = '' }
--- The work done so far, in units of about a microsecond.
-local call_work
-
 -- Texts of an hour since 1970.
 local call_hours = {}
 function call_hours.day(hour) return string.format('%d', hour / 24) end

@@ -2,7 +2,6 @@
 -- a namespace in a record of its own. So a check that passes reads nothing of leases.
 
 -- @include "decide/call"
--- @include "decide/verification/key"
 -- @include "decide/session"
 -- @include "include/leases"
 -- @include "include/names"

@@ -4,7 +4,6 @@ local MEMO_TEXT_MAX, MEMO_TOTAL_MAX = 1024, 524288
 -- Estimated bytes of a value and its place in the table.
 local MEMO_ENTRY_BYTES = 256
 
-local memo = {}
 local memo_bytes = 0
 
 local function memoize(text, value)

@@ -1,7 +1,6 @@
 -- The session of a call. A session is a server process that may hold leases in this workspace. The registry of a
 -- workspace lists its sessions, and a change waits for all of them.
 
--- @include "decide/call"
 -- @include "include/names"
 
 -- Limit of the sessions of a workspace.

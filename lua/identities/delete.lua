@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Delete an identity. Its keys stay valid without it: their links have its id, which no longer exists. It can be
 -- restored for the retention time, unless it is `permanent`. The list of its keys is kept as long as their usage.
 --

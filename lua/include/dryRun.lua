@@ -1,7 +1,5 @@
 -- Redis for a script that decides without changing anything: what the rules write is kept in memory, and they read it
--- again. In a script that includes this file, `redis.call` and `redis.pcall` are dry_call (src/scripts/loader.ts).
-
-local server = redis
+-- again. In its modules `redis.call` and `redis.pcall` are dry_call (lua/library.lua).
 
 -- Reads that are passed on. Of other commands nothing is read again: they count, or set an expiry.
 local READS = { EXISTS = true, PTTL = true, SCARD = true, SISMEMBER = true, TIME = true, ZCARD = true, ZRANGE = true }
@@ -52,4 +50,10 @@ local COMMANDS = {
 local function dry_call(command, ...)
   if COMMANDS[command] then return COMMANDS[command](...) end
   return READS[command] and server.call(command, ...) or 0
+end
+
+-- Begins a dry run.
+local function begin_dry_run()
+  written = {}
+  redis.call, redis.pcall = dry_call, dry_call
 end

@@ -1,15 +1,16 @@
--- Changes that work while Redis is at maxmemory.
---
--- Redis refuses the first write of a script if its command may take memory. After a write that takes none, it carries
--- out all further ones, so that a script is not cut in half. So a change that only takes something away begins with
--- such a write: a leaked key can be disabled when Redis is full. What such a change may take is an audit event, of
--- which AUDIT_EVENTS_MAX are kept. A change that may be repeated without end, or whose input is stored, must not use
--- it.
+-- Changes that work while Redis is at maxmemory: a leaked key can be disabled then. A script that always takes
+-- something away has the flag allow-oom. One that may do so begins with `#!lua full=allow-oom`: after Redis refused it,
+-- the server calls it again with that flag, and it refuses by itself what takes memory. What such a change may take is
+-- an audit event, of which AUDIT_EVENTS_MAX are kept. A change that may be repeated without end, or whose input is
+-- stored, must not be one of them.
 
--- @include "include/names"
+-- `is_full`: the script was called again, because Redis refuses writes.
+local full_memory = { is_full = false }
 
 -- To be called after the last read, before the first write.
-local function write_even_if_full(workspace) redis.call('UNLINK', name_of.absent(workspace)) end
+function full_memory.may_write(takes_away)
+  if full_memory.is_full and not takes_away then error({ err = 'OOM it takes memory' }) end
+end
 
 -- Whether a request has none but these fields.
 local function has_only(request, fields)

@@ -2,6 +2,7 @@
 -- spelling (`api.*.verify_key`). docs/contract.md §5 lists them.
 
 -- @include "include/clock"
+-- @include "include/full"
 -- @include "include/names"
 
 local root_grants = {}
@@ -37,24 +38,15 @@ end
 -- recorded while the clock was ahead.
 function root_grants.is_use_due(used, now) return not used or used > now or now - used >= USED_PRECISION_MS end
 
--- A Redis without room for a write serves reads.
-local NO_ROOM = { OOM = true, MISCONF = true, NOREPLICAS = true }
-
--- Records the time of use, if Redis has room for it: otherwise a full Redis would refuse reads and deletions too.
-local function record_use(record, now)
-  local reply = redis.pcall('HSET', record, 'used', now)
-  local problem = type(reply) == 'table' and reply.err
-  if problem and not NO_ROOM[string.match(problem, '^%-?(%u+)')] then error(reply) end
-end
-
 -- Reads a root key. Returns its status, grants, id, and the milliseconds until it expires ('' if it does not). Records
--- the time of use.
+-- the time of use, if Redis accepts writes: otherwise a full Redis would refuse reads and deletions too.
 local function authenticate(workspace, digest, now)
   local record = name_of.root_key_record(workspace, digest)
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id', 'used')
   local expires = tonumber(stored[3])
   local status = root_grants.status(stored[1], stored[2], expires, now)
   -- Redis formats a number with 17 digits, so `int` is not needed.
-  if status == 'ok' and root_grants.is_use_due(tonumber(stored[5]), now) then record_use(record, now) end
+  local is_due = status == 'ok' and root_grants.is_use_due(tonumber(stored[5]), now)
+  if is_due and not full_memory.is_full then redis.call('HSET', record, 'used', now) end
   return status, stored[1] or '', stored[4] or '', expires and int(expires - now) or ''
 end

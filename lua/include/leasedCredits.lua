@@ -20,7 +20,7 @@ local function renumbering_leased_credits(record, kept, number)
 end
 
 -- The longest term that a session of the workspace has or ever had, in milliseconds.
-local function longest_term(workspace)
+local function longest_term_of_credits(workspace)
   local entries, longest = redis.call('HGETALL', name_of.registry(workspace)), 0
   for index = 2, #entries, 2 do
     local term, _, _ = struct.unpack(REGISTERED, entries[index])
@@ -42,7 +42,7 @@ local function awaits_leased_credits(workspace, record, number, now)
     is_awaited = is_awaited or balance == number
   end
   if not is_awaited then return false end
-  local paused_until = lease_list.pause_until(now, longest_term(workspace))
+  local paused_until = lease_list.pause_until(now, longest_term_of_credits(workspace))
   lease_list.write(record, lease_list.with_pause(others .. recent, paused_until))
   return true
 end

@@ -72,8 +72,6 @@ function name_of.counts_on_the_way(workspace, api8) return workspace .. ':mo:' .
 function name_of.receipt(workspace, api8) return workspace .. ':mi:' .. api8 end
 function name_of.arrived_keys(workspace, api8) return workspace .. ':mk:' .. api8 end
 function name_of.registry(workspace) return workspace .. ':leases' end
--- Never exists, see absentKey in src/redis/names.ts.
-function name_of.absent(workspace) return workspace .. ':-' end
 -- The place of a migration of the stored data.
 function name_of.migration(workspace) return workspace .. ':data' end
 function name_of.audit_stream(workspace) return workspace .. ':audit' end

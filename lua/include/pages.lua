@@ -8,8 +8,9 @@ local function rest_of_id(list, prefix, id)
   if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
 end
 
--- Sorts after everything that may follow an id.
-local AFTER_ALL = string.rep('\255', 33)
+-- Sorts after everything that may follow an id: 33 bytes of 255.
+local AFTER_ALL =
+  '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 
 -- A page of a list in an order, asc or desc, of at most `count` members after the id `after` or '': their replies, and
 -- 1 if there are more, else 0. `reply_of` takes the workspace, what follows the id in a member, and the id (16). It may

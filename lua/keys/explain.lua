@@ -30,7 +30,10 @@
 
 local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
-charge_hold.instead = hold_kinds.decide_slots
+begin_dry_run()
+-- A call that failed may have left these.
+charge_hold.note, call_state.held = nil, false
+hold_kinds.begin()
 
 -- Whether a key with this id existed: then it is in the list of deleted keys.
 local function was_deleted(id)

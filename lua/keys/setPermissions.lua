@@ -1,3 +1,4 @@
+#!lua full=allow-oom
 -- Add, remove or replace the direct permissions of a key.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
@@ -42,7 +43,7 @@ require_room(workspace, actor, #missing)
 local slugs = slugs_of(workspace, as_list(had))
 local next_id, next_version, reserve = take_stamps(workspace, now, 1 + #missing, true)
 
-if mode == 'remove' and kept < #had then write_even_if_full(workspace) end
+full_memory.may_write(mode == 'remove' and kept < #had)
 reserve()
 create_permissions(workspace, missing, numbers, next_id)
 local given = {}

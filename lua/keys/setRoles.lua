@@ -1,3 +1,4 @@
+#!lua full=allow-oom
 -- Add, remove or replace the roles of a key.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
@@ -33,7 +34,7 @@ local before, after = as_list(had), as_list(combined)
 local names_before, names_after = names_of_roles(workspace, before), names_of_roles(workspace, after)
 local _, next_version, reserve = take_stamps(workspace, now, 1, true)
 
-if mode == 'remove' and #combined < #had then write_even_if_full(workspace) end
+full_memory.may_write(mode == 'remove' and #combined < #had)
 reserve()
 set_key_field(record, state, 'roles', after)
 state.version = next_version()

@@ -1,3 +1,4 @@
+#!lua full=allow-oom
 -- Change a key. Fields that are not in the request stay. If the change is refused, no field changes.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
@@ -106,7 +107,7 @@ if request.enabled ~= nil then state.enabled = request.enabled end
 local next_id, next_version, reserve = take_stamps(workspace, now, 3 + #wanted + #missing_slugs, true)
 
 -- Write.
-if has_only(request, ENDING) and was_usable and not is_usable(state) then write_even_if_full(workspace) end
+full_memory.may_write(has_only(request, ENDING) and was_usable and not is_usable(state))
 reserve()
 if request.ratelimits then
   limit_list.name(state.limits, next_id)

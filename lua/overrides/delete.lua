@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Delete the override for exactly this identifier, also the former one that a temporary one keeps.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`

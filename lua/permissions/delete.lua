@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Delete a permission. Keys and roles refer to it by its number, which no longer exists, so all of them lose it at
 -- once.
 --
@@ -10,7 +11,6 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
--- @include "include/full"
 -- @include "include/ids"
 -- @include "include/names"
 -- @include "include/rbac"
@@ -21,7 +21,6 @@ local permission = number and read_permission(workspace, number)
 if not permission then return 0 end
 local _, next_version, reserve = take_stamps(workspace, now, 1, true)
 
-write_even_if_full(workspace)
 reserve()
 renew_rbac_version(workspace, next_version)
 redis.call('HDEL', name_of.permission_numbers(workspace), permission.slug)

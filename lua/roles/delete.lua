@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Delete a role. Keys refer to it by its number, which no longer exists, so all of them lose it at once.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
@@ -10,7 +11,6 @@
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
--- @include "include/full"
 -- @include "include/ids"
 -- @include "include/names"
 -- @include "include/rbac"
@@ -23,7 +23,6 @@ if not role then return 0 end
 local slugs = slugs_of(workspace, role.permissionNumbers)
 local _, next_version, reserve = take_stamps(workspace, now, 1, true)
 
-write_even_if_full(workspace)
 reserve()
 renew_rbac_version(workspace, next_version)
 redis.call('HDEL', name_of.role_numbers(workspace), role.name)

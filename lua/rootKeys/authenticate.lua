@@ -1,3 +1,4 @@
+#!lua full=no-writes
 -- Read the grants of a root key, and record that it was used.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Delete a root key. The next call with it is refused as unauthorized.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`

@@ -1,3 +1,4 @@
+#!lua full=allow-oom
 -- Change a root key: only the fields that are in the request.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
@@ -48,7 +49,7 @@ local is_admin = root_grants.has(grants, '*') and enabled and ends == math.huge
 if not keeps_an_admin(workspace, digest, is_admin) then return { 'last_root_key' } end
 
 local was_usable, is_usable = was_enabled and now < ended, enabled and now < ends
-if has_only(request, ENDING) and was_usable and not is_usable then write_even_if_full(workspace) end
+full_memory.may_write(has_only(request, ENDING) and was_usable and not is_usable)
 set_fields(record, { grants = grants, enabled = enabled and '1' or '0' })
 write_field(record, 'expires', ends < math.huge and int(ends))
 if request.name then write_field(record, 'name', request.name ~= null and request.name) end

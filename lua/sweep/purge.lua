@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Remove some records that no request can reach: deleted keys, APIs and identities past their retention, and keys of
 -- these APIs. It also continues restorations of identities that were interrupted.
 --

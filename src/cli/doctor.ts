@@ -23,7 +23,7 @@ import { checksOf, inMegabytes, megabyte } from '../redis/checks.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../redis/embedded.ts';
 import { isReached, type RedisFacts, readRedisFacts } from '../redis/facts.ts';
 import { refusalOf } from '../redis/refusedWrites.ts';
-import { scriptNames } from '../scripts/loader.ts';
+import { library } from '../scripts/loader.ts';
 import { openStore } from '../store.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
@@ -160,12 +160,10 @@ async function scriptsAndRootKeys(settings: Parameters<typeof openStore>[0], roo
       unknown('root keys', oneLine(error), 'Correct the faults above first.'),
     ]);
     await store.close();
-    return [ok('scripts', `all ${scriptNames.length} load`), ...found];
+    return [ok('scripts', `all ${library().scripts.size} load`), ...found];
   } catch (error) {
     const isRefused = refusalOf(((error as Error).cause as Error | undefined)?.message ?? '') !== undefined;
-    const change = isRefused
-      ? 'Correct `writes` first.'
-      : 'Allow this account to use EVALSHA, SCRIPT LOAD, FCALL and FUNCTION LOAD.';
+    const change = isRefused ? 'Correct `writes` first.' : 'Allow this account to use FCALL and FUNCTION LOAD.';
     return [fault('scripts', oneLine(error), change)];
   }
 }

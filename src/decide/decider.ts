@@ -275,7 +275,7 @@ export class Decider {
     return new Promise((resolve, reject) => {
       const answered = (answer: Answer) => {
         const error = readDone(answer);
-        if (error) return reject(new Error(this.#options.scripts.locate('decide', error.detail)));
+        if (error) return reject(new Error(this.#options.scripts.locate(error.detail)));
         counted();
         resolve();
       };
@@ -325,7 +325,7 @@ export class Decider {
     observe?.unwritten(failures);
     if (performance.now() < this.#reportsFrom) return;
     this.#reportsFrom = performance.now() + reportEveryMs;
-    const cause = scripts.locate('decide', failure);
+    const cause = scripts.locate(failure);
     onEvent?.(`Usage, or another note of decisions, could not be written in ${workspaceId}: ${cause}`);
   }
 
@@ -345,7 +345,7 @@ export class Decider {
         return tooManyRecords(detail);
       // `failed`, or a reason that no kind has.
       default: {
-        const cause = new Error(scripts.locate('decide', detail));
+        const cause = new Error(scripts.locate(detail));
         return storeError(Object.assign(cause, { name: 'ReplyError' }));
       }
     }

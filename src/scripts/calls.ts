@@ -2,7 +2,7 @@
 // other arguments.
 
 import type { Actor } from '../domain/caller.ts';
-import { allScripts, type Script } from './loader.ts';
+import { isScript, type LuaFiles } from './library.ts';
 import type { Argument, Scripts } from './scripts.ts';
 
 /** A reply as Redis sends it: strings, numbers, and lists of these. */
@@ -338,7 +338,6 @@ interface CallOptions {
 }
 
 export function openCalls(scripts: Scripts, { now, actorText }: CallOptions): Run {
-  checkSignatures();
   return (name, workspaceId, given) => {
     const { names, isPacked } = signatures[name] as Signature<readonly string[], unknown>;
     const values = given as Record<string, unknown>;
@@ -353,22 +352,22 @@ export function openCalls(scripts: Scripts, { now, actorText }: CallOptions): Ru
 }
 
 /**
- * Throws if the header of a script names other arguments or outcomes than its signature, or the script returns another
- * outcome. The arguments of a library are in its code.
+ * For the build: throws if the header of a script names other arguments or outcomes than its signature, or the script
+ * returns another outcome. Those of lua/decide.lua are packed by src/decide/.
  */
-function checkSignatures() {
-  for (const script of allScripts().values()) {
-    if (script.library !== undefined) continue;
-    const signature = (signatures as Record<string, Signature<readonly string[], unknown>>)[script.name];
+export function checkSignatures(files: LuaFiles) {
+  for (const [name, source] of files) {
+    if (!isScript(name) || name === 'decide') continue;
+    const signature = (signatures as Record<string, Signature<readonly string[], unknown>>)[name];
     const named = signature?.names.join(', ');
-    const documented = argumentsIn(script).join(', ');
+    const documented = argumentsIn(source).join(', ');
     if (named !== documented)
-      throw new Error(`lua/${script.name}.lua takes ${documented || 'nothing'}; src/scripts/calls.ts has ${named}`);
-    if (signature?.outcomes) checkOutcomes(script, signature.outcomes);
+      throw new Error(`lua/${name}.lua takes ${documented || 'nothing'}; src/scripts/calls.ts has ${named}`);
+    if (signature?.outcomes) checkOutcomes(name, source, signature.outcomes);
   }
 }
 
-function checkOutcomes({ name, source }: Script, outcomes: readonly string[]) {
+function checkOutcomes(name: string, source: string, outcomes: readonly string[]) {
   const [header = ''] = /^-- returns.*(?:\n--.*)*/m.exec(source) ?? [];
   const documented = [...header.matchAll(/\{'(\w+)'/g)].map((match) => match[1]!);
   const returned = [...source.matchAll(/return \{ '(\w+)'/g)].map((match) => match[1]!);
@@ -382,7 +381,7 @@ const camel = (name: string) =>
   name.replace(/_ms$/, 'Ms').replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 /** The names in the header of a script: `ARGV[1]  key_id  …` is keyId. */
-const argumentsIn = ({ source }: Script): string[] =>
+const argumentsIn = (source: string): string[] =>
   [...source.matchAll(/^-- ARGV\[\d+(…?)\] +(\w+)/gm)].map(([, all, name]) =>
     name === 'now_ms' ? 'now' : (all ? '...' : '') + camel(name!),
   );

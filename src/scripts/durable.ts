@@ -5,12 +5,12 @@
 import { ApiError } from '../errors.ts';
 import { type ConnectOptions, connect, orStoreError, type RedisClient } from '../redis/connection.ts';
 import { scriptKey } from '../redis/names.ts';
-import { allScripts } from './loader.ts';
+import { library } from './loader.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 
 /** The scripts of changes: those that write to the audit stream. */
 export const changingScripts = (): ReadonlySet<string> =>
-  new Set([...allScripts().values()].filter(({ isChange }) => isChange).map(({ name }) => name));
+  new Set([...library().scripts].filter(([, { isChange }]) => isChange).map(([name]) => name));
 
 export interface Durable {
   /** The scripts; those of changes return when the change is on disk. */

@@ -1,18 +1,14 @@
-// Loads the scripts of lua/ into Redis, and runs them.
-//
-// A script that begins with `#!lua name=` is a library: Redis stores it with its functions (FUNCTION LOAD, FCALL). Of
-// any other script Redis stores the compiled text only (SCRIPT LOAD, EVALSHA) and creates the functions with every
-// call.
+// Loads the library of lua/ into Redis, and calls its functions, one for each script.
 
-import { createHash } from 'node:crypto';
 import { Command } from 'ioredis';
 import { ApiError } from '../errors.ts';
 import type { Breaker } from '../redis/breaker.ts';
 import { mastersOf, type RedisClient, storeError } from '../redis/connection.ts';
 import { absentKey } from '../redis/names.ts';
 import type { StoreObserver } from '../redis/observer.ts';
+import { refusalOf } from '../redis/refusedWrites.ts';
 import { nodeOf } from '../redis/slots.ts';
-import { allScripts, libraryPrefix, locate, type Script } from './loader.ts';
+import { library as currentLibrary, type Library, libraryPrefix, locate } from './loader.ts';
 import { ReadPace, type Timed } from './readPace.ts';
 
 export type Argument = string | number | Buffer;
@@ -25,16 +21,13 @@ export interface Scripts {
   /** Returns a function that names the Redis server that runs the scripts of a workspace now, '' without a Cluster. */
   nodeOf(workspaceId: string): () => string;
   /** An error message of a script, with the files and lines of lua/. */
-  locate(name: string, message: string): string;
-  /** Loads the scripts that Redis does not have. Rejects when Redis does not reply. */
+  locate(message: string): string;
+  /** Loads the library where Redis does not have it. Rejects when Redis does not reply. */
   load(): Promise<void>;
 }
 
 /** Called after each change, with the sessions that may hold leases; the change is answered when it resolves. */
 export type Changed = (workspaceId: string, holders: readonly string[]) => Promise<void>;
-
-/** As Redis names a script. */
-const digestOf = ({ source }: Script) => createHash('sha1').update(source).digest('hex');
 
 interface ScriptsOptions {
   changed?: Changed | undefined;
@@ -47,54 +40,27 @@ interface ScriptsOptions {
 /** The scripts about the version of the data itself. */
 const beforeStart = 'data/';
 
-/**
- * How many scripts are sent at once, besides the libraries. All of them together could take Redis longer than a command
- * may.
- */
-const loadedAtOnce = 8;
-
-/** Loads the scripts that Redis does not have. `scripts` are by their digest. */
-async function loadMissing(redis: RedisClient, scripts: ReadonlyMap<string, Script>): Promise<void> {
-  const loaded = (await redis.script('EXISTS', ...scripts.keys())) as number[];
-  const missing = [...scripts.values()].filter((_, index) => loaded[index] !== 1);
-  for (let first = 0; first < missing.length; first += loadedAtOnce) {
-    const loading = missing.slice(first, first + loadedAtOnce).map((script) => loadScript(redis, script));
-    await Promise.all(loading);
-  }
-}
-
-/** A script that does not compile stops the server here, not a request later. */
-function loadScript(redis: RedisClient, script: Script): Promise<unknown> {
-  const loading = script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source);
-  return loading.catch((cause: Error) => {
-    // Without the cause, whose message contains the whole script.
-    throw new Error(locate(script, cause.message));
-  });
-}
-
 export async function loadScripts(
   redis: RedisClient,
   workspaceKey: (workspaceId: string) => string,
   { changed, observe, breaker, fresh }: ScriptsOptions = {},
 ): Promise<Scripts> {
-  const scripts = allScripts();
-  const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
+  const library = currentLibrary();
+  const { scripts } = library;
   const pace = new ReadPace();
-  const byDigest = new Map(
-    [...scripts.values()].filter(({ library }) => library === undefined).map((script) => [digestOf(script), script]),
-  );
-  for (const { name, source } of byDigest.values()) redis.defineCommand(name, { lua: source });
-  const load = async () =>
-    void (await Promise.all([loadMissing(redis, byDigest), ...libraries.map((each) => loadScript(redis, each))]));
+  const load = () => loadLibrary(redis, library);
   await load();
-  await removeOldLibraries(redis, libraries);
+  await removeOldLibraries(redis, library);
 
-  const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
-
-  /** `kind` is the suffix of ioredis's commands: 'Buffer' where strings in the reply are Buffers. */
-  function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown> {
+  /** `replyEncoding` is null where strings in the reply are Buffers. */
+  function call(
+    replyEncoding: Encoding,
+    name: string,
+    workspaceId: string,
+    args: readonly Argument[],
+  ): Promise<unknown> {
     const { isChange, isRead } = scripts.get(name)!;
-    const callIt = () => callScript(kind, name, workspaceId, args);
+    const callIt = () => callScript(replyEncoding, name, workspaceId, args);
     if (isRead) return pace.run(workspaceId, name, callIt as () => Promise<Timed>);
     return isChange ? afterChange(workspaceId, callIt()) : callIt();
   }
@@ -105,15 +71,17 @@ export async function loadScripts(
     return changeReply;
   }
 
-  async function callScript(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
+  async function callScript(replyEncoding: Encoding, name: string, workspaceId: string, args: readonly Argument[]) {
     // Awaited only when it has something to wait for, as every batch passes here.
     const checked = name.startsWith(beforeStart) ? undefined : fresh?.();
     if (checked) await checked;
-    const script = scripts.get(name)!;
+    const { functionName, hasFull } = scripts.get(name)!;
     const workspace = workspaceKey(workspaceId);
     const all = redis.isCluster ? ['2', workspace, absentKey(workspace), ...args] : ['1', workspace, ...args];
-    const send = (): Promise<unknown> =>
-      script.library ? callLibrary(redis, kind, script.library, all) : commands[name + kind]!(...all);
+    const send = (prefix = '') =>
+      redis.sendCommand(
+        new LibraryCall('fcall', [prefix + functionName, ...all], { replyEncoding }),
+      ) as Promise<unknown>;
     // In a Cluster the workspaces of one node may hang while the others are served.
     const target = redis.isCluster ? workspace : '';
     breaker?.check(target);
@@ -123,16 +91,20 @@ export async function loadScripts(
       try {
         reply = await send();
       } catch (cause) {
-        // It has not run, so it may be sent again. (For other scripts ioredis does the same after NOSCRIPT.)
-        if (!(cause as Error).message.includes('Function not found')) throw cause;
-        // If loading fails, the second call reports why.
-        await loadLibrary(redis, script).catch(() => {});
-        reply = await send();
+        // It has not run, so it may be sent again.
+        const { message } = cause as Error;
+        const refusal = hasFull && refusalOf(message);
+        if (refusal && refusal !== 'replica') reply = await send('full_');
+        else if (message.includes('Function not found')) {
+          // If loading fails, the second call reports why.
+          await load().catch(() => {});
+          reply = await send();
+        } else throw cause;
       }
       observe?.ran(name, performance.now() - startedAt, true);
       return reply;
     } catch (cause) {
-      const error = storeError(cause, (message) => locate(script, message));
+      const error = storeError(cause, (message) => locate(library, message));
       const isRefusal = error instanceof ApiError && error.code === 'too_many_records';
       observe?.ran(name, performance.now() - startedAt, isRefusal);
       if (isRefusal) observe?.recordsRefused();
@@ -142,22 +114,19 @@ export async function loadScripts(
   }
 
   return {
-    run: (name, workspaceId, args) => call('', name, workspaceId, args),
-    runPacked: (name, workspaceId, args) => call('Buffer', name, workspaceId, args),
+    run: (name, workspaceId, args) => call('utf8', name, workspaceId, args),
+    runPacked: (name, workspaceId, args) => call(null, name, workspaceId, args),
     nodeOf: redis.isCluster ? (workspaceId) => nodeOf(redis, workspaceId) : () => () => '',
-    locate: (name, message) => locate(scripts.get(name)!, message),
+    locate: (message) => locate(library, message),
     load,
   };
 }
 
-/** FCALL without ioredis's function of that name, which collects and copies the arguments. */
-const callLibrary = (redis: RedisClient, kind: '' | 'Buffer', library: string, args: readonly Argument[]) =>
-  redis.sendCommand(
-    new LibraryCall('fcall', [library, ...args], { replyEncoding: kind === 'Buffer' ? null : 'utf8' }),
-  ) as Promise<unknown>;
+type Encoding = 'utf8' | null;
 
 /**
- * Writes texts followed by one Buffer at once, in 1.1 µs in place of 2.8: ioredis joins three parts for each argument.
+ * FCALL without ioredis's function of that name, which collects and copies the arguments. Writes texts followed by one
+ * Buffer at once, in 1.1 µs in place of 2.8: ioredis joins three parts for each argument.
  */
 class LibraryCall extends Command {
   override toWritable(socket: object): string | Buffer {
@@ -184,13 +153,15 @@ class LibraryCall extends Command {
 /**
  * Loads a library where it is missing. A full Redis and a replica refuse FUNCTION LOAD even if they have the library.
  */
-async function loadLibrary(redis: RedisClient, { library, source }: Script): Promise<void> {
+async function loadLibrary(redis: RedisClient, library: Library): Promise<void> {
   const loaded = mastersOf(redis).map(async (server) => {
-    const found = (await server.function('LIST', 'LIBRARYNAME', library!)) as unknown[];
+    const found = (await server.function('LIST', 'LIBRARYNAME', library.name)) as unknown[];
     if (found.length > 0) return;
-    await server.function('LOAD', source).catch((cause: Error) => {
+    await server.function('LOAD', library.text).catch((cause: Error) => {
       // Another Tollgate server was first.
-      if (!cause.message.includes('already exists')) throw cause;
+      if (cause.message.includes('already exists')) return;
+      // Without the cause, whose message has the whole library.
+      throw new Error(locate(library, cause.message));
     });
   });
   // A master that is down does not matter: the library is loaded there by the first call that finds it missing.
@@ -200,11 +171,11 @@ async function loadLibrary(redis: RedisClient, { library, source }: Script): Pro
 }
 
 /** Removes the libraries of other versions. A server of such a version loads its library again with its next call. */
-async function removeOldLibraries(redis: RedisClient, libraries: readonly Script[]): Promise<void> {
+async function removeOldLibraries(redis: RedisClient, library: Library): Promise<void> {
   for (const server of mastersOf(redis)) {
     const reply = (await server.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
     for (const [, name] of reply) {
-      if (libraries.some(({ library }) => library === name)) continue;
+      if (name === library.name) continue;
       // This fails when the library is already gone, and on a replica, where it takes only a little memory.
       await server.function('DELETE', name!).catch(() => {});
     }

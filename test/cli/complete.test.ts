@@ -945,7 +945,7 @@ describe('hostile lines', () => {
       const { err } = await cli(['import', '-', '--json'], redis.url, text);
       const summary = JSON.parse(err.trimEnd().split('\n').at(-1)!) as Summary;
       expect(summary).toMatchObject({ refused: 0 });
-      return Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))![1]);
+      return Number(/cmdstat_fcall:calls=(\d+)/.exec(await client.info('commandstats'))![1]);
     };
     await callsOf([]);
     const overhead = await callsOf([]);

@@ -230,7 +230,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
   });
 
   test('that refuses scripts, that is a fault', async () => {
-    const port = await startRefusing('-script');
+    const port = await startRefusing('-function');
     const { code, find } = await examine(at(port));
     expect(code).toBe(1);
     expect(find('scripts')).toMatchObject({ status: 'fault', found: expect.stringContaining('NOPERM') });

@@ -19,7 +19,7 @@ import { cliActor } from '../../src/records/rootKeys.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import type { StoreObserver } from '../../src/redis/observer.ts';
 import { batchHead, batchTail, dataVersion } from '../../src/scripts/layout.ts';
-import { assemble } from '../../src/scripts/loader.ts';
+import { library } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness, testSettings } from '../support/harness.ts';
 import { ownRedis } from '../support/ownRedis.ts';
@@ -297,18 +297,18 @@ describe('a broken record', () => {
  * an error.
  */
 async function damaged(damage: string) {
-  const { source, library } = assemble('decide');
-  const text = source.replace(
-    /return \(decide_batch\)\(\.\.\.\) end\)$/m,
-    `local reply = (decide_batch)(...) if type(reply) == 'string' then reply = { reply, 0, 0 } end ${damage} return reply end)`,
+  const { text, name } = library();
+  const changed = text.replace(
+    /^return decide_batch\((.+)\)$/m,
+    `local reply = decide_batch($1) if type(reply) == 'string' then reply = { reply, 0, 0 } end ${damage} return reply`,
   );
-  expect(text).not.toBe(source);
-  await own.redis.function('LOAD', 'REPLACE', text);
-  return library!;
+  expect(changed).not.toBe(text);
+  await own.redis.function('LOAD', 'REPLACE', changed);
+  return name;
 }
 
 describe('a reply that cannot be read', () => {
-  afterEach(async () => void (await own.redis.function('LOAD', 'REPLACE', assemble('decide').source)));
+  afterEach(async () => void (await own.redis.function('LOAD', 'REPLACE', library().text)));
 
   /** Replaces byte `at` (from 0) of the packed results, counted from the first byte of the first result. */
   const setByte = (answers: number, at: number, byte: number) =>

@@ -8,13 +8,14 @@ import { Redis } from 'ioredis';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { allEndedMs } from '../../src/domain/leaseTerms.ts';
 import { startEmbedded } from '../../src/redis/embedded.ts';
-import { luaLiterals } from '../../src/scripts/layout.ts';
+import { buildLibrary } from '../../src/scripts/library.ts';
+import { useLibrary } from '../../src/scripts/loader.ts';
 import { runCli } from '../support/cli.ts';
 import { readMetrics } from '../support/metrics.ts';
 import { atEnd, build, endAll, runServer, startRedis, startServer, temporaryDir } from '../support/processes.ts';
 
 // The command line of this process has the scripts of the server, as a full Redis loads no others.
-(luaLiterals as Map<string, string>).set('IN_TESTS', 'false');
+useLibrary(buildLibrary());
 
 const waiting = { timeout: 60_000, interval: 50 };
 

@@ -14,7 +14,7 @@ import { operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { refusals } from '../../src/redis/refusedWrites.ts';
 import { dataVersion } from '../../src/scripts/layout.ts';
-import { scriptNames } from '../../src/scripts/loader.ts';
+import { readLua, scriptNames } from '../../src/scripts/library.ts';
 import { openStore } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { readMetrics, type Series } from '../support/metrics.ts';
@@ -238,7 +238,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     status: ['200', ...errorCatalogue.map(({ status }) => `${status}`)],
     outcome: outcomes,
     result: ['passed', 'blocked'],
-    script: scriptNames,
+    script: scriptNames(readLua()),
     queue: ['holds', 'refill', 'purge', 'usage'],
     by: ['identifier', 'tag'],
     reason: refusals,

@@ -1,11 +1,12 @@
-// The loader of lua/: an include is inserted once, and every error has our files and lines.
+// The library of lua/: what the build refuses, how Redis gets it, and every error has our files and lines.
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
-import { luaLiterals } from '../../src/scripts/layout.ts';
-import { assemble, locate, scriptNames } from '../../src/scripts/loader.ts';
+import { checkSignatures } from '../../src/scripts/calls.ts';
+import { buildLibrary, readLua, scriptNames } from '../../src/scripts/library.ts';
+import { library, libraryOf, locate } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness } from '../support/harness.ts';
 import { ownRedis } from '../support/ownRedis.ts';
@@ -14,109 +15,68 @@ import { snippets } from '../support/snippet.ts';
 const h = harness();
 const lua = snippets();
 
-/** Files of an invented lua/. */
-const from = (files: Record<string, string>) => (path: string) => {
-  const text = files[path];
-  if (text === undefined) throw new Error(`no ${path}`);
-  return text;
-};
-
-describe('assemble', () => {
-  test('inserts an include where it is first named, once', () => {
-    const read = from({
-      script: '-- Script.\n-- @include "include/a"\n-- @include "include/b"\nreturn a + b',
-      'include/a': 'local a = 1',
-      'include/b': '-- @include "include/a"\nlocal b = a',
-    });
-    expect(assemble('script', read)).toEqual({
-      name: 'script',
-      source: '-- Script.\nlocal a = 1\nlocal b = a\nreturn a + b',
-      lines: ['lua/script.lua:1', 'lua/include/a.lua:1', 'lua/include/b.lua:2', 'lua/script.lua:4'],
-      isChange: false,
-      isRead: false,
-    });
-  });
-
-  test('keeps a first line of flags first', () => {
-    const read = from({
-      script: '#!lua flags=no-writes\n-- @include "include/a"\nreturn a',
-      'include/a': 'local a = 1',
-    });
-    const { source, lines, isRead } = assemble('script', read);
-    const all = source.split('\n');
-    expect(all[0]).toBe('#!lua flags=no-writes');
-    expect(source).toContain('\nlocal a = 1\nreturn a\nend\n');
-    expect([lines[0], lines[all.indexOf('return a')]]).toEqual(['lua/script.lua:1', 'lua/script.lua:3']);
-    expect(lines.length).toBe(all.length);
-    expect(isRead).toBe(true);
-  });
-
-  test('a script that reads and includes nothing has literals, too', () => {
-    const { source } = assemble('script', from({ script: '#!lua flags=no-writes\nreturn NEVER' }));
-    expect(source).toContain(`\nreturn ${luaLiterals.get('NEVER')}\nend\n`);
-  });
-
-  test.each([
-    'local text = "-- @include "include/a""',
-    '  -- @include "include/a"',
-    '-- @include include/a',
-    '-- @include "include/a" and more',
-  ])('does not change a line that is no include: %s', (line) => {
-    expect(assemble('script', from({ script: line })).source).toBe(line);
-  });
-
-  test('refuses a cycle, naming its path', () => {
-    const read = from({
-      script: '-- @include "include/a"',
-      'include/a': '-- @include "include/b"',
-      'include/b': '-- @include "include/c"',
-      'include/c': '-- @include "include/a"',
-    });
-    expect(() => assemble('script', read)).toThrow(
-      'lua: script includes include/a includes include/b includes include/c includes include/a',
-    );
-  });
-
-  test('refuses a file that includes itself', () => {
-    const read = from({ script: '-- @include "include/a"', 'include/a': '-- @include "include/a"' });
-    expect(() => assemble('script', read)).toThrow('lua: script includes include/a includes include/a');
-  });
-
-  test('refuses an include that does not exist', () => {
-    expect(() => assemble('script')).toThrow(/script\.lua/);
-  });
-});
-
-describe('locate', () => {
-  const script = assemble(
-    'script',
-    from({ script: '-- @include "include/a"\nreturn a.b.c', 'include/a': '-- A.\nlocal a = {}' }),
+/** Builds a script of these files, and what the frame needs. */
+const built = (files: Record<string, string>) =>
+  libraryOf(
+    buildLibrary(new Map([...readLua(), ...Object.entries(files)]), undefined, ['script']).replaceAll(
+      'tollgate_',
+      'test_',
+    ),
   );
 
+describe('the build', () => {
   test.each([
-    ['ERR user_script:3: attempt to index', 'ERR lua/script.lua:2: attempt to index'],
-    ['ERR @user_script:2: bad', 'ERR lua/include/a.lua:2: bad'],
-    ['at user_script:1 and user_script:3', 'at lua/include/a.lua:1 and lua/script.lua:2'],
-    ['ERR user_script:99: no such line', 'ERR user_script:99: no such line'],
-    ['ERR something else', 'ERR something else'],
-  ])('%s', (message, located) => {
-    expect(locate(script, message)).toBe(located);
+    [{ 'include/a': '-- @include "include/a"' }, 'include/a includes include/a'],
+    [
+      {
+        'include/a': '-- @include "include/b"',
+        'include/b': '-- @include "include/c"',
+        'include/c': '-- @include "include/a"',
+      },
+      'include/a includes include/b includes include/c includes include/a',
+    ],
+    [{ 'include/a': '-- @include "include/none"' }, 'lua/include/a.lua includes include/none, which does not exist'],
+    [{ 'include/a': 'local one = 1', 'include/b': 'local one = 2' }, 'lua: include/a and include/b declare one'],
+  ])('refuses %o', (files, message) => {
+    const script = Object.keys(files)
+      .map((path) => `-- @include "${path}"\n`)
+      .join('');
+    expect(() => built({ ...files, script })).toThrow(message);
+  });
+
+  test('refuses a script whose header has other arguments than its signature', () => {
+    expect(() => checkSignatures(readLua())).not.toThrow();
+    const wrong = new Map([['keys/read', '-- Read.\n--\n-- ARGV[1]  one  a\n-- returns  nothing']]);
+    expect(() => checkSignatures(wrong)).toThrow('lua/keys/read.lua takes one; src/scripts/calls.ts has ');
+  });
+
+  test('has a function of each script: reads, changes and others', () => {
+    const { scripts } = library();
+    expect([...scripts.keys()]).toEqual(scriptNames(readLua()).sort());
+    expect(scripts.get('keys/read')).toMatchObject({ isRead: true, isChange: false, hasFull: false });
+    expect(scripts.get('keys/update')).toMatchObject({ isRead: false, isChange: true, hasFull: true });
+    expect(scripts.get('decide')).toMatchObject({ isRead: false, isChange: false, hasFull: false });
   });
 });
 
 describe('in Redis', () => {
-  test.each(scriptNames)('%s compiles', async (name) => {
-    const { source, library } = assemble(name);
-    if (library) expect(await lua.redis.function('LOAD', 'REPLACE', source)).toBe(library);
-    else expect(await lua.redis.script('LOAD', source)).toMatch(/^[0-9a-f]{40}$/);
+  const files = { 'include/a': '-- A.\n\nlocal a = {}', script: '-- @include "include/a"\nreturn a.b.c' };
+
+  test('an error has file and line', async () => {
+    const script = built(files);
+    await lua.redis.function('LOAD', 'REPLACE', script.text);
+    const error = await lua.redis
+      .fcall(script.scripts.get('script')!.functionName, 1, '')
+      .catch((cause: Error) => cause);
+    expect(locate(script, (error as Error).message)).toMatch(/lua\/script\.lua:2/);
+    await lua.redis.function('DELETE', script.name);
+    expect(locate(script, 'ERR user_function:999999: no such line')).toBe('ERR user_function:999999: no such line');
+    expect(locate(script, 'ERR something else')).toBe('ERR something else');
   });
 
-  test('a script that does not compile is an error with file and line', async () => {
-    const script = assemble(
-      'script',
-      from({ script: '-- @include "include/a"\nreturn 1', 'include/a': '\n\nlocal = 1' }),
-    );
-    const error = await lua.redis.script('LOAD', script.source).catch((cause: Error) => cause);
+  test('so has a library that does not compile', async () => {
+    const script = built({ ...files, 'include/a': '\n\nlocal = 1' });
+    const error = await lua.redis.function('LOAD', script.text).catch((cause: Error) => cause);
     expect(locate(script, (error as Error).message)).toMatch(/lua\/include\/a\.lua:3/);
   });
 
@@ -148,30 +108,21 @@ describe('at the start', () => {
     await own.redis.config('RESETSTAT');
     return commands.map((name) => Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0));
   }
-  /** The largest number of scripts that were on their way at once. */
-  async function atOnce(): Promise<number> {
-    let most = 0;
-    let loading = 0;
-    const script = own.redis.script.bind(own.redis) as (...args: unknown[]) => Promise<unknown>;
-    const counted = async (...args: unknown[]) => {
-      most = Math.max(most, ++loading);
-      return script(...args).finally(() => loading--);
-    };
-    await loadScripts(Object.assign(Object.create(own.redis), { script: counted }), workspaceKey);
-    return most;
-  }
-  const loads = () => ran('script\\|load', 'function\\|load');
+  const loads = () => ran('function\\|load', 'function\\|delete');
 
-  test('scripts are loaded some at a time, and only those that Redis does not have', async () => {
+  test('the library is loaded where Redis does not have it, and that of another version is removed', async () => {
     await own.redis.config('RESETSTAT');
-    expect(await atOnce()).toBe(8);
-    const libraries = scriptNames.filter((name) => assemble(name).library).length;
-    expect(await loads()).toEqual([scriptNames.length - libraries, libraries]);
+    await own.redis.function(
+      'LOAD',
+      '#!lua name=tollgate_old\nredis.register_function("tollgate_old", function() end)',
+    );
+    expect(await loads()).toEqual([1, 0]);
     const scripts = await loadScripts(own.redis, workspaceKey);
+    expect(await loads()).toEqual([1, 1]);
+    await loadScripts(own.redis, workspaceKey);
     expect(await loads()).toEqual([0, 0]);
-    await own.redis.script('FLUSH');
     await own.redis.function('FLUSH');
-    await scripts.load();
-    expect(await loads()).toEqual([scriptNames.length - libraries, libraries]);
+    expect(await scripts.run('workspaces/status', 'ws_scripts', [''])).toBeTruthy();
+    expect(await loads()).toEqual([1, 0]);
   });
 });

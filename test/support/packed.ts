@@ -82,7 +82,7 @@ export function buildPacked(): void {
   build();
   const dist = join(root, 'dist');
   for (const path of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
-    if (!/(\.js|^commit\.txt)$/.test(path) || path.startsWith('packed')) continue;
+    if (!/(\.js|^commit\.txt|^tollgate\.lua)$/.test(path) || path.startsWith('packed')) continue;
     const [from, to] = [join(dist, path), join(packed, 'dist', path)];
     if (existsSync(to) && statSync(to).mtimeMs > statSync(from).mtimeMs) continue;
     mkdirSync(dirname(to), { recursive: true });

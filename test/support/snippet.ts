@@ -1,29 +1,37 @@
 // Runs a few lines of Lua with includes in the tests' Redis, so that tests can call functions that scripts share.
 
-import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll } from 'vitest';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
-import { assemble, locate, type Script } from '../../src/scripts/loader.ts';
+import { buildLibrary, readLua } from '../../src/scripts/library.ts';
+import { type Library, libraryOf, locate } from '../../src/scripts/loader.ts';
 import { testRedisUrl } from './redis.ts';
+import { strict } from './strict.ts';
 
-const lua = (path: string) => readFileSync(new URL(`../../lua/${path}.lua`, import.meta.url), 'utf8');
-
-/** Assembled snippets by their text, because property tests run one thousands of times. */
-const assembled = new Map<string, Script>();
-
-function scriptOf(text: string): Script {
-  const script = assembled.get(text) ?? assemble('snippet', (path) => (path === 'snippet' ? text : lua(path)));
-  assembled.set(text, script);
-  return script;
-}
+const files = readLua();
+/** Libraries of snippets by their text, because property tests run one thousands of times. */
+const libraries = new Map<string, Library>();
 
 /** Call it at the top level of a test file. */
 export function snippets() {
   const state = {} as { redis: RedisClient };
+  const loaded = new Set<Library>();
   beforeAll(async () => {
     state.redis = await connect(testRedisUrl(), { commandTimeoutMs: 10_000 });
   });
-  afterAll(async () => void (await state.redis.quit()));
+  afterAll(async () => {
+    for (const { name } of loaded) await state.redis.function('DELETE', name);
+    await state.redis.quit();
+  });
+
+  /** A library that no server removes as that of another version. */
+  function libraryFor(text: string): Library {
+    const known = libraries.get(text);
+    if (known) return known;
+    const source = buildLibrary(new Map([...files, ['snippet', text]]), strict, ['snippet']);
+    const library = libraryOf(source.replaceAll('tollgate_', `snippet_${process.pid}_`));
+    libraries.set(text, library);
+    return library;
+  }
 
   return {
     get redis() {
@@ -37,13 +45,14 @@ export function snippets() {
       workspace: string,
       args: readonly (string | number | Buffer)[],
     ) {
-      const text = [...includes.map((name) => `-- @include "include/${name}"`), body].join('\n');
-      const script = scriptOf(text);
+      const library = libraryFor([...includes.map((name) => `-- @include "include/${name}"`), body].join('\n'));
       try {
-        return await state.redis.eval(script.source, 1, workspace, ...args);
+        if (!loaded.has(library)) await state.redis.function('LOAD', 'REPLACE', library.text);
+        loaded.add(library);
+        return await state.redis.fcall(library.scripts.get('snippet')!.functionName, 1, workspace, ...args);
       } catch (cause) {
-        // Without its cause, which would print the whole script.
-        throw new Error(locate(script, (cause as Error).message));
+        // Without its cause, which would print the whole library.
+        throw new Error(locate(library, (cause as Error).message));
       }
     },
   };

@@ -1,5 +1,10 @@
 // vitest's setupFiles: scripts fail where they would otherwise lose units.
 
 import { luaLiterals } from '../../src/scripts/layout.ts';
+import { buildLibrary, readLua } from '../../src/scripts/library.ts';
+import { useLibrary } from '../../src/scripts/loader.ts';
 
-(luaLiterals as Map<string, string>).set('IN_TESTS', 'true');
+/** The literals of lua/ in tests. */
+export const strict: ReadonlyMap<string, string> = new Map([...luaLiterals, ['IN_TESTS', 'true']]);
+
+useLibrary(buildLibrary(readLua(), strict));

@@ -14,8 +14,6 @@
 -- @include "include/records"
 -- @include "include/window"
 
--- The checks of the last item that was not refused.
-local item_checks
 -- Functions that leases of limit checks need, too.
 local limit_checks = {}
 

@@ -16,17 +16,10 @@
 -- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
 local LACKS_UNITS = 'units'
--- The number of limits that apply, and whether one of them is exceeded: LACKS_UNITS if a window has too few units, of
--- which leases may give some back.
-local charge_count = 0
+-- Whether a limit is exceeded: LACKS_UNITS if a window has too few units, of which leases may give some back.
 local charge_exceeded = false
--- The end of the newest slice of the windows that were charged while the clock was ahead; false if there are none. If
--- there are, charge_exceeded is true too, and the other results are invalid.
-local charge_ahead = false
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.
 local charge_results = {}
--- The charged counters of ad hoc limits, in the form of write_counters; nil when there are none.
-local charge_counters
 -- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
 -- The hold that a verification makes (functions: lua/decide/verification/hold.lua).
@@ -468,7 +461,7 @@ function charge_hold.repair(requested)
 end
 
 -- A verification that could not be decided: returns its item error (`problem`), if it has one; nothing if it can be
--- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead, which scripts set, decides
+-- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead (hold.lua) decides
 -- it as a verification with a hold.
 function charge_hold.undecided(problem, position, last, root_index, request)
   local requested = request and request.limits

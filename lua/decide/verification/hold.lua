@@ -365,9 +365,14 @@ function hold_kinds.decide(position, last, root_index)
   return answer, snapshot
 end
 
+-- Before an item: one that failed, or a call that was killed, may have been making a hold.
+function hold_kinds.begin()
+  if charge_hold.is_held then charge_hold.set(false, false) end
+end
+
 -- Decides a verification that takes slots, whose key is loaded. If it asks for no hold, it gets one that lasts as long
 -- as its limits allow.
-function hold_kinds.decide_slots(position, last, root_index, requested)
+function charge_hold.instead(position, last, root_index, requested)
   if not charge_hold.is_held then
     making_ttl, making_on_expiry, making_id = false, hold_list.RELEASES, ''
     key_extension.stored_holds = redis.call('HGET', key_name, 'holds')

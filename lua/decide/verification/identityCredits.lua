@@ -1,8 +1,6 @@
 -- The balance of the identity of the key that was loaded. A verification charges it together with that of the key, or
 -- neither. A key whose identity has one is not leased: so no server has credits of it, and each decision sees them all.
 
--- @include "decide/call"
--- @include "decide/verification/key"
 -- @include "include/identityBalance"
 -- @include "include/names"
 

@@ -1,5 +1,4 @@
--- The key of one verification, with its identity. Only read_key, read_tallied_key, key_written and the functions of
--- key_extension change these variables.
+-- The key of one verification, with its identity; see also registers.lua.
 
 -- @include "decide/apis"
 -- @include "decide/call"
@@ -7,19 +6,6 @@
 -- @include "include/drawnBy"
 -- @include "include/names"
 -- @include "include/state"
-
--- The name of its record, and its state. `key_api` is {id, valid, …} of apis.lua.
-local key_name, key_packed, key_api
-local key_version_time, key_version_number, key_api8, key_flags, key_expires, key_refill_amount, key_refill_day
--- Positions in the state.
-local key_limits_at, key_tail_at
--- The externalId in the state ('' for none), and that of the identity if it exists. They differ after the identity was
--- deleted: earlier counts are counts of the identity, later ones are not.
-local key_linked_id, key_external_id = '', ''
--- The state of the identity, nil when there is none.
-local key_identity
--- {state, name, meta} and {state, meta}: read together with the states if the server has no snapshot.
-local key_display, key_identity_display
 
 -- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per
 -- verification (callgrind, 2026-11-22).

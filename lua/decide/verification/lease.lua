@@ -1,6 +1,5 @@
 -- Leases of verifications.
 
--- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/due"
 -- @include "decide/verification/identityCredits"

@@ -3,7 +3,6 @@
 
 -- @include "decide/call"
 -- @include "decide/permitted"
--- @include "decide/verification/key"
 -- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/state"

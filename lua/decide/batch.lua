@@ -1,0 +1,111 @@
+-- A batch of decisions, see lua/decide.lua. One function decides all kinds, because the requests of one turn of the
+-- event loop are sent as one call.
+
+-- @include "decide/apis"
+-- @include "decide/call"
+-- @include "decide/lease"
+-- @include "decide/limitChecks/ratelimit"
+-- @include "decide/refusals"
+-- @include "decide/session"
+-- @include "decide/totals"
+-- @include "decide/verification/hold"
+-- @include "decide/verification/verify"
+
+local deciders = {
+  [KIND_VERIFY] = verify,
+  [KIND_LIMIT] = ratelimit,
+  [KIND_LEASE] = lease,
+  [KIND_SETTLE] = settle,
+  [KIND_HOLD] = hold_kinds.decide,
+  [KIND_HOLD_CHANGE] = hold_kinds.change,
+}
+
+-- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their
+-- lengths; the reply if it has more than the answers. The table is used again by every call, because creating it would
+-- take longer. `all_work` is that of all calls.
+local batch = { position = 1, items_end = 0, count = 0, answers = {}, lengths = {}, reply = false, all_work = 0 }
+
+local function add_answer(answer)
+  local count = batch.count + 1
+  batch.count, batch.answers[count], batch.lengths[count] = count, answer, #answer
+end
+
+-- Decides the items of the batch from its position on. Before an item is decided, the position is set to the next one,
+-- so that an item that fails is not decided again.
+local function decide_items()
+  local items, items_end, position, bytes_done = call_items, batch.items_end, batch.position, 0
+  local budget = call_state.budget
+  while position <= items_end and call_work + bytes_done / 10 < budget do
+    local bytes, kind, root, fields = struct.unpack(ITEM_HEAD, items, position)
+    -- `bytes` counts from `kind` on.
+    local last = position + (ITEM_HEAD_KIND_AT - 2) + bytes
+    position = last + 1
+    batch.position = position
+    local answer, snapshot = deciders[kind](fields, last, root)
+    -- Nil: its windows have been repaired, and it is decided now.
+    if not answer then
+      answer, snapshot = deciders[kind](fields, last, root)
+    end
+    bytes_done = bytes_done + bytes + #answer
+    add_answer(answer)
+    if snapshot then
+      batch.lengths[batch.count] = #answer + WITH_SNAPSHOT
+      batch.reply = batch.reply or { '', 0, 0, 0, '' }
+      batch.reply[#batch.reply + 1] = snapshot
+      add_work(#snapshot / 200)
+    end
+  end
+  add_work(bytes_done / 10)
+end
+
+-- The format of the head, by the number of answers. That of a single answer includes the answer, so that one string is
+-- made in place of three.
+local formats = { BATCH_HEAD .. 'I2c0' }
+local function pack_answers()
+  local count, answers, lengths = batch.count, batch.answers, batch.lengths
+  -- Each call has a cost of its own.
+  local work = call_work + 20
+  batch.all_work = (batch.all_work + work) % 4294967296
+  if work > 65535 then work = 65535 end
+  if count == 1 then return struct.pack(formats[1], call_now, work, batch.all_work, 1, lengths[1], answers[1]) end
+  local format = formats[count] or BATCH_HEAD .. string.rep('I2', count)
+  formats[count] = format
+  return struct.pack(format, call_now, work, batch.all_work, count, unpack(lengths, 1, count))
+    .. table.concat(answers, '', 1, count)
+end
+
+-- The session could not be registered, so no change would wait for its leases: the answers grant none.
+function batch.take_grants_back()
+  local position, none = 1, struct.pack(GRANTED, 0, 0, 0, 0)
+  for index = 1, batch.count do
+    local bytes, kind, _ = struct.unpack(ITEM_HEAD, call_items, position)
+    position = position + (ITEM_HEAD_KIND_AT - 2) + bytes + 1
+    local answer = batch.answers[index]
+    if kind == KIND_LEASE and string.byte(answer) < ITEM_ERROR_FROM then
+      batch.answers[index] = none .. string.sub(answer, #none + 1)
+    end
+  end
+end
+
+-- Decides a batch, see lua/decide.lua.
+local function decide_batch(workspace, settings, items)
+  local packed_session, items_end = begin_call(workspace, settings, items)
+  this_session.begin(packed_session)
+  batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
+  -- An item that fails gets the error as its answer; the following items are decided.
+  while batch.position <= items_end and call_work < call_state.budget do
+    hold_kinds.begin()
+    local decided, problem = pcall(decide_items)
+    if not decided then add_answer(item_error('failed', call_state.error_text(problem))) end
+  end
+  if this_session.is_read and not after_charge(this_session.close) then batch.take_grants_back() end
+  local answers, reply = pack_answers(), batch.reply
+  write_api_totals()
+  noted_refusals.write()
+  local identifiers, tags = write_totals()
+  if not reply and identifiers + tags + call_state.failures == 0 then return answers end
+  reply = reply or {}
+  reply[1], reply[2], reply[3], reply[4], reply[5] =
+    answers, identifiers, tags, call_state.failures, call_state.failures > 0 and call_state.failure or ''
+  return reply
+end

@@ -1,0 +1,197 @@
+// Builds the library of Redis from the files of lua/, when Tollgate is built:
+//
+//   a file of include/ or decide/   is a module: a block that begins with the names that it takes from the modules that
+//                                   it requires (`-- @include "include/name"`), and ends with those that it gives
+//   any other file                  is a script: a function of KEYS and ARGV, which Redis calls by its path
+//   decide/registers                has the variables that all modules share
+//   NAMES_IN_CAPITALS               that src/scripts/layout.ts declares become literals
+//   struct.pack, struct.unpack      of a declared structure are checked against its fields (structureCheck.ts)
+//
+// Lines stay lines, so that the library itself says where one of them comes from (loader.ts).
+
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { luaLiterals } from './layout.ts';
+import { libraryPrefix } from './loader.ts';
+import { checkStructures } from './structureCheck.ts';
+
+const root = fileURLToPath(new URL('../../lua/', import.meta.url));
+const frame = 'library';
+const registers = 'decide/registers';
+
+/** The texts of the files of lua/ by their path without extension. */
+export type LuaFiles = ReadonlyMap<string, string>;
+
+export const readLua = (): LuaFiles =>
+  new Map(
+    readdirSync(root, { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.lua'))
+      .map((path) => path.split(sep).join('/').slice(0, -'.lua'.length))
+      .sort()
+      .map((path) => [path, readFileSync(`${root}${path}.lua`, 'utf8')]),
+  );
+
+/** A path in lua/ of a module. */
+export const isModule = (path: string): boolean => /^(include|decide)\//.test(path);
+export const isScript = (path: string): boolean => !isModule(path) && path !== frame;
+export const scriptNames = (files: LuaFiles): string[] => [...files.keys()].filter(isScript);
+
+interface File {
+  path: string;
+  /** Without comments, with literals. */
+  lines: string[];
+  words: ReadonlySet<string>;
+  /** The names that it declares, if it is a module. */
+  declares: ReadonlySet<string>;
+  flags: string;
+  /** The flag of its second function, called while Redis refuses writes. */
+  full: string;
+}
+
+/** How a token begins that is a comment or a string. */
+const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
+const declaration = /^local (?:function (\w+)|([\w, ]+?)(?: =|$))/;
+
+const globals = [
+  ...['redis.call', 'redis.pcall', 'struct.pack', 'struct.unpack', 'string.byte', 'string.sub', 'table.concat'],
+  ...['math.floor', 'ipairs', 'pairs', 'tonumber', 'unpack'],
+];
+const localOf = (name: string) => `local_${name.replace('.', '_')}`;
+const localised = new Map(globals.map((name) => [name, localOf(name)]));
+
+function fileOf(path: string, text: string, literals: ReadonlyMap<string, string>): File {
+  checkStructures(text, `lua/${path}.lua`);
+  const source = text.split('\n');
+  const words = new Set<string>();
+  const replaced = (word: string) => {
+    if (word.startsWith('--')) return '';
+    if (/^['"]/.test(word)) return word;
+    // What follows a point is a member.
+    words.add(word.split('.')[0]!);
+    return localised.get(word) ?? literals.get(word) ?? word;
+  };
+  const [, flags = '', full = ''] = /^#!lua (?:flags=(\S+)|full=(\S+))$/.exec(source[0]!) ?? [];
+  if (source[0]!.startsWith('#!')) source[0] = '';
+  const names = source.flatMap((line) => declaration.exec(line)?.slice(1).join('').split(', ') ?? []);
+  return {
+    path,
+    lines: source.map((line) => line.replace(token, replaced).trimEnd()),
+    words,
+    declares: new Set(isModule(path) ? names : []),
+    flags: flags && `'${flags}'`,
+    full: full ? `'${full}'` : 'nil',
+  };
+}
+
+const includesOf = (text: string) => [...text.matchAll(/^-- @include "(.+)"$/gm)].map(([, path]) => path!);
+
+/** Files and those that they include, by path: each once, after its includes. */
+function closureOf(files: LuaFiles, ...paths: string[]): string[] {
+  const found = new Set<string>();
+  function visit(path: string, chain: readonly string[]) {
+    if (chain.includes(path)) throw new Error(`lua: ${[...chain, path].join(' includes ')}`);
+    if (found.has(path)) return;
+    const text = files.get(path);
+    if (text === undefined) throw new Error(`lua/${chain.at(-1)}.lua includes ${path}, which does not exist`);
+    for (const each of includesOf(text)) visit(each, [...chain, path]);
+    found.add(path);
+  }
+  for (const path of paths) visit(path, []);
+  return [...found];
+}
+
+/** Modules by the names that they declare. */
+function ownersOf(files: Iterable<File>): Map<string, File> {
+  const owners = new Map<string, File>();
+  for (const file of files) {
+    for (const name of file.declares) {
+      const other = owners.get(name);
+      if (other) throw new Error(`lua: ${other.path} and ${file.path} declare ${name}`);
+      owners.set(name, file);
+    }
+  }
+  return owners;
+}
+
+/** What is before and after the lines of a file, on its first and last line. */
+type Around = (file: File) => { before: string; after: string };
+
+function textOf(file: File, { before, after }: ReturnType<Around>): string {
+  const [first, ...rest] = file.lines;
+  return [`-- lua/${file.path}.lua`, `${before} ${first}`.trimEnd(), ...rest, after].join('\n');
+}
+
+const version = '@version@';
+
+/** The name of the function of a script. */
+const functionOf = (script: string, library: string) =>
+  `${libraryPrefix}${script.replaceAll('/', '_')}${library.slice(libraryPrefix.length - 1)}`;
+
+/** Of all files, or of scripts and what they include. */
+export function buildLibrary(
+  sources: LuaFiles = readLua(),
+  literals: ReadonlyMap<string, string> = luaLiterals,
+  scripts = scriptNames(sources),
+): string {
+  const files = new Map([...sources].map(([path, text]) => [path, fileOf(path, text, literals)]));
+  const ordered = closureOf(sources, ...ofFrame.keys(), ...scripts)
+    .filter((path) => path !== registers && path !== frame)
+    .map((path) => files.get(path)!);
+  const owners = ownersOf(ordered);
+  const taken = new Set<string>();
+  const taking = (file: File) => {
+    const required = new Set(includesOf(sources.get(file.path)!));
+    const names = [...file.words].filter((name) => required.has(owners.get(name)?.path ?? ''));
+    for (const name of names) taken.add(name);
+    return names.length === 0
+      ? 'do'
+      : `do local ${names.join(', ')} = ${names.map((name) => `modules.${name}`).join(', ')}`;
+  };
+  const isDry = ({ path }: File) => isScript(path) && closureOf(sources, path).includes('include/dryRun');
+  const begins = new Map(ordered.map((file) => [file, taking(file)]));
+  const isTwice = new Set(closureOf(sources, ...ordered.filter(isDry).map(({ path }) => path)));
+  const aroundModule: Around = (file) => {
+    const given = [...file.declares].filter((name) => taken.has(name) || ofFrame.get(file.path) === name);
+    const after =
+      given.length === 0 ? 'end' : `${given.map((name) => `modules.${name}`).join(', ')} = ${given.join(', ')} end`;
+    const before = begins.get(file)!;
+    return isTwice.has(file.path) ? { before, after } : { before: before.replace('do', 'if not is_dry then'), after };
+  };
+  const aroundScript: Around = (file) => {
+    const isChange = closureOf(sources, file.path).includes('include/audit');
+    const kind = isChange ? 'register_change' : file.flags === "'no-writes'" ? 'register_read' : 'register';
+    const name = `'${functionOf(file.path, `${libraryPrefix}${version}`)}'`;
+    const where = isDry(file) ? 'is_dry' : 'not is_dry';
+    return {
+      before: `${begins.get(file)!} if ${where} then ${kind}(${name}, { ${file.flags} }, ${file.full}, function(KEYS, ARGV)`,
+      after: 'end) end end',
+    };
+  };
+  const partOf: Record<string, () => string> = {
+    locals: () => `local ${[...localised.values()].join(', ')}`,
+    globals: () => `${[...localised.values()].join(', ')} = ${globals.join(', ')}`,
+    registers: () => textOf(files.get(registers)!, { before: '', after: '' }),
+    modules: () =>
+      ordered
+        .filter(({ path }) => isModule(path))
+        .map((file) => textOf(file, aroundModule(file)))
+        .join('\n'),
+    scripts: () =>
+      ordered
+        .filter(({ path }) => !isModule(path))
+        .map((file) => textOf(file, aroundScript(file)))
+        .join('\n'),
+  };
+  const text = sources.get(frame)!.replace(/^ *-- @(\w+)$/gm, (_line, part: string) => partOf[part]!());
+  const body = text.replace(/^ *--(?! lua\/).*\n/gm, '');
+  const library = `${libraryPrefix}${createHash('sha1').update(body).digest('hex').slice(0, 16)}`;
+  return `#!lua name=${library}\n${body.replaceAll(`_${version}`, library.slice(libraryPrefix.length - 1))}`;
+}
+
+/** The modules that lua/library.lua uses, and the names that it takes from them. */
+const ofFrame: ReadonlyMap<string, string> = new Map([
+  ['include/change', 'leaseholders'],
+  ['include/full', 'full_memory'],
+]);
