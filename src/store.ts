@@ -15,7 +15,6 @@ import { openHolds } from './records/holds.ts';
 import { openIdentities } from './records/identities.ts';
 import { openKeySearch } from './records/keySearch.ts';
 import { digestOf, openKeys } from './records/keys.ts';
-import { moveActor, openMoves } from './records/moves.ts';
 import { openNamespaces } from './records/namespaces.ts';
 import { openOverrides } from './records/overrides.ts';
 import { openRbac } from './records/rbac.ts';
@@ -44,6 +43,7 @@ import { openCalls, type Run } from './scripts/calls.ts';
 import type { StoreContext, UsageBounds } from './scripts/context.ts';
 import { type DataVersion, readData, type StoredData, supportedBy } from './scripts/dataVersion.ts';
 import { type Durable, openDurable } from './scripts/durable.ts';
+import { refuseMoves } from './scripts/moves.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts/scripts.ts';
 import { openAnalytics } from './usage/analytics.ts';
 import { openUsageExport } from './usage/exported.ts';
@@ -128,7 +128,6 @@ export async function openStore(storeOptions: StoreOptions) {
   const rbac = openRbac(context);
   const usageExport = openUsageExport(context);
   const usageImport = openUsageImport(context);
-  const moves = openMoves(context, { rbac, rootKeys: () => rootKeys, usageExport, usageImport });
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
   const mayLengthen = () => context.dataVersion.current >= 6;
@@ -143,7 +142,6 @@ export async function openStore(storeOptions: StoreOptions) {
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
     digestOf: (workspaceId, id24) => digestOf(redis, workspaceId, id24),
     now: () => options.nowMs?.() ?? '',
-    arrival: moves.arrival,
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate, mayLengthen, redisAgeMs }),
   });
   const { leasing } = decide;
@@ -167,7 +165,6 @@ export async function openStore(storeOptions: StoreOptions) {
     explain: openExplain(context),
     holds: openHolds(context),
     identities: openIdentities(context),
-    moves,
     namespaces: openNamespaces(context),
     overrides: openOverrides(context),
     keys: openKeys(context),
@@ -215,12 +212,9 @@ export async function openStore(storeOptions: StoreOptions) {
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
-/**
- * The command line has no limit of root keys, so that an operator can always create one, and `api move` looks for room
- * before it begins.
- */
+/** The command line has no limit of root keys, so that an operator can always create one. */
 const isUnlimited = ({ rootKeyId, operation }: Actor) =>
-  rootKeyId === cliActor.rootKeyId && [cliActor.operation, moveActor.operation].includes(operation);
+  rootKeyId === cliActor.rootKeyId && operation === cliActor.operation;
 
 /** A Redis that has the scripts of this version is used also while it refuses writes. */
 function loadError(error: Error): Error {
@@ -247,6 +241,7 @@ async function loadAll(
     onEvent: options.onEvent,
   });
   const data = await readData(redis, supported);
+  await refuseMoves(redis);
   const scripts = await loadScripts(redis, scriptKey, { changed: on.changed, fresh: on.fresh, observe, breaker });
   return options.durable ? { data, scripts, durable: await openDurable(url, options, scripts, on) } : { data, scripts };
 }

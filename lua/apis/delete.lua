@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Delete an API. All its keys are invalid at once, because a verification reads the API's record. It can be restored
--- for the retention time, with everything of it, unless it is `permanent` or being moved to or from another workspace;
--- then the sweeper removes the records of the keys in steps.
+-- for the retention time, with everything of it, unless it is `permanent`; then the sweeper removes the records of the
+-- keys in steps.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  API record and list, the deleted record, its list and queue, key list, the index by expiry, the list of dead
---          APIs, its move and receipt, the audit stream
+--          APIs, the audit stream
 -- ARGV[1]  api_id
 -- ARGV[2]  confirm       the name of the API, if the workspace protects APIs with keys; '' for none
 -- ARGV[3]  permanent     0 | 1
@@ -30,9 +30,6 @@ local key_count = redis.call('ZCARD', name_of.key_list(workspace, api8))
 if key_count > 0 and confirm ~= api.name and redis.call('HGET', workspace, 'protectApis') == '1' then
   return { 'protected', api.name }
 end
--- The move of an API would wait for the keys of one that can be restored.
-if redis.call('HGET', name_of.move(workspace, api8), 'state') == 'moving' then permanent = true end
-if redis.call('EXISTS', name_of.receipt(workspace, api8)) == 1 then permanent = true end
 if permanent then
   redis.call('UNLINK', name_of.api_record(workspace, api8))
   redis.call('ZREM', name_of.api_list(workspace), member)

@@ -63,14 +63,6 @@ end
 -- Open holds by key: digest, by the time at which the key has to be looked at.
 function name_of.hold_queue(workspace) return workspace .. ':holds' end
 function name_of.settled_holds(workspace, key24, hour) return workspace .. ':hs:' .. key24 .. ':' .. hour end
--- Moves of APIs to other workspaces (include/moves): the move, keys that were taken and have not arrived yet, all keys
--- that were taken, and counts on their way. In the other workspace: what it receives, and the keys that have arrived.
-function name_of.move(workspace, api8) return workspace .. ':mv:' .. api8 end
-function name_of.keys_on_the_way(workspace, api8) return workspace .. ':mp:' .. api8 end
-function name_of.taken_keys(workspace, api8) return workspace .. ':ms:' .. api8 end
-function name_of.counts_on_the_way(workspace, api8) return workspace .. ':mo:' .. api8 end
-function name_of.receipt(workspace, api8) return workspace .. ':mi:' .. api8 end
-function name_of.arrived_keys(workspace, api8) return workspace .. ':mk:' .. api8 end
 function name_of.registry(workspace) return workspace .. ':leases' end
 -- The place of a migration of the stored data.
 function name_of.migration(workspace) return workspace .. ':data' end

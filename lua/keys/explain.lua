@@ -115,10 +115,6 @@ end
 -- Why read_key found no key.
 local function missing_key()
   if server.call('EXISTS', key_name) == 0 then return { status = 'unknown' } end
-  if key_expires == MOVED then
-    local api_id = server.call('HGET', name_of.move(workspace, key_api8), 'api')
-    return { status = 'moved', keyId = 'key_' .. key24(), apiId = api_id }
-  end
   local status = key_flags.deleted and 'deleted' or 'api_deleted'
   return { status = status, keyId = 'key_' .. key24(), apiId = key_api.id }
 end
@@ -166,7 +162,6 @@ local digest = string.sub(item, 1, 32)
 if key_id ~= '' then
   digest = digest_of(workspace, key_id)
   if not digest and was_deleted(key_id) then return { named({ status = 'deleted', now = int(now) }) } end
-  digest = digest or digest_in(workspace, name_of.taken_keys, key_id)
   if not digest then return { named({ status = 'unknown', now = int(now) }) } end
 end
 -- An item without a head, in a batch without root keys.

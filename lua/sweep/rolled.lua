@@ -29,8 +29,7 @@ local retention_ms, sums, last_day, now, args =
 local queue, member = name_of.rollup_queue(workspace, 'k', api8, day)
 local list = name_of.used_on_day(workspace, api8, day)
 
--- Read. A key whose days were rewritten since, or whose log was taken, is left alone: another sweeper has rolled it up,
--- or the key was moved to another workspace.
+-- Read. A key whose days were rewritten since, or whose log was taken, is left alone: another sweeper has rolled it up.
 local writes, new_in_week, added = {}, {}, {}
 for at = 10, #args, 6 do
   local id16, read, kept, days, is_new = args[at], tonumber(args[at + 1]), args[at + 2], args[at + 3], args[at + 5]

@@ -3,10 +3,8 @@
 // runs.
 
 import { Command, CommanderError } from 'commander';
-import type { Config } from '../config.ts';
 import { escapeInvisible } from '../domain/visible.ts';
 import { exitCodeOf } from '../scripts/dataVersion.ts';
-import type { Store } from '../store.ts';
 import { buildVersion } from '../version.ts';
 import type { Client } from './client.ts';
 import { type CommandRow, type FollowRow, type Given, type Output, withOptions } from './commandRow.ts';
@@ -62,7 +60,6 @@ function programOf(runner: Runner): Command {
     });
   addWorkspace(program, runner);
   for (const row of [...rootKeyRows, ...commandRows, tailRow]) addRow(program, runner, row);
-  addMove(program, runner);
   addExport(program, runner);
   addImport(program, runner);
   addInspect(program, runner);
@@ -154,38 +151,6 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
         },
         'follow' in row,
       );
-    });
-}
-
-/** The commands of APIs that work on the store: an operation has one workspace, and these have two. */
-function addMove(program: Command, runner: Runner) {
-  const api = program.commands.find((command) => command.name() === 'api')!;
-  const timeoutMs = bulkTimeoutMs;
-  api
-    .command('move <apiId>')
-    .description('Move an API with its keys and usage to another workspace, while the keys are verified.')
-    .requiredOption('--to <workspace>', 'the workspace that it is moved to (ws_…)')
-    .option('--identities <how>', '`copy`: copy limits that keys of other APIs share, so that each workspace counts')
-    .option('--dry-run', 'check all keys and change nothing')
-    .option(...workspaceOption)
-    .option(...local)
-    .option(...json)
-    .action(async (apiId, options) => {
-      const { moveApi } = await import('./moveCommand.ts');
-      const move = (store: Store, workspace: string, { recordsMax }: Config) =>
-        moveApi(store, runner.terminal, { workspace, apiId, recordsMax }, options);
-      await runner.runIn(options, move, { timeoutMs });
-    });
-
-  api
-    .command('end-forwarding <apiId>')
-    .description('Stop sending on verifications of an API that was moved away, once no gateway needs that.')
-    .option(...workspaceOption)
-    .option(...local)
-    .option(...json)
-    .action(async (apiId, options) => {
-      const { endForwarding } = await import('./moveCommand.ts');
-      await runner.runIn(options, (store, workspace) => endForwarding(store, { workspace, apiId }), { timeoutMs });
     });
 }
 

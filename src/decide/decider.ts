@@ -35,8 +35,6 @@ export interface DeciderOptions {
   now: () => number | '';
   tail: Tail;
   openLeasing: (settle: LeaseOptions['settle']) => Leasing;
-  /** Resolves when a key that is on its way to another workspace has arrived there. */
-  arrival: (workspaceId: string, api8: string, digest: string) => Promise<void>;
   observe?: StoreObserver | undefined;
   onEvent?: ((message: string) => void) | undefined;
 }
@@ -72,14 +70,6 @@ const attemptsMax = 10;
 
 /** How often failed writes after charges are logged. */
 const reportEveryMs = 60_000;
-
-/** Errors about the root key of a forwarding. */
-const endsForwarding: ReadonlySet<string> = new Set([
-  'unauthorized',
-  'root_key_disabled',
-  'root_key_expired',
-  'insufficient_permissions',
-]);
 
 /** Leases that a request has recalled and waited for, `session.number` each, and how often it did so. */
 interface Recalled {
@@ -171,10 +161,6 @@ export class Decider {
         if ('reason' in read) {
           // Without GRANTED it is not known whether a lease was granted.
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, kind.unanswered(request));
-          if (read.reason === 'moved') {
-            if (!isAccepted) this.noteAccepted(rootKey);
-            return resolve(this.#forward(kind, request, read.detail, decided.atMs));
-          }
           if (read.reason !== 'leased') return reject(kind.errorOf(read, request) ?? this.#errorOf(read, rootKey));
           const recalling = this.#recall(request, read.detail, recalled);
           return resolve(recalling.then((next) => this.decideAtRedis(kind, request, next)));
@@ -246,29 +232,6 @@ export class Decider {
       this.#recalls.set(id, recall);
     }
     return { attempt, leases: await recall };
-  }
-
-  /** Decides a request about a key that was moved, in the workspace that has it now. `detail` is that of ITEM_ERROR. */
-  async #forward<Request extends CallerRequest, Decision extends object, Sent>(
-    kind: Kind<Request, Decision, Sent>,
-    request: Request,
-    detail: string,
-    atMs: number,
-  ): Promise<Decision> {
-    const [workspaceId, root, api8] = detail.split(' ') as [string, string, string?];
-    if (api8 !== undefined) {
-      await this.#options.arrival(request.workspaceId, api8, request.about);
-      return this.decideAtRedis(kind, request);
-    }
-    const digest = Buffer.from(root, 'hex');
-    const rootKey = { workspaceId, digest, digestText: digest.toString('latin1') };
-    try {
-      return await kind.forwarded(request, rootKey).decide();
-    } catch (error) {
-      // The root key of the forwarding was deleted, disabled or changed there: the caller's own is accepted here.
-      if (error instanceof ApiError && endsForwarding.has(error.code)) return kind.absent(atMs);
-      throw error;
-    }
   }
 
   #settle(...[workspaceId, settlement, tallies, leaves, counted]: Parameters<LeaseOptions['settle']>): Promise<void> {

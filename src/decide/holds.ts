@@ -2,7 +2,7 @@
 // (lua/decide/verification/hold.lua). Redis decides each of them: what is held is never leased.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
-import { holdIdOf, parseHoldId } from '../domain/holdId.ts';
+import { parseHoldId } from '../domain/holdId.ts';
 import { ApiError } from '../errors.ts';
 import {
   changedHold,
@@ -141,14 +141,6 @@ class HeldVerifications implements Kind<HeldVerification, Verified, CachedSnapsh
     this.verifications.offer(decision, verification, source, latencyMs);
   }
 
-  forwarded({ request, hold }: HeldVerification, rootKey: PresentedRootKey): Prepared<Verified> {
-    return new HeldVerification(this, rootKey, request, hold);
-  }
-
-  absent(atMs: number): Verified {
-    return this.verifications.absent(atMs);
-  }
-
   errorOf(error: ItemError, verification: HeldVerification): Error | undefined {
     return this.verifications.errorOf(error, verification);
   }
@@ -284,14 +276,6 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
   count() {}
 
   offer() {}
-
-  forwarded({ id24, suffix, change }: HoldChangeRequest, rootKey: PresentedRootKey): Prepared<ChangedHold> {
-    return new HoldChangeRequest(this, rootKey, holdIdOf(id24, suffix), change);
-  }
-
-  absent(): ChangedHold {
-    throw holdError({ reason: 'hold_not_found', detail: '' })!;
-  }
 
   errorOf(error: ItemError): Error | undefined {
     return holdError(error);

@@ -44,13 +44,6 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
   count(decision: Decision): void;
   /** Offers a decision to the tail, while that is open. */
   offer(decision: Decision, request: Request, source: DecisionSource, latencyMs: number): void;
-  /**
-   * The same request to the workspace of another root key, because its key was moved there. Only for kinds that have
-   * the item error `moved`.
-   */
-  forwarded(request: Request, rootKey: PresentedRootKey): Prepared<Decision>;
-  /** The decision if there is no such key. Throws if this is an error for the kind. */
-  absent(atMs: number): Decision;
   /** The error to throw for an item error that only this kind has. */
   errorOf(error: ItemError, request: Request): Error | undefined;
 }

@@ -137,14 +137,6 @@ export class LimitChecks implements Kind<CheckRequest, Limited> {
     }
   }
 
-  forwarded(): Prepared<Limited> {
-    throw new Error('Namespaces are not moved.');
-  }
-
-  absent(): Limited {
-    throw new Error('Namespaces are not moved.');
-  }
-
   errorOf({ reason, detail }: ItemError): Error | undefined {
     if (reason === 'create_namespace')
       return new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');

@@ -247,14 +247,6 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     this.#options.tail.offer(workspaceId, 'verification', passes, () => eventOf(request, decision), source, latencyMs);
   }
 
-  forwarded({ request }: Verification, rootKey: PresentedRootKey): Prepared<Verified> {
-    return this.prepare(rootKey, request);
-  }
-
-  absent(atMs: number): Verified {
-    return notFound(atMs);
-  }
-
   errorOf({ reason, detail }: ItemError, { request: { ratelimits } }: Verification): Error | undefined {
     if (reason === 'limit_not_found') {
       const name = JSON.stringify(detail);

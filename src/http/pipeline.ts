@@ -32,7 +32,6 @@ import { readCursor } from './cursor.ts';
 import { createDocuments, withHsts } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
-import { explained } from './movedRecords.ts';
 import { PreparedCache } from './preparedCache.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
@@ -330,12 +329,8 @@ class Pipeline {
     };
     const reauthenticate = () => this.#authenticate(call);
     const manageContext: ManageContext = { ...context, caller, reauthenticate, actor, after };
-    try {
-      const loaded = await authorise(operation, value, manageContext);
-      return await operation.handle(value as never, manageContext, loaded);
-    } catch (error) {
-      throw await explained(error, value, caller.workspaceId, this.#store);
-    }
+    const loaded = await authorise(operation, value, manageContext);
+    return operation.handle(value as never, manageContext, loaded);
   }
 
   async #authenticate(call: Call): Promise<ManageContext['caller']> {

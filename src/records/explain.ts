@@ -17,8 +17,7 @@ import { asText, fromNamed, type Refill, readRefill } from './records.ts';
 
 /** The figures of the script, a named reply. Numbers are texts. */
 interface Explained {
-  /** `moved`: the API with it is being moved to another workspace, or was. */
-  status: 'found' | 'unknown' | 'deleted' | 'api_deleted' | 'moved';
+  status: 'found' | 'unknown' | 'deleted' | 'api_deleted';
   now: string;
   keyId?: string;
   apiId?: string;
@@ -60,7 +59,7 @@ interface LimitFigures extends Ratelimit {
 type DueRefill = Refill & { next: number };
 
 interface MissingKey {
-  status: 'unknown' | 'deleted' | 'api_deleted' | 'moved';
+  status: 'unknown' | 'deleted' | 'api_deleted';
   nowMs: number;
   keyId: string | undefined;
   apiId: string | undefined;

@@ -4,7 +4,7 @@ import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength, packId } from '../domain/keyString.ts';
 import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
-import { keysKey, takenKeysKey, workspaceKey } from '../redis/names.ts';
+import { keysKey, workspaceKey } from '../redis/names.ts';
 import { type HeldUnits, refusal, type UsedUnits } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { KeyTime } from '../scripts/layout.ts';
@@ -122,12 +122,9 @@ export interface Balance {
 export async function digestOf(redis: RedisClient, workspaceId: string, id24: string): Promise<string | undefined> {
   const id = packId(id24.slice(0, 16));
   const range = [Buffer.concat([Buffer.from('['), id]), '+', 'BYLEX', 'LIMIT', '0', '1'] as const;
-  const workspace = workspaceKey(workspaceId);
-  for (const list of [keysKey(workspace, id24), takenKeysKey(workspace, id24)]) {
-    const [member] = (await orStoreError(redis.callBuffer('ZRANGE', list, ...range))) as Buffer[];
-    if (member?.subarray(0, id.length).equals(id)) return member.toString('latin1', id.length);
-  }
-  return undefined;
+  const list = keysKey(workspaceKey(workspaceId), id24);
+  const [member] = (await orStoreError(redis.callBuffer('ZRANGE', list, ...range))) as Buffer[];
+  return member?.subarray(0, id.length).equals(id) ? member.toString('latin1', id.length) : undefined;
 }
 
 export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: StoreContext) {

@@ -27,6 +27,8 @@ export const workspacesKey = 'tg:workspaces';
 export const setupKey = 'tg:setup';
 /** The version of all data, and the progress of its migration, see dataVersion.ts. Hash. */
 export const dataKey = 'tg:data';
+/** Of APIs that earlier commits moved between workspaces: at their workspace before, and at the one after. */
+export const movesPattern = 'tg:{*}:m[vi]:*';
 /** The version of all data, for servers that read version 4 only: they refuse to start with another one. String. */
 export const formKey = 'tg:form';
 /** The server processes that use the data, see migrations/heartbeat.ts. Hash of the process to its versions. */
@@ -65,16 +67,8 @@ export const deletedKeysKey = (workspace: string, apiId: string): string => `${w
 export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
 export const permissionNumbersKey = (workspace: string): string => `${workspace}:pn`;
 export const permissionSlugsKey = (workspace: string): string => `${workspace}:ps`;
-export const roleNumbersKey = (workspace: string): string => `${workspace}:rn`;
-export const roleNamesKey = (workspace: string): string => `${workspace}:rs`;
 export const keyRecordKey = (workspace: string, digest: Buffer): Buffer =>
   Buffer.concat([Buffer.from(`${workspace}:k:`), digest]);
-/** Of an API that is or was moved to another workspace: the move, keys on their way, all keys that were taken. */
-export const moveKey = (workspace: string, apiId: string): string => `${workspace}:mv:${apiId.slice(-8)}`;
-export const keysOnTheWayKey = (workspace: string, apiId: string): string => `${workspace}:mp:${apiId.slice(-8)}`;
-/** Of an API that is moved here. */
-export const receiptKey = (workspace: string, apiId: string): string => `${workspace}:mi:${apiId.slice(-8)}`;
-export const takenKeysKey = (workspace: string, apiId: string): string => `${workspace}:ms:${apiId.slice(-8)}`;
 export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
 export const usedKeysKey = (workspace: string, api8: string, kind: 'day' | 'week', number: number): string =>
   `${workspace}:${kind === 'day' ? 'ux' : 'uw'}:${api8}:${number}`;

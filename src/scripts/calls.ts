@@ -162,65 +162,6 @@ const signatures = {
   'migrations/to5': takes('fence', 'run', 'count').returns<
     [outcome: 'more' | 'done' | 'fenced', done: number, micros: number]
   >(),
-  'moves/addCounts': takes('api8', 'from', 'part', 'kind', 'day', 'tags', 'keptMs', 'now', '...counts').returns<
-    0 | 1
-  >(),
-  'moves/begin': takes('apiId', 'to', 'root', 'actor', 'now').decides(
-    'begun',
-    'moved',
-    'api_not_found',
-    'other',
-    'receiving',
-  ),
-  'moves/close': takes('apiId', 'actor', 'now').returns<0 | 1>(),
-  'moves/counts': takes('api8', 'arrived', 'kind', 'day', 'count').returnsPacked<
-    [] | [part: number, kind: Buffer, day: Buffer, counts: Buffer[]]
-  >(),
-  'moves/done': takes('api8', 'digests', 'now').returns<number>(),
-  'moves/finish': takes('api8', 'firstDay', 'lastDay').returns<unknown>(),
-  'moves/fits': takes('apiId', 'from', 'digests', 'externalIds').returns<
-    [receives: 0 | 1, keys: string[], identities: string[]]
-  >(),
-  'moves/forget': takes('api8', '...keys').returns<unknown>(),
-  'moves/forgetSums': takes('api8', 'month', 'count').returns<0 | 1>(),
-  'moves/plan': takes('api8', 'deleted', 'after', 'count', 'membersMax').returnsPacked<
-    [
-      keys: [
-        digest: Buffer,
-        id24: Buffer,
-        externalId: Buffer,
-        identity16: Buffer,
-        shares: Buffer,
-        own: number,
-        hasOthers: 0 | 1,
-        members: Buffer[],
-      ][],
-      next: Buffer,
-      roleLists: Buffer[],
-    ]
-  >(),
-  'moves/put': takes('api8', 'from', 'actor', 'now', '...items').decides('put', 'not_receiving', 'taken'),
-  'moves/read': takes('digests', 'bytesMax', 'now').returnsPacked<
-    [
-      read: number,
-      keys: [
-        digest: Buffer,
-        id24: Buffer,
-        link: Buffer,
-        deletedHour: Buffer,
-        fields: Buffer[],
-        windows: Buffer[],
-        settled: Buffer[],
-        identity: [] | [externalId: Buffer, id16: Buffer, fields: Buffer[], windows: Buffer[]],
-      ][],
-    ]
-  >(),
-  'moves/receive': takes('apiId', 'name', 'createdMs', 'from', 'actor', 'now').decides('received', 'exists'),
-  'moves/received': takes('apiId', 'from', 'actor', 'now').returns<0 | 1>(),
-  'moves/take': takes('api8', 'digests', 'mayCopy', 'usageRetentionMs', 'actor', 'now').returns<number>(),
-  'moves/unforward': takes('apiId', 'count', 'actor', 'now').returns<
-    [outcome: 'more' | 'ended' | 'moving' | 'none', to: string, count: number]
-  >(),
   'namespaces/create': takes('id16', 'name', 'actor', 'now').returns<0 | 1>(),
   'namespaces/list': takes('after', 'count', 'order', 'now').returns<[...PageReply, all: number]>(),
   'namespaces/read': takes('nameOrId').returns<Reply>(),
@@ -320,7 +261,7 @@ type Given<Name extends ScriptName> = {
       ? readonly Argument[]
       : Argument;
 };
-export type Returned<Name extends ScriptName> =
+type Returned<Name extends ScriptName> =
   Signatures[Name] extends Signature<readonly string[], infer All> ? All : never;
 
 /** Runs a script on a workspace. */

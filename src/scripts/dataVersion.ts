@@ -45,7 +45,8 @@ export const supportedBy = (release: string): Supported => ({
   release,
 });
 
-const unsupported = (message: string) => Object.assign(new Error(message), { exitCode: unsupportedDataExitCode });
+export const unsupported = (message: string) =>
+  Object.assign(new Error(message), { exitCode: unsupportedDataExitCode });
 
 /** The exit code of a program that an error ends. */
 export const exitCodeOf = (error: unknown): number => (error as { exitCode?: number }).exitCode ?? 1;

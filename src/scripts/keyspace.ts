@@ -103,8 +103,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (`leased`, packed), `moved` while it is on its way to another workspace (lua/include/moves.lua), the fields that keyRecordFields of src/scripts/layout.ts describes, its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua), `shifted` after a step back of the clock (packed, lua/include/window.lua), and `formerLink` to a deleted identity that can be restored (lua/include/relinking.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
-    fields: ['state', 'leased', 'moved', 'holds', 'holds<n>', 'shifted', 'formerLink', ...Object.keys(keyRecordFields)],
+      'a key: state (packed), leases of its units (`leased`, packed), the fields that keyRecordFields of src/scripts/layout.ts describes, its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua), `shifted` after a step back of the clock (packed, lua/include/window.lua), and `formerLink` to a deleted identity that can be restored (lua/include/relinking.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
+    fields: ['state', 'leased', 'holds', 'holds<n>', 'shifted', 'formerLink', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   {
@@ -185,48 +185,6 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds:
       'counters of a key or identity (duration and name as in :w) by the time at which they may have expired; at most 1000',
     expires: 'a day after the last of them',
-  },
-  {
-    name: ':mv:<api8>',
-    type: 'hash',
-    holds:
-      'the move of an API to another workspace: api (id), to (that workspace), root (the digest of the root key there with which verifications are sent on, hexadecimal), state (`moving`, `closed` when the API has no keys left, `moved`), part (number of the last part of its counts)',
-    fields: ['api', 'to', 'root', 'state', 'part'],
-    since: 6,
-  },
-  {
-    name: ':mp:<api8>',
-    type: 'zset',
-    holds: 'keys of an API that were taken and have not arrived in the other workspace yet: as in :keys',
-    since: 6,
-  },
-  {
-    name: ':ms:<api8>',
-    type: 'zset',
-    holds: 'keys of an API that were taken to another workspace, until the forwarding ends: as in :keys',
-    since: 6,
-  },
-  {
-    name: ':mo:<api8>',
-    type: 'list',
-    holds:
-      'counts of an API on their way: number of the part, kind (`a` totals, `t` by tag), day, then field, count, …',
-    since: 6,
-  },
-  {
-    name: ':mi:<api8>',
-    type: 'hash',
-    holds:
-      'an API that is moved here: from (the other workspace), part (number of the last part of its counts that has arrived), count (of keys that have arrived)',
-    fields: ['from', 'part', 'count'],
-    since: 6,
-  },
-  {
-    name: ':mk:<api8>',
-    type: 'set',
-    holds:
-      'keys of an API that is moved here and that have arrived, until the move ends: the first 16 of the id (packed)',
-    since: 6,
   },
   { name: ':pn', type: 'hash', holds: 'permissions: slug to number' },
   { name: ':ps', type: 'hash', holds: 'permissions: number to slug' },

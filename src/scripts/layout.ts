@@ -83,8 +83,6 @@ export const oldestDataVersion = 4;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
-/** `expires` of a key that was taken to another workspace with its API, since data version 6. It is deleted, too. */
-export const moved = never - 1;
 
 /**
  * Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. The state of an
@@ -154,7 +152,6 @@ export const itemErrors = [
   'hold_limit_not_found',
   'too_many_holds',
   'hold_too_large',
-  'moved',
 ] as const;
 /** The answer to an item that settles leases. */
 export const leaseDone = 12;
@@ -1097,7 +1094,6 @@ function literalsOf(): Map<string, string> {
     TIME_MAX: timeMax,
     SAFE_INTEGER: Number.MAX_SAFE_INTEGER,
     NEVER: never,
-    MOVED: moved,
     // The value for none of each time, and their names as items of a table.
     KEY_TIMES: luaTable(Object.entries(keyTimes).map(([name, { none }]) => [name, none])),
     KEY_TIME_NAMES: Object.keys(keyTimes)

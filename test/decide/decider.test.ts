@@ -61,7 +61,6 @@ async function open(options: Partial<DecideOptions> = {}) {
     scripts: await loadScripts(own.redis, workspaceKey, { observe }),
     slugsOf: async () => [],
     digestOf: async () => undefined,
-    arrival: async () => {},
     dataVersion: { current: dataVersion },
     accepted: new AcceptedRootKeys(),
     ...testSettings,
@@ -422,8 +421,6 @@ describe('a reply that cannot be read', () => {
       unanswered: (request) => verifications.unanswered(request),
       count: () => {},
       offer: fail,
-      forwarded: fail,
-      absent: fail,
       errorOf: () => undefined,
     };
     const request = verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 }) as Verification;

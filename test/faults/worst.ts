@@ -263,7 +263,6 @@ export async function openWorld(rig: Rig) {
       scripts: measuring,
       slugsOf: async () => [],
       digestOf: (workspace, id24) => digestOfKey(redis, workspace, id24),
-      arrival: async () => {},
       commandTimeoutMs: 60_000,
       now: () => clock.now,
     });
@@ -354,9 +353,8 @@ const undecided = new Set([
   // Batches of the search make them.
   ...[':rh:<hour>', ':ui:<externalId>', ':ut:<api8>:<day>', ':tags:<api8>', ':ul:<id16>:<day>', ':ud:<id16>:<day>'],
   ':un:<id16>:<day>',
-  // Of leases, and of an API that is moved: a batch reads one of each.
-  ...[':lw:<owner>:<duration>:<name>', ':leases', ':mv:<api8>', ':mp:<api8>', ':ms:<api8>', ':mo:<api8>'],
-  ...[':mi:<api8>', ':mk:<api8>'],
+  // Of leases: a batch reads one of each.
+  ...[':lw:<owner>:<duration>:<name>', ':leases'],
 ]);
 
 const externalIdOf = (kind: KeyKind, clone: number) => padded(`${kind}${clone}`, 255);

@@ -58,7 +58,7 @@ test('an empty Redis gets the current version, with the release that wrote it', 
   await redis.flushdb();
   await open();
   expect(await redis.get(formKey)).toBe(String(dataVersion));
-  expect(await redis.hgetall(dataKey)).toEqual({ version: String(dataVersion), release: version });
+  expect(await redis.hgetall(dataKey)).toEqual({ moveless: '1', version: String(dataVersion), release: version });
   await open();
 });
 

@@ -19,8 +19,7 @@ test('every writing script waits for the disk, except verification, background w
   const waitedFor = changingScripts();
   const others = [...library().scripts].filter(([name, { isRead }]) => !isRead && !waitedFor.has(name));
   // The server waits for the workspace together with the entry in the list of all workspaces, which is written after
-  // it. Usage, events and windows of an import are followed by the event of its end, which waits for all of them. What
-  // a move removes has arrived before (moves/put), and the event of its end waits for the rest.
+  // it. Usage, events and windows of an import are followed by the event of its end, which waits for all of them.
   expect(others.map(([name]) => name)).toEqual([
     'audit/import',
     'data/beat',
@@ -29,12 +28,6 @@ test('every writing script waits for the disk, except verification, background w
     'decide',
     'leases/deactivate',
     'migrations/to5',
-    'moves/addCounts',
-    'moves/counts',
-    'moves/done',
-    'moves/finish',
-    'moves/forget',
-    'moves/forgetSums',
     'rootKeys/authenticate',
     'sweep/ended',
     'sweep/holds',

@@ -45,12 +45,11 @@ test('every key in Redis after all operations is in keyspace.ts, and all of thos
   await check();
   // `tg:setup` exists only while the first workspace is created, one name only after a migration
   // (test/migrations/fixtures.test.ts), two names only with leases (test/decide/leases/leases.test.ts), one only with
-  // many customers (test/usage/sums.test.ts), and some only of APIs that are moved (test/cli/move.test.ts).
+  // many customers (test/usage/sums.test.ts).
   const oldNames = keyspace.filter(({ isOld }) => isOld).map(({ name }) => name);
   const leases = [':lw:<owner>:<duration>:<name>', ':leases'];
-  const moves = ['mv', 'mp', 'ms', 'mo', 'mi', 'mk'].map((name) => `:${name}:<api8>`);
   const unseen = entryNames.filter((name) => !seen.has(name));
-  const expected = [setupKey, ':data', ':sc:<api8>:<month>', ...leases, ...moves, ...oldNames];
+  const expected = [setupKey, ':data', ':sc:<api8>:<month>', ...leases, ...oldNames];
   expect(new Set(unseen)).toEqual(new Set(expected));
 });
 

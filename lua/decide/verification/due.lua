@@ -2,7 +2,6 @@
 -- a caller settles.
 
 -- @include "decide/call"
--- @include "decide/roots"
 -- @include "decide/tags"
 -- @include "decide/totals"
 -- @include "decide/verification/charge"
@@ -305,17 +304,6 @@ function key_holds.read_key(digest, has_snapshot, with_holds)
   local has_temporary = key_flags.temporary or key_identity and limit_ends.is_flagged(key_identity)
   if has_temporary then ended_limits.apply() end
   return true
-end
-
--- The error about a key that was just loaded and is deleted, if it was taken to another workspace with its API, and the
--- root key may verify keys of that; nil for any other key. Its detail, separated by spaces: that workspace, the digest
--- of a root key there in hexadecimal digits, and the last 8 characters of the API's id while the key is on its way.
-function key_holds.moved(root)
-  if key_expires ~= MOVED then return nil end
-  local move = redis.call('HMGET', name_of.move(call_workspace, key_api8), 'api', 'to', 'root')
-  if not move[1] or not (root.verifies_all or allows(root, 'api', move[1], 'verify_key')) then return nil end
-  local is_on_the_way = redis.call('HEXISTS', key_name, 'moved') == 1
-  return item_error('moved', move[2] .. ' ' .. move[3] .. (is_on_the_way and ' ' .. key_api8 or ''))
 end
 
 -- Settles a hold that was found: `cost` credits, and the `settled` units of its windows. Returns the balance, nil for

@@ -614,15 +614,11 @@ function hold_kinds.change(position, _, root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local action, ttl, has_credits, credits, digest, id16, api8, suffix, limits, fields =
     struct.unpack(HOLD_CHANGE_ITEM, call_items, position)
-  local is_loaded = key_holds.read_key(digest, true, true)
-  local is_found = is_loaded
+  local is_found = key_holds.read_key(digest, true, true)
     and key_api8 == api8
     and string.sub(key_packed, 1, 16) == id16
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
-  if not is_found then
-    local is_taken = is_loaded == false and key_api8 == api8 and string.sub(key_packed, 1, 16) == id16
-    return is_taken and key_holds.moved(root) or item_error('hold_not_found')
-  end
+  if not is_found then return item_error('hold_not_found') end
   local wanted = limits > 0 and hold_kinds.wanted_units(limits, fields) or nil
   if has_credits == 0 then credits = nil end
   local stored = key_extension.stored_holds

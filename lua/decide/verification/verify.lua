@@ -83,7 +83,7 @@ local function verify(position, last, root_index)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   local is_found = key_holds.read_key(digest, cached_time > 0, is_held)
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
-  if not is_found then return is_found == false and key_holds.moved(root) or struct.pack('>B', NOT_FOUND) end
+  if not is_found then return struct.pack('>B', NOT_FOUND) end
   if is_held and charge_hold.is_decided(cost, fields, last) then return charge_hold.early_answer() end
   local flags, api = key_flags, key_api
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)

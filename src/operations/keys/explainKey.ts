@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import { addressText } from '../../domain/ipRange.ts';
 import { AND, type PostfixQuery } from '../../domain/permissionQuery.ts';
 import { outcomes } from '../../domain/verification.ts';
-import { type ErrorCode, notFound } from '../../errors.ts';
+import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
@@ -165,8 +165,7 @@ export const explainKey = manages({
   description: 'Needs either `key` or `keyId`.',
   input: Fields({ key: Type.Optional(KeyString), keyId: Type.Optional(KeyId), ...verificationFields }),
   output,
-  // Of a key that was moved to another workspace, which decides about it.
-  errors: ['permissions_query_syntax', 'key_not_found'],
+  errors: ['permissions_query_syntax'],
   needs: { api: ['read_key'] },
   readsMuch: true,
   check({ key, keyId, ...verification }) {
@@ -186,7 +185,6 @@ export const explainKey = manages({
     const isReadable = caller.grants.holds('api', found.apiId ?? '*', 'read_key');
     if (found.status === 'found' && isReadable) return explained(found, request);
     const reason = isReadable && found.status !== 'found' ? found.status : 'unknown';
-    if (reason === 'moved') throw notFound('key');
     const ids = isReadable ? definedOf({ keyId: found.keyId, apiId: found.apiId }) : {};
     return { ...refusedBy('NOT_FOUND', 'key', { key: { reason } }), time: found.nowMs, ...ids };
   },

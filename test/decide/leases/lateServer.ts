@@ -50,7 +50,6 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
     scripts: await loadScripts(redis, workspaceKey),
     slugsOf: async () => [],
     digestOf: async () => undefined,
-    arrival: async () => {},
     dataVersion: { current: dataVersion },
     accepted: new AcceptedRootKeys(),
     tail: new Tail(redis),
