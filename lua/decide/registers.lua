@@ -46,6 +46,8 @@ local charge_count = 0
 -- The end of the newest slice of the windows that were charged while the clock was ahead; false if there are none. If
 -- there are, charge_exceeded is true too, and the other results are invalid.
 local charge_ahead = false
+-- The lengths of the charged windows of the key and of its identity.
+local charge_lengths, charge_identity_lengths
 -- The charged counters of ad hoc limits, in the form of write_counters; nil when there are none.
 local charge_counters
 

@@ -9,8 +9,6 @@
 -- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
 --          snapshot of the key
 
--- @include "include/dryRun"
--- @include "include/clock"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
@@ -19,7 +17,10 @@
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/restriction"
+-- @include "decide/verification/undecided"
 -- @include "decide/verification/verify"
+-- @include "include/clock"
+-- @include "include/dryRun"
 -- @include "include/fields"
 -- @include "include/heldUnits"
 -- @include "include/keyIds"
@@ -181,7 +182,7 @@ local request = text and request_of(text) or nil
 local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
-  charge_hold.repair(requested)
+  repair_windows(requested)
   key_holds.read_key(digest, false)
   limits = limit_figures(requested)
 end

@@ -3,12 +3,13 @@
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The
 -- variables and tables here are used again for every item, because a table for each limit of each verification would be
 -- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc,
--- check_limit, charge_hold.check_slots and charge_hold.look change them.
+-- check_limit, check_slots and look_at_limits change them.
 
 -- @include "include/counters"
 -- @include "decide/call"
 -- @include "decide/verification/key"
 -- @include "decide/leased"
+-- @include "decide/verification/slotEnds"
 -- @include "include/names"
 -- @include "include/state"
 -- @include "include/window"
@@ -20,18 +21,15 @@ local LACKS_UNITS = 'units'
 local charge_exceeded = false
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.
 local charge_results = {}
--- The lengths of the charged windows of the key and of its identity.
-local charge_lengths, charge_identity_lengths
 -- The hold that a verification makes (functions: lua/decide/verification/hold.lua).
 --   is_held           what is charged is held: credits are counted as spent when the hold is settled
 --   expires           when the hold ends, and gives the slots of concurrency limits back; false until this is known,
 --                     and no slot is taken before
 --   is_loaded         the verification is decided again with `expires`, and its key is loaded
---   instead           the function that decides a verification that takes slots, see charge_hold.undecided
+--   instead           the function that decides a verification that takes slots, see undecided.lua
 --   slots             in charge_hold.planned: collects the concurrency limits that have slots to take
 --   note              in lua/keys/explain.lua: a function that gets the figures of each concurrency limit
---   extended_formats  see key_formats
-local charge_hold = { is_held = false, expires = false, is_loaded = false, extended_formats = { made = 0 } }
+local charge_hold = { is_held = false, expires = false, is_loaded = false }
 function charge_hold.set(is_held, expires)
   charge_hold.is_held, charge_hold.expires, charge_hold.is_loaded = is_held, expires, expires and true
 end
@@ -73,14 +71,10 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   return kept_until, suffix
 end
 
--- When a slot is given back whose hold ends at `expires`: above FINE_LIMIT at the end of a slice of the duration, so
--- that 10,000 slots have few ends.
-function charge_hold.slot_end(expires, limit, duration) return window_log.slice_end(expires - 1, limit, duration) end
-
 -- In the place of check_limit, for a concurrency limit: `cost` are the slots to take. Where they are free, but no hold
 -- is being made that could give them back, charge_exceeded is true without a result that is exceeded: then
--- charge_hold.undecided makes a hold.
-function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, last)
+-- undecided makes a hold.
+local function check_slots(_, place, limit, duration, cost, bytes, first, last)
   local total, next_end, count = window_log.taken(bytes, first, last, call_now)
   local remaining, results, at, hold = limit - total, charge_results, 4 * charge_count, charge_hold
   charge_count = charge_count + 1
@@ -109,42 +103,25 @@ function charge_hold.check_slots(_, place, limit, duration, cost, bytes, first, 
   local ends, units, _, step = window_log.slots(bytes, first, last, call_now)
   if #ends == 0 then step = window_log.slice_end(0, limit, duration) end
   add_work(count)
-  local window = window_log.with_slots(ends, units, step, hold.slot_end(hold.expires, limit, duration), cost)
+  local window = window_log.with_slots(ends, units, step, slot_end(hold.expires, limit, duration), cost)
   results[at + 3], results[at + 4] = remaining - cost, ends[1]
   return first - 1, window
 end
 
 -- In the place of check_limit and check_slots, for a temporary limit: LIMIT_END is at `first`. It has not ended, see
 -- ended_limits.
-function charge_hold.check_ending(charge, place, limit, duration, cost, bytes, first, last)
+local function check_ending(charge, place, limit, duration, cost, bytes, first, last)
   return check_limit(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
 end
-function charge_hold.check_ending_slots(charge, place, limit, duration, cost, bytes, first, last)
-  return charge_hold.check_slots(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
+local function check_ending_slots(charge, place, limit, duration, cost, bytes, first, last)
+  return check_slots(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
 end
 
 -- What checks a limit with other switches than autoApply.
-function charge_hold.check_of(switches)
+local function check_of(switches)
   local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
-  if not limit_ends.is_switched(switches) then return is_window and check_limit or charge_hold.check_slots end
-  return is_window and charge_hold.check_ending or charge_hold.check_ending_slots
-end
-
--- The expiry of a hold that lasts for `ttl` (nil: as long as it may), and takes slots of the limits that apply: at most
--- as long as the shortest of them allows.
-function charge_hold.expiry(ttl, slots)
-  local expires = call_now + (ttl or DAY_MS)
-  for _, slot in ipairs(slots) do
-    expires = math.min(expires, call_now + slot.duration)
-  end
-  for _, slot in ipairs(slots) do
-    local slot_end = charge_hold.slot_end(expires, slot.limit, slot.duration)
-    -- The end of the slice is beyond what the limit allows: the hold ends at its beginning.
-    if slot_end > call_now + slot.duration then
-      expires = slot_end - window_log.slice_end(0, slot.limit, slot.duration)
-    end
-  end
-  return expires
+  if not limit_ends.is_switched(switches) then return is_window and check_limit or check_slots end
+  return is_window and check_ending or check_ending_slots
 end
 
 local sole_length, sole_identity_length = {}, {}
@@ -180,7 +157,7 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
       if wanted and wanted[3] and not is_key then wanted = nil end
       if wanted and not wanted[3] or switches % 2 == 1 and not wanted then
         local cost = wanted and wanted[2] or 1
-        local check = switches < CONCURRENCY and check_limit or charge_hold.check_of(switches)
+        local check = switches < CONCURRENCY and check_limit or check_of(switches)
         local kept_until, suffix = check(charge, place, limit, duration, cost, packed, window_first, window_last)
         if suffix then
           charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last
@@ -267,27 +244,8 @@ local function check_limits(charge, requested)
   end
 end
 
--- When the first temporary limit of the key or its identity ends; NEVER without one. Nil if a concurrency limit may
--- take part in a verification of the key.
-function charge_hold.limits_end(requested)
-  local named, ends = {}, NEVER
-  for _, wanted in ipairs(requested or {}) do
-    named[wanted[1]] = true
-  end
-  local function has_slots(packed, limits_at, tail_bytes)
-    for _, l in ipairs(read_limits(packed, limits_at, tail_bytes)) do
-      if l.type == 1 and (l.autoApply == 1 or named[l.name]) then return true end
-      ends = math.min(ends, l.ends or NEVER)
-    end
-    return false
-  end
-  if has_slots(key_packed, key_limits_at, key_flags.tail_bytes) then return nil end
-  if key_identity and has_slots(key_identity, IDENTITY_LIMITS_AT, 0) then return nil end
-  return ends
-end
-
 -- Whether one of the limits that apply is exceeded.
-function charge_hold.exceeds()
+local function is_exceeded()
   for index = 1, charge_count do
     if charge_results[4 * index - 2] == 1 then return true end
   end
@@ -295,7 +253,7 @@ function charge_hold.exceeds()
 end
 
 -- Checks limits and balance of a verification that no earlier check refused. Returns its outcome; nil and an item
--- error; or nil when it has to be decided by charge_hold.undecided first.
+-- error; or nil when it has to be decided by undecided first.
 local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false
   local problem
@@ -307,7 +265,7 @@ local function check_limits_and_balance(requested, is_affordable)
     charge_lengths = check_stored(window_charge, PLACES_OF_KEY, key_packed, key_limits_at, key_flags.tail_bytes)
   end
   if not charge_exceeded and is_affordable then return VALID end
-  if charge_ahead or is_affordable and not charge_hold.exceeds() then return nil end
+  if charge_ahead or is_affordable and not is_exceeded() then return nil end
   -- Units that a server has leased may be returned: then a refusal would be wrong. No slot is leased.
   if charge_exceeded == LACKS_UNITS or not is_affordable then
     problem = noted_leases.recall_of_key(false)
@@ -327,171 +285,12 @@ local function check_limits_by(charge, requested)
 end
 
 -- Checks the limits without a charge. Returns an item error or nil.
-function charge_hold.look(requested)
+local function look_at_limits(requested)
   charge_allowed, charge_exceeded = false, false
   return check_limits(window_charge, requested)
-end
-
--- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would
--- create and hash its parts too. Most states have one of a few hundred lengths, but 65,000 are possible: a thousand
--- formats of a kind are cached.
-local tail_formats, key_formats = { made = 0 }, { made = 0 }
-local WINDOW_END = 'c0' .. WINDOW_BYTES_FIELDS
-function charge_hold.new_format(formats, kept, rest)
-  if formats.made == 1000 then
-    for length in pairs(formats) do
-      formats[length] = nil
-    end
-    formats.made = 0
-  end
-  local format = '>c' .. kept .. rest
-  formats.made = formats.made + 1
-  formats[kept] = format
-  return format
-end
-
-local pieces = {}
--- A state with the charged windows of several limits: `count` of them, from place `places` + 1 on. `tail` replaces the
--- same number of bytes at its end. Nil when nothing is charged.
-local function joined_state(packed, count, places, lengths, tail)
-  local copied, made = 0, 0
-  for place = places + 1, places + count do
-    local suffix = charge_suffix[place]
-    if suffix then
-      pieces[made + 1] = string.sub(packed, copied + 1, charge_kept_until[place])
-      pieces[made + 2] = suffix
-      copied, made = charge_window_end[place], made + 2
-    end
-  end
-  if made == 0 then return nil end
-  pieces[made + 1] = string.sub(packed, copied + 1, #packed - #tail - WINDOW_BYTES_LENGTH * count)
-  pieces[made + 2] = struct.pack(lengths_format(count), unpack(lengths, 1, count))
-  pieces[made + 3] = tail
-  return table.concat(pieces, '', 1, made + 3)
-end
-
--- key_state of an extended key that has one limit, which is charged. One string, too: saves 3 to 5 % of Redis's
--- instructions per verification of such a key (callgrind, 2026-11-25).
-function charge_hold.extended_state(...)
-  local formats, packed, kept = charge_hold.extended_formats, key_packed, charge_kept_until[1]
-  local format = formats[kept]
-    or charge_hold.new_format(formats, kept, WINDOW_END .. 'c' .. KEY_EXTENSION_LENGTH .. KEY_TAIL_FIELDS)
-  local extension = string.sub(packed, #packed - key_flags.tail_bytes + 1, key_tail_at - 1)
-  return struct.pack(format, packed, charge_suffix[1], charge_lengths[1], extension, ...)
-end
-
--- The new state of the key: with these values of KEY_TAIL and, if `is_charged`, the new windows of its limits.
-local function key_state(is_charged, balance, refill_due, last_used, hour, valid, refusals, spent)
-  local packed, kept = key_packed, key_tail_at - 1
-  if is_charged and charge_count > 0 then
-    local count = string.byte(packed, key_limits_at)
-    local suffix, window_kept = charge_suffix[1], charge_kept_until[1]
-    if count == 1 and suffix and key_flags.extended then
-      return charge_hold.extended_state(balance, refill_due, last_used, hour, valid, refusals, spent)
-    elseif count == 1 and suffix then
-      -- One string: saves 9 % of Redis's instructions per verification (callgrind, 2026-11-22).
-      local format = key_formats[window_kept]
-        or charge_hold.new_format(key_formats, window_kept, WINDOW_END .. KEY_TAIL_FIELDS)
-      return struct.pack(
-        format,
-        packed,
-        suffix,
-        charge_lengths[1],
-        balance,
-        refill_due,
-        last_used,
-        hour,
-        valid,
-        refusals,
-        spent
-      )
-    elseif count > 0 then
-      local extension = string.sub(packed, #packed - key_flags.tail_bytes + 1, kept)
-      local tail = struct.pack(KEY_TAIL, balance, refill_due, last_used, hour, valid, refusals, spent)
-      local state = joined_state(packed, count, PLACES_OF_KEY, charge_lengths, extension .. tail)
-      if state then return state end
-    end
-  end
-  local format = tail_formats[kept] or charge_hold.new_format(tail_formats, kept, KEY_TAIL_FIELDS)
-  return struct.pack(format, packed, balance, refill_due, last_used, hour, valid, refusals, spent)
-end
-
-local spent_formats = { made = 0 }
--- The state of the key, with this number of credits spent in its hour.
-function charge_hold.state_with_spent(spent)
-  local packed = key_packed
-  local kept = #packed - KEY_SPENT_LENGTH
-  return struct.pack(
-    spent_formats[kept] or charge_hold.new_format(spent_formats, kept, KEY_SPENT_FIELDS),
-    packed,
-    spent
-  )
-end
-
--- The new state of the identity, or nil when nothing is charged to its limits.
-local function identity_state()
-  local count = string.byte(key_identity, IDENTITY_LIMITS_AT)
-  return joined_state(key_identity, count, PLACES_OF_IDENTITY, charge_identity_lengths, '')
-end
-
-local function write_identity(state)
-  redis.call('HSET', name_of.identity_record(call_workspace, key_external_id), 'state', state)
 end
 
 -- Writes the charged counters of ad hoc limits, if there are any.
 local function write_charged_counters()
   if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
-end
-
--- Repairs the windows that were charged while the clock was ahead, and writes them to the key, its identity and its
--- counters.
-function charge_hold.repair(requested)
-  -- charge_exceeded is true, so this charges nothing.
-  check_limits(window_charge, requested)
-  local tail = string.sub(key_packed, #key_packed - key_flags.tail_bytes + 1)
-  local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
-  if state then redis.call('HSET', key_name, 'state', state) end
-  window_log.note_shifted(key_name, call_now, charge_ahead)
-  local repaired = key_identity and identity_state()
-  if repaired then
-    write_identity(repaired)
-    window_log.note_shifted(name_of.identity_record(call_workspace, key_external_id), call_now, charge_ahead)
-  end
-  write_charged_counters()
-end
-
--- A verification that could not be decided: returns its item error (`problem`), if it has one; nothing if it can be
--- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead (hold.lua) decides
--- it as a verification with a hold.
-function charge_hold.undecided(problem, position, last, root_index, request)
-  local requested = request and request.limits
-  if problem then return problem end
-  if charge_ahead then return charge_hold.repair(requested) end
-  return charge_hold.instead(position, last, root_index, requested)
-end
-
-local answer_formats, ONE_VERIFIED = {}, VERIFIED .. VERIFIED_LIMIT_FIELDS
--- The packed answer to a verification, with the results of its limits if they were checked.
-local function pack_verified(outcome, has_balance, balance, is_checked)
-  local count, results = is_checked and charge_count or 0, charge_results
-  if count == 1 then
-    -- Without `unpack`: saves 1 % of Redis's instructions per verification (callgrind, 2026-11-22).
-    return struct.pack(
-      ONE_VERIFIED,
-      outcome,
-      has_balance and 1 or 0,
-      balance,
-      1,
-      results[1],
-      results[2],
-      results[3],
-      results[4]
-    )
-  end
-  local format = answer_formats[count]
-  if not format then
-    format = VERIFIED .. string.rep(VERIFIED_LIMIT_FIELDS, count)
-    answer_formats[count] = format
-  end
-  return struct.pack(format, outcome, has_balance and 1 or 0, balance, count, unpack(results, 1, 4 * count))
 end

@@ -1,8 +1,8 @@
 -- The balance and the counts of a key, as a verification and settlements change them.
 
 -- @include "decide/call"
--- @include "decide/verification/charge"
 -- @include "decide/verification/key"
+-- @include "decide/verification/newState"
 -- @include "decide/verification/restriction"
 -- @include "include/calendar"
 -- @include "include/names"

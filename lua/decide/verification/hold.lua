@@ -2,13 +2,17 @@
 
 -- @include "decide/call"
 -- @include "decide/roots"
+-- @include "decide/verification/answer"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
+-- @include "decide/verification/newState"
 -- @include "decide/verification/restriction"
+-- @include "decide/verification/slotEnds"
 -- @include "decide/verification/snapshot"
+-- @include "decide/verification/undecided"
 -- @include "decide/verification/verify"
 -- @include "include/clock"
 -- @include "include/holds"
@@ -99,7 +103,7 @@ function charge_hold.pack_charged(h, requested, expires)
       packed_windows[windows] = hold_list.pack_window(h, bits, duration, cost, name)
     elseif cost > 0 then
       slots = slots + 1
-      duration = charge_hold.slot_end(expires, limit, duration)
+      duration = slot_end(expires, limit, duration)
       packed_slots[slots] = hold_list.pack_window(h, bits, duration, cost, name)
     end
     if bits < hold_list.SLOTS or cost > 0 then of_identity = of_identity or bits % 2 == hold_list.OF_IDENTITY end
@@ -162,7 +166,7 @@ end
 -- Whether the hold of a request would take too many bytes, if it names no texts: the hold is made to know them.
 function charge_hold.is_too_large(cost, request)
   local shared = key_identity and identity_credits.of_key() or nil
-  if charge_hold.look(request and request.limits) or charge_ahead then return false end
+  if look_at_limits(request and request.limits) or charge_ahead then return false end
   return #charge_hold.new_hold(false, cost, request, shared) > HOLD_BYTES_MAX
 end
 
@@ -186,7 +190,7 @@ function charge_hold.add_to_few(cost, request, shared)
     if bits then
       local formats = hold_list.window_formats
       local format = formats[kept]
-        or charge_hold.new_format(formats, kept, NUMBERED_HOLD_FIELDS .. HELD_WINDOW_FIELDS .. HOLDS_END_KEPT_FIELDS)
+        or new_format(formats, kept, NUMBERED_HOLD_FIELDS .. HELD_WINDOW_FIELDS .. HOLDS_END_KEPT_FIELDS)
       -- HELD_WINDOW_LENGTH lacks the 2 bytes of the name's length, and `bytes` does not count its own 2.
       -- stylua: ignore
       making_added = struct.pack(format, stored,
@@ -200,8 +204,7 @@ function charge_hold.add_to_few(cost, request, shared)
   if charge_count > 0 or request or shared then
     rest, windows, of_identity = charge_hold.pack_rest(false, cost, request, shared, expires)
   end
-  local format = formats[kept]
-    or charge_hold.new_format(formats, kept, NUMBERED_HOLD_FIELDS .. 'c0' .. HOLDS_END_KEPT_FIELDS)
+  local format = formats[kept] or new_format(formats, kept, NUMBERED_HOLD_FIELDS .. 'c0' .. HOLDS_END_KEPT_FIELDS)
   -- stylua: ignore
   making_added = struct.pack(format, stored,
     NUMBERED_HOLD_LENGTH + #rest - 2, making_on_expiry, now, expires - now, credits, balances,
@@ -268,9 +271,9 @@ function charge_hold.repeat_hold(hold, cost, request, text, ip)
   if hold.more.shape ~= charge_hold.shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text, ip)
   if outcome == VALID then
-    local problem = charge_hold.look(requested)
+    local problem = look_at_limits(requested)
     if problem then return problem end
-    if charge_ahead then return charge_hold.repair(requested) end
+    if charge_ahead then return repair_windows(requested) end
     -- A limit whose units the hold itself took is not exceeded.
     for index = 1, charge_count do
       charge_results[4 * index - 2] = 0
@@ -305,10 +308,10 @@ end
 function charge_hold.planned(requested)
   local slots = {}
   charge_hold.slots = slots
-  local looked, problem = pcall(charge_hold.look, requested)
+  local looked, problem = pcall(look_at_limits, requested)
   charge_hold.slots = nil
   if not looked then error(problem, 0) end
-  return charge_hold.expiry(making_ttl, slots)
+  return slots_expiry(making_ttl, slots)
 end
 
 -- As is_decided, in the rare cases: the request has an id for its hold, its hold may be too large (`may_be_large`), or
@@ -480,15 +483,14 @@ function hold_kinds.settle_as_held(stored, suffix, credits)
     if left > SAFE_INTEGER or left < -SAFE_INTEGER then return nil end
     state = key_state(false, left, refill_due, last_used, hour, valid, refusals, spent)
   else
-    state = charge_hold.state_with_spent(spent)
+    state = state_with_spent(spent)
   end
   local kept, formats = noted, hold_list.settled_formats
   if noted > NOTED_BYTES or noted_hour ~= hour_now then
     kept = 0
     after_charge(settled_holds.move, call_workspace, key24(), hour_now, noted_hour, string.sub(stored, 1, noted))
   end
-  local format = formats[kept]
-    or charge_hold.new_format(formats, kept, SETTLED_HOLD_FIELDS .. 'c0c0' .. HOLDS_END_FEW_FIELDS)
+  local format = formats[kept] or new_format(formats, kept, SETTLED_HOLD_FIELDS .. 'c0c0' .. HOLDS_END_FEW_FIELDS)
   bytes = SETTLED_HOLD_LENGTH + #suffix + #units
   -- stylua: ignore
   local holds = struct.pack(format, kept > 0 and stored or '',
@@ -549,10 +551,10 @@ function key_holds.move_slots(hold, ttl)
     slot.limit = (slot.of_identity and of_identity or of_key)[slot.name]
     limits[#limits + 1] = slot.limit
   end
-  local expires, moved = charge_hold.expiry(ttl, limits), key_holds.collect_slots(settling, hold)
+  local expires, moved = slots_expiry(ttl, limits), key_holds.collect_slots(settling, hold)
   for index, w in ipairs(moved) do
     local limit = hold.slots[index].limit
-    w.moved_to = limit and charge_hold.slot_end(expires, limit.limit, limit.duration) or expires
+    w.moved_to = limit and slot_end(expires, limit.limit, limit.duration) or expires
     w.slice = window_log.slice_of(limit and limit.duration or DAY_MS)
   end
   key_holds.return_collected(settling)

@@ -1,11 +1,12 @@
 -- Leases of verifications.
 
+-- @include "decide/leased"
+-- @include "decide/session"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/due"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
--- @include "decide/leased"
--- @include "decide/session"
+-- @include "decide/verification/newState"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
 -- @include "include/leases"
@@ -129,6 +130,25 @@ local function end_of(outcome, root, requested)
   return ends
 end
 
+-- When the first temporary limit of the key or its identity ends; NEVER without one. Nil if a concurrency limit may
+-- take part in a verification of the key.
+local function first_end(requested)
+  local named, ends = {}, NEVER
+  for _, wanted in ipairs(requested or {}) do
+    named[wanted[1]] = true
+  end
+  local function has_slots(packed, limits_at, tail_bytes)
+    for _, l in ipairs(read_limits(packed, limits_at, tail_bytes)) do
+      if l.type == 1 and (l.autoApply == 1 or named[l.name]) then return true end
+      ends = math.min(ends, l.ends or NEVER)
+    end
+    return false
+  end
+  if has_slots(key_packed, key_limits_at, key_flags.tail_bytes) then return nil end
+  if key_identity and has_slots(key_identity, IDENTITY_LIMITS_AT, 0) then return nil end
+  return ends
+end
+
 -- Grants a lease of a verification that was just decided; `position` and `last` are those of its VERIFY_ITEM. Returns
 -- its units and its term, see GRANTED. A restricted key is not leased, because its outcome depends on the address of
 -- the request. So a lease may repeat a decision for any address. Nor is a key whose identity has a balance, one that
@@ -146,7 +166,7 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   local limits_end = NEVER
   -- The limits of an identity are in every answer but NOT_FOUND.
   if is_checked or outcome ~= NOT_FOUND and key_identity and limit_ends.is_flagged(key_identity) then
-    limits_end = charge_hold.limits_end(requested)
+    limits_end = first_end(requested)
     if not limits_end then return 0, 0 end
   end
   local ends = math.min(end_of(outcome, root, requested), limits_end)

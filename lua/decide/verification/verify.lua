@@ -2,18 +2,21 @@
 
 -- @include "decide/apis"
 -- @include "decide/call"
+-- @include "decide/memo"
+-- @include "decide/permitted"
+-- @include "decide/refusals"
+-- @include "decide/roots"
+-- @include "decide/tags"
+-- @include "decide/verification/answer"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
--- @include "decide/memo"
--- @include "decide/permitted"
--- @include "decide/refusals"
+-- @include "decide/verification/newState"
 -- @include "decide/verification/restriction"
--- @include "decide/roots"
 -- @include "decide/verification/snapshot"
--- @include "decide/tags"
+-- @include "decide/verification/undecided"
 -- @include "include/usage"
 
 -- The request of a verification without its key. Cached and shared: treat as immutable.
@@ -102,7 +105,7 @@ local function verify(position, last, root_index)
   if is_checked then
     local is_affordable = (not flags.limited or balance >= cost) and (not shared or shared.balance >= cost)
     outcome, problem = check_limits_and_balance(request and request.limits, is_affordable)
-    if not outcome then return charge_hold.undecided(problem, position, last, root_index, request) end
+    if not outcome then return undecided(problem, position, last, root_index, request) end
   end
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local is_valid, snapshot, marks = outcome == VALID, nil, 0
