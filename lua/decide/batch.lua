@@ -8,7 +8,8 @@
 -- @include "decide/refusals"
 -- @include "decide/session"
 -- @include "decide/totals"
--- @include "decide/verification/hold"
+-- @include "decide/verification/holdChanges"
+-- @include "decide/verification/holdItems"
 -- @include "decide/verification/verify"
 
 local deciders = {
@@ -16,8 +17,8 @@ local deciders = {
   [KIND_LIMIT] = ratelimit,
   [KIND_LEASE] = lease,
   [KIND_SETTLE] = settle,
-  [KIND_HOLD] = hold_kinds.decide,
-  [KIND_HOLD_CHANGE] = hold_kinds.change,
+  [KIND_HOLD] = hold_items.decide,
+  [KIND_HOLD_CHANGE] = change_hold,
 }
 
 -- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their
@@ -94,7 +95,7 @@ local function decide_batch(workspace, settings, items)
   batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
   -- An item that fails gets the error as its answer; the following items are decided.
   while batch.position <= items_end and call_work < call_state.budget do
-    hold_kinds.begin()
+    hold_items.begin()
     local decided, problem = pcall(decide_items)
     if not decided then add_answer(item_error('failed', call_state.error_text(problem))) end
   end

@@ -1,9 +1,9 @@
 -- What each kind of decision owes to leases. The files of leases know no more of the kinds.
 
+-- @include "decide/leased"
 -- @include "decide/limitChecks/lease"
 -- @include "decide/limitChecks/ratelimit"
--- @include "decide/leased"
--- @include "decide/verification/hold"
+-- @include "decide/verification/holdItems"
 -- @include "decide/verification/lease"
 -- @include "decide/verification/settle"
 -- @include "decide/verification/verify"
@@ -27,7 +27,7 @@ local decision_kinds = {
   },
   -- Not leased. It is sent within a lease item only after a refusal that leases may change.
   [KIND_HOLD] = {
-    decide = hold_kinds.decide,
+    decide = hold_items.decide,
     passed = VALID,
     awaited = function() noted_leases.recall_of_key(true) end,
   },

@@ -13,9 +13,10 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
--- @include "decide/verification/hold"
+-- @include "decide/verification/holdItems"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
+-- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/undecided"
 -- @include "decide/verification/verify"
@@ -34,7 +35,7 @@ local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 begin_dry_run()
 -- A call that failed may have left these.
 charge_hold.note, call_state.held = nil, false
-hold_kinds.begin()
+hold_items.begin()
 
 -- Whether a key with this id existed: then it is in the list of deleted keys.
 local function was_deleted(id)
@@ -171,7 +172,7 @@ begin_call(workspace, '0 0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item,
 call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
 
 -- Holds that have expired are settled, and limits that have ended are replaced, in memory.
-if not key_holds.read_key(digest, false) then
+if not read_current_key(digest, false) then
   local missing = missing_key()
   missing.now = int(now)
   return { named(missing) }
@@ -183,7 +184,7 @@ local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
   repair_windows(requested)
-  key_holds.read_key(digest, false)
+  read_current_key(digest, false)
   limits = limit_figures(requested)
 end
 local explained = figures_of(digest)

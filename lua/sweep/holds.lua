@@ -42,8 +42,8 @@ local function settle(digest)
   end
   read_key(digest, true)
   local holds_due = key_flags.extended and key_extension.load() or NEVER
-  if key_holds.is_due(holds_due) then
-    key_holds.apply_due()
+  if are_holds_due(holds_due) then
+    apply_due_holds()
     local _, _, next_due = key_extension.read()
     has_more = has_more or next_due <= now
   elseif holds_due == NEVER then

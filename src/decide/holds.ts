@@ -1,5 +1,5 @@
 // Holds: the kinds of decisions of keys.verifyKey with a hold, and of its settlement
-// (lua/decide/verification/hold.lua). Redis decides each of them: what is held is never leased.
+// (lua/decide/verification/holdMaker.lua). Redis decides each of them: what is held is never leased.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { parseHoldId } from '../domain/holdId.ts';

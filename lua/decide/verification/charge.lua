@@ -21,13 +21,13 @@ local LACKS_UNITS = 'units'
 local charge_exceeded = false
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.
 local charge_results = {}
--- The hold that a verification makes (functions: lua/decide/verification/hold.lua).
+-- The hold that a verification makes (functions: lua/decide/verification/holdMaker.lua).
 --   is_held           what is charged is held: credits are counted as spent when the hold is settled
 --   expires           when the hold ends, and gives the slots of concurrency limits back; false until this is known,
 --                     and no slot is taken before
 --   is_loaded         the verification is decided again with `expires`, and its key is loaded
 --   instead           the function that decides a verification that takes slots, see undecided.lua
---   slots             in charge_hold.planned: collects the concurrency limits that have slots to take
+--   slots             in hold_maker.planned: collects the concurrency limits that have slots to take
 --   note              in lua/keys/explain.lua: a function that gets the figures of each concurrency limit
 local charge_hold = { is_held = false, expires = false, is_loaded = false }
 function charge_hold.set(is_held, expires)

@@ -3,12 +3,12 @@
 -- @include "decide/leased"
 -- @include "decide/session"
 -- @include "decide/verification/charge"
--- @include "decide/verification/due"
+-- @include "decide/verification/holdTimes"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/newState"
+-- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
--- @include "decide/verification/verify"
 -- @include "include/leases"
 -- @include "include/names"
 -- @include "include/state"
@@ -178,7 +178,7 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     local _, _, holds_due = key_extension.read()
     if holds_due ~= NEVER then return 0, 0 end
     local identity = key_identity and name_of.identity_record(call_workspace, key_external_id)
-    if identity and key_holds.identity_until(identity) > call_now then return 0, 0 end
+    if identity and hold_times.identity_until(identity) > call_now then return 0, 0 end
   end
   -- A refusal for want of units is not leased for long, because these may be given back.
   if outcome ~= VALID then return 0, this_session.term_until(ends, not is_checked) end

@@ -23,7 +23,7 @@ local function repair_windows(requested)
 end
 
 -- A verification that could not be decided: returns its item error (`problem`), if it has one; nothing if it can be
--- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead (hold.lua) decides
+-- decided now, as its windows were repaired. Otherwise it takes slots: charge_hold.instead (holdItems.lua) decides
 -- it as a verification with a hold.
 local function undecided(problem, position, last, root_index, request)
   local requested = request and request.limits

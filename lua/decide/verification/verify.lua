@@ -2,8 +2,6 @@
 
 -- @include "decide/apis"
 -- @include "decide/call"
--- @include "decide/memo"
--- @include "decide/permitted"
 -- @include "decide/refusals"
 -- @include "decide/roots"
 -- @include "decide/tags"
@@ -11,40 +9,15 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
+-- @include "decide/verification/holdMaker"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/newState"
+-- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/snapshot"
 -- @include "decide/verification/undecided"
 -- @include "include/usage"
-
--- The request of a verification without its key. Cached and shared: treat as immutable.
-local function request_of(text)
-  local request = memo[text]
-  if not request then
-    request = cjson.decode(text)
-    memoize(text, request)
-  end
-  return request
-end
-
--- The outcome by the checks before those of limits and balance.
-local function precheck(request, text, ip)
-  if not key_flags.enabled then return DISABLED end
-  if call_now >= key_expires then return EXPIRED end
-  if key_flags.extended and restriction.refuses(ip) then return FORBIDDEN end
-  if request and request.query and not is_permitted(request.query, text, key_name, key_flags.permissions) then
-    return INSUFFICIENT_PERMISSIONS
-  end
-  return VALID
-end
-
--- When the outcome of precheck may change by itself, if that is before `ends`. A lease repeats it until then.
-local function precheck_until(ends)
-  if key_expires > call_now then ends = math.min(ends, key_expires) end
-  return ends
-end
 
 -- Where the state of an identity says whether it has a balance.
 local FLAG_AT = IDENTITY_HEAD_VERSION_AT
@@ -84,10 +57,10 @@ local function verify(position, last, root_index)
   local digest, cost, cached_time, cached_number, cached_dependencies, fields =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
-  local is_found = key_holds.read_key(digest, cached_time > 0, is_held)
+  local is_found = read_current_key(digest, cached_time > 0, is_held)
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
   if not is_found then return struct.pack('>B', NOT_FOUND) end
-  if is_held and charge_hold.is_decided(cost, fields, last) then return charge_hold.early_answer() end
+  if is_held and hold_maker.is_decided(cost, fields, last) then return hold_maker.early_answer() end
   local flags, api = key_flags, key_api
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if flags.refilled then
@@ -114,7 +87,7 @@ local function verify(position, last, root_index)
     snapshot, marks = counting.snapshot(api, digest, dependencies)
   end
   local tags = request and request.tags and usage_by_tag.counted(request.tags)
-  local held = is_held and is_valid and charge_hold.make(cost, request, shared)
+  local held = is_held and is_valid and hold_maker.make(cost, request, shared)
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
   local is_new_hour = is_unlinked or hour ~= call_hour
@@ -132,12 +105,12 @@ local function verify(position, last, root_index)
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = key_counts.without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
-  local pack = held and not shared and charge_hold.pack_answer or pack_verified
+  local pack = held and not shared and hold_maker.pack_answer or pack_verified
   local answer = pack(outcome + marks + (held or 0), flags.limited, balance, is_checked)
   if shared then answer = identity_credits.charge(answer, charged) end
 
   -- Write. If the first command succeeds, none of the following fails the item.
-  if held then answer = charge_hold.write(state, answer) end
+  if held then answer = hold_maker.write(state, answer) end
   if not held then redis.call('HSET', key_name, 'state', state) end
   if new_identity then write_identity(new_identity) end
   if shared then identity_credits.write() end

@@ -242,7 +242,7 @@ describe('a settlement', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 0 });
   });
 
-  // By credits alone and without a refill, it is the shortest way (hold_kinds.settle_as_held).
+  // By credits alone and without a refill, it is the shortest way (hold_settlements.as_held).
   test.each([
     ['set', false],
     ['set', true],
