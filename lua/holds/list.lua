@@ -11,6 +11,7 @@
 
 -- @include "include/clock"
 -- @include "include/fields"
+-- @include "include/holdFormat"
 -- @include "include/holds"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
@@ -45,7 +46,7 @@ local function cut()
 end
 local place = { due = after_due, suffix = after_suffix }
 hold_list.each_due(h, function(hold_state, due, first, _, part)
-  if hold_state == hold_list.RELEASED or due <= now then return end
+  if hold_state == hold_format.RELEASED or due <= now then return end
   total = total + 1
   if due < after_due or due > last.due then return end
   local suffix = struct.unpack('>Bc0', part, first + HOLD_SUFFIX_AT - 1)
@@ -57,7 +58,7 @@ cut()
 
 local replies = {}
 for index = 1, math.min(count, #open) do
-  local hold, windows, slots = hold_list.unpack(h, open[index].part, open[index].first), {}, {}
+  local hold, windows, slots = hold_format.unpack(h, open[index].part, open[index].first), {}, {}
   for number, w in ipairs(hold.windows) do
     windows[number] = { w.name, int(w.cost), w.of_identity and 1 or 0 }
   end
@@ -68,7 +69,7 @@ for index = 1, math.min(count, #open) do
     suffix = printed(hold.suffix),
     at = int(hold.at),
     due = int(hold.due),
-    charges = hold.state == hold_list.CHARGES and 1,
+    charges = hold.state == hold_format.CHARGES and 1,
     cost = (state.limited or hold.more and hold.more.number) and int(hold.cost),
     windows = windows,
     slots = #slots > 0 and slots,

@@ -17,6 +17,7 @@
 -- @include "include/identities"
 -- @include "include/identityBalance"
 -- @include "include/ids"
+-- @include "include/limitEnds"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/state"

@@ -1,9 +1,9 @@
 -- What a change of a key or an identity changed, for its audit event.
 
 -- @include "include/clock"
+-- @include "include/limitEnds"
 -- @include "include/names"
 -- @include "include/permissions"
--- @include "include/state"
 
 -- At most this many items of a list are named.
 local ITEMS_MAX = 20

@@ -1,7 +1,7 @@
 -- Keys that were rotated *draw on* the balance of their successor, which *pays* (lua/keys/reroll.lua): field `drawsOn`
 -- of their record is its id, and field `drawnBy` of its record has theirs.
 
--- @include "include/holds"
+-- @include "include/holdFormat"
 -- @include "include/keyIds"
 -- @include "include/names"
 -- @include "include/state"
@@ -49,7 +49,7 @@ end
 -- Gives back to the payer of a state, in memory, what an open hold of its key holds, as at its expiry.
 function drawn_by.give_back(state, hold)
   local payer = state.payer and state.payer.state
-  if not payer or not payer.limited or hold.state ~= hold_list.RELEASES or hold.balance ~= payer.balances then
+  if not payer or not payer.limited or hold.state ~= hold_format.RELEASES or hold.balance ~= payer.balances then
     return
   end
   if hold.more and hold.more.alone then return end

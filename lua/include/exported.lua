@@ -1,8 +1,8 @@
 -- What an export has of limits besides their values: ids, and the units that long windows have counted.
 
 -- @include "include/clock"
+-- @include "include/limitEnds"
 -- @include "include/names"
--- @include "include/state"
 -- @include "include/window"
 -- @include "include/windowEntries"
 

@@ -1,6 +1,7 @@
 -- Credits of identities, and of the key that a key draws on, that its holds hold, when its record is removed with them.
 
 -- @include "include/drawnBy"
+-- @include "include/holdFormat"
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/state"
@@ -14,11 +15,11 @@ local function ending_holds(workspace, record, state, now)
   local function give_back(hold)
     local more = hold.more
     drawn_by.give_back(state, hold)
-    if hold.state == hold_list.RELEASED or not more or not more.number then return end
+    if hold.state == hold_format.RELEASED or not more or not more.number then return end
     if balances[more.identity] == nil then
       balances[more.identity] = identity_balance.of_hold(workspace, more.identity, more.externalId, now) or false
     end
-    local balance, gives_back = balances[more.identity], hold.state == hold_list.RELEASES
+    local balance, gives_back = balances[more.identity], hold.state == hold_format.RELEASES
     if balance then identity_balance.settle(balance, hold, gives_back and 0 or hold.cost, true, gives_back) end
   end
   local last, next = 0, nil

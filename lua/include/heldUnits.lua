@@ -1,7 +1,9 @@
 -- What open holds of a key hold, in steps of some milliseconds, as a key may have a megabyte of holds.
 
 -- @include "include/clock"
+-- @include "include/holdFormat"
 -- @include "include/holds"
+-- @include "include/shiftedCharges"
 -- @include "include/window"
 
 -- Reads holds in the buckets from `bucket` ('' for the last one) down. `balances` is the number of the key's balance.
@@ -21,11 +23,11 @@ local function held_units(record, balances, bucket, now)
     sums[place], sum[4] = sum, sum[4] + count
   end
   local next = hold_list.each(h, tonumber(bucket) or h.buckets - 1, function(hold)
-    if hold.state == hold_list.RELEASED then return end
-    local gives_back = hold.state == hold_list.RELEASES
+    if hold.state == hold_format.RELEASED then return end
+    local gives_back = hold.state == hold_format.RELEASES
     credits = credits + hold.cost
     if gives_back and hold.balance == balances then returned = returned + hold.cost end
-    gives_back = gives_back and hold.at <= now and not window_log.is_shifted(shifted, hold.at)
+    gives_back = gives_back and hold.at <= now and not shifted_charges.has(shifted, hold.at)
     for _, w in ipairs(hold.windows) do
       local has_slice = gives_back and not w.of_identity
       add(w.name, w.duration, has_slice and window_log.charged_end(hold.at, w.is_fine, w.duration) or 0, w.cost)

@@ -17,11 +17,10 @@
 -- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number
 -- as five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
 
+-- @include "include/holdBuckets"
+-- @include "include/holdFormat"
+
 local hold_list = {
-  -- States of a HOLD. What was released, at its expiry or by its caller, may be settled until it is forgotten.
-  RELEASES = 0,
-  CHARGES = 1,
-  RELEASED = 2,
   -- Limits of the open holds of a key, and of those that were released: their number and their bytes.
   MAX = HOLDS_MAX,
   BYTES_MAX = HOLDS_BYTES_MAX,
@@ -29,13 +28,6 @@ local hold_list = {
   LATE_MS = DAY_MS,
   -- Longest time from a verification to the expiry of its hold.
   EXPIRES_WITHIN = 30 * DAY_MS,
-  -- The bits of a window: of the identity, in slices of a millisecond, a HELD_WIDE_WINDOW, and slots.
-  OF_IDENTITY = 1,
-  FINE = 2,
-  WIDE = 4,
-  SLOTS = 8,
-  -- In the place of a list that is empty, as most are. Never changed.
-  EMPTY = {},
   -- HOLDS_END of a key that never had a hold: the next one has number 1, in one bucket.
   NO_HOLDS = '\0\0\0\0\0\1\0\0\0\0\0\1\0\0\0\0\0\0',
   -- Formats of field `holds` with another end, by the number of bytes that it keeps.
@@ -43,25 +35,10 @@ local hold_list = {
   window_formats = { made = 0 },
   settled_formats = { made = 0 },
 }
--- The parts of what is packed next. Used again, because a table for each hold would be much of its cost.
-local hold_pieces = {}
 -- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
 -- With this many holds or fewer, each look at a key finds the expired ones.
 local ALL_EXAMINED = 256
-
--- The work of reading holds and settlements since it was asked for, in units of about a microsecond (decide/call): with
--- 10,000 settlements a search reads a megabyte.
-local noted_bytes = 0
-function hold_list.work()
-  local bytes = noted_bytes
-  noted_bytes = 0
-  return bytes / 400
-end
-function hold_list.note_bytes(text)
-  noted_bytes = noted_bytes + #text
-  return text
-end
 
 -- Numbers are milliseconds since 2026.
 local NUMBERS_SINCE = 1767225600000
@@ -102,7 +79,7 @@ local current_holds = {
 function hold_list.of(record, stored)
   local h = current_holds
   h.record, h.parts, h.changed, h.texts = record, nil, nil, ''
-  stored = stored and hold_list.note_bytes(stored) or hold_list.NO_HOLDS
+  stored = stored and hold_buckets.note_bytes(stored) or hold_list.NO_HOLDS
   local end_at, noted = #stored - (HOLDS_END_LENGTH - 1), nil
   h.next, h.open, h.count, h.buckets, noted, h.noted_hour = struct.unpack(HOLDS_END, stored, end_at)
   h.notes, h.part = string.sub(stored, 1, noted), string.sub(stored, noted + 1, end_at - 1)
@@ -117,194 +94,15 @@ end
 
 function hold_list.read(record) return hold_list.of(record, redis.call('HGET', record, 'holds')) end
 
-local function part_of(h, bucket)
-  if bucket == 0 and not h.is_summed then return h.part end
-  local parts = h.parts or {}
-  h.parts = parts
-  local part = parts[bucket] or hold_list.note_bytes(redis.call('HGET', h.record, 'holds' .. bucket) or '')
-  parts[bucket] = part
-  return part
-end
-
--- A bucket in field `holds` is always written.
-local function change_part(h, bucket, part)
-  if bucket == 0 and not h.is_summed then
-    h.part = part
-    return
-  end
-  h.parts, h.changed = h.parts or {}, h.changed or {}
-  h.parts[bucket], h.changed[bucket] = part, true
-end
-
--- The bucket of a hold, of `buckets`.
-local function bucket_of(buckets, suffix)
-  if buckets == 1 then return 0 end
-  local hash
-  if string.byte(suffix) == 46 then
-    -- The high bits of a product, as holds may be made at multiples of a second.
-    hash = math.floor(struct.unpack('>I5', suffix, 2) % 2 ^ 20 * 2654435761 % 2 ^ 32 / 2 ^ 12)
-  else
-    hash = tonumber(string.sub(redis.sha1hex(suffix), 1, 12), 16)
-  end
-  local level = 1
-  while level * 2 <= buckets do
-    level = level * 2
-  end
-  local bucket = hash % (level * 2)
-  return bucket < buckets and bucket or bucket - level
-end
-
--- Calls `visit(suffix, first, last)` for each hold of a bucket, until it returns true.
-local function each_in(part, visit)
-  local position = 1
-  while position <= #part do
-    local bytes = struct.unpack(HOLD_BYTES, part, position)
-    local last = position + bytes + 1
-    local suffix = struct.unpack('>Bc0', part, position + HOLD_SUFFIX_AT - 1)
-    if visit(suffix, position, last) then return end
-    position = last + 1
-  end
-end
-
--- What a hold charged to a window, or took as slots (with `slot_end`): {duration, cost, name, of_identity, is_fine,
--- settled (units that a settlement charges)}, and the position after it. All fields are made at once, because Lua
--- allocates a table again when it grows.
-local function read_held_window(texts, part, position)
-  local bits, duration, cost, name, _ = string.byte(part, position), nil, nil, nil, nil
-  if bits >= KNOWN / 256 then
-    local place
-    place, cost, position = struct.unpack(HELD_KNOWN_WINDOW, part, position)
-    bits, duration, _, name = struct.unpack(HELD_WINDOW, texts, place - KNOWN)
-    if bits >= hold_list.SLOTS then
-      duration, position = struct.unpack(HELD_SLOT_END, part, position)
-    end
-  elseif bits % hold_list.SLOTS < hold_list.WIDE then
-    bits, duration, cost, name, position = struct.unpack(HELD_WINDOW, part, position)
-  else
-    bits, duration, cost, name, position = struct.unpack(HELD_WIDE_WINDOW, part, position)
-  end
-  local slot_end = bits >= hold_list.SLOTS and duration or nil
-  local of_identity, is_fine = bits % 2 == 1, bits % 4 >= hold_list.FINE
-  local w = { duration = duration, cost = cost, name = name, of_identity = of_identity, is_fine = is_fine, settled = 0 }
-  w.slot_end = slot_end
-  return w, position
-end
-
--- What follows the windows of a hold, see HOLD.
-local function read_more(texts, more)
-  if more == '' then return nil end
-  if string.byte(more) == JSON_BEGIN then return cjson.decode(more) end
-  local place = struct.unpack(HELD_PLACE, more)
-  local json = struct.unpack(HELD_IDENTITY, texts, place)
-  return cjson.decode(json .. string.sub(more, HELD_PLACE_LENGTH + 1))
-end
-
--- The hold at `first` in a bucket: {state, at, ttl, due, cost, balance, suffix, windows, slots, more}, in `into` if
--- that is given. Also returns where it ends.
-function hold_list.unpack(h, part, first, into)
-  local bytes, state, at, ttl, cost, balance, suffix, windows, position = struct.unpack(HOLD, part, first)
-  local hold, last = into or {}, first + bytes + 1
-  hold.state, hold.at, hold.ttl, hold.due = state, at, ttl, at + ttl
-  hold.cost, hold.balance, hold.suffix = cost, balance, suffix
-  hold.windows, hold.slots = hold_list.EMPTY, hold_list.EMPTY
-  for _ = 1, windows do
-    local w
-    w, position = read_held_window(h.texts, part, position)
-    local kind = w.slot_end and 'slots' or 'windows'
-    local list = hold[kind]
-    if list == hold_list.EMPTY then
-      hold[kind] = { w }
-    else
-      list[#list + 1] = w
-    end
-  end
-  hold.more = read_more(h.texts, string.sub(part, position, last))
-  return hold, last
-end
-
--- The place of a packed text among those of the key, to which it is added; nil if it has no room. What is found in the
--- middle of other texts is read as well. `h` is false for none.
-local function place_of(h, text)
-  if not (h and h.is_summed) then return nil end
-  local place = string.find(h.texts, text, 1, true)
-  if not place and #h.texts + #text <= HELD_TEXTS_BYTES then
-    place, h.texts = #h.texts + 1, h.texts .. text
-  end
-  return place
-end
-
--- Packs what a hold charged to a window, or the slots that it takes until `duration`.
-function hold_list.pack_window(h, bits, duration, cost, name)
-  if cost >= 2 ^ 32 then return struct.pack(HELD_WIDE_WINDOW, bits + hold_list.WIDE, duration, cost, #name, name) end
-  local has_slots = bits >= hold_list.SLOTS
-  local place = h and place_of(h, struct.pack(HELD_WINDOW, bits, has_slots and 0 or duration, 0, #name, name))
-  if not place then return struct.pack(HELD_WINDOW, bits, duration, cost, #name, name) end
-  local packed = struct.pack(HELD_KNOWN_WINDOW, KNOWN + place, cost)
-  return has_slots and packed .. struct.pack(HELD_SLOT_END, duration) or packed
-end
-
--- Packs what only some holds have, see HOLD.
-function hold_list.pack_more(h, more)
-  if not more then return '' end
-  local rest = cjson.encode({ number = more.number, alone = more.alone, tags = more.tags, shape = more.shape })
-  if not more.identity then return rest end
-  local identity = '{"identity":"' .. more.identity .. '","externalId":' .. cjson.encode(more.externalId)
-  local place = place_of(h, struct.pack(HELD_IDENTITY, #identity, identity))
-  rest = rest == '{}' and '}' or ',' .. string.sub(rest, 2)
-  return (place and struct.pack(HELD_PLACE, place) or identity) .. rest
-end
-
-local HOLD_AND_REST = HOLD .. 'c0'
--- Packs a hold with `windows` packed windows and `more`, which are in `rest`.
-function hold_list.pack(state, at, ttl, cost, balance, suffix, windows, rest)
-  -- Of what follows `bytes`.
-  local bytes = HOLD_LENGTH + #suffix + #rest
-  return struct.pack(HOLD_AND_REST, bytes, state, at, ttl, cost, balance, #suffix, suffix, windows, rest)
-end
-
--- Packs a hold that was unpacked, and may have been changed.
-local function pack_hold(h, hold)
-  local count, windows, slots = 0, hold.windows, hold.slots
-  for index = 1, #windows do
-    local w = windows[index]
-    local bits = (w.of_identity and hold_list.OF_IDENTITY or 0) + (w.is_fine and hold_list.FINE or 0)
-    count = count + 1
-    hold_pieces[count] = hold_list.pack_window(h, bits, w.duration, w.cost, w.name)
-  end
-  for index = 1, #slots do
-    local slot = slots[index]
-    count = count + 1
-    local bits = hold_list.SLOTS + (slot.of_identity and hold_list.OF_IDENTITY or 0)
-    hold_pieces[count] = hold_list.pack_window(h, bits, slot.slot_end, slot.cost, slot.name)
-  end
-  local rest = table.concat(hold_pieces, '', 1, count) .. hold_list.pack_more(h, hold.more)
-  return hold_list.pack(hold.state, hold.at, hold.ttl, hold.cost, hold.balance, hold.suffix, count, rest)
-end
-
--- The position of the hold with this suffix in holds that begin at `first`; nil if it is not there. A search for bytes
--- takes a part of the time of unpacking all suffixes. What it finds may be in another field, or in a longer suffix: so
--- holds are passed by their lengths up to there.
-function hold_list.place_in(part, suffix, first)
-  local found = string.find(part, suffix, first, true)
-  while found do
-    local wanted = found - HOLD_SUFFIX_AT
-    while first < wanted do
-      first = first + struct.unpack(HOLD_BYTES, part, first) + 2
-    end
-    if first == wanted and string.byte(part, found - 1) == #suffix then return first end
-    found = string.find(part, suffix, found + 1, true)
-  end
-end
-
--- The hold with this suffix, as hold_list.unpack returns it, with its place; nil if there is none. The table is used
+-- The hold with this suffix, as hold_format.unpack returns it, with its place; nil if there is none. The table is used
 -- again by the next call.
 local found_hold = {}
 function hold_list.find(h, suffix)
-  local bucket = bucket_of(h.buckets, suffix)
-  local part = part_of(h, bucket)
-  local first = hold_list.place_in(part, suffix, 1)
+  local bucket = hold_buckets.of(h.buckets, suffix)
+  local part = hold_buckets.part(h, bucket)
+  local first = hold_format.place_in(part, suffix, 1)
   if not first then return nil end
-  local hold, last = hold_list.unpack(h, part, first, found_hold)
+  local hold, last = hold_format.unpack(h, part, first, found_hold)
   hold.bucket, hold.first, hold.last = bucket, first, last
   return hold
 end
@@ -314,28 +112,11 @@ end
 function hold_list.each(h, bucket, visit)
   local read = 0
   while bucket >= 0 and read < STEP_BYTES do
-    local part = part_of(h, bucket)
-    each_in(part, function(_, first) visit((hold_list.unpack(h, part, first))) end)
+    local part = hold_buckets.part(h, bucket)
+    hold_buckets.each_in(part, function(_, first) visit((hold_format.unpack(h, part, first))) end)
     read, bucket = read + #part + 16, bucket - 1
   end
   return bucket >= 0 and bucket or nil
-end
-
--- Moves holds of one bucket to a new one.
-local function split(h)
-  local level = 1
-  while level * 2 <= h.buckets do
-    level = level * 2
-  end
-  local old, new = h.buckets - level, h.buckets
-  local part, kept, moved = part_of(h, old), {}, {}
-  h.buckets = h.buckets + 1
-  each_in(part, function(suffix, first, last)
-    local to = bucket_of(h.buckets, suffix) == old and kept or moved
-    to[#to + 1] = string.sub(part, first, last)
-  end)
-  change_part(h, old, table.concat(kept))
-  change_part(h, new, table.concat(moved))
 end
 
 -- Calls `visit(state, due, first, last, part)` for each hold of a bucket, without unpacking it.
@@ -352,7 +133,7 @@ end
 -- As each_due_in, for each hold of the key.
 function hold_list.each_due(h, visit)
   for bucket = 0, h.buckets - 1 do
-    each_due_in(part_of(h, bucket), visit)
+    each_due_in(hold_buckets.part(h, bucket), visit)
   end
 end
 
@@ -363,16 +144,16 @@ function hold_list.sum_up(h)
   local open_bytes, bytes = 0, 0
   hold_list.each_due(h, function(state, _, first, last)
     bytes = bytes + last - first + 1
-    if state ~= hold_list.RELEASED then open_bytes = open_bytes + last - first + 1 end
+    if state ~= hold_format.RELEASED then open_bytes = open_bytes + last - first + 1 end
   end)
   h.is_summed, h.open_bytes, h.bytes = true, open_bytes, bytes
-  change_part(h, 0, h.part)
+  hold_buckets.change(h, 0, h.part)
 end
 
 -- Counts the bytes of a hold that is added, or (below 0) taken out.
 local function count_bytes(h, state, bytes)
   h.bytes = h.bytes + bytes
-  if state ~= hold_list.RELEASED then h.open_bytes = h.open_bytes + bytes end
+  if state ~= hold_format.RELEASED then h.open_bytes = h.open_bytes + bytes end
 end
 
 -- Whether no further hold can be made.
@@ -382,12 +163,12 @@ function hold_list.is_full(h) return h.open >= hold_list.MAX or h.is_summed and 
 function hold_list.add(h, suffix, packed, is_released)
   h.count = h.count + 1
   if not is_released then h.open = h.open + 1 end
-  count_bytes(h, is_released and hold_list.RELEASED or hold_list.CHARGES, #packed)
+  count_bytes(h, is_released and hold_format.RELEASED or hold_format.CHARGES, #packed)
   local is_due = h.bytes > BUCKET_BYTES * h.buckets
   if not h.is_summed then is_due = h.count > BUCKET_HOLDS * h.buckets end
-  if is_due then split(h) end
-  local bucket = bucket_of(h.buckets, suffix)
-  change_part(h, bucket, part_of(h, bucket) .. packed)
+  if is_due then hold_buckets.split(h) end
+  local bucket = hold_buckets.of(h.buckets, suffix)
+  hold_buckets.change(h, bucket, hold_buckets.part(h, bucket) .. packed)
 end
 
 -- Keeps a hold that was given back and taken out, so that it may be settled. Returns when it is forgotten; NEVER when
@@ -395,19 +176,19 @@ end
 function hold_list.release(h, hold, at)
   if h.count - h.open >= hold_list.MAX then return NEVER end
   if h.is_summed and h.bytes - h.open_bytes >= hold_list.BYTES_MAX then return NEVER end
-  hold.state, hold.ttl, hold.slots = hold_list.RELEASED, at + hold_list.LATE_MS - hold.at, hold_list.EMPTY
-  hold_list.add(h, hold.suffix, pack_hold(h, hold), true)
+  hold.state, hold.ttl, hold.slots = hold_format.RELEASED, at + hold_list.LATE_MS - hold.at, hold_format.EMPTY
+  hold_list.add(h, hold.suffix, hold_format.repack(h, hold), true)
   return at + hold_list.LATE_MS
 end
 
 -- Replaces a hold that was found, or removes it where `changed` is nil. Its place is invalid afterwards.
 function hold_list.replace(h, hold, changed)
-  local part, packed = part_of(h, hold.bucket), changed and pack_hold(h, changed) or ''
-  change_part(h, hold.bucket, string.sub(part, 1, hold.first - 1) .. packed .. string.sub(part, hold.last + 1))
+  local part, packed = hold_buckets.part(h, hold.bucket), changed and hold_format.repack(h, changed) or ''
+  hold_buckets.change(h, hold.bucket, string.sub(part, 1, hold.first - 1) .. packed .. string.sub(part, hold.last + 1))
   if not changed then h.count = h.count - 1 end
   count_bytes(h, hold.state, hold.first - hold.last - 1)
   count_bytes(h, changed and changed.state, #packed)
-  local was_open, is_open = hold.state ~= hold_list.RELEASED, changed and changed.state ~= hold_list.RELEASED
+  local was_open, is_open = hold.state ~= hold_format.RELEASED, changed and changed.state ~= hold_format.RELEASED
   if was_open and not is_open then h.open = h.open - 1 end
 end
 
@@ -419,7 +200,7 @@ end
 
 -- Takes holds of a bucket that are due out of it, and adds them to `due`. Returns when the next one is due.
 local function take_due_of(h, bucket, now, due, limit)
-  local part, next_due, latest = part_of(h, bucket), NEVER, now + HOLDS_DUE_WITHIN
+  local part, next_due, latest = hold_buckets.part(h, bucket), NEVER, now + HOLDS_DUE_WITHIN
   local taken = {}
   each_due_in(part, function(state, at, first, last)
     local is_due = at <= now or at > latest
@@ -433,11 +214,11 @@ local function take_due_of(h, bucket, now, due, limit)
   if #taken == 0 then return next_due end
   local kept, from = {}, 1
   for _, place in ipairs(taken) do
-    due[#due + 1] = hold_list.unpack(h, part, place[1])
+    due[#due + 1] = hold_format.unpack(h, part, place[1])
     kept[#kept + 1], from = string.sub(part, from, place[1] - 1), place[2] + 1
   end
   kept[#kept + 1] = string.sub(part, from)
-  change_part(h, bucket, table.concat(kept))
+  hold_buckets.change(h, bucket, table.concat(kept))
   return next_due
 end
 
@@ -455,7 +236,7 @@ function hold_list.take_due(h, now, limit)
   end
   for _, hold in ipairs(due) do
     h.count = h.count - 1
-    if hold.state ~= hold_list.RELEASED then h.open = h.open - 1 end
+    if hold.state ~= hold_format.RELEASED then h.open = h.open - 1 end
   end
   table.sort(due, hold_list.is_before)
   if h.count > ALL_EXAMINED and next_due > now then next_due = math.max(next_due, now + math.floor(h.count / 10)) end

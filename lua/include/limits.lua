@@ -2,8 +2,8 @@
 
 -- @include "include/clock"
 -- @include "include/counters"
+-- @include "include/limitEnds"
 -- @include "include/names"
--- @include "include/state"
 
 -- In one table, because Lua bounds the names of a library.
 local limit_list = {

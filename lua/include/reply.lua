@@ -2,7 +2,7 @@
 
 -- @include "include/clock"
 -- @include "include/fields"
--- @include "include/state"
+-- @include "include/limitEnds"
 
 -- A limit of a state as a named reply {id, name, LIMIT_VALUES (text)}, with what is in `more`.
 local function limit_reply(l, more)

@@ -2,7 +2,7 @@
 -- very many, the oldest are dropped. The last ones are in field `holds`, if that is written anyway: a record of its own
 -- for each would be a tenth of the cost of a hold and its settlement.
 
--- @include "include/holds"
+-- @include "include/holdBuckets"
 -- @include "include/names"
 
 local settled_holds = {}
@@ -87,7 +87,7 @@ function settled_holds.find(h, workspace, id24, hour, wanted)
   for hours_ago = 0, 1 do
     if settled then return settled end
     local stored = redis.call('GET', settled_record(workspace, id24, hour - hours_ago))
-    settled = stored and settled_in(hold_list.note_bytes(stored), wanted)
+    settled = stored and settled_in(hold_buckets.note_bytes(stored), wanted)
   end
   return settled or nil
 end

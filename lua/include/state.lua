@@ -7,10 +7,10 @@
 -- window (2). The window of a temporary limit begins with LIMIT_END.
 
 -- @include "include/calendar"
+-- @include "include/limitEnds"
+-- @include "include/windowLengths"
 
 local FLAGS = KEY_FLAGS
--- What is stored of temporary limits: those with `ends`, and maybe `former`, which has the values FORMER.
-local limit_ends = { FORMER = FORMER_VALUES }
 -- The values and marks of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a
 -- place of their own there.
 local limit_head = { VALUES = LIMIT_HEAD_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
@@ -29,104 +29,6 @@ local function pack_flags(from, bits)
     if from[name] then flags = flags + bit end
   end
   return flags
-end
-
--- Formats of the lengths of windows, by the number of windows.
-local lengths_formats = {}
-local function lengths_format(count)
-  local format = lengths_formats[count]
-  if not format then
-    format = '>' .. string.rep(WINDOW_BYTES_FIELDS, count)
-    lengths_formats[count] = format
-  end
-  return format
-end
-
--- The lengths of the windows of `count` limits, and the positions of the first window and of the first length. The
--- limits end `tail_bytes` before the end of `packed`.
-local function window_lengths(packed, count, tail_bytes)
-  local lengths_at = #packed - tail_bytes - WINDOW_BYTES_LENGTH * count + 1
-  local lengths, windows_at = { struct.unpack(lengths_format(count), packed, lengths_at) }, lengths_at
-  for index = 1, count do
-    windows_at = windows_at - lengths[index]
-  end
-  return lengths, windows_at, lengths_at
-end
-
--- Whether the switches of a limit are those of a temporary one.
-function limit_ends.is_switched(switches) return switches % (TEMPORARY + TEMPORARY) >= TEMPORARY end
-
--- The values of a former limit, in the order of LIMIT_END.
-function limit_ends.values_of(former)
-  local values = {}
-  for index, value in ipairs(limit_ends.FORMER) do
-    values[index] = former[value] or 0
-  end
-  return values
-end
-
--- A former limit with the values of `limit`, or `into` with them.
-function limit_ends.former_of(limit, into)
-  local former = into or {}
-  for _, value in ipairs(limit_ends.FORMER) do
-    former[value] = limit[value]
-  end
-  return former
-end
-
--- Of a temporary limit: sets its end and `former` from LIMIT_END at a position, and removes it from its window.
-function limit_ends.read(l, packed, position)
-  local values, former = { struct.unpack(LIMIT_END, packed, position) }, {}
-  l.ends, l.window = values[1], string.sub(l.window, LIMIT_END_LENGTH + 1)
-  for index, value in ipairs(limit_ends.FORMER) do
-    former[value] = values[index + 1]
-  end
-  if former.limit > 0 then l.former = former end
-end
-
--- What a window begins with; '' for that of a permanent limit.
-function limit_ends.pack(l)
-  if not l.ends then return '' end
-  return struct.pack(LIMIT_END, l.ends, unpack(limit_ends.values_of(l.former or {})))
-end
-
--- Whether a limit of an identity with this state is temporary.
-function limit_ends.is_flagged(identity)
-  return string.byte(identity, IDENTITY_HEAD_VERSION_AT) % WITH_BALANCE >= WITH_TEMPORARY
-end
-
--- Whether a temporary limit in `packed`, whose limits are from `position` to `tail_bytes` before its end, has ended.
-function limit_ends.has_ended(packed, position, tail_bytes, now)
-  local count = string.byte(packed, position)
-  local lengths, window_first = window_lengths(packed, count, tail_bytes)
-  position = position + 1
-  for index = 1, count do
-    local _, _, switches, name_bytes = struct.unpack(LIMIT_START, packed, position)
-    if limit_ends.is_switched(switches) and now >= (struct.unpack(LIMIT_END, packed, window_first)) then return true end
-    position = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH) + name_bytes
-    window_first = window_first + lengths[index]
-  end
-  return false
-end
-
--- The limits that are in force at a time: in the place of one that has ended its former one, if it has one. Also
--- returns whether one has ended.
-function limit_ends.in_force(limits, now)
-  local list, has_ended = {}, false
-  for _, l in ipairs(limits) do
-    local current, former = l, l.former
-    if l.ends and now >= l.ends then
-      has_ended = true
-      current = former and { id = l.id, name = l.name, type = l.type, window = l.window }
-      if former then
-        limit_ends.former_of(former, current)
-        -- Another counter: it is where limit_list.replace looks for it.
-        if l.type == 0 and former.duration ~= l.duration then current.window = '' end
-      end
-    end
-    list[#list + 1] = current
-  end
-  return list, has_ended
 end
 
 -- The limits in `packed` from `position` on, up to `tail_bytes` before its end.

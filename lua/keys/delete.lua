@@ -21,6 +21,7 @@
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
+-- @include "include/limitEnds"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/records"

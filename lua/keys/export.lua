@@ -19,7 +19,7 @@
 -- @include "include/exported"
 -- @include "include/fields"
 -- @include "include/heldUnits"
--- @include "include/holds"
+-- @include "include/holdBuckets"
 -- @include "include/ids"
 -- @include "include/keyRecords"
 -- @include "include/names"
@@ -47,7 +47,7 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
     for _, holder in ipairs(holders) do
       if holder.state.holds_due ~= NEVER then
         local _, units = held_units(holder.record, state.balances, '', now)
-        held[#held + 1], parts = { string.sub(holder.record, -#digest), units }, parts + 20 * hold_list.work()
+        held[#held + 1], parts = { string.sub(holder.record, -#digest), units }, parts + 20 * hold_buckets.work()
       end
     end
     local key, key_parts = key_reply(workspace, record, state, api_id, now)

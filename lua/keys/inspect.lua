@@ -21,6 +21,7 @@
 -- @include "include/state"
 -- @include "include/window"
 -- @include "include/windowEntries"
+-- @include "include/windowSlots"
 
 local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
@@ -46,7 +47,7 @@ end
 -- The units that count now, when the first of them ends, and whether they were charged while the clock was ahead.
 local function counted_in(bytes, limit, duration, has_slots)
   if has_slots then
-    local ends, _, total = window_log.slots(bytes, 1, #bytes, now)
+    local ends, _, total = window_slots.read(bytes, 1, #bytes, now)
     return total, ends[1], false
   end
   local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)

@@ -26,6 +26,7 @@
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/leasedCredits"
+-- @include "include/limitEnds"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/permissions"

@@ -15,7 +15,7 @@
 -- @include "include/deletedRecords"
 -- @include "include/expiries"
 -- @include "include/heldCredits"
--- @include "include/holds"
+-- @include "include/holdBuckets"
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
@@ -45,7 +45,7 @@ local function end_holds(digest, state)
   local is_read, write, have_ended = pcall(ending_holds, workspace, name_of.key_record(workspace, digest), state, now)
   if not is_read then return true end
   write()
-  work = work + 50 * hold_list.work()
+  work = work + 50 * hold_buckets.work()
   return have_ended
 end
 

@@ -5,14 +5,16 @@
 -- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc,
 -- check_limit, check_slots and look_at_limits change them.
 
--- @include "include/counters"
 -- @include "decide/call"
--- @include "decide/verification/key"
 -- @include "decide/leased"
+-- @include "decide/verification/key"
 -- @include "decide/verification/slotEnds"
+-- @include "include/counters"
+-- @include "include/limitEnds"
 -- @include "include/names"
--- @include "include/state"
 -- @include "include/window"
+-- @include "include/windowLengths"
+-- @include "include/windowSlots"
 
 -- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
@@ -75,7 +77,7 @@ end
 -- is being made that could give them back, charge_exceeded is true without a result that is exceeded: then
 -- undecided makes a hold.
 local function check_slots(_, place, limit, duration, cost, bytes, first, last)
-  local total, next_end, count = window_log.taken(bytes, first, last, call_now)
+  local total, next_end, count = window_slots.taken(bytes, first, last, call_now)
   local remaining, results, at, hold = limit - total, charge_results, 4 * charge_count, charge_hold
   charge_count = charge_count + 1
   if hold.note then hold.note(limit, duration, cost, total) end
@@ -83,7 +85,7 @@ local function check_slots(_, place, limit, duration, cost, bytes, first, last)
   results[at + 1], results[at + 3], charge_costs[place] = place, remaining > 0 and remaining or 0, cost
   if remaining < cost or count >= SLOT_ENDS_MAX and cost > 0 then
     charge_exceeded = charge_exceeded or true
-    local ends, units = window_log.slots(bytes, first, last, call_now)
+    local ends, units = window_slots.read(bytes, first, last, call_now)
     -- With too many ends, the first of them makes room.
     local free_at, number = remaining < cost and call_now + duration or ends[1], 0
     while cost <= limit and remaining < cost do
@@ -100,10 +102,10 @@ local function check_slots(_, place, limit, duration, cost, bytes, first, last)
     charge_exceeded = true
     return nil
   end
-  local ends, units, _, step = window_log.slots(bytes, first, last, call_now)
+  local ends, units, _, step = window_slots.read(bytes, first, last, call_now)
   if #ends == 0 then step = window_log.slice_end(0, limit, duration) end
   add_work(count)
-  local window = window_log.with_slots(ends, units, step, slot_end(hold.expires, limit, duration), cost)
+  local window = window_slots.with(ends, units, step, slot_end(hold.expires, limit, duration), cost)
   results[at + 3], results[at + 4] = remaining - cost, ends[1]
   return first - 1, window
 end

@@ -6,18 +6,19 @@
 -- @include "decide/verification/heldCharges"
 -- @include "decide/verification/holdTimes"
 -- @include "decide/verification/key"
+-- @include "include/holdFormat"
 -- @include "include/holds"
+-- @include "include/limitEnds"
 -- @include "include/names"
 -- @include "include/settledHolds"
--- @include "include/state"
 
 -- Limit of the expired holds that one look settles, besides that of their bytes.
 local SETTLED_AT_ONCE = 250
 
 -- Ends a hold that has expired: gives it back or charges it, as its request demanded.
 local function expire(settling, h, hold)
-  if hold.state == hold_list.RELEASED then return NEVER end
-  local is_charged = hold.state == hold_list.CHARGES
+  if hold.state == hold_format.RELEASED then return NEVER end
+  local is_charged = hold.state == hold_format.CHARGES
   held_charges.settle_windows(hold, is_charged)
   local account = held_charges.settle_one(settling, hold, is_charged and hold.cost or 0)
   if is_charged then

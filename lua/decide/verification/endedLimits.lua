@@ -5,6 +5,7 @@
 -- @include "decide/call"
 -- @include "decide/verification/key"
 -- @include "include/ids"
+-- @include "include/limitEnds"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/state"

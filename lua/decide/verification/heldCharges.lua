@@ -7,6 +7,7 @@
 -- @include "decide/verification/holdTimes"
 -- @include "decide/verification/key"
 -- @include "decide/verification/returns"
+-- @include "include/holdFormat"
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/names"
@@ -55,7 +56,7 @@ end
 -- Collects what a hold gives back to windows (units below 0 are charged). Units of the same window and slice are added
 -- up.
 local function collect(settling, hold)
-  local is_open, windows = hold.state ~= hold_list.RELEASED, hold.windows
+  local is_open, windows = hold.state ~= hold_format.RELEASED, hold.windows
   for index = 1, #windows do
     local w = windows[index]
     local returned = (is_open and w.cost or 0) - w.settled
@@ -144,11 +145,11 @@ end
 -- Settles a hold in memory: charges `cost` credits and the `settled` units of each of its windows, in the place of what
 -- it held. Returns the balance of the identity that it charged, or nil.
 function held_charges.settle_one(settling, hold, cost)
-  local is_open, more = hold.state ~= hold_list.RELEASED, hold.more
+  local is_open, more = hold.state ~= hold_format.RELEASED, hold.more
   collect(settling, hold)
   if #hold.slots > 0 then held_charges.collect_slots(settling, hold) end
   local account = settled_account(settling, hold)
-  if account then identity_balance.settle(account, hold, cost, is_open, hold.state == hold_list.RELEASES) end
+  if account then identity_balance.settle(account, hold, cost, is_open, hold.state == hold_format.RELEASES) end
   if key_flags.limited then
     -- `alone`: only the identity was charged.
     local held = is_open and not (more and more.alone) and hold.cost or 0
@@ -164,10 +165,10 @@ end
 
 -- Writes the windows that were changed, except those in the state of the key.
 function held_charges.write_windows(settling)
-  for name, state in pairs(settling.identities or hold_list.EMPTY) do
+  for name, state in pairs(settling.identities or hold_format.EMPTY) do
     redis.call('HSET', name, 'state', state)
   end
-  for _, account in pairs(settling.accounts or hold_list.EMPTY) do
+  for _, account in pairs(settling.accounts or hold_format.EMPTY) do
     if account then identity_balance.write(account) end
   end
   if settling.records then after_charge(owned_windows.write, settling.records) end
@@ -175,10 +176,10 @@ end
 
 -- Notes settlements, and counts what they spent by tag.
 local function write_notes(settling)
-  for _, settled in ipairs(settling.notes or hold_list.EMPTY) do
+  for _, settled in ipairs(settling.notes or hold_format.EMPTY) do
     settled_holds.note(call_workspace, key24(), call_hour, settled)
   end
-  for field, cost in pairs(settling.tags or hold_list.EMPTY) do
+  for field, cost in pairs(settling.tags or hold_format.EMPTY) do
     increase(name_of.tag_usage(call_workspace, key_api8, call_day), field, cost)
   end
 end

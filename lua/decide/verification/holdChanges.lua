@@ -6,6 +6,7 @@
 -- @include "decide/verification/holdExtensions"
 -- @include "decide/verification/holdSettlements"
 -- @include "decide/verification/key"
+-- @include "include/holdBuckets"
 -- @include "include/holds"
 -- @include "include/settledHolds"
 
@@ -44,7 +45,7 @@ local function change_hold(position, _, root_index)
   local h = hold_list.of(key_name, stored)
   local hold = hold_list.find(h, suffix)
   local settled = not hold and settled_holds.find(h, call_workspace, key24(), call_hour, suffix)
-  add_work(hold_list.work())
+  add_work(hold_buckets.work())
   if hold then return change_by[action](h, hold, credits, wanted, ttl) end
   if not settled then return item_error('hold_not_found') end
   if action ~= 0 then return item_error('hold_ended', suffix) end

@@ -6,7 +6,9 @@
 -- @include "decide/verification/holdTimes"
 -- @include "decide/verification/key"
 -- @include "decide/verification/slotEnds"
+-- @include "include/holdFormat"
 -- @include "include/holds"
+-- @include "include/limitEnds"
 -- @include "include/state"
 -- @include "include/window"
 
@@ -60,7 +62,7 @@ end
 
 -- Sets another expiry: `ttl` from now, or earlier if the limits whose slots it takes require that.
 local function extend_hold(h, hold, _, _, ttl)
-  if hold.state == hold_list.RELEASED then return item_error('hold_ended', hold.suffix) end
+  if hold.state == hold_format.RELEASED then return item_error('hold_ended', hold.suffix) end
   local expires, write_slots = move_slots(hold, ttl)
   -- The clock has stepped back since it was made. A hold with units keeps its time, as they are in the slice of that
   -- time: it ends then.

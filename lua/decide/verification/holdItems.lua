@@ -4,7 +4,7 @@
 -- @include "decide/verification/holdMaker"
 -- @include "decide/verification/key"
 -- @include "decide/verification/verify"
--- @include "include/holds"
+-- @include "include/holdFormat"
 
 local hold_items = {}
 
@@ -28,7 +28,7 @@ end
 -- as its limits allow.
 function charge_hold.instead(position, last, root_index, requested)
   if not charge_hold.is_held then
-    hold_maker.begin(false, hold_list.RELEASES, '')
+    hold_maker.begin(false, hold_format.RELEASES, '')
     key_extension.stored_holds = redis.call('HGET', key_name, 'holds')
   end
   charge_hold.set(true, hold_maker.planned(requested))

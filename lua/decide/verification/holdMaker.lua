@@ -15,6 +15,8 @@
 -- @include "decide/verification/snapshot"
 -- @include "decide/verification/undecided"
 -- @include "include/clock"
+-- @include "include/holdBuckets"
+-- @include "include/holdFormat"
 -- @include "include/holds"
 -- @include "include/identityBalance"
 -- @include "include/names"
@@ -63,7 +65,7 @@ function hold_maker.pack_more(h, cost, request, shared, of_identity)
   if shared then
     more.number, more.alone = identity_balance.number_of(shared), not key_flags.limited or nil
   end
-  return hold_list.pack_more(h, more)
+  return hold_format.pack_more(h, more)
 end
 
 -- Of the hold that is made: its expiry, its credits, and the number of the balance. `shared` is the balance of the
@@ -92,7 +94,7 @@ function hold_maker.new_hold(h, cost, request, shared)
   local expires, credits, balances = hold_maker.terms(cost, shared)
   local rest, windows, of_identity = hold_maker.pack_rest(h, cost, request, shared, expires)
   local ttl = expires - call_now
-  local hold = hold_list.pack(making_on_expiry, call_now, ttl, credits, balances, suffix, windows, rest)
+  local hold = hold_format.pack(making_on_expiry, call_now, ttl, credits, balances, suffix, windows, rest)
   return hold, suffix, expires, credits, of_identity
 end
 
@@ -160,7 +162,7 @@ function hold_maker.make(cost, request, shared)
   end
   making_expires, making_noted_until = expires, of_identity and expires
   making_queued = expires < making_due and hold_times.look_by(expires, making_due)
-  if shared and making_on_expiry == hold_list.RELEASES then shared.held = shared.held + credits end
+  if shared and making_on_expiry == hold_format.RELEASES then shared.held = shared.held + credits end
   return WITH_HOLD
 end
 
@@ -229,7 +231,7 @@ function hold_maker.find_repeated(h, id)
   if id ~= '' then
     local suffix = '_' .. id
     local hold = hold_list.find(h, suffix)
-    if hold and hold.state ~= hold_list.RELEASED then return nil, hold end
+    if hold and hold.state ~= hold_format.RELEASED then return nil, hold end
     if hold or settled_holds.find(h, call_workspace, key24(), call_hour, suffix) then
       return item_error('hold_ended', suffix)
     end
@@ -256,7 +258,7 @@ function hold_maker.is_decided_slowly(cost, fields, last, may_be_large)
   local request, repeated = text and request_of(text) or nil, nil
   making_holds, making.snapshot = hold_list.of(key_name, key_extension.stored_holds), false
   making.answer, repeated = hold_maker.find_repeated(making_holds, making_id)
-  add_work(hold_list.work())
+  add_work(hold_buckets.work())
   if making.answer then return true end
   if repeated then
     making.answer, making.snapshot = hold_maker.repeat_hold(repeated, cost, request, text, ip)

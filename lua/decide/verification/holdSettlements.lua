@@ -6,6 +6,7 @@
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/newState"
+-- @include "include/holdFormat"
 -- @include "include/holds"
 -- @include "include/settledHolds"
 
@@ -45,14 +46,14 @@ end
 function hold_settlements.settle(h, hold, credits, wanted)
   local windows, by_name = hold.windows, wanted and hold_settlements.windows_by_name(hold.windows)
   held_charges.settle_windows(hold, true)
-  for name, cost in pairs(wanted or hold_list.EMPTY) do
+  for name, cost in pairs(wanted or hold_format.EMPTY) do
     if not by_name[name] then return item_error('hold_limit_not_found', name) end
     by_name[name].settled = cost
   end
   local cost, packed = credits or hold.cost, settled_holds.pack(windows)
   local balance, shared = held_charges.settle(h, hold, cost)
   local settled = hold_settlements.settled
-  settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_list.RELEASED, cost
+  settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_format.RELEASED, cost
   settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, windows, packed
   settled.identity = hold.more and hold.more.externalId
   after_charge(settled_holds.note, call_workspace, key24(), call_hour, settled)
@@ -66,7 +67,7 @@ function hold_settlements.windows_as_held(stored, position, last, windows)
   for number = 1, windows do
     local bits, cost, name, _ = string.byte(stored, position), nil, nil, nil
     -- Slots, a large cost, or a window of the identity.
-    if bits ~= 0 and bits ~= hold_list.FINE then return nil end
+    if bits ~= 0 and bits ~= hold_format.FINE then return nil end
     _, _, cost, name, position = struct.unpack(HELD_WINDOW, stored, position)
     local window = struct.pack(SETTLED_WINDOW, cost, #name, name)
     packed = number == 1 and window or packed .. window
@@ -88,7 +89,7 @@ function hold_settlements.as_held(stored, suffix, credits)
   local first, others = noted + 1, ''
   if count > 2 * ONE_HOLD then
     local part = string.sub(stored, first, end_at - 1)
-    local place = hold_list.place_in(part, suffix, 1)
+    local place = hold_format.place_in(part, suffix, 1)
     if not place then return nil end
     local next_place = place + 2 + struct.unpack(HOLD_BYTES, part, place)
     first, others = noted + place, string.sub(part, 1, place - 1) .. string.sub(part, next_place)
@@ -99,7 +100,7 @@ function hold_settlements.as_held(stored, suffix, credits)
   local last = first + bytes + 1
   local units = position > last and '' or hold_settlements.windows_as_held(stored, position, last, windows)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  if not units or #units > NOTED_BYTES or held_state == hold_list.RELEASED or hour ~= hour_now then return nil end
+  if not units or #units > NOTED_BYTES or held_state == hold_format.RELEASED or hour ~= hour_now then return nil end
   local cost, left, has_balance, state = credits or held_cost, 0, 0, nil
   if key_flags.limited then
     left, has_balance, spent = balance, 1, math.min(spent + cost, SAFE_INTEGER)
@@ -130,7 +131,7 @@ end
 -- The answer to a settlement of a hold that was settled before.
 function hold_settlements.again(settled, credits, wanted)
   local is_same, by_name = not credits or credits == settled.cost, hold_settlements.windows_by_name(settled.windows)
-  for name, cost in pairs(wanted or hold_list.EMPTY) do
+  for name, cost in pairs(wanted or hold_format.EMPTY) do
     is_same = is_same and by_name[name] and by_name[name].cost == cost
   end
   if not is_same then return item_error('hold_differs', settled.suffix) end
@@ -141,7 +142,7 @@ end
 function hold_settlements.release(h, hold)
   local balance, shared, identity
   held_charges.settle_windows(hold, false)
-  if hold.state == hold_list.RELEASED then
+  if hold.state == hold_format.RELEASED then
     local account = held_charges.account_of(hold)
     balance, shared = key_counts.balance(), account and account.balance
   else

@@ -10,6 +10,7 @@
 -- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
 -- @include "include/leases"
+-- @include "include/limitEnds"
 -- @include "include/names"
 -- @include "include/state"
 -- @include "include/window"

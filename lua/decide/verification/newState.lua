@@ -2,7 +2,7 @@
 
 -- @include "decide/verification/charge"
 -- @include "include/names"
--- @include "include/state"
+-- @include "include/windowLengths"
 
 -- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would
 -- create and hash its parts too. Most states have one of a few hundred lengths, but 65,000 are possible: a thousand

@@ -2,7 +2,7 @@
 
 -- @include "decide/verification/charge"
 -- @include "decide/verification/slotEnds"
--- @include "include/holds"
+-- @include "include/holdFormat"
 
 -- Limits are read in order. Used again by every hold:
 --   place, packed, position   the place of the last limit (see VERIFIED_LIMIT), the state that has it, and the position
@@ -31,14 +31,14 @@ end
 function packed_charges.charged_at(place, requested)
   if place > PLACES_OF_REQUEST then
     local name, _, limit, duration = unpack(requested[place - PLACES_OF_REQUEST])
-    return name, charge_costs[place], limit, duration, limit <= FINE_LIMIT and hold_list.FINE or 0
+    return name, charge_costs[place], limit, duration, limit <= FINE_LIMIT and hold_format.FINE or 0
   end
   local limit, duration, switches, name = packed_charges.limit_at(place)
-  local bits = place > PLACES_OF_IDENTITY and hold_list.OF_IDENTITY or 0
+  local bits = place > PLACES_OF_IDENTITY and hold_format.OF_IDENTITY or 0
   if switches % (2 * CONCURRENCY) >= CONCURRENCY then
-    bits = bits + hold_list.SLOTS
+    bits = bits + hold_format.SLOTS
   elseif limit <= FINE_LIMIT then
-    bits = bits + hold_list.FINE
+    bits = bits + hold_format.FINE
   end
   return name, charge_costs[place], limit, duration, bits
 end
@@ -48,7 +48,7 @@ function packed_charges.first()
   local packed, name_at = key_packed, key_limits_at + 1 + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
   local limit, duration, switches, name_bytes = struct.unpack(LIMIT_START, packed, key_limits_at + 1)
   if switches % (2 * CONCURRENCY) >= CONCURRENCY then return nil end
-  return limit <= FINE_LIMIT and hold_list.FINE or 0, duration, string.sub(packed, name_at, name_at + name_bytes - 1)
+  return limit <= FINE_LIMIT and hold_format.FINE or 0, duration, string.sub(packed, name_at, name_at + name_bytes - 1)
 end
 
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
@@ -60,16 +60,16 @@ function packed_charges.pack(h, requested, expires)
   reading.place, reading.packed, reading.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
   for index = 1, charge_count do
     local name, cost, limit, duration, bits = packed_charges.charged_at(charge_results[4 * index - 3], requested)
-    if bits < hold_list.SLOTS then
+    if bits < hold_format.SLOTS then
       -- Also at a cost of 0: the settlement may charge more.
       windows = windows + 1
-      packed_windows[windows] = hold_list.pack_window(h, bits, duration, cost, name)
+      packed_windows[windows] = hold_format.pack_window(h, bits, duration, cost, name)
     elseif cost > 0 then
       slots = slots + 1
       duration = slot_end(expires, limit, duration)
-      packed_slots[slots] = hold_list.pack_window(h, bits, duration, cost, name)
+      packed_slots[slots] = hold_format.pack_window(h, bits, duration, cost, name)
     end
-    if bits < hold_list.SLOTS or cost > 0 then of_identity = of_identity or bits % 2 == hold_list.OF_IDENTITY end
+    if bits < hold_format.SLOTS or cost > 0 then of_identity = of_identity or bits % 2 == hold_format.OF_IDENTITY end
   end
   local packed = windows == 1 and packed_windows[1] or table.concat(packed_windows, '', 1, windows)
   if slots > 0 then packed = packed .. table.concat(packed_slots, '', 1, slots) end

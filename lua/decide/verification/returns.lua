@@ -5,8 +5,10 @@
 -- @include "include/counters"
 -- @include "include/limits"
 -- @include "include/names"
+-- @include "include/shiftedCharges"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/windowSlots"
 
 local owned_windows = {}
 
@@ -22,7 +24,7 @@ end
 -- owner, whose limits are from `limits_at` to `tail_bytes` before its end. Each window is there, in a record of its
 -- own, or gone. Returns the new state.
 --   wanted    each {duration, name, units, is_fine, at: when they were charged}. Slots are {duration = 0, name, units,
---             slot_end, moved_to (nil: they are given back), slice (see window_log.without_slots)}, and get `is_found`
+--             slot_end, moved_to (nil: they are given back), slice (see window_slots.without)}, and get `is_found`
 --             and the real moved_to. Its `shifted` is that field of the owner.
 --   records   by name, the records to write: {owner, bytes, counter (in the form of write_counters, if units were
 --             charged)}. What was changed before is read there.
@@ -37,13 +39,13 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
       if w.slot_end then
         add_work(#bytes / 16)
         if bytes == '' then return nil end
-        local window, moved_to = window_log.without_slots(bytes, w.slot_end, w.units, w.moved_to, w.slice)
+        local window, moved_to = window_slots.without(bytes, w.slot_end, w.units, w.moved_to, w.slice)
         w.is_found, w.moved_to = window and true, moved_to
         return window
       end
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
-      if w.units == 0 or w.at > call_now or window_log.is_shifted(wanted.shifted, w.at) then return nil end
+      if w.units == 0 or w.at > call_now or shifted_charges.has(wanted.shifted, w.at) then return nil end
       return window_log.without(bytes, w.at, call_now, w.duration, w.is_fine, w.units)
     end
     local limit = by_name[w.name]

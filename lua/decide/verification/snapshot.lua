@@ -3,9 +3,11 @@
 
 -- @include "decide/call"
 -- @include "decide/permitted"
+-- @include "include/limitEnds"
 -- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/state"
+-- @include "include/windowLengths"
 
 local key_snapshot = {}
 

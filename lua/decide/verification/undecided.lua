@@ -3,6 +3,7 @@
 -- @include "decide/verification/charge"
 -- @include "decide/verification/newState"
 -- @include "include/names"
+-- @include "include/shiftedCharges"
 -- @include "include/window"
 
 -- Repairs the windows that were charged while the clock was ahead, and writes them to the key, its identity and its
@@ -13,11 +14,11 @@ local function repair_windows(requested)
   local tail = string.sub(key_packed, #key_packed - key_flags.tail_bytes + 1)
   local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
   if state then redis.call('HSET', key_name, 'state', state) end
-  window_log.note_shifted(key_name, call_now, charge_ahead)
+  shifted_charges.note(key_name, call_now, charge_ahead)
   local repaired = key_identity and identity_state()
   if repaired then
     write_identity(repaired)
-    window_log.note_shifted(name_of.identity_record(call_workspace, key_external_id), call_now, charge_ahead)
+    shifted_charges.note(name_of.identity_record(call_workspace, key_external_id), call_now, charge_ahead)
   end
   write_charged_counters()
 end
