@@ -30,10 +30,6 @@ local hold_list = {
   EXPIRES_WITHIN = 30 * DAY_MS,
   -- HOLDS_END of a key that never had a hold: the next one has number 1, in one bucket.
   NO_HOLDS = '\0\0\0\0\0\1\0\0\0\0\0\1\0\0\0\0\0\0',
-  -- Formats of field `holds` with another end, by the number of bytes that it keeps.
-  added_formats = { made = 0 },
-  window_formats = { made = 0 },
-  settled_formats = { made = 0 },
 }
 -- How long the number of the last hold is kept: longer than the settlements whose holds it numbered.
 local NUMBER_KEPT_MS = 3 * HOUR_MS
@@ -43,16 +39,9 @@ local ALL_EXAMINED = 256
 -- Numbers are milliseconds since 2026.
 local NUMBERS_SINCE = 1767225600000
 
--- The number of a new hold. `next` is the one after that of the last hold.
-function hold_list.next_number(next, now)
-  local number = now - NUMBERS_SINCE
-  if next > number then number = next end
-  return number % 2 ^ 40
-end
-
 -- The suffix of a new hold, which moves on the number of the next one.
 function hold_list.next_suffix(h, now)
-  local number = hold_list.next_number(h.next, now)
+  local number = math.max(now - NUMBERS_SINCE, h.next) % 2 ^ 40
   h.next = number + 1
   return struct.pack(HOLD_NUMBER, 46, number)
 end

@@ -261,8 +261,7 @@ type Given<Name extends ScriptName> = {
       ? readonly Argument[]
       : Argument;
 };
-type Returned<Name extends ScriptName> =
-  Signatures[Name] extends Signature<readonly string[], infer All> ? All : never;
+type Returned<Name extends ScriptName> = Signatures[Name] extends Signature<readonly string[], infer All> ? All : never;
 
 /** Runs a script on a workspace. */
 export type Run = <Name extends ScriptName>(

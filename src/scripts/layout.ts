@@ -531,7 +531,6 @@ const holdsEnd = struct({
  */
 const holdsSums = struct({ openBytes: uint(4), bytes: uint(4) });
 const summed = 2 ** 15;
-const holdsEndFew = { next: holdsEnd.fields.next, counts: uint(6) } as const;
 const holdHead = {
   /** That follow this field. */
   bytes: uint(2),
@@ -559,14 +558,6 @@ const hold = struct({
 });
 /** The suffix of a hold without an id of its caller. In an id it is `.` and the number as text. */
 export const holdNumber = struct({ dot: uint(1), number: uint(5) });
-const numberedHold = struct({
-  ...holdHead,
-  cost: hold.fields.cost,
-  balance: hold.fields.balance,
-  suffixBytes: uint(1),
-  ...holdNumber.fields,
-  windows: hold.fields.windows,
-});
 /** What a hold charged to a window, or the slots that it takes of a concurrency limit. */
 const heldWindow = struct({
   /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. 8: slots. */
@@ -935,14 +926,9 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   LEASE_SESSION: { of: leaseSession },
   HOLDS_END: { of: holdsEnd },
   HOLDS_SUMS: { of: holdsSums },
-  // The same with fewer values, for few holds: `counts` are `open`, `count` and `buckets`.
-  HOLDS_END_FEW: { of: struct({ ...holdsEndFew, noted: holdsEnd.fields.noted, notedHour: holdsEnd.fields.notedHour }) },
-  HOLDS_END_KEPT: { of: struct({ ...holdsEndFew, notes: bytes(6) }) },
   HOLD_BYTES: { of: struct({ bytes: holdHead.bytes }) },
   HOLD_DUE: { of: struct(holdHead) },
   HOLD: { of: hold },
-  // With a HOLD_NUMBER as its suffix.
-  NUMBERED_HOLD: { of: numberedHold },
   HELD_WINDOW: { of: heldWindow },
   HELD_KNOWN_WINDOW: { of: heldKnownWindow },
   HELD_SLOT_END: { of: struct({ duration: heldWindow.fields.duration }) },
@@ -956,11 +942,6 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   HOLD_CHANGE_ITEM: { of: holdChangeItem },
   CHANGED_HOLD: { of: changedHold },
   HELD: { of: held },
-  VERIFIED_HELD: { of: struct({ ...verified.fields, ...holdNumber.fields, ...held.fields }) },
-  VERIFIED_ONE_HELD: {
-    of: struct({ ...verified.fields, ...verifiedLimit.fields, ...holdNumber.fields, ...held.fields }),
-  },
-  NUMBERED_HELD: { of: struct({ ...holdNumber.fields, ...held.fields }) },
   GRANTED: { of: granted },
   BATCH_HEAD: { of: batchHead },
   VERIFIED: { of: verified },
@@ -1039,15 +1020,6 @@ const holdLiterals = (): Record<string, number> => ({
   STEP_BYTES: 32 * 1024,
   // It ends so many bytes of holds that are due, as one may have 50 windows.
   TAKEN_BYTES: 16 * 1024,
-  // In `counts` of HOLDS_END_FEW: one hold, one that is open, and more holds than are few. Few holds, as most keys
-  // have, are changed as they are stored, because a table would be most of the cost; limit of field `holds` with them.
-  ONE_HOLD: 2 ** 16,
-  ONE_OPEN_HOLD: 2 ** 32 + 2 ** 16,
-  MANY_HOLDS: 32 * 2 ** 16,
-  FEW_HOLDS_BYTES: 1024,
-  // With more bytes of notes of settlements in that field, they are moved to a record of their own; and limit of what
-  // is noted there of the windows of one settlement.
-  NOTED_BYTES: 160,
 });
 
 /** About the flags of a key. */

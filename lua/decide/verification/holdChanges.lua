@@ -37,12 +37,7 @@ local function change_hold(position, _, root_index)
   if not is_found then return item_error('hold_not_found') end
   local wanted = limits > 0 and wanted_units(limits, fields) or nil
   if has_credits == 0 then credits = nil end
-  local stored = key_extension.stored_holds
-  if action == 0 and not wanted and stored then
-    local answer = hold_settlements.as_held(stored, suffix, credits)
-    if answer then return answer end
-  end
-  local h = hold_list.of(key_name, stored)
+  local h = hold_list.of(key_name, key_extension.stored_holds)
   local hold = hold_list.find(h, suffix)
   local settled = not hold and settled_holds.find(h, call_workspace, key24(), call_hour, suffix)
   add_work(hold_buckets.work())

@@ -7,7 +7,6 @@
 -- @include "decide/verification/holdTimes"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
--- @include "decide/verification/newState"
 -- @include "decide/verification/packedCharges"
 -- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
@@ -28,16 +27,12 @@
 --
 -- Of HOLD_ITEM; the ttl is false for as long as its slots allow.
 local making_ttl, making_on_expiry, making_id = false, 0, ''
--- Field `holds` of the key before the hold. What hold_list.of returns for it; false where holds are few, and then the
--- values of HOLDS_END_KEPT.
-local making_from, making_holds = '', false
-local making_next, making_counts, making_notes = 1, 0, ''
--- Of the hold: its number and field `holds` with it where holds are few; its expiry, false once the answer has it.
-local making_number, making_added, making_expires = 0, '', 0
+-- What hold_list.of returns for the key, and the expiry of the hold.
+local making_holds, making_expires = false, 0
 -- When the key has to be looked at without the hold. Times to write: for hold_times.queue, and for note_identity.
 local making_due, making_queued, making_noted_until = 0, false, false
 -- In the table:
---   suffix                    of the hold, where holds are not few
+--   suffix                    of the hold
 --   identity_until            hold_times.identity_until
 --   answer, snapshot          if there is no new hold, see hold_maker.is_decided
 local making = {}
@@ -110,94 +105,28 @@ function hold_maker.answer_of(answer, suffix, expires)
   return struct.pack('>c0c0' .. HELD_FIELDS, answer, suffix, expires, #suffix)
 end
 
--- Makes the hold of a verification that is VALID, in memory, and appends it to field `holds` as it is stored
--- (making_from). It has a number, so no string is made for its suffix. Returns its expiry, its credits, and whether it
--- charged the identity.
-function hold_maker.add_to_few(cost, request, shared)
-  local expires, credits, balances = hold_maker.terms(cost, shared)
-  local now, stored, number = call_now, making_from, hold_list.next_number(making_next, call_now)
-  local kept = #stored - HOLDS_END_LENGTH
-  making_number = number
-  if kept == 0 then stored = '' end
-  -- Most keys have one limit.
-  if charge_count == 1 and not request and not shared and charge_results[1] == PLACES_OF_KEY + 1 then
-    local bits, duration, name = packed_charges.first()
-    if bits then
-      local formats = hold_list.window_formats
-      local format = formats[kept]
-        or new_format(formats, kept, NUMBERED_HOLD_FIELDS .. HELD_WINDOW_FIELDS .. HOLDS_END_KEPT_FIELDS)
-      -- HELD_WINDOW_LENGTH lacks the 2 bytes of the name's length, and `bytes` does not count its own 2.
-      -- stylua: ignore
-      making_added = struct.pack(format, stored,
-        NUMBERED_HOLD_LENGTH + HELD_WINDOW_LENGTH + #name, making_on_expiry, now, expires - now, credits, balances,
-        HOLD_NUMBER_LENGTH, 46, number, 1, bits, duration, charge_costs[PLACES_OF_KEY + 1], #name, name,
-        number + 1, making_counts + ONE_OPEN_HOLD, making_notes)
-      return expires, credits, false
-    end
-  end
-  local formats, rest, windows, of_identity = hold_list.added_formats, '', 0, false
-  if charge_count > 0 or request or shared then
-    rest, windows, of_identity = hold_maker.pack_rest(false, cost, request, shared, expires)
-  end
-  local format = formats[kept] or new_format(formats, kept, NUMBERED_HOLD_FIELDS .. 'c0' .. HOLDS_END_KEPT_FIELDS)
-  -- stylua: ignore
-  making_added = struct.pack(format, stored,
-    NUMBERED_HOLD_LENGTH + #rest - 2, making_on_expiry, now, expires - now, credits, balances,
-    HOLD_NUMBER_LENGTH, 46, number, windows, rest,
-    number + 1, making_counts + ONE_OPEN_HOLD, making_notes)
-  return expires, credits, of_identity
-end
-
 -- Makes the hold of a verification that is VALID, in memory. Returns what is added to its outcome. `shared` is the
 -- balance of the identity, false or nil for none.
 function hold_maker.make(cost, request, shared)
-  local packed, suffix, expires, credits, of_identity
-  if making_holds then
-    if call_settings.data_version >= 7 then hold_list.sum_up(making_holds) end
-    packed, suffix, expires, credits, of_identity = hold_maker.new_hold(making_holds, cost, request, shared)
-    making.suffix = suffix
-    hold_list.add(making_holds, suffix, packed)
-  else
-    expires, credits, of_identity = hold_maker.add_to_few(cost, request, shared)
-  end
+  if call_settings.data_version >= 7 then hold_list.sum_up(making_holds) end
+  local packed, suffix, expires, credits, of_identity = hold_maker.new_hold(making_holds, cost, request, shared)
+  making.suffix = suffix
+  hold_list.add(making_holds, suffix, packed)
   making_expires, making_noted_until = expires, of_identity and expires
   making_queued = expires < making_due and hold_times.look_by(expires, making_due)
   if shared and making_on_expiry == hold_format.RELEASES then shared.held = shared.held + credits end
   return WITH_HOLD
 end
 
--- As pack_verified, which it calls in rare cases. In all others it packs the hold that was made, too.
-function hold_maker.pack_answer(outcome, has_balance, balance)
-  local count, results, number, expires = charge_count, charge_results, making_number, making_expires
-  if making_holds or count > 1 then return pack_verified(outcome, has_balance, balance, true) end
-  making_expires = false
-  has_balance = has_balance and 1 or 0
-  -- stylua: ignore
-  if count == 1 then
-    return struct.pack(VERIFIED_ONE_HELD, outcome, has_balance, balance, 1,
-      results[1], results[2], results[3], results[4], 46, number, expires, HOLD_NUMBER_LENGTH)
-  end
-  return struct.pack(VERIFIED_HELD, outcome, has_balance, balance, 0, 46, number, expires, HOLD_NUMBER_LENGTH)
-end
-
 -- Writes a key with the hold that was made. Returns the answer of the verification with it.
 function hold_maker.write(state, answer)
-  local h = making_holds
-  if h then
-    answer = hold_maker.answer_of(answer, making.suffix, making_expires)
-    redis.call('HSET', key_name, 'state', state, hold_list.fields(h))
-  else
-    if making_expires then
-      answer = struct.pack('>c0' .. NUMBERED_HELD_FIELDS, answer, 46, making_number, making_expires, HOLD_NUMBER_LENGTH)
-    end
-    redis.call('HSET', key_name, 'state', state, 'holds', making_added)
-  end
+  redis.call('HSET', key_name, 'state', state, hold_list.fields(making_holds))
   if making_queued then hold_times.queue(making_queued) end
   if making_noted_until then
     local identity = name_of.identity_record(call_workspace, key_external_id)
     hold_times.note_identity(identity, making_noted_until, making.identity_until)
   end
-  return answer
+  return hold_maker.answer_of(answer, making.suffix, making_expires)
 end
 
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
@@ -250,14 +179,14 @@ function hold_maker.planned(requested)
 end
 
 -- As is_decided, in the rare cases: the request has an id for its hold, its hold may be too large (`may_be_large`), or
--- the key has many holds.
+-- no further hold can be made.
 function hold_maker.is_decided_slowly(cost, fields, last, may_be_large)
   local text = fields <= last and string.sub(call_items, fields, last)
   local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
   text = text and restriction.without_address(text)
   local request, repeated = text and request_of(text) or nil, nil
-  making_holds, making.snapshot = hold_list.of(key_name, key_extension.stored_holds), false
   making.answer, repeated = hold_maker.find_repeated(making_holds, making_id)
+  making.snapshot = false
   add_work(hold_buckets.work())
   if making.answer then return true end
   if repeated then
@@ -272,7 +201,6 @@ end
 -- Looks at the holds of the key that was loaded, for a verification with a hold, which an earlier request may have
 -- made. Returns whether no new hold is made: then early_answer returns the answer, and a snapshot.
 function hold_maker.is_decided(cost, fields, last)
-  local stored = key_extension.stored_holds or hold_list.NO_HOLDS
   -- The hold has at most this many bytes: the names of limits and tags are in the states and in the text of the
   -- request, and the number of the balance of an identity takes less than 64.
   local bytes = #key_packed + 2 * (last + 1 - fields)
@@ -280,13 +208,10 @@ function hold_maker.is_decided(cost, fields, last)
     bytes = bytes + #key_identity + 64
     making.identity_until = hold_times.identity_until(name_of.identity_record(call_workspace, key_external_id))
   end
-  making_from, making_holds = stored, false
-  local next, counts, notes = struct.unpack(HOLDS_END_KEPT, stored, #stored - (HOLDS_END_LENGTH - 1))
-  making_next, making_counts, making_notes = next, counts, notes
-  -- Few holds, all of them in one bucket.
-  local are_few = counts % 2 ^ 32 < MANY_HOLDS and counts % ONE_HOLD == 1 and #stored <= FEW_HOLDS_BYTES
+  making_holds = hold_list.of(key_name, key_extension.stored_holds)
+  add_work(hold_buckets.work())
   local may_be_large = bytes > HOLD_BYTES_MAX
-  if are_few and making_id == '' and not may_be_large then return false end
+  if making_id == '' and not may_be_large and not hold_list.is_full(making_holds) then return false end
   return hold_maker.is_decided_slowly(cost, fields, last, may_be_large)
 end
 

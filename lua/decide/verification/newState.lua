@@ -87,14 +87,6 @@ local function key_state(is_charged, balance, refill_due, last_used, hour, valid
   return struct.pack(format, packed, balance, refill_due, last_used, hour, valid, refusals, spent)
 end
 
-local spent_formats = { made = 0 }
--- The state of the key, with this number of credits spent in its hour.
-local function state_with_spent(spent)
-  local packed = key_packed
-  local kept = #packed - KEY_SPENT_LENGTH
-  return struct.pack(spent_formats[kept] or new_format(spent_formats, kept, KEY_SPENT_FIELDS), packed, spent)
-end
-
 -- The new state of the identity, or nil when nothing is charged to its limits.
 local function identity_state()
   local count = string.byte(key_identity, IDENTITY_LIMITS_AT)

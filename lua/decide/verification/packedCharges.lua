@@ -43,14 +43,6 @@ function packed_charges.charged_at(place, requested)
   return name, charge_costs[place], limit, duration, bits
 end
 
--- The bits of a HELD_WINDOW of the key's first limit, its duration and its name; nil if it has slots.
-function packed_charges.first()
-  local packed, name_at = key_packed, key_limits_at + 1 + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
-  local limit, duration, switches, name_bytes = struct.unpack(LIMIT_START, packed, key_limits_at + 1)
-  if switches % (2 * CONCURRENCY) >= CONCURRENCY then return nil end
-  return limit <= FINE_LIMIT and hold_format.FINE or 0, duration, string.sub(packed, name_at, name_at + name_bytes - 1)
-end
-
 -- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
 -- and the slots after them. They may name texts of `h`. Returns their number, too, and whether one is of the identity.
 function packed_charges.pack(h, requested, expires)

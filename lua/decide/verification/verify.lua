@@ -105,8 +105,7 @@ local function verify(position, last, root_index)
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = key_counts.without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
-  local pack = held and not shared and hold_maker.pack_answer or pack_verified
-  local answer = pack(outcome + marks + (held or 0), flags.limited, balance, is_checked)
+  local answer = pack_verified(outcome + marks + (held or 0), flags.limited, balance, is_checked)
   if shared then answer = identity_credits.charge(answer, charged) end
 
   -- Write. If the first command succeeds, none of the following fails the item.
