@@ -109,13 +109,13 @@ describe('every operation', () => {
   );
 
   test('scripts flushed on every node are loaded again without an error to a caller', async () => {
-    for (const { admin } of masters) await admin.script('FLUSH');
+    for (const { admin } of masters) await admin.function('FLUSH');
     for (const { rootKey } of workspaces) {
       expect((await tollgate.call('apis.createApi', { name: 'again' }, rootKey)).status).toBe(200);
       expect((await tollgate.call('keys.verifyKey', { key: 'none' }, rootKey)).status).toBe(200);
     }
     const scripts = await Promise.all(masters.map(({ admin }) => admin.info('memory')));
-    for (const text of scripts) expect(text).not.toContain('number_of_cached_scripts:0\r');
+    for (const text of scripts) expect(text).not.toContain('number_of_functions:0\r');
     report({
       order: '5.1',
       fault: 'Redis Cluster instead of one Redis',

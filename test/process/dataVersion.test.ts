@@ -90,7 +90,7 @@ test('the command line describes the migration, does it, and has nothing to do t
     ),
   });
   // Only the version itself is written, as by each start.
-  expect(await client.hgetall(dataKey)).toEqual({ version: '4' });
+  expect(await client.hgetall(dataKey)).toEqual({ moveless: '1', version: '4' });
   expect(await client.dbsize()).toBe(names + 1);
   const json = JSON.parse((await cli(url, 'migrate', '--dry-run', '--json')).out);
   expect(json).toMatchObject({

@@ -68,9 +68,9 @@ async function expectNotReady(server: Server, detail: string, code = 'store_unav
   expect(answer.tookMs).toBeLessThan(timeoutMs + withinMs(slackMs));
 }
 
-const scriptCalls = async () =>
+const functionCalls = async () =>
   Object.fromEntries(
-    [...(await admin.info('commandstats')).matchAll(/cmdstat_script\|(\w+):calls=(\d+)/g)].map(([, name, calls]) => [
+    [...(await admin.info('commandstats')).matchAll(/cmdstat_function\|(\w+):calls=(\d+)/g)].map(([, name, calls]) => [
       name!,
       Number(calls),
     ]),
@@ -98,19 +98,19 @@ test('/health/ready has the reason in time, with any fault of Redis, and recover
   await redis.start();
   await untilReady(server);
 
-  await admin.call('ACL', 'SETUSER', 'default', '-script');
+  await admin.call('ACL', 'SETUSER', 'default', '-function');
   await vi.waitFor(() => expectNotReady(server, 'Redis replies with an error: NOPERM.'), waiting);
-  await admin.call('ACL', 'SETUSER', 'default', '+script');
+  await admin.call('ACL', 'SETUSER', 'default', '+function');
   await untilReady(server);
 });
 
 test('scripts that Redis has lost are loaded again before /health/ready passes', async () => {
   const server = await start();
-  const held = async () => Number(/number_of_cached_scripts:(\d+)/.exec(await admin.info('memory'))![1]);
+  const held = async () => Number(/number_of_functions:(\d+)/.exec(await admin.info('memory'))![1]);
   await untilReady(server);
   const all = await held();
   expect(all).toBeGreaterThan(15);
-  await admin.script('FLUSH');
+  await admin.function('FLUSH');
   expect(await held()).toBe(0);
   // The result of a check is cached for a moment. After that, Redis is asked again.
   await vi.waitFor(async () => {
@@ -130,9 +130,9 @@ test('thousands of health requests send Redis a few commands', async () => {
     }),
   );
   const tookMs = performance.now() - startedAt;
-  const { exists, load = 0 } = await scriptCalls();
-  expect(exists).toBeGreaterThan(0);
-  expect(exists).toBeLessThanOrEqual(tookMs / 100 + 1);
+  const { list, load = 0 } = await functionCalls();
+  expect(list).toBeGreaterThan(0);
+  expect(list).toBeLessThanOrEqual(tookMs / 100 + 1);
   expect(load).toBe(0);
 });
 

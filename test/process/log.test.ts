@@ -210,12 +210,12 @@ test('while Redis is unavailable there is one line a second, of operations and o
 test('while Redis refuses writes, changes of known callers are one line a second too', async () => {
   const server = start('pipe');
   expect(await getApi(server, 1)).toEqual({ 404: 1 });
-  spawnSync('redis-cli', ['-s', redis.socket, 'replicaof', '127.0.0.1', '1']);
+  spawnSync('redis-cli', ['-s', redis.socket, 'config', 'set', 'min-replicas-to-write', '1']);
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
   const [, seconds] = await timed(async () =>
     expect(await flood(server, 200, '/v2/apis.createApi', headers, '{"name":"refused"}')).toEqual({ 503: 200 }),
   );
-  spawnSync('redis-cli', ['-s', redis.socket, 'replicaof', 'no', 'one']);
+  spawnSync('redis-cli', ['-s', redis.socket, 'config', 'set', 'min-replicas-to-write', '0']);
   await vi.waitFor(() => expect(countLines(server, 503, seconds)).toBe(200), waiting);
   expect(linesOf(server.err).find(({ status }) => status === 503)).toMatchObject({
     rootKeyId: expect.stringMatching(/^root_/),
