@@ -1,7 +1,7 @@
 // Compares this build with that of an earlier commit: the same load on both, in alternating rounds, so that a disturbance
 // of the machine affects both.
 import { execFileSync } from 'node:child_process';
-import { readFileSync, symlinkSync } from 'node:fs';
+import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { openLoad } from './support/load.mjs';
 import { numbersOf, readOptions, refuse } from './support/options.mjs';
@@ -41,6 +41,8 @@ function buildOf(commit) {
   if (lock(folder) === lock(root)) symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
   else execFileSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], inFolder);
   execFileSync(join(folder, 'node_modules', '.bin', 'tsc'), ['-p', 'tsconfig.build.json'], inFolder);
+  const writeLibrary = join(folder, 'dist', 'scripts', 'writeLibrary.js');
+  if (existsSync(writeLibrary)) execFileSync(process.execPath, [writeLibrary], inFolder);
   return folder;
 }
 
