@@ -1,6 +1,7 @@
 -- A batch of decisions, see lua/decide.lua. One function decides all kinds, because the requests of one turn of the
 -- event loop are sent as one call.
 
+-- @include "decide/again"
 -- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/lease"
@@ -9,7 +10,6 @@
 -- @include "decide/session"
 -- @include "decide/totals"
 -- @include "decide/verification/holdChanges"
--- @include "decide/verification/holdItems"
 -- @include "decide/verification/verify"
 
 local deciders = {
@@ -17,7 +17,7 @@ local deciders = {
   [KIND_LIMIT] = ratelimit,
   [KIND_LEASE] = lease,
   [KIND_SETTLE] = settle,
-  [KIND_HOLD] = hold_items.decide,
+  [KIND_HOLD] = verify_with_hold,
   [KIND_HOLD_CHANGE] = change_hold,
 }
 
@@ -42,10 +42,10 @@ local function decide_items()
     local last = position + (ITEM_HEAD_KIND_AT - 2) + bytes
     position = last + 1
     batch.position = position
-    local answer, snapshot = deciders[kind](fields, last, root)
-    -- Nil: its windows have been repaired, and it is decided now.
-    if not answer then
-      answer, snapshot = deciders[kind](fields, last, root)
+    local decide = deciders[kind]
+    local answer, snapshot = decide(fields, last, root)
+    if answer == AGAIN then
+      answer, snapshot = decide_again(decide, fields, last, root, snapshot)
     end
     bytes_done = bytes_done + bytes + #answer
     add_answer(answer)
@@ -95,7 +95,6 @@ local function decide_batch(workspace, settings, items)
   batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
   -- An item that fails gets the error as its answer; the following items are decided.
   while batch.position <= items_end and call_work < call_state.budget do
-    hold_items.begin()
     local decided, problem = pcall(decide_items)
     if not decided then add_answer(item_error('failed', call_state.error_text(problem))) end
   end

@@ -3,14 +3,14 @@
 -- @include "decide/leased"
 -- @include "decide/limitChecks/lease"
 -- @include "decide/limitChecks/ratelimit"
--- @include "decide/verification/holdItems"
 -- @include "decide/verification/lease"
 -- @include "decide/verification/settle"
 -- @include "decide/verification/verify"
 
 -- By the kind of an item:
---   decide(position, last, root_index)   decides it; returns the packed answer and a snapshot, or nothing when it has
---                                        to be decided again
+--   decide(position, last, root_index, hold)
+--                                        decides it; returns the packed answer and a snapshot, or AGAIN and the hold of
+--                                        the next time (again.lua)
 --   passed                               the outcome that charges
 --   lease(outcome, position, last, root, wanted, number)
 --                                        grants a lease of the decision that was just made; returns units and term
@@ -27,7 +27,7 @@ local decision_kinds = {
   },
   -- Not leased. It is sent within a lease item only after a refusal that leases may change.
   [KIND_HOLD] = {
-    decide = hold_items.decide,
+    decide = verify_with_hold,
     passed = VALID,
     awaited = function() noted_leases.recall_of_key(true) end,
   },

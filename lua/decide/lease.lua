@@ -1,6 +1,7 @@
 -- Leases: a server may repeat a decision by itself for a short time. Units that it may charge are charged here in
 -- advance, and what it did not use is given back. src/decide/leases/leases.ts describes the protocol.
 
+-- @include "decide/again"
 -- @include "decide/call"
 -- @include "decide/kinds"
 -- @include "decide/session"
@@ -21,15 +22,15 @@ end
 
 -- Decides an item within a lease item by its own kind, and grants a lease of the decision. Units that recalled leases
 -- have not returned count as spent.
-local function lease(position, last, root_index)
+local function lease(position, last, root_index, hold)
   local item_kind, wanted, hot, number, recalled
   item_kind, wanted, hot, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
   local kind = decision_kinds[item_kind]
   for name in string.gmatch(recalled, '[^,]+') do
     this_session.recalled[name] = true
   end
-  local answer, snapshot = kind.decide(position, last, root_index)
-  if not answer then return nil end
+  local answer, snapshot = kind.decide(position, last, root_index, hold)
+  if answer == AGAIN then return AGAIN, snapshot end
   local outcome, units, term = string.byte(answer) % SNAPSHOT_BEFORE, 0, 0
   -- Recalled leases are marked also when the request is not refused, so that the next refusal does not wait for them
   -- again.

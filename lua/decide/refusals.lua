@@ -83,10 +83,10 @@ end
 -- none.
 function noted_refusals.exceeded_limit(requested)
   local slots
-  for index = 1, charge_count do
-    local place, exceeded, left =
-      charge_results[4 * index - 3], charge_results[4 * index - 2], math.max(0, charge_results[4 * index - 1])
-    if exceeded == 1 then
+  for index = 0, charge_count - 1 do
+    local at = RESULT_FIELDS * index
+    local place, left = charge_results[at + RESULT_PLACE], math.max(0, charge_results[at + RESULT_LEFT])
+    if charge_results[at + RESULT_EXCEEDED] == 1 then
       if place > PLACES_OF_REQUEST then
         local limit = requested[place - PLACES_OF_REQUEST]
         return limit[1], limit[3], limit[4], charge_costs[place], left

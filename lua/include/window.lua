@@ -18,6 +18,9 @@
 -- A charge usually changes only the end of a counter. So a counter is read within a packed value, from byte `first` to
 -- `last`. A charge returns how many of these bytes stay, and the new bytes after them.
 
+-- In the place of the units of a counter: it was charged while the clock was ahead.
+local AHEAD = -1
+
 -- What is asked of a window besides a charge.
 local window_log = {}
 
@@ -101,7 +104,7 @@ function window_log.charged_end(at, is_fine, duration)
 end
 
 -- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit
--- and `may_charge`. Returns nothing when the counter was charged while the clock was ahead: then the caller stores the
+-- and `may_charge`. Returns AHEAD when the counter was charged while the clock was ahead: then the caller stores the
 -- result of window_log.repaired and calls again. Otherwise returns
 --   total       units that count, without `cost`
 --   first_live  position of the first entry that counts, nil when none does
@@ -118,7 +121,7 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
     local newest_at, oldest_steps, oldest_units = last - kind.newest_bytes + 1, nil, nil
     steps, units, total = struct.unpack(kind.newest, text, newest_at)
     base, step, oldest_steps, oldest_units = struct.unpack(kind.head, text, first)
-    if base + steps * step - now > slice then return nil end
+    if base + steps * step - now > slice then return AHEAD end
     first_live, oldest = first + WINDOW_HEAD_BYTES, base + oldest_steps * step
     while oldest + duration <= now do
       total, first_live = total - oldest_units, first_live + kind.bytes

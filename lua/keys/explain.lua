@@ -9,17 +9,17 @@
 -- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
 --          snapshot of the key
 
+-- @include "decide/again"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/counts"
 -- @include "decide/verification/due"
--- @include "decide/verification/holdItems"
 -- @include "decide/verification/identityCredits"
 -- @include "decide/verification/key"
 -- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
--- @include "decide/verification/undecided"
 -- @include "decide/verification/verify"
+-- @include "decide/verification/windowRepair"
 -- @include "include/clock"
 -- @include "include/dryRun"
 -- @include "include/fields"
@@ -33,9 +33,8 @@
 local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
 begin_dry_run()
--- A call that failed may have left these.
-charge_hold.note, call_state.held = nil, false
-hold_items.begin()
+-- A call that failed may have left it.
+call_state.held = false
 
 -- Whether a key with this id existed: then it is in the list of deleted keys.
 local function was_deleted(id)
@@ -46,26 +45,26 @@ end
 -- The limits that a verification checks, before it charges them: each a list of the fields of VERIFIED_LIMIT, then
 -- limit, duration, cost, and the units that count.
 local function limit_figures(requested)
-  local figures = {}
-  local function note(limit, duration, cost, total)
-    figures[#figures + 1] = { int(limit), int(duration), int(cost), int(total) }
-  end
+  local checked, figures = {}, {}
   local function noted(text, first, last, at, limit, duration, cost)
     local total, first_live, oldest = window_charge(text, first, last, at, limit, duration, cost, false)
-    if total then note(limit, duration, cost, total) end
+    if total ~= AHEAD then
+      checked[#checked + 1] = { limit = limit, duration = duration, cost = cost, total = total }
+    end
     return total, first_live, oldest
   end
-  charge_hold.note = note
-  check_limits_by(noted, requested)
-  charge_hold.note = nil
-  for index, figure in ipairs(figures) do
-    local at = 4 * index - 4
+  check_limits_by(noted, requested, checked)
+  for index, limit in ipairs(checked) do
+    local at = RESULT_FIELDS * (index - 1)
     figures[index] = {
-      charge_results[at + 1],
-      charge_results[at + 2],
-      int(math.max(0, charge_results[at + 3])),
-      int(charge_results[at + 4]),
-      unpack(figure),
+      charge_results[at + RESULT_PLACE],
+      charge_results[at + RESULT_EXCEEDED],
+      int(math.max(0, charge_results[at + RESULT_LEFT])),
+      int(charge_results[at + RESULT_RESET]),
+      int(limit.limit),
+      int(limit.duration),
+      int(limit.cost),
+      int(limit.total),
     }
   end
   return figures
@@ -151,15 +150,6 @@ local function figures_of(digest)
   }
 end
 
--- Decides as lua/decide.lua: an item without an answer is decided again, after windows were repaired.
-local function decide()
-  local answer, snapshot = verify(1, #item, 1)
-  if not answer then
-    answer, snapshot = verify(1, #item, 1)
-  end
-  return answer, snapshot
-end
-
 local digest = string.sub(item, 1, 32)
 if key_id ~= '' then
   digest = digest_of(workspace, key_id)
@@ -189,6 +179,9 @@ if charge_ahead then
 end
 local explained = figures_of(digest)
 explained.now, explained.limits, explained.holds = int(now), limits, held_figures()
-local answer, snapshot = decide()
+local answer, snapshot = verify(1, #item, 1)
+if answer == AGAIN then
+  answer, snapshot = decide_again(verify, 1, #item, 1, snapshot)
+end
 explained.held = request and request.query and held_in(request.query)
 return { named(explained), answer, snapshot }

@@ -51,7 +51,7 @@ local function counted_in(bytes, limit, duration, has_slots)
     return total, ends[1], false
   end
   local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)
-  local is_ahead = not counted
+  local is_ahead = counted == AHEAD
   if is_ahead then
     local settled = window_log.repaired(bytes, now, duration)
     counted, _, oldest = window_charge(settled, 1, #settled, now, limit, duration, 0, false)

@@ -992,6 +992,9 @@ const limitLiterals = (): Record<string, number | string> => ({
   LASTS_MAX: lastsMax,
   // A limit of at most this has slices of a millisecond (lua/include/window.lua).
   FINE_LIMIT: 64,
+  // A result is the fields of VERIFIED_LIMIT in a list of results: the place of each after the result before it.
+  RESULT_FIELDS: Object.keys(verifiedLimit.fields).length,
+  ...Object.fromEntries(Object.keys(verifiedLimit.fields).map((field, index) => [`RESULT_${upper(field)}`, index + 1])),
   // Tests set it to true: then scripts fail where they would lose units (test/support/strict.ts).
   IN_TESTS: 'false',
   SLOTS_MAX: slotsMax,

@@ -153,7 +153,7 @@ local function check_counters(checks)
     -- A limit of 0 blocks completely, a cost of 0 included.
     local total, _, oldest, kept, suffix =
       window_charge(counter.bytes, 1, #counter.bytes, call_now, limit, check.duration, cost, limit > 0)
-    if not total then
+    if total == AHEAD then
       local repaired = window_log.repaired(counter.bytes, call_now, check.duration)
       redis.call('SET', counter.name, repaired, 'PX', window_log.ttl(check.duration))
       -- Leases give nothing back: the slice in which they were charged has moved.

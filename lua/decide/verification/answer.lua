@@ -25,5 +25,5 @@ local function pack_verified(outcome, has_balance, balance, is_checked)
     format = VERIFIED .. string.rep(VERIFIED_LIMIT_FIELDS, count)
     answer_formats[count] = format
   end
-  return struct.pack(format, outcome, has_balance and 1 or 0, balance, count, unpack(results, 1, 4 * count))
+  return struct.pack(format, outcome, has_balance and 1 or 0, balance, count, unpack(results, 1, RESULT_FIELDS * count))
 end

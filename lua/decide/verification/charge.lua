@@ -19,22 +19,17 @@
 -- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
 local LACKS_UNITS = 'units'
--- Whether a limit is exceeded: LACKS_UNITS if a window has too few units, of which leases may give some back.
+-- Whether a limit is exceeded: LACKS_UNITS if a window has too few units, of which leases may give some back;
+-- TAKES_SLOTS if none is, but slots are taken and the expiry of their hold is not known.
 local charge_exceeded = false
+-- The expiry of the hold that takes slots, and gives them back; false until it is known, and no slot is taken before.
+-- A list that gets {limit, duration, cost, total} of each concurrency limit that is checked; false for none.
+local charge_expires, charge_slots = false, false
+-- Why check_limits_and_balance has no outcome (these are above 0), besides AHEAD (include/window): it has an item
+-- error, or a hold has to take slots.
+local FAILED, TAKES_SLOTS = -2, -3
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.
 local charge_results = {}
--- The hold that a verification makes (functions: lua/decide/verification/holdMaker.lua).
---   is_held           what is charged is held: credits are counted as spent when the hold is settled
---   expires           when the hold ends, and gives the slots of concurrency limits back; false until this is known,
---                     and no slot is taken before
---   is_loaded         the verification is decided again with `expires`, and its key is loaded
---   instead           the function that decides a verification that takes slots, see undecided.lua
---   slots             in hold_maker.planned: collects the concurrency limits that have slots to take
---   note              in lua/keys/explain.lua: a function that gets the figures of each concurrency limit
-local charge_hold = { is_held = false, expires = false, is_loaded = false }
-function charge_hold.set(is_held, expires)
-  charge_hold.is_held, charge_hold.expires, charge_hold.is_loaded = is_held, expires, expires and true
-end
 -- By the place of a limit (see VERIFIED_LIMIT): the new end of its window; false if nothing is charged.
 local charge_suffix = {}
 -- By place: the units or slots that the last check charged, or would charge.
@@ -50,41 +45,39 @@ local charge_window_end = {}
 local function check_limit(charge, place, limit, duration, cost, bytes, first, last)
   local total, first_live, oldest, kept_until, suffix =
     charge(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
-  if not total then
+  if total == AHEAD then
     local window = string.sub(bytes, first, last)
     charge_exceeded, charge_ahead = true, math.max(charge_ahead or 0, window_log.newest(window))
     return first - 1, window_log.repaired(window, call_now, duration)
   end
-  local left, results, at = limit - total, charge_results, 4 * charge_count
+  local left, results, at = limit - total, charge_results, RESULT_FIELDS * charge_count
   charge_count = charge_count + 1
-  results[at + 1], charge_costs[place] = place, cost
+  results[at + RESULT_PLACE], charge_costs[place] = place, cost
   if left < cost then
     charge_exceeded = LACKS_UNITS
-    results[at + 2], results[at + 3] = 1, left
-    results[at + 4] = window_log.free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
+    results[at + RESULT_EXCEEDED], results[at + RESULT_LEFT] = 1, left
+    results[at + RESULT_RESET] = window_log.free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
-    results[at + 2], results[at + 3] = 0, suffix and left - cost or left
+    results[at + RESULT_EXCEEDED], results[at + RESULT_LEFT] = 0, suffix and left - cost or left
     -- As window_log.reset, without the call: saves 0.5 % of Redis's instructions per verification (callgrind,
     -- 2026-11-22).
     local reset = oldest + duration
     if reset > WINDOW_LATEST then reset = WINDOW_LATEST end
-    results[at + 4] = reset
+    results[at + RESULT_RESET] = reset
   end
   return kept_until, suffix
 end
 
--- In the place of check_limit, for a concurrency limit: `cost` are the slots to take. Where they are free, but no hold
--- is being made that could give them back, charge_exceeded is true without a result that is exceeded: then
--- undecided makes a hold.
+-- In the place of check_limit, for a concurrency limit: `cost` are the slots to take.
 local function check_slots(_, place, limit, duration, cost, bytes, first, last)
   local total, next_end, count = window_slots.taken(bytes, first, last, call_now)
-  local remaining, results, at, hold = limit - total, charge_results, 4 * charge_count, charge_hold
+  local remaining, results, at, slots = limit - total, charge_results, RESULT_FIELDS * charge_count, charge_slots
   charge_count = charge_count + 1
-  if hold.note then hold.note(limit, duration, cost, total) end
-  if hold.slots and cost > 0 then hold.slots[#hold.slots + 1] = { limit = limit, duration = duration } end
-  results[at + 1], results[at + 3], charge_costs[place] = place, remaining > 0 and remaining or 0, cost
+  if slots then slots[#slots + 1] = { limit = limit, duration = duration, cost = cost, total = total } end
+  results[at + RESULT_PLACE], results[at + RESULT_LEFT] = place, remaining > 0 and remaining or 0
+  charge_costs[place] = cost
   if remaining < cost or count >= SLOT_ENDS_MAX and cost > 0 then
-    charge_exceeded = charge_exceeded or true
+    if charge_exceeded ~= LACKS_UNITS then charge_exceeded = true end
     local ends, units = window_slots.read(bytes, first, last, call_now)
     -- With too many ends, the first of them makes room.
     local free_at, number = remaining < cost and call_now + duration or ends[1], 0
@@ -92,21 +85,21 @@ local function check_slots(_, place, limit, duration, cost, bytes, first, last)
       number = number + 1
       free_at, remaining = ends[number], remaining + units[number]
     end
-    results[at + 2], results[at + 4] = 1, free_at
+    results[at + RESULT_EXCEEDED], results[at + RESULT_RESET] = 1, free_at
     add_work(count / 2)
     return nil
   end
-  results[at + 2], results[at + 4] = 0, next_end or call_now
+  results[at + RESULT_EXCEEDED], results[at + RESULT_RESET] = 0, next_end or call_now
   if cost == 0 or not charge_allowed or charge_exceeded then return nil end
-  if not hold.expires then
-    charge_exceeded = true
+  if not charge_expires then
+    charge_exceeded = TAKES_SLOTS
     return nil
   end
   local ends, units, _, step = window_slots.read(bytes, first, last, call_now)
   if #ends == 0 then step = window_log.slice_end(0, limit, duration) end
   add_work(count)
-  local window = window_slots.with(ends, units, step, slot_end(hold.expires, limit, duration), cost)
-  results[at + 3], results[at + 4] = remaining - cost, ends[1]
+  local window = window_slots.with(ends, units, step, slot_end(charge_expires, limit, duration), cost)
+  results[at + RESULT_LEFT], results[at + RESULT_RESET] = remaining - cost, ends[1]
   return first - 1, window
 end
 
@@ -246,32 +239,25 @@ local function check_limits(charge, requested)
   end
 end
 
--- Whether one of the limits that apply is exceeded.
-local function is_exceeded()
-  for index = 1, charge_count do
-    if charge_results[4 * index - 2] == 1 then return true end
-  end
-  return false
-end
-
--- Checks limits and balance of a verification that no earlier check refused. Returns its outcome; nil and an item
--- error; or nil when it has to be decided by undecided first.
-local function check_limits_and_balance(requested, is_affordable)
-  charge_allowed, charge_exceeded = is_affordable, false
+-- Checks limits and balance of a verification that no earlier check refused. `expires` is charge_expires. Returns its
+-- outcome; FAILED and an item error; AHEAD or TAKES_SLOTS.
+local function check_limits_and_balance(requested, is_affordable, expires)
+  charge_allowed, charge_exceeded, charge_expires, charge_slots = is_affordable, false, expires, false
   local problem
   if requested or key_identity then
     problem = check_limits(window_charge, requested)
-    if problem then return nil, problem end
+    if problem then return FAILED, problem end
   else
     charge_count, charge_ahead, charge_counters = 0, false, nil
     charge_lengths = check_stored(window_charge, PLACES_OF_KEY, key_packed, key_limits_at, key_flags.tail_bytes)
   end
   if not charge_exceeded and is_affordable then return VALID end
-  if charge_ahead or is_affordable and not is_exceeded() then return nil end
+  if charge_ahead then return AHEAD end
+  if charge_exceeded == TAKES_SLOTS then return TAKES_SLOTS end
   -- Units that a server has leased may be returned: then a refusal would be wrong. No slot is leased.
   if charge_exceeded == LACKS_UNITS or not is_affordable then
     problem = noted_leases.recall_of_key(false)
-    if problem then return nil, problem end
+    if problem then return FAILED, problem end
   end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.
@@ -279,16 +265,16 @@ local function check_limits_and_balance(requested, is_affordable)
   return RATE_LIMITED
 end
 
--- Checks the limits, and charges them if all pass, by a function with the arguments of window_charge. Returns whether
--- all pass.
-local function check_limits_by(charge, requested)
-  charge_allowed, charge_exceeded = true, false
+-- Checks the limits, and charges them if all pass, by a function with the arguments of window_charge. `slots` gets the
+-- concurrency limits (charge_slots). Returns whether all pass.
+local function check_limits_by(charge, requested, slots)
+  charge_allowed, charge_exceeded, charge_expires, charge_slots = true, false, false, slots or false
   return not check_limits(charge, requested) and not charge_exceeded
 end
 
--- Checks the limits without a charge. Returns an item error or nil.
-local function look_at_limits(requested)
-  charge_allowed, charge_exceeded = false, false
+-- Checks the limits without a charge, and collects `slots` as check_limits_by. Returns an item error or nil.
+local function look_at_limits(requested, slots)
+  charge_allowed, charge_exceeded, charge_slots = false, false, slots or false
   return check_limits(window_charge, requested)
 end
 

@@ -1,7 +1,6 @@
 -- Loads a key as it is now: its holds that expired are settled before anything else is decided about it.
 
 -- @include "decide/call"
--- @include "decide/verification/charge"
 -- @include "decide/verification/endedLimits"
 -- @include "decide/verification/heldCharges"
 -- @include "decide/verification/holdTimes"
@@ -69,11 +68,9 @@ local function are_holds_due(holds_due)
 end
 
 -- As read_key, with the holds that expired given back, and the limits that have ended replaced, also those of its
--- identity. A verification that is decided again finds its key loaded.
+-- identity.
 local function read_current_key(digest, has_snapshot, with_holds)
-  if with_holds and charge_hold.is_loaded then return true end
-  local is_found = read_key(digest, has_snapshot, with_holds)
-  if not is_found then return is_found end
+  if not read_key(digest, has_snapshot, with_holds) then return false end
   if key_flags.extended then
     if are_holds_due(key_extension.load()) then
       apply_due_holds()

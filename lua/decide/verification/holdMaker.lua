@@ -1,5 +1,6 @@
 -- Makes the hold of a verification, in memory, and writes it with the state of the key.
 
+-- @include "decide/again"
 -- @include "decide/call"
 -- @include "decide/verification/answer"
 -- @include "decide/verification/charge"
@@ -12,7 +13,7 @@
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/slotEnds"
 -- @include "decide/verification/snapshot"
--- @include "decide/verification/undecided"
+-- @include "decide/verification/windowRepair"
 -- @include "include/clock"
 -- @include "include/holdBuckets"
 -- @include "include/holdFormat"
@@ -32,16 +33,18 @@ local making_holds, making_expires = false, 0
 -- When the key has to be looked at without the hold. Times to write: for hold_times.queue, and for note_identity.
 local making_due, making_queued, making_noted_until = 0, false, false
 -- In the table:
+--   expires                   when a hold with slots ends, and gives them back; false until this is known
 --   suffix                    of the hold
 --   identity_until            hold_times.identity_until
 --   answer, snapshot          if there is no new hold, see hold_maker.is_decided
-local making = {}
+local making = { expires = false }
 
 local hold_maker = {}
 
--- What the request asks for; without a ttl the hold lasts as long as its slots allow.
+-- Begins a hold as the request asks for it; without a ttl it lasts as long as its slots allow. Returns `making`.
 function hold_maker.begin(ttl, on_expiry, id)
-  making_ttl, making_on_expiry, making_id = ttl, on_expiry, id
+  making_ttl, making_on_expiry, making_id, making.expires = ttl, on_expiry, id, false
+  return making
 end
 
 -- A digest of what a repeated request must have in common with the first one.
@@ -66,8 +69,7 @@ end
 -- Of the hold that is made: its expiry, its credits, and the number of the balance. `shared` is the balance of the
 -- identity, false or nil for none.
 function hold_maker.terms(cost, shared)
-  local expires, credits =
-    charge_hold.expires or call_now + (making_ttl or 0), (key_flags.limited or shared) and cost or 0
+  local expires, credits = making.expires or call_now + (making_ttl or 0), (key_flags.limited or shared) and cost or 0
   if not key_flags.extended then
     making_due = NEVER
     return expires, credits, 0
@@ -137,10 +139,13 @@ function hold_maker.repeat_hold(hold, cost, request, text, ip)
   if outcome == VALID then
     local problem = look_at_limits(requested)
     if problem then return problem end
-    if charge_ahead then return repair_windows(requested) end
+    if charge_ahead then
+      repair_windows(requested)
+      return AGAIN
+    end
     -- A limit whose units the hold itself took is not exceeded.
-    for index = 1, charge_count do
-      charge_results[4 * index - 2] = 0
+    for index = 0, charge_count - 1 do
+      charge_results[RESULT_FIELDS * index + RESULT_EXCEEDED] = 0
     end
   end
   local dependencies = (key_identity or key_flags.permissions) and key_snapshot.dependencies() or ''
@@ -168,14 +173,20 @@ function hold_maker.find_repeated(h, id)
   if hold_list.is_full(h) then return item_error('too_many_holds') end
 end
 
--- The expiry of a hold of a verification that takes slots.
-function hold_maker.planned(requested)
-  local slots = {}
-  charge_hold.slots = slots
-  local looked, problem = pcall(look_at_limits, requested)
-  charge_hold.slots = nil
-  if not looked then error(problem, 0) end
-  return slots_expiry(making_ttl, slots)
+-- The hold to make of a verification that takes slots; `hold` is the one that it asks for. If it asks for none (nil),
+-- it gets one that lasts as long as its limits allow.
+function hold_maker.with_slots(hold, requested)
+  if not hold then
+    hold = hold_maker.begin(false, hold_format.RELEASES, '')
+    key_extension.stored_holds = redis.call('HGET', key_name, 'holds')
+  end
+  local limits, taken = {}, {}
+  look_at_limits(requested, limits)
+  for _, limit in ipairs(limits) do
+    if limit.cost > 0 then taken[#taken + 1] = limit end
+  end
+  hold.expires = slots_expiry(making_ttl, taken)
+  return hold
 end
 
 -- As is_decided, in the rare cases: the request has an id for its hold, its hold may be too large (`may_be_large`), or

@@ -29,7 +29,7 @@ local key_extension = { stored_holds = false, due = NEVER, balances = 0, payer =
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 
 -- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. `with_holds`: field `holds` is
--- read too. Returns nil when there is no such key, and false when it or its API was deleted.
+-- read too. Returns whether there is such a key, and neither it nor its API was deleted.
 local function read_key(digest, has_snapshot, with_holds)
   key_name = call_key_records .. digest
   local packed, display
@@ -44,7 +44,7 @@ local function read_key(digest, has_snapshot, with_holds)
   else
     packed = redis.call('HGET', key_name, 'state')
   end
-  if not packed then return nil end
+  if not packed then return false end
   local flags, link_bytes
   key_version_time, key_version_number, key_api8, flags, key_expires, key_refill_amount, key_refill_day, link_bytes =
     struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)

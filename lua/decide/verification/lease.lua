@@ -40,7 +40,7 @@ local function charged_windows(requested)
   local key_limits = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
   local identity_limits = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0)
   for index = 1, charge_count do
-    local place, windows, name = charge_results[4 * index - 3], of_key, nil
+    local place, windows, name = charge_results[RESULT_FIELDS * (index - 1) + RESULT_PLACE], of_key, nil
     if place > PLACES_OF_REQUEST then
       name = requested[place - PLACES_OF_REQUEST][1]
     elseif place > PLACES_OF_IDENTITY then
@@ -118,9 +118,9 @@ local function end_of(outcome, root, requested)
   local _, _, holds_due = key_extension.read()
   ends = math.min(ends, holds_due)
   if outcome == RATE_LIMITED then
-    for index = 1, charge_count do
-      local at = 4 * index - 4
-      if charge_results[at + 2] == 1 then ends = math.min(ends, charge_results[at + 4]) end
+    for index = 0, charge_count - 1 do
+      local at = RESULT_FIELDS * index
+      if charge_results[at + RESULT_EXCEEDED] == 1 then ends = math.min(ends, charge_results[at + RESULT_RESET]) end
     end
   end
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then

@@ -50,8 +50,9 @@ function packed_charges.pack(h, requested, expires)
   local windows, slots, of_identity = 0, 0, false
   local packed_windows, packed_slots = reading.windows, reading.slots
   reading.place, reading.packed, reading.position = PLACES_OF_KEY, key_packed, key_limits_at + 1
-  for index = 1, charge_count do
-    local name, cost, limit, duration, bits = packed_charges.charged_at(charge_results[4 * index - 3], requested)
+  for index = 0, charge_count - 1 do
+    local place = charge_results[RESULT_FIELDS * index + RESULT_PLACE]
+    local name, cost, limit, duration, bits = packed_charges.charged_at(place, requested)
     if bits < hold_format.SLOTS then
       -- Also at a cost of 0: the settlement may charge more.
       windows = windows + 1

@@ -1,5 +1,6 @@
 -- Verifications: decides whether a key is valid for a request, charges it and counts it.
 
+-- @include "decide/again"
 -- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/refusals"
@@ -16,7 +17,7 @@
 -- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/snapshot"
--- @include "decide/verification/undecided"
+-- @include "decide/verification/windowRepair"
 -- @include "include/usage"
 
 -- Where the state of an identity says whether it has a balance.
@@ -49,18 +50,27 @@ function counting.snapshot(api, digest, dependencies)
   return key_snapshot.pack(dependencies), 0
 end
 
--- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of
--- the key if the caller has none of this version; nothing when windows had to be repaired first, and the item has to be
--- decided again.
-local function verify(position, last, root_index)
-  local root, is_held = call_roots[root_index] or read_root(root_index), charge_hold.is_held
+-- A verification without an outcome, of which check_limits_and_balance returned the reason: its answer.
+local function undecided(reason, problem, hold, requested)
+  if reason == FAILED then return problem end
+  if reason == TAKES_SLOTS then return AGAIN, hold_maker.with_slots(hold, requested) end
+  repair_windows(requested)
+  return AGAIN, hold
+end
+
+-- Decides an item whose fields are at `position` to `last` of the items. `hold` is the hold to make, nil for none: what
+-- it charges is held, and credits are counted as spent when it is settled. Returns the packed answer, and the snapshot
+-- of the key if the caller has none of this version; or AGAIN, and the hold to make then.
+local function verify(position, last, root_index, hold)
+  local root, expires = call_roots[root_index] or read_root(root_index), hold and hold.expires
   local digest, cost, cached_time, cached_number, cached_dependencies, fields =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if not root.may_verify then return root_error(root, 'api.*.verify_key') end
-  local is_found = read_current_key(digest, cached_time > 0, is_held)
+  -- When the expiry of the hold is known, it is decided again, and its key is loaded.
+  local is_found = (expires or read_current_key(digest, cached_time > 0, hold))
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
   if not is_found then return struct.pack('>B', NOT_FOUND) end
-  if is_held and hold_maker.is_decided(cost, fields, last) then return hold_maker.early_answer() end
+  if hold and hold_maker.is_decided(cost, fields, last) then return hold_maker.early_answer() end
   local flags, api = key_flags, key_api
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if flags.refilled then
@@ -77,8 +87,8 @@ local function verify(position, last, root_index)
   local is_checked, problem = outcome == VALID, nil
   if is_checked then
     local is_affordable = (not flags.limited or balance >= cost) and (not shared or shared.balance >= cost)
-    outcome, problem = check_limits_and_balance(request and request.limits, is_affordable)
-    if not outcome then return undecided(problem, position, last, root_index, request) end
+    outcome, problem = check_limits_and_balance(request and request.limits, is_affordable, expires)
+    if outcome < 0 then return undecided(outcome, problem, hold, request and request.limits) end
   end
   -- Everything is read before the first charge is written, so that a broken record charges nothing.
   local is_valid, snapshot, marks = outcome == VALID, nil, 0
@@ -87,7 +97,7 @@ local function verify(position, last, root_index)
     snapshot, marks = counting.snapshot(api, digest, dependencies)
   end
   local tags = request and request.tags and usage_by_tag.counted(request.tags)
-  local held = is_held and is_valid and hold_maker.make(cost, request, shared)
+  local held = hold and is_valid and hold_maker.make(cost, request, shared)
   -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
   local is_new_hour = is_unlinked or hour ~= call_hour
@@ -120,4 +130,10 @@ local function verify(position, last, root_index)
   count_verification(api, outcome, counted)
   key_written(state, new_identity)
   return answer, snapshot
+end
+
+-- Decides an item: a verification with a hold.
+local function verify_with_hold(position, last, root_index, hold)
+  local ttl, on_expiry, id, fields = struct.unpack(HOLD_ITEM, call_items, position)
+  return verify(fields, last, root_index, hold or hold_maker.begin(ttl, on_expiry, id))
 end
