@@ -9,6 +9,8 @@ import { recordKinds } from '../src/domain/records.ts';
 import { errorCatalogue } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { operations as registry } from '../src/operations/index.ts';
+import { newKeyFields } from '../src/operations/keys/keyFields.ts';
+import { keyFilters } from '../src/operations/keys/listKeys.ts';
 import { readLua } from '../src/scripts/library.ts';
 import { repositoryFiles } from './support/references.ts';
 
@@ -47,6 +49,21 @@ describe('kinds of records', () => {
       [...text.matchAll(/^audit\(\s*workspace,\s*now,\s*actor,\s*'(\w+)'/gm)].map((match) => match[1]),
     );
     expect(new Set(types)).toEqual(new Set([...recordKinds.map(([kind]) => kind), 'workspace']));
+  });
+});
+
+describe('fields of a key', () => {
+  const screens = ['key', 'keyActs', 'newKey'].map((name) => read(`src/console/screens/${name}.tsx`)).join('\n');
+  const places: [string, string, string[]][] = [
+    // A filter is named as the field, in the singular. Limits and addresses are of one key: nobody searches by them.
+    ['keys.listKeys', JSON.stringify(keyFilters), ['ratelimits', 'allowedIps']],
+    ['the console', screens, []],
+    ['the command line', read('src/cli/keyCommands.ts'), []],
+  ];
+
+  test.each(places)('%s has each of them', (_place, text, without) => {
+    const isThere = (name: string) => new RegExp(`\\b${name.replace(/s$/, '')}`).test(text);
+    expect(Object.keys(newKeyFields).filter((name) => !isThere(name))).toEqual(without);
   });
 });
 
