@@ -1,10 +1,10 @@
-// What a screen displays, in its address: reload, Back and a link to a colleague display the same. An address is kept
-// by the browser and is seen by others, so no secret may get into it.
+// The address of a screen contains its filters and its period, so that reload, Back and a link to a colleague display
+// the same. The browser keeps addresses, and others see them, so they must not contain a secret.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useSearch } from 'wouter-preact';
 
-/** Changes the parameters of the address. Those with their usual value are left out. */
+/** Changes the parameters of the address. A parameter with its usual value is removed. */
 function enter(changes: Record<string, string | undefined>, usual: Record<string, string>, isTyped: boolean) {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -17,7 +17,7 @@ function enter(changes: Record<string, string | undefined>, usual: Record<string
   history[isTyped ? 'replaceState' : 'pushState'](null, '', location.pathname + search);
 }
 
-/** Parameters of the address, and a function that changes some of them. `usual` has the value of each without one. */
+/** Parameters of the address, and a function that changes some of them. `usual` has their defaults. */
 export function useAddress<Usual extends Record<string, string>>(usual: Usual) {
   const query = new URLSearchParams(useSearch());
   const values: Record<string, string> = {};
@@ -27,8 +27,8 @@ export function useAddress<Usual extends Record<string, string>>(usual: Usual) {
 }
 
 /**
- * Whether a text could be a part of a key string, which somebody pasted into a search. Long words with digits, signs or
- * capitals inside could; other words are no secrets.
+ * Whether a text may be part of a key string that was pasted into a search: a long word with digits, signs or capitals
+ * inside.
  */
 const mayBeSecret = (text: string): boolean =>
   text.split(/\s+/).some((word) => word.length > 7 && !/^\p{L}[\p{Ll}\p{Lo}\p{M}]*$/u.test(word));
@@ -43,14 +43,14 @@ export function useSettled(text: string, ms = 200): string {
   return settled;
 }
 
-/** A text that is typed. `settled` is what it was in the last pause. */
+/** A text that the user types. `settled` is its value at the last pause. */
 export function useTyped(name: string, ms?: number) {
-  // Another text has a list of its own, which begins with its first page.
+  // A new search starts at page 1.
   const [address, set] = useAddress({ [name]: '', pages: '' });
   const inAddress = address[name]!;
   const [text, setText] = useState(inAddress);
   const settled = useSettled(text.trim(), ms);
-  /** What this field has read from the address or written there. */
+  /** The text that this field last read from the address or wrote to it. */
   const entered = useRef(inAddress);
   useEffect(() => {
     // Back, Forward or a link.
@@ -66,8 +66,8 @@ export function useTyped(name: string, ms?: number) {
 }
 
 /**
- * Enters a typed text into the address. One that may be secret is entered only when it has found something: what is
- * found by it contains it, and is displayed anyway. `isFound` is undefined until that is known.
+ * Enters a typed text into the address. A text that may be secret is entered only after it has found something: then
+ * the result contains it, and is on the screen anyway. `isFound` is undefined until the search ends.
  */
 export function useInAddress(typed: ReturnType<typeof useTyped>, isFound: boolean | undefined) {
   const { text, settled, entered, write } = typed;

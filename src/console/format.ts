@@ -1,4 +1,4 @@
-// Numbers and times as text. Times are in UTC, as counts are.
+// Numbers and times as text. Times are in UTC, like the buckets of counts.
 
 import { visible } from './visibleText.ts';
 
@@ -31,7 +31,7 @@ export function dateTime(ms: number, { seconds = true } = {}): string {
   const text = new Date(ms).toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
 }
-/** For files. */
+/** The time in files. */
 export const isoOf = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString();
 export const date = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
@@ -65,7 +65,9 @@ export function ago(ms: number, nowMs = Date.now()): string {
   return Math.abs(difference) < 1000 ? 'now' : relative.format(Math.trunc(difference / length), unit);
 }
 
-/** 60000 as "1 min"; of many units the largest two. A form has all of them, so that it saves what it read. */
+/**
+ * 60000 as "1 min"; of many units the largest two. A form displays all units, so that it saves the value that it read.
+ */
 export function duration(ms: number, unitsMax = 2): string {
   const parts: string[] = [];
   let rest = ms;

@@ -26,7 +26,7 @@ export interface Period {
   stepMs: number;
   /** The start of each bucket. */
   times: number[];
-  /** Makes a part of it the period of the screen. */
+  /** Makes a part of this period that of the screen. */
   choose?: (start: number, end: number) => void;
 }
 
@@ -39,8 +39,8 @@ const lengths: Record<(typeof periods)[number][0], number> = {
 };
 
 /**
- * A number of hours or days, the current one included. Its ends move once an hour only, so that cached counts stay
- * usable.
+ * A number of hours or days, including the current one. Its ends move once an hour, so that cached counts can be used
+ * again.
  */
 export function lastSteps(granularity: Period['granularity'], steps: number, nowMs = Date.now()): Period {
   const stepMs = granularity === 'hour' ? hourMs : dayMs;
@@ -64,10 +64,10 @@ const between = (start: number, end: number, granularity: Period['granularity'])
 
 const granularityOf = (lengthMs: number) => (lengthMs <= 7 * dayMs ? 'hour' : 'day');
 
-/** Usage has no longer periods by day. An address may have any text. */
+/** Usage by day has a longest period, and an address may contain any text. */
 const longestMs = 1000 * dayMs;
 
-/** The ends of a period that was chosen in a chart; undefined for another name. */
+/** The ends of a period that was selected in a chart; undefined for any other name. */
 export function endsOf(name: string): [start: number, end: number] | undefined {
   const [, start, end] = (/^(\d{1,14})-(\d{1,14})$/.exec(name) ?? []).map(Number);
   if (start === undefined || end === undefined || end <= start || end - start > longestMs) return undefined;

@@ -7,7 +7,7 @@ import { whenSaved } from './unsaved.ts';
 export interface SignIn {
   rootKey: string;
   workspaceId: string;
-  /** Of the workspace, or its id. */
+  /** The name of the workspace, or its id. */
   name: string;
   grants: readonly string[];
   /** Time of the sign-in. */
@@ -57,7 +57,7 @@ export const allSignIns = (): readonly SignIn[] => signIns;
 
 export function addSignIn(signIn: Omit<SignIn, 'at'>) {
   const { workspaceId } = signIn;
-  // After a sign-out also if the clock was set back.
+  // It is after the sign-out even if the clock was set back.
   const added = { ...signIn, at: Math.max(Date.now(), (signOuts()[workspaceId] ?? 0) + 1) };
   signIns = [...signIns.filter((one) => one.workspaceId !== workspaceId), added];
   current = added;
@@ -77,7 +77,7 @@ export function switchTo(workspaceId: string) {
   changed();
 }
 
-/** Why the last sign-in of this tab ended; undefined if a person ended it. */
+/** Why the last sign-in of this tab ended; undefined if the user ended it. */
 let ended: string | undefined;
 export const endedBecause = () => ended;
 
@@ -113,7 +113,7 @@ function drop() {
   else end();
 }
 addEventListener('storage', ({ key }) => key === signedOut && drop());
-// A page that the browser kept gets no events.
+// A page that the browser restores from its cache missed the events.
 addEventListener('pageshow', drop);
 
 export function onSignIn(listener: () => void): () => void {
@@ -132,10 +132,12 @@ export function namedApis(action?: string): string[] {
 /** Whether the keys of an API may be listed, or those of all, `*`. */
 const mayList = (apiId: string) => may('api', 'read_key', apiId) && may('api', 'read_api', apiId);
 
-/** The API of a list of keys: the chosen one, or the first of which they may be listed if not those of all. */
+/**
+ * The API of a list of keys: the chosen one, or the first whose keys may be listed if the root key may not list all.
+ */
 export const apiOfKeys = (chosen: string): string => chosen || (mayList('*') ? '' : (namedApis().find(mayList) ?? ''));
 
-/** The name of the choice of no API for a list of keys. */
+/** The name of the option without an API in a list of keys. */
 export const noneOfKeys = () => (mayList('*') ? 'All APIs' : '');
 
 /** Whether the root key has a grant for at least one id of the resource, or for this one. */

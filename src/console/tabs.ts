@@ -15,7 +15,7 @@ interface Message {
 
 /** A tab that is open responds within this time. A later response is used, too, unless the user has signed in. */
 const waitMs = 250;
-/** After the first response: with several tabs, the one that was used last counts. */
+/** How long to wait for further responses: of several tabs, the one that was used last counts. */
 const othersMs = 40;
 
 const channel = 'BroadcastChannel' in globalThis ? new BroadcastChannel('tollgate.console') : undefined;
@@ -39,12 +39,12 @@ function isSignIn(value: unknown): value is SignIn {
 function answer(to: BroadcastChannel, question: string) {
   const current = currentSignIn();
   if (!current) return;
-  // The current one comes first.
+  // The current sign-in is first.
   const signIns = [current, ...allSignIns().filter((signIn) => signIn !== current)];
   to.postMessage({ to: question, usedAt, signIns } satisfies Message);
 }
 
-/** Resolves when the sign-ins of another tab are there, or none is open. */
+/** Resolves when the sign-ins of another tab have arrived, or no other tab is open. */
 export function askOtherTabs(): Promise<void> {
   if (!channel) return Promise.resolve();
   const asks = isNewTab ? crypto.getRandomValues(new Uint32Array(4)).join() : undefined;

@@ -1,6 +1,6 @@
 // Secrets that the page displays once, or waits for, and that are not saved, and forms that are filled in. While there
-// is one, nothing leaves the screen without a question: a link, Back, signing out, closing the tab. A session that the
-// server ends is ended when the secret is saved; a form does not delay it.
+// is one, leaving the screen asks first: a link, Back, signing out, closing the tab. A session that the server ends is
+// ended when the secret is saved; a form does not delay it.
 
 import { useEffect, useLayoutEffect, useReducer } from 'preact/hooks';
 
@@ -10,9 +10,9 @@ const filled = new Set<object>();
 const isHeld = () => unsaved.size + filled.size > 0;
 /** The address at which they are displayed. */
 let heldAt = '';
-/** What leaves the screen, until the question is answered. */
+/** Leaves the screen. Set until the question is answered. */
 let asked: (() => void) | undefined;
-/** What ends the session, as soon as nothing is unsaved, and why. */
+/** Ends the session as soon as nothing is unsaved, and why. */
 let ending: { end: () => void; reason: string } | undefined;
 const listeners = new Set<() => void>();
 
@@ -96,13 +96,13 @@ export function useEnding(): string | undefined {
   return ending?.reason;
 }
 
-// Before the router hears of it.
+// Runs before the router.
 addEventListener(
   'popstate',
   (event) => {
     if (!isHeld() || location.pathname === new URL(heldAt).pathname) return;
     event.stopImmediatePropagation();
-    // Back and Forward cannot be prevented: the address is entered again, and what it was is one step back.
+    // Back and Forward cannot be prevented: the address is entered again, and the former one is one step back.
     history.pushState(null, '', heldAt);
     leave(() => history.back());
   },

@@ -1,5 +1,6 @@
 // Texts of callers are displayed with a mark for each character that is not visible or that reorders others: ⟨U+202E⟩.
-// This is done with every text and label that is drawn, so that no screen can forget it. Fields have the text itself.
+// This is done with every text and label that is drawn, so that no screen can forget it. Input fields contain the text
+// itself.
 
 import { options, type VNode } from 'preact';
 import { markInvisible } from '../domain/visible.ts';
@@ -14,7 +15,7 @@ export const visible = (text: string): string =>
 
 const labels = ['title', 'aria-label', 'placeholder', 'label', 'alt'] as const;
 
-/** Marks what is drawn from now on. */
+/** Marks all texts that are drawn from now on. */
 export function markAll() {
   const before = options.vnode;
   options.vnode = (vnode: VNode) => {

@@ -13,16 +13,16 @@ interface ApiSelectProps {
   /** An id, or '' for `none`. */
   value: string;
   set: (apiId: string) => void;
-  /** '' where one must be chosen. */
+  /** The label of the option without an API; '' if an API is required. */
   none: string;
-  /** Without a label that is displayed. */
+  /** The label is for screen readers only. */
   isBare?: boolean;
 }
 
 /** APIs that are offered at once. */
 const limit = 20;
 
-/** The name of an API; its id where it may not be read. `isInTurn`: one of many. */
+/** The name of an API; its id if the root key may not read it. `isInTurn`: one of many. */
 export function useApiName(apiId: string, isInTurn = false): string {
   const input = apiId && may('api', 'read_api', apiId) ? { apiId } : undefined;
   const { data } = useData<Api>('apis.getApi', input, 0, isInTurn);
@@ -45,7 +45,7 @@ export function ApiSelect({ label = 'API', hint, isBare, ...props }: ApiSelectPr
 
 type ControlProps = ApiSelectProps & { id: string; named: readonly string[] };
 
-/** Where grants name the APIs. */
+/** The grants name single APIs. */
 const Named = ({ id, label, value, set, none, named }: ControlProps) => (
   <select id={id} aria-label={label} value={value} onChange={(e) => set(e.currentTarget.value)}>
     {none && <option value="">{none}</option>}
@@ -58,7 +58,7 @@ const NamedOption = ({ apiId }: { apiId: string }) => <option value={apiId}>{use
 
 const isApiId = (text: string) => /^api_[1-9A-HJ-NP-Za-km-z]{16}$/.test(text);
 
-/** Where the list may not be read. A choice may be in the address, so nothing but an id is one. */
+/** If the list may not be read, the user enters an id. The choice is in the address, so other text is not one. */
 function IdField({ label = '', hint, value, set }: ApiSelectProps) {
   const [text, setText] = useState(value);
   const type = (typed: string) => {
@@ -66,7 +66,7 @@ function IdField({ label = '', hint, value, set }: ApiSelectProps) {
     const id = typed.trim();
     set(isApiId(id) ? id : '');
   };
-  // An id may come and go by the address as well.
+  // A link, Back or Forward changes the id as well.
   const shown = value || isApiId(text.trim()) ? value : text;
   return <TextField label={label} hint={hint} value={shown} set={type} placeholder="api_…" />;
 }
@@ -86,7 +86,7 @@ function Combobox({ id, label, value, set, none }: ControlProps) {
   const stored = useApiName(value);
   const name = chosen.id === value ? chosen.name : stored;
   const options = [...(search || !none ? [] : [{ id: '', name: none }]), ...(data ?? [])];
-  // The choice of now, or the best match.
+  // The current choice, or the best match.
   const first = Math.max(0, search ? 0 : options.findIndex(({ id }) => id === value));
   const at = Math.min(active ?? first, options.length - 1);
   const type = (typed: string) => {
@@ -102,12 +102,12 @@ function Combobox({ id, label, value, set, none }: ControlProps) {
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!isOpen) {
-      // What is typed replaces the name.
+      // Typing replaces the name.
       if (!step) return event.key.length === 1 && field.current!.select();
       open();
     } else if (step) setActive((at + step + options.length) % Math.max(1, options.length));
     else if (event.key === 'Enter') {
-      // Not one of the search before.
+      // Not an option of the former search.
       if (data && search === wanted && options[at]) choose(options[at]);
     } else if (event.key === 'Escape') setText(undefined);
     else return;

@@ -35,7 +35,7 @@ const Resource = ({ id }: { id: string }) =>
     <code>{id}</code>
   );
 
-/** The fields that changed, with their values before and after. Those of a new record are many, so they are folded. */
+/** The fields that changed, with their values before and after. A new record has many fields, so they are folded. */
 function Changed({ changes = [] }: AuditEvent) {
   const list = (
     <ul class="changes">

@@ -146,7 +146,7 @@ export const Waiting = ({ lines = 3 }: { lines?: number }) => (
 export function Loaded<T>(props: {
   of: { data: T | undefined; failure: Failure | undefined; reload: () => unknown };
   lines?: number;
-  /** Of a screen, which is its head until there is data. */
+  /** The title of a screen, displayed until there is data. */
   title?: string;
   children: (data: T) => ComponentChildren;
 }) {
@@ -273,7 +273,7 @@ export function Choice<T extends string>(props: {
   );
 }
 
-/** The choice of the period of a screen. One that was chosen in a chart comes after those of the list. */
+/** The choice of the period of a screen. A period that was selected in a chart follows those of the list. */
 export function PeriodChoice({ period }: { period: ReturnType<typeof usePeriod> }) {
   const own = endsOf(period.name);
   return (
@@ -301,7 +301,7 @@ export function AsCurl({ operation, input }: { operation: string; input: object 
 }
 
 interface SnippetProps extends CopyProps {
-  /** Copied in the place of the text. */
+  /** Copied in place of the text. */
   copied?: string;
 }
 /** A text to copy. */
@@ -358,7 +358,7 @@ export function Head({ title, children }: { title: string; children?: ComponentC
   );
 }
 
-/** How full something is: a bar with its figures as text. */
+/** A bar for how full something is, with its figures as text. */
 export function Gauge({ used, of, label, what }: { used: number; of: number; label: string; what?: string }) {
   const part = of === 0 ? 1 : Math.min(1, Math.max(0, used / of));
   const tone = part >= 1 ? 'full' : part >= 0.8 ? 'high' : '';
@@ -381,7 +381,7 @@ export const LimitGauge = ({
   limit: { name: string; limit: number; type?: string };
 }) => <Gauge used={used} of={limit.limit} label={`${limit.name} used`} {...(limit.type && { what: 'slots' })} />;
 
-/** In the place of what the root key may not do. */
+/** Displayed in place of an action that the root key may not take. */
 export const Lacks = ({ title, grant }: { title?: string; grant: string }) => (
   <Card title={title}>
     <Empty title="Your root key may not do this">
@@ -392,7 +392,7 @@ export const Lacks = ({ title, grant }: { title?: string; grant: string }) => (
   </Card>
 );
 
-/** In the place of a screen that the root key may not use. */
+/** Displayed in place of a screen that the root key may not use. */
 export const LacksScreen = ({ title, grant }: { title: string; grant: string }) => (
   <>
     <Head title={title} />

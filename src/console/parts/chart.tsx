@@ -166,7 +166,7 @@ export function Spark({ values, label }: { values: readonly number[]; label: str
 
 interface FigureProps {
   label: string;
-  /** What it counts, if the label is too short for that. */
+  /** A longer description than the label. */
   hint?: string | undefined;
   value: ComponentChildren;
   note?: ComponentChildren;

@@ -30,11 +30,11 @@ export const Swatch = ({ color }: { color: string }) => (
   </svg>
 );
 
-/** The first and the last bar, in the order in which they were taken. */
+/** The first and the last bar, in the order in which they were selected. */
 interface Spot {
   from: number;
   to: number;
-  /** By touch, it is chosen by a button: a finger also explores. */
+  /** On touch screens a button makes the choice, because a finger also explores. */
   isHeld: boolean;
 }
 
@@ -58,7 +58,7 @@ function figuresOf({ times, series, stepMs }: ChartProps, { from, to }: Spot, hi
 const sentenceOf = ({ when, all, shown }: Figures) =>
   [`${when}: ${count(all)}`, ...shown.map(({ name, sum }) => `${name} ${count(sum)}, ${percent(sum, all)}`)].join('; ');
 
-/** Beside the bars, within the chart. */
+/** Next to the bars, within the chart. */
 const tipWidth = 250;
 const placeOf = (middle: number) =>
   `max(-48px, min(calc(100% - ${tipWidth}px), calc(${100 * middle}% ${middle < 0.5 ? '+ 14px' : `- ${tipWidth + 14}px`})))`;

@@ -64,7 +64,7 @@ export function EditCredits(props: {
   /** The member of the request that names the key or the customer. */
   reference: object;
   credits: Credits | undefined;
-  /** What an empty balance means. */
+  /** The text for an empty balance. */
   none?: string;
   close: () => void;
 }) {

@@ -61,11 +61,11 @@ type Read<T> = (after?: string) => AsyncGenerator<Page<T[]>>;
 interface CsvProps<T> {
   name: string;
   columns: readonly Column<T>[];
-  /** What is displayed. */
+  /** The displayed rows. */
   rows?: readonly T[] | undefined;
-  /** A list, of which the file has all. */
+  /** The list to export: all of its pages. */
   of?: Paged<T>;
-  /** Reads the rows of the file, if they are more than those that are displayed. */
+  /** Reads the rows of the file if it has more than the displayed ones. */
   read?: Read<T>;
   /** Reads what cells need before the first row. */
   prepare?: () => Promise<void>;

@@ -9,7 +9,7 @@ import { AsCurl, Button, Problem, TextField } from './basic.tsx';
 
 interface DialogProps {
   title: string;
-  /** Without it, only what the dialog contains closes it. */
+  /** Without it, only controls of the dialog close it. */
   close?: (() => void) | undefined;
   children: ComponentChildren;
 }
@@ -35,11 +35,11 @@ export function Dialog({ title, close, children }: DialogProps) {
       onClick={(event) => event.target === ref.current && close?.()}
       onKeyDown={(event) => event.key === 'Escape' && !close && event.preventDefault()}
       onCancel={(event) => {
-        // Also where `close` asks first.
+        // Even if `close` asks first.
         event.preventDefault();
         close?.();
       }}
-      // A browser closes a dialog although that was prevented, as when Escape or Back is pressed again.
+      // A browser closes a dialog even if that was prevented, for example when Escape or Back is pressed again.
       onClose={() => ref.current?.isConnected && ref.current.showModal()}
     >
       <div class="dialog">
@@ -59,24 +59,24 @@ export function Dialog({ title, close, children }: DialogProps) {
 
 interface ActProps<T> {
   title: string;
-  /** What will happen, and what it cannot undo. */
+  /** Describes the effect, and whether it can be undone. */
   children?: ComponentChildren;
   operation: string;
   input: object;
   /** The button. */
   act: string;
   danger?: boolean;
-  /** This has to be typed first. */
+  /** The text that the user must type first. */
   confirm?: string | undefined;
   /** Whether the form is complete. */
   ready?: boolean;
-  /** Of a form that begins with what is stored: until something differs, there is nothing to save. */
+  /** The form edits stored values: Save needs a change. */
   isEdit?: boolean;
   /** Whether a field has a text that the request leaves out, because it is not complete. */
   isPartial?: boolean;
   /** Called when it is done. */
   close: () => void;
-  /** In the place of `close`, when it is left without being done. */
+  /** Called in place of `close` when the dialog is left without acting. */
   cancel?: () => void;
   done?: (result: T) => void;
   /** The result has a secret, which `done` displays: until it has arrived, the dialog cannot be left. */
@@ -89,7 +89,7 @@ export function Act<T>(props: ActProps<T>) {
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setBusy] = useState(false);
   const { operation, input, confirm, close, cancel = close, done, makesSecret } = props;
-  // A name may have characters that are displayed by a mark, and cannot be typed otherwise.
+  // A name may contain characters that are displayed as marks; typing the marks confirms it.
   const isConfirmed = confirm === undefined || (typed !== '' && visible(typed) === visible(confirm));
   const isAwaited = isBusy && makesSecret === true;
   const request = JSON.stringify(input);

@@ -1,4 +1,4 @@
-// What ends: root keys in use within two weeks, temporary limits and overrides within one.
+// Lists what ends soon: root keys in use within two weeks, temporary limits and overrides within one.
 
 import { Link } from 'wouter-preact';
 import { rootKeyColumns, temporaryColumns } from '../../domain/columns.ts';
@@ -16,7 +16,7 @@ import { type Column, List, shared } from './table.tsx';
 const days = 7;
 const everyMs = 300_000;
 
-/** The kinds, and a grant of each that reading all of them needs. */
+/** The kinds, each with a grant that reading all of them needs. */
 const kinds = [
   { kind: 'key', resource: 'api', actions: ['read_key', 'read_api'], what: 'Limits of keys' },
   { kind: 'identity', resource: 'identity', actions: ['read_identity'], what: 'Limits of customers' },
@@ -57,7 +57,7 @@ const rootKeyCells: Column<RootKey>[] = [
   shared(rootKeyColumns, 'Last used'),
 ];
 
-/** Root keys whose callers will be refused, or are. */
+/** Root keys that end soon, or have ended. */
 export function EndingRootKeys() {
   const mayRead = may('root_key', 'read_root_key');
   const input = mayRead ? { ending: true, limit: 10 } : undefined;

@@ -16,7 +16,7 @@ const unitsOf = ({ ratelimits, slots = [] }: OpenHold) =>
 
 const columns: Column<OpenHold>[] = [
   shared(holdColumns, 'Hold', {
-    // Without the id of the key, which all have and behind which the rest would be cut.
+    // Without the id of the key, which all holds share: the rest would be cut off.
     cell: ({ id }) => (
       <span class="id">
         <code title={id}>…{id.slice('hold_'.length + 24)}</code>

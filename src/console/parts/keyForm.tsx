@@ -54,18 +54,18 @@ export function durationOf(text: string): number | undefined {
   return sum;
 }
 
-/** A temporary limit is sent with its end, as it would become permanent when its units are edited. */
+/** A temporary limit is sent with its end, because editing its units would make it permanent. */
 const limitOf = ({ name, limit, duration: text, autoApply, type, lasting, before }: LimitDraft): NewLimit => ({
   name: name.trim(),
   limit: wholeOf(limit) ?? 0,
   duration: durationOf(text) ?? 0,
   autoApply,
-  // Also a window: without a type, an existing limit keeps the one it has.
+  // Sent for a window, too: without a type, an existing limit keeps its own.
   type,
   ...(lasting.until !== undefined ? { until: lasting.until } : before?.until !== undefined && { until: null }),
 });
 
-/** What is missing in each field. */
+/** A message for each field that is not complete. */
 function missingIn(draft: LimitDraft) {
   const { name, limit, duration: ms, type } = limitOf(draft);
   const isSlots = type === 'concurrency';
@@ -157,7 +157,7 @@ export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; se
   );
 }
 
-/** Whose key it is. */
+/** The owner of the key. */
 export const CustomerField = ({ value, set }: { value: string; set: (value: string) => void }) => (
   <TextField
     label="Customer (externalId)"
@@ -200,15 +200,15 @@ export function creditsOf({ remaining, interval, amount, refillDay }: CreditsDra
   };
 }
 
-/** Undefined for what is no day of a month. */
+/** Undefined for a text that is no day of a month. */
 function dayOf(text: string): number | undefined {
   const day = wholeOf(text);
   return day !== undefined && day >= 1 && day <= 31 ? day : undefined;
 }
 
 /**
- * What differs; undefined for nothing, and while the draft is not complete. A balance that is sent is a new one,
- * without the debt and the open holds of the one before.
+ * The changes; undefined if there are none, or while the draft is not complete. A balance in a request is a new one,
+ * without the debt and the open holds of the former balance.
  */
 export function creditChangesOf(draft: CreditsDraft, initial: CreditsDraft) {
   const [credits, before] = [creditsOf(draft), creditsOf(initial)];
@@ -222,7 +222,7 @@ export function creditChangesOf(draft: CreditsDraft, initial: CreditsDraft) {
 }
 
 export function CreditsFields(props: { draft: CreditsDraft; set: (draft: CreditsDraft) => void; none?: string }) {
-  // What an empty balance means.
+  // `none` is the text for an empty balance.
   const { draft, set, none = 'unlimited' } = props;
   return (
     <fieldset class="group">
@@ -308,7 +308,7 @@ export const namesOf = (text: string): string[] => [...new Set(text.split(/[\s,]
 /** Whether a list can have the name: one with a space or a comma would be several. */
 export const isListable = (name: string): boolean => namesOf(name)[0] === name;
 
-/** JSON of an object; undefined while it is not. */
+/** JSON of an object; undefined while the text is not. */
 export function metaOf(text: string): Record<string, unknown> | undefined {
   if (text.trim() === '') return {};
   try {

@@ -16,7 +16,7 @@ export const KeyLabel = ({ of }: { of: Named }) => (of.name ? <span>{of.name}</s
 export const KeyStart = ({ of: { name, start } }: { of: Named }) =>
   name && start !== '' ? <code class="quiet">{start}…</code> : null;
 
-/** The name of a key of which the data has only the id. The id itself where the key may not be read. */
+/** The name of a key by its id. The id itself if the root key may not read the key. */
 export function KeyName({ keyId }: { keyId: string }) {
   const { data } = useData<Key>('keys.getKey', may('api', 'read_key') ? { keyId } : undefined);
   return <span title={keyId}>{data ? <KeyLabel of={data} /> : <code>{keyId}</code>}</span>;

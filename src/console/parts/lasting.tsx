@@ -16,7 +16,7 @@ type Before = (Amount & Pick<Ratelimit, 'type'> & { until?: number; former?: Amo
 
 const spans: Record<string, number> = { hour: hourMs, day: dayMs, week: 7 * dayMs };
 
-/** How long it applies, and when that ends: of a span, from when it was chosen. */
+/** How long it applies, and its end: a span begins when it is chosen. */
 export interface Lasting {
   choice: string;
   until: number | undefined;
@@ -27,7 +27,7 @@ export const lastingOf = (before: Before): Lasting =>
 
 export const isComplete = ({ choice, until }: Lasting): boolean => choice === 'always' || until !== undefined;
 
-/** `ofNew` is what applies after a new one. */
+/** `ofNew` describes what applies after a new temporary limit ends. */
 export function LastingFields(props: {
   before: Before;
   ofNew?: string;
@@ -79,7 +79,7 @@ export function LastingFields(props: {
   );
 }
 
-/** What applies after a temporary limit or override. */
+/** The permanent limit or override that applies after a temporary one. */
 export const formerOf = ({ former, type }: Pick<NonNullable<Before>, 'former' | 'type'>): string =>
   former ? unitsOf({ ...former, ...(type && { type }) }) : 'none';
 

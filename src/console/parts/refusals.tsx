@@ -25,8 +25,8 @@ const costOf = ({ cost, remaining, of }: Refusals) =>
   `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left${of ? ' of the customer' : ''}`}`;
 
 /**
- * The screen that asks for what was asked, and the name of its link. Undefined for a plain request, for a query of
- * which only a part is known, and for a limit whose name the field of that screen cannot have.
+ * The screen that repeats the refused request, and the name of its link. Undefined for a plain request, for a query
+ * that is known in part only, and for a limit whose name does not fit into a field of that screen.
  */
 export function againOf({ keyId, permissions, permissionsCut, ratelimit, cost, outcome }: Refusals) {
   if (permissionsCut) return undefined;
@@ -137,7 +137,7 @@ function Without({ hours }: { hours: readonly Hour[] }) {
 
 const minuteMs = 60_000;
 
-/** What the last refusal of a key asked, where the answer is another one now. */
+/** The last refusal of a key, if the answer on the screen is about another request. */
 export function LastRefusal({ keyId, path }: { keyId: string; path: string }) {
   const { data } = useData<Refusals[]>('analytics.listRefusals', { keyId, limit: 20 });
   const last = data?.[0];
@@ -171,7 +171,7 @@ export function RecentRefusals(of: RefusalsOf) {
   const title = 'Recent refusals';
   const [{ from, to }, set] = useAddress({ from: '', to: '' });
   const [start, last] = [timeOfInput(from), timeOfInput(to)];
-  // The minute that is named is included.
+  // The minute of the end is included.
   const end = last === undefined ? undefined : last + minuteMs;
   const input = {
     ...of,

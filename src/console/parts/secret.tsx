@@ -8,13 +8,13 @@ import { Dialog } from './dialog.tsx';
 
 interface SecretProps {
   text: string;
-  /** Of the button that copies it. */
+  /** The label of the button that copies it. */
   label: string;
   isSaved: boolean;
   save: () => void;
 }
 
-/** The string of a new key, which no request returns again, and the button that says it is saved. */
+/** The string of a new key, which no request returns again, and the button that confirms that it is saved. */
 export function Secret({ text, label, isSaved, save }: SecretProps) {
   const [isCopied, setCopied] = useState(false);
   const [isElsewhere, setElsewhere] = useState(false);

@@ -4,15 +4,15 @@ import type { ComponentChildren } from 'preact';
 import { ago, dateTime } from '../format.ts';
 import { Field } from './basic.tsx';
 
-/** A time in UTC as the field for one wants it. */
+/** A time in UTC in the format of the field. */
 export const inputTime = (ms: number | undefined): string =>
   ms === undefined ? '' : new Date(ms).toISOString().slice(0, 16);
-/** Undefined for no time, and for one with a year of more than four digits, which Date.parse does not read. */
+/** Undefined for an empty text, and for a year of more than four digits, which Date.parse does not read. */
 export function timeOfInput(text: string): number | undefined {
   const ms = text === '' ? Number.NaN : Date.parse(`${text}Z`);
   return Number.isNaN(ms) ? undefined : ms;
 }
-/** Whether the field for a time is empty, or has one that timeOfInput reads. */
+/** Whether the field for a time is empty or contains a time that timeOfInput reads. */
 export const isTimeInput = (text: string): boolean => text === '' || timeOfInput(text) !== undefined;
 
 /** The field for a time in UTC. */

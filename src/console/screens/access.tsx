@@ -150,12 +150,12 @@ function RootKeys() {
 
 const signsOut = 'You are signed in with this root key: the console will sign out.';
 
-/** The grants for a purpose; for one API, those of them that name an API. */
+/** The grants for a purpose; for one API, only grants that name an API. */
 function grantsFor(purpose: GrantPreset, apiId: string): string {
   const all: readonly string[] = grantPresets[purpose];
   if (!apiId) return all.join('\n');
   const ofApis = purpose === 'admin' ? actions.api.map((action) => `api.*.${action}`) : all;
-  // An API that is to be created has no id.
+  // A new API has no id yet.
   return ofApis
     .filter((grant) => grant.startsWith('api.') && !grant.endsWith('.create_api'))
     .map((grant) => grant.replace('*', apiId))

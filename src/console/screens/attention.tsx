@@ -19,7 +19,7 @@ import { keyColumns, readApiNames } from './keys.tsx';
 
 /** The API, if one was chosen. */
 type Of = { apiId?: string };
-/** Of each list. */
+/** Rows of each list. */
 const limit = 10;
 const everyMs = 300_000;
 
@@ -43,7 +43,7 @@ export function Attention() {
   };
   const isAllowed = may('api', 'read_key');
   const found = useData<Found>('keys.getAttention', isAllowed ? { ...of, ...filters, limit } : undefined, everyMs);
-  // With another number of credits, the other lists stay.
+  // Another number of credits does not load the other lists again.
   const last = useRef(found.data);
   last.current = found.data ?? last.current;
   if (!isAllowed) return <LacksScreen title="Attention" grant="api.*.read_key" />;
@@ -74,7 +74,7 @@ export function Attention() {
         value={filters.creditsBelow}
         empty="No key is short of credits"
         actions={
-          // How few is few depends on what a verification costs.
+          // The number that counts as low depends on the cost of a verification.
           <Choice label="Fewer than" value={below} set={setBelow} values={['1', '10', '100', '1000', '10000']} />
         }
       />
@@ -101,11 +101,11 @@ export function Attention() {
 const stateOf: Record<string, string> = { 7: 'expiring-7', 30: 'expiring', 90: 'expiring-90' };
 const daysAhead = Object.keys(stateOf);
 
-/** Those that will expire, the first one first, and those that have, the last one first. */
+/** Keys that expire, soonest first; then expired keys, latest first. */
 function Expiring({ of }: { of: Of }) {
   const [{ within }, set] = useAddress({ within: '30' });
   const days = daysAhead.includes(within) ? within : '30';
-  // The same for some time, so that the lists stay.
+  // Changes once an hour, so that the lists stay.
   const [now, setNow] = useState(fromNow(0, 60_000));
   useEffect(() => {
     const timer = setInterval(() => setNow(fromNow(0, 60_000)), hourMs);

@@ -105,7 +105,7 @@ export function Namespace({ namespace }: { namespace: string }) {
   );
 }
 
-/** Until when an override applies, and what does then. */
+/** The end of an override, and what applies afterwards. */
 function Lasting({ override }: { override: Override }) {
   const { until } = override;
   if (until === undefined) return <span class="quiet">always</span>;

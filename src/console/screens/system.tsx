@@ -16,7 +16,7 @@ const keptMax = 60;
 
 interface Measured {
   isReady: boolean | undefined;
-  /** Milliseconds of requests of this page. */
+  /** Durations of the requests of this page, in milliseconds. */
   times: readonly number[];
 }
 
@@ -49,7 +49,7 @@ function useMeasured(): Measured {
   return measured;
 }
 
-/** The value that this part of the values are below. */
+/** A percentile: this part of the values is below it. */
 const quantile = (values: readonly number[], part: number) =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length * part)];
 const inMs = (value: number | undefined, digits = 1) => (value === undefined ? '–' : `${value.toFixed(digits)} ms`);

@@ -15,7 +15,7 @@ interface Made {
   key: string;
 }
 
-/** What was made stays while the page does, also when the list of APIs is no longer empty. */
+/** The new key stays on the page even if the list of APIs is no longer empty. */
 export function Welcome() {
   const [name, setName] = useState('payments');
   const [typed, setPrefix] = useState<string>();

@@ -48,13 +48,13 @@ function inputOf({ permissions, limits, cost, ip }: Asked) {
 
 const askedNames: readonly (keyof Asked)[] = ['permissions', 'limits', 'cost', 'ip'];
 
-/** What the address asks, without the period of the refusals, which it may have, too. */
+/** The request in the address, without the period of the refusals, which may be there too. */
 function askedIn(search: string): URLSearchParams {
   const query = new URLSearchParams(search);
   return new URLSearchParams(askedNames.filter((name) => query.get(name)).map((name) => [name, query.get(name)!]));
 }
 
-/** The address of what was asked; undefined if a field may contain a key string: an address is seen by others. */
+/** The address of a request; undefined if a field may contain a key string, because others see addresses. */
 function addressOf(keyId: string, asked: Asked): string | undefined {
   const given = Object.entries(asked).filter(([, text]) => text.trim());
   if (given.some(([, text]) => /[0-9A-Za-z]{20}/.test(text))) return undefined;
@@ -65,7 +65,7 @@ function addressOf(keyId: string, asked: Asked): string | undefined {
 export function Why({ keyId = '' }: { keyId?: string }) {
   const inAddress = askedIn(useSearch());
   const [path, go] = useLocation();
-  /** The address of the answer that is displayed, if it was entered here. */
+  /** The address of the displayed answer, if the user entered the request here. */
   const answered = useRef<string | undefined>();
   const [about, setAbout] = useState(keyId);
   const [permissions, setPermissions] = useState('');
@@ -88,7 +88,7 @@ export function Why({ keyId = '' }: { keyId?: string }) {
       return undefined;
     }
   };
-  // The link on the screen of a key has its id, that of a refusal what was asked, and so has what was asked here.
+  // The address contains the id of the key, and after a refusal or a question here the request.
   useEffect(() => {
     const isAnswered = answered.current === path + location.search;
     answered.current = undefined;
@@ -106,7 +106,7 @@ export function Why({ keyId = '' }: { keyId?: string }) {
     const asked = { permissions, limits, cost, ip };
     const from = location.href;
     const found = await ask(asked);
-    // A key string can look like an id. An id that was found is none.
+    // A key string can look like an id. If a key with this id exists, the text is the id.
     const address = found === text ? addressOf(text, asked) : undefined;
     if (address === undefined || address === path + location.search || location.href !== from) return;
     answered.current = address;
@@ -191,7 +191,7 @@ function balanceOf(name: string, figures: NonNullable<ExplainedRule['identity']>
   if (balance === undefined) return undefined;
   const before = `${name} ${count(balance)}${debt === undefined ? '' : `, debt ${count(debt)}`}`;
   const next = refill ? ` Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.` : '';
-  // Absent where the request itself is refused, as for a hold that would be too large.
+  // Absent if the request itself is refused, for example for a hold that would be too large.
   const then = remaining === undefined ? '' : `, then ${count(remaining)}`;
   return `${before}, cost ${count(cost)}${then}.${next}`;
 }
@@ -216,7 +216,7 @@ function figuresOf(rule: ExplainedRule) {
   return texts.filter(Boolean).join(' ');
 }
 
-/** Where all pass, those without figures are folded: they have nothing more to say. */
+/** If all rules pass, those without figures are folded. */
 function Rules({ rules }: { rules: readonly ExplainedRule[] }) {
   const rows = rules.map((rule) => ({ ...rule, figures: figuresOf(rule) }));
   const isFolded = rules.every(({ result }) => result === 'passed');
