@@ -28,7 +28,8 @@ local function load_modules(is_dry)
     })
   end
 
-  -- `full` is the flag of a second function, which the server calls while Redis refuses writes (lua/include/full.lua).
+  -- `full` is the flag of a second function, which the server calls while Redis refuses writes
+  -- (lua/include/fullMemory.lua).
   local function register(name, flags, full, run)
     if not full then return register_as(name, flags, run) end
     local function running(is_full)

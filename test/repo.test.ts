@@ -313,7 +313,7 @@ describe('lua/', () => {
   });
 
   // Where it was written a second time, a 64th that is no whole number of milliseconds was another slice.
-  test('only lua/include/window.lua divides a time into slices', () => {
+  test('only lua/include/windowLog.lua divides a time into slices', () => {
     const dividing = [...scripts, ...sources].flatMap((path) =>
       code(path)
         .split('\n')
@@ -322,8 +322,8 @@ describe('lua/', () => {
         .map((line) => `${path}: ${line.trim()}`),
     );
     expect(dividing).toEqual([
-      'lua/include/window.lua: function window_log.slice_of(duration) return (duration - duration % 64) / 64 end',
-      expect.stringMatching(/^lua.include.window.lua: return window_log.slice_end/),
+      'lua/include/windowLog.lua: function window_log.slice_of(duration) return (duration - duration % 64) / 64 end',
+      expect.stringMatching(/^lua.include.windowLog.lua: return window_log.slice_end/),
       // What an export gives back of holds, in counters that it has read.
       expect.stringMatching(/^src.records.heldUnits.ts: .* Math.floor.duration . 64.. continue;$/),
     ]);
@@ -374,6 +374,23 @@ describe('lua/', () => {
     expect(shared.filter((name) => changing(name).length !== 1)).toEqual([]);
   });
 
+  test('a table of functions is called as its file, and has all of them from there', () => {
+    const tableOf = (path: string) =>
+      posix.basename(path, '.lua').replace(/[A-Z]/g, (each) => `_${each.toLowerCase()}`);
+    const declared = new Set(includes.flatMap(declaredIn));
+    const strays = scripts.flatMap((path) =>
+      [...read(path).matchAll(/\bfunction (\w+)\.\w|\b(\w+)\.\w+ = function\b/g)]
+        .map(([, table, assigned]) => table ?? assigned!)
+        .filter((table) => declared.has(table) && table !== tableOf(path))
+        .map((table) => `${path}: ${table}`),
+    );
+    expect(strays).toEqual([]);
+  });
+
+  test('no file has more than 300 lines', () => {
+    expect(scripts.filter((path) => read(path).split('\n').length > 301)).toEqual([]);
+  });
+
   test('no function has more than 70 lines', () => {
     const long = scripts.flatMap((path) => {
       const lines = read(path).split('\n');
@@ -396,15 +413,17 @@ describe('lua/', () => {
     expect(offenders).toEqual([]);
   });
 
-  test('names are made in include/names.lua only', () => {
+  test('names are made in include/nameOf.lua only', () => {
     const makes = (line: string) =>
       /\.\. *['"]:|['"]tg:|['"]:[a-z]+:?['"]|format\(['"][^'"]*%s:/.test(line.replace(/--.*$/, ''));
     const makers = scripts.filter((path) => read(path).split('\n').some(makes));
-    expect(makers).toEqual(['lua/include/names.lua']);
+    expect(makers).toEqual(['lua/include/nameOf.lua']);
   });
 
   test('the names made are those that src/scripts/keyspace.ts describes', () => {
-    const made = [...read('lua/include/names.lua').matchAll(/return workspace \.\. '(:\w+)/g)].map((match) => match[1]);
+    const made = [...read('lua/include/nameOf.lua').matchAll(/return workspace \.\. '(:\w+)/g)].map(
+      (match) => match[1],
+    );
     const described = keyspace
       .filter(({ isOld }) => !isOld)
       .map(({ name }) => /^:\w+/.exec(name)?.[0])
@@ -415,7 +434,7 @@ describe('lua/', () => {
 
   test('every name that is made is used', () => {
     const text = scripts.map(read).join('\n');
-    const functions = [...read('lua/include/names.lua').matchAll(/^function ([\w.]+)/gm)].map((match) => match[1]!);
+    const functions = [...read('lua/include/nameOf.lua').matchAll(/^function ([\w.]+)/gm)].map((match) => match[1]!);
     const unused = functions.filter((name) => [...text.matchAll(new RegExp(`\\b${name}\\(`, 'g'))].length < 2);
     expect(unused).toEqual([]);
   });

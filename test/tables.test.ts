@@ -39,7 +39,7 @@ describe('kinds of records', () => {
   });
 
   test('each counts for RECORDS_MAX: in a list of the workspace, or in a field', () => {
-    const lists = /function name_of\.record_lists[\s\S]*?\nend/.exec(read('lua/include/names.lua'))![0];
+    const lists = /function name_of\.record_lists[\s\S]*?\nend/.exec(read('lua/include/nameOf.lua'))![0];
     const fields = new Set(read('lua/include/records.lua').match(/'\w+_records'/g));
     expect(lists.match(/workspace \.\. ':/g)!.length + fields.size).toBe(recordKinds.length);
   });

@@ -14,7 +14,7 @@
 
 -- @include "include/ids"
 -- @include "include/keyIds"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
 
 local workspace, keys, first_day, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])

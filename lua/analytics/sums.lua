@@ -11,7 +11,7 @@
 -- returns  {where the next page begins, or false after the last one; of each leaf a list of externalId, its days (see
 --          include/usageSums), …}. A leaf may have externalIds before `from` and after `up_to`
 
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/usageSums"
 
 local workspace, api8, month, from, up_to, bytes_max =

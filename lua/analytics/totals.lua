@@ -12,7 +12,7 @@
 -- returns  {for each record that exists: the index of its id in `ids`, from 1; its day; {field, count, …}}. The fields
 --          of an identifier are those of a namespace, without the identifier
 
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, kind, ids, days, identifier = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

@@ -13,7 +13,7 @@
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/records"
 
 local workspace, name, kept_id, created, actor, now =

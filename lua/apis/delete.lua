@@ -19,7 +19,7 @@
 -- @include "include/deletedRecords"
 -- @include "include/expiries"
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, api_id, confirm, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
 local actor, now = ARGV[5], now_ms(ARGV[6])

@@ -11,7 +11,7 @@
 
 -- @include "include/deletedRecords"
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/pages"
 
 local workspace, after, count, order, deleted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'

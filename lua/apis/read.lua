@@ -7,7 +7,7 @@
 -- returns  ApiReply (src/records/apis.ts), or false when there is no such API
 
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, api_id = KEYS[1], ARGV[1]
 local api8 = string.sub(api_id, -8)

@@ -11,7 +11,7 @@
 -- @include "include/clock"
 -- @include "include/deletedRecords"
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, api_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local api8 = string.sub(api_id, -8)

@@ -11,7 +11,7 @@
 -- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, api_id, name, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
 local record = name_of.api_record(workspace, string.sub(api_id, -8))

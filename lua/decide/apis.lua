@@ -2,7 +2,7 @@
 
 -- @include "include/clock"
 -- @include "decide/totals"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- The APIs of recent calls, by the last 8 characters of their id. Those with the number of this call were read in it;
 -- the others are only tables to be used again. `last_api` is the one that was read last, `previous` the one before.

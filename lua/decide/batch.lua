@@ -5,9 +5,9 @@
 -- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/lease"
--- @include "decide/limitChecks/ratelimit"
--- @include "decide/refusals"
--- @include "decide/session"
+-- @include "decide/limitChecks/limitChecks"
+-- @include "decide/notedRefusals"
+-- @include "decide/thisSession"
 -- @include "decide/totals"
 -- @include "decide/verification/holdChanges"
 -- @include "decide/verification/verify"
@@ -76,7 +76,7 @@ local function pack_answers()
 end
 
 -- The session could not be registered, so no change would wait for its leases: the answers grant none.
-function batch.take_grants_back()
+local function take_grants_back()
   local position, none = 1, struct.pack(GRANTED, 0, 0, 0, 0)
   for index = 1, batch.count do
     local bytes, kind, _ = struct.unpack(ITEM_HEAD, call_items, position)
@@ -96,9 +96,9 @@ local function decide_batch(workspace, settings, items)
   -- An item that fails gets the error as its answer; the following items are decided.
   while batch.position <= items_end and call_work < call_state.budget do
     local decided, problem = pcall(decide_items)
-    if not decided then add_answer(item_error('failed', call_state.error_text(problem))) end
+    if not decided then add_answer(item_error('failed', error_text(problem))) end
   end
-  if this_session.is_read and not after_charge(this_session.close) then batch.take_grants_back() end
+  if this_session.is_read and not after_charge(this_session.close) then take_grants_back() end
   local answers, reply = pack_answers(), batch.reply
   write_api_totals()
   noted_refusals.write()

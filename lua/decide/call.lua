@@ -1,7 +1,7 @@
 -- A call of decide, and the data that its items share; see also registers.lua.
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- Read once per call: root keys by index (roots.lua). apis.lua has the APIs.
 local call_roots = {}
@@ -11,9 +11,8 @@ local call_roots = {}
 -- `failure`: the last error.
 local call_state = { rbac_version = false, is_filled = false, held = false, budget = 0, failures = 0, failure = '' }
 -- Texts of an hour since 1970.
-local call_hours = {}
-function call_hours.day(hour) return string.format('%d', hour / 24) end
-function call_hours.hour_of_day(hour) return string.format('%02d', hour % 24) end
+local function day_text(hour) return string.format('%d', hour / 24) end
+local function hour_of_day_text(hour) return string.format('%02d', hour % 24) end
 
 local function read_settings(text)
   local retention, tags, tag_bytes, identifiers, records, refusal_hours, refusal_bytes, data_version, time =
@@ -46,7 +45,7 @@ local function begin_call(workspace, settings, items)
   call_now = now
   local hour = math.floor(now / HOUR_MS)
   if hour ~= call_hour then
-    call_hour, call_day, call_hour_of_day = hour, call_hours.day(hour), call_hours.hour_of_day(hour)
+    call_hour, call_day, call_hour_of_day = hour, day_text(hour), hour_of_day_text(hour)
   end
   for index = 1, roots do
     call_roots[index] = nil
@@ -67,12 +66,12 @@ end
 -- item and its answer.
 local function add_work(units) call_work = call_work + units end
 
-function call_state.error_text(problem)
+local function error_text(problem)
   return string.sub(type(problem) == 'table' and (problem.err or 'error') or tostring(problem), 1, 1000)
 end
 
-function call_state.note_failure(problem)
-  call_state.failures, call_state.failure = call_state.failures + 1, call_state.error_text(problem)
+local function note_failure(problem)
+  call_state.failures, call_state.failure = call_state.failures + 1, error_text(problem)
 end
 
 -- Does what follows the first charge of an item: counts, notes and queues. The charge is answered even if this fails,
@@ -81,7 +80,7 @@ end
 local function after_charge(write, ...)
   local is_done, first, second = pcall(write, ...)
   if is_done then return first, second end
-  call_state.note_failure(first)
+  note_failure(first)
 end
 
 local ERRORS = ITEM_ERRORS

@@ -1,8 +1,8 @@
 -- What each kind of decision owes to leases. The files of leases know no more of the kinds.
 
--- @include "decide/leased"
--- @include "decide/limitChecks/lease"
--- @include "decide/limitChecks/ratelimit"
+-- @include "decide/notedLeases"
+-- @include "decide/limitChecks/checkLeases"
+-- @include "decide/limitChecks/limitChecks"
 -- @include "decide/verification/lease"
 -- @include "decide/verification/settle"
 -- @include "decide/verification/verify"

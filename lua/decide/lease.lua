@@ -4,7 +4,7 @@
 -- @include "decide/again"
 -- @include "decide/call"
 -- @include "decide/kinds"
--- @include "decide/session"
+-- @include "decide/thisSession"
 
 -- Grants a lease of a decision that was just made; `position` and `last` are those of its item. Returns its units and
 -- its term, see GRANTED.

@@ -15,7 +15,7 @@ local call_settings = {}
 local call_now, call_hour, call_day, call_hour_of_day
 -- Increases with every call.
 local call_number = 0
--- Namespaces by name, read once per call (ratelimit.lua).
+-- Namespaces by name, read once per call (limitChecks.lua).
 local call_namespaces = {}
 -- Written at the end of the call (totals.lua): counts by record and field, and the limits of a record.
 local call_totals, call_total_bounds = {}, {}
@@ -25,9 +25,8 @@ local call_work
 -- A cache of results (memo.lua).
 local memo = {}
 
--- The key of a verification (key.lua). Only read_key, read_tallied_key, key_written and the functions of key_extension
--- change these variables.
--- The name of its record, and its state. `key_api` is {id, valid, …} of apis.lua.
+-- The key of a verification (loadedKey.lua). Only read_key, read_tallied_key, key_written and the functions of
+-- loaded_key change these variables. The name of its record, and its state. `key_api` is {id, valid, …} of apis.lua.
 local key_name, key_packed, key_api
 local key_version_time, key_version_number, key_api8, key_flags, key_expires, key_refill_amount, key_refill_day
 -- Positions in the state.
@@ -51,5 +50,5 @@ local charge_lengths, charge_identity_lengths
 -- The charged counters of ad hoc limits, in the form of write_counters; nil when there are none.
 local charge_counters
 
--- The checks of the last limit check that was not refused (ratelimit.lua).
+-- The checks of the last limit check that was not refused (limitChecks.lua).
 local item_checks

@@ -2,8 +2,8 @@
 
 -- @include "decide/call"
 -- @include "decide/memo"
--- @include "include/grants"
--- @include "include/names"
+-- @include "include/rootGrants"
+-- @include "include/nameOf"
 
 -- Whether these grants allow an action on all resources, and on any resource. Shared: treat as immutable.
 local function abilities_of(grants)

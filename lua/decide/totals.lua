@@ -2,7 +2,7 @@
 
 -- @include "include/clock"
 -- @include "decide/call"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- Texts of small numbers, because Redis takes longer to format one than to add it.
 local number_texts = {}
@@ -19,7 +19,7 @@ local function increase(record, field, amount)
   if sum == amount then return true end
   local is_error = type(sum) == 'table'
   if is_error and not string.find(sum.err, 'overflow', 1, true) then
-    call_state.note_failure(sum)
+    note_failure(sum)
   elseif is_error or sum > SAFE_INTEGER then
     redis.call('HSET', record, field, int(SAFE_INTEGER))
   end

@@ -12,7 +12,7 @@
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/holdFormat"
--- @include "include/holds"
+-- @include "include/holdList"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 

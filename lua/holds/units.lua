@@ -11,7 +11,7 @@
 -- @include "include/clock"
 -- @include "include/drawnBy"
 -- @include "include/heldUnits"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
 
 local workspace, digest, bucket, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])

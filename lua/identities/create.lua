@@ -18,8 +18,9 @@
 -- @include "include/identities"
 -- @include "include/identityBalance"
 -- @include "include/ids"
--- @include "include/limits"
--- @include "include/names"
+-- @include "include/limitList"
+-- @include "include/nameOf"
+-- @include "include/packedIdentity"
 -- @include "include/records"
 -- @include "include/state"
 

@@ -17,8 +17,8 @@
 -- @include "include/clock"
 -- @include "include/deletedRecords"
 -- @include "include/identities"
--- @include "include/limits"
--- @include "include/names"
+-- @include "include/limitList"
+-- @include "include/nameOf"
 -- @include "include/usage"
 
 local workspace, wanted, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])

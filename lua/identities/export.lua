@@ -12,7 +12,7 @@
 -- @include "include/clock"
 -- @include "include/exported"
 -- @include "include/identities"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/pages"
 -- @include "include/reply"
 

@@ -17,7 +17,7 @@
 -- @include "include/clock"
 -- @include "include/deletedRecords"
 -- @include "include/identities"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/reply"
 
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])

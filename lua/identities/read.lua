@@ -9,7 +9,7 @@
 
 -- @include "include/clock"
 -- @include "include/identities"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, wanted, now = KEYS[1], ARGV[1], now_ms(ARGV[2])
 local external_id = external_id_for(workspace, wanted)

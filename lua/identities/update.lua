@@ -18,8 +18,9 @@
 -- @include "include/identityBalance"
 -- @include "include/ids"
 -- @include "include/limitEnds"
--- @include "include/limits"
--- @include "include/names"
+-- @include "include/limitList"
+-- @include "include/nameOf"
+-- @include "include/packedIdentity"
 -- @include "include/state"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])

@@ -16,8 +16,8 @@
 -- @include "include/identities"
 -- @include "include/identityBalance"
 -- @include "include/ids"
--- @include "include/names"
--- @include "include/state"
+-- @include "include/nameOf"
+-- @include "include/packedIdentity"
 
 local workspace, wanted, operation, value, actor, now =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])

@@ -1,6 +1,6 @@
 -- What follows every change: the loader puts it around the scripts that write to the audit log (src/scripts/loader.ts).
 
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- The sessions that may hold leases in a workspace, each `session.term.granted`, and LONGEST_TERM in the same form. A
 -- change is answered when they have returned them, or when the term has passed (src/decide/leases/changes.ts).

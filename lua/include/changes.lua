@@ -2,7 +2,7 @@
 
 -- @include "include/clock"
 -- @include "include/limitEnds"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/permissions"
 
 -- At most this many items of a list are named.

@@ -4,8 +4,8 @@
 -- The score in the list is the time at which a counter may have expired. The list expires a day after the last counter.
 
 -- @include "include/clock"
--- @include "include/names"
--- @include "include/window"
+-- @include "include/nameOf"
+-- @include "include/windowLog"
 
 local COUNTERS_MAX = 1000
 

@@ -5,7 +5,7 @@
 -- A member is the id of a record (16), and for some kinds a text after it, as in the list of the kind.
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local deleted_records = {}
 

@@ -3,7 +3,7 @@
 
 -- @include "include/holdFormat"
 -- @include "include/keyIds"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
 
 local drawn_by = {}

@@ -12,7 +12,7 @@
 
 -- @include "include/clock"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
 
 -- Stores the expiry of a key by its packed id. NEVER removes the key from the index.

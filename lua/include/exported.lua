@@ -2,8 +2,8 @@
 
 -- @include "include/clock"
 -- @include "include/limitEnds"
--- @include "include/names"
--- @include "include/window"
+-- @include "include/nameOf"
+-- @include "include/windowLog"
 -- @include "include/windowEntries"
 
 -- The limits in force of an owner, with their windows: that of a former limit of another duration is in a record.

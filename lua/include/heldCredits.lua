@@ -2,7 +2,7 @@
 
 -- @include "include/drawnBy"
 -- @include "include/holdFormat"
--- @include "include/holds"
+-- @include "include/holdList"
 -- @include "include/identityBalance"
 -- @include "include/state"
 

@@ -2,9 +2,9 @@
 
 -- @include "include/clock"
 -- @include "include/holdFormat"
--- @include "include/holds"
+-- @include "include/holdList"
 -- @include "include/shiftedCharges"
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- Reads holds in the buckets from `bucket` ('' for the last one) down. `balances` is the number of the key's balance.
 -- Returns the number of open holds, and a step of the reply HeldUnits (src/scripts/calls.ts):

@@ -1,4 +1,4 @@
--- The buckets of the holds of a key (holds.lua).
+-- The buckets of the holds of a key (holdList.lua).
 
 local hold_buckets = {}
 

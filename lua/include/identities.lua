@@ -11,10 +11,10 @@
 -- @include "include/counters"
 -- @include "include/fields"
 -- @include "include/identityBalance"
--- @include "include/names"
+-- @include "include/nameOf"
+-- @include "include/packedIdentity"
 -- @include "include/pages"
 -- @include "include/reply"
--- @include "include/state"
 
 -- The externalId of a link, '' without an identity.
 local function external_id_of(link) return string.sub(link, LINK_EXTERNAL_ID_AT) end

@@ -4,7 +4,7 @@
 
 -- @include "include/calendar"
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local identity_balance = {}
 

@@ -2,7 +2,7 @@
 -- finds a key by its id, without another index.
 
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- A key (24) as a member of the list of its API's keys: the first 16 of its id, packed, and its digest.
 local function member_of_api(id24, digest) return pack_id(string.sub(id24, 1, 16)) .. digest end

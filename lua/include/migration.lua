@@ -7,7 +7,7 @@
 --   at     place: which records are next, as the script of the step writes it; MIGRATED at the end
 --   done   records that were migrated
 
--- @include "include/names"
+-- @include "include/nameOf"
 
 local MIGRATED = 'end'
 

@@ -2,7 +2,7 @@
 -- readers take it for absent from then on (read_override).
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/overrides"
 -- @include "include/records"
 

@@ -2,7 +2,7 @@
 -- for an exact identifier, then `w` if it has an override with a `*`. So a check in a namespace without overrides looks
 -- none up.
 
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- Creates a namespace. `id16` is a new id.
 local function create_namespace(workspace, name, id16)

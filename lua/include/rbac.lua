@@ -1,7 +1,7 @@
 -- Functions of the scripts that manage permissions and roles.
 
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/pages"
 -- @include "include/permissions"
 

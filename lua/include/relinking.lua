@@ -7,7 +7,7 @@
 -- @include "include/clock"
 -- @include "include/identities"
 -- @include "include/keyIds"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
 -- @include "include/usage"
 

@@ -1,7 +1,7 @@
 -- Roles in replies of scripts.
 
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- The fields of a role, as RoleReply in src/records/rbac.ts names them, or nil.
 local function read_role(workspace, number)

@@ -1,7 +1,7 @@
 -- Functions of the scripts that manage root keys.
 
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/pages"
 
 -- The digest of the root key with this id, or nil.

@@ -1,6 +1,6 @@
--- The sessions in the registry of a workspace: at most some tens, see lua/decide/session.lua.
+-- The sessions in the registry of a workspace: at most some tens, see lua/decide/thisSession.lua.
 
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- How many may hold leases, and how many did not return theirs when they were recalled. LONGEST_TERM is no session.
 local function count_sessions(workspace)

@@ -3,7 +3,7 @@
 -- for each would be a tenth of the cost of a hold and its settlement.
 
 -- @include "include/holdBuckets"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local settled_holds = {}
 

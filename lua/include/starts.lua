@@ -8,7 +8,7 @@
 -- bounds.
 
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- Limit of the entries of a leaf: about 6 KB, so that Redis stores it in one piece and a script can read several.
 local LEAF_ENTRIES_MAX = 256

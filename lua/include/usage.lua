@@ -4,7 +4,7 @@
 -- of the keys used on that day. Totals of APIs and namespaces are added up during a batch and written once.
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- Time that a record of usage by day is kept after its last write.
 local function usage_kept_ms(retention_ms) return int(retention_ms + 2 * DAY_MS) end

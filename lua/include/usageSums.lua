@@ -7,7 +7,7 @@
 -- too long is split. Leaves are never removed, they expire with the last usage in them.
 
 -- @include "include/identities"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/usage"
 
 -- Limit of the customers of a leaf, so that Redis reads one in a fraction of a millisecond, and stores short ones in

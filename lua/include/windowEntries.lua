@@ -1,6 +1,6 @@
 -- Reads all entries of a counter, for inspection and export.
 
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- A counter as {kind, base, step, ends and units of its entries, sum}. If the bytes do not
 -- fit the format: nil, the first field that does not fit, and its position.

@@ -1,7 +1,7 @@
 -- The slots of a concurrency limit are a counter whose entries end when their slots do, so that a slot is free at that
 -- time even if nobody gives it back.
 
--- @include "include/window"
+-- @include "include/windowLog"
 
 local window_slots = {}
 

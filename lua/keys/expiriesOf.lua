@@ -7,7 +7,7 @@
 -- returns  of each key its expiry (KEY_EXPIRES): NEVER if it has none, or is not in the index
 
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, keys = KEYS[1], ARGV[1]
 local KEY_BYTES = PACKED_ID_BYTES + 8

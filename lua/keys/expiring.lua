@@ -14,7 +14,7 @@
 --          ''; how many keys of the API expire in that period}}
 
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, expires_before, expires_after = KEYS[1], ARGV[1], ARGV[2]
 local order, count, sources = ARGV[3], tonumber(ARGV[4]), cjson.decode(ARGV[5])

@@ -12,11 +12,11 @@
 -- @include "decide/again"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
--- @include "decide/verification/counts"
--- @include "decide/verification/due"
+-- @include "decide/verification/currentKey"
+-- @include "decide/verification/itemRequest"
+-- @include "decide/verification/keyCounts"
 -- @include "decide/verification/identityCredits"
--- @include "decide/verification/key"
--- @include "decide/verification/precheck"
+-- @include "decide/verification/loadedKey"
 -- @include "decide/verification/restriction"
 -- @include "decide/verification/verify"
 -- @include "decide/verification/windowRepair"
@@ -25,10 +25,10 @@
 -- @include "include/fields"
 -- @include "include/heldUnits"
 -- @include "include/keyIds"
--- @include "include/leases"
--- @include "include/names"
+-- @include "include/leaseList"
+-- @include "include/nameOf"
 -- @include "include/permissions"
--- @include "include/window"
+-- @include "include/windowLog"
 
 local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
@@ -107,7 +107,7 @@ end
 
 -- What open holds of the key hold: {their number, then a step of held_units}; nil for none.
 local function held_figures()
-  local _, _, holds_due, balances = key_extension.read()
+  local _, _, holds_due, balances = loaded_key.extension()
   if holds_due == NEVER then return nil end
   local open, units = held_units(key_name, balances, '', now)
   return open > 0 and { open, unpack(units) } or nil
@@ -138,7 +138,7 @@ local function figures_of(digest)
     refillAmount = key_flags.refilled and int(key_refill_amount),
     refillDay = key_flags.refilled and key_refill_day,
     refillDue = key_flags.refilled and int(refill_due),
-    drawsOn = key_extension.has(DRAWS_MARK) and server.call('HGET', key_name, 'drawsOn'),
+    drawsOn = loaded_key.has(DRAWS_MARK) and server.call('HGET', key_name, 'drawsOn'),
     shared = shared and named({
       balance = int(shared.balance),
       refillAmount = shared.refilled and int(shared.refill_amount),
@@ -168,8 +168,7 @@ if not read_current_key(digest, false) then
   return { named(missing) }
 end
 local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
-local text = fields <= #item and restriction.without_address(string.sub(item, fields))
-local request = text and request_of(text) or nil
+local request = fields <= #item and read_request(item, fields, #item)
 local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then

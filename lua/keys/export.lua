@@ -22,7 +22,7 @@
 -- @include "include/holdBuckets"
 -- @include "include/ids"
 -- @include "include/keyRecords"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/permissions"
 -- @include "include/reply"
 

@@ -16,10 +16,11 @@
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/keyIds"
--- @include "include/names"
+-- @include "include/nameOf"
+-- @include "include/packedIdentity"
 -- @include "include/reply"
 -- @include "include/state"
--- @include "include/window"
+-- @include "include/windowLog"
 -- @include "include/windowEntries"
 -- @include "include/windowSlots"
 

@@ -17,7 +17,7 @@
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/starts"
 
 local workspace, source, external_id, start, order, count, sources =

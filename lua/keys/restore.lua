@@ -17,8 +17,8 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
--- @include "include/limits"
--- @include "include/names"
+-- @include "include/limitList"
+-- @include "include/nameOf"
 -- @include "include/state"
 -- @include "include/usage"
 

@@ -20,7 +20,7 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/reply"
 -- @include "include/starts"
 -- @include "include/state"

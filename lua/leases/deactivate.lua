@@ -7,7 +7,7 @@
 --                     commas
 -- returns  nothing
 
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, holders = KEYS[1], ARGV[1]
 

@@ -21,7 +21,7 @@
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/overrides"
 -- @include "include/pages"
 -- @include "include/reply"

@@ -12,7 +12,7 @@
 -- @include "include/expiries"
 -- @include "include/ids"
 -- @include "include/migration"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, fence, run, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local started = redis.call('TIME')

@@ -12,7 +12,7 @@
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/pages"
 
 local workspace, after, count, order, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])

@@ -12,7 +12,7 @@
 --          ''}, or false when there is no such namespace
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/overrides"
 -- @include "include/pages"
 -- @include "include/reply"

@@ -26,7 +26,7 @@
 -- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/overrideRecords"
 -- @include "include/overrides"
 -- @include "include/pages"

@@ -11,7 +11,7 @@
 -- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/rbac"
 -- @include "include/records"
 

@@ -12,7 +12,7 @@
 -- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/rbac"
 
 local workspace, id_or_slug, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])

@@ -9,7 +9,7 @@
 -- ARGV[4]  count      limit of the page
 -- returns  {{reply of a record (src/records/)…}, 1 if there are more, else 0}
 
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/pages"
 -- @include "include/rbac"
 -- @include "include/roles"

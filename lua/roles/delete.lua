@@ -12,7 +12,7 @@
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/rbac"
 -- @include "include/roles"
 

@@ -9,7 +9,7 @@
 --          it expires or ''}
 
 -- @include "include/clock"
--- @include "include/grants"
+-- @include "include/rootGrants"
 
 local workspace, digest, now = KEYS[1], ARGV[1], now_ms(ARGV[2])
 return { authenticate(workspace, digest, now) }

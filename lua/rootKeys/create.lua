@@ -13,9 +13,9 @@
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
--- @include "include/grants"
+-- @include "include/rootGrants"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/records"
 -- @include "include/rootKeys"
 

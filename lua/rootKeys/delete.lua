@@ -12,7 +12,7 @@
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/rootKeys"
 
 local workspace, root_key_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])

@@ -13,8 +13,8 @@
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
--- @include "include/grants"
--- @include "include/names"
+-- @include "include/rootGrants"
+-- @include "include/nameOf"
 -- @include "include/records"
 -- @include "include/rootKeys"
 

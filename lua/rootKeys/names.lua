@@ -6,7 +6,7 @@
 -- ARGV[1…] ids of root keys
 -- returns  for each its name, or '' if it has none or there is no such root key
 
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/rootKeys"
 
 local workspace, ids = KEYS[1], ARGV

@@ -13,9 +13,9 @@
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
--- @include "include/full"
--- @include "include/grants"
--- @include "include/names"
+-- @include "include/fullMemory"
+-- @include "include/rootGrants"
+-- @include "include/nameOf"
 -- @include "include/rootKeys"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])

@@ -8,7 +8,7 @@
 -- returns  the larger number of both; fewer than `count` means that none is left
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/overrideRecords"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])

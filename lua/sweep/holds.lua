@@ -8,13 +8,13 @@
 -- ARGV[4]  now_ms              '' for Redis's clock
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
+-- @include "decide/verification/expiredHolds"
 -- @include "include/clock"
 -- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/totals"
--- @include "decide/verification/due"
--- @include "decide/verification/key"
--- @include "include/names"
+-- @include "decide/verification/loadedKey"
+-- @include "include/nameOf"
 
 local workspace, count, retention, data_version, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
 local queue = name_of.hold_queue(workspace)
@@ -41,10 +41,10 @@ local function settle(digest)
     return
   end
   read_key(digest, true)
-  local holds_due = key_flags.extended and key_extension.load() or NEVER
+  local holds_due = key_flags.extended and loaded_key.load_extension() or NEVER
   if are_holds_due(holds_due) then
     apply_due_holds()
-    local _, _, next_due = key_extension.read()
+    local _, _, next_due = loaded_key.extension()
     has_more = has_more or next_due <= now
   elseif holds_due == NEVER then
     redis.call('ZREM', queue, digest)

@@ -19,7 +19,7 @@
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/records"
 -- @include "include/relinking"
 -- @include "include/starts"

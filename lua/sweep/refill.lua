@@ -8,7 +8,7 @@
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])

@@ -11,7 +11,7 @@
 -- ARGV[5…] fields of the record, of some hour
 -- returns  nothing
 
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/usage"
 
 local workspace, kind, id, day, retention_ms, args = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV

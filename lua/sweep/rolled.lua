@@ -18,7 +18,7 @@
 -- returns  1 when the list is done, or 0
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/usage"
 -- @include "include/usageSums"
 

@@ -15,7 +15,7 @@
 -- returns  {for each key 1, 0 when its usage is stored, or 2 when a part before it is not}. In a dry run that is 1
 
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/usage"
 -- @include "include/usageSums"
 

@@ -9,7 +9,7 @@
 
 -- @include "include/clock"
 -- @include "include/exported"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local workspace, windows, now = KEYS[1], cjson.decode(ARGV[1]), now_ms(ARGV[2])
 local limits = {}

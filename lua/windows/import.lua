@@ -11,8 +11,8 @@
 -- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/exported"
--- @include "include/names"
--- @include "include/window"
+-- @include "include/nameOf"
+-- @include "include/windowLog"
 
 local workspace, windows, dry_run, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2] == '1', now_ms(ARGV[3])
 -- Longest time that a window is kept: that of a removed limit, see include/limits.

@@ -8,7 +8,7 @@
 
 -- @include "include/clock"
 -- @include "include/fields"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/sessions"
 
 local workspace, now = KEYS[1], now_ms(ARGV[1])

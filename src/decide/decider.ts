@@ -64,7 +64,7 @@ const unknownAtOnce = 64;
 /**
  * Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and no others are
  * granted meanwhile, so that the second one decides. Further ones are needed by `multiLimit`, once for each limit
- * that would refuse it, and when a recall took longer than the pause (lua/decide/leased.lua).
+ * that would refuse it, and when a recall took longer than the pause (lua/decide/notedLeases.lua).
  */
 const attemptsMax = 10;
 

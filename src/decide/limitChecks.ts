@@ -1,5 +1,5 @@
 // Limit checks of namespaces: the kind of decision of ratelimit.limit and ratelimit.multiLimit
-// (lua/decide/limitChecks/ratelimit.lua). The checks of a request are charged together, or none of them is.
+// (lua/decide/limitChecks/limitChecks.lua). The checks of a request are charged together, or none of them is.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { ApiError } from '../errors.ts';

@@ -128,7 +128,7 @@ export interface VersionedSnapshot {
 }
 
 /**
- * Reads what lua/decide/verification/snapshot.lua packs. The caller has to read the slugs of the numbers in
+ * Reads what lua/decide/verification/keySnapshot.lua packs. The caller has to read the slugs of the numbers in
  * `permissionLists`.
  */
 export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLists: string[] } {

@@ -1,5 +1,5 @@
 // The grants of root keys (docs/contract.md §5). A grant is `<resource>.<id>.<action>`, where `*` is any id. The grant
-// `*` alone grants everything. lua/include/grants.lua has the same checks for decisions in Redis.
+// `*` alone grants everything. lua/include/rootGrants.lua has the same checks for decisions in Redis.
 
 import { type RecordAction, type RecordResource, recordKinds } from './records.ts';
 

@@ -225,7 +225,7 @@ export const RatelimitRequest = Fields({
   until: LimitEnd,
   former: IgnoredFormer,
 } satisfies LimitSchemas);
-/** Of a key or an identity; LIMITS_MAX in lua/include/limits.lua. */
+/** Of a key or an identity; LIMITS_MAX in lua/include/limitList.lua. */
 export const ratelimitsMax = 50;
 export const Ratelimits = Type.Array(RatelimitRequest, {
   maxItems: ratelimitsMax,

@@ -27,7 +27,7 @@ export interface Fault {
   hex: string;
 }
 
-/** A window (lua/include/window.lua). If it has 0 bytes, the fields from `kind` to `sum` are undefined. */
+/** A window (lua/include/windowLog.lua). If it has 0 bytes, the fields from `kind` to `sum` are undefined. */
 export type InspectedWindow =
   | { fault: Fault }
   | {

@@ -9,7 +9,7 @@ import { fromNamed, type LimitReply, limitOfReply } from './records.ts';
 
 export const temporaryKinds = ['key', 'identity', 'override'] as const;
 export type TemporaryKind = (typeof temporaryKinds)[number];
-/** The first letters of the members of the index (lua/include/names.lua). */
+/** The first letters of the members of the index (lua/include/nameOf.lua). */
 const letters: Record<TemporaryKind, string> = { key: 'k', identity: 'i', override: 'o' };
 
 /** The members of the index that a call reads, and the calls of a page, which ends early then. */

@@ -1,5 +1,5 @@
-// The names of keys in Redis. lua/include/names.lua makes them for scripts, and this file those that are read without a
-// script: workspaces, usage, the audit stream. src/scripts/keyspace.ts describes each.
+// The names of keys in Redis. lua/include/nameOf.lua makes them for scripts, and this file those that are read without
+// a script: workspaces, usage, the audit stream. src/scripts/keyspace.ts describes each.
 //
 // The braces are the hash tag of Redis Cluster: all keys of a workspace are in one slot, so a script may use any of
 // them.
@@ -55,7 +55,7 @@ export const recalledChannel = (server: string): string => `tg:recalled:${server
 /** All channels, as a rule of an ACL. */
 export const channelPattern = 'tg:*';
 
-// In a workspace (`workspace` is a result of workspaceKey). lua/include/names.lua makes the same names.
+// In a workspace (`workspace` is a result of workspaceKey). lua/include/nameOf.lua makes the same names.
 export const rootKeyRecordKey = (workspace: string, digest: Buffer): Buffer =>
   Buffer.concat([Buffer.from(`${workspace}:rk:`), digest]);
 export const adminRootKeysKey = (workspace: string): string => `${workspace}:rkfull`;

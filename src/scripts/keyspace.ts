@@ -1,4 +1,4 @@
-// All records in Redis: the type, content and expiry of each name that src/redis/names.ts and lua/include/names.lua
+// All records in Redis: the type, content and expiry of each name that src/redis/names.ts and lua/include/nameOf.lua
 // make. A test checks that Redis has no others.
 
 import { keyRecordFields } from './layout.ts';
@@ -103,7 +103,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed), leases of its units (`leased`, packed), the fields that keyRecordFields of src/scripts/layout.ts describes, its holds in buckets (`holds` and `holds<n>`, lua/include/holds.lua), `shifted` after a step back of the clock (packed, lua/include/window.lua), and `formerLink` to a deleted identity that can be restored (lua/include/relinking.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
+      'a key: state (packed), leases of its units (`leased`, packed), the fields that keyRecordFields of src/scripts/layout.ts describes, its holds in buckets (`holds` and `holds<n>`, lua/include/holdList.lua), `shifted` after a step back of the clock (packed, lua/include/windowLog.lua), and `formerLink` to a deleted identity that can be restored (lua/include/relinking.lua). Servers of earlier commits had leases in a field `leases`, which is ignored',
     fields: ['state', 'leased', 'holds', 'holds<n>', 'shifted', 'formerLink', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
@@ -161,7 +161,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':ends',
     type: 'zset',
     holds:
-      'the index of temporary limits and overrides, by their end (lua/include/limits.lua): `k`, the key (24) and the name of its limit; `i`, the identity (id16) and the name; `o`, the namespace and the override (id16 of each)',
+      'the index of temporary limits and overrides, by their end (lua/include/limitList.lua): `k`, the key (24) and the name of its limit; `i`, the identity (id16) and the name; `o`, the namespace and the override (id16 of each)',
     since: 6,
   },
   { name: ':ovl:<id16>', type: 'zset', holds: 'overrides in order: id16, identifier' },
@@ -170,13 +170,13 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':w:<owner>:<duration>:<name>',
     type: 'string',
     holds:
-      'a window (lua/include/window.lua) that is not in a state: of a namespace (owner is its id16, name the identifier), an ad hoc limit (owner is the key), or a removed limit of a key or identity',
+      'a window (lua/include/windowLog.lua) that is not in a state: of a namespace (owner is its id16, name the identifier), an ad hoc limit (owner is the key), or a removed limit of a key or identity',
     expires: 'a duration and a minute after the last charge',
   },
   {
     name: ':lw:<owner>:<duration>:<name>',
     type: 'string',
-    holds: 'leases of units of the window :w of this name, which is of a namespace (lua/decide/leased.lua)',
+    holds: 'leases of units of the window :w of this name, which is of a namespace (lua/decide/notedLeases.lua)',
     expires: 'as :w, after the last lease',
   },
   {

@@ -27,7 +27,7 @@
 //             00 06                                            nameBytes       6
 //             4c 69 6d 69 74 49 64 31 32 33 34 35 36 37 38 39  id16            `LimitId123456789`
 //             6d 69 6e 75 74 65                                name            `minute`
-//             01 01 9a 9e 8f a4 89 00 00 00 00 00 01           window          kind 1, base, step 1 ms (window.lua)
+//             01 01 9a 9e 8f a4 89 00 00 00 00 00 01           window          kind 1, base, step 1 ms (windowLog.lua)
 //             00 03                                                            at the base 3 units
 //             00 00 00 00 00 00 03                                             3 units in all
 //             00 16                                            windowBytes     22
@@ -319,7 +319,7 @@ export const limitEnd = struct({
 
 /**
  * Field `shifted` of a key or an identity: what was charged to its windows after the one time and until the other may
- * have been put into an earlier slice, because the clock stepped back (lua/include/window.lua). Unix milliseconds.
+ * have been put into an earlier slice, because the clock stepped back (lua/include/windowLog.lua). Unix milliseconds.
  */
 const shifted = struct({ from: uint(6), latest: uint(6) });
 
@@ -461,7 +461,7 @@ export const tagField = struct({
 /** In the place of the hour of the day, in the name of a count by tag or identifier: the count is of the whole day. */
 export const wholeDay = '--';
 
-/** Refusals of a key in the rows of recent refusals (lua/decide/refusals.lua). */
+/** Refusals of a key in the rows of recent refusals (lua/decide/notedRefusals.lua). */
 export const notedRefusal = struct({
   /** Of the last one, Unix milliseconds. */
   time: uint(6),
@@ -510,8 +510,8 @@ const overrideEnd = struct({
 });
 
 /**
- * The end of the holds of a key (lua/include/holds.lua), since data version 6. It is the end, so that what is before it
- * is kept by a change as the beginning of the same string.
+ * The end of the holds of a key (lua/include/holdList.lua), since data version 6. It is the end, so that what is before
+ * it is kept by a change as the beginning of the same string.
  */
 const holdsEnd = struct({
   /** The number of the next hold. */
@@ -639,7 +639,7 @@ const leasedCheck = struct({
 });
 /** The name in the registry of the longest term that a session of the workspace has ever had, which is no session. */
 export const longestTerm = 'longest';
-/** A session in the registry of its workspace (lua/decide/session.lua). */
+/** A session in the registry of its workspace (lua/decide/thisSession.lua). */
 const registered = struct({
   /**
    * The longest term of its leases since it is registered, in milliseconds; 0 for a session that did not answer a
@@ -990,7 +990,7 @@ const limitLiterals = (): Record<string, number | string> => ({
   TEMPORARY: temporarySwitch,
   LIMIT_SWITCHES_END: 2 * temporarySwitch,
   LASTS_MAX: lastsMax,
-  // A limit of at most this has slices of a millisecond (lua/include/window.lua).
+  // A limit of at most this has slices of a millisecond (lua/include/windowLog.lua).
   FINE_LIMIT: 64,
   // A result is the fields of VERIFIED_LIMIT in a list of results: the place of each after the result before it.
   RESULT_FIELDS: Object.keys(verifiedLimit.fields).length,

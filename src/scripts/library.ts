@@ -193,5 +193,5 @@ export function buildLibrary(
 /** The modules that lua/library.lua uses, and the names that it takes from them. */
 const ofFrame: ReadonlyMap<string, string> = new Map([
   ['include/change', 'leaseholders'],
-  ['include/full', 'full_memory'],
+  ['include/fullMemory', 'full_memory'],
 ]);

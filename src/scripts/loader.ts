@@ -10,7 +10,7 @@ interface Script {
   functionName: string;
   /** It writes to the audit log. Then it returns its reply, and the sessions that may hold leases. */
   isChange: boolean;
-  /** Redis has a second function for it, called while Redis refuses writes (lua/include/full.lua). */
+  /** Redis has a second function for it, called while Redis refuses writes (lua/include/fullMemory.lua). */
   hasFull: boolean;
   /** It only reads. Then it returns the microseconds that it took, and its reply (src/scripts/readPace.ts). */
   isRead: boolean;

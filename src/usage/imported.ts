@@ -128,7 +128,7 @@ const lastDayOf = (keys: readonly KeyUsage[]): number =>
 const namesOf = <Name extends string>(counts: readonly { [Each in Name]: string }[], name: Name) =>
   [...new Set(counts.map((count) => count[name]))].filter((each) => each !== '');
 
-/** Fields and amounts, as lua/decide/tags.lua names them. */
+/** Fields and amounts, as lua/decide/usageByTag.lua names them. */
 function tagFields(counts: readonly TagCount[]): (Buffer | number)[] {
   return counts.flatMap(({ keyId, externalId, tag, hourOfDay, outcome, count, spent }) => {
     const name = tagFieldOf({ hourOfDay, outcome, key24: keyId.slice('key_'.length), externalId, tag });

@@ -1,4 +1,4 @@
-// The rows of recent refusals as Redis stores them (lua/decide/refusals.lua), an hour at a time.
+// The rows of recent refusals as Redis stores them (lua/decide/notedRefusals.lua), an hour at a time.
 
 import { setImmediate as otherRequests } from 'node:timers/promises';
 import { dayMs, hourMs } from '../domain/time.ts';

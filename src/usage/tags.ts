@@ -1,4 +1,4 @@
-// Counts by tag, which are also by key, externalId and outcome (lua/decide/tags.lua).
+// Counts by tag, which are also by key, externalId and outcome (lua/decide/usageByTag.lua).
 
 import { outcomes } from '../domain/verification.ts';
 import { tagUsageKey, workspaceKey } from '../redis/names.ts';
@@ -44,7 +44,7 @@ export async function countByTag(
 
 /**
  * Visits counts by tag, and takes them off those of verifications without a tag. The tag '' has what the counts of
- * several tags of a verification repeat (lua/decide/tags.lua).
+ * several tags of a verification repeat (lua/decide/usageByTag.lua).
  */
 export const takenOff =
   (visit: Visit<UsageCount>): Visit<UsageCount> =>

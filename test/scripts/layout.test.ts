@@ -58,7 +58,7 @@ const days = packDays({ rewrites: 1, week: 2916 }, [
 
 const stored = async () => {
   const [key, identity, hour, override, id] = (await snippet.run(
-    ['state', 'limits', 'window', 'usage', 'ids'],
+    ['packedIdentity', 'state', 'limitList', 'windowLog', 'usage', 'ids'],
     make,
     'tg:{none}',
     [],
@@ -109,7 +109,7 @@ test('stored bytes change only with dataVersion', async () => {
 
 test('a restricted key has its extension after the limits, and FORBIDDEN is the last bit of an hour', async () => {
   const [plain, restricted, again, entry, counted] = (await snippet.run(
-    ['state', 'usage'],
+    ['packedIdentity', 'state', 'usage'],
     `local hour_counts = { 489900 }
     for outcome = 1, OUTCOMES_IN_TAIL do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
     hour_counts[OUTCOMES_IN_TAIL + 2] = 5
@@ -141,7 +141,7 @@ test('a restricted key has its extension after the limits, and FORBIDDEN is the 
 
 test('a temporary limit has its end before its window, a flag in a key and a bit in an identity', async () => {
   const packed = (await snippet.run(
-    ['state', 'limits', 'window'],
+    ['packedIdentity', 'state', 'limitList', 'windowLog'],
     `local version = struct.pack(VERSION, 1763596800000, 7)
     local limit = limit_list.of({ name = 'minute', limit = 10, duration = 60000, autoApply = true })
     limit.id, limit.window = 'LimitId123456789', new_window({ 1763596805257 }, { 3 }, 1)

@@ -1,4 +1,4 @@
-// The model of lua/include/window.lua: a sliding-window log with sub-windows, as simple as possible. No entries are
+// The model of lua/include/windowLog.lua: a sliding-window log with sub-windows, as simple as possible. No entries are
 // merged or packed, and all are added up each time.
 
 export interface Admitted {

@@ -2,7 +2,7 @@
 
 import type { snippets } from './snippet.ts';
 
-const includes = ['clock', 'names', 'overrides', 'state'];
+const includes = ['clock', 'nameOf', 'overrides', 'packedIdentity', 'state'];
 
 /**
  * Returns two lists of member, end, member, end, …: the entries that all keys, identities and overrides should have in

@@ -1,4 +1,4 @@
-// The holds of a key as they are stored (lua/include/holds.lua), read without the scripts.
+// The holds of a key as they are stored (lua/include/holdList.lua), read without the scripts.
 
 import type { RedisClient } from '../../src/redis/connection.ts';
 

@@ -2,17 +2,15 @@
 --
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The
 -- variables and tables here are used again for every item, because a table for each limit of each verification would be
--- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc,
--- check_limit, check_slots and look_at_limits change them.
+-- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored,
+-- check_adhoc, check_limit, check_slots and look_at_limits change them.
 
 -- @include "decide/call"
--- @include "decide/leased"
--- @include "decide/verification/key"
+-- @include "decide/notedLeases"
+-- @include "decide/verification/adhocLimits"
 -- @include "decide/verification/slotEnds"
--- @include "include/counters"
 -- @include "include/limitEnds"
--- @include "include/names"
--- @include "include/window"
+-- @include "include/windowLog"
 -- @include "include/windowLengths"
 -- @include "include/windowSlots"
 
@@ -165,32 +163,12 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
   return lengths
 end
 
--- The positions of the first and the last byte of the key's window with this name and duration, the number of its
--- limit, and the bytes of LIMIT_END before it; nil when the key has no such limit.
-local function find_window(wanted_name, wanted_duration)
-  local packed, position = key_packed, key_limits_at
-  local count = string.byte(packed, position)
-  position = position + 1
-  local lengths, window_first = window_lengths(packed, count, key_flags.tail_bytes)
-  for number = 1, count do
-    local _, duration, switches, name_bytes = struct.unpack(LIMIT_START, packed, position)
-    local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
-    position = name_at + name_bytes
-    local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
-    if is_window and duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then
-      local end_bytes = limit_ends.is_switched(switches) and LIMIT_END_LENGTH or 0
-      return window_first + end_bytes, window_first + lengths[number] - 1, number, end_bytes
-    end
-    window_first = window_first + lengths[number]
-  end
-end
-
--- Checks an ad hoc limit {name, cost, limit, duration} on the key's counter of that name and duration, which is in the
--- key's state or a record of its own. Returns false when the counter is new and the key has the maximum of counters.
+-- Checks an ad hoc limit {name, cost, limit, duration}. Returns false when its counter is new and the key has the
+-- maximum of counters.
 local function check_adhoc(charge, number, wanted)
   local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
   local place = PLACES_OF_REQUEST + number
-  local first, last, slot, end_bytes = find_window(name, duration)
+  local first, last, slot, end_bytes = adhoc_limits.find_window(name, duration)
   if slot then
     local kept_until, suffix = check_limit(charge, place, limit, duration, cost, key_packed, first, last)
     if suffix then
@@ -199,16 +177,9 @@ local function check_adhoc(charge, number, wanted)
     end
     return true
   end
-  local member = name_of.window_member(duration, name)
-  local window = redis.call('GET', name_of.window_at(call_workspace, key24(), member)) or ''
+  local member, window = adhoc_limits.counter_of(name, duration)
   local kept_until, suffix = check_limit(charge, place, limit, duration, cost, window, 1, #window)
-  if not suffix then return true end
-  charge_counters = charge_counters or { left = false }
-  local counters, is_new = charge_counters, window == ''
-  counters[#counters + 1] = { member, string.sub(window, 1, kept_until) .. suffix, duration, is_new }
-  if not is_new then return true end
-  counters.left = (counters.left or counters_left(call_workspace, key24(), call_now)) - 1
-  return counters.left >= 0
+  return not suffix or adhoc_limits.charge(member, window, duration, kept_until, suffix)
 end
 
 -- Checks the limits of a verification: those with autoApply and those that the request names, the key's before the
@@ -216,7 +187,8 @@ end
 -- again for the same verification.
 local function check_limits(charge, requested)
   local identity_packed = key_identity
-  charge_count, charge_ahead, charge_counters = 0, false, nil
+  charge_count, charge_ahead = 0, false
+  if charge_counters then adhoc_limits.begin() end
   local costs, seen = nil, {}
   if requested then
     costs = {}
@@ -248,7 +220,8 @@ local function check_limits_and_balance(requested, is_affordable, expires)
     problem = check_limits(window_charge, requested)
     if problem then return FAILED, problem end
   else
-    charge_count, charge_ahead, charge_counters = 0, false, nil
+    charge_count, charge_ahead = 0, false
+    if charge_counters then adhoc_limits.begin() end
     charge_lengths = check_stored(window_charge, PLACES_OF_KEY, key_packed, key_limits_at, key_flags.tail_bytes)
   end
   if not charge_exceeded and is_affordable then return VALID end
@@ -276,9 +249,4 @@ end
 local function look_at_limits(requested, slots)
   charge_allowed, charge_exceeded, charge_slots = false, false, slots or false
   return check_limits(window_charge, requested)
-end
-
--- Writes the charged counters of ad hoc limits, if there are any.
-local function write_charged_counters()
-  if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
 end

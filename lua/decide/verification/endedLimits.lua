@@ -3,11 +3,12 @@
 -- snapshot.
 
 -- @include "decide/call"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "include/ids"
 -- @include "include/limitEnds"
--- @include "include/limits"
--- @include "include/names"
+-- @include "include/limitList"
+-- @include "include/nameOf"
+-- @include "include/packedIdentity"
 -- @include "include/state"
 
 local ended_limits = {}
@@ -36,7 +37,7 @@ function ended_limits.apply()
   local _, next_version = take_stamps(call_workspace, call_now, 2)
   if of_key then
     limit_list.keep_counters(call_workspace, key24(), key_name, of_key.counters, call_now)
-    key_extension.set_limits(next_version(), pack_limits(of_key.limits))
+    loaded_key.set_limits(next_version(), pack_limits(of_key.limits))
     redis.call('HSET', key_name, 'state', key_packed)
   end
   if of_identity then

@@ -1,18 +1,18 @@
 -- What holds of the key that was loaded have charged, and what settling them gives back or charges.
 
 -- @include "decide/call"
--- @include "decide/tags"
+-- @include "decide/usageByTag"
 -- @include "decide/totals"
--- @include "decide/verification/counts"
+-- @include "decide/verification/keyCounts"
 -- @include "decide/verification/holdTimes"
--- @include "decide/verification/key"
--- @include "decide/verification/returns"
+-- @include "decide/verification/loadedKey"
+-- @include "decide/verification/ownedWindows"
 -- @include "include/holdFormat"
--- @include "include/holds"
+-- @include "include/holdList"
 -- @include "include/identityBalance"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/settledHolds"
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- Settlements in memory. The table is used again by the next ones. Most need the first three fields only: the others
 -- are false until they are needed (held_charges.list), because Lua may allocate a table again to add a field.
@@ -137,7 +137,7 @@ end
 -- of them are charged. A result below 0 is charged.
 function held_charges.returned(held, cost, number)
   if cost >= held then return held - cost end
-  local _, _, _, balances = key_extension.read()
+  local _, _, _, balances = loaded_key.extension()
   -- The balance was set or refilled since: it has none of these credits.
   return number == balances and held - cost or 0
 end
@@ -189,7 +189,7 @@ end
 function held_charges.write(settling, h, due)
   local has_windows = settling.wanted or settling.accounts
   if has_windows then held_charges.return_collected(settling) end
-  local is_moved = due and key_extension.set_due(due)
+  local is_moved = due and loaded_key.set_due(due)
   if has_windows then held_charges.write_windows(settling) end
   key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
   if is_moved then hold_times.queue(due) end
@@ -216,7 +216,7 @@ end
 
 -- Gives all of a hold back. The hold may be settled until it is forgotten. Returns the balances as held_charges.settle.
 function held_charges.release(h, hold)
-  local settling, _, _, due = held_charges.begin(), key_extension.read()
+  local settling, _, _, due = held_charges.begin(), loaded_key.extension()
   held_charges.settle_windows(hold, false)
   local account = held_charges.settle_one(settling, hold, 0)
   hold_list.replace(h, hold)

@@ -2,12 +2,12 @@
 
 -- @include "decide/call"
 -- @include "decide/roots"
--- @include "decide/verification/due"
+-- @include "decide/verification/currentKey"
 -- @include "decide/verification/holdExtensions"
 -- @include "decide/verification/holdSettlements"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "include/holdBuckets"
--- @include "include/holds"
+-- @include "include/holdList"
 -- @include "include/settledHolds"
 
 -- By the action of an item.
@@ -37,7 +37,7 @@ local function change_hold(position, _, root_index)
   if not is_found then return item_error('hold_not_found') end
   local wanted = limits > 0 and wanted_units(limits, fields) or nil
   if has_credits == 0 then credits = nil end
-  local h = hold_list.of(key_name, key_extension.stored_holds)
+  local h = hold_list.of(key_name, loaded_key.stored_holds)
   local hold = hold_list.find(h, suffix)
   local settled = not hold and settled_holds.find(h, call_workspace, key24(), call_hour, suffix)
   add_work(hold_buckets.work())

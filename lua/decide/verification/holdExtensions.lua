@@ -4,13 +4,13 @@
 -- @include "decide/verification/heldCharges"
 -- @include "decide/verification/holdSettlements"
 -- @include "decide/verification/holdTimes"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "decide/verification/slotEnds"
 -- @include "include/holdFormat"
--- @include "include/holds"
+-- @include "include/holdList"
 -- @include "include/limitEnds"
 -- @include "include/state"
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- The concurrency limits of a state by their names.
 local function slot_limits(packed, limits_at, tail_bytes)
@@ -73,7 +73,7 @@ local function extend_hold(h, hold, _, _, ttl)
   local identity = held_charges.charged_identity(hold.more)
   local identity_until = identity and hold_times.identity_until(identity)
   expires = hold.at + hold.ttl
-  local _, _, due = key_extension.read()
+  local _, _, due = loaded_key.extension()
   local queued = hold_times.look_by(expires, due)
   redis.call('HSET', key_name, 'state', key_packed, hold_list.fields(h))
   hold_times.queue(queued)

@@ -4,22 +4,22 @@
 -- @include "decide/call"
 -- @include "decide/verification/answer"
 -- @include "decide/verification/charge"
--- @include "decide/verification/counts"
+-- @include "decide/verification/itemRequest"
+-- @include "decide/verification/keyCounts"
 -- @include "decide/verification/holdTimes"
 -- @include "decide/verification/identityCredits"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "decide/verification/packedCharges"
 -- @include "decide/verification/precheck"
--- @include "decide/verification/restriction"
 -- @include "decide/verification/slotEnds"
--- @include "decide/verification/snapshot"
+-- @include "decide/verification/keySnapshot"
 -- @include "decide/verification/windowRepair"
 -- @include "include/clock"
 -- @include "include/holdBuckets"
 -- @include "include/holdFormat"
--- @include "include/holds"
+-- @include "include/holdList"
 -- @include "include/identityBalance"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/settledHolds"
 
 -- The hold that is made. Variables and one table are used again by every hold, because a table for each would be much
@@ -74,8 +74,8 @@ function hold_maker.terms(cost, shared)
     making_due = NEVER
     return expires, credits, 0
   end
-  making_due = key_extension.due
-  return expires, credits, key_extension.balances
+  making_due = loaded_key.due
+  return expires, credits, loaded_key.balances
 end
 
 -- The packed rest of a hold by the last check of limits, the number of windows and slots in it, and whether one is of
@@ -178,7 +178,7 @@ end
 function hold_maker.with_slots(hold, requested)
   if not hold then
     hold = hold_maker.begin(false, hold_format.RELEASES, '')
-    key_extension.stored_holds = redis.call('HGET', key_name, 'holds')
+    loaded_key.stored_holds = redis.call('HGET', key_name, 'holds')
   end
   local limits, taken = {}, {}
   look_at_limits(requested, limits)
@@ -192,10 +192,10 @@ end
 -- As is_decided, in the rare cases: the request has an id for its hold, its hold may be too large (`may_be_large`), or
 -- no further hold can be made.
 function hold_maker.is_decided_slowly(cost, fields, last, may_be_large)
-  local text = fields <= last and string.sub(call_items, fields, last)
-  local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
-  text = text and restriction.without_address(text)
-  local request, repeated = text and request_of(text) or nil, nil
+  local request, text, ip, repeated
+  if fields <= last then
+    request, text, ip = read_request(call_items, fields, last)
+  end
   making.answer, repeated = hold_maker.find_repeated(making_holds, making_id)
   making.snapshot = false
   add_work(hold_buckets.work())
@@ -219,7 +219,7 @@ function hold_maker.is_decided(cost, fields, last)
     bytes = bytes + #key_identity + 64
     making.identity_until = hold_times.identity_until(name_of.identity_record(call_workspace, key_external_id))
   end
-  making_holds = hold_list.of(key_name, key_extension.stored_holds)
+  making_holds = hold_list.of(key_name, loaded_key.stored_holds)
   add_work(hold_buckets.work())
   local may_be_large = bytes > HOLD_BYTES_MAX
   if making_id == '' and not may_be_large and not hold_list.is_full(making_holds) then return false end

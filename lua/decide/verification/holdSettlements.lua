@@ -1,10 +1,10 @@
 -- Settles and releases holds of the key that was loaded.
 
 -- @include "decide/call"
--- @include "decide/verification/counts"
+-- @include "decide/verification/keyCounts"
 -- @include "decide/verification/heldCharges"
 -- @include "decide/verification/identityCredits"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "include/holdFormat"
 -- @include "include/settledHolds"
 

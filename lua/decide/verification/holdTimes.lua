@@ -1,9 +1,9 @@
 -- When keys with holds have to be looked at.
 
 -- @include "decide/call"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "include/clock"
--- @include "include/names"
+-- @include "include/nameOf"
 
 local hold_times = {}
 
@@ -19,7 +19,7 @@ end
 -- Returns a time for hold_times.queue, nil for none.
 function hold_times.look_by(expires, due)
   if expires >= due then return nil end
-  key_extension.set_due(expires)
+  loaded_key.set_due(expires)
   return expires
 end
 

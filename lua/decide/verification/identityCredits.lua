@@ -2,7 +2,7 @@
 -- neither. A key whose identity has one is not leased: so no server has credits of it, and each decision sees them all.
 
 -- @include "include/identityBalance"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- `current`: the balance that of_key read last, with what was charged since. It is that of the key only while
 -- is_shared.

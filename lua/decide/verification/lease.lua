@@ -1,19 +1,21 @@
 -- Leases of verifications.
 
--- @include "decide/leased"
--- @include "decide/session"
+-- @include "decide/notedLeases"
+-- @include "decide/thisSession"
+-- @include "decide/verification/adhocLimits"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/holdTimes"
 -- @include "decide/verification/identityCredits"
--- @include "decide/verification/key"
+-- @include "decide/verification/itemRequest"
+-- @include "decide/verification/loadedKey"
 -- @include "decide/verification/newState"
 -- @include "decide/verification/precheck"
 -- @include "decide/verification/restriction"
--- @include "include/leases"
+-- @include "include/leaseList"
 -- @include "include/limitEnds"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- Variables of leased_charge: how often it charges; whether a limit has too little room; when the first slice ends, and
 -- when the oldest units of a window expire; the durations of the limits, in the order of charge_results.
@@ -101,7 +103,7 @@ local function lease_units(cost, requested, wanted, number, ends)
     leases_of_identity = ended_of_identity .. leases_of_identity .. noted(of_identity)
     redis.call('HSET', identity, 'state', new_identity, 'leased', leases_of_identity)
   end
-  write_charged_counters()
+  adhoc_limits.write()
   return units, term
 end
 
@@ -115,7 +117,7 @@ local function end_of(outcome, root, requested)
   ends = precheck_until(ends)
   local _, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled and refill_due > call_now then ends = math.min(ends, refill_due) end
-  local _, _, holds_due = key_extension.read()
+  local _, _, holds_due = loaded_key.extension()
   ends = math.min(ends, holds_due)
   if outcome == RATE_LIMITED then
     for index = 0, charge_count - 1 do
@@ -159,9 +161,8 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   local _, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
   local is_found = outcome ~= NOT_FOUND
   if is_found and (restriction.is_restricted() or identity_credits.is_shared()) then return 0, 0 end
-  if is_found and key_flags.extended and key_extension.is_shared() then return 0, 0 end
-  local text = fields <= last and restriction.without_address(string.sub(call_items, fields, last))
-  local request = text and request_of(text)
+  if is_found and key_flags.extended and loaded_key.is_shared() then return 0, 0 end
+  local request = fields <= last and read_request(call_items, fields, last)
   local requested = request and request.limits
   local is_checked = outcome == VALID or outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED
   local limits_end = NEVER
@@ -176,7 +177,7 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     local leases = lease_list.recent(noted_leases.of_key() .. noted_leases.of_identity(), call_now)
     if leases ~= '' then return 0, 0 end
     -- A settlement may return what is held.
-    local _, _, holds_due = key_extension.read()
+    local _, _, holds_due = loaded_key.extension()
     if holds_due ~= NEVER then return 0, 0 end
     local identity = key_identity and name_of.identity_record(call_workspace, key_external_id)
     if identity and hold_times.identity_until(identity) > call_now then return 0, 0 end

@@ -1,7 +1,7 @@
 -- The new states of the key and the identity of a verification, with what it charged (charge.lua).
 
 -- @include "decide/verification/charge"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/windowLengths"
 
 -- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would

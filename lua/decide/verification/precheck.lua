@@ -1,18 +1,7 @@
 -- The checks of a verification before those of limits and balance.
 
--- @include "decide/memo"
 -- @include "decide/permitted"
 -- @include "decide/verification/restriction"
-
--- The request of a verification without its key. Cached and shared: treat as immutable.
-local function request_of(text)
-  local request = memo[text]
-  if not request then
-    request = cjson.decode(text)
-    memoize(text, request)
-  end
-  return request
-end
 
 -- The outcome by the checks before those of limits and balance.
 local function precheck(request, text, ip)

@@ -3,10 +3,9 @@
 -- names of a library.
 
 -- @include "decide/call"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 
--- `former`: the FORBIDDEN verifications of the earlier hour that begin_hour ended.
-local restriction = { former = 0 }
+local restriction = {}
 
 -- Whether an address is in one of the ranges, both packed (src/domain/ipRange.ts).
 local function is_in(ranges, ip)
@@ -31,17 +30,7 @@ local function is_in(ranges, ip)
 end
 
 -- Whether the key admits some addresses only.
-function restriction.is_restricted() return key_extension.has(RESTRICTED_MARK) end
-
--- The address in the text at the end of a VERIFY_ITEM, which must not begin with JSON.
-function restriction.address_in(text) return (struct.unpack('>Bc0', text)) end
-
--- The JSON in the text at the end of a VERIFY_ITEM, without an address before it; false for none.
-function restriction.without_address(text)
-  if string.sub(text, 1, 1) == '{' then return text end
-  local json = string.sub(text, string.byte(text) + 2)
-  return json ~= '' and json
-end
+function restriction.is_restricted() return loaded_key.has(RESTRICTED_MARK) end
 
 -- Whether the key refuses a request with this address; false if the request has none.
 function restriction.refuses(ip)
@@ -52,11 +41,4 @@ function restriction.refuses(ip)
 end
 
 -- Counts `more` FORBIDDEN verifications of an extended key, in memory. Returns whether they are the first of the hour.
-function restriction.count(more) return key_extension.count_forbidden(more) == 0 end
-
--- Begins an hour: the FORBIDDEN verifications of the earlier one are in `former` then. Returns the counts of the new
--- one: VALID, the packed refusals, credits spent.
-function restriction.begin_hour()
-  restriction.former = key_flags.extended and key_extension.count_forbidden(nil) or 0
-  return 0, NO_REFUSALS, 0
-end
+function restriction.count(more) return loaded_key.count_forbidden(more) == 0 end

@@ -2,17 +2,17 @@
 -- where it was charged, whatever was changed since.
 
 -- @include "decide/call"
--- @include "decide/leased"
--- @include "decide/refusals"
--- @include "decide/session"
--- @include "decide/tags"
+-- @include "decide/notedLeases"
+-- @include "decide/notedRefusals"
+-- @include "decide/thisSession"
+-- @include "decide/usageByTag"
 -- @include "decide/totals"
--- @include "decide/verification/counts"
--- @include "decide/verification/key"
--- @include "decide/verification/precheck"
--- @include "decide/verification/returns"
--- @include "include/leases"
--- @include "include/names"
+-- @include "decide/verification/itemRequest"
+-- @include "decide/verification/keyCounts"
+-- @include "decide/verification/loadedKey"
+-- @include "decide/verification/ownedWindows"
+-- @include "include/leaseList"
+-- @include "include/nameOf"
 -- @include "include/usage"
 
 -- What a lease charged to windows at a time (each LEASED_WINDOW), as owned_windows.returning takes it; `times`
@@ -83,8 +83,8 @@ end
 
 -- Counts decisions in the totals of the API of the key.
 local function count_for_api(hour, count, outcome, spent)
-  local record = name_of.api_usage(call_workspace, key_api8, call_hours.day(hour))
-  local field = call_hours.hour_of_day(hour) .. outcome
+  local record = name_of.api_usage(call_workspace, key_api8, day_text(hour))
+  local field = hour_of_day_text(hour) .. outcome
   add_total(record, field, count)
   if spent > 0 then add_total(record, 's' .. field, spent) end
 end

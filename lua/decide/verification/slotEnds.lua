@@ -1,6 +1,6 @@
 -- When slots of concurrency limits are given back.
 
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- When a slot is given back whose hold ends at `expires`: above FINE_LIMIT at the end of a slice of the duration, so
 -- that 10,000 slots have few ends.

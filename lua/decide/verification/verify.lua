@@ -3,52 +3,24 @@
 -- @include "decide/again"
 -- @include "decide/apis"
 -- @include "decide/call"
--- @include "decide/refusals"
 -- @include "decide/roots"
--- @include "decide/tags"
+-- @include "decide/usageByTag"
+-- @include "decide/verification/adhocLimits"
 -- @include "decide/verification/answer"
 -- @include "decide/verification/charge"
--- @include "decide/verification/counts"
--- @include "decide/verification/due"
+-- @include "decide/verification/currentKey"
+-- @include "decide/verification/itemRequest"
+-- @include "decide/verification/keyCounts"
 -- @include "decide/verification/holdMaker"
 -- @include "decide/verification/identityCredits"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "decide/verification/newState"
 -- @include "decide/verification/precheck"
--- @include "decide/verification/restriction"
--- @include "decide/verification/snapshot"
+-- @include "decide/verification/keySnapshot"
 -- @include "decide/verification/windowRepair"
--- @include "include/usage"
 
 -- Where the state of an identity says whether it has a balance.
 local FLAG_AT = IDENTITY_HEAD_VERSION_AT
-
--- Functions of `verify`, in one table because Lua bounds the names that a function uses.
-local counting = {}
-
--- Counts a refusal in the packed counts of the hour's refusals, and in the rows of recent refusals. `shared` is the
--- balance of the identity, if it has one.
-function counting.refusal(refusals, outcome, request, cost, balance, shared)
-  local more, is_first = key_counts.more_refusals(refusals, outcome, 1)
-  -- The row names the first balance that is too small: that of the key, or else that of the identity.
-  local of_identity = shared and (not key_flags.limited or balance >= cost)
-  if of_identity then balance = shared.balance end
-  noted_refusals.note(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance, of_identity)
-  return more
-end
-
--- Moves the counts of an earlier hour, or of an identity that was deleted, from the state to the log of the key.
-function counting.flush_former()
-  local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-  flush_usage(call_workspace, key24(), key_linked_id, usage, restriction.former, call_settings.retention, call_hour)
-end
-
--- The snapshot of the key, which the caller does not have, and what is added to the outcome. It is returned once per
--- call. Otherwise many verifications of a key that is not cached would each return its snapshot.
-function counting.snapshot(api, digest, dependencies)
-  if api.snapshots and api.snapshots[digest] then return nil, SNAPSHOT_BEFORE end
-  return key_snapshot.pack(dependencies), 0
-end
 
 -- A verification without an outcome, of which check_limits_and_balance returned the reason: its answer.
 local function undecided(reason, problem, hold, requested)
@@ -79,10 +51,10 @@ local function verify(position, last, root_index, hold)
   local shared = key_identity and string.byte(key_identity, FLAG_AT) >= WITH_BALANCE and identity_credits.of_key()
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
-  local text = fields <= last and string.sub(call_items, fields, last)
-  local ip = text and string.sub(text, 1, 1) ~= '{' and restriction.address_in(text)
-  if ip then text = restriction.without_address(text) end
-  local request = text and (memo[text] or request_of(text))
+  local request, text, ip
+  if fields <= last then
+    request, text, ip = read_request(call_items, fields, last)
+  end
   local outcome = precheck(request, text, ip)
   local is_checked, problem = outcome == VALID, nil
   if is_checked then
@@ -94,7 +66,7 @@ local function verify(position, last, root_index, hold)
   local is_valid, snapshot, marks = outcome == VALID, nil, 0
   local dependencies = (key_identity or flags.permissions) and key_snapshot.dependencies() or ''
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
-    snapshot, marks = counting.snapshot(api, digest, dependencies)
+    snapshot, marks = key_snapshot.missing(digest, dependencies)
   end
   local tags = request and request.tags and usage_by_tag.counted(request.tags)
   local held = hold and is_valid and hold_maker.make(cost, request, shared)
@@ -102,7 +74,7 @@ local function verify(position, last, root_index, hold)
   local is_unlinked = key_external_id ~= key_linked_id
   local is_new_hour = is_unlinked or hour ~= call_hour
   if is_new_hour then
-    valid, refusals, spent = restriction.begin_hour()
+    valid, refusals, spent = key_counts.begin_hour()
   end
   local charged = is_valid and (flags.limited or shared) and cost or 0
   if flags.limited then balance = balance - charged end
@@ -110,7 +82,7 @@ local function verify(position, last, root_index, hold)
   if is_valid then
     valid, last_used, spent = valid + 1, call_now, math.min(spent + counted, SAFE_INTEGER)
   else
-    refusals = counting.refusal(refusals, outcome, request, cost, balance, shared)
+    refusals = key_counts.refused(refusals, outcome, request, cost, balance, shared)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = key_counts.without_link(state) end
@@ -123,8 +95,8 @@ local function verify(position, last, root_index, hold)
   if not held then redis.call('HSET', key_name, 'state', state) end
   if new_identity then write_identity(new_identity) end
   if shared then identity_credits.write() end
-  if is_valid and charge_counters then write_charged_counters() end
-  if is_new_hour then after_charge(counting.flush_former) end
+  if is_valid and charge_counters then adhoc_limits.write() end
+  if is_new_hour then after_charge(key_counts.flush_former) end
   if tags then usage_by_tag.count(tags, key_external_id, outcome, counted, 1, call_hour) end
   if snapshot then api.snapshots[digest] = true end
   count_verification(api, outcome, counted)

@@ -1,10 +1,11 @@
 -- Repairs windows of a verification that were charged while the clock was ahead.
 
+-- @include "decide/verification/adhocLimits"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/newState"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/shiftedCharges"
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- After a check of limits that found such windows: writes them repaired to the key, its identity and its counters.
 local function repair_windows(requested)
@@ -19,5 +20,5 @@ local function repair_windows(requested)
     write_identity(repaired)
     shifted_charges.note(name_of.identity_record(call_workspace, key_external_id), call_now, charge_ahead)
   end
-  write_charged_counters()
+  adhoc_limits.write()
 end

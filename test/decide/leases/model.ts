@@ -503,7 +503,7 @@ const never = Infinity;
 const memberOf = ({ name, duration }: { name: string; duration: number }) => `${name}/${duration}`;
 export const windowIdOf = (owner: Owner, of: { name: string; duration: number }) => `${owner.id}/${memberOf(of)}`;
 
-/** The slice in which a charge at `now` counts (lua/include/window.lua). */
+/** The slice in which a charge at `now` counts (lua/include/windowLog.lua). */
 const sliceOf = (limit: number, duration: number) => (limit <= 64 ? 1 : Math.floor(duration / 64));
 
 /** A limit of a request, and the units of its window that count. */

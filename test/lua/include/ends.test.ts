@@ -1,5 +1,6 @@
-// The index of ends in lua/include/limits.lua: after any changes of keys, identities, overrides and APIs it has exactly
-// the temporary limits and overrides that are stored, and ratelimits.listTemporary returns exactly those in force.
+// The index of ends in lua/include/limitList.lua: after any changes of keys, identities, overrides and APIs it has
+// exactly the temporary limits and overrides that are stored, and ratelimits.listTemporary returns exactly those in
+// force.
 
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';

@@ -8,7 +8,7 @@ import { keyFlags, keyMarks, keyTimes, limit, never, usage } from '../../../src/
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
-const includes = ['clock', 'limits', 'names', 'state'];
+const includes = ['clock', 'limitList', 'nameOf', 'packedIdentity', 'state'];
 
 const hex = (text: string) => Buffer.from(text, 'latin1').toString('hex');
 /** Bytes are passed as hex, because cjson needs text. */

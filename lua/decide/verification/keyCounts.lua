@@ -1,21 +1,23 @@
 -- The balance and the counts of a key, as a verification and settlements change them.
 
 -- @include "decide/call"
--- @include "decide/verification/key"
+-- @include "decide/notedRefusals"
+-- @include "decide/verification/loadedKey"
 -- @include "decide/verification/newState"
 -- @include "decide/verification/restriction"
 -- @include "include/calendar"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/usage"
 
-local key_counts = {}
+-- `former`: the FORBIDDEN verifications of the earlier hour that begin_hour ended.
+local key_counts = { former = 0 }
 
 -- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while
 -- the clock was ahead: it is computed again.
 function key_counts.refilled(digest, balance, due)
   local now, refill_day = call_now, key_refill_day
   if now >= due then
-    key_extension.next_balance()
+    loaded_key.next_balance()
     return key_refill_amount, refill_after(now, refill_day)
   end
   local next_due = refill_due_of(due, now, refill_day)
@@ -43,6 +45,30 @@ function key_counts.more_refusals(refusals, outcome, more)
     count == 0
 end
 
+-- Counts a refusal in the packed counts of the hour's refusals, and in the rows of recent refusals. `shared` is the
+-- balance of the identity, if it has one. Returns the packed counts.
+function key_counts.refused(refusals, outcome, request, cost, balance, shared)
+  local more, is_first = key_counts.more_refusals(refusals, outcome, 1)
+  -- The row names the first balance that is too small: that of the key, or else that of the identity.
+  local of_identity = shared and (not key_flags.limited or balance >= cost)
+  if of_identity then balance = shared.balance end
+  noted_refusals.note(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance, of_identity)
+  return more
+end
+
+-- Begins an hour. Returns its counts: VALID, the packed refusals, credits spent.
+function key_counts.begin_hour()
+  key_counts.former = key_flags.extended and loaded_key.count_forbidden(nil) or 0
+  return 0, NO_REFUSALS, 0
+end
+
+-- Moves the counts of an earlier hour, or of an identity that was deleted, from the state to the log of the key: before
+-- key_written.
+function key_counts.flush_former()
+  local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
+  flush_usage(call_workspace, key24(), key_linked_id, usage, key_counts.former, call_settings.retention, call_hour)
+end
+
 -- A new state of the key without its link to a deleted identity, which is noted if that can be restored.
 function key_counts.without_link(state)
   local link = string.sub(state, LINK_ID_FROM, key_limits_at - 1)
@@ -56,11 +82,11 @@ end
 -- fields of the record may follow. Returns whether these are the first refusals of the hour with this outcome.
 function key_counts.write(balance, count, outcome, spent_more, valid_at, next_refill, ...)
   local _, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  local is_unlinked, is_first, usage = key_external_id ~= key_linked_id, false, nil
+  local is_unlinked, is_first, is_new_hour = key_external_id ~= key_linked_id, false, false
   if count + spent_more > 0 then
     if hour ~= call_hour or is_unlinked then
-      usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-      hour, valid, refusals, spent = call_hour, restriction.begin_hour()
+      is_new_hour, hour = true, call_hour
+      valid, refusals, spent = key_counts.begin_hour()
     end
     if outcome == VALID then
       valid, spent = valid + count, math.min(spent + spent_more, SAFE_INTEGER)
@@ -70,13 +96,9 @@ function key_counts.write(balance, count, outcome, spent_more, valid_at, next_re
   end
   local state =
     key_state(false, balance, next_refill or refill_due, math.max(last_used, valid_at), hour, valid, refusals, spent)
-  if usage and is_unlinked then state = key_counts.without_link(state) end
+  if is_new_hour and is_unlinked then state = key_counts.without_link(state) end
   redis.call('HSET', key_name, 'state', state, ...)
+  if is_new_hour then after_charge(key_counts.flush_former) end
   key_written(state)
-  if usage then
-    local former = restriction.former
-    local retention = call_settings.retention
-    after_charge(flush_usage, call_workspace, key24(), key_linked_id, usage, former, retention, call_hour)
-  end
   return is_first
 end

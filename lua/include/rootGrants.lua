@@ -2,8 +2,8 @@
 -- spelling (`api.*.verify_key`). docs/contract.md §5 lists them.
 
 -- @include "include/clock"
--- @include "include/full"
--- @include "include/names"
+-- @include "include/fullMemory"
+-- @include "include/nameOf"
 
 local root_grants = {}
 

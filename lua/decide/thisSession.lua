@@ -1,7 +1,7 @@
 -- The session of a call. A session is a server process that may hold leases in this workspace. The registry of a
 -- workspace lists its sessions, and a change waits for all of them.
 
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- Limit of the sessions of a workspace.
 local SESSIONS_MAX = 64

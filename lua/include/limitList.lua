@@ -3,7 +3,7 @@
 -- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/limitEnds"
--- @include "include/names"
+-- @include "include/nameOf"
 
 -- In one table, because Lua bounds the names of a library.
 local limit_list = {

@@ -4,15 +4,15 @@
 
 -- @include "include/clock"
 -- @include "decide/call"
--- @include "decide/leased"
+-- @include "decide/notedLeases"
 -- @include "decide/roots"
 -- @include "decide/totals"
--- @include "include/grants"
+-- @include "include/rootGrants"
 -- @include "include/ids"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/overrides"
 -- @include "include/records"
--- @include "include/window"
+-- @include "include/windowLog"
 
 -- Functions that leases of limit checks need, too.
 local limit_checks = {}

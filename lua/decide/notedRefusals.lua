@@ -10,8 +10,8 @@
 -- @include "include/clock"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
--- @include "decide/verification/key"
--- @include "include/names"
+-- @include "decide/verification/loadedKey"
+-- @include "include/nameOf"
 -- @include "include/state"
 
 local noted_refusals = {}

@@ -1,14 +1,12 @@
--- Loads a key as it is now: its holds that expired are settled before anything else is decided about it.
+-- Ends the holds of the key that was loaded which have expired, before anything else is decided about it.
 
 -- @include "decide/call"
--- @include "decide/verification/endedLimits"
 -- @include "decide/verification/heldCharges"
 -- @include "decide/verification/holdTimes"
--- @include "decide/verification/key"
+-- @include "decide/verification/loadedKey"
 -- @include "include/holdFormat"
--- @include "include/holds"
--- @include "include/limitEnds"
--- @include "include/names"
+-- @include "include/holdList"
+-- @include "include/nameOf"
 -- @include "include/settledHolds"
 
 -- Limit of the expired holds that one look settles, besides that of their bytes.
@@ -36,14 +34,14 @@ end
 local function forget(h)
   local kept_until = hold_list.kept_until(h, call_now)
   if kept_until > call_now then
-    key_extension.set_due(kept_until)
+    loaded_key.set_due(kept_until)
     redis.call('HSET', key_name, 'state', key_packed)
     return hold_times.queue(kept_until)
   end
   after_charge(settled_holds.move, call_workspace, key24(), call_hour, h.noted_hour, h.notes)
   hold_list.remove(h)
   after_charge(redis.call, 'ZREM', name_of.hold_queue(call_workspace), hold_times.digest())
-  key_extension.set_due(NEVER)
+  loaded_key.set_due(NEVER)
   redis.call('HSET', key_name, 'state', key_packed)
 end
 
@@ -65,20 +63,4 @@ end
 -- was ahead.
 local function are_holds_due(holds_due)
   return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLDS_DUE_WITHIN
-end
-
--- As read_key, with the holds that expired given back, and the limits that have ended replaced, also those of its
--- identity.
-local function read_current_key(digest, has_snapshot, with_holds)
-  if not read_key(digest, has_snapshot, with_holds) then return false end
-  if key_flags.extended then
-    if are_holds_due(key_extension.load()) then
-      apply_due_holds()
-      if not read_key(digest, has_snapshot, with_holds) then return false end
-      key_extension.load()
-    end
-  end
-  local has_temporary = key_flags.temporary or key_identity and limit_ends.is_flagged(key_identity)
-  if has_temporary then ended_limits.apply() end
-  return true
 end

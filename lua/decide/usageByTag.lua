@@ -3,8 +3,8 @@
 -- @include "include/clock"
 -- @include "decide/call"
 -- @include "decide/totals"
--- @include "decide/verification/key"
--- @include "include/names"
+-- @include "decide/verification/loadedKey"
+-- @include "include/nameOf"
 
 local usage_by_tag = {}
 
@@ -31,7 +31,7 @@ function usage_by_tag.count(tags, external_id, outcome, spent, count, hour)
   local id24, api8, day = key24(), key_api8, call_day
   local text = call_hour_of_day
   if hour ~= call_hour then
-    day, text = call_hours.day(hour), call_hours.hour_of_day(hour)
+    day, text = day_text(hour), hour_of_day_text(hour)
   end
   local names, record = name_of.tag_names(call_workspace, api8), name_of.tag_usage(call_workspace, api8, day)
   local bounded_by = call_total_bounds[record]

@@ -4,7 +4,7 @@
 -- @include "decide/call"
 -- @include "include/calendar"
 -- @include "include/drawnBy"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/state"
 
 -- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per
@@ -21,9 +21,9 @@ local function flags_of(number)
 end
 
 -- The extension of the key that was loaded, see KEY_EXTENSION. Its functions change it in memory. `stored_holds`: field
--- `holds` of the record, false for none; valid right after the key was read. After key_extension.load, of an extended
--- key: `due` and `balances` (KEY_EXTENSION), and `payer`, false if it has its own balance.
-local key_extension = { stored_holds = false, due = NEVER, balances = 0, payer = false }
+-- `holds` of the record, false for none; valid right after the key was read. After loaded_key.load_extension, of an
+-- extended key: `due` and `balances` (KEY_EXTENSION), and `payer`, false if it has its own balance.
+local loaded_key = { stored_holds = false, due = NEVER, balances = 0, payer = false }
 
 -- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
@@ -37,10 +37,10 @@ local function read_key(digest, has_snapshot, with_holds)
     -- Needed for the snapshot: read in the same command.
     display = with_holds and redis.call('HMGET', key_name, 'state', 'name', 'meta', 'holds')
       or redis.call('HMGET', key_name, 'state', 'name', 'meta')
-    packed, key_extension.stored_holds = display[1], display[4] or false
+    packed, loaded_key.stored_holds = display[1], display[4] or false
   elseif with_holds then
     local stored = redis.call('HMGET', key_name, 'state', 'holds')
-    packed, key_extension.stored_holds = stored[1], stored[2]
+    packed, loaded_key.stored_holds = stored[1], stored[2]
   else
     packed = redis.call('HGET', key_name, 'state')
   end
@@ -73,28 +73,28 @@ local function read_key(digest, has_snapshot, with_holds)
 end
 
 -- Returns marks, forbidden, holds_due, balances.
-function key_extension.read()
+function loaded_key.extension()
   if not key_flags.extended then return 0, 0, NEVER, 0 end
   return struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
 end
 
 -- Whether the key has a mark of KEY_MARKS.
-function key_extension.has(mark) return (key_extension.read()) % (mark + mark) >= mark end
+function loaded_key.has(mark) return (loaded_key.extension()) % (mark + mark) >= mark end
 
 -- Reads what an extended key notes of holds, and the balance that it draws on. Returns holds_due.
-function key_extension.load()
+function loaded_key.load_extension()
   local marks, forbidden, holds_due, balances =
     struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
-  key_extension.due, key_extension.balances, key_extension.payer = holds_due, balances, false
-  if marks % (DRAWS_MARK + DRAWS_MARK) >= DRAWS_MARK then key_extension.draw(marks, forbidden, holds_due) end
+  loaded_key.due, loaded_key.balances, loaded_key.payer = holds_due, balances, false
+  if marks % (DRAWS_MARK + DRAWS_MARK) >= DRAWS_MARK then loaded_key.draw(marks, forbidden, holds_due) end
   return holds_due
 end
 
-function key_extension.put(marks, forbidden, holds_due, balances)
-  key_extension.due, key_extension.balances = holds_due, balances
+function loaded_key.put_extension(marks, forbidden, holds_due, balances)
+  loaded_key.due, loaded_key.balances = holds_due, balances
   local flags, head_end = string.byte(key_packed, KEY_FIXED_FLAGS_AT), #key_packed - key_flags.tail_bytes
   if not key_flags.extended then
-    flags, key_extension.payer = flags + EXTENDED_FLAG, false
+    flags, loaded_key.payer = flags + EXTENDED_FLAG, false
   end
   key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)
     .. string.char(flags)
@@ -105,15 +105,15 @@ function key_extension.put(marks, forbidden, holds_due, balances)
 end
 
 -- Gives the balance its next number, because it was refilled.
-function key_extension.next_balance()
+function loaded_key.next_balance()
   if not key_flags.extended then return end
-  local marks, forbidden, holds_due, balances = key_extension.read()
-  key_extension.put(marks, forbidden, holds_due, (balances + 1) % 65536)
+  local marks, forbidden, holds_due, balances = loaded_key.extension()
+  loaded_key.put_extension(marks, forbidden, holds_due, (balances + 1) % 65536)
 end
 
 -- The payer of the key, from whose balance it draws: {record, limited, balance, balances (its number), is_changed (a
 -- refill was due), state_with(balance)}. Of one that was removed it has no record, and a balance of 0.
-function key_extension.read_payer()
+function loaded_key.read_payer()
   local record, packed = drawn_by.payer_of(call_workspace, key_name)
   if not packed then return { limited = true, balance = 0, balances = 0 } end
   local _, _, _, flags, _, refill_amount, refill_day, _ = struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
@@ -138,8 +138,8 @@ end
 
 -- Overwrites the balance in the state of a key that draws, in memory, with that of its payer, so that the rules of a
 -- balance know nothing of payers: key_written writes what they change. KEY_EXTENSION of the key has these values.
-function key_extension.draw(marks, forbidden, holds_due)
-  local payer, flags = key_extension.read_payer(), string.byte(key_packed, KEY_FIXED_FLAGS_AT)
+function loaded_key.draw(marks, forbidden, holds_due)
+  local payer, flags = loaded_key.read_payer(), string.byte(key_packed, KEY_FIXED_FLAGS_AT)
   if payer.limited ~= key_flags.limited then flags = flags + (payer.limited and LIMITED_FLAG or -LIMITED_FLAG) end
   local _, _, last_used = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   key_packed = string.sub(key_packed, 1, KEY_FIXED_FLAGS_AT - 1)
@@ -147,14 +147,14 @@ function key_extension.draw(marks, forbidden, holds_due)
     .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, key_tail_at - 1)
     .. struct.pack(KEY_LIVE, payer.balance, 0, last_used)
     .. string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-  key_extension.put(marks, forbidden, holds_due, payer.balances)
-  key_extension.payer = payer
+  loaded_key.put_extension(marks, forbidden, holds_due, payer.balances)
+  loaded_key.payer = payer
   add_work(5)
 end
 
 -- Writes the balance in the state of an extended key to its payer, if it has one and it differs.
-function key_extension.write_drawn()
-  local payer = key_extension.payer
+function loaded_key.write_drawn()
+  local payer = loaded_key.payer
   if not payer or not payer.record then return end
   local balance, _, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if balance == payer.balance and not payer.is_changed then return end
@@ -163,14 +163,14 @@ function key_extension.write_drawn()
 end
 
 -- Sets when the key has to be looked at because of its holds. Returns whether that changes it.
-function key_extension.set_due(due)
-  local marks, forbidden, holds_due, balances = key_extension.read()
-  if due ~= holds_due then key_extension.put(marks, forbidden, due, balances) end
+function loaded_key.set_due(due)
+  local marks, forbidden, holds_due, balances = loaded_key.extension()
+  if due ~= holds_due then loaded_key.put_extension(marks, forbidden, due, balances) end
   return due ~= holds_due
 end
 
 -- Replaces the limits of the key by those that pack_limits returned, and its version.
-function key_extension.set_limits(version, limits, is_temporary)
+function loaded_key.set_limits(version, limits, is_temporary)
   local flags, tail = string.byte(key_packed, KEY_FIXED_FLAGS_AT), string.sub(key_packed, -key_flags.tail_bytes)
   if key_flags.temporary and not is_temporary then flags = flags - TEMPORARY_FLAG end
   key_packed = string.sub(key_packed, 1, KEY_FIXED_VERSION_AT - 1)
@@ -185,9 +185,9 @@ function key_extension.set_limits(version, limits, is_temporary)
 end
 
 -- Counts `more` FORBIDDEN verifications of an extended key, or none (nil). Returns their number before.
-function key_extension.count_forbidden(more)
-  local marks, forbidden, holds_due, balances = key_extension.read()
-  key_extension.put(marks, more and forbidden + more or 0, holds_due, balances)
+function loaded_key.count_forbidden(more)
+  local marks, forbidden, holds_due, balances = loaded_key.extension()
+  loaded_key.put_extension(marks, more and forbidden + more or 0, holds_due, balances)
   return forbidden
 end
 
@@ -199,16 +199,16 @@ local function key_written(state, identity)
   if key_external_id ~= key_linked_id then
     key_limits_at = KEY_LINK_AT + LINK_BYTES_LENGTH + struct.unpack('>I2', state, KEY_LINK_AT)
   end
-  if key_flags.extended then key_extension.write_drawn() end
+  if key_flags.extended then loaded_key.write_drawn() end
 end
 
 -- The 24 characters of its id.
 local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
 
 -- Whether another key than the loaded one may charge the balance that it is charged to.
-function key_extension.is_shared()
-  return key_extension.has(DRAWS_MARK)
-    or key_extension.has(PAYS_MARK) and drawn_by.has_live(call_workspace, 'key_' .. key24(), key_name, call_now)
+function loaded_key.is_shared()
+  return loaded_key.has(DRAWS_MARK)
+    or loaded_key.has(PAYS_MARK) and drawn_by.has_live(call_workspace, 'key_' .. key24(), key_name, call_now)
 end
 
 -- Loads the key that a tally names: its digest, and its id (NO_ID24 if that is not known). Returns whether the key is
@@ -217,7 +217,7 @@ end
 local function read_tallied_key(digest, id24)
   local is_live = read_key(digest, true)
   local is_stored = is_live or redis.call('EXISTS', key_name) == 1
-  if is_stored and key_flags.extended then key_extension.load() end
+  if is_stored and key_flags.extended then loaded_key.load_extension() end
   if is_stored and (id24 == NO_ID24 or id24 == key24()) then return is_live, true end
   key_packed, key_api8 = string.sub(id24, 1, 16), string.sub(id24, 17)
   return false, false

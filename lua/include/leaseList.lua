@@ -1,5 +1,5 @@
 -- Lists of noted leases: each a NOTED_LEASE, in field `leased` of the record of a key and of an identity that a lease
--- charged, and in the record of leases of a window of a namespace (lua/decide/leased.lua).
+-- charged, and in the record of leases of a window of a namespace (lua/decide/notedLeases.lua).
 
 local lease_list = {}
 

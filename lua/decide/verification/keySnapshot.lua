@@ -4,7 +4,7 @@
 -- @include "decide/call"
 -- @include "decide/permitted"
 -- @include "include/limitEnds"
--- @include "include/names"
+-- @include "include/nameOf"
 -- @include "include/permissions"
 -- @include "include/state"
 -- @include "include/windowLengths"
@@ -78,4 +78,11 @@ function key_snapshot.pack(dependencies)
     configured_limits(key_packed, key_limits_at, key_flags.tail_bytes, key_flags.temporary),
     key_identity, #external_id, external_id,
     identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
+end
+
+-- As pack, for a caller that lacks it, and what is added to the outcome. It is returned once per call. Otherwise many
+-- verifications of a key that is not cached would each return its snapshot.
+function key_snapshot.missing(digest, dependencies)
+  if key_api.snapshots and key_api.snapshots[digest] then return nil, SNAPSHOT_BEFORE end
+  return key_snapshot.pack(dependencies), 0
 end

@@ -1,14 +1,14 @@
 -- Leases of limit checks.
 
 -- @include "decide/call"
--- @include "decide/leased"
--- @include "decide/limitChecks/ratelimit"
--- @include "decide/session"
+-- @include "decide/notedLeases"
+-- @include "decide/limitChecks/limitChecks"
+-- @include "decide/thisSession"
 -- @include "decide/totals"
--- @include "include/leases"
--- @include "include/names"
+-- @include "include/leaseList"
+-- @include "include/nameOf"
 -- @include "include/overrides"
--- @include "include/window"
+-- @include "include/windowLog"
 
 local check_leases = {}
 
@@ -96,7 +96,7 @@ end
 -- each LIMIT_CHECK, with the duration that it had: that of an override, or else of the request.
 function check_leases.settle(number, count, outcome, used, used_at, subject)
   local hour, position = math.floor(used_at / HOUR_MS), 1
-  local day, field = call_hours.day(hour), call_hours.hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
+  local day, field = day_text(hour), hour_of_day_text(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
   while position <= #subject do
     add_work(8)
     local _, duration, namespace_name, identifier

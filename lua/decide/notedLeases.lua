@@ -2,10 +2,10 @@
 -- a namespace in a record of its own. So a check that passes reads nothing of leases.
 
 -- @include "decide/call"
--- @include "decide/session"
--- @include "include/leases"
--- @include "include/names"
--- @include "include/window"
+-- @include "decide/thisSession"
+-- @include "include/leaseList"
+-- @include "include/nameOf"
+-- @include "include/windowLog"
 
 local noted_leases = {}
 

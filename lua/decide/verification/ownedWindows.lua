@@ -3,11 +3,11 @@
 
 -- @include "decide/call"
 -- @include "include/counters"
--- @include "include/limits"
--- @include "include/names"
+-- @include "include/limitList"
+-- @include "include/nameOf"
 -- @include "include/shiftedCharges"
 -- @include "include/state"
--- @include "include/window"
+-- @include "include/windowLog"
 -- @include "include/windowSlots"
 
 local owned_windows = {}

@@ -1,0 +1,22 @@
+-- Loads a key as it is now.
+
+-- @include "decide/verification/endedLimits"
+-- @include "decide/verification/expiredHolds"
+-- @include "decide/verification/loadedKey"
+-- @include "include/limitEnds"
+
+-- As read_key, with the holds that expired given back, and the limits that have ended replaced, also those of its
+-- identity.
+local function read_current_key(digest, has_snapshot, with_holds)
+  if not read_key(digest, has_snapshot, with_holds) then return false end
+  if key_flags.extended then
+    if are_holds_due(loaded_key.load_extension()) then
+      apply_due_holds()
+      if not read_key(digest, has_snapshot, with_holds) then return false end
+      loaded_key.load_extension()
+    end
+  end
+  local has_temporary = key_flags.temporary or key_identity and limit_ends.is_flagged(key_identity)
+  if has_temporary then ended_limits.apply() end
+  return true
+end
