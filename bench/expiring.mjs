@@ -7,7 +7,7 @@ import { cursorAfter } from '../dist/domain/cursor.js';
 import { digestOf, unpackId } from '../dist/domain/keyString.js';
 import { createPipeline } from '../dist/http/pipeline.js';
 import { operations } from '../dist/operations/index.js';
-import { listOfKeys } from '../dist/operations/keys/listKeys.js';
+import { listOf } from '../dist/operations/lists.js';
 import { keyFixed } from '../dist/scripts/layout.js';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { cpuSecondsOf, run, startRedis } from './support/processes.mjs';
@@ -128,7 +128,7 @@ async function questions({ client }, index, apiId, count) {
   const among = await client.zcount(index, same, same);
   const [member] = await client.zrangeBuffer(index, first + (among >> 1), first + (among >> 1));
   const filter = { apiId, expiresBefore };
-  const cursor = cursorAfter(listOfKeys(filter), `${same}_key_${unpackId(member)}${apiId.slice(-8)}`);
+  const cursor = cursorAfter(listOf('found', filter), `${same}_key_${unpackId(member)}${apiId.slice(-8)}`);
   const list = (what, input) => ({ what, operation: 'keys.listKeys', input: { limit: 100, ...input }, isListed: true });
   const attention = { creditsBelow: 100, unusedSince: start - 90 * dayMs, rerolledInUse: true };
   return [

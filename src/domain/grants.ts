@@ -104,8 +104,9 @@ export class Grants {
     return false;
   }
 
-  /** Returns the ids for which the action is granted; true for all. */
-  idsFor(resource: Resource, action: string): true | string[] {
+  /** Returns the ids for which the action is granted, or of these only the one that is wanted; true for all. */
+  idsFor(resource: Resource, action: string, wanted?: string): true | string[] {
+    if (wanted !== undefined) return this.holds(resource, wanted, action) ? [wanted] : [];
     if (this.holds(resource, '*', action)) return true;
     const [head, tail] = [`${resource}.`, `.${action}`];
     return [...this.#set]

@@ -1,11 +1,11 @@
-// Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC, or in one sum.
+// Shared by the operations of analytics. Usage is counted by hour and returned by hour, day or month, all in UTC, or in one sum.
 
 import { setTimeout as delay, setImmediate as otherRequests } from 'node:timers/promises';
 import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { hourMs, timeMax } from '../../domain/time.ts';
 import { ApiError } from '../../errors.ts';
-import type { Page } from '../../operation.ts';
+import type { ManageContext, Page } from '../../operation.ts';
 import { Ordered } from '../../usage/ordered.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
 import { Steps } from '../../usage/steps.ts';
@@ -243,6 +243,16 @@ export async function withoutMoves<Result>(query: () => Promise<Result>): Promis
       await delay(movedPauseMs);
     }
   }
+}
+
+/** The namespaces whose usage a caller may read: the one with this name or id, or all of them. True is every one. */
+export async function readableNamespaces(
+  namespace: string | undefined,
+  { store, caller: { workspaceId, grants } }: Pick<ManageContext, 'store' | 'caller'>,
+): Promise<true | string[]> {
+  if (namespace === undefined) return grants.idsFor('ratelimit', 'read_analytics');
+  const found = await store.overrides.findNamespace(workspaceId, namespace);
+  return found ? grants.idsFor('ratelimit', 'read_analytics', found.id) : [];
 }
 
 /** Unkey's SDKs can send nothing but SQL, which Tollgate does not support. */

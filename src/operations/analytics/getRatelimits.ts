@@ -7,6 +7,7 @@ import {
   type Granularity,
   granularityField,
   periodOf,
+  readableNamespaces,
   readsDescription,
   rejectSql,
   rowsDescription,
@@ -59,12 +60,7 @@ export const getRatelimits = manages({
 
   async handle({ namespace, identifier, start, end, granularity = 'hour' }, { store, caller }) {
     const period = periodOf({ start, end }, granularity as Granularity, await store.currentMs());
-    const readable = caller.grants.idsFor('ratelimit', 'read_analytics');
-    let namespaceIds = readable;
-    if (namespace !== undefined) {
-      const found = await store.overrides.findNamespace(caller.workspaceId, namespace);
-      namespaceIds = found && (readable === true || readable.includes(found.id)) ? [found.id] : [];
-    }
+    const namespaceIds = await readableNamespaces(namespace, { store, caller });
     const totals = new Totals<Row>();
     const query = { ...period, namespaceIds, identifier };
     const counted = await store.analytics.ratelimits(caller.workspaceId, query, (count) => {

@@ -5,7 +5,7 @@ import { only, type Period, type UsageQuery } from '../../usage/query.ts';
 import { addTo, addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
-import { periodOf, readsDescription, timeFields, withoutMoves } from './buckets.ts';
+import { periodOf, readableNamespaces, readsDescription, timeFields, withoutMoves } from './buckets.ts';
 
 const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
 const rankedBy: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
@@ -111,8 +111,7 @@ async function rankVerifications(
   { store, caller }: ManageContext,
 ): Promise<Result> {
   if (!caller.grants.holdsAny('api', 'read_analytics')) throw lacks('api.*.read_analytics');
-  const readable = caller.grants.idsFor('api', 'read_analytics');
-  const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+  const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
   if ((of === 'keys' || of === 'identities') && externalId === undefined && tag === undefined) {
     return store.analytics.top(caller.workspaceId, { ...period, apiIds, of, by, limit });
   }
@@ -135,11 +134,7 @@ async function rankChecks(
   { store, caller }: ManageContext,
 ): Promise<Result> {
   if (!caller.grants.holdsAny('ratelimit', 'read_analytics')) throw lacks('ratelimit.*.read_analytics');
-  let namespaceIds = caller.grants.idsFor('ratelimit', 'read_analytics');
-  if (wanted !== undefined) {
-    const found = await store.overrides.findNamespace(caller.workspaceId, wanted);
-    namespaceIds = found && (namespaceIds === true || namespaceIds.includes(found.id)) ? [found.id] : [];
-  }
+  const namespaceIds = await readableNamespaces(wanted, { store, caller });
   const byIdentifier = of === 'identifiers';
   const query = { ...period, namespaceIds, byIdentifier };
   const ranking = new Ranking();

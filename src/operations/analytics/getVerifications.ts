@@ -1,9 +1,9 @@
 import Type from 'typebox';
-import { digestOf } from '../../domain/keyString.ts';
 import { hourMs } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { Period, UsageCount, UsageQuery } from '../../usage/query.ts';
+import { listOf } from '../lists.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,
@@ -96,9 +96,8 @@ export const getVerifications = manages({
   needs: { api: ['read_analytics'] },
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
-  // A cursor is valid only for the query it came from. It contains the period, because the default period moves.
-  list: ({ cursor: _cursor, limit: _limit, ...query }) =>
-    `usage:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  // A cursor also contains the period, because the default period moves.
+  list: (query) => listOf('usage', query, 12),
   listedIds: 'row',
   check({ query }) {
     rejectSql(
@@ -112,8 +111,7 @@ export const getVerifications = manages({
     const granularity = (input.granularity ?? 'hour') as Granularity;
     const place = after === undefined ? undefined : readPlace(after);
     const period = place?.period ?? periodOf({ start, end }, granularity, await store.currentMs());
-    const readable = caller.grants.idsFor('api', 'read_analytics');
-    const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+    const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
     const by = (group: Group) => groupBy.includes(group);
     const query: UsageQuery = {
       ...period,

@@ -1,9 +1,9 @@
 import Type from 'typebox';
-import { digestOf } from '../../domain/keyString.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
+import { listOf } from '../lists.ts';
 import { ApiId, Cursor, Fields, Int } from '../schemas.ts';
 import { periodOf, timeFields } from './buckets.ts';
 
@@ -42,16 +42,14 @@ export const listCustomers = manages({
   needs: { api: ['read_analytics'] },
   // A caller with grants for some APIs gets only their usage.
   scope: () => undefined,
-  // A cursor is valid only for the query it came from. It contains the period, because the default period moves.
-  list: ({ cursor: _cursor, limit: _limit, ...query }) =>
-    `customers:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  // A cursor also contains the period, because the default period moves.
+  list: (query) => listOf('customers', query, 12),
   listedIds: 'customer',
 
   async handle({ apiId, start, end, limit = 100 }, { store, caller, after }) {
     const place = after === undefined ? undefined : readPlace(after);
     const period = place?.period ?? periodOf({ start, end }, 'total', await store.currentMs());
-    const readable = caller.grants.idsFor('api', 'read_analytics');
-    const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+    const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
     const query = { ...period, apiIds, from: place?.from, limit };
     const { customers, next, looked, total } = await store.analytics.customers(caller.workspaceId, query);
     return {

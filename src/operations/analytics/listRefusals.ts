@@ -1,8 +1,8 @@
 import Type from 'typebox';
-import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
+import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, KeyId } from '../schemas.ts';
 
@@ -76,17 +76,14 @@ export const listRefusals = manages({
     },
   ),
   needs: { api: ['read_analytics'] },
-  // A cursor is valid only for the query it came from.
-  list: ({ cursor: _cursor, limit: _limit, ...query }) =>
-    `refusals:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  list: (query) => listOf('refusals', query, 12),
   listedIds: 'refusal',
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
   check: ({ start, end }) => checkMilliseconds({ start, end }),
 
   async handle({ apiId, keyId, externalId, outcome, start = 0, end = timeMax, limit = 100 }, { store, caller, after }) {
-    const readable = caller.grants.idsFor('api', 'read_analytics');
-    const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+    const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
     const of = { apiIds, keyId, externalId, outcome };
     return store.refusals.list(caller.workspaceId, { ...of, start, end, limit, after });
   },

@@ -106,8 +106,7 @@ export const tail = streams({
 async function filterOf({ namespace, ...filters }: Input, context: ManageContext): Promise<TailFilter> {
   if (namespace !== undefined) return { checks: { namespaces: await namespacesOf(namespace, context) } };
   const { apiId, keyId, externalId, outcome } = filters;
-  const readable = context.caller.grants.idsFor('api', 'read_analytics');
-  const ids = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+  const ids = context.caller.grants.idsFor('api', 'read_analytics', apiId);
   const apiIds = ids === true ? ids : [...ids].sort();
   const verifications = { apiIds, keyId, externalId, outcome: outcome as Outcome | undefined };
   if (Object.keys(filters).length > 0) return { verifications };

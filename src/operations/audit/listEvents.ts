@@ -1,8 +1,8 @@
 import Type from 'typebox';
-import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
+import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
 import { Fields, Int, Order, pageFields, RootKeyId } from '../schemas.ts';
 
@@ -68,9 +68,7 @@ export const listEvents = manages({
   needs: { audit: ['read_audit'] },
   check: ({ start, end }) => checkMilliseconds({ start, end }),
   scope: () => '*',
-  // A cursor is valid only for the order and the filters it came from.
-  list: ({ limit: _limit, cursor: _cursor, order = 'asc', ...filter }) =>
-    `audit-${order}:${digestOf(JSON.stringify(Object.entries(filter).sort())).toString('base64url')}`,
+  list: ({ order = 'asc', ...filter }) => listOf(`audit-${order}`, filter),
   listedIds: 'stream',
 
   handle: ({ limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) =>

@@ -2,10 +2,11 @@ import Type from 'typebox';
 import { cursorAfter } from '../../domain/cursor.ts';
 import { manages } from '../../operation.ts';
 import type { KeyFilter } from '../../records/keySearch.ts';
+import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
 import { ApiId, Fields, Int } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
-import { apiIdRequired, keyFilters, listOfKeys, requireApi, tooManyApis } from './listKeys.ts';
+import { apiIdRequired, keyFilters, requireApi, tooManyApis } from './listKeys.ts';
 
 const { expiresBefore, creditsBelow, unusedSince, rerolledInUse } = keyFilters;
 const attentionFilters = { expiresBefore, creditsBelow, unusedSince, rerolledInUse };
@@ -65,10 +66,10 @@ export const getAttention = manages({
     const filters = names.filter((name) => values[name] !== undefined).map((name) => ({ [name]: values[name]! }));
     const found = await store.keySearch.listEach(workspaceId, { apiId, filters, order: 'asc', count: limit });
     if ('refused' in found) throw tooManyApis();
-    const listOf = (filter: KeyFilter) => listOfKeys(apiId === undefined ? filter : { apiId, ...filter });
+    const nameOf = (filter: KeyFilter) => listOf('found', apiId === undefined ? filter : { apiId, ...filter });
     const parts = filters.map((filter, index) => {
       const { items: keys, next, looked, total } = found[index]!;
-      const cursor = next && cursorAfter(listOf(filter), next);
+      const cursor = next && cursorAfter(nameOf(filter), next);
       return [Object.keys(filter)[0], { keys, hasMore: next !== undefined, cursor, looked, total }];
     });
     return Object.fromEntries(parts);

@@ -1,11 +1,11 @@
 import Type from 'typebox';
-import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { apisMax } from '../../records/keySearch.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
+import { listOf } from '../lists.ts';
 import { apiNotFound, checkMilliseconds, invalid } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, pageFields, RoleName, Slug } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
@@ -68,10 +68,6 @@ export const keyFilters = {
   ),
 };
 
-/** The name of the list of keys that this query finds. A cursor is valid only for the filters it came from. */
-export const listOfKeys = (query: object): string =>
-  `found:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url')}`;
-
 /** Throws if a request names an API that does not exist. */
 export async function requireApi(store: Store, workspaceId: string, apiId: string | undefined) {
   if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
@@ -115,7 +111,7 @@ export const listKeys = manages({
   errors: ['api_not_found'],
   needs: { api: ['read_key', 'read_api'] },
   scope: ({ apiId }) => apiId ?? '*',
-  list: ({ limit: _limit, cursor: _cursor, ...query }) => listOfKeys(query),
+  list: (query) => listOf('found', query),
   check({ expiresBefore, expiresAfter, unusedSince }) {
     checkMilliseconds({ expiresBefore, expiresAfter, unusedSince });
     if (expiresAfter !== undefined && expiresBefore === undefined)

@@ -1,10 +1,10 @@
 import Type from 'typebox';
-import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { existing } from '../../errors.ts';
 import { type ManageContext, manages } from '../../operation.ts';
 import { type TemporaryKind, temporaryKinds } from '../../records/temporary.ts';
 import { requireApi } from '../keys/listKeys.ts';
+import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid, lacks } from '../rules.ts';
 import { ApiId, Fields, Int, NamespaceRef, pageFields, ratelimitFields } from '../schemas.ts';
 
@@ -106,8 +106,7 @@ export const listTemporary = manages({
   // Those of each kind, see `needed`.
   needs: {},
   scope: () => undefined,
-  list: ({ limit: _limit, cursor: _cursor, ...query }) =>
-    `temporary:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  list: (query) => listOf('temporary', query, 12),
   listedIds: 'temporary',
   check(input) {
     checkMilliseconds({ before: input.before });
