@@ -6,6 +6,7 @@ import type { Prepared } from './decide/kind.ts';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Finding } from './domain/finding.ts';
 import type { Action, Resource } from './domain/grants.ts';
+import type { Pagination } from './domain/pagination.ts';
 import type { RecordName } from './domain/records.ts';
 import type { Times } from './domain/time.ts';
 import type { ErrorCode } from './errors.ts';
@@ -81,15 +82,9 @@ export interface Streaming {
 }
 
 /** A page of a list. `next` is the id after which the next page starts, if there is one. */
-export interface Page<Item> {
+export interface Page<Item> extends Omit<Pagination, 'hasMore' | 'cursor'> {
   items: Item[];
   next: string | undefined;
-  /** Items that were examined for this page, and items of the whole list, if the operation reports them. */
-  looked?: number;
-  total?: number;
-  /** The earliest time that is listed, and the hours of this page, if the operation reports them. */
-  since?: number;
-  counted?: readonly { time: number; refused?: number; listed: number }[];
 }
 
 /**

@@ -1,6 +1,7 @@
 // Calls of operations, and a cache of their responses.
 
 import { useEffect, useReducer } from 'preact/hooks';
+import type { Pagination } from '../domain/pagination.ts';
 import { escapeInvisible } from '../domain/visible.ts';
 import { currentSignIn, endSignIn } from './session.ts';
 import { whenSaved } from './unsaved.ts';
@@ -28,16 +29,7 @@ interface ErrorBody {
 
 export interface Page<T> {
   data: T;
-  /** `looked` and `total` are the numbers of examined and of all records, if a search has not examined all. */
-  pagination?: {
-    hasMore: boolean;
-    cursor?: string;
-    looked?: number;
-    total?: number;
-    /** Of refusals: the earliest time that is listed, and the hours of this page, with the refusals that have a row. */
-    since?: number;
-    counted?: readonly { time: number; refused?: number; listed: number }[];
-  };
+  pagination?: Pagination;
 }
 
 /** Calls an operation. Throws a Failure for its errors, and for a server that cannot be reached. */

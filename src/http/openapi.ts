@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
 import { actions, type Resource } from '../domain/grants.ts';
+import { Pagination } from '../domain/pagination.ts';
 import { outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
@@ -18,6 +19,7 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
+import { Migration } from '../operations/system/getStatus.ts';
 import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
 
 /** Any object of the document, and JSON Schema 2020-12. */
@@ -220,30 +222,7 @@ const envelopeSchemas = (): Json => ({
     [],
     'Data about the response.',
   ),
-  Pagination: object(
-    {
-      hasMore: { type: 'boolean', description: 'True if there is another page.' },
-      cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
-      looked: count('Number of items that were examined for this page. Some lists only.'),
-      total: count('Number of items in the whole list. Some lists only.'),
-      since: count('Of listRefusals: the earliest time that is listed, in Unix milliseconds.'),
-      counted: {
-        type: 'array',
-        description:
-          'Of listRefusals: each hour with refusals that match the filters besides `start`, `end` and `limit`, latest first, as far as this page reaches. An hour on two pages is reported by both.',
-        items: object(
-          {
-            time: count('Beginning of the hour in Unix milliseconds.'),
-            refused: count('Number of refusals. Absent if the counts are too many to be read at once.'),
-            listed: count('How many of them the rows of the hour account for. The others have no row.'),
-          },
-          ['refused'],
-        ),
-      },
-    },
-    ['cursor', 'looked', 'total', 'since', 'counted'],
-    'Position in the list.',
-  ),
+  Pagination: plain(Pagination),
   ApiError: object(
     { meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody'), ...errorMembers },
     Object.keys(errorMembers),
@@ -454,17 +433,7 @@ const health = {
           scripts: constant('loaded', 'Redis has the scripts.'),
           writes: constant('accepted', 'Redis accepts writes.'),
           dataVersion: count('The version of the stored data.'),
-          migration: object(
-            {
-              from: count('The version that the data had.'),
-              to: count('The version that it is migrated to.'),
-              done: count('Records that were migrated.'),
-              total: count('Records, as far as known.'),
-              startedAt: count('When the migration began, Unix milliseconds.'),
-            },
-            [],
-            'The migration of the stored data, while one runs. Servers serve meanwhile.',
-          ),
+          migration: plain(Migration),
         },
         ['migration'],
       ),

@@ -41,6 +41,9 @@ export function Nullable<Schema extends TSchema>(schema: Schema) {
 export const Int = (options: { minimum: number; maximum?: number; default?: number; description?: string }) =>
   Type.Integer({ maximum: integerMax, ...options });
 
+/** A time in a request. */
+export const UnixTime = (description: string) => Int({ minimum: 0, maximum: timeMax, description });
+
 const id = (prefix: string, what: string) =>
   Type.String({
     minLength: 3,
@@ -88,17 +91,10 @@ export const MetaText = Type.Unsafe<JsonText>({
   description: 'The JSON object that was stored.',
 });
 
-export const Expires = Int({
-  minimum: 0,
-  maximum: timeMax,
-  description: 'Expiry time in Unix milliseconds.',
-});
-
-export const RootKeyExpires = Int({
-  minimum: 0,
-  maximum: timeMax,
-  description: 'Expiry time in Unix milliseconds. A caller with an expiry cannot grant a later one, or none (403).',
-});
+export const Expires = UnixTime('Expiry time in Unix milliseconds.');
+export const RootKeyExpires = UnixTime(
+  'Expiry time in Unix milliseconds. A caller with an expiry cannot grant a later one, or none (403).',
+);
 
 const slugPattern = '^[a-zA-Z0-9_:.*-]+$';
 const slugMeaning =
@@ -166,11 +162,9 @@ export const Ignored = <Schema extends TSchema>(schema: Schema) =>
 export const lastsBound = `at most ${lastsMax / dayMs} days ahead`;
 const LimitEnd = Type.Optional(
   Nullable(
-    Int({
-      minimum: 0,
-      maximum: timeMax,
-      description: `Time in Unix milliseconds at which the limit ends, ${lastsBound}. From then on the permanent limit that it replaces is in force again, if there is one; both have the same type. null: it is permanent. Absent: it is permanent, but a temporary limit whose limit, duration and type stay the same keeps its end.`,
-    }),
+    UnixTime(
+      `Time in Unix milliseconds at which the limit ends, ${lastsBound}. From then on the permanent limit that it replaces is in force again, if there is one; both have the same type. null: it is permanent. Absent: it is permanent, but a temporary limit whose limit, duration and type stay the same keeps its end.`,
+    ),
   ),
 );
 
@@ -373,6 +367,13 @@ export const VerifiedRatelimit = Type.Object({
   remaining: Remaining,
   reset: Reset,
 });
+
+/** Limits by their names in a response, each with units or slots. */
+export const Units = (name: string, cost: string, description: string) =>
+  Type.Array(
+    Type.Object({ name: Type.String({ description: name }), cost: Type.Integer({ description: cost }) }),
+    { description },
+  );
 
 export const Empty = Type.Object({}, { description: 'An empty object.' });
 

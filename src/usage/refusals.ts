@@ -1,6 +1,7 @@
 // Lists the recent refusals of a workspace: their rows, and the usage counts of the hours that the rows are in. The
 // counts are exact, so a list can state how many refusals have no row, and hours without refusals are not read.
 
+import type { Pagination } from '../domain/pagination.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { ApiError } from '../errors.ts';
 import { workspaceKey } from '../redis/names.ts';
@@ -9,16 +10,6 @@ import type { openAnalytics } from './analytics.ts';
 import { only, type UsageQuery } from './query.ts';
 import { RefusalRows, type Refusals, type RowFilter } from './refusalRows.ts';
 
-/** The refusals of an hour that match a query. */
-interface CountedHour {
-  /** The beginning of the hour. */
-  time: number;
-  /** All of them; undefined if the counts are too many to be read. */
-  refused?: number;
-  /** Those that have rows. */
-  listed: number;
-}
-
 interface RefusalsPage {
   items: Refusals[];
   /** The place after which the next page begins. */
@@ -26,7 +17,7 @@ interface RefusalsPage {
   /** The earliest time of which refusals are listed. */
   since: number;
   /** The hours with refusals that the page has passed, latest first. */
-  counted: CountedHour[];
+  counted: NonNullable<Pagination['counted']>;
 }
 
 interface RefusalsQuery extends RowFilter {

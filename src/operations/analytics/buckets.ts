@@ -3,14 +3,14 @@
 import { setTimeout as delay, setImmediate as otherRequests } from 'node:timers/promises';
 import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
-import { hourMs, timeMax } from '../../domain/time.ts';
+import { hourMs } from '../../domain/time.ts';
 import { ApiError } from '../../errors.ts';
 import type { ManageContext, Page } from '../../operation.ts';
 import { Ordered } from '../../usage/ordered.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
 import { Steps } from '../../usage/steps.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
-import { Int } from '../schemas.ts';
+import { UnixTime } from '../schemas.ts';
 
 const dayHours = 24;
 const bucketsMax = 1000;
@@ -28,21 +28,8 @@ export const WholeDay = Type.Enum(['day'], {
 });
 
 export const timeFields = {
-  start: Type.Optional(
-    Int({
-      minimum: 0,
-      maximum: timeMax,
-      description:
-        'Start of the period in Unix milliseconds, rounded down to the hour, not after `end`. Defaults to a day before `end`.',
-    }),
-  ),
-  end: Type.Optional(
-    Int({
-      minimum: 0,
-      maximum: timeMax,
-      description: 'End of the period in Unix milliseconds, exclusive. Defaults to now.',
-    }),
-  ),
+  start: Type.Optional(UnixTime('Start of the period in Unix milliseconds, rounded down to the hour, not after `end`. Defaults to a day before `end`.')),
+  end: Type.Optional(UnixTime('End of the period in Unix milliseconds, exclusive. Defaults to now.')),
 };
 
 export const granularityField = {

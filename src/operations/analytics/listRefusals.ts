@@ -4,7 +4,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, UnixTime } from '../schemas.ts';
 
 const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
 
@@ -16,14 +16,8 @@ export const listRefusals = manages({
     keyId: Type.Optional(KeyId),
     externalId: Type.Optional(ExternalId),
     outcome: Type.Optional(Type.Enum([...refusedOutcomes], { description: 'Outcome of the verifications.' })),
-    start: Type.Optional(
-      Int({
-        minimum: 0,
-        maximum: timeMax,
-        description: 'Earliest time in Unix milliseconds; `REFUSAL_HOURS` ago by default.',
-      }),
-    ),
-    end: Type.Optional(Int({ minimum: 0, maximum: timeMax, description: 'Time in Unix milliseconds, exclusive.' })),
+    start: Type.Optional(UnixTime('Earliest time in Unix milliseconds; `REFUSAL_HOURS` ago by default.')),
+    end: Type.Optional(UnixTime('Time in Unix milliseconds, exclusive.')),
     limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows of a page.' })),
     cursor: Type.Optional(Cursor),
   }),

@@ -1,12 +1,10 @@
 import Type from 'typebox';
-import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { Fields, Int, Order, pageFields, RootKeyId } from '../schemas.ts';
+import { Fields, Order, pageFields, RootKeyId, UnixTime } from '../schemas.ts';
 
-const Time = (description: string) => Type.Optional(Int({ minimum: 0, maximum: timeMax, description }));
 const Name = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 255, description }));
 
 export const listEvents = manages({
@@ -27,8 +25,8 @@ export const listEvents = manages({
     ),
     rootKeyId: Type.Optional(RootKeyId),
     operation: Name('Name of the operation, such as `keys.updateKey`.'),
-    start: Time('Start of the period in Unix milliseconds.'),
-    end: Time('End of the period in Unix milliseconds, exclusive.'),
+    start: Type.Optional(UnixTime('Start of the period in Unix milliseconds.')),
+    end: Type.Optional(UnixTime('End of the period in Unix milliseconds, exclusive.')),
   }),
   output: Type.Array(
     Type.Object({

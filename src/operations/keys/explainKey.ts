@@ -6,7 +6,7 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
-import { Debt, Fields, KeyId, KeyString, Reset, ratelimitFields, refillFields } from '../schemas.ts';
+import { Debt, Fields, KeyId, KeyString, Reset, ratelimitFields, refillFields, Units } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -144,13 +144,7 @@ const output = Type.Object({
       {
         open: Type.Integer({ description: 'Number of open holds.' }),
         credits: Type.Integer({ description: 'Credits that they hold.' }),
-        ratelimits: Type.Array(
-          Type.Object({
-            name: Type.String({ description: 'Name of the limit.' }),
-            cost: Type.Integer({ description: 'Units that they hold.' }),
-          }),
-          { description: 'Limits of which they hold units.' },
-        ),
+        ratelimits: Units('Name of the limit.', 'Units that they hold.', 'Limits of which they hold units.'),
       },
       { description: 'Open holds of the key. What they hold is not in the balance, and counts as used.' },
     ),

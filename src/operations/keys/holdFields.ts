@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
-import { Debt, ExpiresAt, Fields, Int } from '../schemas.ts';
+import { Debt, ExpiresAt, Fields, Int, Units } from '../schemas.ts';
 
 /** The first version of the data that can store holds, and debts. */
 export const holdsSince = 6;
@@ -64,12 +64,10 @@ export const changedHoldOutput = Type.Object({
       { description: 'The identity whose balance the hold charged. Absent if there is none.' },
     ),
   ),
-  ratelimits: Type.Array(
-    Type.Object({
-      name: Type.String({ description: 'Name of the limit.' }),
-      cost: Type.Integer({ description: 'Units that were charged in all.' }),
-    }),
-    { description: 'The limits that the hold charged, without those whose slots it took.' },
+  ratelimits: Units(
+    'Name of the limit.',
+    'Units that were charged in all.',
+    'The limits that the hold charged, without those whose slots it took.',
   ),
   late: Type.Boolean({ description: 'True if the hold had been given back before.' }),
 });

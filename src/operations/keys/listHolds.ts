@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { ExpiresAt, Fields, KeyId, pageFields } from '../schemas.ts';
+import { ExpiresAt, Fields, KeyId, pageFields, Units } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const listHolds = manages({
@@ -14,20 +14,12 @@ export const listHolds = manages({
       expires: ExpiresAt,
       onExpiry: Type.Enum(['release', 'charge'], { description: 'What happens at its expiry.' }),
       credits: Type.Optional(Type.Integer({ description: 'Credits that it holds. Absent for an unlimited key.' })),
-      ratelimits: Type.Array(
-        Type.Object({
-          name: Type.String({ description: 'Name of the limit.' }),
-          cost: Type.Integer({ description: 'Units that it holds.' }),
-        }),
-        { description: 'Limits of which it holds units.' },
-      ),
+      ratelimits: Units('Name of the limit.', 'Units that it holds.', 'Limits of which it holds units.'),
       slots: Type.Optional(
-        Type.Array(
-          Type.Object({
-            name: Type.String({ description: 'Name of the concurrency limit.' }),
-            cost: Type.Integer({ description: 'Slots that it takes.' }),
-          }),
-          { description: 'Concurrency limits of which it takes slots. Absent for none.' },
+        Units(
+          'Name of the concurrency limit.',
+          'Slots that it takes.',
+          'Concurrency limits of which it takes slots. Absent for none.',
         ),
       ),
     }),

@@ -1,5 +1,4 @@
 import Type from 'typebox';
-import { timeMax } from '../../domain/time.ts';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { apisMax } from '../../records/keySearch.ts';
@@ -7,7 +6,7 @@ import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
 import { listOf } from '../lists.ts';
 import { apiNotFound, checkMilliseconds, invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Int, pageFields, RoleName, Slug } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Int, pageFields, RoleName, Slug, UnixTime } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
 export const keyFilters = {
@@ -28,28 +27,9 @@ export const keyFilters = {
     }),
   ),
   enabled: Type.Optional(Type.Boolean({ description: 'Enabled keys, or disabled ones.' })),
-  expiresBefore: Type.Optional(
-    Int({
-      minimum: 0,
-      maximum: timeMax,
-      description: 'Keys that expire before this time in Unix milliseconds, in order of expiry.',
-    }),
-  ),
-  expiresAfter: Type.Optional(
-    Int({
-      minimum: 0,
-      maximum: timeMax,
-      description: 'With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.',
-    }),
-  ),
-  unusedSince: Type.Optional(
-    Int({
-      minimum: 0,
-      maximum: timeMax,
-      description:
-        'Keys that were created before this time in Unix milliseconds and have had no VALID verification since.',
-    }),
-  ),
+  expiresBefore: Type.Optional(UnixTime('Keys that expire before this time in Unix milliseconds, in order of expiry.')),
+  expiresAfter: Type.Optional(UnixTime('With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.')),
+  unusedSince: Type.Optional(UnixTime('Keys that were created before this time in Unix milliseconds and have had no VALID verification since.')),
   creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance of their own below this number.' })),
   rerolledInUse: Type.Optional(
     Type.Boolean({

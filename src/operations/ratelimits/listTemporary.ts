@@ -6,7 +6,7 @@ import { type TemporaryKind, temporaryKinds } from '../../records/temporary.ts';
 import { requireApi } from '../keys/listKeys.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid, lacks } from '../rules.ts';
-import { ApiId, Fields, Int, NamespaceRef, pageFields, ratelimitFields } from '../schemas.ts';
+import { ApiId, Fields, NamespaceRef, pageFields, ratelimitFields, UnixTime } from '../schemas.ts';
 
 /** At most one of these is in a request. */
 const selectors = ['kinds', 'apiId', 'namespace'] as const;
@@ -69,9 +69,7 @@ export const listTemporary = manages({
     ),
     apiId: Type.Optional({ ...ApiId, description: 'Only limits of keys of this API.' }),
     namespace: Type.Optional({ ...NamespaceRef, description: 'Only overrides of this namespace: its name or id.' }),
-    before: Type.Optional(
-      Int({ minimum: 0, maximum: timeMax, description: 'Only what ends before this time in Unix milliseconds.' }),
-    ),
+    before: Type.Optional(UnixTime('Only what ends before this time in Unix milliseconds.')),
     ...pageFields,
   }),
   output: Type.Array(

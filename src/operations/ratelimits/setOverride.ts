@@ -1,10 +1,9 @@
 import Type from 'typebox';
-import { timeMax } from '../../domain/time.ts';
 import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
 import { endRefused, invalid, requireData, temporarySince } from '../rules.ts';
-import { Duration, Fields, Identifier, Int, lastsBound, NamespaceRef, OverrideId } from '../schemas.ts';
+import { Duration, Fields, Identifier, Int, lastsBound, NamespaceRef, OverrideId, UnixTime } from '../schemas.ts';
 
 const wildcardsBound =
   `all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ${wildcardsMax.bytes} bytes in total, ` +
@@ -21,11 +20,9 @@ export const setOverride = manages({
     limit: Int({ minimum: 0, description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
     duration: Duration,
     until: Type.Optional(
-      Int({
-        minimum: 0,
-        maximum: timeMax,
-        description: `Time in Unix milliseconds at which the override ends, ${lastsBound}. The permanent override that it replaces is in force again from then on, if there is one. Absent: it is permanent, and replaces what was set before.`,
-      }),
+      UnixTime(
+        `Time in Unix milliseconds at which the override ends, ${lastsBound}. The permanent override that it replaces is in force again from then on, if there is one. Absent: it is permanent, and replaces what was set before.`,
+      ),
     ),
   }),
   output: Type.Object({ overrideId: OverrideId }),

@@ -41,7 +41,7 @@ const Decisions = Type.Object(
 );
 
 /** As in `/health/ready`. */
-const Migration = Type.Object(
+export const Migration = Type.Object(
   {
     from: count('The version that the data had.'),
     to: count('The version that it is migrated to.'),
