@@ -182,7 +182,7 @@ function sizeOf(fields: Fields): unknown {
 }
 
 /** Twice as fast as writeUIntBE. */
-function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
+export function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
   let left = value;
   for (let index = at + length - 1; index >= at; index--) {
     // Of a larger number, a Buffer takes the last byte.

@@ -17,6 +17,7 @@ import {
   usageSpent,
 } from '../scripts/layout.ts';
 import { readUint } from '../scripts/struct.ts';
+import { readCounts, uintAt, type Width, widthFor, writeCounts } from './counts.ts';
 import { packSums } from './sums.ts';
 
 /** Counts by their place (countPlaces of layout.ts): of outcomes, and the credits spent. */
@@ -69,16 +70,6 @@ export interface KeyDay {
   hours: Map<number, Counts> | undefined;
 }
 
-/** Bytes of a number. */
-type Width = 1 | 2 | 4 | 7;
-const widthFor = (most: number): Width => (most < 2 ** 8 ? 1 : most < 2 ** 16 ? 2 : most < 2 ** 32 ? 4 : 7);
-
-/** As readUint of struct.ts, without checks, as a query reads millions of numbers. */
-function uintAt(buffer: Buffer, at: number, width: number): number {
-  let value = 0;
-  for (let index = at; index < at + width; index++) value = value * 256 + buffer[index]!;
-  return value;
-}
 const dayAt = (days: Buffer, at: number): number => uintAt(days, at + keyDay.at.day, keyDay.fields.day.bytes);
 
 /** Calls functions for the days of a key without creating objects, because a query reads millions of days. */
@@ -166,18 +157,6 @@ function bitsIn(byte: number): number {
   let count = 0;
   for (let rest = byte; rest > 0; rest >>= 1) count += rest & 1;
   return count;
-}
-
-/** Returns the offset after the counts. */
-function readCounts(days: Buffer, from: number, bits: number, width: Width, counts: Counts): number {
-  let at = from;
-  for (let index = 0; index < countPlaces; index++) {
-    if (bits & (1 << index)) {
-      counts[index] = uintAt(days, at, width);
-      at += width;
-    } else counts[index] = 0;
-  }
-  return at;
 }
 
 /** The numbers in the head of days; zeros for a key without days. */
@@ -297,17 +276,8 @@ class Packer {
 
   /** Returns the bits of the counts that are written. */
   #counts(counts: Counts, width: Width): number {
-    let bits = 0;
-    for (let index = 0; index < countPlaces; index++) {
-      const count = counts[index]!;
-      if (count === 0) continue;
-      bits += 1 << index;
-      if (width === 7) {
-        this.#buffer.writeUIntBE(Math.floor(count / 2 ** 32), this.#at, 3);
-        this.#buffer.writeUInt32BE(count % 2 ** 32, this.#at + 3);
-      } else this.#buffer.writeUIntBE(count, this.#at, width);
-      this.#at += width;
-    }
+    const [bits, end] = writeCounts(this.#buffer, this.#at, counts, width);
+    this.#at = end;
     return bits;
   }
 

@@ -4,6 +4,7 @@
 import { dayMs } from '../domain/time.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { countPlaces, customerSum, sumWidth, sumWidths } from '../scripts/layout.ts';
+import { readCounts, widthFor, writeCounts } from './counts.ts';
 
 /** A day of a key and an externalId. */
 interface DaySums {
@@ -27,9 +28,6 @@ export function monthOf(day: number): number {
 /** The day before the first one of a month. */
 export const dayBefore = (month: number): number => Date.UTC(1970, month, 1) / dayMs - 1;
 
-/** The bytes of the counts of a day are in the numbers from 0 of `sumWidths`. */
-const widthFor = (most: number): number => (most < 2 ** 8 ? 0 : most < 2 ** 16 ? 1 : most < 2 ** 32 ? 2 : 3);
-
 /** Packs days of a key, to be added to the sums of its customers. */
 export function packSums(days: readonly DaySums[]): Buffer {
   return Buffer.concat(
@@ -45,34 +43,19 @@ export function packSums(days: readonly DaySums[]): Buffer {
 
 function packDay(dayOfMonth: number, counts: readonly number[]): Buffer {
   const width = widthFor(Math.max(...counts));
-  const bytes = sumWidths[width]!;
-  const packed = Buffer.alloc(2 + bytes * counts.filter((count) => count > 0).length);
-  packed[0] = dayOfMonth + sumWidth * width;
-  let at = 2;
-  for (let place = 0; place < countPlaces; place++) {
-    let count = counts[place]!;
-    if (count === 0) continue;
-    packed[1]! += 1 << place;
-    for (let index = at + bytes - 1; index >= at; index--, count = Math.floor(count / 256)) packed[index] = count % 256;
-    at += bytes;
-  }
-  return packed;
+  const packed = Buffer.alloc(2 + width * countPlaces);
+  const [bits, end] = writeCounts(packed, 2, counts, width);
+  packed[0] = dayOfMonth + sumWidth * sumWidths.indexOf(width);
+  packed[1] = bits;
+  return packed.subarray(0, end);
 }
 
 /** Visits the days of a customer in a month. `counts` is used again for the next call. */
 export function visitSums(sums: Buffer, counts: number[], visit: (dayOfMonth: number) => void): void {
   for (let at = 0; at < sums.length; ) {
-    const bytes = sumWidths[Math.floor(sums[at]! / sumWidth)]!;
+    const width = sumWidths[Math.floor(sums[at]! / sumWidth)]!;
     const dayOfMonth = sums[at]! % sumWidth;
-    const bits = sums[at + 1]!;
-    at += 2;
-    for (let place = 0; place < countPlaces; place++) {
-      counts[place] = 0;
-      if (!(bits & (1 << place))) continue;
-      let count = 0;
-      for (const end = at + bytes; at < end; at++) count = 256 * count + sums[at]!;
-      counts[place] = count;
-    }
+    at = readCounts(sums, at + 2, sums[at + 1]!, width, counts);
     visit(dayOfMonth);
   }
 }
