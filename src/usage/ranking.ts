@@ -37,17 +37,48 @@ export class Ranking {
     return this.#rows.entries();
   }
 
-  /** The largest first, and those of the same number by their names. */
+  /** The largest by a number. */
   top(limit: number, by: RankedBy): TopRow[] {
-    const sizeOf = ([, row]: [string, Ranked]) => row[by] ?? 0;
-    const order = (a: [string, Ranked], b: [string, Ranked]) => sizeOf(b) - sizeOf(a) || (a[0] < b[0] ? -1 : 1);
-    const top: [string, Ranked][] = [];
-    for (const entry of this.#rows) {
-      if (sizeOf(entry) === 0 || (top.length === limit && order(entry, top[limit - 1]!) > 0)) continue;
-      top.splice(placeOf(entry, top, order), 0, entry);
-      if (top.length > limit) top.pop();
-    }
-    return top.map(([, { fields, ...numbers }]) => ({ ...fields, ...numbers }));
+    const largest = new Largest<Ranked>(limit);
+    for (const [name, row] of this.#rows) largest.add(name, row[by] ?? 0, row);
+    return largest.cut().entries.map(({ row: { fields, ...numbers } }) => ({ ...fields, ...numbers }));
+  }
+}
+
+/** A sum, or a bound of one. */
+export interface Place {
+  name: string;
+  sum: number;
+}
+/** The order of a ranking: the largest first, and those of the same sum by their names. */
+export const order = (a: Place, b: Place): number => b.sum - a.sum || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+
+/** Entries beyond the largest that are added before all are sorted: few, as sorting sorted ones takes little time. */
+const unsortedMax = 250;
+
+/** The largest entries of many, except those with 0. */
+export class Largest<Row> {
+  /** In order after `cut`. */
+  readonly entries: (Place & { row: Row })[] = [];
+  /** No omitted entry precedes it. */
+  bound: Place = { name: '', sum: 0 };
+  readonly #max: number;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  add(name: string, sum: number, row: Row) {
+    if (sum === 0 || sum < this.bound.sum || (sum === this.bound.sum && name > this.bound.name)) return;
+    this.entries.push({ name, sum, row });
+    if (this.entries.length >= this.#max + unsortedMax) this.cut();
+  }
+
+  cut(): this {
+    this.entries.sort(order);
+    const [first] = this.entries.splice(this.#max);
+    if (first && order(first, this.bound) < 0) this.bound = first;
+    return this;
   }
 }
 
@@ -70,9 +101,4 @@ export function addTo(row: TopRow, usage: UsageCount) {
   row.count += usage.count;
   if (usage.outcome !== 'VALID') row.refused += usage.count;
   row.spentCredits = (row.spentCredits ?? 0) + usage.spentCredits;
-}
-
-function placeOf<Item>(item: Item, sorted: readonly Item[], order: (a: Item, b: Item) => number): number {
-  const at = sorted.findIndex((other) => order(item, other) < 0);
-  return at === -1 ? sorted.length : at;
 }

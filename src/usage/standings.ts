@@ -20,7 +20,7 @@ import { windowOf } from './customers.ts';
 import { type Counts, noCounts } from './days.ts';
 import { byOutcome, countKeys, keysOfIdentities, type Sum } from './histories.ts';
 import { daysIn, type KeptPeriod, type Period } from './query.ts';
-import { addUsage, type RankedBy, Ranking, type TopRow } from './ranking.ts';
+import { addUsage, Largest, order, type Place, type RankedBy, Ranking, type TopRow } from './ranking.ts';
 import { Steps } from './steps.ts';
 import { summedDays } from './summed.ts';
 import { countByApi } from './totals.ts';
@@ -46,8 +46,6 @@ export interface RankQuery {
 
 /** The largest sums of which the names are kept. */
 const namedMax = 1000;
-/** Further ones that are added before all are sorted: few, as those that were sorted before take little time. */
-const unsortedMax = 250;
 /** The names that the first step of a ranking reads. Each further step reads twice as many. */
 const firstStep = 50;
 /** Limit of the keys that a step reads. With more, a pass is not much longer. */
@@ -57,52 +55,15 @@ const totalsMax = 1000;
 const keptMaxMs = hourMs;
 /** Limit of the memory of all bounds, in bytes. */
 const keptMax = 16 * 2 ** 20;
-/** Of a place, besides its name. */
-const placeBytes = 200;
+/** Of an entry, besides its name. */
+const entryBytes = 200;
 
-/** A sum, or a bound of one. */
-interface Place {
-  name: string;
-  sum: number;
-}
-/** The order of a ranking. */
-const order = (a: Place, b: Place): number => b.sum - a.sum || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
-
-/** A place with all sums of its row. */
-interface Ranked extends Place {
-  row: TopRow;
-}
-
-/** The first places of many, and a place that no other one precedes. */
+/** The largest keys or identities by each number. */
 class Leaders {
-  readonly places: Ranked[] = [];
-  rest: Place = { name: '', sum: 0 };
-  readonly #by: RankedBy;
-
-  constructor(by: RankedBy) {
-    this.#by = by;
-  }
-
-  add(name: string, row: TopRow) {
-    const sum = row[this.#by] ?? 0;
-    if (sum === 0 || sum < this.rest.sum || (sum === this.rest.sum && name > this.rest.name)) return;
-    this.places.push({ name, sum, row });
-    if (this.places.length >= namedMax + unsortedMax) this.cut();
-  }
-
-  cut() {
-    this.places.sort(order);
-    const [first] = this.places.splice(namedMax);
-    if (first && order(first, this.rest) < 0) this.rest = first;
-  }
-}
-
-/** The first places by each number. */
-class AllLeaders {
-  readonly by: Record<RankedBy, Leaders> = {
-    count: new Leaders('count'),
-    refused: new Leaders('refused'),
-    spentCredits: new Leaders('spentCredits'),
+  readonly by: Record<RankedBy, Largest<TopRow>> = {
+    count: new Largest(namedMax),
+    refused: new Largest(namedMax),
+    spentCredits: new Largest(namedMax),
   };
 
   add(name: string, fields: Pick<TopRow, 'apiId' | 'keyId' | 'externalId'>, counts: Counts) {
@@ -112,7 +73,7 @@ class AllLeaders {
       if (outcomes[number - 1] !== 'VALID') refused += counts[number - 1]!;
     }
     const row = { ...fields, count, refused, spentCredits: counts[spentPlace]! };
-    for (const by of numbers) this.by[by].add(name, row);
+    for (const by of numbers) this.by[by].add(name, row[by], row);
   }
 
   /** Ends the ranking: nothing is added any more. */
@@ -132,7 +93,7 @@ interface Standings {
   /** Of the APIs in this period, read before the keys. */
   totals: Totals;
   /** Missing if there were too many names. */
-  leaders: Partial<Record<RankedOf, AllLeaders>>;
+  leaders: Partial<Record<RankedOf, Leaders>>;
   atMs: number;
   bytes: number;
 }
@@ -233,7 +194,7 @@ async function rankAll(
   if (of === 'keys' || !isSummed) leaders = await rankKeys(context, workspaceId, query);
   if (!leaders[of]) leaders = { identities: await rankCustomers(context, workspaceId, query) };
   if (totals) keep(standingsOf(period, totals, leaders));
-  return leaders[of]!.by[by].places.slice(0, limit).map(({ row }) => row);
+  return leaders[of]!.by[by].entries.slice(0, limit).map(({ row }) => row);
 }
 
 /** Ranks all keys, and all customers if these fit in memory. */
@@ -242,7 +203,7 @@ async function rankKeys(
   workspaceId: string,
   { apiIds, period, nowMs }: RankQuery,
 ): Promise<Standings['leaders']> {
-  const keys = new AllLeaders();
+  const keys = new Leaders();
   const window = new CustomerWindow(undefined, context.usageBounds.customers);
   const key = { apiId: '', keyId: '', counts: noCounts() };
   const endKey = () => {
@@ -262,14 +223,14 @@ async function rankKeys(
   }
   endKey();
   if (window.upTo !== undefined) return { keys: keys.end() };
-  const identities = new AllLeaders();
+  const identities = new Leaders();
   await addCustomers(identities, window);
   return { keys: keys.end(), identities: identities.end() };
 }
 
 /** Ranks all customers, as many at a time as fit in memory. */
-async function rankCustomers(context: StoreContext, workspaceId: string, query: RankQuery): Promise<AllLeaders> {
-  const leaders = new AllLeaders();
+async function rankCustomers(context: StoreContext, workspaceId: string, query: RankQuery): Promise<Leaders> {
+  const leaders = new Leaders();
   let after: string | undefined;
   do {
     const window = await windowOf(context, workspaceId, query, after);
@@ -279,7 +240,7 @@ async function rankCustomers(context: StoreContext, workspaceId: string, query: 
   return leaders.end();
 }
 
-async function addCustomers(leaders: AllLeaders, window: CustomerWindow) {
+async function addCustomers(leaders: Leaders, window: CustomerWindow) {
   const steps = new Steps();
   for (const { externalId, counts } of window.all()) {
     if (externalId !== '') leaders.add(externalId, { externalId }, counts);
@@ -291,7 +252,7 @@ function standingsOf(period: Period, totals: Totals, leaders: Standings['leaders
   let bytes = 0;
   for (const of of kinds) {
     for (const by of numbers) {
-      for (const { name } of leaders[of]?.by[by].places ?? []) bytes += name.length + placeBytes;
+      for (const { name } of leaders[of]?.by[by].entries ?? []) bytes += name.length + entryBytes;
     }
   }
   return { period, totals, leaders, atMs: performance.now(), bytes };
@@ -305,18 +266,18 @@ async function rankFrom(
   { period: { fromHour }, totals, leaders }: Standings,
 ): Promise<TopRow[] | undefined> {
   const { apiIds, of, by, limit, period } = query;
-  const { places, rest } = leaders[of]?.by[by] ?? {};
-  if (!places || !rest) return undefined;
+  const { entries, bound } = leaders[of]?.by[by] ?? {};
+  if (!entries || !bound) return undefined;
   // Also what was counted in this period but not in that of the bounds.
   const now = await totalsOf(context, workspaceId, apiIds, { fromHour, toHour: period.toHour });
   const increase = increaseOf(now, totals, by);
   // A pass is likely anyway: before anything is read for nothing.
-  if (increase > 0 && (places[limit - 1]?.sum ?? 0) <= rest.sum + increase) return undefined;
+  if (increase > 0 && (entries[limit - 1]?.sum ?? 0) <= bound.sum + increase) return undefined;
   const ranking = new Ranking();
   for (let at = 0, step = firstStep; ; at += step, step *= 2) {
     const top = ranking.top(limit, by);
-    if (isDecided(top, query, places[at] ?? rest, increase)) return top;
-    const names = places.slice(at, at + step).map(({ name }) => name);
+    if (isDecided(top, query, entries[at] ?? bound, increase)) return top;
+    const names = entries.slice(at, at + step).map(({ name }) => name);
     if (names.length === 0 || !(await readNamed(context, workspaceId, query, names, ranking))) return undefined;
   }
 }
