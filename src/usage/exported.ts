@@ -14,11 +14,12 @@ import {
 } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { tagField } from '../scripts/layout.ts';
-import { Reader, readUint } from '../scripts/struct.ts';
+import { Reader } from '../scripts/struct.ts';
 import { countsOf, readAll } from './commands.ts';
 import { allDays, type KeyDay } from './days.ts';
 import { usageOf } from './histories.ts';
 import { CountsMoved } from './query.ts';
+import { rowsIn } from './refusalRows.ts';
 
 /** The totals of a day: counts by hour and outcome (`13` and `1`), or by hour and `p` or `b`; `tags` of an API. */
 export interface DayTotals {
@@ -56,7 +57,6 @@ const totalsStep = 100;
 const readsOfCounts = 20;
 /** Bytes of refusals that one command reads. */
 const rowsBytesStep = 262_144;
-const rowLengthBytes = 2;
 
 type Totals = 'api' | 'namespace';
 /** `id` is 8 characters of an API, or 16 of a namespace. */
@@ -127,10 +127,11 @@ export function openUsageExport(context: StoreContext) {
         const name = refusalRowsKey(workspaceKey(workspaceId), hour);
         for (let offset = 0; ; ) {
           const read = await orStoreError(redis.getrangeBuffer(name, offset, offset + rowsBytesStep - 1));
-          const rows = read.subarray(0, wholeRows(read));
-          if (rows.length === 0) break;
-          yield { hour, offset, rows };
-          offset += rows.length;
+          let whole = 0;
+          for (const { end } of rowsIn(read)) whole = end;
+          if (whole === 0) break;
+          yield { hour, offset, rows: read.subarray(0, whole) };
+          offset += whole;
         }
       }
     },
@@ -185,15 +186,4 @@ function openParts({ redis }: StoreContext) {
       }));
     },
   };
-}
-
-/** The bytes of the rows that are complete. */
-function wholeRows(rows: Buffer): number {
-  let at = 0;
-  while (at + rowLengthBytes <= rows.length) {
-    const next = at + rowLengthBytes + readUint(rows, at, rowLengthBytes);
-    if (next > rows.length) break;
-    at = next;
-  }
-  return at;
 }

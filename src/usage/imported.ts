@@ -3,10 +3,11 @@
 
 import { dayMs, hourMs } from '../domain/time.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { countedOutcomes, notedMore, notedRefusal, weekDays } from '../scripts/layout.ts';
-import { Reader, readUint } from '../scripts/struct.ts';
+import { countedOutcomes, notedMore, notedRefusal, tagField, weekDays } from '../scripts/layout.ts';
+import { Reader } from '../scripts/struct.ts';
 import { type KeyDay, packDays } from './days.ts';
 import type { DayTotals, IdentifierCount, TagCount } from './exported.ts';
+import { rowsIn } from './refusalRows.ts';
 import { packSums } from './sums.ts';
 
 export interface KeyUsage {
@@ -131,26 +132,12 @@ const namesOf = <Name extends string>(counts: readonly { [Each in Name]: string 
 /** Fields and amounts, as lua/decide/usageByTag.lua names them. */
 function tagFields(counts: readonly TagCount[]): (Buffer | number)[] {
   return counts.flatMap(({ keyId, externalId, tag, hourOfDay, outcome, count, spent }) => {
-    const name = tagFieldOf({ hourOfDay, outcome, key24: keyId.slice('key_'.length), externalId, tag });
+    const names = { externalId: Buffer.from(externalId), tag: Buffer.from(tag) };
+    const fields = { hourOfDay, outcome: `${outcome}`, key24: keyId.slice('key_'.length), ...names };
+    const name = Buffer.alloc(tagField.size(fields));
+    tagField.write(name, 0, fields);
     return [name, count, ...(spent > 0 ? [Buffer.concat([Buffer.from('s'), name]), spent] : [])];
   });
-}
-
-function tagFieldOf(of: {
-  hourOfDay: string;
-  outcome: number;
-  key24: string;
-  externalId: string;
-  tag: string;
-}): Buffer {
-  const { hourOfDay, outcome, key24, externalId, tag } = of;
-  const owner = Buffer.from(externalId);
-  return Buffer.concat([
-    Buffer.from(`${hourOfDay}${outcome}${key24}`, 'latin1'),
-    Buffer.of(owner.length),
-    owner,
-    Buffer.from(tag),
-  ]);
 }
 
 interface PackedUsage {
@@ -217,10 +204,10 @@ function* boundedSteps(all: readonly PackedUsage[]): Generator<PackedUsage[]> {
 
 /** Returns what is wrong with rows of refusals of an hour; undefined if they can be stored. */
 export function faultOfRows(rows: Buffer, hour: number): string | undefined {
-  for (let at = 0; at < rows.length; ) {
-    const length = at + 2 <= rows.length ? readUint(rows, at, 2) : Number.POSITIVE_INFINITY;
-    if (at + 2 + length > rows.length) return 'a row is incomplete';
-    const reader = new Reader(rows.subarray(at + 2, at + 2 + length));
+  let whole = 0;
+  for (const { row, end } of rowsIn(rows)) {
+    const reader = new Reader(row);
+    whole = end;
     try {
       const { time, outcome, leased, key24, tags } = notedRefusal.read(reader);
       if (!reader.isAtEnd) notedMore.read(reader);
@@ -235,7 +222,6 @@ export function faultOfRows(rows: Buffer, hour: number): string | undefined {
     } catch {
       return 'a row cannot be read';
     }
-    at += 2 + length;
   }
-  return undefined;
+  return whole < rows.length ? 'a row is incomplete' : undefined;
 }

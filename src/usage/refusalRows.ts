@@ -44,6 +44,15 @@ interface Rows {
 }
 const lengthBytes = 2;
 
+/** The rows that are complete, each with the place after it. */
+export function* rowsIn(packed: Buffer): Generator<{ row: Buffer; end: number }> {
+  for (let at = 0, end = 0; at + lengthBytes <= packed.length; at = end) {
+    end = at + lengthBytes + readUint(packed, at, lengthBytes);
+    if (end > packed.length) return;
+    yield { row: packed.subarray(at + lengthBytes, end), end };
+  }
+}
+
 /** Bytes that one command reads, in less than a millisecond of Redis's time. */
 const bytesStep = 524_288;
 /** Rows that are examined in one turn of the event loop, in some milliseconds. */
