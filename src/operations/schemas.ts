@@ -41,6 +41,10 @@ export function Nullable<Schema extends TSchema>(schema: Schema) {
 export const Int = (options: { minimum: number; maximum?: number; default?: number; description?: string }) =>
   Type.Integer({ maximum: integerMax, ...options });
 
+/** Members of responses that may be absent. */
+export const OptionalText = (description: string) => Type.Optional(Type.String({ description }));
+export const OptionalInt = (description: string) => Type.Optional(Type.Integer({ description }));
+
 /** A time in a request. */
 export const UnixTime = (description: string) => Int({ minimum: 0, maximum: timeMax, description });
 
@@ -265,9 +269,7 @@ export const ratelimitFields = {
   type: Type.Optional(
     Type.Enum(['concurrency'], { description: '`concurrency` for a limit of slots. Absent for a window.' }),
   ),
-  until: Type.Optional(
-    Type.Integer({ description: 'End of a temporary limit in Unix milliseconds. Absent: it is permanent.' }),
-  ),
+  until: OptionalInt('End of a temporary limit in Unix milliseconds. Absent: it is permanent.'),
   former: Type.Optional(FormerRatelimit),
 } satisfies Record<LimitValueName | 'name' | 'until' | 'former', TSchema>;
 
@@ -285,7 +287,7 @@ export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the
 export const refillFields = {
   interval,
   amount: Type.Integer({ description: 'Balance after a refill.' }),
-  refillDay: Type.Optional(Type.Integer({ description: 'Day of the month. Monthly refills only.' })),
+  refillDay: OptionalInt('Day of the month. Monthly refills only.'),
 };
 const RefillRule = Type.Object(refillFields, { description: 'Automatic refill.' });
 
@@ -325,9 +327,7 @@ export const ListedIdentity = Type.Object(
     keyCount: Type.Integer({
       description: 'Number of its keys, without deleted ones. Those of a deleted API count until they are removed.',
     }),
-    restorableUntil: Type.Optional(
-      Type.Integer({ description: 'Time until which a deleted identity can be restored, in Unix milliseconds.' }),
-    ),
+    restorableUntil: OptionalInt('Time until which a deleted identity can be restored, in Unix milliseconds.'),
   },
   { description: 'Owner of keys.' },
 );
@@ -335,7 +335,7 @@ export const ListedIdentity = Type.Object(
 export const VerifiedIdentity = Type.Object(
   {
     ...identityFields,
-    credits: Type.Optional(Type.Integer({ description: 'Balance of the identity after charging. Absent: none.' })),
+    credits: OptionalInt('Balance of the identity after charging. Absent: none.'),
     debt: Type.Optional(Debt),
   },
   { description: 'Owner of keys.' },
@@ -457,7 +457,7 @@ export const Permission = Type.Object(
     id: Type.String({ description: 'Id of the permission (`perm_…`).' }),
     name: Type.String({ description: 'Name for people.' }),
     slug: Type.String({ description: 'Slug, as in permission queries.' }),
-    description: Type.Optional(Type.String({ description: 'Description for people.' })),
+    description: OptionalText('Description for people.'),
   },
   { description: 'A permission.' },
 );
@@ -466,7 +466,7 @@ export const Role = Type.Object(
   {
     id: Type.String({ description: 'Id of the role (`role_…`).' }),
     name: Type.String({ description: 'Name of the role, unique in the workspace.' }),
-    description: Type.Optional(Type.String({ description: 'Description for people.' })),
+    description: OptionalText('Description for people.'),
     permissions: Type.Array(Permission, { description: 'Permissions of the role.' }),
   },
   { description: 'A role: permissions under one name.' },
@@ -481,9 +481,7 @@ export const Api = Type.Object({
   name: Type.String({ description: 'Name of the API.' }),
   createdAt: CreatedAt,
   keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
-  restorableUntil: Type.Optional(
-    Type.Integer({ description: 'Time until which a deleted API can be restored, in Unix milliseconds.' }),
-  ),
+  restorableUntil: OptionalInt('Time until which a deleted API can be restored, in Unix milliseconds.'),
 });
 export const ExpiresAt = Type.Integer({ description: 'Expiry time in Unix milliseconds. Absent: never.' });
 
@@ -496,9 +494,7 @@ export const Override = Type.Object(
     limit: Type.Integer({ description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
     duration: Type.Integer({ description: 'Duration in milliseconds.' }),
     createdAt: CreatedAt,
-    until: Type.Optional(
-      Type.Integer({ description: 'End of a temporary override in Unix milliseconds. Absent: it is permanent.' }),
-    ),
+    until: OptionalInt('End of a temporary override in Unix milliseconds. Absent: it is permanent.'),
     former: Type.Optional(
       Type.Object(
         {

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
-import { Fields, Identifier, NamespaceRef, SqlQuery } from '../schemas.ts';
+import { Fields, Identifier, NamespaceRef, OptionalText, SqlQuery } from '../schemas.ts';
 import {
   bucketOf,
   type Granularity,
@@ -42,9 +42,7 @@ export const getRatelimits = manages({
       time: Time,
       granularity: Type.Optional(WholeDay),
       namespace: Type.String({ description: 'Name of the namespace.' }),
-      identifier: Type.Optional(
-        Type.String({ description: 'Identifier of the checks. Present only if the request names one.' }),
-      ),
+      identifier: OptionalText('Identifier of the checks. Present only if the request names one.'),
       passed: Type.Integer({ description: 'Number of checks that passed.' }),
       blocked: Type.Integer({ description: 'Number of checks that were refused.' }),
     }),

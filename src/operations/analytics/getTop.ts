@@ -4,7 +4,7 @@ import { type ManageContext, manages } from '../../operation.ts';
 import { only, type Period, type UsageQuery } from '../../usage/query.ts';
 import { addTo, addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Int, NamespaceRef, OptionalInt, OptionalText, Tag } from '../schemas.ts';
 import { periodOf, readableNamespaces, readsDescription, timeFields, withoutMoves } from './buckets.ts';
 
 const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
@@ -49,15 +49,15 @@ export const getTop = manages({
     end: Type.Integer({ description: 'End of the period that was counted in Unix milliseconds, exclusive.' }),
     top: Type.Array(
       Type.Object({
-        apiId: Type.Optional(Type.String({ description: 'Id of the API.' })),
-        keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
-        externalId: Type.Optional(Type.String({ description: 'externalId of the identity.' })),
-        tag: Type.Optional(Type.String({ description: 'Tag of the verifications.' })),
-        namespace: Type.Optional(Type.String({ description: 'Name of the namespace.' })),
-        identifier: Type.Optional(Type.String({ description: 'Identifier of the limit checks.' })),
+        apiId: OptionalText('Id of the API.'),
+        keyId: OptionalText('Id of the key.'),
+        externalId: OptionalText('externalId of the identity.'),
+        tag: OptionalText('Tag of the verifications.'),
+        namespace: OptionalText('Name of the namespace.'),
+        identifier: OptionalText('Identifier of the limit checks.'),
         count: Type.Integer({ description: 'Verifications or limit checks.' }),
         refused: Type.Integer({ description: 'Verifications with another outcome than VALID, or blocked checks.' }),
-        spentCredits: Type.Optional(Type.Integer({ description: 'Credits that verifications spent.' })),
+        spentCredits: OptionalInt('Credits that verifications spent.'),
       }),
       { description: 'The largest number first. What has 0 is left out.' },
     ),

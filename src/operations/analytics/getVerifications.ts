@@ -4,7 +4,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { Period, UsageCount, UsageQuery } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, SqlQuery, Tag } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, OptionalText, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,
   type Granularity,
@@ -74,18 +74,16 @@ export const getVerifications = manages({
     Type.Object({
       time: Time,
       granularity: Type.Optional(WholeDay),
-      apiId: Type.Optional(Type.String({ description: 'Id of the API.' })),
-      keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
-      externalId: Type.Optional(Type.String({ description: 'externalId of the identity.' })),
+      apiId: OptionalText('Id of the API.'),
+      keyId: OptionalText('Id of the key.'),
+      externalId: OptionalText('externalId of the identity.'),
       outcome: Type.Optional(
         Type.Enum(
           outcomes.filter((outcome) => outcome !== 'NOT_FOUND'),
           { description: 'Outcome of the verifications.' },
         ),
       ),
-      tag: Type.Optional(
-        Type.String({ description: 'Tag of the verifications. Absent from the row of those without one.' }),
-      ),
+      tag: OptionalText('Tag of the verifications. Absent from the row of those without one.'),
       count: Type.Integer({ description: 'Number of verifications.' }),
       spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
     }),

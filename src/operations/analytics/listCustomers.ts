@@ -4,7 +4,7 @@ import { manages } from '../../operation.ts';
 import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
-import { ApiId, Cursor, Fields, Int } from '../schemas.ts';
+import { ApiId, Cursor, Fields, Int, OptionalInt, OptionalText } from '../schemas.ts';
 import { periodOf, timeFields } from './buckets.ts';
 
 const counted = outcomes.filter((outcome) => outcome !== 'NOT_FOUND');
@@ -22,15 +22,13 @@ export const listCustomers = manages({
   }),
   output: Type.Array(
     Type.Object({
-      externalId: Type.Optional(
-        Type.String({ description: 'externalId of the identity. Absent in the row of keys without an identity.' }),
-      ),
+      externalId: OptionalText('externalId of the identity. Absent in the row of keys without an identity.'),
       count: Type.Integer({ description: 'Number of verifications.' }),
       outcomes: Type.Object(
         Object.fromEntries(
           counted.map((outcome) => [
             outcome,
-            Type.Optional(Type.Integer({ description: `Number of verifications with ${outcome}.` })),
+            OptionalInt(`Number of verifications with ${outcome}.`),
           ]),
         ) as never,
         { description: 'The same by outcome, without those of which there are none.' },

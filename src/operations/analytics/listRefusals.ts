@@ -4,7 +4,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, UnixTime } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, OptionalInt, OptionalText, UnixTime } from '../schemas.ts';
 
 const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
 
@@ -27,27 +27,17 @@ export const listRefusals = manages({
       outcome: Type.Enum([...refusedOutcomes], { description: 'Reason of the refusal.' }),
       keyId: Type.String({ description: 'Id of the key.' }),
       apiId: Type.String({ description: 'Id of the API of the key.' }),
-      externalId: Type.Optional(Type.String({ description: 'externalId of the identity of the key.' })),
-      permissions: Type.Optional(
-        Type.String({ description: 'Permission query of the last refusal; of a longer one the first 256 bytes.' }),
-      ),
+      externalId: OptionalText('externalId of the identity of the key.'),
+      permissions: OptionalText('Permission query of the last refusal; of a longer one the first 256 bytes.'),
       permissionsCut: Type.Optional(Type.Literal(true, { description: 'The query was longer than that.' })),
-      ratelimit: Type.Optional(
-        Type.String({ description: 'Name of the first limit that was exceeded. Absent for decisions by a lease.' }),
-      ),
-      limit: Type.Optional(Type.Integer({ description: 'Units that this limit admits, or slots that it has.' })),
-      duration: Type.Optional(Type.Integer({ description: 'Duration of this limit in milliseconds.' })),
+      ratelimit: OptionalText('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
+      limit: OptionalInt('Units that this limit admits, or slots that it has.'),
+      duration: OptionalInt('Duration of this limit in milliseconds.'),
       type: Type.Optional(
         Type.Enum(['concurrency'], { description: 'The limit is one of slots. Absent for a window.' }),
       ),
-      cost: Type.Optional(
-        Type.Integer({ description: 'Units of this limit, or credits, that the verification would have taken.' }),
-      ),
-      remaining: Type.Optional(
-        Type.Integer({
-          description: 'Units of this limit, or credits, that were left. Absent for decisions by a lease.',
-        }),
-      ),
+      cost: OptionalInt('Units of this limit, or credits, that the verification would have taken.'),
+      remaining: OptionalInt('Units of this limit, or credits, that were left. Absent for decisions by a lease.'),
       of: Type.Optional(
         Type.Literal('identity', {
           description: 'Of USAGE_EXCEEDED: the balance of the identity was too small, not that of the key.',

@@ -5,7 +5,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { type ManageContext, type Streaming, type StreamSink, streams } from '../../operation.ts';
 import { invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, KeyId, NamespaceRef } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, KeyId, NamespaceRef, OptionalText } from '../schemas.ts';
 
 /** A heartbeat is sent this often, and the root key is checked again. */
 const beatMs = 4000;
@@ -40,12 +40,12 @@ const Verification = Type.Object(
   {
     time,
     outcome: Type.Enum([...outcomes], { description: 'Outcome, as `code` of `keys.verifyKey`.' }),
-    keyId: Type.Optional(Type.String({ description: 'Absent for NOT_FOUND, as the next three fields.' })),
-    name: Type.Optional(Type.String({ description: 'Name of the key, if it has one.' })),
-    apiId: Type.Optional(Type.String({ description: 'Id of the API.' })),
-    externalId: Type.Optional(Type.String({ description: 'externalId of the identity, if the key has one.' })),
+    keyId: OptionalText('Absent for NOT_FOUND, as the next three fields.'),
+    name: OptionalText('Name of the key, if it has one.'),
+    apiId: OptionalText('Id of the API.'),
+    externalId: OptionalText('externalId of the identity, if the key has one.'),
     tags: Type.Optional(Type.Array(Type.String(), { description: 'Tags of the request.' })),
-    ratelimit: Type.Optional(Type.String({ description: 'Name of the first limit that is exceeded.' })),
+    ratelimit: OptionalText('Name of the first limit that is exceeded.'),
     latencyMs,
     source,
     sample,

@@ -3,7 +3,7 @@ import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { Fields, Order, pageFields, RootKeyId, UnixTime } from '../schemas.ts';
+import { Fields, OptionalText, Order, pageFields, RootKeyId, UnixTime } from '../schemas.ts';
 
 const Name = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 255, description }));
 
@@ -33,9 +33,7 @@ export const listEvents = manages({
       id: Type.String({ description: 'Id of the event.' }),
       time: Type.Integer({ description: 'Time of the change in Unix milliseconds.' }),
       rootKeyId: Type.String({ description: '`cli` for a change by the command line.' }),
-      rootKeyName: Type.Optional(
-        Type.String({ description: 'Present name of the root key. Absent if it has none or was deleted.' }),
-      ),
+      rootKeyName: OptionalText('Present name of the root key. Absent if it has none or was deleted.'),
       operation: Type.String({
         description: 'Name of the operation. `cli.import` and `cli.move` are imports and moves by the command line.',
       }),
@@ -47,13 +45,13 @@ export const listEvents = manages({
         { description: 'The changed resource.' },
       ),
       requestId: Type.String({ description: 'Id of the request that made the change.' }),
-      address: Type.Optional(Type.String({ description: 'IP address of the caller.' })),
+      address: OptionalText('IP address of the caller.'),
       changes: Type.Optional(
         Type.Array(
           Type.Object({
             field: Type.String({ description: 'Name of the field.' }),
-            before: Type.Optional(Type.String({ description: 'Value before, as text.' })),
-            after: Type.Optional(Type.String({ description: 'Value after, as text.' })),
+            before: OptionalText('Value before, as text.'),
+            after: OptionalText('Value after, as text.'),
           }),
           {
             description:

@@ -6,7 +6,18 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
-import { Debt, Fields, KeyId, KeyString, Reset, ratelimitFields, refillFields, Units } from '../schemas.ts';
+import {
+  Debt,
+  Fields,
+  KeyId,
+  KeyString,
+  OptionalInt,
+  OptionalText,
+  ratelimitFields,
+  refillFields,
+  Reset,
+  Units,
+} from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -40,9 +51,9 @@ const LimitFigures = Type.Object({
 });
 
 const balanceFigures = (balance: string, refill: string) => ({
-  balance: Type.Optional(Type.Integer({ description: balance })),
+  balance: OptionalInt(balance),
   debt: Type.Optional(Debt),
-  remaining: Type.Optional(Type.Integer({ description: 'Credits in the response of the verification.' })),
+  remaining: OptionalInt('Credits in the response of the verification.'),
   refill: Type.Optional(
     Type.Object(
       { ...refillFields, next: Type.Integer({ description: 'Time of the next refill in Unix milliseconds.' }) },
@@ -60,15 +71,11 @@ const RuleResult = Type.Object({
         'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
     }),
   ),
-  expires: Type.Optional(Type.Integer({ description: 'Expiry time in Unix milliseconds.' })),
+  expires: OptionalInt('Expiry time in Unix milliseconds.'),
   allowedIps: Type.Optional(
     Type.Array(Type.String(), { description: 'IP addresses and CIDR ranges that may use the key.' }),
   ),
-  ip: Type.Optional(
-    Type.String({
-      description: 'Address of the request, in canonical form. Absent if it has none, or any may use it.',
-    }),
-  ),
+  ip: OptionalText('Address of the request, in canonical form. Absent if it has none, or any may use it.'),
   slugs: Type.Optional(
     Type.Array(
       Type.Object({
@@ -86,16 +93,14 @@ const RuleResult = Type.Object({
     }),
   ),
   ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
-  cost: Type.Optional(Type.Integer({ description: 'Credits that the verification would take.' })),
+  cost: OptionalInt('Credits that the verification would take.'),
   ...balanceFigures('Credits before the charge. Absent for an unlimited key.', 'Automatic refill of the key.'),
   identity: Type.Optional(
     Type.Object(balanceFigures('Credits of the identity before the charge.', 'Automatic refill of the identity.'), {
       description: 'Of `credits`: the balance of the identity. Absent if there is none.',
     }),
   ),
-  drawsOn: Type.Optional(
-    Type.String({ description: 'Of `credits`: id of the key whose balance it is. Absent if it is its own.' }),
-  ),
+  drawsOn: OptionalText('Of `credits`: id of the key whose balance it is. Absent if it is its own.'),
   of: Type.Optional(
     Type.Enum(['key', 'identity'], { description: 'Of `credits`, if it failed: whose balance is too small.' }),
   ),
@@ -109,9 +114,9 @@ const output = Type.Object({
     description: 'Code of the verification, or of the error that it would respond with.',
   }),
   time: Type.Integer({ description: 'Time of the decision in Unix milliseconds.' }),
-  keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
-  apiId: Type.Optional(Type.String({ description: 'Id of its API.' })),
-  externalId: Type.Optional(Type.String({ description: 'externalId of its identity.' })),
+  keyId: OptionalText('Id of the key.'),
+  apiId: OptionalText('Id of its API.'),
+  externalId: OptionalText('externalId of its identity.'),
   rules: Type.Array(RuleResult, { description: 'All rules, in the order in which they are checked.' }),
   charge: Type.Object(
     {

@@ -4,7 +4,7 @@ import { manages } from '../../operation.ts';
 import type { KeyFilter } from '../../records/keySearch.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
-import { ApiId, Fields, Int } from '../schemas.ts';
+import { ApiId, Fields, Int, OptionalText } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 import { apiIdRequired, keyFilters, requireApi, tooManyApis } from './listKeys.ts';
 
@@ -16,9 +16,7 @@ const names = Object.keys(attentionFilters) as FilterName[];
 const partFields = {
   keys: Type.Array(KeyRecord, { description: 'Keys that match, the oldest first.' }),
   hasMore: Type.Boolean({ description: 'True if not all keys were examined.' }),
-  cursor: Type.Optional(
-    Type.String({ description: 'For `keys.listKeys` with this filter and `apiId` alone: continues after these keys.' }),
-  ),
+  cursor: OptionalText('For `keys.listKeys` with this filter and `apiId` alone: continues after these keys.'),
   looked: Type.Integer({ description: 'Keys that were examined.' }),
   total: Type.Integer({ description: 'Keys of the API, or of all APIs.' }),
 };

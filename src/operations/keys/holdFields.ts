@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
-import { Debt, ExpiresAt, Fields, Int, Units } from '../schemas.ts';
+import { Debt, ExpiresAt, Fields, Int, OptionalInt, Units } from '../schemas.ts';
 
 /** The first version of the data that can store holds, and debts. */
 export const holdsSince = 6;
@@ -49,10 +49,8 @@ export const HeldOutput = Type.Object(
 
 export const changedHoldOutput = Type.Object({
   keyId: Type.String({ description: 'Id of the key.' }),
-  credits: Type.Optional(
-    Type.Integer({
-      description: 'Balance of the key after this; that of its identity if the key has none. Absent without either.',
-    }),
+  credits: OptionalInt(
+    'Balance of the key after this; that of its identity if the key has none. Absent without either.',
   ),
   debt: Type.Optional(Debt),
   identity: Type.Optional(

@@ -21,6 +21,8 @@ import {
   MetaText,
   NewCredits,
   Nullable,
+  OptionalInt,
+  OptionalText,
   Ratelimit,
   Ratelimits,
   RoleName,
@@ -75,23 +77,16 @@ export const KeyRecord = Type.Object(
     start: Type.String({ description: 'First characters of the key string, to recognise it by.' }),
     enabled: Type.Boolean({ description: enabledDescription }),
     createdAt: CreatedAt,
-    prefix: Type.Optional(Type.String({ description: 'Prefix of the key string.' })),
-    name: Type.Optional(Type.String({ description: 'Name for people.' })),
-    externalId: Type.Optional(Type.String({ description: 'Your id of the owner of the key.' })),
+    prefix: OptionalText('Prefix of the key string.'),
+    name: OptionalText('Name for people.'),
+    externalId: OptionalText('Your id of the owner of the key.'),
     meta: Type.Optional(MetaText),
     expires: Type.Optional(ExpiresAt),
-    updatedAt: Type.Optional(Type.Integer({ description: 'Time of the last change in Unix milliseconds.' })),
-    lastUsedAt: Type.Optional(
-      Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' }),
-    ),
-    successor: Type.Optional(
-      Type.String({ description: 'Id of the key that `keys.rerollKey` made to replace it; of several the last.' }),
-    ),
-    drawsOn: Type.Optional(
-      Type.String({
-        description:
-          'Id of the key to whose credits it is charged: `keys.rerollKey` moved its own. `credits` are these.',
-      }),
+    updatedAt: OptionalInt('Time of the last change in Unix milliseconds.'),
+    lastUsedAt: OptionalInt('Time of the last VALID verification in Unix milliseconds.'),
+    successor: OptionalText('Id of the key that `keys.rerollKey` made to replace it; of several the last.'),
+    drawsOn: OptionalText(
+      'Id of the key to whose credits it is charged: `keys.rerollKey` moved its own. `credits` are these.',
     ),
     drawnBy: Type.Optional(
       Type.Array(Type.String(), { description: 'Ids of keys that are charged to its credits, too: it replaced them.' }),
@@ -116,7 +111,7 @@ export const KeyRecord = Type.Object(
 
 /** Those that verifications return as they are: `verified` of src/scripts/layout.ts. */
 export const verifiedKeyFields = {
-  name: Type.Optional(Type.String({ description: 'Name of the key.' })),
+  name: OptionalText('Name of the key.'),
   meta: Type.Optional(Meta),
 };
 

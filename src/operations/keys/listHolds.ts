@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { ExpiresAt, Fields, KeyId, pageFields, Units } from '../schemas.ts';
+import { ExpiresAt, Fields, KeyId, OptionalInt, pageFields, Units } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const listHolds = manages({
@@ -13,7 +13,7 @@ export const listHolds = manages({
       createdAt: Type.Integer({ description: 'Time of the verification in Unix milliseconds.' }),
       expires: ExpiresAt,
       onExpiry: Type.Enum(['release', 'charge'], { description: 'What happens at its expiry.' }),
-      credits: Type.Optional(Type.Integer({ description: 'Credits that it holds. Absent for an unlimited key.' })),
+      credits: OptionalInt('Credits that it holds. Absent for an unlimited key.'),
       ratelimits: Units('Name of the limit.', 'Units that it holds.', 'Limits of which it holds units.'),
       slots: Type.Optional(
         Units(

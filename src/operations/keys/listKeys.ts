@@ -6,7 +6,7 @@ import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
 import { listOf } from '../lists.ts';
 import { apiNotFound, checkMilliseconds, invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Int, pageFields, RoleName, Slug, UnixTime } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Int, OptionalInt, pageFields, RoleName, Slug, UnixTime } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
 export const keyFilters = {
@@ -83,9 +83,7 @@ export const listKeys = manages({
   output: Type.Array(
     Type.Object({
       ...KeyRecord.properties,
-      restorableUntil: Type.Optional(
-        Type.Integer({ description: 'Of a deleted key: when its record may be removed, in Unix milliseconds.' }),
-      ),
+      restorableUntil: OptionalInt('Of a deleted key: when its record may be removed, in Unix milliseconds.'),
     }),
   ),
   errors: ['api_not_found'],

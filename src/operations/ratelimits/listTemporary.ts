@@ -6,7 +6,7 @@ import { type TemporaryKind, temporaryKinds } from '../../records/temporary.ts';
 import { requireApi } from '../keys/listKeys.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid, lacks } from '../rules.ts';
-import { ApiId, Fields, NamespaceRef, pageFields, ratelimitFields, UnixTime } from '../schemas.ts';
+import { ApiId, Fields, NamespaceRef, OptionalText, pageFields, ratelimitFields, UnixTime } from '../schemas.ts';
 
 /** At most one of these is in a request. */
 const selectors = ['kinds', 'apiId', 'namespace'] as const;
@@ -46,7 +46,6 @@ function requireGrants(
   }
 }
 
-const Text = (description: string) => Type.Optional(Type.String({ description }));
 /** What an override does not have is optional. */
 const { limit, duration, until: _until, former, ...ofLimits } = ratelimitFields;
 const { limit: formerLimit, duration: formerDuration, ...ofFormerLimits } = former.properties;
@@ -75,15 +74,15 @@ export const listTemporary = manages({
   output: Type.Array(
     Type.Object({
       kind: kind('Kind of the owner of the limit; `override` for an override.'),
-      id: Text('Id of the limit.'),
-      overrideId: Text('Id of the override (`rlor_…`).'),
-      keyId: Text('Id of the key.'),
-      apiId: Text('Id of the API of the key.'),
-      keyName: Text('Name of the key.'),
-      externalId: Text('externalId of the identity.'),
-      namespace: Text('Name of the namespace.'),
-      namespaceId: Text('Id of the namespace (`rlns_…`).'),
-      identifier: Text('Identifier of the override, or a wildcard with `*`.'),
+      id: OptionalText('Id of the limit.'),
+      overrideId: OptionalText('Id of the override (`rlor_…`).'),
+      keyId: OptionalText('Id of the key.'),
+      apiId: OptionalText('Id of the API of the key.'),
+      keyName: OptionalText('Name of the key.'),
+      externalId: OptionalText('externalId of the identity.'),
+      namespace: OptionalText('Name of the namespace.'),
+      namespaceId: OptionalText('Id of the namespace (`rlns_…`).'),
+      identifier: OptionalText('Identifier of the override, or a wildcard with `*`.'),
       limit,
       duration,
       ...Type.Partial(Type.Object(ofLimits)).properties,

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { CreatedAt, ExpiresAt, Fields, pageFields } from '../schemas.ts';
+import { CreatedAt, ExpiresAt, Fields, OptionalInt, OptionalText, pageFields } from '../schemas.ts';
 import { enabledDescription } from './grantList.ts';
 
 export const listRootKeys = manages({
@@ -19,13 +19,13 @@ export const listRootKeys = manages({
   output: Type.Array(
     Type.Object({
       rootKeyId: Type.String({ description: 'Id of the root key.' }),
-      name: Type.Optional(Type.String({ description: 'Name for people.' })),
+      name: OptionalText('Name for people.'),
       start: Type.String({ description: 'First characters of the root key string.' }),
       permissions: Type.Array(Type.String(), { description: 'Its grants.' }),
       enabled: Type.Boolean({ description: enabledDescription }),
       expires: Type.Optional(ExpiresAt),
       createdAt: CreatedAt,
-      lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of its last use in Unix milliseconds.' })),
+      lastUsedAt: OptionalInt('Time of its last use in Unix milliseconds.'),
     }),
   ),
   needs: { root_key: ['read_root_key'] },

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { buildVersion } from '../../version.ts';
-import { Fields } from '../schemas.ts';
+import { Fields, OptionalInt, OptionalText } from '../schemas.ts';
 
 const count = (description: string) => Type.Integer({ minimum: 0, description });
 const optionalBytes = (description: string) =>
@@ -22,7 +22,7 @@ const Check = Type.Object({
     description: 'Result. `unknown`: Redis does not report what the check needs.',
   }),
   found: Type.String({ description: 'What was found.' }),
-  change: Type.Optional(Type.String({ description: 'How to fix it.' })),
+  change: OptionalText('How to fix it.'),
 });
 
 const ms = (what: string) =>
@@ -64,7 +64,7 @@ export const getStatus = manages({
       {
         tollgate: Type.String({ description: 'Version of Tollgate, with the commit if it is no release.' }),
         node: Type.String({ description: 'Version of Node.' }),
-        redis: Type.Optional(Type.String({ description: 'Name and version of Redis or Valkey.' })),
+        redis: OptionalText('Name and version of Redis or Valkey.'),
         data: Type.Integer({ description: 'Version of the stored data.' }),
       },
       { description: 'Versions.' },
@@ -96,11 +96,8 @@ export const getStatus = manages({
     ),
     sweeper: Type.Object(
       {
-        sweptAt: Type.Optional(
-          Type.Integer({
-            description:
-              'Time of the last complete sweep in Unix milliseconds, stored every ten seconds. Absent before the first one, and if its node of a Cluster is lost.',
-          }),
+        sweptAt: OptionalInt(
+          'Time of the last complete sweep in Unix milliseconds, stored every ten seconds. Absent before the first one, and if its node of a Cluster is lost.',
         ),
         refills: Overdue('Refills of keys that no request reads.'),
         purges: Overdue('Deleted keys whose records may be removed.'),
