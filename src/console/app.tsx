@@ -28,33 +28,33 @@ import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './s
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
 
-/** Groups of screens, each with its path, its name and its icon: a line in a square of 16. */
+/** Groups of screens, each with its path, its name, its component and its icon: a line in a square of 16. */
 const screens = [
   [
     'Traffic',
     [
-      ['/', 'Overview', 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9'],
-      ['/live', 'Live', 'M1 8h3l2-5 4 10 2-5h3'],
-      ['/attention', 'Attention', 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5'],
+      ['/', 'Overview', Overview, 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9'],
+      ['/live', 'Live', Live, 'M1 8h3l2-5 4 10 2-5h3'],
+      ['/attention', 'Attention', Attention, 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5'],
     ],
   ],
   [
     'Keys and limits',
     [
-      ['/apis', 'APIs', 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3'],
-      ['/keys', 'Keys', 'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5'],
-      ['/new-key', 'New key', 'M8 3v10M3 8h10'],
-      ['/why', 'Explain', 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
-      ['/customers', 'Customers', 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
-      ['/bill', 'Bill', 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4'],
-      ['/rate-limits', 'Rate limits', 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],
+      ['/apis', 'APIs', Apis, 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3'],
+      ['/keys', 'Keys', Keys, 'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5'],
+      ['/new-key', 'New key', NewKey, 'M8 3v10M3 8h10'],
+      ['/why', 'Explain', () => <Why />, 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
+      ['/customers', 'Customers', Customers, 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
+      ['/bill', 'Bill', Bill, 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4'],
+      ['/rate-limits', 'Rate limits', RateLimits, 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],
     ],
   ],
   [
     'Administration',
     [
-      ['/access', 'Access', 'M4 7h8v7H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2'],
-      ['/system', 'System', 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1'],
+      ['/access', 'Access', Access, 'M4 7h8v7H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2'],
+      ['/system', 'System', System, 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1'],
     ],
   ],
 ] as const;
@@ -113,29 +113,18 @@ function Shell({ add }: { add: () => void }) {
       <Side add={add} />
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
-          <Route path="/" component={Overview} />
-          <Route path="/apis" component={Apis} />
+          {screens.flatMap(([, ofGroup]) =>
+            ofGroup.map(([path, , component]) => <Route key={path} path={path} component={component} />),
+          )}
           <Route path="/apis/:apiId">{({ apiId }) => <ApiScreen key={apiId} apiId={apiId} />}</Route>
-          <Route path="/keys" component={Keys} />
           <Route path="/keys/:keyId">{({ keyId }) => <KeyScreen key={keyId} keyId={keyId} />}</Route>
-          <Route path="/new-key" component={NewKey} />
-          <Route path="/why">
-            <Why />
-          </Route>
           <Route path="/why/:keyId">{({ keyId }) => <Why key={keyId} keyId={keyId} />}</Route>
-          <Route path="/live" component={Live} />
-          <Route path="/customers" component={Customers} />
           <Route path="/customers/:externalId">
             {({ externalId }) => <Customer key={externalId} externalId={textOfPart(externalId)} />}
           </Route>
-          <Route path="/bill" component={Bill} />
-          <Route path="/rate-limits" component={RateLimits} />
           <Route path="/rate-limits/:namespace">
             {({ namespace }) => <Namespace key={namespace} namespace={textOfPart(namespace)} />}
           </Route>
-          <Route path="/attention" component={Attention} />
-          <Route path="/access" component={Access} />
-          <Route path="/system" component={System} />
           <Route>
             <Head title="Not found" />
             <Empty title="There is no such screen">
@@ -222,7 +211,7 @@ function Screens({ path, chosen }: { path: string; chosen: () => void }) {
       {screens.map(([group, ofGroup]) => (
         <ul key={group} aria-label={group}>
           {ofGroup.map(
-            ([screen, name, icon]) =>
+            ([screen, name, , icon]) =>
               mayOpen(screen) && (
                 <li key={screen}>
                   <Link href={screen} aria-current={isAt(screen) ? 'page' : undefined} onClick={chosen}>

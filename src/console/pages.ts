@@ -131,6 +131,16 @@ function useRest<T>(
   };
 }
 
+/** Of each id of a list, the ids on the same page: what is asked about them is one request. */
+export function slicesOf(ids: readonly string[], pageSize: number): Map<string, readonly string[]> {
+  const slices = new Map<string, readonly string[]>();
+  for (let first = 0; first < ids.length; first += pageSize) {
+    const slice = ids.slice(first, first + pageSize);
+    for (const id of slice) slices.set(id, slice);
+  }
+  return slices;
+}
+
 /** Whether a list has a row; undefined until that is known. */
 export const isFound = ({ rows, hasMore }: Paged<unknown>): boolean | undefined =>
   rows && (rows.length > 0 || (hasMore ? undefined : false));

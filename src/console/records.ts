@@ -39,6 +39,7 @@ export type Refusals = Row<'analytics.listRefusals'>;
 export type Role = Output<'permissions.getRole'>;
 export type RootKey = Row<'rootKeys.listRootKeys'>;
 export type Status = Output<'system.getStatus'>;
+export type TopRow = Output<'analytics.getTop'>['top'][number];
 /** A temporary limit or override, with its owner. */
 export type Temporary = Row<'ratelimits.listTemporary'>;
 export type UsageRow = Row<'analytics.getVerifications'>;

@@ -41,13 +41,13 @@ export interface Column<T> {
   isCsvOnly?: boolean;
 }
 
-/** A column that the command line displays, too. `more` is what only the console has of it. */
-export function shared<Declared, Name extends string, Row extends Declared = Declared>(
-  columns: Record<Name, Shared<Declared>>,
-  name: Name,
+/** A column of a value of each row, by which its cell and its text in a file follow. `more` is what differs. */
+export function column<Row>(
+  name: string,
+  kind: Shared<Row>['kind'],
+  value: Shared<Row>['value'],
   more: Partial<Column<Row>> = {},
 ): Column<Row> {
-  const { kind, value } = columns[name];
   const cell = (row: Row): ComponentChildren => {
     const content = value(row, Date.now());
     if (kind === 'time') return <Time ms={content as number | undefined} />;
@@ -59,6 +59,13 @@ export function shared<Declared, Name extends string, Row extends Declared = Dec
   };
   return { name, cell, csv, isNumber: kind === 'count', ...more };
 }
+
+/** A column that the command line displays, too. `more` is what only the console has of it. */
+export const shared = <Declared, Name extends string, Row extends Declared = Declared>(
+  columns: Record<Name, Shared<Declared>>,
+  name: Name,
+  more: Partial<Column<Row>> = {},
+): Column<Row> => column<Row>(name, columns[name].kind, columns[name].value, more);
 
 export function Table<T>(props: {
   label: string;

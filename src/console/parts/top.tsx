@@ -6,25 +6,13 @@ import { call, useData } from '../api.ts';
 import { count, percent, timeSpan } from '../format.ts';
 import { customerPath, namespacePath } from '../paths.ts';
 import { type Period, sumOf } from '../period.ts';
-import type { LimitRow, UsageRow } from '../records.ts';
+import type { LimitRow, TopRow, UsageRow } from '../records.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
 import { KeyName } from './keyName.tsx';
 import { type Column, Table } from './table.tsx';
 
 type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
-
-interface TopRow {
-  apiId?: string;
-  keyId?: string;
-  externalId?: string;
-  tag?: string;
-  namespace?: string;
-  identifier?: string;
-  count: number;
-  refused: number;
-  spentCredits?: number;
-}
 
 const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): string | undefined => {
   if (keyId) return `/keys/${keyId}`;

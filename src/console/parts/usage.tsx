@@ -4,10 +4,10 @@ import type { ComponentChildren } from 'preact';
 import { outcomes } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
 import { compact, count, percent } from '../format.ts';
-import { byTime, countOf, inDays, type Period, sumOf } from '../period.ts';
+import { byTime, countOf, inDays, type Period, sumOf, type usePeriod } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
-import { Loaded, wordOf } from './basic.tsx';
+import { Card, Loaded, PeriodChoice, wordOf } from './basic.tsx';
 import { Chart, Figure } from './chart.tsx';
 
 export interface UsageOf {
@@ -92,7 +92,20 @@ export function UsageFigures({ of, period, children }: { of: UsageOf; period: Pe
   );
 }
 
-export function UsageChart({ of, period, title }: { of: UsageOf; period: Period; title: string }) {
+/** The figures and the chart of a screen, whose period is chosen here. */
+export const Usage = (props: { of: UsageOf; period: ReturnType<typeof usePeriod>; title?: string }) => (
+  <>
+    <UsageFigures of={props.of} period={props.period} />
+    <Card
+      title={`${props.title ?? 'Verifications'} by ${props.period.granularity}, UTC`}
+      actions={<PeriodChoice period={props.period} />}
+    >
+      <UsageChart of={props.of} period={props.period} />
+    </Card>
+  </>
+);
+
+export function UsageChart({ of, period }: { of: UsageOf; period: Period }) {
   const data = useUsage(of, period);
   return (
     <Loaded of={data} lines={7}>
@@ -103,7 +116,7 @@ export function UsageChart({ of, period, title }: { of: UsageOf; period: Period;
         return (
           <>
             <Chart
-              title={title}
+              title="Verifications by outcome"
               times={shown.times}
               stepMs={shown.stepMs}
               choose={period.choose}

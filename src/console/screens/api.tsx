@@ -4,11 +4,11 @@ import { useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { Changes } from '../parts/audit.tsx';
-import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
+import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, Time } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
+import { Usage, useUsage } from '../parts/usage.tsx';
 import { countOf, periodOf, usePeriod } from '../period.ts';
 import type { Api, Key } from '../records.ts';
 import { may } from '../session.ts';
@@ -56,7 +56,15 @@ function Screen({ apiId, name, createdAt, keyCount, period }: ScreenProps) {
           </Button>
         )}
       </Head>
-      {mayCount && <Usage apiId={apiId} period={period} />}
+      {mayCount && (
+        <>
+          <Usage of={{ apiId }} period={period} />
+          <div class="columns">
+            <Top title="Largest customers" of="identities" period={period} within={{ apiId }} />
+            <Top title="Largest keys" of="keys" period={period} within={{ apiId }} />
+          </div>
+        </>
+      )}
       <Card title="API">
         <dl>
           <dt>Id</dt>
@@ -78,21 +86,6 @@ function Screen({ apiId, name, createdAt, keyCount, period }: ScreenProps) {
       {acting === 'delete' && (
         <DeleteApi apiId={apiId} name={name} keyCount={keyCount} used={today && countOf(today)} close={close} />
       )}
-    </>
-  );
-}
-
-function Usage({ apiId, period }: Pick<ScreenProps, 'apiId' | 'period'>) {
-  return (
-    <>
-      <UsageFigures of={{ apiId }} period={period} />
-      <Card title={`Verifications by ${period.granularity}, UTC`} actions={<PeriodChoice period={period} />}>
-        <UsageChart of={{ apiId }} period={period} title="Verifications by outcome" />
-      </Card>
-      <div class="columns">
-        <Top title="Largest customers" of="identities" period={period} within={{ apiId }} />
-        <Top title="Largest keys" of="keys" period={period} within={{ apiId }} />
-      </div>
     </>
   );
 }

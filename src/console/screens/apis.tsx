@@ -16,12 +16,13 @@ import { countOf, lastSteps } from '../period.ts';
 import type { Api, UsageRow } from '../records.ts';
 import { may, namedApis } from '../session.ts';
 
-const columns: Column<Api>[] = [
+const named: Column<Api>[] = [
   shared(apiColumns, 'Name', { cell: ({ id, name }) => <Link href={`/apis/${id}`}>{name}</Link> }),
   shared(apiColumns, 'Id', { cell: ({ id }) => <code>{id}</code>, isWide: true }),
   shared(apiColumns, 'Keys'),
 ];
 const created = shared(apiColumns, 'Created', { isWide: true }) as Column<Api>;
+export const columns = [...named, created];
 
 const states = [
   ['', 'All'],
@@ -32,7 +33,6 @@ const states = [
 const deletedColumns = (restore: (api: Api) => void): Column<Api>[] => [
   shared(apiColumns, 'Name'),
   ...columns.slice(1),
-  created,
   shared(apiColumns, 'Can be restored until'),
   {
     name: 'Restore',
@@ -93,7 +93,7 @@ export function Apis() {
   const pages = usePages<Api>('apis.listApis', mayRead ? listed : undefined, 10_000, true);
   useInAddress(search, isFound(pages));
   if (!mayRead) return <SomeApis />;
-  const all = isDeleted ? deletedColumns(setRestored) : [...columns, ...usage, created];
+  const all = isDeleted ? deletedColumns(setRestored) : [...named, ...usage, created];
   return (
     <>
       <Head title="APIs">

@@ -56,7 +56,7 @@ export function Bill() {
       </Head>
       <Totals of={of} period={period} />
       <Card title={`Verifications by day, UTC${isOver ? '' : '; the month is not over'}`}>
-        <UsageChart of={of} period={period} title="Verifications by outcome" />
+        <UsageChart of={of} period={period} />
       </Card>
       <Top title="Largest customers" of="identities" period={period} within={of} />
       <Customers of={of} month={month} period={period} />

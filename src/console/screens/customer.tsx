@@ -3,14 +3,14 @@ import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { retention } from '../format.ts';
 import { usePages } from '../pages.ts';
-import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
+import { Button, Card, Empty, Head, Id, LacksScreen, Loaded } from '../parts/basic.tsx';
 import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { List, Table } from '../parts/table.tsx';
-import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
+import { Usage, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
 import type { Identity, Key } from '../records.ts';
@@ -61,15 +61,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         )}
       </Head>
       {may('api', 'read_analytics') && (
-        <>
-          <UsageFigures of={{ externalId }} period={period} />
-          <Card
-            title={`Verifications of all keys by ${period.granularity}, UTC`}
-            actions={<PeriodChoice period={period} />}
-          >
-            <UsageChart of={{ externalId }} period={period} title="Verifications by outcome" />
-          </Card>
-        </>
+        <Usage of={{ externalId }} period={period} title="Verifications of all keys" />
       )}
       <div class="columns">
         <Card title="Customer" actions={edit('meta')}>

@@ -3,7 +3,7 @@ import { identityColumns } from '../../domain/columns.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
-import { isFound, usePages } from '../pages.ts';
+import { isFound, slicesOf, usePages } from '../pages.ts';
 import { Button, Card, Choice, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
@@ -67,19 +67,7 @@ const states = [
   ['deleted', 'Deleted'],
 ] as const;
 
-/** Customers of a request, which shares it with the others of its page. */
 const pageSize = 50;
-
-/** Of each customer, the externalIds of those on the same page. */
-function slicesOf(rows: readonly Identity[]): Map<string, readonly string[]> {
-  const ids = rows.map(({ externalId }) => externalId);
-  return new Map(
-    ids.map((id, at) => {
-      const first = at - (at % pageSize);
-      return [id, ids.slice(first, first + pageSize)];
-    }),
-  );
-}
 
 interface UsedProps {
   externalId: string;
@@ -98,7 +86,7 @@ function Used({ externalId, of, amount }: UsedProps) {
 const refusedOf = (rows: readonly UsageRow[]) => countOf(rows) - countOf(rows, 'VALID');
 
 function usedColumns(rows: readonly Identity[]): Column<Identity>[] {
-  const slices = slicesOf(rows);
+  const slices = slicesOf(rows.map(({ externalId }) => externalId), pageSize);
   const column = (name: string, amount: UsedProps['amount']): Column<Identity> => ({
     name,
     cell: ({ externalId }) => <Used externalId={externalId} of={slices.get(externalId)!} amount={amount} />,

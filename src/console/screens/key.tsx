@@ -5,25 +5,13 @@ import { stateOf } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
-import {
-  Badge,
-  Button,
-  Card,
-  CustomerLink,
-  Empty,
-  Head,
-  Id,
-  LacksScreen,
-  Loaded,
-  PeriodChoice,
-  Time,
-} from '../parts/basic.tsx';
+import { Badge, Button, Card, CustomerLink, Empty, Head, Id, LacksScreen, Loaded, Time } from '../parts/basic.tsx';
 import { CreditsCard } from '../parts/credits.tsx';
 import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
 import { Units } from '../parts/lasting.tsx';
 import { Table } from '../parts/table.tsx';
-import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
+import { Usage, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
 import type { Api, Key, Ratelimit } from '../records.ts';
@@ -70,14 +58,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
         </Link>
         <Acts data={data} mayChange={mayChange} set={setActing} />
       </Head>
-      {may('api', 'read_analytics', data.apiId) && (
-        <>
-          <UsageFigures of={{ keyId }} period={period} />
-          <Card title={`Verifications by ${period.granularity}, UTC`} actions={<PeriodChoice period={period} />}>
-            <UsageChart of={{ keyId }} period={period} title="Verifications by outcome" />
-          </Card>
-        </>
-      )}
+      {may('api', 'read_analytics', data.apiId) && <Usage of={{ keyId }} period={period} />}
       <div class="columns">
         <Card title="Key" actions={edit('details')}>
           <Details data={data} />

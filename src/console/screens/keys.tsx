@@ -5,7 +5,7 @@ import { timeMax } from '../../domain/time.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, type Failure, refresh, useData } from '../api.ts';
 import { compact, count } from '../format.ts';
-import { isFound, pagesOf, usePages } from '../pages.ts';
+import { isFound, pagesOf, slicesOf, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
@@ -207,7 +207,7 @@ export function Keys() {
       />
     ),
   };
-  const slices = slicesOf(pages.rows ?? []);
+  const slices = slicesOf((pages.rows ?? []).map(({ keyId }) => keyId), pageSize);
   const spark: Column<Key> = {
     name: '7 days',
     cell: ({ keyId }) => <KeySpark keyId={keyId} of={slices.get(keyId)!} />,
@@ -304,16 +304,6 @@ const restoreColumn = (restore: (key: Key) => void): Column<Key> => ({
 });
 
 const pageSize = 50;
-
-/** Of each key, the ids of the keys on the same page. */
-function slicesOf(rows: readonly Key[]): Map<string, readonly string[]> {
-  const slices = new Map<string, readonly string[]>();
-  for (let first = 0; first < rows.length; first += pageSize) {
-    const ids = rows.slice(first, first + pageSize).map(({ keyId }) => keyId);
-    for (const id of ids) slices.set(id, ids);
-  }
-  return slices;
-}
 
 /** Verifications of a key by day. All rows of a page have the same input, so they share one request. */
 function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {

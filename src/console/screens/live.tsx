@@ -3,7 +3,7 @@ import { Link } from 'wouter-preact';
 import { outcomes } from '../../domain/columns.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { Failure } from '../api.ts';
-import { count, isoOf, milliseconds, percent, timeOfDay } from '../format.ts';
+import { count, milliseconds, percent, timeOfDay } from '../format.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
@@ -20,7 +20,7 @@ import {
   wordOf,
 } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { type Column, column, Table } from '../parts/table.tsx';
 import { sumOf } from '../period.ts';
 import { may } from '../session.ts';
 import { type Decision, listen } from '../tail.ts';
@@ -37,11 +37,7 @@ interface Row extends Decision {
 const outcomeOf = ({ outcome, passed }: Decision): string => outcome ?? (passed ? 'VALID' : 'RATE_LIMITED');
 
 const columns: Column<Row>[] = [
-  {
-    name: 'Time, UTC',
-    cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
-    csv: ({ time }) => isoOf(time),
-  },
+  column('Time, UTC', 'time', ({ time }) => time, { cell: ({ time }) => <span class="number">{timeOfDay(time)}</span> }),
   { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
   {
     name: 'Key or identifier',
@@ -55,27 +51,20 @@ const columns: Column<Row>[] = [
       ),
     csv: ({ keyId, identifier }) => keyId ?? identifier,
   },
-  {
-    name: 'Customer',
+  column('Customer', 'text', ({ externalId }) => externalId, {
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
-    csv: ({ externalId }) => externalId,
     isWide: true,
-  },
-  { name: 'Limit', cell: ({ ratelimit }) => ratelimit, csv: ({ ratelimit }) => ratelimit },
-  {
-    name: 'Tags',
+  }),
+  column('Limit', 'text', ({ ratelimit }) => ratelimit),
+  column('Tags', 'text', ({ tags = [] }) => tags.join(' '), {
     cell: ({ tags = [] }) => tags.map((tag) => <Badge key={tag}>{tag}</Badge>),
-    csv: ({ tags = [] }) => tags.join(' '),
     isWide: true,
-  },
-  {
-    name: 'Latency',
+  }),
+  column('Latency', 'count', ({ latencyMs }) => latencyMs, {
     cell: ({ latencyMs, source }) =>
       source === 'lease' ? <Badge>local</Badge> : <span class="number">{milliseconds(latencyMs)}</span>,
-    csv: ({ latencyMs }) => latencyMs,
-    isNumber: true,
     isWide: true,
-  },
+  }),
 ];
 
 /** Seconds of the rate. */

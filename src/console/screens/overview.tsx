@@ -5,7 +5,7 @@ import { useData } from '../api.ts';
 import { milliseconds } from '../format.ts';
 import { type Paged, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
-import { Card, Count, Empty, Head, LacksScreen, PeriodChoice, Time } from '../parts/basic.tsx';
+import { Card, Empty, Head, LacksScreen, PeriodChoice } from '../parts/basic.tsx';
 import { Figure } from '../parts/chart.tsx';
 import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
@@ -13,6 +13,7 @@ import { UsageChart, UsageFigures } from '../parts/usage.tsx';
 import { usePeriod } from '../period.ts';
 import type { Api, Status } from '../records.ts';
 import { may } from '../session.ts';
+import { columns } from './apis.tsx';
 import { Welcome } from './welcome.tsx';
 
 export function Overview() {
@@ -42,7 +43,7 @@ function Summary({ apis }: { apis: Paged<Api> }) {
         {may('system', 'read_status') && <Latency />}
       </UsageFigures>
       <Card title={`Verifications by ${period.granularity}, UTC`}>
-        <UsageChart of={of} period={period} title="Verifications by outcome" />
+        <UsageChart of={of} period={period} />
       </Card>
       <div class="columns">
         <Top title="Largest customers" of="identities" period={period} within={of} />
@@ -52,7 +53,7 @@ function Summary({ apis }: { apis: Paged<Api> }) {
         <Card title="Newest APIs" actions={<Link href="/apis">All APIs</Link>}>
           <List
             label="Newest APIs"
-            columns={apiColumns}
+            columns={columns}
             of={apis}
             idOf={({ id }) => id}
             empty={<Empty title="There is no API yet" />}
@@ -78,10 +79,3 @@ function Latency() {
     />
   );
 }
-
-const apiColumns = [
-  { name: 'Name', cell: ({ id, name }: Api) => <Link href={`/apis/${id}`}>{name}</Link> },
-  { name: 'Id', cell: ({ id }: Api) => <code>{id}</code>, isWide: true },
-  { name: 'Keys', cell: ({ keyCount }: Api) => <Count value={keyCount} />, isNumber: true },
-  { name: 'Created', cell: ({ createdAt }: Api) => <Time ms={createdAt} />, isWide: true },
-];

@@ -1,12 +1,12 @@
 import { Link } from 'wouter-preact';
 import { useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
-import { count, isoOf, percent } from '../format.ts';
+import { percent } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
-import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, SearchField, Time } from '../parts/basic.tsx';
+import { Card, Empty, Head, LacksScreen, Loaded, PeriodChoice, SearchField } from '../parts/basic.tsx';
 import { Chart } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
-import { type Column, List, useOrder } from '../parts/table.tsx';
+import { type Column, column, List, useOrder } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { namespacePath } from '../paths.ts';
 import { byTime, type Period, sumOf, usePeriod } from '../period.ts';
@@ -58,31 +58,19 @@ export function RateLimits() {
   const passed = ({ name }: NamespaceRow) => sum(name, (row) => row.passed);
   const blocked = ({ name }: NamespaceRow) => sum(name, (row) => row.blocked);
   const columns: Column<NamespaceRow>[] = [
-    {
-      name: 'Namespace',
+    column('Namespace', 'text', ({ name }) => name, {
       cell: ({ name }) => <Link href={namespacePath(name)}>{name}</Link>,
-      csv: ({ name }) => name,
-    },
-    { name: 'Passed', cell: (row) => <Count value={passed(row)} />, csv: passed, isNumber: true },
-    { name: 'Blocked', cell: (row) => <Count value={blocked(row)} />, csv: blocked, isNumber: true },
+    }),
+    column('Passed', 'count', passed),
+    column('Blocked', 'count', blocked),
     {
       name: 'Share blocked',
       cell: (row) => <span class="number">{percent(blocked(row), passed(row) + blocked(row))}</span>,
       isNumber: true,
       isWide: true,
     },
-    {
-      name: 'Overrides',
-      cell: (row) => count(row.overrideCount),
-      csv: (row) => row.overrideCount,
-      isNumber: true,
-      isWide: true,
-    },
-    {
-      name: 'Created',
-      cell: ({ createdAt }) => <Time ms={createdAt} />,
-      csv: ({ createdAt }) => isoOf(createdAt),
-    },
+    column('Overrides', 'count', ({ overrideCount }) => overrideCount, { isWide: true }),
+    column('Created', 'time', ({ createdAt }) => createdAt),
   ];
   return (
     <>
