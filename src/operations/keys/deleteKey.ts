@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { Empty, Fields, KeyId } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { ofKey } from './keyById.ts';
 
 export const deleteKey = manages({
   name: 'keys.deleteKey',
@@ -19,8 +19,7 @@ export const deleteKey = manages({
   output: Empty,
   errors: ['key_not_found'],
   needs: { api: ['delete_key'] },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   async handle({ keyId, permanent = false }, { store, caller, actor }) {
     existing(await store.keys.delete(caller.workspaceId, { keyId, permanent }, actor), 'key');

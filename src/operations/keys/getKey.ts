@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { invalid } from '../rules.ts';
 import { Fields, KeyId, Plaintext } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { ofKey } from './keyById.ts';
 import { KeyRecord } from './keyFields.ts';
 
 export const getKey = manages({
@@ -18,8 +18,7 @@ export const getKey = manages({
   check({ decrypt }) {
     if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never stored');
   },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   handle: async (_input, _context, { key }) => key,
 });

@@ -1,6 +1,6 @@
 // Shared by the operations that take a `keyId`: loading the key, and the API that scoped grants must name.
 
-import { ApiError, notFound } from '../../errors.ts';
+import { ApiError, existing } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
 import type { KeyRecord } from '../../records/records.ts';
 
@@ -9,13 +9,14 @@ export interface FoundKey {
   byteLength: number;
 }
 
-export async function loadKey({ keyId }: { keyId: string }, { store, caller }: ManageContext): Promise<FoundKey> {
-  const found = await store.keys.find(caller.workspaceId, keyId);
-  if (!found) throw notFound('key');
-  return found;
-}
-
 export const scopeOfKey = (_input: unknown, { key }: FoundKey): string => key.apiId;
+
+/** `load` and `scope` of an operation. */
+export const ofKey = {
+  load: async ({ keyId }: { keyId: string }, { store, caller }: ManageContext): Promise<FoundKey> =>
+    existing(await store.keys.find(caller.workspaceId, keyId), 'key'),
+  scope: scopeOfKey,
+};
 
 /** The error for a change of credits that `keys.rerollKey` moved to another key; '' if that was removed. */
 export const creditsElsewhere = (keyId: string) =>

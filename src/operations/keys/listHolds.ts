@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { ExpiresAt, Fields, KeyId, OptionalInt, pageFields, Units } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { ofKey } from './keyById.ts';
 
 export const listHolds = manages({
   name: 'keys.listHolds',
@@ -26,8 +26,7 @@ export const listHolds = manages({
   ),
   errors: ['key_not_found'],
   needs: { api: ['read_key'] },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
   list: ({ keyId }) => `holds-${keyId}`,
   listedIds: 'hold',
 

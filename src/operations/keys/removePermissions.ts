@@ -1,6 +1,6 @@
 import { manages } from '../../operation.ts';
 import { Fields } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { ofKey } from './keyById.ts';
 import { changePermissions, input, output } from './keyPermissions.ts';
 
 export const removePermissions = manages({
@@ -10,8 +10,7 @@ export const removePermissions = manages({
   output,
   errors: ['key_not_found', 'permission_not_found'],
   needs: { api: ['update_key'], rbac: ['remove_permission_from_key'] },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   handle: (input, context) => changePermissions('remove', input, context),
 });

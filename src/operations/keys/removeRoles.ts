@@ -1,6 +1,6 @@
 import { manages } from '../../operation.ts';
 import { Fields } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { ofKey } from './keyById.ts';
 import { changeRoles, input, output } from './keyRoles.ts';
 
 export const removeRoles = manages({
@@ -10,8 +10,7 @@ export const removeRoles = manages({
   output,
   errors: ['key_not_found', 'role_not_found'],
   needs: { api: ['update_key'], rbac: ['remove_role_from_key'] },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   handle: (input, context) => changeRoles('remove', input, context),
 });

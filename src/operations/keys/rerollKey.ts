@@ -5,7 +5,7 @@ import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { invalid, requireData } from '../rules.ts';
 import { Fields, Int, KeyId } from '../schemas.ts';
-import { creditsElsewhere, loadKey, scopeOfKey } from './keyById.ts';
+import { creditsElsewhere, ofKey } from './keyById.ts';
 import { movedCreditsSince } from './keyFields.ts';
 
 /** Ten years. A time is longer. */
@@ -36,8 +36,7 @@ export const rerollKey = manages({
   }),
   errors: ['key_not_found', 'precondition_failed', 'too_many_records'],
   needs: { api: ['create_key'] },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
   check({ expiration }) {
     if (expiration <= expirationMax) return;
     throw invalid(

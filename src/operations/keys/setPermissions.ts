@@ -1,6 +1,6 @@
 import { manages } from '../../operation.ts';
 import { Fields } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { ofKey } from './keyById.ts';
 import { changePermissions, input, output } from './keyPermissions.ts';
 
 export const setPermissions = manages({
@@ -10,8 +10,7 @@ export const setPermissions = manages({
   output,
   errors: ['key_not_found', 'too_many_records'],
   needs: { api: ['update_key'], rbac: ['add_permission_to_key', 'remove_permission_from_key'] },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   handle: (input, context) => changePermissions('set', input, context),
 });

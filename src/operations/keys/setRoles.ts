@@ -1,6 +1,6 @@
 import { manages } from '../../operation.ts';
 import { Fields } from '../schemas.ts';
-import { loadKey, scopeOfKey } from './keyById.ts';
+import { ofKey } from './keyById.ts';
 import { changeRoles, input, output } from './keyRoles.ts';
 
 export const setRoles = manages({
@@ -10,8 +10,7 @@ export const setRoles = manages({
   output,
   errors: ['key_not_found', 'role_not_found'],
   needs: { api: ['update_key'], rbac: ['add_role_to_key', 'remove_role_from_key'] },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   handle: (input, context) => changeRoles('set', input, context),
 });

@@ -1,7 +1,7 @@
 import { manages } from '../../operation.ts';
 import { changedCredits, changeOf, checkCreditChange, creditChange } from '../creditChange.ts';
 import { CreditsOrUnlimited, KeyId } from '../schemas.ts';
-import { creditsElsewhere, loadKey, scopeOfKey } from './keyById.ts';
+import { creditsElsewhere, ofKey } from './keyById.ts';
 
 export const updateCredits = manages({
   name: 'keys.updateCredits',
@@ -11,8 +11,7 @@ export const updateCredits = manages({
   errors: ['key_not_found', 'precondition_failed'],
   needs: { api: ['update_key'] },
   check: (input) => checkCreditChange(input, 'Use null to make the key unlimited.'),
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   async handle({ keyId, operation, value }, { store, caller, actor }) {
     const change = { keyId, ...changeOf(operation, value) };

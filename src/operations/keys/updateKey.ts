@@ -12,7 +12,7 @@ import {
   requireLimits,
 } from '../rules.ts';
 import { Empty, Fields, KeyId, RatelimitChange } from '../schemas.ts';
-import { creditsElsewhere, loadKey, scopeOfKey } from './keyById.ts';
+import { creditsElsewhere, ofKey } from './keyById.ts';
 import { changedKeyFields, checkKeyFields, keyFieldErrors, requireKeyFields } from './keyFields.ts';
 
 export const updateKey = manages({
@@ -28,8 +28,7 @@ export const updateKey = manages({
     checkKeyFields(fields, 'body');
     metaText(fields.meta, context, 'meta');
   },
-  load: loadKey,
-  scope: scopeOfKey,
+  ...ofKey,
 
   async handle({ keyId, meta, credits, ...unchanged }, context) {
     await checkSlugs(unchanged.permissions, context);
