@@ -54,99 +54,14 @@ export interface InspectedLimit extends Ratelimit {
   window: InspectedWindow;
 }
 
-/** A window with a record of its own: of an ad hoc limit, or of a limit that was removed or got another duration. */
-interface InspectedCounter {
-  name: string;
-  duration: number;
-  /** Time until Redis removes it. */
-  expiresIn: number;
-  window: InspectedWindow;
-}
-
-/** At most 100 counters are read. `count` is the number in the list, some of which may have expired. */
-export interface InspectedCounters {
-  count: number;
-  counters: InspectedCounter[];
-}
-
-export interface InspectedUsage {
-  /** The begin of the hour. */
-  hour: number;
-  counts: Partial<Record<Outcome, number>>;
-  spentCredits: number;
-}
-
-export interface InspectedState extends Record<KeyTime, number | undefined> {
-  version: { time: number; number: number };
-  flags: (typeof keyFlags)[number][];
-  refill: InspectedRefill | undefined;
-  /** Undefined for an unlimited key. */
-  balance: number | undefined;
-  lastUsed: number | undefined;
-  /** Counts that are not in the history yet. Undefined when there are none. */
-  usage: InspectedUsage | undefined;
-  limits: InspectedLimit[];
-}
-
-export interface InspectedIdentity {
-  id: string;
-  externalId: string;
-  /** `isReplaced`: another identity has its externalId now. */
-  isDeleted: boolean;
-  isReplaced: boolean;
-  /** JSON text. */
-  meta: string | undefined;
-  version: { time: number; number: number } | undefined;
-  /** Undefined if it has none. */
-  balance: InspectedBalance | undefined;
-  limits: InspectedLimit[];
-  counters: InspectedCounters;
-  fault: Fault | undefined;
-}
-
 export type InspectedRefill = { amount: number; interval: 'daily' | 'monthly'; day: number | undefined; due: number };
-
-/** `identityBalance` of layout.ts. */
-export interface InspectedBalance {
-  /** Negative: a debt. */
-  balance: number;
-  refill: InspectedRefill | undefined;
-  number: number;
-  /** What open holds of its keys hold of it and give back at their expiry. */
-  held: number;
-}
-
-export interface InspectedHistory {
-  /** The hours that ended since the last roll-up. Empty when they have more than 512 KB. */
-  log: { bytes: number; hours: (InspectedUsage & { externalId: string })[]; fault: Fault | undefined };
-  /** The days before. Empty when they have more than 512 KB, or cannot be decoded. */
-  days: { bytes: number; days: InspectedDay[]; fault: Fault | undefined };
-}
-
-interface InspectedDay extends Omit<InspectedUsage, 'hour'> {
-  /** The begin of the day. */
-  day: number;
-  externalId: string;
-  /** Undefined if only the sums are kept. */
-  hours: InspectedUsage[] | undefined;
-}
-
-export interface Inspection {
-  now: number;
-  /** Undefined if the key was read by its digest and its state, which contains the id, cannot be decoded. */
-  keyId: string | undefined;
-  /** Undefined when the API was deleted. */
-  api: { id: string; name: string } | undefined;
-  stateBytes: number;
-  /** Undefined when it cannot be decoded; then `fault` has the reason. */
-  state: InspectedState | undefined;
-  fault: Fault | undefined;
-  identity: InspectedIdentity | undefined;
-  /** Fields of the record besides the state, as they are stored. */
-  fields: Partial<Record<keyof typeof keyRecordFields, string>>;
-  counters: InspectedCounters;
-  history: InspectedHistory;
-}
+export type InspectedCounters = ReturnType<typeof readCounters>;
+export type InspectedUsage = ReturnType<typeof usageOf>;
+export type InspectedState = ReturnType<typeof readState>;
+export type InspectedIdentity = ReturnType<typeof readIdentity>;
+export type InspectedBalance = ReturnType<typeof readBalance>;
+export type InspectedHistory = ReturnType<typeof readHistory>;
+export type Inspection = ReturnType<typeof readFound>;
 
 export type Inspected =
   | { outcome: 'unknown' }
@@ -176,6 +91,7 @@ interface WindowReply {
 interface CounterReply {
   name: string;
   duration: number;
+  /** Time until Redis removes it. */
   expiresIn: number;
   window: Reply;
 }
@@ -202,7 +118,9 @@ interface IdentityReply extends CountersReply {
   id: string;
   externalId: string;
   deleted?: Flag;
+  /** Another identity has its externalId now. */
   replaced?: Flag;
+  /** JSON text. */
   meta?: string;
   version?: VersionReply;
   /** The values of `identityBalance`. */
@@ -214,11 +132,16 @@ interface IdentityReply extends CountersReply {
 /** The named reply of lua/keys/inspect.lua. */
 interface InspectionReply extends CountersReply {
   now: number;
+  /** Of the state. */
   bytes: number;
+  /** Fields of the record besides the state, as they are stored. */
   fields: Reply;
+  /** Missing if the key was read by its digest and its state, which contains the id, cannot be decoded. */
   keyId?: string;
+  /** Missing when the API was deleted. */
   apiId?: string;
   apiName?: string;
+  /** Why the state cannot be decoded, which is missing then. */
   fault?: Reply;
   state?: Reply;
   identity?: Reply;
@@ -235,9 +158,12 @@ export function readInspection(outcome: string, reply: unknown, history: (Buffer
       purge: purge === undefined ? undefined : Number(purge),
     };
   }
-  const found = fromNamed<InspectionReply>(reply);
+  return { outcome: 'found', inspection: readFound(fromNamed<InspectionReply>(reply), history) };
+}
+
+function readFound(found: InspectionReply, history: (Buffer | number)[]) {
   const { apiId, apiName = '' } = found;
-  const inspection: Inspection = {
+  return {
     now: found.now,
     keyId: found.keyId,
     api: apiId === undefined ? undefined : { id: apiId, name: apiName },
@@ -249,11 +175,10 @@ export function readInspection(outcome: string, reply: unknown, history: (Buffer
     counters: readCounters(found, found.now),
     history: readHistory(history),
   };
-  return { outcome: 'found', inspection };
 }
 
 /** The fields in the order of their declaration. */
-function readFields(reply: Reply): Inspection['fields'] {
+function readFields(reply: Reply): Partial<Record<keyof typeof keyRecordFields, string>> {
   const stored = fromNamed<Record<string, string>>(reply);
   return Object.fromEntries(
     Object.keys(keyRecordFields).flatMap((name) => (stored[name] === undefined ? [] : [[name, stored[name]]])),
@@ -287,7 +212,11 @@ function readLimit(reply: Reply, now: number): InspectedLimit {
   return { ...limit, window: readWindow(window, limit.type ? 0 : limit.duration, now) };
 }
 
-function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number): InspectedCounters {
+/**
+ * Windows with records of their own: of ad hoc limits, or of limits that were removed or got another duration. At most
+ * 100 are read. `count` is the number in the list, some of which may have expired.
+ */
+function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number) {
   const read = counters.map((reply) => {
     const { name, duration, expiresIn, window } = fromNamed<CounterReply>(reply);
     return { name, duration, expiresIn, window: readWindow(window, duration, now) };
@@ -295,8 +224,9 @@ function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: n
   return { count: counterCount, counters: read };
 }
 
-function usageOf(hour: number, counted: Counts): InspectedUsage {
-  const counts: InspectedUsage['counts'] = {};
+/** The counts of an hour, and when it began. */
+function usageOf(hour: number, counted: Counts) {
+  const counts: Partial<Record<Outcome, number>> = {};
   for (const number of countedOutcomes) {
     const count = counted[number - 1]!;
     if (count > 0) counts[outcomes[number - 1]!] = count;
@@ -311,14 +241,15 @@ const refillOf = (amount: number, day: number, due: number): InspectedRefill => 
   due,
 });
 
-function readBalance(values: NonNullable<IdentityReply['balance']>): InspectedBalance {
+/** A negative balance is a debt. `held`: what open holds of its keys hold of it and give back at their expiry. */
+function readBalance(values: NonNullable<IdentityReply['balance']>) {
   const [balance, amount, day, due, number, held] = values;
   return { balance, refill: due === 0 ? undefined : refillOf(amount, day, due), number, held };
 }
 
 const only = (time: number, none: number): number | undefined => (time === none ? undefined : time);
 
-function readState(reply: Reply, now: number): InspectedState {
+function readState(reply: Reply, now: number) {
   const state = fromNamed<StateReply>(reply);
   // USAGE: its counts and the credits spent are in the order of places.
   const [hour, ...inTail] = state.usage as [number, ...number[]];
@@ -335,12 +266,13 @@ function readState(reply: Reply, now: number): InspectedState {
     refill: flags.includes('refilled') ? refillOf(amount, refillDay, due) : undefined,
     balance: flags.includes('limited') ? state.balance : undefined,
     lastUsed: state.last_used === 0 ? undefined : state.last_used,
+    // Counts that are not in the history yet.
     usage: hour === 0 ? undefined : usageOf(hour, counts),
     limits: state.limits.map((limit) => readLimit(limit, now)),
   };
 }
 
-function readIdentity(reply: Reply, now: number): InspectedIdentity {
+function readIdentity(reply: Reply, now: number) {
   const identity = fromNamed<IdentityReply>(reply);
   return {
     id: `id_${identity.id}`,
@@ -356,8 +288,8 @@ function readIdentity(reply: Reply, now: number): InspectedIdentity {
   };
 }
 
-/** Reads {bytes, log, bytes, days}, or nothing for a key without an id. */
-function readHistory([logBytes = 0, log, daysBytes = 0, days]: (Buffer | number)[]): InspectedHistory {
+/** Reads {bytes, log, bytes, days}, or nothing for a key without an id. Each is empty with more than 512 KB. */
+function readHistory([logBytes = 0, log, daysBytes = 0, days]: (Buffer | number)[]) {
   const none = Buffer.alloc(0);
   return {
     log: { bytes: logBytes as number, ...readHours((log as Buffer | undefined) ?? none) },
@@ -365,8 +297,9 @@ function readHistory([logBytes = 0, log, daysBytes = 0, days]: (Buffer | number)
   };
 }
 
-function readHours(log: Buffer): Pick<InspectedHistory['log'], 'hours' | 'fault'> {
-  const hours: InspectedHistory['log']['hours'] = [];
+/** The hours that ended since the last roll-up. */
+function readHours(log: Buffer): { hours: (InspectedUsage & { externalId: string })[]; fault: Fault | undefined } {
+  const hours: (InspectedUsage & { externalId: string })[] = [];
   let offset = 0;
   try {
     for (const { hour, counts, externalId, end } of readLog(log)) {
@@ -381,7 +314,8 @@ function readHours(log: Buffer): Pick<InspectedHistory['log'], 'hours' | 'fault'
   return { hours, fault: undefined };
 }
 
-function readStoredDays(stored: Buffer): Pick<InspectedHistory['days'], 'days' | 'fault'> {
+/** The days before: empty if they cannot be decoded. Of earlier ones only the sums are kept. */
+function readStoredDays(stored: Buffer) {
   try {
     const days = readDays(stored).map(({ day, externalId, sums, hours }) => {
       const { hour: _hour, ...of } = usageOf(24 * day, sums);
