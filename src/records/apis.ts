@@ -7,28 +7,21 @@ import { deletion } from './deletion.ts';
 import { type Order, type SearchedPage, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
 
-export interface ApiRecord {
-  id: string;
-  name: string;
-  /** Unix milliseconds. */
-  createdAt: number;
-  keyCount: number;
-  /** Of a deleted API: when it may be removed, Unix milliseconds. */
-  restorableUntil?: number;
-}
-
 /** An API as a named reply. */
 interface ApiReply {
   id: string;
   name: string;
   created: string;
   keyCount: number;
+  /** Of a deleted API: when it may be removed, Unix milliseconds. */
   restorableUntil?: string;
 }
 
-function readApi(reply: Reply): ApiRecord {
+export type ApiRecord = ReturnType<typeof readApi>;
+
+function readApi(reply: Reply) {
   const { id, name, created, keyCount, restorableUntil } = fromNamed<ApiReply>(reply);
-  const deleted = restorableUntil === undefined ? {} : { restorableUntil: Number(restorableUntil) };
+  const deleted = restorableUntil !== undefined && { restorableUntil: Number(restorableUntil) };
   return { id, name, createdAt: Number(created), keyCount, ...deleted };
 }
 

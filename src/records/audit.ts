@@ -15,18 +15,8 @@ interface AuditChange {
   after?: string;
 }
 
-interface AuditEvent {
-  id: string;
-  time: number;
-  rootKeyId: string;
-  /** Its present name. Absent if it has none or was deleted. */
-  rootKeyName?: string;
-  operation: string;
-  resource: { type: string; id: string };
-  requestId: string;
-  address?: string;
-  changes?: AuditChange[];
-}
+/** `rootKeyName`: the present name of the root key. Absent if it has none or was deleted. */
+type AuditEvent = ReturnType<typeof readEvent> & { rootKeyName?: string };
 
 interface EventQuery {
   order: Order;
@@ -152,7 +142,7 @@ interface EventFields {
   changes?: string;
 }
 
-function readEvent(eventId: string, fields: string[]): AuditEvent {
+function readEvent(eventId: string, fields: string[]) {
   const { time, rootKeyId, operation, type, id, requestId, address, changes } = fromNamed<EventFields>(fields);
   return {
     id: eventId,
@@ -162,6 +152,6 @@ function readEvent(eventId: string, fields: string[]): AuditEvent {
     resource: { type, id },
     requestId,
     ...(address !== undefined && { address }),
-    ...(changes !== undefined && { changes: JSON.parse(changes) }),
+    ...(changes !== undefined && { changes: JSON.parse(changes) as AuditChange[] }),
   };
 }

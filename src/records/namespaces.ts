@@ -7,12 +7,6 @@ import type { Namespace } from './overrides.ts';
 import { type Order, type SearchedPage, searchPages } from './pages.ts';
 import { fromNamed } from './records.ts';
 
-interface ListedNamespace extends Namespace {
-  /** Unix milliseconds. */
-  createdAt: number;
-  overrideCount: number;
-}
-
 /** A namespace of a list as a named reply. */
 interface NamespaceReply {
   /** Without `rlns_`. */
@@ -22,7 +16,7 @@ interface NamespaceReply {
   overrideCount: number;
 }
 
-function readNamespace(reply: Reply): ListedNamespace {
+function readNamespace(reply: Reply) {
   const { id, name, created, overrideCount } = fromNamed<NamespaceReply>(reply);
   return { id: `rlns_${id}`, name, createdAt: Number(created), overrideCount };
 }

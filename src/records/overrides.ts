@@ -13,18 +13,6 @@ export interface Namespace {
   name: string;
 }
 
-export interface Override {
-  overrideId: string;
-  identifier: string;
-  limit: number;
-  duration: number;
-  createdAt: number;
-  /** Unix milliseconds. Undefined for a permanent one. */
-  until: number | undefined;
-  /** The permanent one that is in force again from `until` on. */
-  former: { limit: number; duration: number } | undefined;
-}
-
 /** An override as a named reply. */
 export interface OverrideReply {
   /** Without `rlor_`. */
@@ -33,7 +21,9 @@ export interface OverrideReply {
   limit: string;
   duration: string;
   created: string;
+  /** Missing for a permanent one. */
   ends?: string;
+  /** Of the permanent one that is in force again from the end on. */
   formerLimit?: string;
   formerDuration?: string;
 }
@@ -54,7 +44,9 @@ export const workspaceWildcardsMax = 2000;
 /** After this many calls a page has fewer overrides than were asked for. */
 const listStepsMax = 5;
 
-export function readOverride(override: OverrideReply): Override {
+export type Override = ReturnType<typeof readOverride>;
+
+export function readOverride(override: OverrideReply) {
   const { id, identifier, limit, duration, created, ends, formerLimit, formerDuration } = override;
   return {
     overrideId: `rlor_${id}`,

@@ -9,12 +9,7 @@ import type { StoreContext } from '../scripts/context.ts';
 import { type PageOf, readsOf, type SearchedPage } from './pages.ts';
 import { fromNamed } from './records.ts';
 
-export interface Permission {
-  id: string;
-  name: string;
-  slug: string;
-  description?: string;
-}
+export type Permission = ReturnType<typeof permissionOf>;
 
 export interface Role {
   id: string;
@@ -51,7 +46,7 @@ const pageMax = { permissions: 5000, bytes: 2 * 1024 * 1024 };
 /** All roles of a key are returned at once. Those beyond this many bytes of permissions are returned without them. */
 const keyRolesBytesMax = 10 * 1024 * 1024;
 
-const permissionOf = ({ id, name, slug, description }: PermissionReply): Permission => ({
+const permissionOf = ({ id, name, slug, description }: PermissionReply) => ({
   id,
   name,
   slug,

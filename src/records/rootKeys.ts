@@ -20,16 +20,7 @@ interface NewRootKey {
   expires?: number | undefined;
 }
 
-export interface RootKeyRecord {
-  rootKeyId: string;
-  name?: string;
-  start: string;
-  permissions: string[];
-  enabled: boolean;
-  expires?: number;
-  createdAt: number;
-  lastUsedAt?: number;
-}
+export type RootKeyRecord = ReturnType<typeof readRootKey>;
 
 export interface ExportedRootKey extends RootKeyRecord {
   digest: Buffer;
@@ -55,7 +46,7 @@ interface RootKeyReply {
   used?: string;
 }
 
-function readRootKey(reply: Reply): RootKeyRecord {
+function readRootKey(reply: Reply) {
   const { id, name, start, grants, enabled, expires, created, used } = fromNamed<RootKeyReply>(reply);
   return {
     rootKeyId: id,

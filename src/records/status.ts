@@ -1,6 +1,5 @@
 // The state of Redis, of the sweeper, and of a workspace, for system.getStatus.
 
-import type { Finding } from '../domain/finding.ts';
 import { atMostOnceIn } from '../redis/atMostOnce.ts';
 import { checksOf } from '../redis/checks.ts';
 import { orStoreError } from '../redis/connection.ts';
@@ -35,16 +34,6 @@ interface WorkspaceReply {
   roles: number;
   rootKeys: number;
   auditEvents: number;
-}
-
-/** Numbers are undefined where Redis does not report them. */
-interface RedisStatus {
-  version: string | undefined;
-  nodes: number;
-  roundTripMs: number;
-  usedBytes: number | undefined;
-  maxBytes: number | undefined;
-  checks: Finding[];
 }
 
 export function openStatus({ redis, run, change, currentMs, probe, dataVersion }: StoreContext) {
@@ -117,7 +106,7 @@ const overdueOf = ([count, lateMs]: Overdue) => ({ overdue: count, lateMs: Numbe
 /**
  * Of a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only.
  */
-function statusOf(all: readonly (RedisFacts | LostNode)[]): RedisStatus {
+function statusOf(all: readonly (RedisFacts | LostNode)[]) {
   const checks = checksOf(all, (_, index) => `node ${index + 1} of ${all.length}`);
   const nodes = all.filter(isReached);
   const [first] = nodes;

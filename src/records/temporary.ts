@@ -1,9 +1,8 @@
 // Typed functions for the script of lua/limits/: temporary limits of keys and identities, and temporary overrides.
 
-import type { Ratelimit } from '../domain/limit.ts';
 import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { type Override, type OverrideReply, readOverride } from './overrides.ts';
+import { type OverrideReply, readOverride } from './overrides.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed, type LimitReply, limitOfReply } from './records.ts';
 
@@ -17,29 +16,7 @@ const stepMax = 1000;
 const stepsMax = 20;
 
 /** `until` is its end, Unix milliseconds. */
-type TemporaryLimit = Ratelimit & { until: number };
-
-interface OfKey extends TemporaryLimit {
-  kind: 'key';
-  keyId: string;
-  apiId: string;
-  keyName?: string | undefined;
-}
-
-interface OfIdentity extends TemporaryLimit {
-  kind: 'identity';
-  externalId: string;
-}
-
-interface OfOverride extends Omit<Override, 'createdAt'> {
-  until: number;
-  kind: 'override';
-  namespace: string;
-  /** `rlns_…` */
-  namespaceId: string;
-}
-
-type Temporary = OfKey | OfIdentity | OfOverride;
+type Temporary = ReturnType<typeof readTemporary>;
 
 /** As lua/limits/temporary.lua returns it, with the fields of a limit or an override. */
 type TemporaryReply =
@@ -90,20 +67,20 @@ function membersPlace(place: string): [ends: string, member: string] {
   return [place.slice(0, at), Buffer.from(place.slice(at + 1), 'base64url').toString()];
 }
 
-function readTemporary(reply: Reply): Temporary {
+function readTemporary(reply: Reply) {
   const named = fromNamed<TemporaryReply>(reply);
   const until = Number(named.ends);
   switch (named.kind) {
     case 'k': {
       const { keyId, apiId, keyName } = named;
-      return { kind: 'key', keyId, apiId, keyName, ...limitOfReply(named), until };
+      return { kind: 'key' as const, keyId, apiId, keyName, ...limitOfReply(named), until };
     }
     case 'i':
-      return { kind: 'identity', externalId: named.externalId, ...limitOfReply(named), until };
+      return { kind: 'identity' as const, externalId: named.externalId, ...limitOfReply(named), until };
     case 'o': {
       const { namespace, namespaceId } = named;
       const { createdAt: _createdAt, ...override } = readOverride(named);
-      return { kind: 'override', namespace, namespaceId: `rlns_${namespaceId}`, ...override, until };
+      return { kind: 'override' as const, namespace, namespaceId: `rlns_${namespaceId}`, ...override, until };
     }
   }
 }

@@ -10,30 +10,7 @@ import { notedMore, notedQueryMax, notedRefusal } from '../scripts/layout.ts';
 import { Reader, readUint } from '../scripts/struct.ts';
 
 /** Refusals of a key that have one row. */
-export interface Refusals {
-  /** Of the last one. */
-  time: number;
-  outcome: Exclude<Outcome, 'VALID' | 'NOT_FOUND'>;
-  keyId: string;
-  apiId: string;
-  externalId?: string;
-  /** The permission query; with `permissionsCut` only its beginning. */
-  permissions?: string;
-  permissionsCut?: true;
-  /** The first limit that was exceeded, by its name. */
-  ratelimit?: string;
-  limit?: number;
-  duration?: number;
-  /** Of the verification: units of this limit, or credits. */
-  cost?: number;
-  /** What the limit or the balance had left. */
-  remaining?: number;
-  /** Whose balance was too small, if not that of the key. */
-  of?: 'identity';
-  tags?: string[];
-  source: 'redis' | 'lease';
-  count: number;
-}
+export type Refusals = ReturnType<typeof refusalsOf>;
 
 /**
  * The rows of an hour in the order in which they were written, each with its length before it, and where each begins.
@@ -186,14 +163,14 @@ function matching(packed: Buffer, { apiIds, keyId, externalId, outcome }: RowFil
   };
 }
 
-function refusalsOf(packed: Buffer, at: number, apiId: string): Refusals {
+function refusalsOf(packed: Buffer, at: number, apiId: string) {
   const from = at + lengthBytes;
   const reader = new Reader(packed.subarray(from, from + readUint(packed, at, lengthBytes)));
   const row = notedRefusal.read(reader);
   const { time, key24, externalId, ratelimit, limit, duration, tags, leased, count } = row;
   // Rows of servers of an earlier version end here.
   const more = reader.isAtEnd ? undefined : notedMore.read(reader);
-  const outcome = outcomes[row.outcome - 1] as Refusals['outcome'];
+  const outcome = outcomes[row.outcome - 1] as Exclude<Outcome, 'VALID' | 'NOT_FOUND'>;
   const isOfLimit = duration > 0;
   const isOfCredits = outcome === 'USAGE_EXCEEDED' && more !== undefined;
   const isCut = more && more.query.length > notedQueryMax;
@@ -204,7 +181,7 @@ function refusalsOf(packed: Buffer, at: number, apiId: string): Refusals {
     apiId,
     ...(externalId !== '' && { externalId }),
     ...(more && more.query !== '' && { permissions: more.query.slice(0, notedQueryMax) }),
-    ...(isCut && { permissionsCut: true }),
+    ...(isCut && { permissionsCut: true as const }),
     ...(isOfLimit && { ratelimit, limit, duration, ...(leased === 2 && { type: 'concurrency' as const }) }),
     ...(more && (isOfLimit || isOfCredits) && { cost: more.cost }),
     // The balance at the time of a decision by a lease is not known.
@@ -212,7 +189,7 @@ function refusalsOf(packed: Buffer, at: number, apiId: string): Refusals {
     // A row of credits has the mark of a balance of the identity in the place of a limit.
     ...(isOfCredits && limit === 1 && { of: 'identity' as const }),
     ...(tags !== '' && { tags: JSON.parse(tags) as string[] }),
-    source: leased === 1 ? 'lease' : 'redis',
+    source: leased === 1 ? ('lease' as const) : ('redis' as const),
     count,
   };
 }
