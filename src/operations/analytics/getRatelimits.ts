@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import { Fields, Identifier, NamespaceRef, OptionalText, SqlQuery } from '../schemas.ts';
@@ -17,14 +17,15 @@ import {
   WholeDay,
 } from './buckets.ts';
 
-interface Row {
-  time: number;
-  granularity?: 'day';
-  namespace: string;
-  identifier?: string;
-  passed: number;
-  blocked: number;
-}
+const Row = Type.Object({
+  time: Time,
+  granularity: Type.Optional(WholeDay),
+  namespace: Type.String({ description: 'Name of the namespace.' }),
+  identifier: OptionalText('Identifier of the checks. Present only if the request names one.'),
+  passed: Type.Integer({ description: 'Number of checks that passed.' }),
+  blocked: Type.Integer({ description: 'Number of checks that were refused.' }),
+});
+type Row = Static<typeof Row>;
 
 export const getRatelimits = manages({
   name: 'analytics.getRatelimits',
@@ -37,17 +38,7 @@ export const getRatelimits = manages({
     ...granularityField,
     query: Type.Optional(SqlQuery),
   }),
-  output: Type.Array(
-    Type.Object({
-      time: Time,
-      granularity: Type.Optional(WholeDay),
-      namespace: Type.String({ description: 'Name of the namespace.' }),
-      identifier: OptionalText('Identifier of the checks. Present only if the request names one.'),
-      passed: Type.Integer({ description: 'Number of checks that passed.' }),
-      blocked: Type.Integer({ description: 'Number of checks that were refused.' }),
-    }),
-    { description: rowsDescription },
-  ),
+  output: Type.Array(Row, { description: rowsDescription }),
   needs: { ratelimit: ['read_analytics'] },
   readsMuch: true,
   // A caller with grants for some namespaces gets only their rows.

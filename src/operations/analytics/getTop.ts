@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { type ManageContext, manages } from '../../operation.ts';
 import { only, type Period, type UsageQuery } from '../../usage/query.ts';
@@ -12,38 +12,30 @@ const rankedBy: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
 const checked = ['namespaces', 'identifiers'] as const;
 const isVerified = (of: string): of is RankedVerifications => (verified as readonly string[]).includes(of);
 
-interface Input {
-  of: string;
-  by?: RankedBy;
-  limit?: number;
-  apiId?: string;
-  externalId?: string;
-  tag?: string;
-  namespace?: string;
-}
+const input = Fields({
+  of: Type.Enum([...verified, ...checked], {
+    description:
+      'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
+  }),
+  by: Type.Optional(
+    Type.Enum([...rankedBy], {
+      default: 'count',
+      description: 'The number to rank by. Limit checks spend no credits.',
+    }),
+  ),
+  limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
+  apiId: Type.Optional(ApiId),
+  externalId: Type.Optional(ExternalId),
+  tag: Type.Optional(Tag),
+  namespace: Type.Optional(NamespaceRef),
+  ...timeFields,
+});
 
 export const getTop = manages({
   name: 'analytics.getTop',
   summary: 'Rank keys, identities, APIs, tags, namespaces or identifiers by their usage in a period.',
   description: `\`apiId\`, \`externalId\` and \`tag\` filter verifications only, \`namespace\` limit checks only. ${readsDescription}`,
-  input: Fields({
-    of: Type.Enum([...verified, ...checked], {
-      description:
-        'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
-    }),
-    by: Type.Optional(
-      Type.Enum([...rankedBy], {
-        default: 'count',
-        description: 'The number to rank by. Limit checks spend no credits.',
-      }),
-    ),
-    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
-    apiId: Type.Optional(ApiId),
-    externalId: Type.Optional(ExternalId),
-    tag: Type.Optional(Tag),
-    namespace: Type.Optional(NamespaceRef),
-    ...timeFields,
-  }),
+  input,
   output: Type.Object({
     start: Type.Integer({ description: 'Start of the period that was counted in Unix milliseconds.' }),
     end: Type.Integer({ description: 'End of the period that was counted in Unix milliseconds, exclusive.' }),
@@ -80,7 +72,7 @@ export const getTop = manages({
   readsMuch: true,
   // A caller with grants for some APIs or namespaces gets only these ranked.
   scope: () => undefined,
-  check({ of, by, apiId, externalId, tag, namespace }: Input) {
+  check({ of, by, apiId, externalId, tag, namespace }) {
     if (isVerified(of)) {
       if (namespace !== undefined) throw invalid('body.namespace', `does not apply to ${of}`);
       return;
@@ -91,18 +83,17 @@ export const getTop = manages({
     if (by === 'spentCredits') throw invalid('body.by', `cannot be spentCredits: limit checks spend no credits`);
   },
 
-  async handle(input, context) {
-    const { of, by = 'count', limit = 10, start, end } = input as Input & { start?: number; end?: number };
+  async handle({ start, end, by = 'count', limit = 10, ...asked }, context) {
     const period = periodOf({ start, end }, 'total', await context.store.currentMs());
-    const rank = isVerified(of) ? rankVerifications : rankChecks;
+    const rank = isVerified(asked.of) ? rankVerifications : rankChecks;
     return withoutMoves(async () => {
-      const { counted, ...ranked } = await rank({ ...(input as Input), by, limit }, period, context);
+      const { counted, ...ranked } = await rank({ ...asked, by: by as RankedBy, limit }, period, context);
       return { start: counted.fromHour * hourMs, end: counted.toHour * hourMs, ...ranked };
     });
   },
 });
 
-type Ranked = Input & { by: RankedBy; limit: number };
+type Ranked = Omit<Static<typeof input>, 'by' | 'limit'> & { by: RankedBy; limit: number };
 type Result = { counted: Period; top: TopRow[]; untagged?: Required<Pick<TopRow, RankedBy>> };
 
 async function rankVerifications(
