@@ -21,6 +21,11 @@ type Row<Name extends OperationName> = Output<Name> extends (infer Item)[] ? Ite
 
 export type Api = Row<'apis.listApis'>;
 export type AuditEvent = Row<'audit.listEvents'>;
+type Tailed = Output<'analytics.tail'>;
+type Verification = Extract<Tailed, { outcome: unknown }>;
+/** A verification, or a limit check of a namespace. */
+export type Decision = Pick<Verification, 'time' | 'latencyMs' | 'source' | 'sample'> &
+  Partial<Verification & Extract<Tailed, { namespace: unknown }>>;
 export type Explained = Output<'keys.explainKey'>;
 /** A rule of a verification, with its figures. */
 export type ExplainedRule = Explained['rules'][number];

@@ -2,28 +2,8 @@
 // EventSource cannot send a root key in a header.
 
 import { Failure } from './api.ts';
+import type { Decision } from './records.ts';
 import { currentSignIn } from './session.ts';
-
-/** A verification, or a limit check of a namespace. */
-export interface Decision {
-  time: number;
-  latencyMs: number;
-  source: 'redis' | 'lease';
-  /** One in `sample` decisions is sent. */
-  sample: number;
-  outcome?: string;
-  keyId?: string;
-  /** Of the key, if it has one. */
-  name?: string;
-  apiId?: string;
-  externalId?: string;
-  tags?: string[];
-  /** The limit that is exceeded. */
-  ratelimit?: string;
-  namespace?: string;
-  identifier?: string;
-  passed?: boolean;
-}
 
 interface Listener {
   open: () => void;

@@ -5,17 +5,6 @@ import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
 
-interface OpenHold {
-  id: string;
-  createdAt: number;
-  expires: number;
-  onExpiry: 'release' | 'charge';
-  credits?: number;
-  ratelimits: { name: string; cost: number }[];
-  /** Of concurrency limits. */
-  slots?: { name: string; cost: number }[];
-}
-
 interface HoldReply {
   suffix: string;
   at: string;
@@ -23,6 +12,7 @@ interface HoldReply {
   charges?: 1;
   cost?: string;
   windows: [name: string, cost: string, ofIdentity: 0 | 1][];
+  /** Of concurrency limits. */
   slots?: [name: string, cost: string][];
 }
 
@@ -31,7 +21,7 @@ export function openHolds({ run }: StoreContext) {
     async list(
       workspaceId: string,
       { keyId, after, count }: { keyId: string; after: string | undefined; count: number },
-    ): Promise<PageOf<OpenHold> & { total?: number }> {
+    ): Promise<PageOf<ReturnType<typeof holdOf>> & { total?: number }> {
       const found = await run('holds/list', workspaceId, { keyId, after: after ?? '', count });
       if (!found) return { items: [], next: undefined };
       const [replies, more, total] = found;
@@ -43,11 +33,11 @@ export function openHolds({ run }: StoreContext) {
   };
 }
 
-const holdOf = (keyId: string, { suffix, at, due, charges, cost, windows, slots }: HoldReply): OpenHold => ({
+const holdOf = (keyId: string, { suffix, at, due, charges, cost, windows, slots }: HoldReply) => ({
   id: holdIdOf(keyId.slice('key_'.length), suffix),
   createdAt: Number(at),
   expires: Number(due),
-  onExpiry: charges === 1 ? 'charge' : 'release',
+  onExpiry: charges === 1 ? ('charge' as const) : ('release' as const),
   ...(cost !== undefined && { credits: Number(cost) }),
   ratelimits: windows.map(([name, units]) => ({ name, cost: Number(units) })),
   ...(slots && { slots: slots.map(([name, taken]) => ({ name, cost: Number(taken) })) }),

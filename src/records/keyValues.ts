@@ -15,7 +15,7 @@ export type GivenValues = { [Name in With<'given'>]?: Given<Name> | undefined };
 /** In a change: null removes a value. */
 export type UpdatedValues = { [Name in With<'updated'>]?: Given<Name> | null | undefined };
 /** In what the store returns. */
-export type DisplayedValues = { [Name in With<'display'>]?: Read<Name> };
+type DisplayedValues = { [Name in With<'display'>]?: Read<Name> };
 
 const forms = Object.entries(keyRecordFields).flatMap(([name, field]) =>
   'value' in field ? [[name, field.value as TextForm<unknown, unknown>] as const] : [],

@@ -4,7 +4,7 @@ import { JsonText } from '../domain/json.ts';
 import { type LimitValueName, type Ratelimit, ratelimitOf, type StoredEnd, type UsedSlices } from '../domain/limit.ts';
 import type { Reply, UsedUnits } from '../scripts/calls.ts';
 import { type KeyTime, type keyRecordFields, keyTimes } from '../scripts/layout.ts';
-import { type DisplayedValues, valuesOf } from './keyValues.ts';
+import { valuesOf } from './keyValues.ts';
 
 export interface Refill {
   interval: 'daily' | 'monthly';
@@ -22,37 +22,11 @@ interface Credits {
   refill?: Refill;
 }
 
-export interface Identity {
-  id: string;
-  externalId: string;
-  meta: JsonText;
-  ratelimits: Ratelimit[];
-  credits?: Credits;
-}
-
+export type Identity = ReturnType<typeof identityOfReply>;
 /** An identity that was asked for by itself. */
-export interface ListedIdentity extends Identity {
-  keyCount: number;
-}
-
-export interface KeyRecord extends DisplayedValues, Partial<Record<KeyTime, number>> {
-  keyId: string;
-  apiId: string;
-  start: string;
-  enabled: boolean;
-  createdAt: number;
-  externalId?: string;
-  updatedAt?: number;
-  lastUsedAt?: number;
-  /** As JSON when there are very many. */
-  permissions?: readonly string[] | JsonText;
-  roles?: string[];
-  credits?: Credits;
-  identity?: Identity;
-  ratelimits?: Ratelimit[];
-  /** Of a deleted key. */
-  restorableUntil?: number;
-}
+export type ListedIdentity = ReturnType<typeof readListedIdentity>;
+/** Its permissions are JSON when there are very many. */
+export type KeyRecord = ReturnType<typeof readKey>;
 
 /** A packed reply with text instead of Buffers. */
 export function asText(reply: unknown): unknown {
@@ -125,13 +99,14 @@ export interface KeyReply extends Partial<Record<DisplayField | KeyTime, string>
   limits: Reply[];
   /** A named reply. */
   identity?: Reply;
+  /** Of a deleted key. */
   restorableUntil?: string;
 }
 
 export const limitOfReply = (reply: LimitReply): Ratelimit => ratelimitOf(`rl_${reply.id}`, reply.name, reply);
 const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
 
-function identityOfReply(named: IdentityReply): Identity {
+function identityOfReply(named: IdentityReply) {
   const { id, externalId, meta, limits } = named;
   const credits = readCredits(named);
   return {
@@ -146,7 +121,7 @@ function identityOfReply(named: IdentityReply): Identity {
 export const readIdentity = (reply: unknown): Identity => identityOfReply(fromNamed<IdentityReply>(reply));
 
 /** A reply with the number of its keys. */
-export function readListedIdentity(reply: unknown): ListedIdentity {
+export function readListedIdentity(reply: unknown) {
   const named = fromNamed<IdentityReply>(reply);
   const restorableUntil = numberOf(named.restorableUntil);
   return { ...identityOfReply(named), keyCount: named.keyCount!, ...(restorableUntil && { restorableUntil }) };
@@ -184,7 +159,7 @@ function timesOf(reply: KeyReply): Partial<Record<KeyTime, number>> {
 }
 
 /** `permissions` replaces the slugs of the reply where it has lists of numbers. */
-export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
+export function readKey(reply: KeyReply, permissions?: JsonText) {
   const { slugs, roleNames, limits } = reply;
   const credits = readCredits(reply);
   const updatedAt = numberOf(reply.updated);

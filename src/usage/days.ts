@@ -296,28 +296,17 @@ export function packDays(head: { rewrites: number; week: number }, days: readonl
   return packer.end();
 }
 
-/** What a roll-up makes of a key. */
-interface RolledUp {
-  days: Buffer;
-  /** What stays of the log. */
-  kept: Buffer;
-  /** What was moved from the log into the days, for the sums by customer (sums.ts). */
-  added: Buffer;
-  addedCount: number;
-  /** Nothing of the log that could be moved stays. */
-  isComplete: boolean;
-}
-
 /**
  * Moves the hours of a log that began before `beforeDay` into the days, removes the hours of days before `hoursFrom`,
- * and removes days before `from`. Returns undefined if nothing changes. At most `addedMax` days with an externalId get
- * hours.
+ * and removes days before `from`. At most `addedMax` days with an externalId get hours. Returns undefined if nothing
+ * changes; otherwise what stays of the log (`kept`), what was moved, for the sums by customer (`added`), and whether
+ * nothing that could be moved stays (`isComplete`).
  */
 export function rollUp(
   stored: { days: Buffer; log: Buffer },
   { beforeDay, hoursFrom, from, week }: { beforeDay: number; hoursFrom: number; from: number; week: number },
   addedMax = Number.POSITIVE_INFINITY,
-): RolledUp | undefined {
+) {
   const { changed, kept, isComplete } = takeLog(stored.log, beforeDay, addedMax);
   // Before these days are merged with those that are stored.
   const added = packSums(changed.filter(({ day }) => day >= from));

@@ -22,8 +22,9 @@ import {
 import { CsvButton } from '../parts/csv.tsx';
 import { type Column, column, Table } from '../parts/table.tsx';
 import { sumOf } from '../period.ts';
+import type { Decision } from '../records.ts';
 import { may } from '../session.ts';
-import { type Decision, listen } from '../tail.ts';
+import { listen } from '../tail.ts';
 
 const rowsMax = 200;
 /** A stream is opened when typing has paused for so long. */
