@@ -370,10 +370,9 @@ export const VerifiedRatelimit = Type.Object({
 
 /** Limits by their names in a response, each with units or slots. */
 export const Units = (name: string, cost: string, description: string) =>
-  Type.Array(
-    Type.Object({ name: Type.String({ description: name }), cost: Type.Integer({ description: cost }) }),
-    { description },
-  );
+  Type.Array(Type.Object({ name: Type.String({ description: name }), cost: Type.Integer({ description: cost }) }), {
+    description,
+  });
 
 export const Empty = Type.Object({}, { description: 'An empty object.' });
 

@@ -1,7 +1,7 @@
 // The packed form of counts by their place (countPlaces of layout.ts), in the days of keys and the sums by customer. A
 // byte has a bit for each count that is not 0, from the lowest; these follow, all as numbers of the same width.
 
-import { countPlaces, sumWidths } from '../scripts/layout.ts';
+import { countPlaces, type sumWidths } from '../scripts/layout.ts';
 import { writeUint } from '../scripts/struct.ts';
 
 /** Bytes of a number. */

@@ -60,9 +60,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           </Button>
         )}
       </Head>
-      {may('api', 'read_analytics') && (
-        <Usage of={{ externalId }} period={period} title="Verifications of all keys" />
-      )}
+      {may('api', 'read_analytics') && <Usage of={{ externalId }} period={period} title="Verifications of all keys" />}
       <div class="columns">
         <Card title="Customer" actions={edit('meta')}>
           <dl>

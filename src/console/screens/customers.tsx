@@ -86,7 +86,10 @@ function Used({ externalId, of, amount }: UsedProps) {
 const refusedOf = (rows: readonly UsageRow[]) => countOf(rows) - countOf(rows, 'VALID');
 
 function usedColumns(rows: readonly Identity[]): Column<Identity>[] {
-  const slices = slicesOf(rows.map(({ externalId }) => externalId), pageSize);
+  const slices = slicesOf(
+    rows.map(({ externalId }) => externalId),
+    pageSize,
+  );
   const column = (name: string, amount: UsedProps['amount']): Column<Identity> => ({
     name,
     cell: ({ externalId }) => <Used externalId={externalId} of={slices.get(externalId)!} amount={amount} />,

@@ -207,7 +207,10 @@ export function Keys() {
       />
     ),
   };
-  const slices = slicesOf((pages.rows ?? []).map(({ keyId }) => keyId), pageSize);
+  const slices = slicesOf(
+    (pages.rows ?? []).map(({ keyId }) => keyId),
+    pageSize,
+  );
   const spark: Column<Key> = {
     name: '7 days',
     cell: ({ keyId }) => <KeySpark keyId={keyId} of={slices.get(keyId)!} />,

@@ -38,7 +38,9 @@ interface Row extends Decision {
 const outcomeOf = ({ outcome, passed }: Decision): string => outcome ?? (passed ? 'VALID' : 'RATE_LIMITED');
 
 const columns: Column<Row>[] = [
-  column('Time, UTC', 'time', ({ time }) => time, { cell: ({ time }) => <span class="number">{timeOfDay(time)}</span> }),
+  column('Time, UTC', 'time', ({ time }) => time, {
+    cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
+  }),
   { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
   {
     name: 'Key or identifier',

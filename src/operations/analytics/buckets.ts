@@ -1,4 +1,5 @@
-// Shared by the operations of analytics. Usage is counted by hour and returned by hour, day or month, all in UTC, or in one sum.
+// Shared by the operations of analytics. Usage is counted by hour and returned by hour, day or month, all in UTC, or in
+// one sum.
 
 import { setTimeout as delay, setImmediate as otherRequests } from 'node:timers/promises';
 import Type from 'typebox';
@@ -28,7 +29,11 @@ export const WholeDay = Type.Enum(['day'], {
 });
 
 export const timeFields = {
-  start: Type.Optional(UnixTime('Start of the period in Unix milliseconds, rounded down to the hour, not after `end`. Defaults to a day before `end`.')),
+  start: Type.Optional(
+    UnixTime(
+      'Start of the period in Unix milliseconds, rounded down to the hour, not after `end`. Defaults to a day before `end`.',
+    ),
+  ),
   end: Type.Optional(UnixTime('End of the period in Unix milliseconds, exclusive. Defaults to now.')),
 };
 

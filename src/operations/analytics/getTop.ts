@@ -14,8 +14,7 @@ const isVerified = (of: string): of is RankedVerifications => (verified as reado
 
 const input = Fields({
   of: Type.Enum([...verified, ...checked], {
-    description:
-      'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
+    description: 'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
   }),
   by: Type.Optional(
     Type.Enum([...rankedBy], {

@@ -26,10 +26,7 @@ export const listCustomers = manages({
       count: Type.Integer({ description: 'Number of verifications.' }),
       outcomes: Type.Object(
         Object.fromEntries(
-          counted.map((outcome) => [
-            outcome,
-            OptionalInt(`Number of verifications with ${outcome}.`),
-          ]),
+          counted.map((outcome) => [outcome, OptionalInt(`Number of verifications with ${outcome}.`)]),
         ) as never,
         { description: 'The same by outcome, without those of which there are none.' },
       ),

@@ -13,9 +13,9 @@ import {
   KeyString,
   OptionalInt,
   OptionalText,
+  Reset,
   ratelimitFields,
   refillFields,
-  Reset,
   Units,
 } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';

@@ -28,8 +28,12 @@ export const keyFilters = {
   ),
   enabled: Type.Optional(Type.Boolean({ description: 'Enabled keys, or disabled ones.' })),
   expiresBefore: Type.Optional(UnixTime('Keys that expire before this time in Unix milliseconds, in order of expiry.')),
-  expiresAfter: Type.Optional(UnixTime('With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.')),
-  unusedSince: Type.Optional(UnixTime('Keys that were created before this time in Unix milliseconds and have had no VALID verification since.')),
+  expiresAfter: Type.Optional(
+    UnixTime('With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.'),
+  ),
+  unusedSince: Type.Optional(
+    UnixTime('Keys that were created before this time in Unix milliseconds and have had no VALID verification since.'),
+  ),
   creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance of their own below this number.' })),
   rerolledInUse: Type.Optional(
     Type.Boolean({

@@ -12,15 +12,15 @@ import { decides, Printed } from '../../operation.ts';
 import type { Store } from '../../store.ts';
 import { checkNamesOnce, invalid, requireData } from '../rules.ts';
 import {
-  costMax,
   CounterDuration,
+  costMax,
   Debt,
   ExpiresAt,
   Fields,
   Ignored,
-  ignoredLimitFields,
   Int,
   IpAddress,
+  ignoredLimitFields,
   KeyString,
   OptionalInt,
   OptionalText,
