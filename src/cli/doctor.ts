@@ -23,6 +23,7 @@ import { checksOf, inMegabytes, megabyte } from '../redis/checks.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../redis/embedded.ts';
 import { isReached, type RedisFacts, readRedisFacts } from '../redis/facts.ts';
 import { refusalOf } from '../redis/refusedWrites.ts';
+import { isUnsupported } from '../scripts/dataVersion.ts';
 import { library } from '../scripts/loader.ts';
 import { openStore } from '../store.ts';
 import type { CommandResult } from './result.ts';
@@ -163,7 +164,8 @@ async function scriptsAndRootKeys(settings: Parameters<typeof openStore>[0], roo
     return [ok('scripts', `all ${library().scripts.size} load`), ...found];
   } catch (error) {
     const isRefused = refusalOf(((error as Error).cause as Error | undefined)?.message ?? '') !== undefined;
-    const change = isRefused ? 'Correct `writes` first.' : 'Allow this account to use FCALL and FUNCTION LOAD.';
+    const other = isUnsupported(error) ? 'Nothing was changed.' : 'Allow this account to use FCALL and FUNCTION LOAD.';
+    const change = isRefused ? 'Correct `writes` first.' : other;
     return [fault('scripts', oneLine(error), change)];
   }
 }

@@ -27,8 +27,6 @@ export const workspacesKey = 'tg:workspaces';
 export const setupKey = 'tg:setup';
 /** The version of all data, and the progress of its migration, see dataVersion.ts. Hash. */
 export const dataKey = 'tg:data';
-/** Of APIs that earlier commits moved between workspaces: at their workspace before, and at the one after. */
-export const movesPattern = 'tg:{*}:m[vi]:*';
 /** The version of all data, for servers that read version 4 only: they refuse to start with another one. String. */
 export const formKey = 'tg:form';
 /** The server processes that use the data, see migrations/heartbeat.ts. Hash of the process to its versions. */
@@ -98,6 +96,13 @@ export const allWindowNames = {
   pattern: 'tg:{ws_*}:w:*',
   /** Undefined for a name that only looks like one: digests in names may have any byte. */
   workspaceOf: (name: string): string | undefined => /^tg:\{(ws_\w{16})\}:w:/.exec(name)?.[1],
+};
+/** Names of what `api move` of earlier commits stored, and of root keys, of which it created some (scripts/moves.ts). */
+export const formerMoveNames = {
+  pattern: 'tg:{ws_????????????????}:[mr][vpsoik]:*',
+  /** The workspace, `mv` and so on or `rk`, and what follows: the last 8 characters of an API's id, or a digest. */
+  parse: (name: Buffer): string[] | undefined =>
+    /^tg:\{(ws_\w{16})\}:(m[vpsoik]|rk):(.*)$/s.exec(name.toString('latin1'))?.slice(1),
 };
 export const identifierUsageKey = (workspace: string, id16: string, day: string): string =>
   `${workspace}:ud:${id16}:${day}`;

@@ -163,7 +163,12 @@ describe('who may start', () => {
     expect(lines.filter(({ blockers }) => blockers)).toHaveLength(1);
     expect(lines.at(-1)).toMatchObject({ msg: 'Migrated the stored data.', from: 4, to: dataVersion });
     const steps = `${dataVersion - 4}`;
-    expect(await redis.hgetall(dataKey)).toEqual({ version: `${dataVersion}`, release: version, fence: steps });
+    expect(await redis.hgetall(dataKey)).toEqual({
+      moveless: '1',
+      version: `${dataVersion}`,
+      release: version,
+      fence: steps,
+    });
     expect(await redis.get(formKey)).toBe(`${dataVersion}`);
   });
 });

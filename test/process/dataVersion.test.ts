@@ -4,10 +4,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { connect } from '../../src/redis/connection.ts';
-import { dataKey, formKey } from '../../src/redis/names.ts';
+import { dataKey, formKey, workspaceKey } from '../../src/redis/names.ts';
 import { dataVersion } from '../../src/scripts/layout.ts';
 import { version } from '../../src/version.ts';
 import { loadFixture, readFixture } from '../fixtures/data/make.ts';
+import { forwardingRootKeyId, writeFormerMove } from '../support/formerMoves.ts';
 import {
   build,
   cliFile,
@@ -60,6 +61,35 @@ test('so do commands, and data of version 3', async () => {
   await client.set(formKey, '3');
   const refused = await cli(url, 'migrate');
   expect([refused.code, refused.err]).toEqual([78, expect.stringContaining('version 3')]);
+  client.disconnect();
+});
+
+test('data with a moved API ends servers and commands with exit code 78, and doctor says the same', async () => {
+  const { url, env, client } = await redisWith();
+  const move = { from: 'ws_1111111111111111', to: 'ws_2222222222222222', apiId: 'api_1AbCdEfGh2AbCdEf' };
+  await writeFormerMove(client, move, 'ended');
+  const places = `${forwardingRootKeyId} in ${move.to}, the API …h2AbCdEf in ${move.from}`;
+  const found = `Redis has records of \`tollgate api move\`, which this release does not have: ${places}. With the commit`;
+  for (const workers of workersTried) {
+    const server = runServer({ ...env, WORKERS: `${workers}` });
+    expect(await server.ended).toBe(78);
+    expect(server.err).toContain(`tollgate: ${found}`);
+    expect(server.out).not.toContain('listens');
+  }
+  // Data of an earlier version is not migrated, so that the commit that wrote it can end the move.
+  await client.hset(dataKey, 'version', '6');
+  expect(await cli(url, 'migrate')).toMatchObject({ code: 78, err: expect.stringContaining(found) });
+  expect(await client.hget(dataKey, 'version')).toBe('6');
+  const { code, out } = await cli(url, 'doctor', '--json');
+  const finding = { check: 'scripts', status: 'fault', found: expect.stringContaining(found) };
+  expect([code, JSON.parse(out)]).toEqual([1, expect.arrayContaining([expect.objectContaining(finding)])]);
+
+  // What `api end-forwarding` and `root-key revoke` removed.
+  const [before, after] = [workspaceKey(move.from), workspaceKey(move.to)];
+  await client.del(`${before}:mv:h2AbCdEf`, `${before}:ms:h2AbCdEf`);
+  expect((await cli(url, 'migrate')).err).toContain(`not have: ${forwardingRootKeyId} in ${move.to}. With`);
+  for (const name of await client.keysBuffer(`${after}:rk*`)) await client.del(name);
+  await startTollgate(env);
   client.disconnect();
 });
 
