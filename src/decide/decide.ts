@@ -4,6 +4,7 @@ import { Decider, type DeciderOptions } from './decider.ts';
 import { HeldKeys } from './heldKeys.ts';
 import { Holds } from './holds.ts';
 import { LimitChecks } from './limitChecks.ts';
+import { SnapshotCache } from './snapshots.ts';
 import { type VerificationOptions, Verifications } from './verification.ts';
 
 export type DecideOptions = DeciderOptions &
@@ -15,10 +16,10 @@ export type DecideOptions = DeciderOptions &
 export function openDecide(options: DecideOptions) {
   const decider = new Decider(options);
   const heldKeys = new HeldKeys(options.digestOf);
-  const verifications = new Verifications(decider, options, heldKeys);
+  const snapshots = new SnapshotCache();
   return {
-    verifications,
-    holds: new Holds(decider, verifications, heldKeys),
+    verifications: new Verifications(decider, options, heldKeys, snapshots),
+    holds: new Holds(decider, options, heldKeys, snapshots),
     limitChecks: new LimitChecks(decider, options),
     leasing: decider.leasing,
 

@@ -17,7 +17,7 @@ import {
   verifyItem,
 } from '../scripts/layout.ts';
 import { Reader } from '../scripts/struct.ts';
-import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
+import type { Batch, LeasePart, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { HeldKeys } from './heldKeys.ts';
 import { holdError } from './holdErrors.ts';
@@ -26,13 +26,12 @@ import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import type { Amounts } from './leases/amounts.ts';
 import { noText, type Repeatable } from './leases/leases.ts';
 import { type Answer, type ItemError, readItemError } from './reply.ts';
-import type { CachedSnapshot } from './snapshots.ts';
-import type { DecisionSource } from './tail/tail.ts';
+import type { SnapshotCache } from './snapshots.ts';
 import {
   identityOwner,
-  readVerified,
   Verification,
-  type Verifications,
+  type VerificationOptions,
+  Verifications,
   type Verified,
   type VerifyRequest,
 } from './verification.ts';
@@ -76,28 +75,23 @@ class HeldVerification extends Verification {
   readonly #kind: HeldVerifications;
 
   constructor(kind: HeldVerifications, rootKey: PresentedRootKey, request: VerifyRequest, hold: HoldRequest) {
-    super(kind.verifications, rootKey, request);
+    super(kind, rootKey, request);
     this.hold = hold;
     this.#kind = kind;
   }
 
-  override decide(): Verified | Promise<Verified> {
-    return this.#kind.verifications.decider.decideAtRedis(this.#kind, this);
+  override decide(): Promise<Verified> {
+    return this.#kind.decider.decideAtRedis(this.#kind, this);
   }
 }
 
-/** Verifications with a hold: as verifications, with the hold in the answer. */
-class HeldVerifications implements Kind<HeldVerification, Verified, CachedSnapshot | undefined> {
-  readonly isLeased = false;
-  readonly verifications: Verifications;
+/** Verifications with a hold: as verifications, with the hold in the item and in the answer. */
+class HeldVerifications extends Verifications {
+  override readonly isLeased = false;
 
-  constructor(verifications: Verifications) {
-    this.verifications = verifications;
-  }
-
-  pack(batch: Batch, verification: HeldVerification, waiting: Waiting, lease: LeasePart | undefined) {
+  override pack(batch: Batch, verification: HeldVerification, waiting: Waiting, lease: LeasePart | undefined) {
     const { rootKey, hold, weight } = verification;
-    const { cached, values } = this.verifications.itemOf(verification);
+    const { cached, values } = this.itemOf(verification);
     const head = { ttl: hold.ttlMs, onExpiry: holdExpiries.indexOf(hold.onExpiry), id: Buffer.from(hold.id) };
     const bytes = holdItem.size(head) + verifyItem.size(values);
     const limits = verification.request.ratelimits?.length ?? 0;
@@ -105,44 +99,6 @@ class HeldVerifications implements Kind<HeldVerification, Verified, CachedSnapsh
     const at = batch.beginDecision('hold', rootKey.digest, bytes, work, waiting, lease);
     verifyItem.write(batch.items, holdItem.write(batch.items, at, head), values);
     return cached;
-  }
-
-  read(answer: Answer): Verified | ItemError {
-    return readVerified(answer);
-  }
-
-  finish(
-    decision: Verified,
-    verification: HeldVerification,
-    cached: CachedSnapshot | undefined,
-    answer: Answer,
-    snapshots: SnapshotsOfBatch,
-  ): Verified | Promise<Verified> {
-    return this.verifications.finish(decision, verification, cached, answer, snapshots);
-  }
-
-  correct(decision: Verified, verification: HeldVerification, amounts: Amounts) {
-    this.verifications.correct(decision, verification, amounts);
-  }
-
-  repeatable(): Repeatable<Verified> {
-    throw new Error('Holds are not leased.');
-  }
-
-  unanswered(verification: HeldVerification) {
-    return this.verifications.unanswered(verification);
-  }
-
-  count(decision: Verified) {
-    this.verifications.count(decision);
-  }
-
-  offer(decision: Verified, verification: HeldVerification, source: DecisionSource, latencyMs: number) {
-    this.verifications.offer(decision, verification, source, latencyMs);
-  }
-
-  errorOf(error: ItemError, verification: HeldVerification): Error | undefined {
-    return this.verifications.errorOf(error, verification);
   }
 }
 
@@ -286,8 +242,8 @@ export class Holds {
   readonly #held: HeldVerifications;
   readonly #changes: HoldChanges;
 
-  constructor(decider: Decider, verifications: Verifications, heldKeys: HeldKeys) {
-    this.#held = new HeldVerifications(verifications);
+  constructor(decider: Decider, options: VerificationOptions, heldKeys: HeldKeys, snapshots: SnapshotCache) {
+    this.#held = new HeldVerifications(decider, options, heldKeys, snapshots);
     this.#changes = new HoldChanges(decider, heldKeys);
   }
 

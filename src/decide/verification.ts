@@ -30,7 +30,7 @@ import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import { type Amounts, type Charge, type DecidedAmount, leftOf, resetAfter } from './leases/amounts.ts';
 import { type LeasedRequest, noText, type Repeatable } from './leases/leases.ts';
 import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
-import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
+import { type CachedSnapshot, noVersion, readSnapshot, type SnapshotCache } from './snapshots.ts';
 import type { TailFilter } from './tail/stream.ts';
 import type { DecisionSource, Tail } from './tail/tail.ts';
 
@@ -129,16 +129,17 @@ export class Verification implements Prepared<Verified>, CallerRequest {
 }
 
 export class Verifications implements Kind<Verification, Verified, CachedSnapshot | undefined> {
-  readonly isLeased = true;
+  readonly isLeased: boolean = true;
   readonly decider: Decider;
   readonly #options: VerificationOptions;
   readonly #heldKeys: HeldKeys;
-  readonly #snapshots = new SnapshotCache();
+  readonly #snapshots: SnapshotCache;
 
-  constructor(decider: Decider, options: VerificationOptions, heldKeys: HeldKeys) {
+  constructor(decider: Decider, options: VerificationOptions, heldKeys: HeldKeys, snapshots: SnapshotCache) {
     this.decider = decider;
     this.#options = options;
     this.#heldKeys = heldKeys;
+    this.#snapshots = snapshots;
   }
 
   /** Prepares a verification. */
