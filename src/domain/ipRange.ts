@@ -7,58 +7,38 @@
 //   range    4 or 6, its prefix length (2), and  10.0.0.0/8 is `4080a`, 2001:db8::/29 is `61d20010db8`,
 //            the digits that the prefix reaches  ::/0 is `600`
 
+import { isIPv4 } from 'node:net';
+
 /** The longest text of an address has IPv4 notation at its end; that of a range has `/128` in addition. */
 export const addressCharactersMax = 45;
 export const rangeCharactersMax = addressCharactersMax + 4;
 
 const bitsOfDigit = 4;
 
-const octet = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
-// An octet with leading zeros is octal to some programs and decimal to others, so it is refused.
-const ipv4 = new RegExp(`^${octet}(?:\\.${octet}){3}$`);
-const group = /^[0-9a-f]{1,4}$/i;
-
-/** An address, packed; undefined if the text is none. */
+/** An address, packed; undefined if the text is none. An octet with leading zeros is refused, as programs differ. */
 export function packAddress(text: string): string | undefined {
-  if (text.length > addressCharactersMax) return undefined;
-  if (ipv4.test(text)) return digitsOfIpv4(text);
-  const digits = digitsOfIpv6(text);
-  return digits?.startsWith(mappedPrefix) ? digits.slice(mappedPrefix.length) : digits;
+  if (isIPv4(text)) return text.replace(/(\d+)\.?/g, (_, octet) => hexOf(Number(octet), 2));
+  const address = canonicalIpv6(text);
+  if (address === undefined) return undefined;
+  const digits = digitsOfIpv6(address);
+  return digits.startsWith(mappedPrefix) ? digits.slice(mappedPrefix.length) : digits;
 }
 
 /** The digits of ::ffff:0:0/96. */
 const mappedPrefix = `${'0'.repeat(20)}ffff`;
 
 const hexOf = (value: number, digits: number) => value.toString(16).padStart(digits, '0');
-const digitsOfIpv4 = (text: string): string =>
-  text
-    .split('.')
-    .map((part) => hexOf(Number(part), 2))
-    .join('');
 
-function digitsOfIpv6(text: string): string | undefined {
-  const [before = '', after, ...more] = text.split('::');
-  if (more.length > 0) return undefined;
-  // IPv4 notation is allowed at the end of the address only.
-  const head = digitsOfGroups(before, after === undefined);
-  const tail = digitsOfGroups(after ?? '', true);
-  if (head === undefined || tail === undefined) return undefined;
-  const missing = 32 - head.length - tail.length;
-  if (after === undefined) return missing === 0 ? head : undefined;
-  // `::` stands for one group at least.
-  return missing >= 4 ? head + '0'.repeat(missing) + tail : undefined;
+/** As URLs have it (RFC 5952): groups only, without zone; undefined if the text is no address. */
+function canonicalIpv6(text: string): string | undefined {
+  const url = `http://[${text}]`;
+  return /^[\da-f:.]+$/i.test(text) && URL.canParse(url) ? new URL(url).hostname.slice(1, -1) : undefined;
 }
 
-function digitsOfGroups(text: string, mayEndInIpv4: boolean): string | undefined {
-  if (text === '') return '';
-  const groups = text.split(':');
-  let digits = '';
-  for (const [index, each] of groups.entries()) {
-    if (group.test(each)) digits += each.toLowerCase().padStart(4, '0');
-    else if (mayEndInIpv4 && index === groups.length - 1 && ipv4.test(each)) digits += digitsOfIpv4(each);
-    else return undefined;
-  }
-  return digits;
+function digitsOfIpv6(canonical: string): string {
+  const padded = canonical.replace(/\w+/g, (group) => group.padStart(4, '0'));
+  const [head = '', tail = ''] = padded.split('::').map((part) => part.replaceAll(':', ''));
+  return head.padEnd(32 - tail.length, '0') + tail;
 }
 
 /** An address or a CIDR range, packed; undefined if the text is neither. Bits after the prefix are cleared. */
@@ -108,19 +88,5 @@ export function unpackRanges(packed: string): string[] {
 export function addressText(digits: string): string {
   if (digits.length === 8)
     return digits.replace(/../g, (byte, at) => `${at > 0 ? '.' : ''}${Number.parseInt(byte, 16)}`);
-  const groups = digits.match(/.{4}/g)!.map((each) => Number.parseInt(each, 16).toString(16));
-  const { from, count } = longestZeros(groups);
-  if (count < 2) return groups.join(':');
-  return `${groups.slice(0, from).join(':')}::${groups.slice(from + count).join(':')}`;
-}
-
-/** The first of the longest runs of zeros. */
-function longestZeros(groups: readonly string[]): { from: number; count: number } {
-  let longest = { from: 0, count: 0 };
-  for (let from = 0; from < groups.length; from++) {
-    let count = 0;
-    while (groups[from + count] === '0') count++;
-    if (count > longest.count) longest = { from, count };
-  }
-  return longest;
+  return canonicalIpv6(digits.match(/.{4}/g)!.join(':'))!;
 }
