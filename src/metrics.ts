@@ -161,14 +161,17 @@ export class Calls {
   }
 }
 
-const family = (
-  type: Family['type'],
-  name: string,
-  help: string,
-  values: Value[],
-  aggregator: string = 'sum',
-): Family => ({ name: `tollgate_${name}`, help, type, aggregator, values });
+/** Without labels, a number. Undefined: the metric is absent. */
+type Values = number | undefined | Value[];
 
+function family(type: Family['type'], name: string, help: string, given: Values, aggregator = 'sum'): Family {
+  const values = typeof given === 'number' ? [{ value: given, labels: {} }] : (given ?? []);
+  return { name: `tollgate_${name}`, help, type, aggregator, values };
+}
+
+const counter = (name: string, help: string, values: Values) => family('counter', name, help, values);
+const gauge = (name: string, help: string, values: Values, aggregator?: 'min' | 'max') =>
+  family('gauge', name, help, values, aggregator);
 const histogram = (name: string, help: string, label: string, histograms: Iterable<readonly [string, Histogram]>) => {
   const values = [...histograms].flatMap(([value, each]) =>
     each.values(`tollgate_${name}`, label === '' ? {} : { [label]: value }),
@@ -180,8 +183,6 @@ const build: Value = {
   value: 1,
   labels: { version: buildVersion, node: process.versions.node, data_version: dataVersion },
 };
-
-const single = (value: number): Value[] => [{ value, labels: {} }];
 
 /** The counts of one process. */
 class Counts {
@@ -328,14 +329,9 @@ export class Metrics {
   report(state: State): Report {
     return [
       // With `max` the value is 1 with any number of workers.
-      family('gauge', 'build_info', 'Version of Tollgate, of Node, and of the stored data. Always 1.', [build], 'max'),
-      family('gauge', 'processes', 'Processes whose metrics are included.', single(1)),
-      family(
-        'counter',
-        'worker_restarts_total',
-        'Workers that ended and were restarted.',
-        single(this.#counts.workersRestarted),
-      ),
+      gauge('build_info', 'Version of Tollgate, of Node, and of the stored data. Always 1.', [build], 'max'),
+      gauge('processes', 'Processes whose metrics are included.', 1),
+      counter('worker_restarts_total', 'Workers that ended and were restarted.', this.#counts.workersRestarted),
       ...requestFamilies(this.#counts),
       ...usageFamilies(this.#counts),
       ...redisFamilies(this.#counts, state),
@@ -357,31 +353,29 @@ function requestFamilies({ operations, requests: begun }: Counts): Family[] {
     .filter(([, { statuses }]) => statuses.some(([, count]) => count > 0))
     .map(([operation, call]) => [operation, call.durations] as const);
   return [
-    family('counter', 'requests_total', 'Requests by operation and HTTP status.', requests),
+    counter('requests_total', 'Requests by operation and HTTP status.', requests),
     histogram(
       'request_duration_seconds',
       'Time from the complete request to its response, by operation.',
       'operation',
       durations,
     ),
-    family('gauge', 'requests_in_flight', 'Requests in progress.', single(begun - ended)),
+    gauge('requests_in_flight', 'Requests in progress.', begun - ended),
   ];
 }
 
 function usageFamilies({ verified, passed, blocked, uncounted }: Counts): Family[] {
   return [
-    family(
-      'counter',
+    counter(
       'verifications_total',
       'Key verifications by outcome.',
       [...verified].map(([outcome, { count }]) => ({ value: count, labels: { outcome } })),
     ),
-    family('counter', 'limit_checks_total', 'Calls of limit and multiLimit by result.', [
+    counter('limit_checks_total', 'Calls of limit and multiLimit by result.', [
       { value: passed, labels: { result: 'passed' } },
       { value: blocked, labels: { result: 'blocked' } },
     ]),
-    family(
-      'counter',
+    counter(
       'usage_uncounted_total',
       'Usage that was not counted by identifier or tag because the maximum of the day was reached.',
       Object.entries(uncounted).map(([by, value]) => ({ value, labels: { by } })),
@@ -392,58 +386,31 @@ function usageFamilies({ verified, passed, blocked, uncounted }: Counts): Family
 function redisFamilies(counts: Counts, { redisUp, waiting }: State): Family[] {
   return [
     histogram('batch_size', 'Verifications and limit checks per batch sent to Redis.', '', [['', counts.batches]]),
-    family('gauge', 'redis_waiting', 'Verifications and limit checks waiting for Redis.', single(waiting)),
-    family(
-      'counter',
-      'overload_refusals_total',
-      'Requests rejected because IN_FLIGHT_MAX were waiting.',
-      single(counts.overloaded),
-    ),
-    family(
-      'counter',
+    gauge('redis_waiting', 'Verifications and limit checks waiting for Redis.', waiting),
+    counter('overload_refusals_total', 'Requests rejected because IN_FLIGHT_MAX were waiting.', counts.overloaded),
+    counter(
       'unwritten_total',
       'Writes after the charge of a decision that failed, such as a count of usage. The decision was answered.',
-      single(counts.unwritten),
+      counts.unwritten,
     ),
-    family(
-      'counter',
+    counter(
       'record_refusals_total',
       'Calls rejected because the workspace has reached RECORDS_MAX.',
-      single(counts.recordsRefused),
+      counts.recordsRefused,
     ),
     histogram('redis_duration_seconds', 'Round trips to Redis by script.', 'script', counts.scripts),
-    family(
-      'counter',
-      'redis_failures_total',
-      'Round trips to Redis that failed: no reply in time, or an error.',
-      single(counts.failed),
-    ),
-    family(
-      'gauge',
-      'redis_up',
-      '1 if Redis replies in time and has all scripts, else 0.',
-      single(redisUp ? 1 : 0),
-      'min',
-    ),
-    family(
-      'counter',
-      'redis_reconnects_total',
-      'Connections to Redis made after the first.',
-      single(Math.max(counts.connected - 1, 0)),
-    ),
+    counter('redis_failures_total', 'Round trips to Redis that failed: no reply in time, or an error.', counts.failed),
+    gauge('redis_up', '1 if Redis replies in time and has all scripts, else 0.', redisUp ? 1 : 0, 'min'),
+    counter('redis_reconnects_total', 'Connections to Redis made after the first.', Math.max(counts.connected - 1, 0)),
   ];
 }
-
-/** A gauge that is absent while its value is unknown. */
-const gauge = (name: string, help: string, value: number | undefined, aggregator: 'min' | 'max') =>
-  family('gauge', name, help, value === undefined ? [] : single(value), aggregator);
 
 /** What runs out: memory of Redis, disk, and records. Alerts on these come before requests are refused. */
 function resourceFamilies({ redis, disk, recordsMax }: SharedState): Family[] {
   const { memory, aof, aofBytes, refusing } = redis ?? {};
   const refused = refusing ? refusals.map((reason) => ({ value: refusing.get(reason) ?? 0, labels: { reason } })) : [];
   return [
-    family('gauge', 'redis_writes_refused', 'Redis masters that refuse writes, by reason.', refused, 'max'),
+    gauge('redis_writes_refused', 'Redis masters that refuse writes, by reason.', refused, 'max'),
     gauge(
       'redis_memory_bytes',
       'Memory that Redis uses. Of a Cluster, of the fullest master.',
@@ -473,8 +440,7 @@ const endingFamilies = ({ certificateEndMs, shared }: State): Family[] => [
     certificateEndMs && certificateEndMs / 1000,
     'min',
   ),
-  family(
-    'gauge',
+  gauge(
     'root_key_expiry_timestamp_seconds',
     'First end of a root key in use, as Unix time: of GATEWAY_ROOT_KEY (gateway), and if it is within 14 days, of those used lately (callers) or in the last 7 days (jobs).',
     Object.entries(shared?.rootKeyEndMs ?? {}).map(([used_by, ms]) => ({ value: ms / 1000, labels: { used_by } })),
@@ -491,15 +457,10 @@ const endingFamilies = ({ certificateEndMs, shared }: State): Family[] => [
 function leaseFamilies({ leases, changes }: Counts): Family[] {
   const { decided, granted, units, returned } = leases;
   return [
-    family(
-      'counter',
-      'local_decisions_total',
-      'Verifications and limit checks decided without Redis, by a lease.',
-      single(decided),
-    ),
-    family('counter', 'leases_total', 'Leases granted by Redis.', single(granted)),
-    family('counter', 'lease_units_total', 'Decisions that leases of units were granted for.', single(units)),
-    family('counter', 'lease_units_returned_total', 'Of these, decisions given back without use.', single(returned)),
+    counter('local_decisions_total', 'Verifications and limit checks decided without Redis, by a lease.', decided),
+    counter('leases_total', 'Leases granted by Redis.', granted),
+    counter('lease_units_total', 'Decisions that leases of units were granted for.', units),
+    counter('lease_units_returned_total', 'Of these, decisions given back without use.', returned),
     histogram('change_wait_seconds', 'Time that changes waited for leases.', '', [['', changes]]),
   ];
 }
@@ -508,25 +469,22 @@ function sweeperFamilies({ sweptAt, lateMs, largestWorkspace }: Counts): Family[
   if (sweptAt === undefined) return [];
   const lag = Object.entries(lateMs).map(([queue, { value }]) => ({ value: value / 1000, labels: { queue } }));
   return [
-    family(
-      'gauge',
+    gauge(
       'sweeper_lag_seconds',
       'Time that the oldest due hold, refill, purge or roll-up of usage had waited when the sweeper processed it.',
       lag,
       'max',
     ),
-    family(
-      'gauge',
+    gauge(
       'largest_workspace_records',
       'Records of the largest workspace, counted once a minute.',
-      single(largestWorkspace.value),
+      largestWorkspace.value,
       'max',
     ),
-    family(
-      'gauge',
+    gauge(
       'sweeper_last_sweep_age_seconds',
       'Time since the last complete sweep without an error, or since the start.',
-      single((performance.now() - sweptAt) / 1000),
+      (performance.now() - sweptAt) / 1000,
       'max',
     ),
   ];
