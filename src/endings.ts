@@ -8,6 +8,7 @@ import { Grants } from './domain/grants.ts';
 import { presented } from './domain/keyString.ts';
 import { dayMs, hourMs } from './domain/time.ts';
 import { atMostOnceIn } from './redis/atMostOnce.ts';
+import { repeat } from './repeat.ts';
 import type { Store } from './store.ts';
 
 /** How often root keys are read. */
@@ -144,13 +145,12 @@ export function watchRootKeys({ store, gateway, log, intervalMs = lookMs }: Watc
   let endings = new Map<string, Ending[]>();
   let gatewayEndMs: number | undefined;
   let loggedAt = Number.NEGATIVE_INFINITY;
-  let isStopped = false;
 
   async function look() {
     const found = new Map<string, Ending[]>();
     let failure: unknown;
     for (const workspaceId of await store.workspaces.ids()) {
-      if (isStopped) return;
+      if (looks.isStopped) return;
       const some = await endingsOf(store, workspaceId).catch((error) => {
         // A node of a Cluster may be lost. What was found before is still true.
         failure = error;
@@ -167,18 +167,14 @@ export function watchRootKeys({ store, gateway, log, intervalMs = lookMs }: Watc
     if (failure) throw failure;
   }
 
-  let running: Promise<void> | undefined;
-  const run = () => {
-    running ??= look()
-      .catch((err) => {
-        if (!isStopped) log.warn({ err }, 'Cannot check which root keys end. The check will be repeated.');
-      })
-      .finally(() => {
-        running = undefined;
-      });
-  };
-  run();
-  const timer = setInterval(run, intervalMs).unref();
+  const looks = repeat(
+    intervalMs,
+    () =>
+      look().catch((err) => {
+        if (!looks.isStopped) log.warn({ err }, 'Cannot check which root keys end. The check will be repeated.');
+      }),
+    0,
+  );
 
   return {
     /** When the first root key ends, by its use, in Unix milliseconds. */
@@ -189,11 +185,7 @@ export function watchRootKeys({ store, gateway, log, intervalMs = lookMs }: Watc
       return first;
     },
 
-    async stop(): Promise<void> {
-      isStopped = true;
-      clearInterval(timer);
-      await running;
-    },
+    stop: looks.stop,
   };
 }
 

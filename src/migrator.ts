@@ -3,6 +3,7 @@
 
 import type { Logger } from 'pino';
 import { blockersAsText, type Progress } from './migrations/migration.ts';
+import { repeat } from './repeat.ts';
 import type { Store } from './store.ts';
 
 /** How often a server looks. Two looks in a row must find no server that would be cut off. */
@@ -20,8 +21,6 @@ export function startMigrator(
   { migrations, dataVersion }: Pick<Store, 'migrations' | 'dataVersion'>,
   { log, intervalMs = lookMs }: MigratorOptions,
 ) {
-  let timer: NodeJS.Timeout | undefined;
-  let isStopped = false;
   let wasFree = false;
   let lastBlockers = '';
   let loggedAt = Number.NEGATIVE_INFINITY;
@@ -48,10 +47,10 @@ export function startMigrator(
     const isFree = blockers.length === 0;
     const mayStart = isFree && wasFree;
     wasFree = isFree;
-    if (!mayStart || isStopped) return;
+    if (!mayStart || looks.isStopped) return;
     const startedAt = performance.now();
     const { current: from } = dataVersion;
-    const outcome = await migrations.migrate({ isStopped: () => isStopped, onProgress });
+    const outcome = await migrations.migrate({ isStopped: () => looks.isStopped, onProgress });
     if (outcome !== 'migrated') return;
     const durationMs = Math.round(performance.now() - startedAt);
     log.info({ from, to: dataVersion.current, durationMs }, 'Migrated the stored data.');
@@ -61,26 +60,11 @@ export function startMigrator(
     try {
       if (migrations.isDue) await look();
     } catch (error) {
-      if (!isStopped) log.error({ err: error }, 'The migration of the stored data was interrupted. It will continue.');
+      if (!looks.isStopped)
+        log.error({ err: error }, 'The migration of the stored data was interrupted. It will continue.');
     }
   }
 
-  let running = Promise.resolve();
-  const schedule = () => {
-    if (isStopped) return;
-    timer = setTimeout(() => {
-      running = run().finally(schedule);
-    }, intervalMs);
-    timer.unref();
-  };
-  schedule();
-
-  return {
-    /** Resolves when no step is running. */
-    async stop(): Promise<void> {
-      isStopped = true;
-      clearTimeout(timer);
-      await running;
-    },
-  };
+  const looks = repeat(intervalMs, run);
+  return looks;
 }

@@ -3,6 +3,7 @@
 // Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
+import { repeat } from './repeat.ts';
 import type { Store } from './store.ts';
 
 /**
@@ -26,8 +27,6 @@ interface Failure {
 }
 
 export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { intervalMs, log, onSwept }: SweeperOptions) {
-  let timer: NodeJS.Timeout | undefined;
-  let stopped = false;
   let countedAt = Number.NEGATIVE_INFINITY;
 
   async function sweep() {
@@ -39,11 +38,11 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
         const failure = await sweepWorkspace(workspaceId, isCounting);
         if (failure) failures.push(failure);
       }
-      if (stopped) return;
+      if (sweeps.isStopped) return;
       if (failures[0]) logFailure(failures[0], failures.length);
       else await onSwept?.();
     } catch (error) {
-      if (!stopped) log.error(error, 'A sweep failed. It will be repeated.');
+      if (!sweeps.isStopped) log.error(error, 'A sweep failed. It will be repeated.');
     }
   }
 
@@ -59,7 +58,7 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
     for (const step of [holds, refill, purge, ended, rollUp, ...(isCounting ? [count] : [])]) {
       const until = step === rollUp ? performance.now() + rollUpMs : Number.POSITIVE_INFINITY;
       try {
-        while (!stopped && (await step(workspaceId)) === true && performance.now() < until) {
+        while (!sweeps.isStopped && (await step(workspaceId)) === true && performance.now() < until) {
           await new Promise((resolve) => setImmediate(resolve));
         }
       } catch (error) {
@@ -69,22 +68,6 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
     return failure;
   }
 
-  let running = Promise.resolve();
-  const schedule = () => {
-    if (stopped) return;
-    timer = setTimeout(() => {
-      running = sweep().finally(schedule);
-    }, intervalMs);
-    timer.unref();
-  };
-  schedule();
-
-  return {
-    /** Resolves when no step is running. */
-    async stop(): Promise<void> {
-      stopped = true;
-      clearTimeout(timer);
-      await running;
-    },
-  };
+  const sweeps = repeat(intervalMs, sweep);
+  return sweeps;
 }

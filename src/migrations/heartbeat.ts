@@ -11,6 +11,7 @@ import type { RedisClient } from '../redis/connection.ts';
 import { RedisLife } from '../redis/life.ts';
 import { serversKey } from '../redis/names.ts';
 import { refusalOf } from '../redis/refusedWrites.ts';
+import { repeat } from '../repeat.ts';
 import type { Run } from '../scripts/calls.ts';
 import {
   type DataVersion,
@@ -65,7 +66,7 @@ export class Heartbeat implements DataVersion {
   #beatAt: number;
   #beating: Promise<RegisteredServer[]> | undefined;
   #unsupported: Error | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #beats: ReturnType<typeof repeat> | undefined;
   #isClosed = false;
 
   /** `data` is what was read at the start. */
@@ -88,17 +89,7 @@ export class Heartbeat implements DataVersion {
   /** Resolves when this process is registered and supports the data. */
   async start(): Promise<void> {
     await this.beat();
-    const again = () => {
-      this.#timer = setTimeout(
-        () =>
-          this.beat()
-            .catch(() => {})
-            .finally(() => !this.#isClosed && again()),
-        beatMs,
-      );
-      this.#timer.unref();
-    };
-    again();
+    this.#beats = repeat(beatMs, () => this.beat().catch(() => {}));
   }
 
   /** Registers, and reads the version of the data. Returns the other processes. Calls at the same time share one. */
@@ -124,7 +115,7 @@ export class Heartbeat implements DataVersion {
     try {
       const looked = this.#life.look();
       // The first look finds no age unless Redis is complete, so else the start of a process does not wait for it.
-      if (this.#timer || isComplete?.()) await looked;
+      if (this.#beats || isComplete?.()) await looked;
       // In this order: a process that migrates stores the target before it reads the entries. So it finds this entry,
       // or this process finds the target.
       const others = await this.#register();
@@ -136,7 +127,7 @@ export class Heartbeat implements DataVersion {
       if (isUnsupported(error) && !this.#unsupported) {
         this.#unsupported = error as Error;
         // At the start, the caller gets the error.
-        if (this.#timer) onUnsupported?.(this.#unsupported);
+        if (this.#beats) onUnsupported?.(this.#unsupported);
       }
       throw error;
     }
@@ -183,7 +174,7 @@ export class Heartbeat implements DataVersion {
   /** Removes the entry. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    clearTimeout(this.#timer);
+    await this.#beats?.stop();
     await this.#beating?.catch(() => {});
     await this.#register().catch(() => {});
   }

@@ -1,0 +1,24 @@
+/** Runs a task after each interval, from the end of the run before; the first time after `firstMs`. */
+export function repeat(intervalMs: number, run: () => Promise<unknown>, firstMs = intervalMs) {
+  let timer: NodeJS.Timeout | undefined;
+  let running: Promise<unknown> = Promise.resolve();
+  let isStopped = false;
+  const schedule = (ms: number) => {
+    if (isStopped) return;
+    timer = setTimeout(() => {
+      running = run().finally(() => schedule(intervalMs));
+    }, ms).unref();
+  };
+  schedule(firstMs);
+  return {
+    get isStopped(): boolean {
+      return isStopped;
+    },
+    /** Resolves when the task does not run. */
+    async stop(): Promise<void> {
+      isStopped = true;
+      clearTimeout(timer);
+      await running;
+    },
+  };
+}
