@@ -12,21 +12,10 @@ export interface Finding {
 }
 
 export const ok = (check: string, found: string): Finding => ({ check, status: 'ok', found });
-export const warning = (check: string, found: string, change: string): Finding => ({
-  check,
-  status: 'warning',
-  found,
-  change,
-});
-export const fault = (check: string, found: string, change: string): Finding => ({
-  check,
-  status: 'fault',
-  found,
-  change,
-});
-export const unknown = (check: string, found: string, change: string): Finding => ({
-  check,
-  status: 'unknown',
-  found,
-  change,
-});
+
+const toChange =
+  (status: Status) =>
+  (check: string, found: string, change: string): Finding => ({ check, status, found, change });
+export const warning = toChange('warning');
+export const fault = toChange('fault');
+export const unknown = toChange('unknown');

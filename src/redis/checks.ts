@@ -29,19 +29,6 @@ const lostNode = fault(
   'Start it again. Its workspaces get 503 until then. If every master has a replica, that takes over.',
 );
 
-export const redisChecks: readonly RedisCheck[] = [
-  version,
-  role,
-  writes,
-  persistence,
-  eviction,
-  memory,
-  encodings,
-  freeing,
-  channels,
-  clock,
-];
-
 /**
  * The findings about one Redis or the masters of a Cluster, of which one replies. With several, each begins with its
  * name.
@@ -174,46 +161,37 @@ function memory(facts: RedisFacts): Finding {
 
 export const inMegabytes = (bytes: number) => Math.round(bytes / megabyte).toLocaleString('en');
 
-/** With these settings of the embedded Redis (redis/embedded.ts), records and windows keep compact encodings. */
-const recommended = {
-  'hash-max-listpack-entries': 128,
-  'hash-max-listpack-value': 16_384,
-  'zset-max-listpack-value': 64,
-};
+/** Settings that the embedded Redis has, too (redis/embedded.ts): a number is the least one. */
+const settingsCheck =
+  (check: string, wanted: Record<string, number | 'yes'>, fine: string, otherwise: string): RedisCheck =>
+  ({ config }) => {
+    const all = Object.entries(wanted);
+    const textOf = (settings: [string, unknown][]) => settings.map((setting) => setting.join(' ')).join(', ');
+    if (all.some(([parameter]) => config(parameter) === undefined))
+      return unknown(check, 'CONFIG is rejected.', `Recommended: ${textOf(all)}.`);
+    const others = all.filter(([parameter, value]) =>
+      value === 'yes' ? config(parameter) !== value : Number(config(parameter)) < value,
+    );
+    if (others.length === 0) return ok(check, fine);
+    const found = textOf(others.map(([parameter]) => [parameter, config(parameter)]));
+    return warning(check, `${found}: ${otherwise}`, `Set ${textOf(others)}.`);
+  };
 
-function encodings({ config }: RedisFacts): Finding {
-  const settings = Object.entries(recommended).map(([parameter, minimum]) => ({
-    parameter,
-    minimum,
-    actual: config(parameter),
-  }));
-  const advice = settings.map(({ parameter, minimum }) => `${parameter} ${minimum}`).join(', ');
-  if (settings.some(({ actual }) => actual === undefined))
-    return unknown('encodings', 'CONFIG is rejected.', `Recommended: ${advice}.`);
-  const low = settings.filter(({ actual, minimum }) => Number(actual) < minimum);
-  if (low.length === 0) return ok('encodings', 'compact');
-  return warning(
-    'encodings',
-    `${low.map(({ parameter, actual }) => `${parameter} ${actual}`).join(', ')}: keys use more memory than necessary`,
-    `Set ${low.map(({ parameter, minimum }) => `${parameter} ${minimum}`).join(', ')}.`,
-  );
-}
+/** With these, records and windows keep compact encodings. */
+const encodings = settingsCheck(
+  'encodings',
+  { 'hash-max-listpack-entries': 128, 'hash-max-listpack-value': 16_384, 'zset-max-listpack-value': 64 },
+  'compact',
+  'keys use more memory than necessary',
+);
 
 /** Usage counts expire as hashes that may have millions of fields. */
-const lazyFreeing = ['lazyfree-lazy-expire', 'lazyfree-lazy-server-del', 'lazyfree-lazy-user-del'];
-
-function freeing({ config }: RedisFacts): Finding {
-  const allOf = (parameters: readonly string[]) => parameters.map((parameter) => `${parameter} yes`).join(', ');
-  if (lazyFreeing.some((parameter) => config(parameter) === undefined))
-    return unknown('freeing', 'CONFIG is rejected.', `Recommended: ${allOf(lazyFreeing)}.`);
-  const off = lazyFreeing.filter((parameter) => config(parameter) !== 'yes');
-  if (off.length === 0) return ok('freeing', 'large records are freed in the background');
-  return warning(
-    'freeing',
-    `${off.map((parameter) => `${parameter} no`).join(', ')}: Redis blocks for up to a second per million fields that expire`,
-    `Set ${allOf(off)}.`,
-  );
-}
+const freeing = settingsCheck(
+  'freeing',
+  { 'lazyfree-lazy-expire': 'yes', 'lazyfree-lazy-server-del': 'yes', 'lazyfree-lazy-user-del': 'yes' },
+  'large records are freed in the background',
+  'Redis blocks for up to a second per million fields that expire',
+);
 
 function channels({ hasChannels }: RedisFacts): Finding {
   if (hasChannels) return ok('channels', 'servers can send each other messages');
@@ -232,3 +210,16 @@ function clock({ skewMs }: RedisFacts): Finding {
   const change = 'The clock of Redis determines expiry and limits. Synchronise both clocks with NTP.';
   return size < clockSkewMs.fault ? warning('clock', found, change) : fault('clock', found, change);
 }
+
+export const redisChecks: readonly RedisCheck[] = [
+  version,
+  role,
+  writes,
+  persistence,
+  eviction,
+  memory,
+  encodings,
+  freeing,
+  channels,
+  clock,
+];
