@@ -3,7 +3,7 @@
 // data, find some keys and not others, and write data of its own version.
 
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
-import { apisKey, dataKey, formKey, keysKey, workspaceKey, workspacesKey } from '../redis/names.ts';
+import { dataKey, formKey, workspacesKey } from '../redis/names.ts';
 import { dataVersion, oldestDataVersion } from './layout.ts';
 
 /** Exit code of a server that cannot use the data: starting it again does not help (EX_CONFIG of sysexits.h). */
@@ -104,25 +104,6 @@ async function write(redis: RedisClient, version: number, release: string) {
   ]).catch(() => {});
 }
 
-/** Rank of the last workspace that is examined, and of the last API of each. */
-const lastRank = '99';
-/**
- * A member of an API's list of keys in version 1: an id (16) and a digest (32). Since version 2 the id has 12 bytes.
- */
-const version1MemberBytes = 48;
-
-/**
- * The version of data without a stored version: 1 or 2, because early servers of these stored none. Undefined for an
- * empty Redis. Without keys the two versions are the same.
- */
-async function unwrittenVersion(redis: RedisClient): Promise<'1' | '2' | undefined> {
-  const workspaceIds = await orStoreError(redis.zrange(workspacesKey, '0', lastRank));
-  for (const workspaceId of workspaceIds) {
-    const workspace = workspaceKey(workspaceId);
-    for (const api of await orStoreError(redis.zrange(apisKey(workspace), '0', lastRank))) {
-      const [member] = await orStoreError(redis.zrangeBuffer(keysKey(workspace, api), '0', '0'));
-      if (member) return member.length === version1MemberBytes ? '1' : '2';
-    }
-  }
-  return workspaceIds.length === 0 ? undefined : '2';
-}
+/** The version of data without a stored version, as early servers stored none; undefined for an empty Redis. */
+const unwrittenVersion = async (redis: RedisClient): Promise<string | undefined> =>
+  (await orStoreError(redis.exists(workspacesKey))) > 0 ? '1 or 2' : undefined;
