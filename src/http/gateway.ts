@@ -12,7 +12,7 @@ import type { Verified } from '../decide/verification.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
 import { keyIdOf, metaOf, outcomeErrors } from '../domain/verification.ts';
-import { ApiError, type ErrorCode } from '../errors.ts';
+import { ApiError, type ErrorCode, rootKeyRefusals } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import { limitOf, prepareHeld, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
@@ -78,13 +78,8 @@ interface CheckedLimit {
 }
 type Headers = (readonly [name: string, value: string])[];
 
-/** Errors of a root key that Redis does not accept. */
-const rootKeyErrors: readonly ErrorCode[] = [
-  'unauthorized',
-  'root_key_disabled',
-  'root_key_expired',
-  'insufficient_permissions',
-];
+/** Whether it is the error of a root key that Redis does not accept. */
+const isOfRootKey = (code: ErrorCode): boolean => code in rootKeyRefusals || code === 'insufficient_permissions';
 
 export function createGateway(options: GatewayOptions): HeaderHandler {
   const gateway = new Gateway(options);
@@ -326,7 +321,7 @@ function wholeNumber(text: string, header: string, what = 'a cost'): number {
 function gatewayError(cause: unknown, ipHeader: string): ApiError {
   const locate = (location: string) => headerOf(location, ipHeader);
   if (!(cause instanceof ApiError)) return internalError(cause);
-  if (rootKeyErrors.includes(cause.code)) return new ApiError('gateway_misconfigured', cause.message);
+  if (isOfRootKey(cause.code)) return new ApiError('gateway_misconfigured', cause.message);
   return new ApiError(cause.code, cause.message.replace(/^body\.\S+/, locate), {
     fields: cause.fields.map(({ location, ...field }) => ({ location: locate(location), ...field })),
     cause: cause.cause,

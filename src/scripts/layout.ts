@@ -594,8 +594,6 @@ export const settledWindow = struct({ cost: uint(7), name: text(2) });
 
 const sessionBytes = 16;
 
-/** The name of a lease of units: the session that has it, and its number there. */
-const leaseName = { session: bytes(sessionBytes), number: uint(6) };
 /**
  * The number of an entry that is no lease: until its time, no leases are granted beside those that are noted with it.
  */
@@ -605,7 +603,9 @@ const leasePause = 0;
  * record of a key and of an identity, and in the record of leases of a window of a namespace.
  */
 const notedLease = struct({
-  ...leaseName,
+  /** Its name: the session that has it, and its number there. */
+  session: bytes(sessionBytes),
+  number: uint(6),
   /** Time of the charge by Redis's clock, Unix milliseconds; the end of a pause. */
   at: uint(6),
   /** 1 once it was recalled, and its session did not return it in time: until it does, its units count as spent. */
@@ -887,8 +887,6 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_EXTENSION: { of: keyExtension },
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
-  // The end of it.
-  KEY_SPENT: { of: struct({ spent: usage.fields.spent }) },
   USAGE: { of: usage },
   COUNT: { of: struct({ count: usageCount }) },
   LINK: { of: link },
@@ -913,7 +911,6 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   ITEM_HEAD: { of: itemHead },
   VERIFY_ITEM: { of: verifyItem },
   LIMIT_CHECK: { of: limitCheck },
-  LEASE_NAME: { of: struct(leaseName) },
   NOTED_LEASE: { of: notedLease },
   LEASED_CREDITS: { of: leasedCredits },
   LEASED_WINDOW: { of: leasedWindow },
