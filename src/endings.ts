@@ -6,9 +6,9 @@ import { soonMs, type UsedBy, usedBy } from './domain/ending.ts';
 import { type Finding, fault, ok, warning } from './domain/finding.ts';
 import { Grants } from './domain/grants.ts';
 import { presented } from './domain/keyString.ts';
+import { repeat } from './domain/repeat.ts';
 import { dayMs, hourMs } from './domain/time.ts';
 import { atMostOnceIn } from './redis/atMostOnce.ts';
-import { repeat } from './repeat.ts';
 import type { Store } from './store.ts';
 
 /** How often root keys are read. */

@@ -2,8 +2,8 @@
 // may run it; one at a time migrates.
 
 import type { Logger } from 'pino';
+import { repeat } from './domain/repeat.ts';
 import { blockersAsText, type Progress } from './migrations/migration.ts';
-import { repeat } from './repeat.ts';
 import type { Store } from './store.ts';
 
 /** How often a server looks. Two looks in a row must find no server that would be cut off. */

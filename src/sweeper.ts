@@ -3,7 +3,7 @@
 // Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
-import { repeat } from './repeat.ts';
+import { repeat } from './domain/repeat.ts';
 import type { Store } from './store.ts';
 
 /**

@@ -65,7 +65,7 @@ describe('dependencies point one way', () => {
     channel: [],
     version: [],
     config: ['domain'],
-    migrator: ['migrations', 'store'],
+    migrator: ['migrations', 'store', 'domain'],
     endings: ['redis', 'store', 'domain'],
     console: ['domain', 'operations'],
   };

@@ -6,12 +6,12 @@
 // later need it before they can have seen it themselves.
 
 import { randomBytes } from 'node:crypto';
+import { repeat } from '../domain/repeat.ts';
 import { ApiError } from '../errors.ts';
 import type { RedisClient } from '../redis/connection.ts';
 import { RedisLife } from '../redis/life.ts';
 import { serversKey } from '../redis/names.ts';
 import { refusalOf } from '../redis/refusedWrites.ts';
-import { repeat } from '../repeat.ts';
 import type { Run } from '../scripts/calls.ts';
 import {
   type DataVersion,

@@ -97,7 +97,7 @@ export const allWindowNames = {
   /** Undefined for a name that only looks like one: digests in names may have any byte. */
   workspaceOf: (name: string): string | undefined => /^tg:\{(ws_\w{16})\}:w:/.exec(name)?.[1],
 };
-/** Names of what `api move` of earlier commits stored, and of root keys, of which it created some (scripts/moves.ts). */
+/** Names of what `api move` of earlier commits stored (scripts/moves.ts), and of root keys: it created some. */
 export const formerMoveNames = {
   pattern: 'tg:{ws_????????????????}:[mr][vpsoik]:*',
   /** The workspace, `mv` and so on or `rk`, and what follows: the last 8 characters of an API's id, or a digest. */
