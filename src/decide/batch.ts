@@ -28,7 +28,7 @@ const rootDigestBytes = 32;
 /** The digest in items that no root key authorises. */
 const noRoot = Buffer.alloc(rootDigestBytes);
 
-/** What a request asks of leases, as in LEASE_ITEM. */
+/** The request for a lease, as in LEASE_ITEM. */
 export type LeasePart = Omit<Written<typeof leaseItem.fields>, 'kind'>;
 
 /** Requests of one workspace that are sent to Redis as one call. */
@@ -103,7 +103,7 @@ export class Batch implements QueuedBatch {
     for (const values of tallies) at = tally.write(this.#items, at, values);
   }
 
-  /** The packed items, with room for what was begun last. */
+  /** The packed items, with room for the last one. */
   get items(): Buffer {
     return this.#items;
   }

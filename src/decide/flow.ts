@@ -9,21 +9,21 @@
 // The work on the way must not arrive at once. So beyond the work that may always be sent, requests are sent at the
 // pace at which Redis decides them.
 //
-// What a request costs is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
+// The cost of a request is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
 // beyond that work has a budget: twice what the last ones cost. Redis leaves requests beyond it undecided, and they are
 // sent again when their cost is known. A call decides at least one request, so these calls are few, too (queues.ts).
 
 /** The work that Redis does for a call at most, in units of about a microsecond; a request that is begun is decided. */
 export const budgetMax = 2500;
 
-/** How much of a new value is taken over with each reply. */
+/** The weight of a new value in a moving average over replies. */
 const smoothing = 1 / 4;
 /** The shortest trip, in milliseconds: clocks may have the same time twice. */
 const tripMin = 0.1;
-/** Redis is near if a trip takes no longer: the work that may wait there is then more than a server sends. */
+/** Redis is near if a trip takes at most this long: then a server sends less than the work that may wait there. */
 const nearMs = 3;
 
-/** Redis is quiet while calls take a smaller part of the time than this. What else it does is not known. */
+/** Redis is quiet while calls take a smaller part of the time than this. Its other work is not known. */
 const quietShare = 0.25;
 /** While Redis is quiet, the limit grows faster. */
 const quietGain = 1.5;
@@ -31,11 +31,11 @@ const quietGain = 1.5;
 /** Whether Redis was quiet in this time, in which `allWork` grew from one value to another. */
 const isQuiet = (from: number, to: number, ms: number): boolean => (to - from) >>> 0 < 1000 * quietShare * ms;
 
-/** What a call reports. */
+/** The report of a call. */
 export interface Called {
-  /** What it cost Redis, in units of about a microsecond. */
+  /** The cost for Redis, in units of about a microsecond. */
   work: number;
-  /** What all calls of all servers have cost, modulo 2 ** 32. */
+  /** The cost of all calls of all servers, modulo 2 ** 32. */
   allWork: number;
   /** When its reply was read, by performance.now(). */
   at: number;
@@ -99,13 +99,13 @@ export class RedisWait {
   }
 }
 
-/** What is known of a batch until its reply. */
+/** A batch that has no reply yet. */
 interface Flight {
   weight: number;
   sentAt: number;
-  /** What was answered before it was sent. */
+  /** The weight that was answered before it was sent. */
   answered: number;
-  /** Of the server that it was sent to. */
+  /** The wait at the server that it was sent to. */
   wait: RedisWait;
   /** As in RedisWait. */
   allWork: number;
@@ -117,7 +117,7 @@ interface Flight {
 export class Flow {
   readonly #workMax: number;
   readonly #shareMax: number;
-  /** What was sent and has no reply. */
+  /** The weight that was sent and has no reply. */
   #work = 0;
   /** How much of it may be on the way. */
   #onTheWay = 0;
@@ -127,7 +127,7 @@ export class Flow {
   #atRedis = 0;
   #estimatedAt = 0;
   #answered = 0;
-  /** What a weight of 1 costs Redis, in units of about a microsecond; 0 until the first reply. */
+  /** The cost of a weight of 1, in units of about a microsecond; 0 until the first reply. */
   #cost = 0;
 
   /** `shareMax`: how much of Redis's time may be on the way. */
@@ -136,7 +136,10 @@ export class Flow {
     this.#shareMax = shareMax;
   }
 
-  /** Next to what is on the way, half of the work may wait at Redis, as the estimate of the former may be too large. */
+  /**
+   * In addition to the work on the way, half of the work may wait at Redis, because the estimate of the former may be
+   * too large.
+   */
   get #limit(): number {
     return Math.max(this.#workMax, this.#workMax / 2 + this.#onTheWay);
   }
@@ -154,7 +157,7 @@ export class Flow {
     return this.#atRedis < this.#workMax / 2;
   }
 
-  /** What is sent now is beyond the work that may always be sent. */
+  /** Work that is sent now is beyond the work that may always be sent. */
   get isBeyond(): boolean {
     return this.#work >= this.#workMax;
   }

@@ -1,5 +1,5 @@
-// What this process knows of the keys whose holds it made, so that the end of a hold finds its key without another
-// round trip.
+// The digests of keys whose holds this process made, so that the end of a hold finds its key without another round
+// trip.
 
 /** Limit of the keys. */
 const keysMax = 20_000;

@@ -1,4 +1,5 @@
-// What a kind of decision owes. The decider, leases and the tail know no more of verifications, holds and limit checks.
+// The interface of a kind of decision. The decider, leases and the tail use verifications, holds and limit checks only
+// by it.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
@@ -19,14 +20,14 @@ export interface CallerRequest extends LeasedRequest {
   readonly rootKey: PresentedRootKey;
 }
 
-/** `Sent` is what a kind keeps of a request while it is at Redis. */
+/** `Sent` is the state of a request while it is at Redis. */
 export interface Kind<Request extends CallerRequest, Decision extends object, Sent = undefined> {
   /** Whether leases may repeat its decisions. */
   readonly isLeased: boolean;
   /** Adds the item of a request to a batch. */
   pack(batch: Batch, request: Request, waiting: Waiting, lease: LeasePart | undefined): Sent;
   read(answer: Answer): Decision | ItemError;
-  /** Adds to a decision what its answer does not have, such as a cached snapshot. */
+  /** Completes a decision with parts that its answer lacks, such as a cached snapshot. */
   finish(
     decision: Decision,
     request: Request,
@@ -36,9 +37,9 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
   ): Decision | Promise<Decision>;
   /** Corrects the remaining units and credits in a decision of Redis by those that leases of this process hold. */
   correct(decision: Decision, request: Request, amounts: Amounts): void;
-  /** What a lease repeats after this decision; `hasUnits` if each repetition charges. */
+  /** The decision as a lease repeats it; `hasUnits` if each repetition charges. */
   repeatable(decision: Decision, request: Request, hasUnits: boolean, amounts: Amounts): Repeatable<Decision>;
-  /** The outcome and subject with which units are returned that a lost answer may have granted. */
+  /** A lost answer may have granted units: the outcome and subject with which they are returned. */
   unanswered(request: Request): Pick<Repeatable<Decision>, 'outcome' | 'subject'>;
   /** Counts a decision in the metrics. */
   count(decision: Decision): void;

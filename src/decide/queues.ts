@@ -103,7 +103,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   readonly #waitingUnknown = new Set<Queue<Batch>>();
   /** Queues that are scheduled for the end of this turn. */
   #turn: Queue<Batch>[] = [];
-  /** Queues that may send more after a pause, also without a reply. */
+  /** Queues that may send more after a pause, even without a reply. */
   readonly #paced = new Set<Queue<Batch>>();
   /** How long calls wait, by Redis server. */
   readonly #waits = new Map<string, RedisWait>();
@@ -212,7 +212,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     }
   }
 
-  /** Sends what waits after a pause, if the limit allows it then. Otherwise the next reply does. */
+  /** After a pause, sends the waiting batches if the limit allows it then. Otherwise the next reply does. */
   #pause(queue: Queue<Batch>) {
     if (!queue.flow.isBelowLimit) return;
     if (this.#paced.size === 0) setTimeout(() => this.#endPause(), 1);

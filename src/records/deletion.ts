@@ -2,8 +2,9 @@ import type { StoreContext } from '../scripts/context.ts';
 import { dataVersion as newestVersion } from '../scripts/layout.ts';
 
 /**
- * What a script that deletes an API or an identity takes. Unless `permanent`, it can be restored for the retention
- * time; not while the data has an earlier version, as a migration and the servers of that version do not know it.
+ * The arguments of a script that deletes an API or an identity. Unless `permanent`, it can be restored for the
+ * retention time; not while the data has an earlier version, as a migration and the servers of that version do not know
+ * it.
  */
 export function deletion({ keyRetentionMs, dataVersion }: StoreContext, permanent = false) {
   const isForGood = permanent || keyRetentionMs === 0 || dataVersion.current < newestVersion;

@@ -71,7 +71,7 @@ export interface Explanation {
   keyId: string;
   apiId: string;
   externalId: string | undefined;
-  /** What a verification would be answered. */
+  /** The decision. */
   decision: Verified | ItemError;
   enabled: boolean;
   expires: number | undefined;
@@ -85,7 +85,7 @@ export interface Explanation {
   held: boolean[];
   ratelimits: LimitFigures[];
   leased: { key: number; identity: number };
-  /** What open holds of the key hold. */
+  /** The units and credits that open holds of the key hold. */
   holds: { open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined;
 }
 

@@ -1,4 +1,4 @@
-// What open holds of a key hold (lua/include/heldUnits.lua), read in steps.
+// The units and credits that open holds of a key hold (lua/include/heldUnits.lua), read in steps.
 
 import type { Ratelimit, UsedSlices } from '../domain/limit.ts';
 import type { HeldUnits, Run } from '../scripts/calls.ts';
@@ -6,7 +6,7 @@ import { creditsOf, type KeyRecord } from './records.ts';
 
 export interface Held {
   credits: number;
-  /** Of these, what the balance of the key gets back when the holds expire. */
+  /** The part that the balance of the key gets back when the holds expire. */
   returned: number;
   /** `sliceEnd`: of the slice of the key's window that gets the units back then; 0 for none. */
   units: { name: string; duration: number; sliceEnd: number; cost: number }[];

@@ -28,7 +28,7 @@ export interface NewIdentity {
   ratelimits: readonly (NewLimit & ExportedLimit)[];
   /** `remaining` is negative for the debt of an export; `refillDue` is of an export, Unix milliseconds. */
   credits?: { remaining: number; refill?: Refill | undefined; refillDue?: number | undefined } | undefined;
-  /** Of an export, without `id_`. */
+  /** The id in an export, without `id_`. */
   keptId?: string | undefined;
 }
 

@@ -59,7 +59,7 @@ interface Listing {
   filters: readonly ListFilter[];
 }
 
-/** Of an API: the keys that were found, how many were read, the last of these, and how many there are. */
+/** Keys of an API: the keys that were found, how many were read, the last of these, and how many there are. */
 type NextReply = [found: Buffer, read: number, last: Buffer, total: number];
 
 interface Reading {

@@ -43,7 +43,7 @@ interface Listing {
   order: Order;
   /** The id in the cursor: the last key that was examined for the page before. */
   after?: string | undefined;
-  /** Of each filter. */
+  /** The page of each filter. */
   count: number;
 }
 
@@ -61,10 +61,7 @@ interface KeyQueries extends Listing {
 
 /** Limit of the keys whose record one request reads. The index of starts returns no more. */
 const examinedMax = 20_000;
-/**
- * Limit of the keys that one request by `start` reads in the lists. Of a key that does not begin with it, nothing else
- * is read.
- */
+/** Limit of the keys that one request by `start` reads in the lists. Keys that begin otherwise are read no further. */
 const lookedMaxByStart = 200_000;
 /** As examinedMax, of a request with several filters: a screen waits for all of them. */
 const examinedMaxOfEach = 4000;
@@ -80,7 +77,10 @@ const expiriesSince = 5;
 
 const keyIdForm = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
 
-/** What a response has of all its searches. It ends when writing it would delay other requests. */
+/**
+ * The size of the response so far, of all its searches. `isFull` ends the page, so that writing it does not delay other
+ * requests.
+ */
 class Size {
   readonly #metaMax: number;
   #metaLength = 0;
@@ -99,7 +99,7 @@ class Size {
     return this.#isLarge || this.#metaLength > this.#metaMax;
   }
 
-  /** That of another part of the response. */
+  /** The room left for the rest of the response. */
   rest(metaMax = pageMetaMax): Size {
     return new Size(metaMax - this.#metaLength);
   }
@@ -151,7 +151,7 @@ export function openKeySearch(context: StoreContext) {
         : (await findMany(context, workspaceId, apis, query))[0]!;
     },
 
-    /** Of each filter a page of keys of APIs that exist. A filter ends when its page is full, the others go on. */
+    /** A page of keys for each filter, of APIs that exist. A filter ends when its page is full, the others continue. */
     async listEach(workspaceId: string, given: Omit<KeyQueries, 'by' | 'readMax'>): Promise<Found[] | TooMany> {
       const apis = await apisOf(context, workspaceId, given.apiId);
       if (!apis) return { refused: 'too_many_apis' };
@@ -203,7 +203,7 @@ interface Few {
 }
 
 /**
- * The keys that an index has for the filter, if these are few. Of very many keys with a start, each part of a list has
+ * The keys that an index has for the filter, if these are few. If very many keys have a start, each part of a list has
  * some. Undefined if the list itself must be read.
  */
 async function readFew(

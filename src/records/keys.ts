@@ -34,7 +34,7 @@ export const rolesMax = 100;
 const listStepsMax = 10;
 export const pageMetaMax = 4 * 1024 * 1024;
 
-/** Besides the values that the record stores as text. */
+/** In addition to the values that the record stores as text. */
 export interface NewKey extends GivenValues, Partial<Record<KeyTime, number | undefined>> {
   digest: Buffer;
   start: string;
@@ -54,11 +54,11 @@ export interface NewKey extends GivenValues, Partial<Record<KeyTime, number | un
   created?: number | undefined;
   updated?: number | undefined;
   lastUsed?: number | undefined;
-  /** Of an export, Unix milliseconds: when the next refill is due. */
+  /** When the next refill is due, of an exported key; Unix milliseconds. */
   refillDue?: number | undefined;
   /** The link to an identity that was deleted: 16 characters of its id, then its externalId. Without `externalId`. */
   formerLink?: string | undefined;
-  /** Of a deleted key: when its record may be removed, Unix milliseconds. */
+  /** When the record of a deleted key may be removed, Unix milliseconds. */
   restorableUntil?: number | undefined;
 }
 

@@ -31,7 +31,7 @@ export function openSweep(context: StoreContext) {
     refill: async (workspaceId: string) => noted('refill', await run('sweep/refill', workspaceId, given)),
     purge: async (workspaceId: string) =>
       noted('purge', await run('sweep/purge', workspaceId, { ...given, usageRetentionMs })),
-    /** Overrides that have ended, and what the index of ends has of limits that have. */
+    /** Removes overrides that have ended, and limits that have ended from the index of ends. */
     ended: async (workspaceId: string) => (await run('sweep/ended', workspaceId, given)) >= stepMax,
     rollUp: openRollUp(context),
   };

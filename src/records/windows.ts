@@ -1,5 +1,5 @@
 // Windows that have records of their own, for exports and imports: of namespaces, of ad hoc limits, and of limits that
-// were removed. No list has those of namespaces, so an export looks through all names.
+// were removed. Windows of namespaces are in no list, so an export looks through all names.
 
 import type { UsedSlices } from '../domain/limit.ts';
 import { dayMs } from '../domain/time.ts';
@@ -14,7 +14,7 @@ interface ExportedWindow {
   owner: string;
   isNamespace: boolean;
   duration: number;
-  /** Of the limit, or the identifier. */
+  /** The name of the limit, or the identifier. */
   name: string;
   used: UsedSlices;
 }
@@ -61,7 +61,7 @@ export function openWindows({ redis, run }: StoreContext) {
 
     /**
      * The windows of a day or longer in which something counts, in pages, each with the place after it. Some may be
-     * repeated. With an index only those are read that it has.
+     * repeated. With an index, only the windows in it are read.
      */
     async *export(
       workspaceId: string,

@@ -33,7 +33,7 @@ const stepMax = 500;
 const namesStep = 1000;
 
 interface ImportedWorkspace extends Workspace, Settings {
-  /** Where ids continue. */
+  /** The time after which new ids follow. */
   sequence: number;
   /** The id of the export. */
   importId: string;
@@ -191,7 +191,7 @@ function openImport(context: StoreContext) {
       await run('workspaces/advance', workspaceId, { lastMs });
     },
 
-    /** Where ids of a workspace continue. */
+    /** The time after which new ids of a workspace follow. */
     sequenceOf: async (workspaceId: string): Promise<number> =>
       Number(await orStoreError(redis.hget(workspaceKey(workspaceId), 'sequence'))),
   };

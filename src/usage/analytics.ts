@@ -87,7 +87,7 @@ export function openAnalytics(context: StoreContext) {
       else if (tag !== undefined) await countByTag(context, workspaceId, apiIds, period, visitMatching);
       else {
         await countByTag(context, workspaceId, apiIds, period, takenOff(visitMatching));
-        // After what is taken off: verifications between the two reads are not subtracted without being counted.
+        // Read second, so that a verification between the two reads is not subtracted without being counted.
         await countAll(inDays(period, (count) => visitMatching({ ...count, tag: '' })));
       }
       return isOfTags || isOfKeys(query) ? counted(query, period) : query;
@@ -126,7 +126,7 @@ export function openAnalytics(context: StoreContext) {
 const isOfKeys = ({ by, keyIds, externalIds }: UsageQuery): boolean =>
   by.key || by.externalId || keyIds !== undefined || externalIds !== undefined;
 
-/** Visits counts that are kept by hour as those that are kept by day after some days. */
+/** Visits counts by hour in the form of counts by day, into which they turn after some days. */
 const inDays =
   ({ hourlyFrom }: KeptPeriod, visit: Visit<UsageCount>): Visit<UsageCount> =>
   ({ hour, ...count }) =>

@@ -18,7 +18,7 @@ import { usedKeys } from './used.ts';
 import { type Customer, CustomerWindow } from './window.ts';
 
 interface CustomersQuery {
-  /** Of APIs that exist. */
+  /** APIs that exist. */
   apiIds: readonly string[];
   period: KeptPeriod;
   nowMs: number;
@@ -26,7 +26,7 @@ interface CustomersQuery {
 
 const bucketOf = () => 0;
 
-/** What a pass has read: keys that were used, of about how many. */
+/** The progress of a pass: used keys that were read, and about how many there are. */
 interface Work {
   done: number;
   total: number;
@@ -67,7 +67,7 @@ export async function windowOf(
   return window.finish();
 }
 
-/** A window without keys has room for this many times as many customers as the one before: the first for two pages. */
+/** Each next window holds this many times as many customers, if no keys are read. The first one holds two pages. */
 const growth = 8;
 /** How long a page waits for a pass. */
 const waitMs = 4000;
@@ -81,7 +81,7 @@ const keptMax = { customers: 600_000, windows: 4 };
  */
 const passesMax = { workspace: 2, all: 4 };
 
-/** Where a page begins: after a place, or at the beginning, in a listing that began with some first page. */
+/** The beginning of a page in a listing: after a place, or at its start. */
 export interface CustomersFrom {
   listing: string;
   place: string | undefined;
@@ -99,16 +99,16 @@ interface Pass extends Place {
   /** Limit of its customers, if no keys are read. */
   max: number;
   work: Work;
-  /** Of the work, what was reported. */
+  /** The part of `work` that was reported to the caller. */
   reported: number;
   window: CustomerWindow | undefined;
-  /** Resolves when the window is there, or the pass failed. */
+  /** Resolves when the window is complete, or the pass has failed. */
   ended: Promise<void>;
   error: unknown;
   usedAt: number;
 }
 
-/** What was counted of a customer. */
+/** The counts of a customer. */
 export interface CustomerRow {
   /** '' for keys without an identity. */
   externalId: string;
@@ -122,7 +122,9 @@ export interface CustomersPage {
   customers: CustomerRow[];
   /** Undefined at the end. */
   next: CustomersFrom | undefined;
-  /** Of a page that is empty because usage is being added up: used keys that were read since the last one, and all. */
+  /**
+   * The page is empty because usage is being added up: used keys that were read since the last page, and all of them.
+   */
   looked?: number;
   total?: number;
 }
@@ -171,7 +173,7 @@ function rowOf({ externalId, counts }: Customer): CustomerRow {
   return row;
 }
 
-/** An empty page, with what was read since the last one. */
+/** An empty page, with the progress since the last one. */
 function reportOf(pass: Pass, place: string | undefined): CustomersPage {
   const { done, total } = pass.work;
   const looked = done - pass.reported;
@@ -184,7 +186,7 @@ class Passes {
   readonly #all = new Set<Pass>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** The pass of a listing in which the customers after a place are, or will be. */
+  /** The pass of a listing that has, or will have, the customers after a place. */
   find(workspaceId: string, { listing, place }: CustomersFrom): Pass | undefined {
     return [...this.#all].find(
       (pass) =>
@@ -194,7 +196,7 @@ class Passes {
     );
   }
 
-  /** The passes of which one has to end before another one of this workspace may begin. */
+  /** The passes to wait for, if there are too many: one of them must end before this workspace may begin another. */
   toWaitFor(workspaceId: string): Pass[] {
     const running = [...this.#all].filter(({ window }) => !window);
     const own = running.filter((pass) => pass.workspaceId === workspaceId);

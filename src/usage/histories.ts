@@ -1,5 +1,5 @@
-// Counts by key and externalId: from the days, the log and the current hour of each key that was used. If keys do not
-// matter, those of whole days that were rolled up are read from the sums by customer.
+// Counts by key and externalId: from the days, the log and the current hour of each key that was used. A query that
+// does not need keys reads whole days that were rolled up from the sums by customer.
 
 import { packIdInto } from '../domain/keyString.ts';
 import { outcomes } from '../domain/verification.ts';
@@ -27,10 +27,12 @@ const sumBytesStep = 16_384;
  * instead.
  */
 const keysOfIdentityMax = 20_000;
-/** Identities whose keys are read at the same time. */
+/** Identities whose keys are read concurrently. */
 const identitiesStep = 25;
 
-/** What was counted of a key, or of a customer in an API, in a bucket of time. The object is used again. */
+/**
+ * Counts of one key, or of one customer in an API, in one bucket of time. The object is used again: copy it to keep it.
+ */
 export interface Sum {
   /** The first hour that was added. */
   hour: number;
@@ -56,7 +58,7 @@ export function byOutcome(visit: Visit<UsageCount>, { hourlyFrom }: KeptPeriod):
   };
 }
 
-/** Counts of verifications by key and externalId. Those of whole days have no key unless the query asks for it. */
+/** Counts of verifications by key and externalId. Counts of whole days have no key unless the query asks for it. */
 export async function countByKey(
   context: StoreContext,
   workspaceId: string,
@@ -73,7 +75,7 @@ export async function countByKey(
   const summed = query.by.key ? undefined : await summedDays(context, workspaceId, api8s, { period, bucketOf, today });
   const rest = { ...period, summed };
   if (summed) {
-    // Those between them are left out by the caller.
+    // The caller leaves out the customers between the first and the last name that it did not ask for.
     const names = externalIds && [...externalIds].sort();
     const of = { from: names?.[0] ?? '', upTo: () => names?.at(-1) };
     await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visitSum);
@@ -163,7 +165,7 @@ export async function countSums(
   }
 }
 
-/** The customers of a leaf in order, as those of all leaves then are: so they fill the parts of `Ordered`. */
+/** The customers of a leaf in order, so that all leaves together are in order, and fill the parts of `Ordered`. */
 function inOrder(leaf: readonly Buffer[]): [externalId: string, stored: Buffer][] {
   const customers: [string, Buffer][] = [];
   for (let at = 0; at < leaf.length; at += 2) customers.push([leaf[at]!.toString('latin1'), leaf[at + 1]!]);
@@ -201,7 +203,7 @@ class Sums {
   readonly #bucketOf: UsageQuery['bucketOf'];
   readonly #period: KeptPeriod;
   readonly #visit: VisitSum;
-  /** That is being added up. */
+  /** The sum that is being added up. */
   readonly #sum: Sum = { hour: -1, apiId: '', keyId: '', externalId: '', counts: noCounts() };
   #bucket = 0;
   /** Called for each day of a key. */
@@ -268,7 +270,7 @@ class Sums {
   }
 }
 
-/** What is stored of the usage of a key (lua/analytics/keys.lua); each part is empty if there is none. */
+/** The stored usage of a key (lua/analytics/keys.lua); a part without usage is empty. */
 interface StoredUsage {
   days: Buffer;
   log: Buffer;
@@ -293,7 +295,7 @@ function readUsage(reply: Buffer): StoredUsage[] {
   return found;
 }
 
-/** A part of the keys, which is read in steps. */
+/** Half of the keys, which is read in steps. Two halves keep Redis and this process busy. */
 interface Lane {
   /** The index of the first key of the step that is being read. */
   first: number;
@@ -302,9 +304,9 @@ interface Lane {
 }
 
 /**
- * What is stored of the usage of keys, in steps: that of some keys, and the index of the first of them. Days before
- * `firstDay` may be left out. One step runs at Redis and one waits for it while a third is added up: with one, Redis
- * and the server would wait for each other.
+ * The stored usage of keys, in steps: that of some keys, and the index of the first of them. Days before `firstDay` may
+ * be left out. One step runs at Redis and one waits for it while a third is added up: with one, Redis and the server
+ * would wait for each other.
  */
 export async function* usageOf(
   { run }: StoreContext,

@@ -1,12 +1,12 @@
-// Many names in order, with a value each, in parts that are found by their bounds: nothing that is done with them at
-// once takes longer with more names. A Map of hundreds of thousands would take a tenth of a second whenever it grows,
-// and all other requests would wait.
+// Many names in order, with a value each, in parts that are found by their bounds: no single operation takes longer
+// with more names. A Map of hundreds of thousands would take a tenth of a second whenever it grows, and all other
+// requests would wait.
 
 /** Limit of the names of a part, so that it is sorted in a fraction of a millisecond. */
 const partMax = 512;
 
 interface Part<Value> {
-  /** No name of it precedes this one, and none of the part before is equal or follows. */
+  /** A lower bound of its names. All names of the part before are smaller. */
   from: string;
   values: Map<string, Value>;
   /** Its last name, as long as each of its names followed the one that was added before. */

@@ -1,4 +1,4 @@
-// What a query of analytics asks for and returns, and the limits of all queries.
+// Queries of analytics, their results, and the limits of all queries.
 
 import { hourMs } from '../domain/time.ts';
 import type { Outcome } from '../domain/verification.ts';
@@ -20,7 +20,7 @@ export interface KeptPeriod extends Period {
 
 /** One count of verifications, by hour, outcome and API; further fields as the query asks for them. */
 export interface UsageCount {
-  /** Since 1970; of a day that is kept as one sum its first hour. */
+  /** Hour since 1970; the first hour of a day that is kept as one sum. */
   hour: number;
   /** The count is of the whole day, because its hours are not kept. */
   isOfDay?: boolean;
@@ -41,7 +41,7 @@ export interface UsageQuery extends Period {
   tag?: string | undefined;
   /** Dimensions to group by, besides the API. */
   by: { key: boolean; externalId: boolean; tag: boolean };
-  /** Equal for hours whose counts may be added up before they are visited. */
+  /** The bucket of an hour: the counts of a bucket may be added up before they are visited. */
   bucketOf(hour: number): number;
   /** Refuse the query if so many keys were used in the period that they are not in memory at a time (used.ts). */
   bounded?: boolean;
@@ -62,7 +62,7 @@ export interface NamespaceCount {
   hour: number;
   isOfDay?: boolean;
   namespace: string;
-  /** If the query asks for it. */
+  /** Present if the query asks for it. */
   identifier?: string;
   passed: number;
   blocked: number;
@@ -103,7 +103,7 @@ export function keptHour(
   return { hour: isOfDay ? first : first + Number(hourOfDay), isOfDay };
 }
 
-/** Whether a count is in the period. A count of a whole day is if a part of the day is. */
+/** Whether a count is in the period. The count of a whole day is in it if a part of the day is. */
 export const isIn = ({ fromHour, toHour }: Period, { hour, isOfDay }: { hour: number; isOfDay?: boolean }): boolean =>
   hour < toHour && (isOfDay ? hour + 24 > fromHour : hour >= fromHour);
 

@@ -1,6 +1,6 @@
-// Rolls up usage. Of keys: moves the logs of days that have ended into the days of each key, removes hours that are no
-// longer kept, and adds the keys to the list of their week; Redis only reads and writes, this process packs. Of counts
-// by tag and identifier: adds up the hours of days whose hours are no longer kept.
+// Rolls up usage. For keys it moves the logs of days that have ended into the days of each key, removes hours that are
+// no longer kept, and adds the keys to the list of their week; Redis only reads and writes, this process packs. For
+// counts by tag and identifier it adds up the hours of days whose hours are no longer kept.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { dayMs } from '../domain/time.ts';
@@ -18,7 +18,7 @@ const bytesMax = 65_536;
 const addedMax = 400;
 /** Counts by tag or identifier that one script moves, in about a millisecond. */
 const countsStep = 200;
-/** After each step Redis is left to others for this many times as long. */
+/** The pause after a step, in times of its duration. */
 const pauseFactor = 2;
 
 type Due = [lateMs: string, now: string, kind: Buffer, id: Buffer, day: Buffer];
@@ -54,7 +54,7 @@ export function openRollUp(context: StoreContext) {
   };
 }
 
-/** Moves the logs of some keys into their days, and adds what was moved to the sums by customer. */
+/** Moves the logs of some keys into their days, and adds the moved counts to the sums by customer. */
 async function rollKeys(
   context: StoreContext,
   { workspaceId, id: api8, day, today }: Task,

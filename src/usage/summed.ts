@@ -1,9 +1,9 @@
 // Which days of a query are read from the sums by customer, and which from keys.
 //
-// The sums of a day have all its usage once every key that was used on it has been rolled up. What is counted late for
-// such a day is in the log of a key, whose API then has the day to roll up again: until then the day and all later ones
-// are read from keys. So each count is read in exactly one of the two places. Days before the first one with sums, of
-// data that an earlier version wrote, are always read from keys.
+// The sums of a day have all its usage once every key that was used on it has been rolled up. A late count for such a
+// day is in the log of a key, and its API rolls up the day again: until then the day and all later ones are read from
+// keys. So each count is read in exactly one of the two places. Days before the first one with sums, of data that an
+// earlier version wrote, are always read from keys.
 
 import { dayMs } from '../domain/time.ts';
 import { orStoreError, type RedisClient } from '../redis/connection.ts';

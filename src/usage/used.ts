@@ -32,7 +32,7 @@ interface Wanted {
 /**
  * The keys (without `key_`) of these APIs (last 8 of the id) that were used in a period, and maybe some that were not;
  * some at a time, each key once, and in order within its API, so that a script finds them next to each other
- * (lua/analytics/keys.lua). `entries` is called with the number of entries of the lists.
+ * (lua/analytics/keys.lua). `entries` reports how many list entries the period has.
  */
 export async function* usedKeys(
   context: StoreContext,

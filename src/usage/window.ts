@@ -1,6 +1,6 @@
-// Sums of many customers in order, within a bound of memory: those of the first customers after a place. What is
-// counted of customers beyond the bound is left out, and `upTo` says where: the next window begins there. A place is an
-// externalId, which has ASCII characters only, so the order is that of Redis.
+// Sums of many customers in order, within a bound of memory: those of the first customers after a place. Customers
+// beyond the bound are left out: the next window begins at `upTo`. A place is an externalId, which has ASCII characters
+// only, so the order is that of Redis.
 
 import { countPlaces } from '../scripts/layout.ts';
 import { type Counts, noCounts } from './days.ts';

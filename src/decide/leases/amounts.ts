@@ -1,8 +1,8 @@
-// What is used of the windows and balances that leases of this process charge, as this process knows it.
+// How much is used of the windows and balances that leases of this process charge, as far as this process knows.
 //
 // Redis counts all units of a lease as used from its grant on. So each answer of Redis is corrected by what leases of
 // this process hold and have not used, and decisions by leases count on from there: one server alone returns
-// `remaining` and `credits` as Redis alone would. What other servers charge is known with the next answer of Redis.
+// `remaining` and `credits` as Redis alone would. Charges of other servers are known with the next answer of Redis.
 
 /** A window or balance. */
 class Amount {
@@ -10,9 +10,9 @@ class Amount {
   readonly owner: string;
   /** Name of the window; '' for a balance. */
   readonly name: string;
-  /** Of the window, in milliseconds; 0 for a balance. */
+  /** The duration of the window, in milliseconds; 0 for a balance. */
   readonly duration: number;
-  /** Units that count now; of a balance its negative. */
+  /** Units that count now; for a balance, minus the balance. */
   used = 0;
   /** Units that were charged for leases of this process, and are neither used nor known to be returned. */
   held = 0;
@@ -38,7 +38,7 @@ export interface DecidedAmount {
   duration: number;
   /** 0 for a balance. */
   limit: number;
-  /** What was left after the decision; below 0 if more than the limit is used. */
+  /** The units left after the decision; below 0 if more than the limit is used. */
   left: number;
   units: number;
 }
@@ -46,14 +46,14 @@ export interface DecidedAmount {
 /** An amount in the decision that a lease repeats. */
 export interface Charge {
   readonly amount: Amount;
-  /** What each decision by a lease of units charges. */
+  /** The charge of each decision by a lease of units. */
   readonly units: number;
   readonly limit: number;
   /** The version of the amount then. A lease without units repeats its decision for this version only. */
   readonly version: number;
 }
 
-/** What is left for decisions with this limit. */
+/** The units left for decisions with this limit. */
 export const leftOf = ({ amount, limit }: Charge): number =>
   amount.duration === 0 ? -amount.used : Math.max(0, limit - amount.used);
 
@@ -86,7 +86,7 @@ export class Amounts {
     return this.#owners.has(owner);
   }
 
-  /** What is left according to this process, after an answer of Redis; `left` is that of the answer. */
+  /** The units left according to this process, after an answer of Redis; `left` are those of the answer. */
   corrected({ owner, name, duration, limit, left }: Omit<DecidedAmount, 'units'>): number {
     const amount = this.#find(owner, name, duration);
     const used = limit - left - (amount?.held ?? 0);

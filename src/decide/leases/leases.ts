@@ -43,7 +43,7 @@ export interface LeaseOptions {
   nowMs: () => number;
   /** Whether this process hears of recalls, and has done so for a term. */
   mayAsk: () => boolean;
-  /** What is added to terms: a round trip to Redis in milliseconds, as far as it is known. */
+  /** The round trip to Redis in milliseconds, which is added to terms; 0 while it is not known. */
   roundTripMs?: () => number;
   /**
    * Sends a settlement, with the next batch of the workspace (decider.ts). It rejects when it is not known whether
@@ -74,7 +74,7 @@ export const noText = Buffer.alloc(0);
 export interface LeasedRequest {
   workspaceId: string;
   rootDigest: string;
-  /** What it is about: the digest of a key, or limit checks with all their values. */
+  /** The subject of the request: the digest of a key, or limit checks with all their values. */
   about: string;
   /** Credits of a verification. */
   cost: number;
@@ -96,17 +96,19 @@ export interface Repeatable<Decision> {
   readonly subject: Buffer;
   /** Time of the first decision by Redis's clock, in Unix milliseconds. */
   readonly atMs: number;
-  /** What each repetition charges; without units, what the decision depends on. */
+  /** The charges of each repetition; without units, the amounts that the decision depends on. */
   readonly charges: readonly Charge[];
   /** Returns the decision `elapsedMs` after the first one. It was charged before. */
   decisionAfter(elapsedMs: number): Decision;
 }
 
-/** What Redis granted: decisions (0 without units), milliseconds (0 for no lease). */
+/** A grant of Redis: decisions (0 without units), milliseconds (0 for no lease). */
 export interface Grant {
   units: number;
   term: number;
-  /** It ends before its whole term, with something that the decision depends on. */
+  /**
+   * The lease was cut short because something that its decision depends on ends earlier: a slice, a refill, an expiry.
+   */
   isCut: boolean;
   /** Its whole term is the long one. */
   isLong: boolean;
@@ -124,9 +126,9 @@ export interface Ask {
 
 /** A tally that waits for its settlement. */
 interface PendingTally extends Tally {
-  /** What its request is about. */
+  /** The subject of its request. */
   about: string;
-  /** What the returned lease charged, and how many decisions it did not use. */
+  /** The charges of a returned lease, and how many decisions it did not use. */
   charges: readonly Charge[];
   left: number;
 }
@@ -151,7 +153,7 @@ interface Lease {
   renewsAt: number;
   renewsLeft: number;
   isRenewing: boolean;
-  /** After its end no lease is asked for before this time: what cut this one would cut that one, too. */
+  /** After its end no lease is asked for before this time: the next one would be cut for the same reason. */
   asksFrom: number;
   units: number;
   left: number;
@@ -159,7 +161,7 @@ interface Lease {
   before: number;
   /** Its decisions. */
   decided: number;
-  /** Those since the last settlement. */
+  /** Its decisions since the last settlement. */
   count: number;
   usedAt: number;
   grantedAt: number;
@@ -204,7 +206,8 @@ class Counted<Value> extends Map<string, Value> {
 }
 
 /**
- * What to ask for next: how many units, from when on, and until when this holds; and how often the last lease decided.
+ * The next lease to ask for: its units, from when on, and until when this is valid; and how often the last lease
+ * decided.
  */
 interface Wish {
   wanted: number;
@@ -228,7 +231,7 @@ class WorkspaceLeases {
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: PendingTally[] } | undefined;
   settling: Promise<void> | undefined;
-  /** Of requests whose last lease decided often. */
+  /** The wishes of requests whose last lease decided often. */
   readonly wishes: Map<string, Wish>;
   /** The time of the last decision by a lease, or of the last grant. */
   usedAt = 0;
@@ -333,7 +336,7 @@ export class Leases {
     return longMs?.() ?? termMs;
   }
 
-  /** Decides a request by a lease; undefined when there is none. `Decision` is what its leases repeat. */
+  /** Decides a request by a lease; undefined when there is none. `Decision` is the type that its leases repeat. */
   decide<Decision>(request: LeasedRequest): Decision | undefined {
     // Below `oneEntry` no lease has this hash.
     if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < oneEntry) return undefined;
@@ -360,14 +363,15 @@ export class Leases {
     return lease.decision.decisionAfter(elapsedMs) as Decision;
   }
 
-  /** What leases of this process charge in a workspace; undefined for nothing. */
+  /** The amounts that leases of this process charge in a workspace; undefined if there are none. */
   amountsOf(workspaceId: string): Amounts | undefined {
     const amounts = this.#workspaces.get(workspaceId)?.amounts;
     return amounts?.isEmpty ? undefined : amounts;
   }
 
   /**
-   * Settles what ended leases leave before a request about the same is sent, so that Redis has it back when it decides.
+   * Settles ended leases before a request about the same subject is sent, so that Redis decides with the returned
+   * units.
    */
   settleBefore({ workspaceId, about }: LeasedRequest) {
     if (this.#returning === 0) return;
@@ -376,8 +380,8 @@ export class Leases {
   }
 
   /**
-   * Ends and settles the leases that charge amounts of an owner, where a request changes the amounts in another way
-   * than by a charge. The next answer of Redis has what is left.
+   * Ends and settles the leases that charge amounts of an owner, before a request that changes the amounts other than
+   * by a charge. The next answer of Redis has the remaining amounts.
    */
   endOf(workspaceId: string, owner: string) {
     const workspace = this.#workspaces.get(workspaceId);
@@ -431,7 +435,7 @@ export class Leases {
     return ask;
   }
 
-  /** Takes the answer to an ask: a lease, or none. `repeatable` makes what it repeats. */
+  /** Processes the answer to an ask: a lease, or none. `repeatable` makes the decision that it repeats. */
   granted(ask: Ask, grant: Grant, repeatable: (amounts: Amounts) => Repeatable<unknown>) {
     const { request, isRecalled } = ask as PendingAsk;
     const { units, term } = grant;
@@ -542,8 +546,8 @@ export class Leases {
   }
 
   /**
-   * Called when a lease was taken back that had `decided` this often. If that was less than the lease cost, the heat of
-   * its request starts at 0: where there are many changes, the next lease would be taken back as early.
+   * Called when a lease was taken back. `decided`: how many decisions the lease made. Below its cost, the heat of its
+   * request starts at 0: with so many changes, the next lease would be taken back as early.
    */
   #recalled(workspace: WorkspaceLeases, request: LeasedRequest, decided: number) {
     if (decided >= Math.min(this.#options.after, keptAfter)) return;
@@ -630,8 +634,8 @@ export class Leases {
   }
 
   /**
-   * Whether a lease decides so often that the next one is asked for. What the lease before it decided counts, too, as
-   * one that was renewed early had little time.
+   * Whether a lease decides so often that the next one is asked for. The decisions of the lease before it count, too,
+   * because a lease that was renewed early had little time.
    */
   #isKept({ before, decided, isLong }: Lease): boolean {
     const { after } = this.#options;
@@ -666,8 +670,8 @@ export class Leases {
   }
 
   /**
-   * Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again
-   * later.
+   * Sends the waiting tallies. Rejects when it is not known whether Redis counted them: then the same settlement is
+   * sent again later.
    */
   #settle(workspace: WorkspaceLeases): Promise<void> {
     workspace.settling ??= this.#sendSettlement(workspace).finally(() => (workspace.settling = undefined));

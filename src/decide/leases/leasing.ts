@@ -14,8 +14,8 @@ export interface LeasingSettings {
   /** The term of a lease in milliseconds, without what is added for the distance to Redis; 0 for none. */
   leaseMs: number;
   /**
-   * The long term: that of a lease that charges nothing, or units of a limit or balance with much room. At least
-   * `leaseMs` is used.
+   * The term of a lease that charges nothing, or units of a limit or balance with much room. Values below `leaseMs` are
+   * raised to it.
    */
   leaseLongMs?: number;
   /** Whether keys with credits get leases of units. */
@@ -89,7 +89,7 @@ export class Leasing {
     this.#stays = { addedMs: 0, isLong: false, packed: this.#packed(0, false, 0) };
   }
 
-  /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
+  /** A connection on which changes are made was restored, perhaps to a Redis that has forgotten leases. */
   reconnected() {
     this.#isReconnected = true;
     this.#connectedAt = performance.now();

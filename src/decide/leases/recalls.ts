@@ -20,7 +20,7 @@ interface RecallMessage {
 interface RecallOptions {
   redis: RedisClient;
   session: string;
-  /** Gives back leases of this process; resolves when that is settled. */
+  /** Gives back leases of this process; resolves when they are settled. */
   recall: (workspaceId: string, numbers: ReadonlySet<number> | undefined) => Promise<void>;
 }
 
@@ -101,7 +101,7 @@ export class Recalls {
     this.#subscribed ??= this.#subscriber.subscribe(recallChannel, this.#replyChannel).then(
       () => true,
       () => {
-        // Not at once: every request would try, also where the account may not use channels.
+        // Later, because otherwise every request would try, even if the account may not use channels.
         setTimeout(() => (this.#subscribed = undefined), subscribeAgainMs).unref();
         return false;
       },

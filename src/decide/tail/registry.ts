@@ -1,6 +1,6 @@
-// Which processes want to hear of which decisions: a hash in Redis with an entry per process that has listeners. Every
-// serving process reads it every two seconds, which is one command, and more often empty than not. An entry that does
-// not change is of a process that ended, so no clocks are compared.
+// The streams of decisions that processes listen to: a hash in Redis with an entry per process that has listeners. Each
+// serving process reads it every two seconds, with one command; it is usually empty. An entry that does not change is
+// of a process that ended, so no clocks are compared.
 
 import { orStoreError, type RedisClient } from '../../redis/connection.ts';
 import { tailsKey } from '../../redis/names.ts';
@@ -35,7 +35,7 @@ export class TailRegistry {
     this.#server = server;
   }
 
-  /** Writes what this process wants, or that it wants nothing. */
+  /** Writes the streams that this process listens to, if any. */
   async write(streams: readonly WantedStream[]): Promise<void> {
     if (streams.length > 0) {
       this.#isWritten = true;
@@ -48,7 +48,7 @@ export class TailRegistry {
     }
   }
 
-  /** Returns what other processes want. */
+  /** Returns the streams that other processes listen to. */
   async read(): Promise<WantedStream[]> {
     const entries = await orStoreError(this.#redis.hgetall(tailsKey));
     const now = performance.now();

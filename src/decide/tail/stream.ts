@@ -3,7 +3,7 @@
 
 import type { Outcome } from '../../domain/verification.ts';
 
-/** What a listener hears. `true` is all ids. */
+/** The filter of a listener. `true` is all ids. */
 export interface TailFilter {
   /** Verifications; undefined for none. A NOT_FOUND has no API, so it passes for all APIs only. */
   verifications?: {
@@ -43,7 +43,7 @@ export class TailStream {
   offer(name: EventName, event: () => object) {
     if (++this.#matched % this.#every !== 0) return;
     if (this.#sentAtThisRate >= eventsPerSecond || this.#waitingBytes >= waitingBytesMax) {
-      // Half as many from here on, so that a sudden flood adds a few hundred events, each with the rate at its time.
+      // From here on half as many are sent, so that a sudden flood adds a few hundred events, each with its own rate.
       this.#every *= 2;
       this.#sentAtThisRate = eventsPerSecond / 2;
       return;
@@ -55,7 +55,7 @@ export class TailStream {
     this.#waitingBytes += text.length;
   }
 
-  /** Returns what waits, and forgets it. */
+  /** Returns the waiting events, and forgets them. */
   take(): string {
     if (this.#waiting.length === 0) return '';
     const text = this.#waiting.join('');

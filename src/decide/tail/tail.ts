@@ -75,12 +75,12 @@ export class Tail {
     );
   }
 
-  /** Begins to read what other processes want. For processes that decide. */
+  /** Begins to read the streams of other processes. For processes that decide. */
   watch() {
     this.#reading ??= setInterval(() => this.refresh().catch(() => {}), readMs).unref();
   }
 
-  /** Reads what other processes want, and writes what this one wants. */
+  /** Reads the streams of other processes, and writes those of this one. */
   async refresh(): Promise<void> {
     this.#elsewhere = await this.#registry.read();
     for (const streams of this.#heard.values()) for (const heard of streams.values()) heard.isWantedElsewhere = false;
