@@ -24,7 +24,7 @@ local have_days = not last_day or first_day <= tonumber(last_day)
 local KEY_BYTES_MAX = 4 * 1024 * 1024
 local LAST_BYTE = tostring(KEY_BYTES_MAX)
 local KEY_BYTES = 24 + PACKED_ID_BYTES
--- Of a million keys, a global name costs a part of a second.
+-- With a million keys, looking up a global name costs a part of a second.
 local call, sub = redis.call, string.sub
 
 -- The digests of all keys of an API from the first to the last one that is wanted, by their packed ids, if these are

@@ -35,7 +35,7 @@ for hour = 0, 23 do
   end
 end
 if kind == 'identifier' then
-  -- Of the whole day, after it was rolled up.
+  -- The total of the whole day, after it was rolled up.
   reply_names[#reply_names + 1], reply_names[#reply_names + 2] = WHOLE_DAY .. 'p', WHOLE_DAY .. 'b'
 end
 for index, name in ipairs(reply_names) do

@@ -59,7 +59,7 @@ local function decide_items()
   add_work(bytes_done / 10)
 end
 
--- The format of the head, by the number of answers. That of a single answer includes the answer, so that one string is
+-- The format of the head, by the number of answers. For a single answer it includes the answer, so that one string is
 -- made in place of three.
 local formats = { BATCH_HEAD .. 'I2c0' }
 local function pack_answers()

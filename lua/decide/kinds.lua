@@ -1,4 +1,4 @@
--- What each kind of decision owes to leases. The files of leases know no more of the kinds.
+-- The functions of each kind of decision that leases call. The files of leases contain no more about the kinds.
 
 -- @include "decide/notedLeases"
 -- @include "decide/limitChecks/checkLeases"

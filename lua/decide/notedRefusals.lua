@@ -1,11 +1,11 @@
 -- Recent refusals of verifications (analytics.listRefusals): rows in one string per workspace and hour, in the order of
 -- the refusals. A call with refusals appends all of its rows at once.
 --
--- A flood must neither cost much nor leave out the refusals of other keys. Of a key and an outcome, the first four
+-- A flood must neither cost much nor leave out the refusals of other keys. For each key and outcome, the first four
 -- refusals of a minute have a row each, then the 8th, the 16th and so on. A row has the number of its refusals since
 -- the row before it in that minute. The rows of an hour have a limit of bytes, of which a share may be used: the
 -- larger, the more the row is needed, and growing during the hour, so that no storm at its beginning uses all of it.
--- What has no row is in the usage counts of the hour, from which listRefusals computes what was left out.
+-- Refusals without a row are in the usage counts of the hour: listRefusals computes their number.
 
 -- @include "include/clock"
 -- @include "decide/call"

@@ -79,7 +79,7 @@ local function bound_identifiers(record, fields, identifiers)
   return left_out
 end
 
--- What the counts by tag repeat (usage_by_tag.count), less a count that is left out.
+-- The counts that the counts by tag repeat (usage_by_tag.count), less a count that is left out.
 local function repeat_less(field, amount, again, spent)
   for head, count in pairs(again) do
     if string.sub(field, 1, #head) == head then

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- List open holds of a key, the first to expire first. Those that have expired and are not settled yet are left out.
+-- List open holds of a key, the first to expire first. Holds that have expired and are not settled yet are left out.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key and API records

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- What open holds of a key hold: a step.
+-- Read the credits and units that open holds of a key hold, in one step.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key records

@@ -1,4 +1,4 @@
--- What follows every change: the loader puts it around the scripts that write to the audit log (src/scripts/loader.ts).
+-- Runs after every change, a script that writes to the audit log (lua/library.lua).
 
 -- @include "include/nameOf"
 

@@ -1,4 +1,4 @@
--- What a change of a key or an identity changed, for its audit event.
+-- The fields that a change of a key or an identity changed, for its audit event.
 
 -- @include "include/clock"
 -- @include "include/limitEnds"

@@ -9,8 +9,8 @@
 
 local COUNTERS_MAX = 1000
 
--- The number of counters that the owner may still create. Of a full list, up to a hundred counters that have expired
--- are removed first.
+-- The number of counters that the owner may still create. If the list is full, up to a hundred counters that have
+-- expired are removed first.
 local function counters_left(workspace, owner, now)
   local list = name_of.window_list(workspace, owner)
   local left = COUNTERS_MAX - redis.call('ZCARD', list)

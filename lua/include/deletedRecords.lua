@@ -9,7 +9,7 @@
 
 local deleted_records = {}
 
--- Of each kind, by its letter: the lists of its records and of deleted ones, and the names of both records.
+-- The kinds by their letters: the lists of records and of deleted ones, and the names of both records.
 local DELETED_KINDS = {
   a = {
     list = name_of.api_list,

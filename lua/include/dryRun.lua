@@ -1,7 +1,7 @@
 -- Redis for a script that decides without changing anything: what the rules write is kept in memory, and they read it
 -- again. In its modules `redis.call` and `redis.pcall` are dry_call (lua/library.lua).
 
--- Reads that are passed on. Of other commands nothing is read again: they count, or set an expiry.
+-- Reads that are passed on. The effects of other commands are not read again: they count, or set an expiry.
 local READS = { EXISTS = true, PTTL = true, SCARD = true, SISMEMBER = true, TIME = true, ZCARD = true, ZRANGE = true }
 
 -- By record: its value, or a table of its fields. False is removed.

@@ -1,4 +1,4 @@
--- What an export has of limits besides their values: ids, and the units that long windows have counted.
+-- The part of an export about limits besides their values: ids, and the units that long windows have counted.
 
 -- @include "include/clock"
 -- @include "include/limitEnds"

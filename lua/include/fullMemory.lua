@@ -1,7 +1,7 @@
 -- Changes that work while Redis is at maxmemory: a leaked key can be disabled then. A script that always takes
 -- something away has the flag allow-oom. One that may do so begins with `#!lua full=allow-oom`: after Redis refused it,
--- the server calls it again with that flag, and it refuses by itself what takes memory. What such a change may take is
--- an audit event, of which AUDIT_EVENTS_MAX are kept. A change that may be repeated without end, or whose input is
+-- the server calls it again with that flag, and it refuses by itself what takes memory. Such a change takes the memory
+-- of an audit event, of which AUDIT_EVENTS_MAX are kept. A change that may be repeated without end, or whose input is
 -- stored, must not be one of them.
 
 -- `is_full`: the script was called again, because Redis refuses writes.

@@ -1,4 +1,5 @@
--- What open holds of a key hold, in steps of some milliseconds, as a key may have a megabyte of holds.
+-- The credits and units that open holds of a key hold, in steps of some milliseconds, because a key may have a megabyte
+-- of holds.
 
 -- @include "include/clock"
 -- @include "include/holdFormat"

@@ -16,7 +16,7 @@ local hold_format = {
 -- The parts of what is packed next. Used again, because a table for each hold would be much of its cost.
 local hold_pieces = {}
 
--- What a hold charged to a window, or took as slots (with `slot_end`): {duration, cost, name, of_identity, is_fine,
+-- The charge of a hold to a window, or its slots (with `slot_end`): {duration, cost, name, of_identity, is_fine,
 -- settled (units that a settlement charges)}, and the position after it. All fields are made at once, because Lua
 -- allocates a table again when it grows.
 local function read_held_window(texts, part, position)
@@ -40,7 +40,7 @@ local function read_held_window(texts, part, position)
   return w, position
 end
 
--- What follows the windows of a hold, see HOLD.
+-- The bytes after the windows of a hold, see HOLD.
 local function read_more(texts, more)
   if more == '' then return nil end
   if string.byte(more) == JSON_BEGIN then return cjson.decode(more) end
@@ -72,8 +72,8 @@ function hold_format.unpack(h, part, first, into)
   return hold, last
 end
 
--- The place of a packed text among those of the key, to which it is added; nil if it has no room. What is found in the
--- middle of other texts is read as well. `h` is false for none.
+-- The place of a packed text among those of the key, to which it is added; nil if it has no room. A text that is found
+-- in the middle of others can be read as well. `h` is false for none.
 local function place_of(h, text)
   if not (h and h.is_summed) then return nil end
   local place = string.find(h.texts, text, 1, true)
@@ -107,7 +107,7 @@ end
 local HOLD_AND_REST = HOLD .. 'c0'
 -- Packs a hold with `windows` packed windows and `more`, which are in `rest`.
 function hold_format.pack(state, at, ttl, cost, balance, suffix, windows, rest)
-  -- Of what follows `bytes`.
+  -- The length of the bytes after the field `bytes`.
   local bytes = HOLD_LENGTH + #suffix + #rest
   return struct.pack(HOLD_AND_REST, bytes, state, at, ttl, cost, balance, #suffix, suffix, windows, rest)
 end
@@ -132,7 +132,7 @@ function hold_format.repack(h, hold)
 end
 
 -- The position of the hold with this suffix in holds that begin at `first`; nil if it is not there. A search for bytes
--- takes a part of the time of unpacking all suffixes. What it finds may be in another field, or in a longer suffix: so
+-- takes a part of the time of unpacking all suffixes. The match may be in another field, or in a longer suffix: so
 -- holds are passed by their lengths up to there.
 function hold_format.place_in(part, suffix, first)
   local found = string.find(part, suffix, first, true)

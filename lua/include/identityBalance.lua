@@ -14,7 +14,7 @@ function identity_balance.is_flagged(packed) return string.byte(packed, IDENTITY
 -- Applies a refill that is due.
 function identity_balance.refill(b, now)
   if now >= b.refill_due then
-    -- Another balance: what is held of the former one does not come back to it.
+    -- Another balance: credits that are held of the former one do not come back to it.
     b.balance, b.number, b.held = b.refill_amount, b.number + 1, 0
     b.refill_due = refill_after(now, b.refill_day)
   else
@@ -33,8 +33,8 @@ function identity_balance.read(record, now)
   return b
 end
 
--- The balance was set, by the change with this version: what is held of the former one does not come back to it. No
--- version of the workspace repeats, and thousands of refills take longer than one millisecond.
+-- The balance was set by the change with this version: credits that are held of the former one do not come back to it.
+-- No version of the workspace repeats, and thousands of refills take longer than one millisecond.
 function identity_balance.renumber(b, version)
   local time, number = struct.unpack(VERSION, version)
   b.number, b.held = math.max(time * 1024 + number % 1024, b.number + 1), 0
@@ -73,8 +73,8 @@ end
 -- The number of a balance as a hold notes it.
 function identity_balance.number_of(b) return int(b.number) end
 
--- Ends a hold, or settles one that had been given back (`is_open` false): `cost` credits are charged. What the hold
--- charged comes back to the same balance only. `gives_back`: it was to give all back at its expiry.
+-- Ends a hold, or settles one that had been given back (`is_open` false): `cost` credits are charged. Credits of the
+-- hold come back to the same balance only. `gives_back`: the hold gives all back at its expiry.
 function identity_balance.settle(b, hold, cost, is_open, gives_back)
   local is_same = hold.more.number == int(b.number)
   if is_same and is_open and gives_back then b.held = math.max(0, b.held - hold.cost) end

@@ -2,7 +2,7 @@
 
 -- @include "include/windowLengths"
 
--- What is stored of temporary limits: those with `ends`, and maybe `former`, which has the values FORMER.
+-- Stored temporary limits: limits with `ends`, and maybe `former`, which has the values FORMER.
 local limit_ends = { FORMER = FORMER_VALUES }
 
 -- Whether the switches of a limit are those of a temporary one.
@@ -26,7 +26,7 @@ function limit_ends.former_of(limit, into)
   return former
 end
 
--- Of a temporary limit: sets its end and `former` from LIMIT_END at a position, and removes it from its window.
+-- Sets the end and `former` of a temporary limit from LIMIT_END at a position, and removes LIMIT_END from its window.
 function limit_ends.read(l, packed, position)
   local values, former = { struct.unpack(LIMIT_END, packed, position) }, {}
   l.ends, l.window = values[1], string.sub(l.window, LIMIT_END_LENGTH + 1)
@@ -36,7 +36,7 @@ function limit_ends.read(l, packed, position)
   if former.limit > 0 then l.former = former end
 end
 
--- What a window begins with; '' for that of a permanent limit.
+-- The beginning of a window: LIMIT_END, or '' for a permanent limit.
 function limit_ends.pack(l)
   if not l.ends then return '' end
   return struct.pack(LIMIT_END, l.ends, unpack(limit_ends.values_of(l.former or {})))
@@ -61,8 +61,8 @@ function limit_ends.has_ended(packed, position, tail_bytes, now)
   return false
 end
 
--- The limits that are in force at a time: in the place of one that has ended its former one, if it has one. Also
--- returns whether one has ended.
+-- The limits that are in force at a time: a limit that has ended is replaced by its former one, if any. Also returns
+-- whether one has ended.
 function limit_ends.in_force(limits, now)
   local list, has_ended = {}, false
   for _, l in ipairs(limits) do

@@ -5,11 +5,11 @@
 -- @include "include/limitEnds"
 -- @include "include/nameOf"
 
--- In one table, because Lua bounds the names of a library.
 local limit_list = {
   -- Limits of an owner (src/operations/schemas.ts).
   MAX = 50,
-  -- What requests and states have for values of a limit that are 0 or 1. `window` is the type of a limit without one.
+  -- The values of a limit that are 0 or 1, as requests and states name them. `window` is the type of a limit without
+  -- one.
   SWITCHED = { [true] = 1, [false] = 0, window = 0, concurrency = 1 },
   -- Longest time that the counter of a removed limit is kept in case the limit is added again.
   KEPT_DURATION_MAX = 30 * DAY_MS,
@@ -108,7 +108,7 @@ function limit_list.with_one(limits, change, now)
   return list
 end
 
--- Of an import: a limit that has ended is the former one, or none.
+-- In an import, a limit that has ended is the former one, or none.
 function limit_list.apply_ended(wanted, now)
   for index = #wanted, 1, -1 do
     local w = wanted[index]
@@ -117,7 +117,7 @@ function limit_list.apply_ended(wanted, now)
       table.remove(wanted, index)
     elseif former and w['until'] <= now then
       limit_ends.former_of(former, w)
-      -- What was counted is of another counter.
+      -- Its units are those of another counter.
       if w.duration ~= duration then w.used = nil end
       w['until'], w.keptFormer = nil, nil
     end

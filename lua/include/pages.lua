@@ -1,6 +1,6 @@
 -- Lists of the records of a workspace: sorted sets whose members begin with an id (16).
 
--- What follows the id in its member, or nil when the list has no such id. `id` has its prefix.
+-- The part of a member after the id, or nil when the list has no such id. `id` has its prefix.
 local function rest_of_id(list, prefix, id)
   local id16 = string.sub(id, #prefix + 1)
   if #id16 ~= 16 or string.sub(id, 1, #prefix) ~= prefix then return nil end

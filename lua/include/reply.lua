@@ -32,7 +32,7 @@ local function override_reply(override, identifier, more)
   return named(reply)
 end
 
--- Those in force.
+-- The replies of the limits in force.
 local function limit_replies(limits, now)
   local replies = {}
   for index, l in ipairs((limit_ends.in_force(limits, now))) do

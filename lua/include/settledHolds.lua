@@ -1,6 +1,6 @@
--- What was settled, by hour: for an hour at least a settlement that is repeated finds here what the first one did. With
--- very many, the oldest are dropped. The last ones are in field `holds`, if that is written anyway: a record of its own
--- for each would be a tenth of the cost of a hold and its settlement.
+-- Settlements of holds, by hour: for an hour at least, a repeated settlement finds the result of the first one here.
+-- With very many, the oldest are dropped. The last ones are in field `holds`, if that is written anyway: a record of
+-- its own for each would be a tenth of the cost of a hold and its settlement.
 
 -- @include "include/holdBuckets"
 -- @include "include/nameOf"

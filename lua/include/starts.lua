@@ -157,7 +157,7 @@ local function ids_with_start(workspace, api8, start, leaves_max)
     end
   end
   add_between(start, start .. '\255')
-  -- What is stored of a key may be shorter.
+  -- The stored start of a key may be shorter.
   for length = 1, #start - 1 do
     local shorter = string.sub(start, 1, length)
     add_between(shorter .. '\0', shorter .. '\1')

@@ -18,10 +18,10 @@
 -- A charge usually changes only the end of a counter. So a counter is read within a packed value, from byte `first` to
 -- `last`. A charge returns how many of these bytes stay, and the new bytes after them.
 
--- In the place of the units of a counter: it was charged while the clock was ahead.
+-- Returned in place of the units of a counter that was charged while the clock was ahead.
 local AHEAD = -1
 
--- What is asked of a window besides a charge.
+-- The functions of windows besides a charge.
 local window_log = {}
 
 -- Formats by kind: `entry`; `newest`, the newest entry and the sum; `head`, everything up to the oldest entry.

@@ -105,7 +105,7 @@ local function leased_decisions()
   return decisions, (leased_in(name_of.identity_record(workspace, key_external_id), own))
 end
 
--- What open holds of the key hold: {their number, then a step of held_units}; nil for none.
+-- The credits and units that open holds of the key hold: {their number, then a step of held_units}; nil for none.
 local function held_figures()
   local _, _, holds_due, balances = loaded_key.extension()
   if holds_due == NEVER then return nil end

@@ -70,7 +70,7 @@ local member = member_of_api(new.id, new_digest)
 local index_starts = indexing_starts(workspace, api8, { start_entry(start, member) })
 
 reserve_stamps()
--- Holds stay with the old key. What they hold comes back to the balance with their number.
+-- Holds stay with the old key. Their credits come back to the balance with their number.
 new.usage, new.forbidden, new.last_used, new.holds_due = NO_USAGE, 0, 0, NEVER
 new.balances, new.pays = moves_credits and old.balances or 0, moves_credits
 for _, l in ipairs(new.limits) do

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Of some keys, those that each of several filters matches. It ends when one of them has all keys that it wants; and
--- early when the keys have large metadata or many permissions or limits, so that Redis is not blocked.
+-- Examine some keys: find those that each of several filters matches. It ends when one of them has all keys that it
+-- wants; and early when the keys have large metadata or many permissions or limits, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of keys and deleted keys, key, API and identity records, permissions, roles, the purge queue
@@ -30,8 +30,8 @@ local workspace, given, key_bytes, filters, now =
 local is_deleted, start = filters[1].deleted == true, filters[1].start
 local DIGEST_BYTES, EXPIRES_BYTES = 32, 6
 local has_expiry = key_bytes == EXPIRES_BYTES + PACKED_ID_BYTES + 8
--- What the script may read: a key counts as one, and each 500 bytes of metadata or lists as another. With a long text
--- to search for, fewer bytes do: Lua compares all of it wherever its first letter is.
+-- The limit of reads: a key counts as one, and each 500 bytes of metadata or lists as another. With a long text to
+-- search for, fewer bytes do: Lua compares all of it wherever its first letter is.
 local WORK_MAX = 1000
 local BYTES_OF_WORK = 32000 / (64 + #(filters[1].search or ''))
 
@@ -92,7 +92,7 @@ local function is_used_after(packed, successor)
 end
 
 -- The checks of a filter, cheapest first; nil if no key can pass them. Each gets the packed state and the values of
--- `names`. Those that most keys fail read only their part of the state: making a table of every state would take most
+-- `names`. Checks that most keys fail read only their part of the state: making a table of every state would take most
 -- of the time.
 local function checks_of(filter)
   local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
@@ -163,7 +163,7 @@ local function checks_of(filter)
   return checks
 end
 
--- Of each filter that a key can pass: its checks, its reply, and how many keys it wants.
+-- The filters that a key can pass: their checks, their replies, and how many keys they want.
 local searches, replies = {}, {}
 for index, filter in ipairs(filters) do
   local checks = checks_of(filter)

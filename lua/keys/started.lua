@@ -14,7 +14,7 @@
 -- @include "include/starts"
 
 local workspace, source, start, apis = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
--- Of the leaves of an API, and of the entries of all: some milliseconds.
+-- Limits of the leaves of an API, and of the entries of all: some milliseconds.
 local LEAVES_MAX, ENTRIES_MAX = 32, 8192
 
 local replies, entries = {}, 0

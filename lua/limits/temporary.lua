@@ -49,7 +49,7 @@ end
 
 local parts = 0
 
--- Of each kind: the limits of an owner and what a reply has of it; nil if it is gone.
+-- By kind: the limits of an owner and its fields in a reply; nil if it is gone.
 local OWNERS = {
   k = function(key24)
     -- The states of very many keys of a deleted API are not read.
@@ -67,7 +67,7 @@ local OWNERS = {
   end,
 }
 
--- What was read of owners, by the beginning of their members: their limits by name, and what replies have of them.
+-- Owners that were read, by the beginning of their members: their limits by name, and their fields in replies.
 local owners = {}
 local function owner_of(kind, id)
   if owners[kind .. id] then return owners[kind .. id] end

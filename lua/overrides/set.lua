@@ -39,7 +39,7 @@ local literals, stars_max, searching_max, bytes_max =
 local workspace_max, lasts_max, kept_id, created, actor, now =
   tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14], tonumber(ARGV[15]), ARGV[16], now_ms(ARGV[17])
 
--- That have ended and are removed by one call.
+-- Limit of the ended overrides that one call removes.
 local ENDED_MAX = 100
 
 local namespace = find_namespace(workspace, name)

@@ -1,4 +1,4 @@
--- What is to be rolled up next. Of used keys also the logs of some keys that were used on a day that has ended: the
+-- Read the next usage to roll up. For used keys also the logs of some keys that were used on a day that has ended: the
 -- caller packs them as days, and passes them to sweep/rolled. So that Redis computes nothing, this is two scripts. The
 -- last hour of a key that is not used any more is still in its state: it is moved to the log first.
 --

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- What a workspace stores, what the sweeper has to do, and which servers may hold leases.
+-- Count what a workspace stores and what the sweeper has to do, and list the servers that may hold leases.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of records, the queues of the sweeper, the audit stream, the registry of sessions

@@ -66,7 +66,7 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   return kept_until, suffix
 end
 
--- In the place of check_limit, for a concurrency limit: `cost` are the slots to take.
+-- check_limit for a concurrency limit: `cost` are the slots to take.
 local function check_slots(_, place, limit, duration, cost, bytes, first, last)
   local total, next_end, count = window_slots.taken(bytes, first, last, call_now)
   local remaining, results, at, slots = limit - total, charge_results, RESULT_FIELDS * charge_count, charge_slots
@@ -101,8 +101,7 @@ local function check_slots(_, place, limit, duration, cost, bytes, first, last)
   return first - 1, window
 end
 
--- In the place of check_limit and check_slots, for a temporary limit: LIMIT_END is at `first`. It has not ended, see
--- ended_limits.
+-- check_limit and check_slots for a temporary limit: LIMIT_END is at `first`. It has not ended, see ended_limits.
 local function check_ending(charge, place, limit, duration, cost, bytes, first, last)
   return check_limit(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
 end
@@ -110,7 +109,7 @@ local function check_ending_slots(charge, place, limit, duration, cost, bytes, f
   return check_slots(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
 end
 
--- What checks a limit with other switches than autoApply.
+-- The functions that check a limit with other switches than autoApply.
 local function check_of(switches)
   local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
   if not limit_ends.is_switched(switches) then return is_window and check_limit or check_slots end

@@ -5,8 +5,7 @@
 -- @include "decide/verification/loadedKey"
 -- @include "include/limitEnds"
 
--- As read_key, with the holds that expired given back, and the limits that have ended replaced, also those of its
--- identity.
+-- As read_key; but expired holds are given back, and ended limits of the key and its identity replaced.
 local function read_current_key(digest, has_snapshot, with_holds)
   if not read_key(digest, has_snapshot, with_holds) then return false end
   if key_flags.extended then

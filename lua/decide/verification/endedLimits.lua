@@ -13,7 +13,7 @@
 
 local ended_limits = {}
 
--- The limits of an owner without those that have ended, and their counters (limit_list.replace); nil if none has.
+-- The limits of an owner without the ended ones, and their counters (limit_list.replace); nil if none has ended.
 function ended_limits.of_owner(owner, limits)
   local list, has_ended = limit_ends.in_force(limits, call_now)
   if not has_ended then return nil end

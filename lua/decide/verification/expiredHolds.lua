@@ -9,7 +9,7 @@
 -- @include "include/nameOf"
 -- @include "include/settledHolds"
 
--- Limit of the expired holds that one look settles, besides that of their bytes.
+-- Limit of the expired holds that one decision settles, in addition to that of their bytes.
 local SETTLED_AT_ONCE = 250
 
 -- Ends a hold that has expired: gives it back or charges it, as its request demanded.

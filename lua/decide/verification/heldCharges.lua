@@ -1,4 +1,4 @@
--- What holds of the key that was loaded have charged, and what settling them gives back or charges.
+-- The charges of holds of the key that was loaded, and the amounts that settling them gives back or charges.
 
 -- @include "decide/call"
 -- @include "decide/usageByTag"
@@ -45,7 +45,7 @@ function held_charges.list(settling, name)
   return list
 end
 
--- What the owner of a window or of slots gets back.
+-- The list of windows and slots that an owner gets back.
 local function wanted_of(settling, hold, of_identity)
   local lists, owner =
     held_charges.list(settling, 'wanted'), of_identity and hold.more.identity .. hold.more.externalId or ''

@@ -26,9 +26,9 @@
 -- of its cost. A field without a value is false: if it were nil, adding it later might make Lua allocate the table
 -- again.
 --
--- Of HOLD_ITEM; the ttl is false for as long as its slots allow.
+-- The fields of HOLD_ITEM; the ttl is false for as long as its slots allow.
 local making_ttl, making_on_expiry, making_id = false, 0, ''
--- What hold_list.of returns for the key, and the expiry of the hold.
+-- The holds of the key (hold_list.of), and the expiry of the new hold.
 local making_holds, making_expires = false, 0
 -- When the key has to be looked at without the hold. Times to write: for hold_times.queue, and for note_identity.
 local making_due, making_queued, making_noted_until = 0, false, false
@@ -52,7 +52,7 @@ function hold_maker.shape_of(cost, requested)
   return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
 end
 
--- What only some holds have, packed; '' for a hold without.
+-- The packed fields that only some holds have; '' for none.
 function hold_maker.pack_more(h, cost, request, shared, of_identity)
   local tags = (key_flags.limited or shared) and request and request.tags or nil
   if not of_identity and not shared and not tags and making_id == '' then return '' end
@@ -66,8 +66,8 @@ function hold_maker.pack_more(h, cost, request, shared, of_identity)
   return hold_format.pack_more(h, more)
 end
 
--- Of the hold that is made: its expiry, its credits, and the number of the balance. `shared` is the balance of the
--- identity, false or nil for none.
+-- The expiry of the new hold, its credits, and the number of the balance. `shared` is the balance of the identity,
+-- false or nil for none.
 function hold_maker.terms(cost, shared)
   local expires, credits = making.expires or call_now + (making_ttl or 0), (key_flags.limited or shared) and cost or 0
   if not key_flags.extended then

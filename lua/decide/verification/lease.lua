@@ -22,7 +22,7 @@
 local lease_times, lease_exceeds, lease_slice_ends, lease_units_expire
 local lease_durations = {}
 
--- In the place of window_charge: charges `lease_times` decisions at once, and checks that the limit has room for
+-- Replaces window_charge: charges `lease_times` decisions at once, and checks that the limit has room for
 -- `this_session.required` times as many. With `lease_times` 0 it only checks.
 local function leased_charge(text, first, last, now, limit, duration, cost, may_charge)
   local units = cost * lease_times
@@ -36,7 +36,7 @@ local function leased_charge(text, first, last, now, limit, duration, cost, may_
   return total, first_live, oldest, kept_until, suffix
 end
 
--- What leased_charge charged to windows of the key, and of its identity: each LEASED_WINDOW.
+-- The windows of the key and of its identity that leased_charge charged: each LEASED_WINDOW.
 local function charged_windows(requested)
   local of_key, of_identity = {}, {}
   local key_limits = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
@@ -108,8 +108,8 @@ local function lease_units(cost, requested, wanted, number, ends)
 end
 
 -- The time until which an outcome of the key holds if nothing is changed: until it or its root key expires, its balance
--- is refilled, an exceeded limit has room, or what the answer says of its limits changes. Not beyond the hour, in which
--- all decisions of a lease are counted.
+-- is refilled, an exceeded limit has room, or the figures of its limits in the answer change. Not beyond the hour, in
+-- which all decisions of a lease are counted.
 local function end_of(outcome, root, requested)
   local ends = root.expires or NEVER
   if outcome == NOT_FOUND then return ends end
@@ -182,7 +182,7 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     local identity = key_identity and name_of.identity_record(call_workspace, key_external_id)
     if identity and hold_times.identity_until(identity) > call_now then return 0, 0 end
   end
-  -- A refusal for want of units is not leased for long, because these may be given back.
+  -- A refusal for lack of units is not leased for long, because these may be given back.
   if outcome ~= VALID then return 0, this_session.term_until(ends, not is_checked) end
   if charge_count == 0 and not key_flags.limited then return 0, this_session.term_until(ends, true) end
   if key_flags.limited and this_session.credits == 0 then return 0, 0 end

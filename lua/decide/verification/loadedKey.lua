@@ -112,7 +112,7 @@ function loaded_key.next_balance()
 end
 
 -- The payer of the key, from whose balance it draws: {record, limited, balance, balances (its number), is_changed (a
--- refill was due), state_with(balance)}. Of one that was removed it has no record, and a balance of 0.
+-- refill was due), state_with(balance)}. If the payer was removed, it has no record, and a balance of 0.
 function loaded_key.read_payer()
   local record, packed = drawn_by.payer_of(call_workspace, key_name)
   if not packed then return { limited = true, balance = 0, balances = 0 } end
@@ -137,7 +137,7 @@ function loaded_key.read_payer()
 end
 
 -- Overwrites the balance in the state of a key that draws, in memory, with that of its payer, so that the rules of a
--- balance know nothing of payers: key_written writes what they change. KEY_EXTENSION of the key has these values.
+-- balance are the same with a payer: key_written writes their changes. KEY_EXTENSION of the key has these values.
 function loaded_key.draw(marks, forbidden, holds_due)
   local payer, flags = loaded_key.read_payer(), string.byte(key_packed, KEY_FIXED_FLAGS_AT)
   if payer.limited ~= key_flags.limited then flags = flags + (payer.limited and LIMITED_FLAG or -LIMITED_FLAG) end
@@ -212,8 +212,8 @@ function loaded_key.is_shared()
 end
 
 -- Loads the key that a tally names: its digest, and its id (NO_ID24 if that is not known). Returns whether the key is
--- live (true of read_key), and whether its record is stored. Of another key with this digest, or none, only the id is
--- loaded.
+-- live (true of read_key), and whether its record is stored. If the digest is that of another key, or of none, only the
+-- id is loaded.
 local function read_tallied_key(digest, id24)
   local is_live = read_key(digest, true)
   local is_stored = is_live or redis.call('EXISTS', key_name) == 1

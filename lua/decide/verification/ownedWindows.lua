@@ -12,7 +12,7 @@
 
 local owned_windows = {}
 
--- A window with `units` more now, also above its limit. If the clock has stepped back they are charged in the newest
+-- A window with `units` more now, even above its limit. If the clock has stepped back they are charged in the newest
 -- slice: the next verification moves that.
 local function with_units(bytes, duration, units)
   local now = bytes == '' and call_now or math.max(call_now, window_log.newest(bytes) - window_log.slice_of(duration))

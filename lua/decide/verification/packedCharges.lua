@@ -1,4 +1,4 @@
--- What a verification charges to limits, as the packed windows and slots of a hold.
+-- The charges of a verification to limits, as the packed windows and slots of a hold.
 
 -- @include "decide/verification/charge"
 -- @include "decide/verification/slotEnds"
@@ -27,7 +27,7 @@ function packed_charges.limit_at(place)
   return limit, duration, switches, string.sub(packed, name_at, position - 1)
 end
 
--- What a limit that applies is charged, by its place: name, cost, limit, duration, and the bits of a HELD_WINDOW.
+-- The charge of a limit that applies, by its place: name, cost, limit, duration, and the bits of a HELD_WINDOW.
 function packed_charges.charged_at(place, requested)
   if place > PLACES_OF_REQUEST then
     local name, _, limit, duration = unpack(requested[place - PLACES_OF_REQUEST])
@@ -43,8 +43,8 @@ function packed_charges.charged_at(place, requested)
   return name, charge_costs[place], limit, duration, bits
 end
 
--- What the last check of limits has charged, or would charge, as the packed windows of a hold that ends at `expires`,
--- and the slots after them. They may name texts of `h`. Returns their number, too, and whether one is of the identity.
+-- Packs the charges of the last check of limits, real or possible ones, as windows of a hold that ends at `expires`,
+-- and the slots after them. They may name texts of `h`. Also returns their number, and whether one is of the identity.
 function packed_charges.pack(h, requested, expires)
   if charge_count == 0 then return '', 0, false end
   local windows, slots, of_identity = 0, 0, false
@@ -54,7 +54,7 @@ function packed_charges.pack(h, requested, expires)
     local place = charge_results[RESULT_FIELDS * index + RESULT_PLACE]
     local name, cost, limit, duration, bits = packed_charges.charged_at(place, requested)
     if bits < hold_format.SLOTS then
-      -- Also at a cost of 0: the settlement may charge more.
+      -- Even at a cost of 0: the settlement may charge more.
       windows = windows + 1
       packed_windows[windows] = hold_format.pack_window(h, bits, duration, cost, name)
     elseif cost > 0 then

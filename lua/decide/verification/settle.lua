@@ -15,8 +15,8 @@
 -- @include "include/nameOf"
 -- @include "include/usage"
 
--- What a lease charged to windows at a time (each LEASED_WINDOW), as owned_windows.returning takes it; `times`
--- decisions of it. `shifted` is that field of the owner.
+-- The windows that a lease charged at a time (each LEASED_WINDOW), for `times` of its decisions, in the form of
+-- owned_windows.returning. `shifted` is that field of the owner.
 local function leased_windows(charged, times, at, shifted)
   local wanted, position = { shifted = shifted }, 1
   while position <= #charged and times > 0 do
