@@ -188,8 +188,7 @@ export const settings = Object.values(table).flatMap(
 
 /**
  * Keeps a password in a mistyped URL out of the terminal and the log. The password may be anywhere before the last @,
- * or in the query. Of the text before the @, only a known scheme is printed, because it cannot be a part of the
- * password.
+ * or in the query. Before the @, only a known scheme is printed, because it cannot be a part of the password.
  */
 export const withoutCredentials = (text: string) =>
   text.replace(/^((?:https?|rediss?(?:\+(?:cluster|sentinel))?):\/\/)?.*@/s, '$1…@').replace(/\?.*/s, '?…');
@@ -269,8 +268,8 @@ export const isLocal = ({ host }: Config): boolean => /^(127\.[\d.]+|::1|localho
 export const sharesMetrics = (config: Config): boolean => config.metricsPort === '' && isLocal(config);
 
 /**
- * Sets the limit of uWebSockets.js for headers, which it reads when it is loaded. What is larger gets its own page, not
- * an error of Tollgate, so it is twice the limit of Tollgate.
+ * Sets the limit of uWebSockets.js for headers, which it reads when it is loaded. Larger headers get a page of
+ * uWebSockets.js in place of an error of Tollgate, so its limit is twice that of Tollgate.
  */
 export function allowHeaders({ headersBytesMax }: Config): void {
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(2 * headersBytesMax);

@@ -1,5 +1,5 @@
-// Root keys and certificates that end: what the log, `tollgate doctor`, metrics and system.getStatus report of them. Of
-// a root key its id and name, never its string.
+// Root keys and certificates that end: what the log, `tollgate doctor`, metrics and system.getStatus report of them. A
+// root key is named by its id and name, never by its string.
 
 import type { Logger } from 'pino';
 import { soonMs, type UsedBy, usedBy } from './domain/ending.ts';
@@ -109,7 +109,7 @@ async function endingsOf(store: Pick<Store, 'rootKeys'>, workspaceId: string): P
   return all;
 }
 
-/** Of root keys in use that end; undefined if there are none. */
+/** The finding about root keys in use that end; undefined if there are none. */
 function rootKeysFinding(endings: readonly Ending[], nowMs: number): Finding | undefined {
   const [first, ...rest] = [...endings].sort((a, b) => a.endMs - b.endMs);
   if (!first) return undefined;
@@ -152,7 +152,7 @@ export function watchRootKeys({ store, gateway, log, intervalMs = lookMs }: Watc
     for (const workspaceId of await store.workspaces.ids()) {
       if (looks.isStopped) return;
       const some = await endingsOf(store, workspaceId).catch((error) => {
-        // A node of a Cluster may be lost. What was found before is still true.
+        // A node of a Cluster may be lost. Earlier findings stay true.
         failure = error;
         return endings.get(workspaceId) ?? [];
       });

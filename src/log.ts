@@ -11,8 +11,8 @@ const flushedBytesMax = 64 * 1024;
 const stalledAfterMs = 1_000;
 
 /**
- * Of an error only these are logged: an error of ioredis contains its command, which may contain a secret. The message
- * of the cause is what Redis replied, for example that its disk is full.
+ * The fields of an error that are logged: an error of ioredis also contains its command, which may contain a secret.
+ * The message of the cause is what Redis replied, for example that its disk is full.
  */
 const errorFields = ({ name, message, stack, cause }: Error) => ({
   name,

@@ -145,7 +145,7 @@ class SweepMaximum {
 /** The calls of one operation. */
 export class Calls {
   #succeeded = 0;
-  /** Of all other statuses. */
+  /** The calls by all other statuses. */
   readonly #failed = new Map<number, number>();
   readonly durations = new Histogram(durationBounds);
 
@@ -276,7 +276,7 @@ interface State {
 export interface SharedState {
   /** Undefined while Redis does not reply. */
   redis: RedisGauges | undefined;
-  /** Of the data directory; undefined if Redis is not embedded. */
+  /** The disk of the data directory; undefined if Redis is not embedded. */
   disk: { freeBytes: number; sizeBytes: number } | undefined;
   recordsMax: number;
   /** When the first root key in use ends, by its use, in Unix milliseconds. */

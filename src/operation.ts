@@ -121,9 +121,9 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
 
 /**
  * An operation on the hot path. Its script authenticates and authorises as well as decides, so `prepare` gets an
- * unchecked root key. It checks rules that a schema cannot express, and throws for input that breaks one. What it
- * returns may be kept to decide further requests with the same root key and body, so it must not refer to a secret of
- * the input.
+ * unchecked root key. It checks rules that a schema cannot express, and throws for input that breaks one. The result
+ * may be cached to decide further requests with the same root key and body, so it must not refer to a secret of the
+ * input.
  */
 interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>
   extends Described<Name, Input, Output> {

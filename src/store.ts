@@ -186,7 +186,7 @@ export async function openStore(storeOptions: StoreOptions) {
     currentMs: context.currentMs,
     replies,
 
-    /** As `replies`, and that Redis accepts writes. Of a Cluster one master has to. */
+    /** As `replies`, and that Redis accepts writes. In a Cluster one master has to. */
     async ready(): Promise<void> {
       await replies();
       const error = probeError(await context.probe());

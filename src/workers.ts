@@ -42,7 +42,7 @@ async function findPort(host: string): Promise<number> {
 }
 
 /**
- * Resolves when the first worker listens, and each of the others listens or has failed once. Those that failed are
+ * Resolves when the first worker listens, and each of the others listens or has failed once. Workers that failed are
  * restarted.
  */
 export async function startWorkers({ count, port, ...options }: WorkersOptions): Promise<Workers> {
@@ -63,7 +63,7 @@ class Workers {
   readonly #channels = new Map<ChildProcess, ReturnType<typeof openChannel>>();
   /** The last known metrics of each worker. */
   readonly #reports = new Map<ChildProcess, Report>();
-  /** Those of workers that ended: Prometheus expects that a sum never decreases. */
+  /** The last metrics of workers that ended: Prometheus expects that a sum never decreases. */
   readonly #endedReports: Report[] = [];
   #isStopping = false;
 

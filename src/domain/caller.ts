@@ -14,7 +14,7 @@ export interface Actor {
   rootKeyId: string;
   operation: string;
   requestId: string;
-  /** Of the caller on the network; '' if it is unknown. */
+  /** The network address of the caller; '' if it is unknown. */
   address?: string;
   /** No event is written, as those of the exported workspace are imported. One for all records follows. */
   isQuiet?: true;

@@ -1,11 +1,11 @@
 // CSV that is data in every spreadsheet, also in one whose locale has another separator than the comma.
 
 /**
- * What separates cells in other locales and imports, which take the quotes of a cell that is not the first for text. A
+ * Separators of cells in other locales and imports, which read the quotes of a cell that is not the first as text. A
  * comma in quotes separates nothing.
  */
 const separators = ';|\\t\\r\\n';
-/** What begins a formula, also in its full-width, small, raised and lowered forms. */
+/** Characters that begin a formula, including their full-width, small, raised and lowered forms. */
 const formula = '=+\\-@＝＋－＠﹦﹢﹣﹫⁼⁺⁻₌₊₋−';
 /**
  * Blanks, quotes, and what is not visible: a spreadsheet may drop them before a formula. One class, so that nothing

@@ -18,8 +18,8 @@ export interface RootKeyUse {
 }
 
 /**
- * Who is refused when a root key ends; undefined if it does not end soon, or is not in use. One that has ended was in
- * use if it was used until its end: callers that were given another one in time are not refused.
+ * The callers that are refused when a root key ends; undefined if it does not end soon, or is not in use. One that has
+ * ended was in use if it was used until its end: callers that were given another one in time are not refused.
  */
 export function usedBy({ enabled, expires, lastUsedAt = 0 }: RootKeyUse, nowMs: number): UsedBy | undefined {
   if (!enabled || expires === undefined || expires - nowMs > soonMs || nowMs - expires > dayMs) return undefined;

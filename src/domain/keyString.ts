@@ -118,8 +118,8 @@ export const timeOfId = (id: string): number => number8At(id, 0);
 type IdPrefix = 'req' | 'ws';
 
 /**
- * What ids share: the prefix, the time and six random characters. It serves one millisecond, and as many ids as there
- * are pairs.
+ * The common part of ids: the prefix, the time and six random characters. It serves one millisecond, and as many ids as
+ * there are pairs.
  */
 let shared = { prefix: '', ms: -1, text: '', used: 0 };
 

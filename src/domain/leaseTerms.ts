@@ -2,8 +2,8 @@
 export const leaseMsMax = 2000;
 
 /**
- * What a server may add to the terms of its leases for its distance to Redis, in milliseconds: it claims what it
- * measured, which may be anything.
+ * The most that a server may add to the terms of its leases for its distance to Redis, in milliseconds: a server
+ * measures that itself, and may be wrong.
  */
 export const addedTermMax = 400;
 

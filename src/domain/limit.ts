@@ -6,16 +6,16 @@
  */
 export const limitTypes = ['window', 'concurrency'] as const;
 export type LimitType = (typeof limitTypes)[number];
-/** Of limits of type concurrency: a hold has their slots, and lasts as long at most (operations/keys/holdFields.ts). */
+/** Bounds of concurrency limits: a hold has their slots, and lasts as long at most (operations/keys/holdFields.ts). */
 export const slotsMax = 10_000;
 export const slotDurationMax = 86_400_000;
-/** Of a temporary limit or override: the longest time from now until it ends. */
+/** The longest time from now until a temporary limit or override ends. */
 export const lastsMax = 366 * 86_400_000;
 
 /**
- * What callers set of a limit besides its name, in the order of responses. src/scripts/layout.ts declares the bytes of
- * each. `default`, as Redis has it, is that of a limit without the value; one without a default is required. Redis has
- * a boolean and a type as 0 or 1, and 0 is `window`.
+ * The values of a limit that callers set, besides its name, in the order of responses. src/scripts/layout.ts declares
+ * the bytes of each. `default`, as Redis has it, is that of a limit without the value; one without a default is
+ * required. Redis has a boolean and a type as 0 or 1, and 0 is `window`.
  */
 export const limitValues = {
   limit: { kind: 'number' },
@@ -33,7 +33,7 @@ export type LimitValueName = keyof typeof limitValues;
 type ValueTypes = { number: number; boolean: boolean; type: LimitType };
 type LimitValues = { [Name in LimitValueName]: ValueTypes[(typeof limitValues)[Name]['kind']] };
 type RequiredValue = 'limit' | 'duration';
-/** What a temporary limit keeps of the permanent one that it replaced. Both have the same name and type. */
+/** The values that a temporary limit keeps of the permanent one that it replaced. Both have the same name and type. */
 export type FormerValueName = Exclude<LimitValueName, 'type'>;
 
 /** The values of a limit that has only those that are required; these are 0. */
@@ -50,7 +50,7 @@ export interface Ratelimit extends Omit<LimitValues, 'type'> {
   type?: 'concurrency';
   /** The end of a temporary limit, Unix milliseconds. Absent for a permanent one. */
   until?: number;
-  /** What is in force again from `until` on. Absent: the limit is gone then. */
+  /** The limit in force again from `until` on. If absent, the limit is removed then. */
   former?: FormerLimit;
 }
 
@@ -68,7 +68,7 @@ export interface ExportedLimit {
   /** Without `rl_`. */
   keptId?: string | undefined;
   used?: UsedSlices | undefined;
-  /** Of a temporary limit, which may have ended; null for none. */
+  /** The former limit of a temporary one, which may have ended; null for none. */
   keptFormer?: Pick<NewLimit, FormerValueName> | null | undefined;
 }
 
@@ -141,7 +141,10 @@ export const printLimit = (limit: Ratelimit): PrintedLimit => ({
   text: limitText(limit),
 });
 
-/** What a verification charges to a limit of the key or its identity, as lua/decide/verification/charge.lua does. */
+/**
+ * The units that a verification charges to a limit of the key or its identity, as in
+ * lua/decide/verification/charge.lua.
+ */
 export const chargedUnits = (
   { name }: PrintedLimit,
   requested: readonly { name: string; cost: number; limit?: number }[] | undefined,

@@ -1,7 +1,7 @@
 // The `type` and `title` that Unkey's server has for the errors that exist there, for programs that compare them (the
 // setting ERROR_TYPES). Other codes keep those of Tollgate.
 
-/** What follows `https://unkey.com/docs/errors/`. */
+/** The path after `https://unkey.com/docs/errors/`. */
 const paths: Record<string, string> = {
   invalid_input: 'unkey/application/invalid_input',
   permissions_query_syntax: 'user/bad_request/permissions_query_syntax_error',

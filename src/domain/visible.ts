@@ -2,7 +2,7 @@
 
 /** Control characters, lone surrogates, separators of lines, the blank of Braille, and annotations. */
 const always = '[\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}\\u2800\\ufff9-\\ufffb]';
-/** What Unicode lets a renderer ignore: direction marks, zero-width and filler characters, tags. */
+/** Characters that Unicode lets a renderer ignore: direction marks, zero-width and filler characters, tags. */
 const ignorable = '\\p{Default_Ignorable_Code_Point}';
 /** Scripts and emoji need them. After these letters, or after another one, they are only invisible. */
 const joiners = '(?:\\u200c|\\u200d)';
@@ -18,7 +18,7 @@ const ascii = /^[\x20-\x7e]*$/;
 export const markInvisible = (text: string, markOf: (character: string) => string): string =>
   ascii.test(text) ? text : text.replace(invisible, markOf);
 
-/** As escapes of JSON. Of JSON, the result is the same JSON. */
+/** As escapes of JSON. The result for JSON is the same JSON. */
 export const escapeInvisible = (text: string): string =>
   markInvisible(text, (character) =>
     [...Array(character.length).keys()]

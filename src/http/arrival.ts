@@ -92,7 +92,7 @@ export class ArrivingBody {
     return true;
   }
 
-  /** What has arrived. */
+  /** The bytes that have arrived. */
   get bytes(): Buffer {
     return this.#buffer.subarray(0, this.#length);
   }

@@ -27,7 +27,7 @@ interface Kind {
   tookMs: number;
 }
 
-/** What a kind that took less time than another may make up for at most. */
+/** The most time that a kind may make up for, if it took less than another. */
 const behindMsMax = 1000;
 
 interface Workspace {

@@ -260,8 +260,8 @@ const invalidHeader = (name: string, message: string) =>
   new ApiError('invalid_input', `headers.${name} ${message}.`, { fields: [{ location: `headers.${name}`, message }] });
 
 /**
- * Returns the last element of a header such as X-Forwarded-For, which the nearest proxy added. What is before it, the
- * end user may have sent.
+ * Returns the last element of a header such as X-Forwarded-For, which the nearest proxy added. The elements before it
+ * may be from the end user.
  */
 function lastOf(request: HeadRequest, name: string): string | undefined {
   const last = request.headers.get(name.toLowerCase())?.at(-1);

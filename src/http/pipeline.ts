@@ -46,7 +46,7 @@ interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   unkeyTypes?: boolean;
   /** Whether the console is served. */
   console?: boolean;
-  /** Of pages over TLS, in seconds; undefined without TLS. */
+  /** The max-age of Strict-Transport-Security for pages over TLS, in seconds; undefined without TLS. */
   hstsMaxAge?: number | undefined;
   /** Management requests of a workspace that run at once. */
   manageAtOnce?: number;
@@ -72,7 +72,7 @@ interface Call {
   request: Request & { body: Buffer };
   route: Route;
   rootKey: PresentedRootKey;
-  /** Of the caller, for the audit log; '' for an operation that decides. */
+  /** The address of the caller, for the audit log; '' for an operation that decides. */
   address: string;
   /** Set when Redis has accepted the root key. */
   caller?: ManageContext['caller'];

@@ -2,8 +2,8 @@
 // again.
 //
 // Two requests are the same if they have the same root key and the same SHA-256 of their bodies; each operation has a
-// cache of its own. What does not come from the body (method, headers, query) is checked for every request. No body is
-// cached, and no prepared request refers to the secret in its body.
+// cache of its own. Method, headers and query are checked for every request. No body is cached, and no prepared request
+// refers to the secret in its body.
 //
 // A candidate is found by a hash of 30 bits that costs tens of nanoseconds, and a body is cached from its second use
 // on, so that a body that comes once is hardly delayed. The hash begins with a random number, so that no caller can aim

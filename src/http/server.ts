@@ -64,7 +64,7 @@ interface Tls {
   /** PEM files. */
   certFile: string;
   keyFile: string;
-  /** Of the key; '' if it is not encrypted. */
+  /** The passphrase of the key; '' if it is not encrypted. */
   passphrase: string;
 }
 

@@ -34,7 +34,7 @@ export class Turns {
   /** Work that was done since the last turn whose end was awaited. */
   #done = 0;
   #isEndAwaited = false;
-  /** Those that have tasks. The first is the next to run one. */
+  /** Callers that have tasks. The first is the next to run one. */
   readonly #callers: Caller[] = [];
   readonly #byName = new Map<string, Caller>();
 

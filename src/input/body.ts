@@ -2,7 +2,7 @@
 //
 // JSON.parse takes up to a microsecond for each member, object and array: 0.1 s for a megabyte of them. A large body is
 // therefore parsed in parts. The items of the body, or of an array that is a member of it, are cut out at commas, and
-// each part is parsed as an array of its own. What remains is the outline. In
+// each part is parsed as an array of its own. The rest is the outline. In
 //
 //   {"apiId":"api_1","keys":[{"hash":"a"},{"hash":"b"},{"hash":"c"}]}
 //

@@ -55,7 +55,7 @@ interface HeartbeatOptions {
 }
 
 export class Heartbeat implements DataVersion {
-  /** Of this process, among the registered ones. */
+  /** The id of this process among the registered ones. */
   readonly id = randomBytes(8).toString('hex');
   readonly #options: HeartbeatOptions;
   readonly #monotonicMs: () => number;

@@ -27,7 +27,7 @@ const steps: readonly Step[] = [
 
 /** How long the lock lasts without being renewed, and how often it is. */
 const lockMs = { term: 10_000, renew: 1_000 };
-/** What a script should take, and the pause after it, in times of that. Verifications run in the pause. */
+/** The time that a script should take, and the pause after it, in times of that. Verifications run in the pause. */
 const scriptMicros = 1_000;
 const pauseTimes = 1.5;
 const records = { first: 32, min: 8, max: 500 };
@@ -42,7 +42,7 @@ const countApis = 500;
 export interface Plan {
   version: number;
   newest: number;
-  /** What each step does. */
+  /** A description of each step. */
   steps: string[];
   workspaces: number;
   records: number;
@@ -56,7 +56,7 @@ export interface Progress {
   total: number;
 }
 
-/** What prevents a migration. */
+/** Reasons that prevent a migration. */
 interface Blockers {
   /** Registered servers that do not support the next version. */
   registered: string[];

@@ -74,7 +74,7 @@ async function* untilMark(chunks: AsyncIterator<Buffer>, first: Buffer, mark: st
       yield held.subarray(0, end);
       return;
     }
-    // What may be the beginning of the mark is kept.
+    // The end of the bytes may be the beginning of the mark, and is kept.
     if (end > 0) {
       yield held.subarray(0, end);
       held = held.subarray(end);

@@ -1,4 +1,4 @@
-// What is wrong with a Redis, and how to fix it: for `tollgate doctor` and system.getStatus.
+// Finds faults of a Redis, and how to fix them, for `tollgate doctor` and system.getStatus.
 
 import { type Finding, fault, ok, unknown, warning } from '../domain/finding.ts';
 import { isLost, isReached, type LostNode, type RedisFacts } from './facts.ts';

@@ -107,7 +107,7 @@ export async function connect(url: string, connectOptions: ConnectOptions): Prom
   return redis;
 }
 
-/** What a connection to this URL trusts; undefined without TLS. */
+/** The certificates that a connection to this URL trusts; undefined without TLS. */
 export const trustFor = (url: string, options: TrustOptions): Trust | undefined =>
   /^rediss/.test(url) ? new Trust(options) : undefined;
 

@@ -1,16 +1,16 @@
-// What Redis reports of its memory and files, as numbers for metrics. Of a Cluster the worst master counts, as each one
-// serves its own workspaces.
+// The memory and files of Redis as numbers for metrics. In a Cluster the worst master counts, because each one serves
+// its own workspaces.
 
 import type { RedisFacts } from './facts.ts';
 import type { Refusal } from './refusedWrites.ts';
 
 /** Undefined where Redis does not report it. */
 export interface RedisGauges {
-  /** Of the master that has used the largest part. */
+  /** The memory of the master that has used the largest part. */
   memory: { usedBytes: number; maxBytes: number } | undefined;
-  /** Of the append-only file: 1 if all masters have it on, have written it, and have rewritten it; else 0. */
+  /** 1 if the append-only file is on, written and rewritten on all masters; else 0. */
   aof: { enabled: number; written: number; rewritten: number } | undefined;
-  /** Of the largest append-only file. */
+  /** The size of the largest append-only file. */
   aofBytes: number | undefined;
   /** Masters that refuse writes, by reason. */
   refusing: ReadonlyMap<Refusal, number>;

@@ -18,7 +18,7 @@ const growsForMs = 600_000;
 const leastBytes = 64 * megabyte;
 /** 1.4 million verifications, which Redis loads in about half a minute (`npm run bench -- restart`). */
 const growthMaxBytes = 512 * megabyte;
-/** Of the disk that is free without the growth. The rewrite needs room for another copy of the data. */
+/** The part of the free disk that the growth may take. The rewrite needs room for another copy of the data. */
 const diskShare = 1 / 4;
 
 interface RewriteFacts {

@@ -1,5 +1,5 @@
-// What each script takes and returns, and calls of them by name. A server does not start if a header in lua/ names
-// other arguments.
+// The arguments and reply of each script, and calls of scripts by name. The build fails if a header in lua/ names other
+// arguments.
 
 import type { Actor } from '../domain/caller.ts';
 import { isScript, type LuaFiles } from './library.ts';
@@ -246,7 +246,10 @@ type Signatures = typeof signatures;
 type ScriptName = keyof Signatures;
 type NameIn<Name extends ScriptName> = Signatures[Name]['names'][number];
 /** The arguments of a script by name, but for `now`. */
-/** What open holds of a key hold (lua/include/heldUnits.lua). `bucket` is where the next step begins; '' for none. */
+/**
+ * The credits and units that open holds of a key hold (lua/include/heldUnits.lua). `bucket` is where the next step
+ * begins; '' for none.
+ */
 export type HeldUnits = [
   credits: string,
   returned: string,
@@ -293,7 +296,7 @@ export function openCalls(scripts: Scripts, { now, actorText }: CallOptions): Ru
 
 /**
  * For the build: throws if the header of a script names other arguments or outcomes than its signature, or the script
- * returns another outcome. Those of lua/decide.lua are packed by src/decide/.
+ * returns another outcome. The arguments of lua/decide.lua are packed by src/decide/.
  */
 export function checkSignatures(files: LuaFiles) {
   for (const [name, source] of files) {

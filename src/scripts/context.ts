@@ -30,7 +30,7 @@ export interface StoreContext {
   usageRetentionMs: number;
   /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */
   usageHourlyDays: number;
-  /** What a query of usage has in memory at a time. */
+  /** The most that a query of usage has in memory at a time. */
   usageBounds: UsageBounds;
   /** Hours for which refusals are kept. */
   refusalHours: number;

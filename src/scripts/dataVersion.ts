@@ -31,7 +31,7 @@ export interface DataVersion {
   readonly migration: RunningMigration | undefined;
 }
 
-/** What a program supports. */
+/** The versions that a program supports. */
 export interface Supported {
   oldest: number;
   newest: number;

@@ -4,7 +4,9 @@
 import { keyRecordFields } from './layout.ts';
 
 export interface KeyspaceEntry {
-  /** What follows `tg:{ws_…}`. `<api8>` is the last eight characters of an API's id, `<id16>` an id without prefix. */
+  /**
+   * The name after `tg:{ws_…}`. `<api8>` is the last eight characters of an API's id, `<id16>` an id without prefix.
+   */
   name: string;
   type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
   holds: string;

@@ -1,8 +1,8 @@
 // The one declaration of all bytes and numeric codes that TypeScript and Lua exchange or store: the states of keys and
 // identities, the items and answers of a batch, the snapshot of a key, and usage counts. TypeScript reads and writes
-// them with these structures (struct.ts). In lua/, names in capitals that are declared here are replaced by literals
-// when a script is assembled, and calls of `struct.pack` and `struct.unpack` are checked against the declaration
-// (loader.ts).
+// them with these structures (struct.ts). The build of lua/ replaces names in capitals that are declared here by
+// literals (library.ts), and checks calls of `struct.pack` and `struct.unpack` against the declaration
+// (structureCheck.ts).
 //
 // A change of a stored structure (marked "stored") needs another `dataVersion` and an entry in CHANGELOG.md. The golden
 // bytes in test/scripts/layout.test.ts fail until both exist.
@@ -107,7 +107,7 @@ export const keyMarks = ['restricted', 'pays', 'draws'] as const;
 export const countedOutcomes: readonly number[] = outcomes.flatMap((outcome, index) =>
   outcome === 'NOT_FOUND' ? [] : [index + 1],
 );
-/** Those before NOT_FOUND are counted in every state of a key, later ones in KEY_EXTENSION. */
+/** Outcomes before NOT_FOUND are counted in every state of a key, later ones in KEY_EXTENSION. */
 export const outcomesInTail = outcomes.indexOf('NOT_FOUND');
 /**
  * The places of an hour in a key's history: a count for each outcome by its number, from 0. NOT_FOUND is not counted,
@@ -157,7 +157,7 @@ export const itemErrors = [
 export const leaseDone = 12;
 /** The answer to an item that changes a hold. */
 export const holdChanged = 13;
-/** What a hold item asks for at the expiry, and what an item does with a hold: their numbers from 0. */
+/** The effects of an expiry that a hold item asks for, and the changes of a hold by an item: their numbers from 0. */
 /** Limits of the open holds of a key: their number and their bytes. One more hold may exceed the bytes. */
 export const holdsMax = 10_000;
 export const holdsBytesMax = 1024 * 1024;
@@ -385,7 +385,7 @@ const identityBalance = struct({
   refillDue: uint(6),
   /** Of the balance; it grows when that is set or refilled, and no balance of the workspace has had it before. */
   number: uint(7),
-  /** What open holds hold of it that give all back at their expiry. */
+  /** The credits of open holds that give all back at their expiry. */
   held: uint(7),
 });
 
@@ -558,7 +558,7 @@ const hold = struct({
 });
 /** The suffix of a hold without an id of its caller. In an id it is `.` and the number as text. */
 export const holdNumber = struct({ dot: uint(1), number: uint(5) });
-/** What a hold charged to a window, or the slots that it takes of a concurrency limit. */
+/** The charge of a hold to a window, or the slots that it takes of a concurrency limit. */
 const heldWindow = struct({
   /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. 8: slots. */
   bits: uint(1),
@@ -722,7 +722,7 @@ export const leaseItem = struct({
  * that follow.
  */
 export const settleItem = struct({ settlement: uint(6), tallies: uint(1) });
-/** What a session decided by itself by one lease since its last settlement. */
+/** The decisions of a session by one lease since its last settlement. */
 export const tally = struct({
   /** The number of a lease of units that is returned; 0 if none is. */
   number: uint(6),

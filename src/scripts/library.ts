@@ -68,7 +68,7 @@ function fileOf(path: string, text: string, literals: ReadonlyMap<string, string
   const replaced = (word: string) => {
     if (word.startsWith('--')) return '';
     if (/^['"]/.test(word)) return word;
-    // What follows a point is a member.
+    // A name after a point is a member.
     words.add(word.split('.')[0]!);
     return localised.get(word) ?? literals.get(word) ?? word;
   };
@@ -115,7 +115,7 @@ function ownersOf(files: Iterable<File>): Map<string, File> {
   return owners;
 }
 
-/** What is before and after the lines of a file, on its first and last line. */
+/** The text before and after the lines of a file, on its first and last line. */
 type Around = (file: File) => { before: string; after: string };
 
 function textOf(file: File, { before, after }: ReturnType<Around>): string {
@@ -129,7 +129,7 @@ const version = '@version@';
 const functionOf = (script: string, library: string) =>
   `${libraryPrefix}${script.replaceAll('/', '_')}${library.slice(libraryPrefix.length - 1)}`;
 
-/** Of all files, or of scripts and what they include. */
+/** The library of all files, or of some scripts and their modules. */
 export function buildLibrary(
   sources: LuaFiles = readLua(),
   literals: ReadonlyMap<string, string> = luaLiterals,

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 export const libraryPrefix = 'tollgate_';
 
 interface Script {
-  /** Of its function in Redis. */
+  /** The name of its function in Redis. */
   functionName: string;
   /** It writes to the audit log. Then it returns its reply, and the sessions that may hold leases. */
   isChange: boolean;

@@ -18,7 +18,7 @@ interface Lane {
   names: Set<string>;
   last: Promise<void>;
   waiting: number;
-  /** What the pauses until now were too short, or too long if it is negative: a timer has whole milliseconds. */
+  /** How much the pauses so far were too short, or too long if it is negative: a timer has whole milliseconds. */
   owedMs: number;
 }
 

@@ -2,8 +2,7 @@
 //
 //   in TypeScript  `read` and `write` (generated code, as fast as code written by hand), and the offset of each field
 //                  in `at`
-//   in Lua         literals that the loader (loader.ts) puts in the place of names in capitals, see `literalsOf` in
-//                  layout.ts
+//   in Lua         literals in place of names in capitals, see `literalsOf` in layout.ts and library.ts
 //
 // All numbers are big-endian, and unsigned except those of `int`.
 
@@ -61,9 +60,9 @@ type WrittenValue<F> = F extends { kind: 'uint' | 'int' }
     ? Buffer
     : string;
 
-/** What `read` returns. */
+/** The values that `read` returns. */
 export type Values<Of extends Fields> = { -readonly [Name in keyof Of]: ReadValue<Of[Name]> };
-/** What `write` takes. */
+/** The values that `write` takes. */
 export type Written<Of extends Fields> = { readonly [Name in keyof Of]: WrittenValue<Of[Name]> };
 
 export interface Struct<Of extends Fields> {
@@ -185,7 +184,7 @@ function sizeOf(fields: Fields): unknown {
 export function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
   let left = value;
   for (let index = at + length - 1; index >= at; index--) {
-    // Of a larger number, a Buffer takes the last byte.
+    // A Buffer takes the last byte of a larger number.
     buffer[index] = left;
     left = Math.floor(left / 256);
   }

@@ -1,4 +1,4 @@
-// Checks how the files of lua/ pack and unpack the structures of layout.ts, when they are loaded.
+// Checks how the files of lua/ pack and unpack the structures of layout.ts, when the library is built.
 
 import { luaSignatures } from './layout.ts';
 import { snake } from './struct.ts';
