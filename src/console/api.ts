@@ -205,9 +205,7 @@ function reload(id: string, entry: Entry) {
 
 const retryMs = 3000;
 
-/**
- * The oldest data of the open screen that could not be loaded again. What the server could not respond to is retried.
- */
+/** The oldest data of the open screen that could not be loaded again. A request without a response is retried. */
 export function useStale(): { failure: Failure; loadedAt: number } | undefined {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const failed = [...entries].filter(([, { listeners, failure }]) => listeners.size > 0 && failure);

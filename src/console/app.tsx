@@ -68,7 +68,7 @@ export function App() {
     () =>
       onSignIn(() => {
         const now = currentSignIn()?.workspaceId;
-        // What the address filters by is of the workspace that is left.
+        // The filters in the address are those of the former workspace.
         if (last.current && now && now !== last.current) history.replaceState(null, '', location.pathname);
         last.current = now ?? last.current;
         forgetAll();

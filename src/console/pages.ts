@@ -21,7 +21,7 @@ export interface Paged<T> {
   reload: () => Promise<void>;
   /** All pages that were loaded. */
   pages: readonly Page<T[]>[];
-  /** Of the list. */
+  /** The operation of the list. */
   operation: string;
   input: Input | undefined;
 }
@@ -109,7 +109,7 @@ function useRest<T>(
       isLeft = true;
     };
   }, [isLoading, id, cursor]);
-  // What was displayed stays while later pages are loaded again, after a change of the first one.
+  // The displayed rows stay while later pages are loaded again, after a change of the first one.
   const shown = useRef({ id, rows });
   if (shown.current.id !== id || !isLoading || rows.length >= shown.current.rows.length) shown.current = { id, rows };
   const more = () => {
@@ -131,7 +131,7 @@ function useRest<T>(
   };
 }
 
-/** Of each id of a list, the ids on the same page: what is asked about them is one request. */
+/** For each id of a list, the ids on the same page, which share one request. */
 export function slicesOf(ids: readonly string[], pageSize: number): Map<string, readonly string[]> {
   const slices = new Map<string, readonly string[]>();
   for (let first = 0; first < ids.length; first += pageSize) {

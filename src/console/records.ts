@@ -7,7 +7,7 @@ import type { OperationName, Operations } from '../operations/index.ts';
 
 export type { Ratelimit } from '../domain/limit.ts';
 
-/** What the JSON of a value is parsed to. */
+/** The type to which the JSON of a value is parsed. */
 type Parsed<Value> = Value extends JsonText
   ? Record<string, unknown>
   : Value extends readonly (infer Item)[]

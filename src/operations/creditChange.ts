@@ -1,4 +1,4 @@
-// What keys.updateCredits and identities.updateCredits share: their input, and why they refuse.
+// Shared by keys.updateCredits and identities.updateCredits: their input and their errors.
 
 import Type, { type TSchema } from 'typebox';
 import { notFound } from '../errors.ts';
@@ -33,7 +33,7 @@ export const creditChange = <const Name extends string, Reference extends TSchem
     { documented: { required: [name, 'operation', 'value'] } },
   );
 
-/** Checks what the schema cannot express. `fix` is what null does. */
+/** Checks rules that the schema cannot express. `fix` describes the effect of null. */
 export function checkCreditChange(
   { operation, value }: { operation: string; value?: number | null | undefined },
   fix: string,

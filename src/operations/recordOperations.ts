@@ -1,5 +1,5 @@
 // The operations of a kind of record (src/domain/records.ts) that take a reference to a record, its id or the name that
-// it has besides, or list all of them. What they need and which errors they have follows from the kind.
+// it has besides, or list all of them. Their grants and errors follow from the kind.
 
 import Type, { type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import type { Actor } from '../domain/caller.ts';
@@ -12,7 +12,7 @@ import type { Store } from '../store.ts';
 import { byReference } from './rules.ts';
 import { Empty, Fields, searchFields } from './schemas.ts';
 
-/** What the store has of the kind. */
+/** The functions of the store for the kind. */
 interface Room<Found> {
   find(workspaceId: string, reference: string): Promise<Found | undefined>;
   delete(workspaceId: string, reference: string, actor: Actor, given: object): Promise<boolean>;

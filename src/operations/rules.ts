@@ -13,7 +13,7 @@ export const invalid = (location: string, message: string, fix?: string): ApiErr
     fields: [{ location, message, ...(fix && { fix }) } satisfies FieldError],
   });
 
-/** Of times in seconds: 2001 to 5138. As milliseconds they are in 1970 to 1973. */
+/** Times that were probably sent in seconds: 2001 to 5138. In milliseconds they are in 1970 to 1973. */
 const [secondsMin, secondsMax] = [1e9, 1e11];
 const inMilliseconds = 'Send Unix time in milliseconds, not in seconds.';
 
@@ -212,7 +212,7 @@ export function tooOld({ dataVersion }: Pick<Store, 'dataVersion'>, version: num
   return `${what} needs version ${version} of the stored data, and it has version ${current} until all servers are upgraded and it is migrated`;
 }
 
-/** Refuses what data of an earlier version cannot store. */
+/** Refuses values that data of an earlier version cannot store. */
 export function requireData(store: Pick<Store, 'dataVersion'>, version: number, what: string) {
   const problem = tooOld(store, version, what);
   if (problem !== undefined) throw new ApiError('precondition_failed', `${problem}.`);

@@ -103,16 +103,16 @@ export const RootKeyExpires = UnixTime(
 const slugPattern = '^[a-zA-Z0-9_:.*-]+$';
 const slugMeaning =
   'Permission slug. One that ends in `.*` covers every permission with that prefix. A `*` elsewhere, as in `docs:*`, is literal.';
-/** Of a permission that is created. */
+/** The slug of a permission that is created. */
 export const NewSlug = Type.String({ ...slugLengths, pattern: slugPattern, description: slugMeaning });
-/** Of one that may exist: an import can have slugs of other lengths (rules.ts, checkSlugs). */
+/** The slug of a permission that may exist: an import can contain slugs of other lengths (rules.ts, checkSlugs). */
 export const Slug = Type.String({
   minLength: 1,
   maxLength: 128,
   pattern: slugPattern,
   description: `${slugMeaning} It has ${slugLengths.minLength} to ${slugLengths.maxLength} characters, unless it was imported.`,
 });
-/** Of a role that is created, and of one that may have been imported. */
+/** The names of a role that is created, and of a role that may have been imported. */
 export const NewRoleName = Type.String({ minLength: 1, maxLength: 100, description: 'Name of a role.' });
 export const RoleName = Type.String({ minLength: 1, maxLength: 128, description: 'Name of a role.' });
 
@@ -159,7 +159,7 @@ export const CounterDuration = Int({
   description: 'Duration in milliseconds, at most 30 days.',
 });
 
-/** A member that a read returns, in a request that repeats what was read. */
+/** A member that a read returns, in a request that repeats the response. */
 export const Ignored = <Schema extends TSchema>(schema: Schema) =>
   Type.Optional({ ...schema, description: 'Accepted and ignored, so that an item can be sent as it was read.' });
 
@@ -190,7 +190,7 @@ const FormerRatelimit = Type.Object(limitValueFields, {
     'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
 });
 
-/** In a request that repeats what was read, maybe by a caller that does not know later values. */
+/** In a request that repeats the response of a read, maybe by a caller that does not know later values. */
 const IgnoredFormer = Ignored(
   Type.Object({
     ...Type.Partial(FormerRatelimit).properties,
@@ -223,7 +223,7 @@ export const RatelimitRequest = Fields({
   until: LimitEnd,
   former: IgnoredFormer,
 } satisfies LimitSchemas);
-/** Of a key or an identity; LIMITS_MAX in lua/include/limitList.lua. */
+/** Maximum limits of a key or an identity; MAX in lua/include/limitList.lua. */
 export const ratelimitsMax = 50;
 export const Ratelimits = Type.Array(RatelimitRequest, {
   maxItems: ratelimitsMax,
@@ -273,7 +273,7 @@ export const ratelimitFields = {
   former: Type.Optional(FormerRatelimit),
 } satisfies Record<LimitValueName | 'name' | 'until' | 'former', TSchema>;
 
-/** In a request that names a limit, and may repeat what was read of it. */
+/** In a request that names a limit, and may repeat its fields as they were read. */
 export const ignoredLimitFields = {
   autoApply: Ignored(ratelimitFields.autoApply),
   type: Ignored(Type.Enum([...limitTypes])),
@@ -291,7 +291,7 @@ export const refillFields = {
 };
 const RefillRule = Type.Object(refillFields, { description: 'Automatic refill.' });
 
-/** In responses, beside a balance of 0. */
+/** In responses, next to a balance of 0. */
 export const Debt = Type.Integer({
   description: 'Credits that settled holds spent beyond the balance, which then is 0. Absent for none.',
 });
@@ -320,7 +320,7 @@ export const Identity = Type.Object(
   },
   { description: 'Owner of keys.' },
 );
-/** Asked for by itself, not as that of a key. */
+/** An identity that is read by itself, not as part of a key. */
 export const ListedIdentity = Type.Object(
   {
     ...Identity.properties,
@@ -383,7 +383,7 @@ export const Cursor = Type.String({
 export const PageSize = (standard: number) =>
   Int({ minimum: 1, maximum: 100, default: standard, description: 'Maximum number of items in the page.' });
 
-/** Of a list. */
+/** The page of a list. */
 export const pageFields = { limit: Type.Optional(PageSize(100)), cursor: Type.Optional(Cursor) };
 
 export const Order = Type.Enum(['asc', 'desc'], {
@@ -399,7 +399,7 @@ export const Grant = Type.String({
 });
 
 export const Description = Type.String({ maxLength: 512, description: 'Description for people.' });
-/** Of a list that can be searched. */
+/** The page of a list that can be searched. */
 export const searchFields = {
   ...pageFields,
   search: Type.Optional(

@@ -13,7 +13,7 @@ interface ApiReply {
   name: string;
   created: string;
   keyCount: number;
-  /** Of a deleted API: when it may be removed, Unix milliseconds. */
+  /** When a deleted API may be removed, Unix milliseconds. */
   restorableUntil?: string;
 }
 
@@ -50,7 +50,7 @@ export function openApis(context: StoreContext) {
       return reply ? readApi(reply) : undefined;
     },
 
-    /** Oldest first by default; of deleted ones those that can be restored. */
+    /** Oldest first by default. Of deleted APIs, only those that can be restored. */
     list: (
       workspaceId: string,
       { order = 'asc', deleted, ...page }: SearchedPage & { order?: Order; deleted?: boolean | undefined },

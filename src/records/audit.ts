@@ -8,7 +8,7 @@ import { fromNamed } from './records.ts';
 import { cliActor } from './rootKeys.ts';
 
 interface AuditChange {
-  /** Of the resource, as the interface names it. */
+  /** The field of the resource, as the interface names it. */
   field: string;
   /** Text, cut after 200 bytes. Absent for no value. */
   before?: string;
@@ -133,7 +133,7 @@ interface EventFields {
   time: string;
   rootKeyId: string;
   operation: string;
-  /** Of the resource, as `id`. */
+  /** The type of the resource, whose id is `id`. */
   type: string;
   id: string;
   requestId: string;

@@ -12,7 +12,7 @@ interface HoldReply {
   charges?: 1;
   cost?: string;
   windows: [name: string, cost: string, ofIdentity: 0 | 1][];
-  /** Of concurrency limits. */
+  /** The slots of concurrency limits. */
   slots?: [name: string, cost: string][];
 }
 

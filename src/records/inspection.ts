@@ -45,7 +45,7 @@ export type InspectedWindow =
       kind: number | undefined;
       base: number | undefined;
       step: number | undefined;
-      /** Units in all slices, also in those that no longer count. */
+      /** Units in all slices, including those that no longer count. */
       sum: number | undefined;
       slices: { end: number; units: number; counts: boolean }[];
     };
@@ -132,7 +132,7 @@ interface IdentityReply extends CountersReply {
 /** The named reply of lua/keys/inspect.lua. */
 interface InspectionReply extends CountersReply {
   now: number;
-  /** Of the state. */
+  /** Bytes of the state. */
   bytes: number;
   /** Fields of the record besides the state, as they are stored. */
   fields: Reply;
@@ -241,7 +241,7 @@ const refillOf = (amount: number, day: number, due: number): InspectedRefill => 
   due,
 });
 
-/** A negative balance is a debt. `held`: what open holds of its keys hold of it and give back at their expiry. */
+/** A negative balance is a debt. `held`: the credits of open holds of its keys that give them back at their expiry. */
 function readBalance(values: NonNullable<IdentityReply['balance']>) {
   const [balance, amount, day, due, number, held] = values;
   return { balance, refill: due === 0 ? undefined : refillOf(amount, day, due), number, held };
@@ -314,7 +314,7 @@ function readHours(log: Buffer): { hours: (InspectedUsage & { externalId: string
   return { hours, fault: undefined };
 }
 
-/** The days before: empty if they cannot be decoded. Of earlier ones only the sums are kept. */
+/** The days before: empty if they cannot be decoded. Earlier ones are kept as sums only. */
 function readStoredDays(stored: Buffer) {
   try {
     const days = readDays(stored).map(({ day, externalId, sums, hours }) => {

@@ -23,7 +23,7 @@ export interface OverrideReply {
   created: string;
   /** Missing for a permanent one. */
   ends?: string;
-  /** Of the permanent one that is in force again from the end on. */
+  /** The values of the permanent override that is in force again from the end on. */
   formerLimit?: string;
   formerDuration?: string;
 }
@@ -69,7 +69,7 @@ async function list(run: Run, workspaceId: string, page: OverridePage): Promise<
   const { namespace, count } = page;
   const items: Override[] = [];
   let after = page.after?.slice('rlor_'.length) ?? '';
-  // Again for those that have ended and were not removed yet.
+  // Repeated for ended overrides that were not removed yet.
   for (let step = 0; step < listStepsMax; step++) {
     const given = { namespace, identifier: '', after, count: step === 0 ? count : 100 };
     const reply = await run('overrides/list', workspaceId, given);
@@ -103,7 +103,7 @@ export function openOverrides({ run }: StoreContext) {
         limit: number;
         durationMs: number;
         untilMs?: number | undefined;
-        /** Of an export, without `rlor_`. An existing override is then not changed. */
+        /** The id in an export, without `rlor_`. An existing override is then not changed. */
         keptId?: string;
         createdMs?: number | undefined;
         former?: Override['former'];

@@ -43,7 +43,7 @@ interface RoleReply {
 const stepMax = 500;
 /** A page of roles ends when its roles have this many permissions together, or this many bytes of them as JSON. */
 const pageMax = { permissions: 5000, bytes: 2 * 1024 * 1024 };
-/** All roles of a key are returned at once. Those beyond this many bytes of permissions are returned without them. */
+/** All roles of a key are returned at once. Roles beyond this many bytes of permissions are returned without them. */
 const keyRolesBytesMax = 10 * 1024 * 1024;
 
 const permissionOf = ({ id, name, slug, description }: PermissionReply) => ({
@@ -124,7 +124,7 @@ export function openRbac({ redis, run }: StoreContext) {
       );
     },
 
-    /** Those of these slugs that no permission has. */
+    /** The slugs that no permission has. */
     async unknownOf(workspaceId: string, slugs: readonly string[]): Promise<string[]> {
       const numbers = await orStoreError(redis.hmget(permissionNumbersKey(workspaceKey(workspaceId)), ...slugs));
       return slugs.filter((_, index) => numbers[index] === null);
@@ -147,7 +147,7 @@ export function openRbac({ redis, run }: StoreContext) {
         name: string;
         description?: string | undefined;
         permissions: readonly string[];
-        /** Of an export, without `role_`. */
+        /** The id in an export, without `role_`. */
         keptId?: string | undefined;
       },
       mayCreatePermissions: boolean,

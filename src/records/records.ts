@@ -23,7 +23,7 @@ interface Credits {
 }
 
 export type Identity = ReturnType<typeof identityOfReply>;
-/** An identity that was asked for by itself. */
+/** An identity that is read by itself. */
 export type ListedIdentity = ReturnType<typeof readListedIdentity>;
 /** Its permissions are JSON when there are very many. */
 export type KeyRecord = ReturnType<typeof readKey>;
@@ -65,7 +65,7 @@ interface IdentityReply {
   refillAmount?: string;
   refillDay?: number;
   keyCount?: number;
-  /** Of an export. */
+  /** In an export only. */
   refillDue?: string;
   restorableUntil?: string;
 }
@@ -99,7 +99,7 @@ export interface KeyReply extends Partial<Record<DisplayField | KeyTime, string>
   limits: Reply[];
   /** A named reply. */
   identity?: Reply;
-  /** Of a deleted key. */
+  /** For a deleted key only. */
   restorableUntil?: string;
 }
 

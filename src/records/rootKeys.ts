@@ -75,16 +75,14 @@ export type RootKeyRefusal =
   | { refused: 'root_key_not_found' | 'not_covered' | 'expired' | 'last_root_key' }
   | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' };
 
-/** Of the outcome that a script returns, and its detail. */
+/** Parses the outcome that a script returns, and its detail. */
 function refusalOf([refused, detail]: [outcome: string, detail?: string]): RootKeyRefusal {
   if (refused === 'lacks') return { refused, grant: detail! };
   if (refused === 'outlives') return { refused, endsAtMs: Number(detail) };
   return { refused } as RootKeyRefusal;
 }
 
-/**
- * The actor of changes from the command line, which need no root key. What it creates by itself is the first root key.
- */
+/** The actor of changes from the command line, which need no root key. By itself it creates the first root key only. */
 export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRootKey', requestId: '' };
 
 /** `changed` is awaited before a change of a root key is answered. */
@@ -172,7 +170,9 @@ function openReads({ redis, run, currentMs }: StoreContext) {
   return {
     list,
 
-    /** A page of those that are in use and end soon, or have just ended. It may be empty although there are more. */
+    /**
+     * A page of root keys that are in use and end soon, or have just ended. It may be empty although there are more.
+     */
     async listEnding(workspaceId: string, { after, count }: { after?: string | undefined; count: number }) {
       const nowMs = await currentMs();
       const found: RootKeyRecord[] = [];

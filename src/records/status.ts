@@ -37,7 +37,7 @@ interface WorkspaceReply {
 }
 
 export function openStatus({ redis, run, change, currentMs, probe, dataVersion }: StoreContext) {
-  // Of this machine, without Date.now: tests replace that of Redis only.
+  // The clock of this machine, without Date.now: tests replace that of Redis only.
   const machineMs = () => performance.timeOrigin + performance.now();
   const facts = atMostOnceIn(factsMs, () => orStoreError(factsOfAll(redis, machineMs, probe)));
   const readSwept = () => {
@@ -58,7 +58,7 @@ export function openStatus({ redis, run, change, currentMs, probe, dataVersion }
       return dataVersion.migration;
     },
 
-    /** Of Redis, for metrics. Of a Cluster those of its worst master. */
+    /** Figures of Redis for metrics. In a Cluster those of its worst master. */
     gauges: async (): Promise<RedisGauges> => gaugesOf((await facts()).filter(isReached)),
 
     /** The cost does not grow with the number of records. */
@@ -104,7 +104,7 @@ export function openStatus({ redis, run, change, currentMs, probe, dataVersion }
 const overdueOf = ([count, lateMs]: Overdue) => ({ overdue: count, lateMs: Number(lateMs) });
 
 /**
- * Of a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only.
+ * In a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only.
  */
 function statusOf(all: readonly (RedisFacts | LostNode)[]) {
   const checks = checksOf(all, (_, index) => `node ${index + 1} of ${all.length}`);

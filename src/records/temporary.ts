@@ -39,7 +39,7 @@ interface TemporaryQuery {
 
 export function openTemporary({ run }: StoreContext) {
   return {
-    /** A page of what has not ended yet, the first to end first. */
+    /** A page of limits and overrides that have not ended yet, the first to end first. */
     async list(workspaceId: string, query: TemporaryQuery): Promise<PageOf<Temporary>> {
       const { apiId, namespaceId, count } = query;
       const kinds = query.kinds.map((kind) => letters[kind]).join('');

@@ -15,9 +15,9 @@ export interface KeyUsage {
   days: KeyDay[];
   /** From 1: the usage of a key may be in several parts. */
   part: number;
-  /** Of a deleted key: the hour of its deletion, since 1970. */
+  /** The hour in which a deleted key was deleted, since 1970. */
   deletedHour?: number | undefined;
-  /** Of the identity that the key has. */
+  /** The externalId of the identity that the key has. */
   externalId?: string | undefined;
 }
 
@@ -142,13 +142,13 @@ function tagFields(counts: readonly TagCount[]): (Buffer | number)[] {
 
 interface PackedUsage {
   packed: Buffer | '';
-  /** The same for the sums by customer. */
+  /** Packed sums by customer for the same days. */
   sums: Buffer;
   lists: { part: number; [list: string]: unknown };
   entries: number;
 }
 
-/** What lua/usage/keys.lua takes for a key. */
+/** The arguments of lua/usage/keys.lua for a key. */
 function packedUsage(
   { keyId, days, part, deletedHour, externalId }: KeyUsage,
   { today, from, hourlyDays }: { today: number; from: number; hourlyDays: number },
@@ -202,7 +202,7 @@ function* boundedSteps(all: readonly PackedUsage[]): Generator<PackedUsage[]> {
   if (some.length > 0) yield some;
 }
 
-/** Returns what is wrong with rows of refusals of an hour; undefined if they can be stored. */
+/** Returns the fault of rows of refusals of an hour; undefined if they can be stored. */
 export function faultOfRows(rows: Buffer, hour: number): string | undefined {
   let whole = 0;
   for (const { row, end } of rowsIn(rows)) {

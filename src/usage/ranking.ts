@@ -53,12 +53,12 @@ export interface Place {
 /** The order of a ranking: the largest first, and those of the same sum by their names. */
 export const order = (a: Place, b: Place): number => b.sum - a.sum || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
-/** Entries beyond the largest that are added before all are sorted: few, as sorting sorted ones takes little time. */
+/** Entries that are added before all are sorted again: few, because sorting a sorted list takes little time. */
 const unsortedMax = 250;
 
 /** The largest entries of many, except those with 0. */
 export class Largest<Row> {
-  /** In order after `cut`. */
+  /** Sorted after `cut`. */
   readonly entries: (Place & { row: Row })[] = [];
   /** No omitted entry precedes it. */
   bound: Place = { name: '', sum: 0 };
@@ -82,7 +82,7 @@ export class Largest<Row> {
   }
 }
 
-/** What a verification is ranked as; '' for verifications without it. */
+/** The group of a verification in a ranking; '' for verifications without one. */
 const rankedAs = {
   keys: ({ apiId, keyId = '' }: UsageCount) => ({ name: keyId, fields: { apiId, keyId } }),
   identities: ({ externalId = '' }: UsageCount) => ({ name: externalId, fields: { externalId } }),

@@ -47,7 +47,7 @@ export interface RowFilter {
   limit: number;
 }
 
-/** What an hour has for a query. */
+/** The rows of an hour for a query. */
 interface OfHour {
   /** The refusals of its rows, those outside of `start` and `end` included. */
   listed: number;

@@ -36,7 +36,7 @@ type Analytics = Pick<ReturnType<typeof openAnalytics>, 'verifications'>;
 
 export function openRefusals({ redis, currentMs, refusalHours }: StoreContext, analytics: Analytics) {
   return {
-    /** A page of recent refusals, newest first. Those of deleted APIs are not listed. */
+    /** A page of recent refusals, newest first. Refusals of deleted APIs are not listed. */
     async list(workspaceId: string, query: RefusalsQuery): Promise<RefusalsPage> {
       const nowMs = await currentMs();
       const since = nowMs - refusalHours * hourMs + 1;

@@ -1,9 +1,9 @@
 // Rankings of keys and identities. A pass reads the usage of all keys that were used in a period, or for identities the
-// sums by customer (customers.ts); of any number, within a bound of memory. What it finds is kept as bounds: the
-// largest sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of the APIs,
-// which are few: they state how many verifications were counted since, and no sum has grown by more. So it reads only
-// the keys, or the keys of the identities, whose bound reaches the ranking. When these are too many, or the bounds are
-// of another period, it is a pass again.
+// sums by customer (customers.ts); of any number, within a bound of memory. It keeps bounds: the largest sums, and one
+// that no other sum exceeds. The next ranking of such a period reads the totals of the APIs, which are few: they state
+// how many verifications were counted since, and no sum has grown by more. So it reads only the keys, or the keys of
+// the identities, whose bound reaches the ranking. When these are too many, or the bounds are of another period, it is
+// a pass again.
 //
 // So every sum that is returned was read by the query itself. The bounds only decide what is not read.
 // They hold because a script that counts a verification of a key counts it for the API too. Deleting keys, or moving
@@ -33,7 +33,7 @@ const kinds: readonly RankedOf[] = ['keys', 'identities'];
 const numbers: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
 
 export interface RankQuery {
-  /** Of APIs that exist. */
+  /** APIs that exist. */
   apiIds: readonly string[];
   of: RankedOf;
   by: RankedBy;
@@ -55,7 +55,7 @@ const totalsMax = 1000;
 const keptMaxMs = hourMs;
 /** Limit of the memory of all bounds, in bytes. */
 const keptMax = 16 * 2 ** 20;
-/** Of an entry, besides its name. */
+/** Bytes of an entry, besides its name. */
 const entryBytes = 200;
 
 /** The largest keys or identities by each number. */
@@ -84,13 +84,13 @@ class Leaders {
 }
 
 type Sums = Record<RankedBy, number>;
-/** Of all keys, by day. */
+/** Totals of all keys, by day. */
 type Totals = ReadonlyMap<number, Sums>;
 
 /** The bounds that a pass found. */
 interface Standings {
   period: Period;
-  /** Of the APIs in this period, read before the keys. */
+  /** The totals of the APIs in this period, read before the keys. */
   totals: Totals;
   /** Missing if there were too many names. */
   leaders: Partial<Record<RankedOf, Leaders>>;
@@ -268,7 +268,7 @@ async function rankFrom(
   const { apiIds, of, by, limit, period } = query;
   const { entries, bound } = leaders[of]?.by[by] ?? {};
   if (!entries || !bound) return undefined;
-  // Also what was counted in this period but not in that of the bounds.
+  // Includes counts in this period that are not in that of the bounds.
   const now = await totalsOf(context, workspaceId, apiIds, { fromHour, toHour: period.toHour });
   const increase = increaseOf(now, totals, by);
   // A pass is likely anyway: before anything is read for nothing.
@@ -333,7 +333,7 @@ async function totalsOf(
   return totals;
 }
 
-/** By how much totals have increased. Those of a day that is no longer kept count as unchanged. */
+/** By how much totals have increased. Totals of a day that is no longer kept count as unchanged. */
 function increaseOf(now: Totals, before: Totals, by: RankedBy): number {
   let increase = 0;
   for (const [day, sums] of now) increase += Math.max(0, sums[by] - (before.get(day)?.[by] ?? 0));

@@ -1,5 +1,5 @@
-// Sums of usage by customer and day, in the form of lua/include/usageSums.lua. What is moved from the log of a key into
-// its days, by the roll-up or an import, is packed here and added by the same script.
+// Sums of usage by customer and day, in the form of lua/include/usageSums.lua. Counts that the roll-up or an import
+// moves from the log of a key into its days are packed here and added by the same script.
 
 import { dayMs } from '../domain/time.ts';
 import type { StoreContext } from '../scripts/context.ts';

@@ -43,7 +43,7 @@ export async function countByTag(
 }
 
 /**
- * Visits counts by tag, and takes them off those of verifications without a tag. The tag '' has what the counts of
+ * Visits counts by tag, and subtracts them from those of verifications without a tag. The tag '' has the counts that
  * several tags of a verification repeat (lua/decide/usageByTag.lua).
  */
 export const takenOff =

@@ -27,7 +27,7 @@ export function useOrder(column: string): { order: Order; sorts: Sorts } {
 export interface Column<T> {
   name: string;
   cell: (row: T) => ComponentChildren;
-  /** Of the cell in a CSV file; without it the column is not in the file. */
+  /** The cell in a CSV file; without it the column is not in the file. */
   csv?: (row: T) => string | number | undefined;
   /** Right-aligned. */
   isNumber?: boolean;

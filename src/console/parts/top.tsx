@@ -26,7 +26,7 @@ const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow
 
 type By = 'count' | 'refused' | 'spentCredits';
 
-/** What the shares are of: rows of verifications, or of limit checks. */
+/** Rows of which the shares are computed: verifications, or limit checks. */
 type AllRow = Partial<UsageRow & Pick<LimitRow, 'passed' | 'blocked'>>;
 
 /** The sum of all that the ranking is of; undefined until it is known. The request is that of a chart of the screen. */
@@ -56,7 +56,7 @@ const Share = ({ row, largest }: { row: TopRow; largest: number }) => {
   );
 };
 
-/** What a ranking asks for: two parts of a screen that ask for the same share the response. */
+/** The request of a ranking: two parts of a screen with the same one share the response. */
 export const topInput = (asked: { of: Of; by?: By; period: Period; within: object | undefined }) => {
   const { of, by = 'count', period, within } = asked;
   return { of, by, start: period.start, end: period.end, limit: 10, ...within };

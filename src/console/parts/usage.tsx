@@ -39,7 +39,7 @@ function change(now: number, then: number): string {
   return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % on the period before`;
 }
 
-/** When there were keys first; undefined if that is not known. Of a customer it is when there was an API. */
+/** When there were keys first; undefined if that is not known. For a customer, when there was an API first. */
 function useSince({ apiId, keyId }: UsageOf): number | undefined {
   const mayKeys = may('api', 'read_key');
   const mayApis = may('api', 'read_api', apiId ?? '*') && !keyId;

@@ -54,14 +54,14 @@ function lastDays() {
   return { start, end };
 }
 
-/** A number of the verifications of an API in 7 days. Those of a list arrive one after the other. */
+/** A number of the verifications of an API in 7 days. The numbers of a list arrive one after the other. */
 function Used({ apiId, amount }: { apiId: string; amount: Amount }) {
   const input = usedInput({ apiId, groupBy: ['outcome'] });
   const { data, failure } = useData<UsageRow[]>('analytics.getVerifications', input, 0, true);
   return data ? <Count value={amount(data)} /> : failure && <span title={failure.message}>–</span>;
 }
 
-/** Of all APIs, for a file. */
+/** The usage of all APIs, for a file. */
 let usedRows: readonly UsageRow[] = [];
 async function readUsed() {
   const input = usedInput({ groupBy: ['apiId', 'outcome'] });
@@ -139,7 +139,7 @@ export function Apis() {
 
 const ApiLink = ({ apiId }: { apiId: string }) => <Link href={`/apis/${apiId}`}>{useApiName(apiId, true)}</Link>;
 
-/** Those that the grants name, where not all may be read. */
+/** The APIs that the grants name, if not all may be read. */
 function SomeApis() {
   const ids = namedApis('read_api');
   if (ids.length === 0) return <LacksScreen title="APIs" grant="api.*.read_api" />;

@@ -1,4 +1,4 @@
-// What all customers used in a month: the figures of an invoice.
+// The usage of all customers in a month: the figures of an invoice.
 
 import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';

@@ -188,7 +188,7 @@ function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
   );
 }
 
-/** What its name does not say: whose it is, and when it is checked. */
+/** Notes on a limit: its owner, and when it is checked. */
 function notesOf(limit: Ratelimit, own: readonly Ratelimit[]): string {
   const isOwn = own.includes(limit);
   if (!isOwn && own.some(({ name }) => name === limit.name)) return 'of the customer: not used, the key has its own';
@@ -213,7 +213,7 @@ const Names = ({ title, names, none }: { title: string; names: string[] | undefi
   </div>
 );
 
-/** What besides its balance, or without one, limits the key. */
+/** The credits of a key: its own, those of its customer, or those of its successor. */
 function CreditsOfKey({ data: { credits, identity, drawsOn } }: { data: Key }) {
   const shared = identity?.credits;
   if (drawsOn)

@@ -263,7 +263,7 @@ export function Keys() {
   );
 }
 
-/** What is searched, and in which order. */
+/** The controls of search, filters and order. */
 function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: KeyList }) {
   const { api, state, orders, order, set, setOrder } = list;
   const query = new URLSearchParams(useSearch());
@@ -324,7 +324,7 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
   );
 }
 
-/** What may be a key string, and is no id. A search finds none: only its hash is stored. */
+/** Whether a text may be a key string, and is no id. A search finds none: only its hash is stored. */
 const isKeyString = (text: string) => /^\S{8,}$/.test(text) && !/^(key|api|id)_[0-9A-Za-z]+$/.test(text);
 
 /** Finds the key of a whole key string, as one that has leaked. */

@@ -117,7 +117,7 @@ function useTail(filter: object, text: string, isPaused: boolean) {
   wanted.current = text;
   const id = JSON.stringify(filter);
   const [shown, setShown] = useState<{ id: string; rows: readonly Row[] }>({ id, rows: [] });
-  // Those of another filter say nothing about this one.
+  // Rows of another filter are not displayed.
   const rows = shown.id === id ? shown.rows.filter((row) => hasText(row, text)) : [];
   useEffect(() => {
     setShown({ id, rows: [] });

@@ -65,7 +65,7 @@ function Summary({ apis }: { apis: Paged<Api> }) {
   );
 }
 
-/** Of the server that responds, from the complete request to its response. */
+/** Latency of the server that responds, from the complete request to its response. */
 function Latency() {
   const { data } = useData<Status>('system.getStatus', {}, 10_000);
   const { p50Ms, p99Ms } = data?.process.decisions ?? {};

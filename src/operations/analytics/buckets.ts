@@ -90,7 +90,7 @@ interface Bounds {
   megabytes: number;
 }
 export const wholeResult: Bounds = { rows: 50_000, megabytes: 10 };
-/** Of a result that is returned in pages. All of it is in memory while a page is made. */
+/** Bounds of a result that is returned in pages. All of it is in memory while a page is made. */
 export const pagedResult: Bounds = { rows: 100_000, megabytes: 40 };
 
 /** Describes the operations that add up what is stored. */

@@ -113,7 +113,7 @@ async function rankVerifications(
     if (usage.tag === '') addTo(untagged, usage);
     else addUsage(ranking, of as RankedVerifications, usage);
   });
-  // What was taken off may be of a later time.
+  // The subtracted counts may be of a later time.
   for (const figure of rankedBy) untagged[figure] = Math.max(0, untagged[figure]);
   return { counted, top: ranking.top(limit, by), ...(of === 'tags' && tag === undefined && { untagged }) };
 }

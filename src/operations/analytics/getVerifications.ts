@@ -143,13 +143,13 @@ export const getVerifications = manages({
   },
 });
 
-/** What both filters, one id and any of some, allow; undefined for all. */
+/** The ids that both filters allow, one id and any of some; undefined for all. */
 function allowed(id: string | undefined, ids: readonly string[] | undefined): ReadonlySet<string> | undefined {
   if (id === undefined) return ids && new Set(ids);
   return new Set(ids === undefined || ids.includes(id) ? [id] : []);
 }
 
-/** Of a row without a tag: all of its verifications have tags. Counts that were taken off may be of a later time. */
+/** An empty row without a tag: all of its verifications have tags. The subtracted counts may be of a later time. */
 function hasNothing(row: Row): boolean {
   if (row.tag !== undefined) return false;
   row.count = Math.max(0, row.count);

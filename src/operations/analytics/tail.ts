@@ -128,7 +128,7 @@ async function namespacesOf(
     throw invalid('body.namespace', `is required: the root key has grants for more than ${namespacesMax} namespaces`);
   }
   const found = await Promise.all(wanted.map((name) => store.overrides.findNamespace(workspaceId, name)));
-  // A namespace that does not exist yet is heard by its name.
+  // The decisions of a namespace that does not exist yet are received by its name.
   if (namespace !== undefined && !found[0]) return readable === true ? [namespace] : [];
   const known = found
     .filter((each) => each !== undefined)
@@ -180,7 +180,7 @@ class TailStream implements Streaming {
       sink.write(': heartbeat\n\n');
       void this.#check();
     }, beatMs).unref();
-    // The root key may have been changed before this stream heard of changes.
+    // The root key may have been changed before this stream received changes.
     this.#holdAndCheck();
   }
 
@@ -211,7 +211,7 @@ class TailStream implements Streaming {
     void this.#check();
   }
 
-  /** Ends the stream if the root key may no longer read what it hears. */
+  /** Ends the stream if the root key may no longer read its decisions. */
   async #check(): Promise<void> {
     this.#isCheckDue = true;
     this.#checking ??= this.#checkAll().finally(() => {
@@ -221,7 +221,7 @@ class TailStream implements Streaming {
   }
 
   async #checkAll() {
-    // What Redis answers may be older than a change of which this stream heard meanwhile.
+    // The reply of Redis may be older than a change that this stream received meanwhile.
     while (this.#isCheckDue && !this.#isStopped) {
       this.#isCheckDue = false;
       const reason = await this.#reasonToEnd().catch((error: unknown) => {
@@ -231,7 +231,7 @@ class TailStream implements Streaming {
       });
       if (reason !== undefined) return this.stop(reason);
     }
-    // A change may be heard before the stream starts, which checks again.
+    // A change may arrive before the stream starts, which checks again.
     if (this.#failures > 0 || this.#isStopped || !this.#sink) return;
     this.#isHeld = false;
     const events = this.#held;

@@ -235,7 +235,7 @@ function refusedBy(code: Code, failed: Rule, figures: FiguresByRule) {
   return { valid: false, code, rules, charge: nothing() };
 }
 
-/** A verification that takes a slot makes a hold. */
+/** Errors of holds: a verification that takes a slot makes one. */
 const isOfHolds = (reason: string): reason is 'too_many_holds' | 'hold_too_large' =>
   reason === 'too_many_holds' || reason === 'hold_too_large';
 
@@ -300,7 +300,7 @@ interface Part {
   missing: string[];
 }
 
-/** The parts of a query that are false: of an AND those of its sides, of an OR all of it. */
+/** The parts of a query that are false: those of the sides of an AND, and an OR as a whole. */
 function missingParts(query: PostfixQuery, held: readonly boolean[]): string[] {
   const stack: Part[] = [];
   let slugs = 0;

@@ -18,7 +18,7 @@ export const ofKey = {
   scope: scopeOfKey,
 };
 
-/** The error for a change of credits that `keys.rerollKey` moved to another key; '' if that was removed. */
+/** The error for a change of credits that `keys.rerollKey` moved to another key, whose id is '' if it was removed. */
 export const creditsElsewhere = (keyId: string) =>
   new ApiError(
     'precondition_failed',

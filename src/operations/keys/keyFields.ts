@@ -109,13 +109,13 @@ export const KeyRecord = Type.Object(
   { description: 'A key, without its string.' },
 );
 
-/** Those that verifications return as they are: `verified` of src/scripts/layout.ts. */
+/** The fields that verifications return unchanged: `verified` of src/scripts/layout.ts. */
 export const verifiedKeyFields = {
   name: OptionalText('Name of the key.'),
   meta: Type.Optional(Meta),
 };
 
-/** Of what the fields name. */
+/** Errors of roles, permissions and limits that the fields name. */
 export const keyFieldErrors = ['role_not_found', 'precondition_failed', 'too_many_records'] as const;
 
 const New = Fields(newKeyFields);
@@ -123,7 +123,7 @@ const Changed = Fields(changedKeyFields);
 export type NewKeyInput = Static<typeof New>;
 type ChangedKeyInput = Static<typeof Changed>;
 
-/** Checks what the schemas cannot express, except `meta`. `at` is the location of the fields in the input. */
+/** Checks rules that the schemas cannot express, except for `meta`. `at` is the location of the fields in the input. */
 export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput | ChangedKeyInput, at: string) {
   checkCredits(credits, `${at}.credits`);
   checkLimits(ratelimits, `${at}.ratelimits`);

@@ -1,4 +1,4 @@
-// What keys.createKey and keys.migrateKeys share: the fields of a new key for the store, and its errors.
+// Shared by keys.createKey and keys.migrateKeys: the fields of a new key for the store, and its errors.
 
 import type { ApiError } from '../../errors.ts';
 import type { NewKey } from '../../records/keys.ts';
@@ -41,7 +41,7 @@ export function newKeyRefused(
   }
   if (refused === 'expired') return expiredBefore();
   if (refused === 'api_not_found') return apiNotFound(apiId);
-  // Only an import brings ids.
+  // Only imports contain ids.
   if (refused === 'key_id_taken') throw new Error('A new key was refused for its id.');
   return refusalError({ refused, name });
 }

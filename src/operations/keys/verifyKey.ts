@@ -60,7 +60,7 @@ const NamedLimit = Fields({
   ...ignoredLimitFields,
 });
 
-/** A verification without its key. */
+/** The input of a verification without its key. */
 export const verificationFields = {
   permissions: Type.Optional(
     Type.String({

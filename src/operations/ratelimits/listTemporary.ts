@@ -46,7 +46,7 @@ function requireGrants(
   }
 }
 
-/** What an override does not have is optional. */
+/** Fields that an override lacks are optional. */
 const { limit, duration, until: _until, former, ...ofLimits } = ratelimitFields;
 const { limit: formerLimit, duration: formerDuration, ...ofFormerLimits } = former.properties;
 const kind = (description: string) => Type.Enum([...temporaryKinds], { description });
@@ -100,7 +100,7 @@ export const listTemporary = manages({
     }),
   ),
   errors: ['api_not_found', 'namespace_not_found'],
-  // Those of each kind, see `needed`.
+  // The grants depend on the kinds, see `needed`.
   needs: {},
   scope: () => undefined,
   list: (query) => listOf('temporary', query, 12),
