@@ -74,7 +74,7 @@ local function note_failure(problem)
   call_state.failures, call_state.failure = call_state.failures + 1, error_text(problem)
 end
 
--- Does what follows the first charge of an item: counts, notes and queues. The charge is answered even if this fails,
+-- Runs a write after the first charge of an item: counts, notes and queues. The charge is answered even if this fails,
 -- because of a broken record for example; the reply has the number of such failures. Returns the first two results of
 -- `write`, nothing if it failed.
 local function after_charge(write, ...)

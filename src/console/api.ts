@@ -87,8 +87,8 @@ const entriesMax = 200;
 /** Data of this age is reloaded when a screen opens. */
 const freshMs = 2000;
 /**
- * Data is reloaded after so many times as long as its last load took: a ranking of very many keys takes the server some
- * seconds each time.
+ * Data is reloaded after this many times the duration of its last load: a ranking of very many keys takes the server
+ * some seconds.
  */
 const restTimes = 10;
 const entries = new Map<string, Entry>();
@@ -113,7 +113,7 @@ function entryOf(id: string): Entry {
 const queues: Promise<unknown>[] = [Promise.resolve(), Promise.resolve()];
 let queued = 0;
 
-/** In its turn. By then the screen or the workspace may have been left: then nothing is sent. */
+/** Loads in its turn. If the user has left the screen or the workspace by then, nothing is sent. */
 function callInTurn(entry: Entry, operation: string, input: object): Promise<Page<unknown> | undefined> {
   const at = queued++ % queues.length;
   const { workspaceId } = currentSignIn() ?? {};
@@ -150,8 +150,8 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
 
 /**
  * The response of an operation, reloaded every `everyMs` while the page is visible, and less often if it takes long.
- * Without an input nothing is sent. The response that an earlier screen got is returned at once. `isInTurn`: of rows,
- * of which there may be many.
+ * Without an input nothing is sent. The response that an earlier screen got is returned immediately. `isInTurn`: one of
+ * many loads, as for rows.
  */
 export function useData<T>(operation: string, input: object | undefined, everyMs = 0, isInTurn = false): Data<T> {
   const [, draw] = useReducer((count: number) => count + 1, 0);
@@ -182,7 +182,7 @@ export function useData<T>(operation: string, input: object | undefined, everyMs
 }
 
 const refreshed = new Set<() => void>();
-/** Calls it when data may have changed, before it is reloaded. */
+/** Calls the listener when data may have changed, before it is reloaded. */
 export const onRefresh = (listener: () => void) => refreshed.add(listener);
 
 /** Reloads the data of the open screen, after a change. */

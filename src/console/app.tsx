@@ -1,4 +1,4 @@
-// The frame of all screens: sign-in, navigation, and the screen of each path. A path never has a secret.
+// The frame of all screens: sign-in, navigation, and the screen of each path. Paths contain no secrets.
 
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { type AroundNavHandler, Link, Route, Router, Switch, useLocation } from 'wouter-preact';
@@ -63,7 +63,7 @@ export function App() {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const [isAdding, setAdding] = useState(false);
   const last = useRef(currentSignIn()?.workspaceId);
-  // Before anything else can sign in: the response of another tab may arrive now.
+  // Runs before anything else can sign in: the response of another tab may arrive now.
   useLayoutEffect(
     () =>
       onSignIn(() => {
@@ -139,7 +139,7 @@ function Shell({ add }: { add: () => void }) {
   );
 }
 
-/** Says that the screen is not up to date, as when the server or Redis is away. */
+/** Displayed when the screen is not up to date, for example because the server or Redis is not reachable. */
 function Stale() {
   const stale = useStale();
   if (!stale) return null;
@@ -164,7 +164,7 @@ function Side({ add }: { add: () => void }) {
   const signIns = allSignIns();
   const choose = (select: HTMLSelectElement) => {
     const { value } = select;
-    // Until the question is answered, if there is one.
+    // Waits for the answer to the question, if there is one.
     select.value = currentSignIn()!.workspaceId;
     leave(() => (value === '' ? add() : switchTo(value)));
   };
@@ -202,7 +202,7 @@ function Side({ add }: { add: () => void }) {
   );
 }
 
-/** `chosen` is called also where the path stays. */
+/** `chosen` is called even if the path stays. */
 function Screens({ path, chosen }: { path: string; chosen: () => void }) {
   const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
   const mayOpen = (screen: string) => screen !== '/new-key' || may('api', 'create_key');

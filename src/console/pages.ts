@@ -11,9 +11,9 @@ export interface Paged<T> {
   rows: readonly T[] | undefined;
   failure: Failure | undefined;
   hasMore: boolean;
-  /** Loads until there is one page more. */
+  /** Loads one more page. */
   more: () => void;
-  /** Whether a search has not found enough yet, and goes on by itself. */
+  /** Whether a search has not found enough yet, and continues by itself. */
   isSearching: boolean;
   stop: () => void;
   /** Whether a table has the most rows that it may have. */
@@ -26,7 +26,7 @@ export interface Paged<T> {
   input: Input | undefined;
 }
 
-/** A table with more rows is slow. A file has all. */
+/** A table with more pages is slow. A file has all rows. */
 const pagesMax = 100;
 
 /** The later pages of a list, which follow a first page with this cursor. */
@@ -48,7 +48,7 @@ function keepRest(id: string, rest: Rest) {
 const idOf = (operation: string, input: Input | undefined) =>
   `${currentSignIn()?.workspaceId} ${operation} ${JSON.stringify(input)}`;
 
-/** Whether a page has less than its records, because not all of them match. */
+/** Whether the list is filtered, so that a page may have fewer rows than it examined. */
 const isSearch = (input: Input | undefined, { data, pagination }: Page<unknown[]>) =>
   input?.search !== undefined || (pagination?.looked ?? 0) > data.length;
 
@@ -99,7 +99,7 @@ function useRest<T>(
     callPage<T[]>(operation, { ...input, cursor }).then(
       (page) => {
         if (isLeft) return;
-        // Unless the pages before it were forgotten meanwhile.
+        // Ignored if the pages before it were dropped meanwhile.
         if (rests.get(id) === rest) keepRest(id, { after, pages: [...later, page] });
         draw(undefined as never);
       },

@@ -28,7 +28,7 @@ async function run(filter: object, listener: Listener, signal: AbortSignal) {
       const failure =
         cause instanceof Failure ? cause : new Failure(0, { error: { detail: 'The connection was lost.' } });
       listener.failed(failure);
-      // Asked for what it does not grant: asking again does not help.
+      // The root key lacks a grant: repeating the request does not help.
       if (failure.status >= 400 && failure.status < 500 && failure.status !== 429) return;
     }
     await new Promise((resolve) => setTimeout(resolve, waitMs));

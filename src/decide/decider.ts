@@ -1,6 +1,6 @@
-// The way of a decision: by a lease, or in a batch to Redis (lua/decide.lua), and back. Requests that arrive in one
-// turn of the event loop are sent to Redis as one call per workspace, so that a busy server sends one command instead
-// of up to 24. A lone request is sent at once.
+// Decides requests: by a lease, or in a batch at Redis (lua/decide.lua). Requests that arrive in one turn of the event
+// loop are sent to Redis as one call per workspace, so that a busy server sends one command instead of up to 24. A lone
+// request is sent immediately.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
@@ -48,7 +48,7 @@ const batchWeightMax = 24;
 
 /**
  * While a workspace has this much work at Redis, its next batches wait. 64 connections with plain requests have less
- * than this. What is on the way does not count (flow.ts).
+ * than this. Work on the way does not count (flow.ts).
  */
 const workMax = 8 * batchWeightMax;
 
@@ -159,7 +159,7 @@ export class Decider {
         const decided = grant ? grant.decision : answer;
         const read = kind.read(decided);
         if ('reason' in read) {
-          // Without GRANTED it is not known whether a lease was granted.
+          // If GRANTED cannot be read, it is not known whether a lease was granted.
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, kind.unanswered(request));
           if (read.reason !== 'leased') return reject(kind.errorOf(read, request) ?? this.#errorOf(read, rootKey));
           const recalling = this.#recall(request, read.detail, recalled);
@@ -171,7 +171,7 @@ export class Decider {
           const amounts = leases.amountsOf(request.workspaceId);
           if (amounts) kind.correct(decision, request, amounts);
           if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
-          // Last, because the lease of an answer that fails is returned.
+          // Done last, because the lease of an answer that fails is returned.
           if (ask && grant) {
             leases.granted(ask, grant, (known) => kind.repeatable(decision, request, grant.units > 0, known));
           }
@@ -223,7 +223,7 @@ export class Decider {
     if (attempt === attemptsMax)
       throw storeError(new Error('The leases of a limit or balance changed again and again'));
     const id = workspaceId + about;
-    // One recall for the same thing at a time: the others wait for it.
+    // One recall for a request at a time: equal requests wait for it.
     let recall = this.#recalls.get(id);
     if (!recall) {
       const [term, ...names] = detail.split(',');
@@ -275,14 +275,17 @@ export class Decider {
       try {
         entry.resolve(answers[index]!, snapshotsOfBatch);
       } catch (cause) {
-        // A bug in one answer. The other items were decided and charged, so their answers are returned.
+        // One answer has a bug. The other items were decided and charged, so their answers are returned.
         entry.reject(cause);
       }
     }
     return { work, allWork, at };
   }
 
-  /** Writes after the charge of decisions failed, which were answered. The message has no data of the workspace. */
+  /**
+   * Reports writes that failed after a charge; the decisions were answered. The message contains no data of the
+   * workspace.
+   */
   #noteUnwritten(workspaceId: string, failures: number, failure: string) {
     const { scripts, observe, onEvent } = this.#options;
     observe?.unwritten(failures);

@@ -1,5 +1,5 @@
 // Holds: the kinds of decisions of keys.verifyKey with a hold, and of its settlement
-// (lua/decide/verification/holdMaker.lua). Redis decides each of them: what is held is never leased.
+// (lua/decide/verification/holdMaker.lua). Redis decides each of them: they are never leased.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { parseHoldId } from '../domain/holdId.ts';
@@ -39,15 +39,15 @@ import {
 interface HoldRequest {
   ttlMs: number;
   onExpiry: (typeof holdExpiries)[number];
-  /** The caller's own; '' for none. */
+  /** The id that the caller gave; '' for none. */
   id: string;
 }
 
 interface HoldChange {
   action: (typeof holdActions)[number];
-  /** Of an extension, in milliseconds. */
+  /** The new duration of an extension, in milliseconds. */
   ttlMs?: number | undefined;
-  /** Of a settlement: the actual amounts; undefined for what was held. */
+  /** The actual amounts of a settlement; undefined to charge what was held. */
   credits?: number | undefined;
   ratelimits?: readonly { name: string; cost: number }[] | undefined;
 }
@@ -56,18 +56,21 @@ export interface ChangedHold {
   keyId: string;
   /** The hold had been given back before it was settled. */
   late: boolean;
-  /** Of an extension. */
+  /** The new expiry of an extension. */
   expires: number;
   /** Negative if more was spent than the key had; undefined for an unlimited key. */
   balance: number | undefined;
-  /** That of the identity; undefined if the hold did not charge it. */
+  /** The balance of the identity; undefined if the hold did not charge it. */
   identityBalance: number | undefined;
   ratelimits: { name: string; cost: number }[];
   /** The externalId of the identity whose amounts it changed; '' for none. */
   identity: string;
 }
 
-/** The work of a hold, in units of a plain verification: times that of its verification, and of each of its limits. */
+/**
+ * The work of a hold, in units of a plain verification: a factor of that of its verification, and an addend for each of
+ * its limits.
+ */
 const heldWeight = { times: 1.5, limit: 1 / 3 };
 
 class HeldVerification extends Verification {
@@ -185,7 +188,7 @@ class HoldChanges implements Kind<HoldChangeRequest, ChangedHold> {
       limits: ratelimits.length,
     };
     const limits = ratelimits.map(({ name, cost }) => ({ cost, name: Buffer.from(name) }));
-    // The windows follow the item, whose `size` does not count them.
+    // The windows follow the item; its `size` does not include them.
     const bytes = limits.reduce((sum, limit) => sum + settledWindow.size(limit), holdChangeItem.size(values));
     const work = 1 + ratelimits.length / 4;
     let at = batch.beginDecision('holdChange', rootKey.digest, bytes, work, waiting, lease);

@@ -218,7 +218,7 @@ const amountOf = (
 class RepeatedChecks implements Repeatable<Limited> {
   readonly outcome: number;
   readonly subject: Buffer;
-  /** Of each check. */
+  /** The charge of each check. */
   readonly charges: readonly Charge[];
   readonly #first: Limited;
 

@@ -51,7 +51,7 @@ export interface Verified {
   snapshot: SnapshotText | undefined;
   /** The balance after charging; undefined for an unlimited key. */
   credits: number | undefined;
-  /** That of its identity; undefined if it has none. */
+  /** The balance of its identity; undefined if it has none. */
   identityCredits: number | undefined;
   ratelimits: LimitState[];
   /** Time of the decision by Redis's clock, in Unix milliseconds. */
@@ -93,7 +93,7 @@ export class Verification implements Prepared<Verified>, CallerRequest {
   readonly rootKey: PresentedRootKey;
   readonly request: VerifyRequest;
   readonly workspaceId: string;
-  // Up to `name` see LeasedRequest.
+  // For the fields up to `name` see LeasedRequest.
   readonly rootDigest: string;
   readonly about: string;
   readonly cost: number;
@@ -348,7 +348,7 @@ function readDecision({ packed, at, end, snapshot, atMs }: Answer, outcome: Outc
   if (end - at !== verified.bytes + verifiedLimit.bytes * count + leftBytes) throw unreadable();
   const credits = hasBalance % hasBalances.identity === 1 ? readInt(packed, at + verified.at.balance) : undefined;
   const identityCredits = leftBytes > 0 ? readInt(packed, end - leftBytes) : undefined;
-  // An array of this length: `push` makes room for 17.
+  // Allocated with this length, because `push` makes room for 17.
   const ratelimits = new Array<LimitState>(count);
   for (let number = 0; number < count; number++) {
     const limitAt = at + verified.bytes + verifiedLimit.bytes * number;
@@ -404,7 +404,7 @@ function amountsOf({ snapshot, credits, ratelimits }: Verified, { about, cost, r
 class RepeatedVerification implements Repeatable<Verified> {
   readonly outcome: number;
   readonly subject: Buffer;
-  /** Of each limit of the answer, then of the balance if the key has one. Empty if nothing was checked. */
+  /** The charges to each limit of the answer, then to the balance if the key has one. Empty if nothing was checked. */
   readonly charges: readonly Charge[];
   readonly #first: Verified;
   readonly #hasUnits: boolean;

@@ -71,7 +71,7 @@ function check_leases.lease(outcome, _, _, root, wanted, number)
   return units, term
 end
 
--- Gives back what a lease of the session did not use of a window. Returns whether it was noted there.
+-- Gives back the units of a window that a lease of the session did not use. Returns whether the lease was noted there.
 local function return_to_window(check, number, used)
   local at, units, charged, others = lease_list.find(noted_leases.of_window(check), this_session.id, number)
   if not at then return false end
@@ -92,8 +92,8 @@ local function return_to_window(check, number, used)
   return true
 end
 
--- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is
--- each LIMIT_CHECK, with the duration that it had: that of an override, or else of the request.
+-- Counts the decisions of a session by leases about checks, and gives back the units of a lease that were not used.
+-- `subject` is each LIMIT_CHECK, with the duration that it had: that of an override, or else of the request.
 function check_leases.settle(number, count, outcome, used, used_at, subject)
   local hour, position = math.floor(used_at / HOUR_MS), 1
   local day, field = day_text(hour), hour_of_day_text(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')

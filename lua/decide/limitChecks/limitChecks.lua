@@ -128,7 +128,7 @@ local function create_missing(missing, checks, counters)
   if not has_room_for_records(call_workspace, #missing, call_settings.records_max) then
     return item_error('too_many_records', int(call_settings.records_max))
   end
-  -- Reads the records to write first: one that is broken fails here.
+  -- First reads the records that it writes: a broken one fails here.
   redis.call('HLEN', name_of.namespace_names(call_workspace))
   redis.call('ZCARD', name_of.namespace_list(call_workspace))
   local next_id = take_stamps(call_workspace, call_now, #missing)

@@ -25,12 +25,12 @@ local function expire(settling, h, hold)
     notes[#notes + 1] = settled
     return NEVER
   end
-  -- No process looked at it in time.
+  -- No process examined it in time.
   if hold.due + hold_list.LATE_MS <= call_now then return NEVER end
   return hold_list.release(h, hold, math.min(hold.due, call_now))
 end
 
--- Removes what is left of the holds of a key that has none, or keeps it for some time.
+-- Removes the fields of holds from a key that has none, or keeps them for some time.
 local function forget(h)
   local kept_until = hold_list.kept_until(h, call_now)
   if kept_until > call_now then
@@ -59,8 +59,8 @@ local function apply_due_holds()
   add_work(20 * #due + h.count / 2)
 end
 
--- Whether a key with this time for its holds has to be looked at now: at that time, or if it was set while the clock
--- was ahead.
+-- Whether a key with this time for its holds has to be examined now: the time has come, or was set while the clock was
+-- ahead.
 local function are_holds_due(holds_due)
   return holds_due <= call_now or holds_due ~= NEVER and holds_due > call_now + HOLDS_DUE_WITHIN
 end

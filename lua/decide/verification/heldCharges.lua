@@ -53,8 +53,8 @@ local function wanted_of(settling, hold, of_identity)
   return lists[owner]
 end
 
--- Collects what a hold gives back to windows (units below 0 are charged). Units of the same window and slice are added
--- up.
+-- Collects the units that a hold gives back to windows (units below 0 are charged). Units of the same window and slice
+-- are added up.
 local function collect(settling, hold)
   local is_open, windows = hold.state ~= hold_format.RELEASED, hold.windows
   for index = 1, #windows do
@@ -142,8 +142,8 @@ function held_charges.returned(held, cost, number)
   return number == balances and held - cost or 0
 end
 
--- Settles a hold in memory: charges `cost` credits and the `settled` units of each of its windows, in the place of what
--- it held. Returns the balance of the identity that it charged, or nil.
+-- Settles a hold in memory: charges `cost` credits and the `settled` units of each of its windows, in place of the held
+-- ones. Returns the balance of the identity that it charged, or nil.
 function held_charges.settle_one(settling, hold, cost)
   local is_open, more = hold.state ~= hold_format.RELEASED, hold.more
   collect(settling, hold)
@@ -174,7 +174,7 @@ function held_charges.write_windows(settling)
   if settling.records then after_charge(owned_windows.write, settling.records) end
 end
 
--- Notes settlements, and counts what they spent by tag.
+-- Notes settlements, and counts the spent credits by tag.
 local function write_notes(settling)
   for _, settled in ipairs(settling.notes or hold_format.EMPTY) do
     settled_holds.note(call_workspace, key24(), call_hour, settled)
@@ -184,8 +184,8 @@ local function write_notes(settling)
   end
 end
 
--- Writes the holds, and what settling some of them changed. `due`: when the key has to be looked at; nil for no change.
--- Everything is read before the first write.
+-- Writes the holds, and the changes of settling some of them. `due`: when the key has to be examined; nil for no
+-- change. Everything is read before the first write.
 function held_charges.write(settling, h, due)
   local has_windows = settling.wanted or settling.accounts
   if has_windows then held_charges.return_collected(settling) end
@@ -197,7 +197,7 @@ function held_charges.write(settling, h, due)
   key_api.spent = key_api.spent + settling.spent
 end
 
--- Sets what a settlement charges to the windows of a hold: what they were charged, or nothing.
+-- Sets the units that a settlement charges to the windows of a hold: all that were held, or none.
 function held_charges.settle_windows(hold, is_charged)
   for _, w in ipairs(hold.windows) do
     w.settled = is_charged and w.cost or 0

@@ -47,7 +47,7 @@ function hold_maker.begin(ttl, on_expiry, id)
   return making
 end
 
--- A digest of what a repeated request must have in common with the first one.
+-- A digest of the fields in which a repeated request must equal the first one.
 function hold_maker.shape_of(cost, requested)
   return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
 end
@@ -107,7 +107,7 @@ function hold_maker.answer_of(answer, suffix, expires)
   return struct.pack('>c0c0' .. HELD_FIELDS, answer, suffix, expires, #suffix)
 end
 
--- Makes the hold of a verification that is VALID, in memory. Returns what is added to its outcome. `shared` is the
+-- Makes the hold of a verification that is VALID, in memory. Returns a number to add to its outcome. `shared` is the
 -- balance of the identity, false or nil for none.
 function hold_maker.make(cost, request, shared)
   if call_settings.data_version >= 7 then hold_list.sum_up(making_holds) end
@@ -209,7 +209,7 @@ function hold_maker.is_decided_slowly(cost, fields, last, may_be_large)
   return true
 end
 
--- Looks at the holds of the key that was loaded, for a verification with a hold, which an earlier request may have
+-- Examines the holds of the key that was loaded, for a verification with a hold, which an earlier request may have
 -- made. Returns whether no new hold is made: then early_answer returns the answer, and a snapshot.
 function hold_maker.is_decided(cost, fields, last)
   -- The hold has at most this many bytes: the names of limits and tags are in the states and in the text of the

@@ -1,4 +1,4 @@
--- When keys with holds have to be looked at.
+-- The times at which keys with holds have to be examined, by a decision or the sweeper.
 
 -- @include "decide/call"
 -- @include "decide/verification/loadedKey"
@@ -10,12 +10,12 @@ local hold_times = {}
 -- The digest of the key that was loaded.
 function hold_times.digest() return string.sub(key_name, #call_key_records + 1) end
 
--- Makes the sweeper look at the key at this time; nil is no change.
+-- Makes the sweeper examine the key at this time; nil is no change.
 function hold_times.queue(due)
   if due then after_charge(redis.call, 'ZADD', name_of.hold_queue(call_workspace), int(due), hold_times.digest()) end
 end
 
--- Changes in memory when the key has to be looked at: at `expires`, if that is earlier than `due`, the time before.
+-- Changes in memory when the key has to be examined: at `expires`, if that is earlier than `due`, the former time.
 -- Returns a time for hold_times.queue, nil for none.
 function hold_times.look_by(expires, due)
   if expires >= due then return nil end

@@ -9,7 +9,7 @@
 -- @include "include/nameOf"
 -- @include "include/usage"
 
--- `former`: the FORBIDDEN verifications of the earlier hour that begin_hour ended.
+-- `former`: the FORBIDDEN verifications of the hour before the one that begin_hour began.
 local key_counts = { former = 0 }
 
 -- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while

@@ -14,7 +14,7 @@ local function flags_of(number)
   local flags = {}
   read_flags(number, flags)
   flags.permissions = flags.direct or flags.roles
-  -- Bytes after the limits.
+  -- The number of bytes after the limits.
   flags.tail_bytes = KEY_TAIL_LENGTH + (flags.extended and KEY_EXTENSION_LENGTH or 0)
   flag_sets[number] = flags
   return flags
@@ -81,7 +81,7 @@ end
 -- Whether the key has a mark of KEY_MARKS.
 function loaded_key.has(mark) return (loaded_key.extension()) % (mark + mark) >= mark end
 
--- Reads what an extended key notes of holds, and the balance that it draws on. Returns holds_due.
+-- Reads the fields of an extended key about holds, and the balance that it draws on. Returns holds_due.
 function loaded_key.load_extension()
   local marks, forbidden, holds_due, balances =
     struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
@@ -162,7 +162,7 @@ function loaded_key.write_drawn()
   payer.balance, payer.is_changed = balance, false
 end
 
--- Sets when the key has to be looked at because of its holds. Returns whether that changes it.
+-- Sets when the key has to be examined because of its holds. Returns whether that changes it.
 function loaded_key.set_due(due)
   local marks, forbidden, holds_due, balances = loaded_key.extension()
   if due ~= holds_due then loaded_key.put_extension(marks, forbidden, due, balances) end

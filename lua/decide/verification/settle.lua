@@ -27,8 +27,8 @@ local function leased_windows(charged, times, at, shifted)
   return wanted
 end
 
--- Gives back to the key what a lease of it did not use, in memory. Returns the leases that stay noted, the balance, and
--- records of windows to write; nothing when the lease is not noted.
+-- Gives back to the key the units that a lease of it did not use, in memory. Returns the leases that stay noted, the
+-- balance, and records of windows to write; nothing when the lease is not noted.
 local function returned_to_key(number, used, cost)
   local at, units, charged, others = lease_list.find(noted_leases.of_key(), this_session.id, number)
   if not at then return nil end
@@ -51,7 +51,8 @@ local function returned_to_key(number, used, cost)
   return others, balance, records
 end
 
--- Gives back to an identity what a lease did not use of its limits. Returns a function that writes it, or nil.
+-- Gives back to the limits of an identity the units that a lease did not use. Returns a function that writes it, or
+-- nil.
 local function returning_to_identity(record, number, used)
   local stored = redis.call('HMGET', record, 'state', 'leased', 'shifted')
   local at, units, windows, others = lease_list.find(stored[2] or '', this_session.id, number)
@@ -89,8 +90,8 @@ local function count_for_api(hour, count, outcome, spent)
   if spent > 0 then add_total(record, 's' .. field, spent) end
 end
 
--- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `subject` is a
--- TALLIED_KEY. A key that was deleted for good is counted by its id.
+-- Counts the decisions of a session by leases about one key, and gives back the units of a lease that were not used.
+-- `subject` is a TALLIED_KEY. A key that was deleted for good is counted by its id.
 local function settle_verifications(number, count, outcome, used, used_at, subject)
   local digest, cost, id24, external_id, fields = struct.unpack(TALLIED_KEY, subject)
   local is_live, is_stored = read_tallied_key(digest, id24)

@@ -19,7 +19,7 @@
 -- @include "decide/verification/keySnapshot"
 -- @include "decide/verification/windowRepair"
 
--- The byte in the state of an identity that contains whether it has a balance.
+-- The position of the byte in the state of an identity that has the flag of its balance.
 local FLAG_AT = IDENTITY_HEAD_VERSION_AT
 
 -- A verification without an outcome, of which check_limits_and_balance returned the reason: its answer.

@@ -9,7 +9,7 @@ import { sumOf } from '../period.ts';
 import { Button, Count, Problem, Time, Waiting } from './basic.tsx';
 
 export type Order = 'asc' | 'desc';
-/** How a list is sorted by a column, if it is, and what sorts it. */
+/** The order of a list by a column, if it is sorted by it, and a function that sorts it. */
 export interface Sort {
   order: Order | undefined;
   set: (order: Order) => void;
@@ -33,7 +33,7 @@ export interface Column<T> {
   isNumber?: boolean;
   /** Sentences, which wrap. */
   isText?: boolean;
-  /** A heading that is not displayed. */
+  /** The heading is for screen readers only. */
   isMark?: boolean;
   /** Left out on narrow screens. */
   isWide?: boolean;
@@ -41,7 +41,7 @@ export interface Column<T> {
   isCsvOnly?: boolean;
 }
 
-/** A column of a value of each row, by which its cell and its text in a file follow. `more` is what differs. */
+/** A column of one value of each row, from which its cell and its text in a file follow. `more` overrides them. */
 export function column<Row>(
   name: string,
   kind: Shared<Row>['kind'],
@@ -60,7 +60,7 @@ export function column<Row>(
   return { name, cell, csv, isNumber: kind === 'count', ...more };
 }
 
-/** A column that the command line displays, too. `more` is what only the console has of it. */
+/** A column that the command line displays, too. `more` has the properties for the console only. */
 export const shared = <Declared, Name extends string, Row extends Declared = Declared>(
   columns: Record<Name, Shared<Declared>>,
   name: Name,

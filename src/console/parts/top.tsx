@@ -29,7 +29,7 @@ type By = 'count' | 'refused' | 'spentCredits';
 /** Rows of which the shares are computed: verifications, or limit checks. */
 type AllRow = Partial<UsageRow & Pick<LimitRow, 'passed' | 'blocked'>>;
 
-/** The sum of all that the ranking is of; undefined until it is known. The request is that of a chart of the screen. */
+/** The sum of all rows, ranked or not; undefined until it is known. The request is that of a chart of the screen. */
 function useAll(isChecks: boolean, by: By, { start, end, granularity }: Period, within: object | undefined) {
   const input = { ...within, start, end, granularity, ...(!isChecks && { groupBy: ['outcome'] }) };
   const { data } = useData<AllRow[]>(`analytics.get${isChecks ? 'Ratelimits' : 'Verifications'}`, input, 30_000);
@@ -43,7 +43,7 @@ function useAll(isChecks: boolean, by: By, { start, end, granularity }: Period, 
   );
 }
 
-/** From half refused on. */
+/** At least half of them were refused. */
 const isHot = ({ count, refused }: TopRow) => 2 * refused >= count;
 
 const Share = ({ row, largest }: { row: TopRow; largest: number }) => {

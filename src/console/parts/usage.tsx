@@ -39,7 +39,7 @@ function change(now: number, then: number): string {
   return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % on the period before`;
 }
 
-/** When there were keys first; undefined if that is not known. For a customer, when there was an API first. */
+/** When the first key existed; undefined if that is not known. For a customer, when the first API existed. */
 function useSince({ apiId, keyId }: UsageOf): number | undefined {
   const mayKeys = may('api', 'read_key');
   const mayApis = may('api', 'read_api', apiId ?? '*') && !keyId;
@@ -53,7 +53,7 @@ function useSince({ apiId, keyId }: UsageOf): number | undefined {
 const spentOf = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);
 const limitedOf = (rows: readonly UsageRow[]) => countOf(rows, 'RATE_LIMITED') + countOf(rows, 'USAGE_EXCEEDED');
 
-/** From here on a figure has no room for all digits. */
+/** A larger figure has no room for all digits. */
 const longMin = 100_000_000;
 
 /** `children` are further figures. */
@@ -62,7 +62,7 @@ export function UsageFigures({ of, period, children }: { of: UsageOf; period: Pe
   const since = useSince(of);
   const { data: now } = useUsage(of, period);
   const { data: then } = useUsage(of, earlier, 0);
-  // Not compared with a time before the first key, or of which no counts are kept.
+  // No comparison with a time before the first key, or without counts.
   const isNew = since !== undefined && since >= earlier.start + period.stepMs;
   const figure = (label: string, amount: (rows: readonly UsageRow[]) => number, hint?: string) => {
     const value = now && amount(now);
@@ -92,7 +92,7 @@ export function UsageFigures({ of, period, children }: { of: UsageOf; period: Pe
   );
 }
 
-/** The figures and the chart of a screen, whose period is chosen here. */
+/** The figures and the chart of a screen, and the choice of its period. */
 export const Usage = (props: { of: UsageOf; period: ReturnType<typeof usePeriod>; title?: string }) => (
   <>
     <UsageFigures of={props.of} period={props.period} />

@@ -205,7 +205,7 @@ export function RenameApi({ apiId, name: before, close }: { apiId: string; name:
   );
 }
 
-/** `used` in 24 hours is undefined where it may not be read. */
+/** `used` in 24 hours is undefined if it may not be read. */
 export function DeleteApi(props: {
   apiId: string;
   name: string;

@@ -29,7 +29,7 @@ const columns: Column<Billed>[] = [
   ...refusals.map((outcome) => shared(billColumns, outcome, { isCsvOnly: true })),
 ];
 
-/** Rows of a request for the file: the most that there may be, as a bill may be long. */
+/** Rows of a request for the file: the maximum, because a bill may be long. */
 const pageMax = 1000;
 
 export function Bill() {
@@ -70,9 +70,9 @@ type Month = { of: { apiId?: string }; period: Period };
 const summedAfterMs = 2 * hourMs;
 
 /**
- * The rows of a month, and before they are there those of its days that have ended, up to `endedAt`: these are added up
- * already, while the usage since then takes the longer the more keys were used. Undefined for a month of which all days
- * have ended, or none.
+ * The rows of a month. Until they arrive, the rows of its days that have ended, up to `endedAt`: the server has added
+ * these up, and the usage since then takes longer the more keys were used. Undefined if all days of the month have
+ * ended, or none.
  */
 function useBilled({ of, period }: Month) {
   const { start, end } = period;
@@ -80,7 +80,7 @@ function useBilled({ of, period }: Month) {
   const endedAt = start < nowDay && nowDay < end ? nowDay : undefined;
   const endedInput = endedAt === undefined ? undefined : { ...of, start, end: endedAt };
   const ended = useData<Billed[]>('analytics.listCustomers', endedInput);
-  // The ranking of the screen, too, is there before the month: their scripts take turns at Redis.
+  // The ranking of the screen arrives before the month, too: their scripts take turns at Redis.
   const ranking = useData('analytics.getTop', topInput({ of: 'identities', period, within: of }));
   const isNext = endedAt === undefined || [ended, ranking].every(({ data, failure }) => data ?? failure);
   const pages = usePages<Billed>('analytics.listCustomers', isNext ? { ...of, start, end } : undefined, 0, true);

@@ -67,12 +67,14 @@ const byExpiry = [
 /** Whether a state is one of expiry. Its keys have that order only. */
 const isOfExpiry = (state: Chosen) => state.startsWith('exp');
 
-/** The orders in which the store has the keys of a state, the usual one first. Deleted keys have none of expiry. */
+/**
+ * The orders in which the store lists the keys of a state, the usual one first. Deleted keys have no order of expiry.
+ */
 const ordersOf = (state: Chosen) =>
   isOfExpiry(state) ? byExpiry : state === 'deleted' ? byCreation : [...byCreation, ...byExpiry];
 type Order = ReturnType<typeof ordersOf>[number][0];
 
-/** The input of an order. Only keys that expire have one of expiry. */
+/** The input for an order. Only keys that expire have an order of expiry. */
 const inputOf = (order: Order, state: Chosen) => ({
   ...(order.startsWith('expiry') && !isOfExpiry(state) && { expiresBefore: timeMax }),
   order: order === 'newest' || order === 'expiry-last' ? 'desc' : 'asc',
@@ -104,7 +106,7 @@ export function State({ of }: { of: KeyState }) {
   return <Badge tone={tone}>{name}</Badge>;
 }
 
-/** By id, for files. */
+/** Names of APIs by id, for files. */
 const apiNames = new Map<string, string>();
 
 /** Reads the names of all APIs, if they may be read. */
@@ -166,7 +168,7 @@ const deletedColumns: Column<Key>[] = [
   restorable,
 ];
 
-/** The filter and the order in the address, with those that there are. */
+/** The filter and the order in the address, and the possible ones. */
 function useKeyList() {
   const [address, set] = useAddress({ api: '', state: '', order: '', pages: '' });
   const state: Chosen = states.find(([name]) => name === address.state)?.[0] ?? '';
@@ -284,7 +286,7 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
         <SelectField
           label="State"
           value={state}
-          // The orders of another state may be others.
+          // Another state may have other orders.
           set={(state) => set({ state, order: '', pages: '' })}
           options={states}
         />
@@ -327,7 +329,7 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
 /** Whether a text may be a key string, and is no id. A search finds none: only its hash is stored. */
 const isKeyString = (text: string) => /^\S{8,}$/.test(text) && !/^(key|api|id)_[0-9A-Za-z]+$/.test(text);
 
-/** Finds the key of a whole key string, as one that has leaked. */
+/** Finds the key of a whole key string, for example one that has leaked. */
 function WholeKey({ text }: { text: string }) {
   const [, go] = useLocation();
   const [failed, setFailed] = useState<{ text: string; failure: Failure }>();

@@ -27,7 +27,7 @@ import { may } from '../session.ts';
 import { listen } from '../tail.ts';
 
 const rowsMax = 200;
-/** A stream is opened when typing has paused for so long. */
+/** A stream is opened after this pause in typing. */
 const typingMs = 400;
 
 interface Row extends Decision {
@@ -70,7 +70,7 @@ const columns: Column<Row>[] = [
   }),
 ];
 
-/** Seconds of the rate. */
+/** The rate is the mean of this many seconds. */
 const rateSeconds = 10;
 
 /** Decisions a second, and the share that was refused; undefined until the first second is over. */
@@ -106,7 +106,7 @@ function rateOf(set: (rate: Rate) => void) {
   };
 }
 
-/** The decisions that arrive and have the text, newest first; while paused they are counted only. */
+/** The decisions that contain the text, newest first; while paused they are only counted. */
 function useTail(filter: object, text: string, isPaused: boolean) {
   const [missed, setMissed] = useState(0);
   const [state, setState] = useState<'connecting' | 'live' | Failure>('connecting');
@@ -126,7 +126,7 @@ function useTail(filter: object, text: string, isPaused: boolean) {
     const rating = rateOf(setRate);
     let number = 0;
     let waiting: Row[] = [];
-    // Drawn a few times a second, however many arrive.
+    // Drawn a few times a second, independent of how many arrive.
     const timer = setInterval(() => {
       if (waiting.length === 0 || paused.current) return;
       const arrived = waiting.reverse();
@@ -182,7 +182,7 @@ export function Live() {
     ...(owner.settled && { externalId: owner.settled }),
   };
   const { rows, missed, state, rate } = useTail(filter, text.trim(), isPaused || isRead);
-  // Until a decision arrives, nothing is known of these texts.
+  // Whether the texts match anything is unknown until a decision arrives.
   const isFound = rows.length > 0 || undefined;
   useInAddress(key, isFound);
   useInAddress(owner, isFound);

@@ -120,7 +120,7 @@ export class Totals<Row extends { time: number }> {
       this.#byTime.set(time, rows);
     }
     let group = '';
-    // Groups are in the order of their names. A name may contain what ends one.
+    // Groups are in the order of their names. A name may contain the separator of names.
     for (const name of names) group += `${name.includes('\0') ? name.replaceAll('\0', '\0\u0001') : name}\0\0`;
     let row = rows.get(group);
     if (!row) {
