@@ -12,7 +12,7 @@ import type { Terminal } from './terminal.ts';
 
 const megabyte = 1024 * 1024;
 
-/** Of a Cluster it writes a file for each master: `file`, then a dot and the number of the master. */
+/** For a Cluster it writes a file for each master: `file`, then a dot and the number of the master. */
 export async function backup(
   { url, config, terminal }: { url: string; config: Config; terminal: Terminal },
   file: string,

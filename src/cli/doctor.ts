@@ -60,7 +60,7 @@ async function checkStore(config: Config): Promise<Finding[]> {
   const isNew = !config.redisUrl && !hasData(config.dataDir);
   // Without data, the checks of Redis need none: a check must not create the data directory.
   const dataDir = isNew ? mkdtempSync(join(tmpdir(), 'tollgate-doctor-')) : config.dataDir;
-  // First, and without Redis: a full disk is the cause of what follows.
+  // First, and without Redis, because a full disk causes later failures.
   const findings = placeOf(config, isNew);
   try {
     const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(dataDir));
@@ -144,7 +144,7 @@ function roundTrip(nodes: readonly RedisFacts[], config: Config, isStarted: bool
   );
 }
 
-/** Of the file, which a running server may not have read yet. */
+/** The certificate in the file, which a running server may not have read yet. */
 function certificate({ tlsCertFile }: Config): Finding[] {
   if (tlsCertFile === '') return [];
   try {

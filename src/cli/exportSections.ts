@@ -119,7 +119,7 @@ const ofNamespaces = (
   async function* pages(exported, after) {
     const { store, workspaceId } = exported;
     const [namespaceId, inner] = after?.split(' ') ?? [];
-    // Beginning before the namespace in which the export was interrupted: with it.
+    // Begins with the namespace in which the export was interrupted.
     if (namespaceId !== undefined && inner !== done) {
       const namespace = await store.overrides.findNamespace(workspaceId, namespaceId);
       if (namespace) yield* prefixed(namespaceId, section(exported, namespace, inner));

@@ -4,7 +4,7 @@
 /** Estimated time in Redis, in microseconds. */
 const costs = { record: 40, limit: 10, slice: 3, grant: 3, permission: 1, newPermission: 30 };
 const costMax = 10_000;
-/** At most this many permissions are remembered as existing. */
+/** Limit of the permissions that are cached as existing. */
 const knownMax = 50_000;
 
 interface CostlyLimit {

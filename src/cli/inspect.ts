@@ -78,7 +78,7 @@ function faultsOf({ fault, state, identity, counters, history }: Inspection): Fa
 }
 
 const timeOf = (ms: number): string =>
-  // Beyond the times of JavaScript, as the reset of the longest durations is.
+  // Beyond the times of JavaScript, like the reset of the longest durations.
   Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString() : `${ms} ms`;
 const number = (value: number): string => value.toLocaleString('en');
 const count = (value: number, unit: string): string => `${number(value)} ${unit}${value === 1 ? '' : 's'}`;

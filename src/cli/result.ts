@@ -1,4 +1,4 @@
-/** What a command prints: lines of text, or JSON with `--json`. */
+/** The output of a command: lines of text, or JSON with `--json`. */
 export interface CommandResult {
   lines: readonly string[];
   json: unknown;

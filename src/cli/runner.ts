@@ -22,7 +22,7 @@ interface InWorkspace extends Options {
 }
 
 interface RunOptions {
-  /** At least this long Redis may take to reply. */
+  /** The least timeout of commands to Redis, in milliseconds. */
   timeoutMs?: number;
   /** The command may create the data directory. */
   createsData?: boolean;
@@ -90,8 +90,8 @@ export class Runner {
   }
 
   /**
-   * As `runIn`, for a command that calls operations; with TOLLGATE_URL those of a server, in the workspace of its root
-   * key.
+   * As `runIn`, for a command that calls operations. With TOLLGATE_URL it calls those of a server, in the workspace of
+   * the root key.
    */
   async runCall(
     options: InWorkspace,

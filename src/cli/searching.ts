@@ -1,4 +1,4 @@
-// How far a list has looked, on a terminal: a search of many keys takes seconds.
+// Displays on a terminal how many records a search has examined: with many keys it takes seconds.
 
 import type { Call } from './client.ts';
 import type { Terminal } from './terminal.ts';
@@ -6,7 +6,8 @@ import type { Terminal } from './terminal.ts';
 const lineEnd = '\u001b[K';
 
 /**
- * Wraps calls so that each page of a list after the first writes what was examined on one line, which `clear` removes.
+ * Wraps calls so that each page of a list after the first writes the number of examined records on one line, which
+ * `clear` removes.
  */
 export function reporting(call: Call, stderr: Terminal['stderr']): { call: Call; clear(): void } {
   let isWritten = false;

@@ -12,7 +12,7 @@ export interface Columns<Row> {
 type RowOf<C> = C[keyof C] extends Shared<infer Row> ? Row : unknown;
 type TextRow<T> = [keyof T] extends [never] ? unknown : T[keyof T] extends (row: infer Row) => string ? Row : unknown;
 
-/** Columns that the console displays, too. `texts` formats cells otherwise, and has those of this table only. */
+/** Columns that the console displays, too. `texts` has other formats of cells, and the cells of this table only. */
 export function columnsOf<C extends Record<string, Shared<never>>, T extends Record<string, (row: never) => string>>(
   shared: C,
   names: readonly ((keyof C | keyof T) & string)[],
@@ -48,7 +48,7 @@ export const timeText = (ms: number | undefined): string =>
 
 const units = { w: 7 * dayMs, d: dayMs, h: hourMs, m: 60_000, s: 1000, ms: 1 } as const;
 
-/** Milliseconds of `90s`, `15m`, `12h`, `30d` or `1w`. An error names what is `of` it, such as `--for `. */
+/** Milliseconds of `90s`, `15m`, `12h`, `30d` or `1w`. An error begins with `of`, such as the name of an option. */
 export function durationOf(text: string, of = ''): number {
   const [, count, unit] = /^(\d{1,12})(ms|s|m|h|d|w)$/.exec(text) ?? [];
   if (!unit) throw new Error(`${of}${text} is not a duration. Use, for example, 90s, 15m, 12h, 30d or 1w.`);
@@ -68,7 +68,7 @@ interface LimitFigures {
   type?: string | undefined;
   /** False: only requests that name the limit are checked. */
   autoApply?: boolean | undefined;
-  /** Of a temporary limit. */
+  /** The end of a temporary limit. */
   until?: number | undefined;
   former?: Amount | undefined;
 }
@@ -102,13 +102,15 @@ export function firstOf(items: readonly string[], max: number, separator = ', ')
 const clockTime = /^\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?$/;
 const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$/;
 
-/** `Date.parse` takes February 31 for March 3. */
+/** `Date.parse` reads February 31 as March 3. */
 const isDay = (day: string): boolean => {
   const ms = Date.parse(day);
   return !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(day);
 };
 
-/** Unix milliseconds of a time, of UTC without a zone. One without a date is the last one at or before `nowMs`. */
+/**
+ * Unix milliseconds of a time, in UTC if it has no zone. A time without a date is the last one at or before `nowMs`.
+ */
 export function timeOf(text: string, nowMs: number): number {
   const hasDate = isoTime.test(text);
   const iso = hasDate ? text : `${new Date(nowMs).toISOString().slice(0, 10)}T${text}`;
@@ -120,7 +122,7 @@ export function timeOf(text: string, nowMs: number): number {
   return hasDate ? ms : ms - Math.ceil((ms - nowMs) / dayMs) * dayMs;
 }
 
-/** The end of a period, of which `startMs` is the start: without a date it is the first such time after that. */
+/** The end of a period that begins at `startMs`: a time without a date is the first one after that. */
 export function endOf(text: string, startMs: number | undefined, nowMs: number): number {
   const ms = timeOf(text, nowMs);
   return startMs !== undefined && clockTime.test(text) && ms <= startMs ? ms + dayMs : ms;

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import type { Readable, Writable } from 'node:stream';
 import { valueIn } from '../domain/text.ts';
 
-/** What a command uses of its process. Tests have one of their own, so that a command needs no process. */
+/** The interface of a command to its process. Tests have one of their own, so that a command needs no process. */
 export interface Terminal {
   env: Readonly<Record<string, string | undefined>>;
   stdin: Readable & { isTTY?: boolean };
