@@ -247,7 +247,7 @@ function readBalance(values: NonNullable<IdentityReply['balance']>) {
   return { balance, refill: due === 0 ? undefined : refillOf(amount, day, due), number, held };
 }
 
-const only = (time: number, none: number): number | undefined => (time === none ? undefined : time);
+const timeOrNone = (time: number, none: number): number | undefined => (time === none ? undefined : time);
 
 function readState(reply: Reply, now: number) {
   const state = fromNamed<StateReply>(reply);
@@ -256,7 +256,7 @@ function readState(reply: Reply, now: number) {
   const counts = Object.assign(noCounts(), inTail, { [outcomes.indexOf('FORBIDDEN')]: state.forbidden });
   const { refill_amount: amount, refill_day: refillDay, refill_due: due } = state;
   const times = Object.fromEntries(
-    Object.entries(keyTimes).map(([name, { none }]) => [name, only(state[name as KeyTime], none)]),
+    Object.entries(keyTimes).map(([name, { none }]) => [name, timeOrNone(state[name as KeyTime], none)]),
   ) as Record<KeyTime, number | undefined>;
   const flags = keyFlags.filter((flag) => state.flags.includes(flag));
   return {

@@ -296,7 +296,7 @@ function readUsage(reply: Buffer): StoredUsage[] {
 }
 
 /** Half of the keys, which is read in steps. Two halves keep Redis and this process busy. */
-interface Lane {
+interface Half {
   /** The index of the first key of the step that is being read. */
   first: number;
   end: number;
@@ -323,19 +323,19 @@ export async function* usageOf(
     return reading;
   };
   const half = Math.ceil(keys.length / 2);
-  const lanes: Lane[] = [
+  const halves: Half[] = [
     { first: 0, end: half, reading: read(0, half) },
     { first: half, end: keys.length, reading: read(half, keys.length) },
   ];
-  while (lanes.some(({ reading }) => reading)) {
-    for (const lane of lanes) {
-      const { first, reading } = lane;
+  while (halves.some(({ reading }) => reading)) {
+    for (const part of halves) {
+      const { first, reading } = part;
       if (!reading) continue;
       const reply = await reading;
       if (reply === 0) throw tooMuch();
       const found = readUsage(reply);
-      lane.first = first + found.length;
-      lane.reading = read(lane.first, lane.end);
+      part.first = first + found.length;
+      part.reading = read(part.first, part.end);
       yield { first, found };
     }
   }

@@ -54,7 +54,7 @@ export interface Days {
 }
 
 /** A filter of one id; undefined for all. */
-export const only = (id: string | undefined): ReadonlySet<string> | undefined =>
+export const filterOf = (id: string | undefined): ReadonlySet<string> | undefined =>
   id === undefined ? undefined : new Set([id]);
 
 /** One count of limit checks, by hour and namespace. */

@@ -7,7 +7,7 @@ import { ApiError } from '../errors.ts';
 import { workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { openAnalytics } from './analytics.ts';
-import { only, type UsageQuery } from './query.ts';
+import { filterOf, type UsageQuery } from './query.ts';
 import { RefusalRows, type Refusals, type RowFilter } from './refusalRows.ts';
 
 interface RefusalsPage {
@@ -100,8 +100,8 @@ async function countsByHour(
     fromHour: from,
     toHour: to,
     apiIds,
-    keyIds: only(keyId),
-    externalIds: only(externalId),
+    keyIds: filterOf(keyId),
+    externalIds: filterOf(externalId),
     by: { key: false, externalId: false, tag: false },
     bucketOf: (hour: number) => hour,
     // A page must not take long.

@@ -98,7 +98,7 @@ export function Chart(props: ChartProps) {
         {props.times.length > 0 && <Point chart={props} hidden={hidden} />}
       </div>
       <Legend series={listed} hidden={hidden} toggle={toggle} />
-      <Figures {...props} series={used} />
+      <FigureTable {...props} series={used} />
     </figure>
   );
 }
@@ -116,7 +116,7 @@ const Legend = (props: { series: readonly Series[]; hidden: readonly string[]; t
   </ul>
 );
 
-const Figures = ({ title, times, series, stepMs }: ChartProps) => (
+const FigureTable = ({ title, times, series, stepMs }: ChartProps) => (
   <details class="figures">
     <summary>Figures</summary>
     <div class="table">

@@ -21,7 +21,7 @@ const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): st
   return namespace && !identifier ? namespacePath(namespace) : undefined;
 };
 
-const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
+const nameOfRow = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
   keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
 
 type By = 'count' | 'refused' | 'spentCredits';
@@ -89,7 +89,7 @@ export function Top(props: { title: string; of: Of; period: Period; within?: obj
           top.length === 0 ? (
             <Empty title="Nothing was used in this period" />
           ) : (
-            <Table label={title} rows={top} idOf={nameOf} columns={columns} sorts={sorts} />
+            <Table label={title} rows={top} idOf={nameOfRow} columns={columns} sorts={sorts} />
           )
         }
       </Loaded>
@@ -121,7 +121,7 @@ function columnsOf(isChecks: boolean, by: By, rows: TopRow[], all: number | unde
       name: 'Name',
       cell: (row) => {
         const path = pathOf(row);
-        const name = row.keyId ? <KeyName keyId={row.keyId} /> : nameOf(row);
+        const name = row.keyId ? <KeyName keyId={row.keyId} /> : nameOfRow(row);
         return (
           <>
             {path ? <Link href={path}>{name}</Link> : name}
@@ -129,7 +129,7 @@ function columnsOf(isChecks: boolean, by: By, rows: TopRow[], all: number | unde
           </>
         );
       },
-      csv: nameOf,
+      csv: nameOfRow,
     },
     number('count', isChecks ? 'Checks' : 'Verifications'),
     {

@@ -75,7 +75,7 @@ export function Attention() {
         empty="No key is short of credits"
         actions={
           // The number that counts as low depends on the cost of a verification.
-          <Choice label="Fewer than" value={below} set={setBelow} values={['1', '10', '100', '1000', '10000']} />
+          <ValueSelect label="Fewer than" value={below} set={setBelow} values={['1', '10', '100', '1000', '10000']} />
         }
       />
       <Some
@@ -98,8 +98,8 @@ export function Attention() {
 }
 
 /** Days ahead, and the state of these keys in the list that can be searched. */
-const stateOf: Record<string, string> = { 7: 'expiring-7', 30: 'expiring', 90: 'expiring-90' };
-const daysAhead = Object.keys(stateOf);
+const searchStates: Record<string, string> = { 7: 'expiring-7', 30: 'expiring', 90: 'expiring-90' };
+const daysAhead = Object.keys(searchStates);
 
 /** Keys that expire, soonest first; then expired keys, latest first. */
 function Expiring({ of }: { of: Of }) {
@@ -122,10 +122,12 @@ function Expiring({ of }: { of: Of }) {
         empty="No key expires soon"
         actions={
           <>
-            <Link href={`/keys?${new URLSearchParams({ ...(of.apiId && { api: of.apiId }), state: stateOf[days]! })}`}>
+            <Link
+              href={`/keys?${new URLSearchParams({ ...(of.apiId && { api: of.apiId }), state: searchStates[days]! })}`}
+            >
               Search them
             </Link>
-            <Choice label="Within days" value={days} set={(within) => set({ within })} values={daysAhead} />
+            <ValueSelect label="Within days" value={days} set={(within) => set({ within })} values={daysAhead} />
           </>
         }
       />
@@ -139,7 +141,7 @@ function Expiring({ of }: { of: Of }) {
   );
 }
 
-function Choice(props: { label: string; value: string; set: (value: string) => void; values: readonly string[] }) {
+function ValueSelect(props: { label: string; value: string; set: (value: string) => void; values: readonly string[] }) {
   const { label, value, set, values } = props;
   return (
     <select aria-label={label} value={value} onChange={(e) => set(e.currentTarget.value)}>

@@ -59,7 +59,7 @@ export function Bill() {
         <UsageChart of={of} period={period} />
       </Card>
       <Top title="Largest customers" of="identities" period={period} within={of} />
-      <Customers of={of} month={month} period={period} />
+      <BillRows of={of} month={month} period={period} />
     </>
   );
 }
@@ -91,7 +91,7 @@ function useBilled({ of, period }: Month) {
 
 const idOf = ({ externalId = '' }: Billed) => externalId;
 
-function Customers({ of, period, month }: Month & { month: string }) {
+function BillRows({ of, period, month }: Month & { month: string }) {
   const { pages, ended } = useBilled({ of, period });
   const { start, end } = period;
   const read = (after?: string) =>

@@ -165,10 +165,10 @@ function Details({ data }: { data: Status }) {
       <EndingRootKeys />
       <div class="columns">
         <Card title="Stored in this workspace">
-          <List items={counted.map(([name, text]) => [text, count(stored[name] ?? 0)])} />
+          <Facts items={counted.map(([name, text]) => [text, count(stored[name] ?? 0)])} />
         </Card>
         <Card title="Server">
-          <List
+          <Facts
             items={[
               ['Tollgate', versions.tollgate],
               ['Node', versions.node],
@@ -201,7 +201,7 @@ function Details({ data }: { data: Status }) {
   );
 }
 
-const List = ({ items }: { items: readonly (readonly [name: string, value: ComponentChildren])[] }) => (
+const Facts = ({ items }: { items: readonly (readonly [name: string, value: ComponentChildren])[] }) => (
   <dl class="counts">
     {items.map(([name, value]) => (
       <>

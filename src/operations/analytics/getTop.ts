@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { type ManageContext, manages } from '../../operation.ts';
-import { only, type Period, type UsageQuery } from '../../usage/query.ts';
+import { filterOf, type Period, type UsageQuery } from '../../usage/query.ts';
 import { addTo, addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, OptionalInt, OptionalText, Tag } from '../schemas.ts';
@@ -106,7 +106,14 @@ async function rankVerifications(
     return store.analytics.top(caller.workspaceId, { ...period, apiIds, of, by, limit });
   }
   const grouped = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
-  const query: UsageQuery = { ...period, apiIds, externalIds: only(externalId), tag, by: grouped, bucketOf: () => 0 };
+  const query: UsageQuery = {
+    ...period,
+    apiIds,
+    externalIds: filterOf(externalId),
+    tag,
+    by: grouped,
+    bucketOf: () => 0,
+  };
   const ranking = new Ranking();
   const untagged = { count: 0, refused: 0, spentCredits: 0 };
   const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) => {
