@@ -110,7 +110,7 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
   listedIds?: ListedIds | ((input: Static<Input>) => ListedIds);
   /** The longest body in bytes, where that is more than others have. */
   bodyBytesMax?: number;
-  /** May read very much, as every list may, so that few run at once per workspace. */
+  /** May read very much, like any list, so that few run concurrently per workspace. */
   readsMuch?: true;
   /** The response is a stream of events; `output` is the data of each, and `handle` returns a Streaming. */
   streams?: true;

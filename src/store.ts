@@ -114,7 +114,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const { scripts, durable } = loaded;
   const run = runOf(durable?.scripts ?? scripts, options);
   const { isComplete, onUnsupported } = options;
-  // By Redis's clock, also in tests: the processes of one Redis must agree.
+  // By Redis's clock, even in tests: the processes of one Redis must agree.
   const runByClock = runOf(scripts, { ...options, nowMs: undefined });
   const heartbeat = new Heartbeat(loaded.data, { redis, run: runByClock, supported, isComplete, onUnsupported });
   await heartbeat.start().catch(async (error) => {

@@ -24,7 +24,7 @@ interface WorkersOptions {
 }
 
 const program = fileURLToPath(new URL('./worker.js', import.meta.url));
-/** Pause before a restart, so that a worker that ends at once does not exhaust the machine. */
+/** Pause before a restart, so that a worker that ends immediately does not exhaust the machine. */
 const restartAfterMs = 200;
 /** A worker replies sooner even if Redis does not. A worker that hangs must not delay the metrics of the others. */
 const countsWaitMs = 3_000;

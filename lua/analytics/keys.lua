@@ -58,8 +58,8 @@ local function current_of(packed)
   return external_id, usage, forbidden == 0 and NO_FORBIDDEN or struct.pack(COUNT, forbidden)
 end
 
--- A key has no log before its second hour of a day, and to look for those of some keys at once takes as long as for
--- one. How long a log is must be known before it is read, so they are not read together.
+-- A key has no log before its second hour of a day, and looking for the logs of several keys in one command takes as
+-- long as for one. The length of a log must be known before it is read, so they are not read together.
 local LOGS_STEP = 16
 local logs = {}
 for at = 1, #keys, KEY_BYTES do

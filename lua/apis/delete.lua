@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Delete an API. All its keys are invalid at once, because a verification reads the API's record. It can be restored
--- for the retention time, with everything of it, unless it is `permanent`; then the sweeper removes the records of the
--- keys in steps.
+-- Delete an API. All its keys are invalid immediately, because a verification reads the API's record. It can be
+-- restored for the retention time, with everything of it, unless it is `permanent`; then the sweeper removes the
+-- records of the keys in steps.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  API record and list, the deleted record, its list and queue, key list, the index by expiry, the list of dead

@@ -1,6 +1,6 @@
 -- Items that are decided more than once.
 
--- In the place of an answer: the item has to be decided again. The hold to make follows in the place of the snapshot
+-- Returned in place of an answer: the item has to be decided again. The hold to make follows in place of the snapshot
 -- (holdMaker.lua), nil for none.
 local AGAIN = -1
 

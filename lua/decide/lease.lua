@@ -32,7 +32,7 @@ local function lease(position, last, root_index, hold)
   local answer, snapshot = kind.decide(position, last, root_index, hold)
   if answer == AGAIN then return AGAIN, snapshot end
   local outcome, units, term = string.byte(answer) % SNAPSHOT_BEFORE, 0, 0
-  -- Recalled leases are marked also when the request is not refused, so that the next refusal does not wait for them
+  -- Recalled leases are marked even if the request is not refused, so that the next refusal does not wait for them
   -- again.
   if recalled ~= '' and outcome % WITH_HOLD == kind.passed then after_charge(kind.awaited) end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then

@@ -1,5 +1,5 @@
 -- Recent refusals of verifications (analytics.listRefusals): rows in one string per workspace and hour, in the order of
--- the refusals. A call with refusals appends all of its rows at once.
+-- the refusals. A call with refusals appends all of its rows in one command.
 --
 -- A flood must neither cost much nor leave out the refusals of other keys. For each key and outcome, the first four
 -- refusals of a minute have a row each, then the 8th, the 16th and so on. A row has the number of its refusals since

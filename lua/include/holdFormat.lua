@@ -17,7 +17,7 @@ local hold_format = {
 local hold_pieces = {}
 
 -- The charge of a hold to a window, or its slots (with `slot_end`): {duration, cost, name, of_identity, is_fine,
--- settled (units that a settlement charges)}, and the position after it. All fields are made at once, because Lua
+-- settled (units that a settlement charges)}, and the position after it. All fields are made together, because Lua
 -- allocates a table again when it grows.
 local function read_held_window(texts, part, position)
   local bits, duration, cost, name, _ = string.byte(part, position), nil, nil, nil, nil

@@ -63,7 +63,7 @@ function limit_list.set_end(limit, wanted, before, now)
   limit.former = former and limit_ends.former_of(former)
 end
 
--- A list of a request in the place of the limits of an owner, which are in force. A limit without a type keeps that of
+-- The list of a request that replaces the limits of an owner, which are in force. A limit without a type keeps that of
 -- the limit with its name, as it keeps its end. Returns nil, why not (slots_refusal, set_end), and the index in the
 -- list, from 0.
 function limit_list.with_all(limits, wanted, now)
@@ -177,10 +177,10 @@ function limit_list.replace(workspace, owner, old, wanted, now)
   return limits, counters
 end
 
--- Notes which limits of an owner are temporary in the place of those before, in the index of ends: a sorted set of all
--- temporary limits and overrides of a workspace, by their end. Every script that stores other limits of an owner, or
--- makes an owner appear or disappear, updates it. It also has limits that have ended and whose former one is not stored
--- yet, until the sweeper removes them. So readers compare what they find with the record.
+-- Replaces the temporary limits of an owner in the index of ends: a sorted set of all temporary limits and overrides of
+-- a workspace, by their end. Every script that stores other limits of an owner, or makes an owner appear or disappear,
+-- updates it. It also has limits that have ended and whose former one is not stored yet, until the sweeper removes
+-- them. So readers compare what they find with the record.
 function limit_list.note_ends(workspace, owner, before, after)
   local index, gone = name_of.ends(workspace), {}
   for _, l in ipairs(before) do

@@ -1,5 +1,5 @@
 -- Permissions of keys. In a workspace every permission and every role has a small number that is never reused. Keys and
--- roles have lists of numbers (`,3,17,`), so that all of them lose a deleted permission or role at once.
+-- roles have lists of numbers (`,3,17,`), so that all of them lose a deleted permission or role immediately.
 
 -- @include "include/nameOf"
 

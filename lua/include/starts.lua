@@ -91,8 +91,8 @@ local function indexing_starts(workspace, api8, entries)
       end
       for _, leaf in ipairs(leaves) do
         redis.call('RPUSH', name_of.start_leaf(workspace, api8, leaf[1]), unpack(leaf[2]))
-        -- A member of more than 64 bytes makes Redis store the bounds as a skip list at once. It would store up to 128
-        -- of them as a listpack, of which it reads half each time. This one is after all others, and has no leaf.
+        -- A member of more than 64 bytes makes Redis store the bounds as a skip list immediately. It would store up to
+        -- 128 of them as a listpack, of which it reads half each time. This one is after all others, and has no leaf.
         if leaf[1] ~= bound then
           redis.call('ZADD', name_of.start_bounds(workspace, api8), 0, leaf[1], 0, string.rep('\255', 65))
         end

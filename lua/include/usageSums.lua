@@ -141,7 +141,7 @@ function usage_sums.write_leaf(workspace, api8, name, leaf, retention_ms)
       end
     end
     table.sort(customers, comes_before)
-    -- Halves, or more parts after many customers at once.
+    -- Halves, or more parts after many new customers.
     local size = math.ceil(#customers / math.ceil(2 * #customers / LEAF_CUSTOMERS_MAX))
     for first = size + 1, #customers, size do
       local part, moved = {}, {}

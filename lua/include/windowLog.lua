@@ -65,7 +65,7 @@ local WINDOW_KINDS = {
 }
 local WINDOW_HEAD = '>BI6I6'
 local WINDOW_HEAD_BYTES = 13
--- Times in responses are at most the largest safe integer of JSON, also after the longest duration.
+-- Times in responses are at most the largest safe integer of JSON, even after the longest duration.
 local WINDOW_LATEST = 2 ^ 53 - 1
 
 -- Packs a counter from the `ends` and `units` of its entries, in steps of `step` if that divides all distances, else of

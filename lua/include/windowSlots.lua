@@ -7,7 +7,7 @@ local window_slots = {}
 
 -- The slots in the counter from `first` to `last` of a packed value that are taken at `now`: the ends and units of its
 -- entries, the sum of the units, and its step. An entry later than any hold ends was made while the clock was ahead,
--- and its hold ends at once. Without `now` all entries are read.
+-- and its hold ends immediately. Without `now` all entries are read.
 function window_slots.read(text, first, last, now)
   local ends, units, total, step = {}, {}, 0, 1
   if last < first then return ends, units, total, step end

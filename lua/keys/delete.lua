@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Delete a key; it is invalid at once. Unless `permanent`, its record is kept for the retention time, so that the key
--- can be restored and the same secret cannot be imported again; then the sweeper removes it. If a key has very many
+-- Delete a key; it is invalid immediately. Unless `permanent`, its record is kept for the retention time, so that the
+-- key can be restored and the same secret cannot be imported again; then the sweeper removes it. If a key has very many
 -- holds, the sweeper ends the rest, in a record that no request finds.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`

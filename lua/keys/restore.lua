@@ -1,4 +1,4 @@
--- Restore a deleted key, whose record is kept for the retention time. It is valid again at once, with its fields,
+-- Restore a deleted key, whose record is kept for the retention time. It is valid again immediately, with its fields,
 -- limits and balance, a refill that was due since, its identity if that exists, and its usage.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Delete a permission. Keys and roles refer to it by its number, which no longer exists, so all of them lose it at
--- once.
+-- Delete a permission. Keys and roles refer to it by its number, which no longer exists, so all of them lose it
+-- immediately.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  permissions and their list, the audit stream

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Delete a role. Keys refer to it by its number, which no longer exists, so all of them lose it at once.
+-- Delete a role. Keys refer to it by its number, which no longer exists, so all of them lose it immediately.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  roles and their list, the audit stream

@@ -59,7 +59,7 @@ export async function callPage<T>(operation: string, input: object, rootKey?: st
 export const call = async <T>(operation: string, input: object, rootKey?: string): Promise<T> =>
   (await callPage<T>(operation, input, rootKey)).data;
 
-// ---- Cached data: a screen displays the last response at once, and the next one when it arrives.
+// ---- Cached data: a screen displays the last response immediately, and the next one when it arrives.
 
 interface Entry {
   page: Page<unknown> | undefined;

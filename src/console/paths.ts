@@ -1,7 +1,7 @@
 // Paths of screens that are named by a text of a caller: a customer, a namespace.
 
 /**
- * A text as a part of a path. A browser takes `.` and `..` for steps in the path, also when they are encoded, and the
+ * A text as a part of a path. A browser takes `.` and `..` for steps in the path, even if they are encoded, and the
  * router decodes a path once. So other texts than plain words are encoded twice.
  */
 function partOf(text: string): string {

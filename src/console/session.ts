@@ -16,8 +16,8 @@ export interface SignIn {
 
 const stored = 'tollgate.signIns';
 /**
- * In localStorage: when the browser signed out of each workspace. It reaches all tabs, also those that are loaded again
- * later. Workspace ids are not secret.
+ * In localStorage: when the browser signed out of each workspace. It reaches all tabs, including tabs that are loaded
+ * again later. Workspace ids are not secret.
  */
 const signedOut = 'tollgate.signedOut';
 const signedOutMax = 50;
@@ -64,7 +64,7 @@ export function addSignIn(signIn: Omit<SignIn, 'at'>) {
   changed();
 }
 
-/** The sign-ins of another tab, in the place of none. */
+/** Takes the sign-ins of another tab, if this one has none. */
 export function takeSignIns(of: readonly SignIn[]) {
   if (current) return;
   signIns = of.filter(isValid);

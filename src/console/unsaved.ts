@@ -66,7 +66,7 @@ export function leave(go: () => void) {
   changed();
 }
 
-/** Ends the session at once, or when nothing is unsaved. */
+/** Ends the session immediately, or when nothing is unsaved. */
 export function whenSaved(end: () => void, reason: string) {
   ending = { end, reason };
   changed();

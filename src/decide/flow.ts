@@ -6,8 +6,8 @@
 // While nothing waits there, the limit grows with each trip. When Redis decides less in the time, or requests wait
 // there longer, it falls. (As the congestion window of TCP Vegas.)
 //
-// The work on the way must not arrive at once. So beyond the work that may always be sent, requests are sent at the
-// pace at which Redis decides them.
+// The work on the way must not arrive all together. So beyond the work that may always be sent, requests are sent at
+// the pace at which Redis decides them.
 //
 // The cost of a request is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
 // beyond that work has a budget: twice what the last ones cost. Redis leaves requests beyond it undecided, and they are

@@ -43,7 +43,8 @@ interface QueueOptions<Batch extends QueuedBatch> {
   /** How much of Redis's time the requests of a workspace that are on the way may take. */
   shareMax: number;
   /**
-   * Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once.
+   * Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused
+   * immediately.
    */
   inFlightMax: number;
   /** Limit of the batches of unknown callers at Redis. */
@@ -87,9 +88,9 @@ class Queue<Batch> {
 }
 
 /**
- * While batches have fewer requests than this on average, a request that finds none in flight is sent at once. If they
- * have more, as with four connections, this would make smaller batches, which cost the server and Redis a tenth more
- * for each request.
+ * While batches have fewer requests than this on average, a request that finds none in flight is sent immediately. If
+ * they have more, as with four connections, this would make smaller batches, which cost the server and Redis a tenth
+ * more for each request.
  */
 const loneMean = 1.5;
 

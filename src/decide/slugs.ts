@@ -44,7 +44,7 @@ export async function slugsOf(redis: RedisClient, workspaceId: string, lists: re
 
 /**
  * The slugs that slugsOf returns as JSON, printed step by step: a key may have a hundred thousand slugs, and printing
- * them at once would hold the event loop for 60 ms and the strings in memory.
+ * them in one step would hold the event loop for 60 ms and the strings in memory.
  */
 export async function printedSlugsOf(
   redis: RedisClient,

@@ -1,4 +1,4 @@
-// CSV that is data in every spreadsheet, also in one whose locale has another separator than the comma.
+// CSV that spreadsheets read as data, even in a locale with another separator than the comma.
 
 /**
  * Separators of cells in other locales and imports, which read the quotes of a cell that is not the first as text. A

@@ -26,7 +26,7 @@ export const limitValues = {
 
 /** The bits of the values that are 0 or 1, which are stored together. */
 export const limitSwitches = { autoApply: 1, type: 2 } as const;
-/** The bit beside them of a limit that ends by itself. */
+/** The bit of a temporary limit, next to them. */
 export const temporarySwitch = 4;
 
 export type LimitValueName = keyof typeof limitValues;

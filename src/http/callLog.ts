@@ -1,6 +1,6 @@
 // Bounds log lines that any client can cause or that an outage repeats: one of each kind per second. The first is
-// written at once, then the latest of each second with `omitted`, the number of lines of its kind that were left out
-// since the previous one.
+// written immediately, then the latest of each second with `omitted`, the number of lines of its kind that were left
+// out since the previous one.
 
 import type { Logger } from 'pino';
 

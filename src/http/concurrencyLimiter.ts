@@ -1,11 +1,11 @@
-// Concurrency limits per workspace. A few requests of a workspace run at once and more wait for a while. So one
+// Concurrency limits per workspace. A few requests of a workspace run concurrently and more wait for a while. So one
 // workspace cannot fill Redis's queue, in which the verifications of all others would wait.
 
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
 
 interface LimiterOptions {
-  /** Requests of a workspace that run at once. */
+  /** Requests of a workspace that run concurrently. */
   atOnce: number;
   /** Requests of all workspaces that run or wait, shared as in domain/share.ts. */
   max: number;
@@ -13,7 +13,7 @@ interface LimiterOptions {
   waitMs: number;
   /**
    * After a request its place is free only when twice its time has passed, this at most: a workspace that sends one
-   * after the other leaves time to others, also where the work is that of the server and not of Redis.
+   * after the other leaves time to others, even if the work is that of the server and not of Redis.
    */
   restMsMax?: number;
 }

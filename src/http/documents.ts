@@ -35,7 +35,7 @@ type Documents = (request: Request) => Response | Served | undefined;
 
 /**
  * Over TLS: a browser that has opened a page uses only HTTPS for this host name from then on (RFC 6797). Only browsers
- * know this header, so it is in pages and their files, and not in responses of /v2 and health checks. Not for
+ * use this header, so it is in pages and their files, and not in responses of /v2 and health checks. Not for
  * subdomains: other services may be there.
  */
 export const withHsts = (documents: Documents, maxAge: number): Documents => {

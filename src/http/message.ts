@@ -58,7 +58,9 @@ export interface Response {
   stream?: Streaming;
 }
 
-/** Handles a request. Never rejects. Returns no promise when it has the response at once, which saves microseconds. */
+/**
+ * Handles a request. Never rejects. Returns no promise when it has the response immediately, which saves microseconds.
+ */
 export type Handler = (request: Request) => Response | Promise<Response>;
 
 /** Handles a request from its headers. Never rejects. */

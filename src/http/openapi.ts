@@ -128,7 +128,7 @@ function members<Value extends object>(value: Value): Value {
 
 /**
  * Returns a schema in the form that generators of clients read (docs/clients.md): they take an integer without format
- * as one of 32 bits, and know no constant boolean and no list as a default.
+ * as one of 32 bits, and support neither a constant boolean nor a list as a default.
  */
 const published = (schema: Json): Json => ({
   ...schema,

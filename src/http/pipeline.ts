@@ -48,7 +48,7 @@ interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   console?: boolean;
   /** The max-age of Strict-Transport-Security for pages over TLS, in seconds; undefined without TLS. */
   hstsMaxAge?: number | undefined;
-  /** Management requests of a workspace that run at once. */
+  /** Management requests of a workspace that run concurrently. */
   manageAtOnce?: number;
   /** Management requests of all workspaces that run or wait. Further ones are rejected. */
   inFlightMax?: number;

@@ -400,7 +400,7 @@ class Exchange<R extends Request> {
     this.#wait();
   }
 
-  /** Handles the request at the end of a turn. Its body needs memory until then, also if it arrived in one part. */
+  /** Handles the request at the end of a turn. Its body needs memory until then, even if it arrived in one part. */
   #wait() {
     const { body } = this.#request;
     if (Buffer.isBuffer(body) && !this.#body) {

@@ -5,7 +5,7 @@
 // response is written. So without a bound, a thousand connections whose requests need no Redis would hold up all other
 // requests for seconds.
 //
-// In one turn so much is done at once. The rest waits here for the ends of this turn and of the next ones, where
+// A limited amount is done within one turn. The rest waits here for the ends of this turn and of the next ones, where
 // callers take turns: one with thousands of connections waits for itself, and others do not wait for it.
 
 /** The work of a short request, some 20 µs. */

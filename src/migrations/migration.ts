@@ -68,7 +68,7 @@ interface Blockers {
 type Outcome = 'migrated' | 'blocked' | 'busy' | 'stopped';
 
 interface MigrateOptions {
-  /** Migrates also if Redis does not list connections. */
+  /** Migrates even if Redis does not list connections. */
   byHand?: boolean;
   /** An operator states that the connections without a name are not those of servers of an earlier release. */
   force?: boolean;

@@ -190,7 +190,7 @@ const FormerRatelimit = Type.Object(limitValueFields, {
     'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
 });
 
-/** In a request that repeats the response of a read, maybe by a caller that does not know later values. */
+/** In a request that repeats the response of a read, maybe by a caller that is older than some values. */
 const IgnoredFormer = Ignored(
   Type.Object({
     ...Type.Partial(FormerRatelimit).properties,

@@ -3,8 +3,8 @@ import { dataVersion as newestVersion } from '../scripts/layout.ts';
 
 /**
  * The arguments of a script that deletes an API or an identity. Unless `permanent`, it can be restored for the
- * retention time; not while the data has an earlier version, as a migration and the servers of that version do not know
- * it.
+ * retention time; not while the data has an earlier version, because a migration and the servers of that version do not
+ * support this.
  */
 export function deletion({ keyRetentionMs, dataVersion }: StoreContext, permanent = false) {
   const isForGood = permanent || keyRetentionMs === 0 || dataVersion.current < newestVersion;

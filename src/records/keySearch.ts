@@ -172,9 +172,7 @@ export function openKeySearch(context: StoreContext) {
   };
 }
 
-/**
- * The order of a list of keys. A cursor continues in its order, also in one that began before the data had its version.
- */
+/** The order of a list of keys. A cursor continues in its order, even if it began before the data had its version. */
 function orderFor({ dataVersion }: StoreContext, filter: KeyFilter, after: string | undefined): KeyOrder {
   if (filter.expiresBefore === undefined || filter.deleted) return byCreation;
   if (after !== undefined) return orderOfCursor(after);

@@ -43,7 +43,7 @@ interface RoleReply {
 const stepMax = 500;
 /** A page of roles ends when its roles have this many permissions together, or this many bytes of them as JSON. */
 const pageMax = { permissions: 5000, bytes: 2 * 1024 * 1024 };
-/** All roles of a key are returned at once. Roles beyond this many bytes of permissions are returned without them. */
+/** All roles of a key are returned together. Roles beyond this many bytes of permissions are returned without them. */
 const keyRolesBytesMax = 10 * 1024 * 1024;
 
 const permissionOf = ({ id, name, slug, description }: PermissionReply) => ({

@@ -1,4 +1,4 @@
-/** Calls `read` at most once in `ms`. Calls until then share its result, also an error. */
+/** Calls `read` at most once in `ms`. Calls until then share its result, even an error. */
 export function atMostOnceIn<Result>(ms: number, read: () => Promise<Result>): () => Promise<Result> {
   let current: Promise<Result> | undefined;
   return () => {

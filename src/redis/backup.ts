@@ -1,5 +1,5 @@
 // A copy of all data of one Redis, as a replica would get it: a file in the format RDB. It works through any
-// connection, also by a Sentinel or TLS, and needs no access to the files of Redis.
+// connection, including a Sentinel or TLS, and needs no access to the files of Redis.
 
 import type { Socket } from 'node:net';
 import type { RedisClient } from './connection.ts';

@@ -1,15 +1,16 @@
 // A circuit breaker between the server and Redis. Without it, every request to a Redis that hangs waits for the whole
 // command timeout. A command that times out makes the breaker send a probe. If the probe has no reply after
-// `confirmMs`, the breaker opens: commands fail at once and are not sent. The first reply to a probe closes it.
+// `confirmMs`, the breaker opens: commands fail immediately and are not sent. The first reply to a probe closes it.
 //
 // A timeout alone does not open it, because the server itself may have stalled: its timers then run before it reads the
-// replies that are waiting in the socket. A lost connection does not open it either: its commands fail at once anyway.
-// Probes are independent of requests, so the first request after a quiet hour is not refused because of an old hang.
+// replies that are waiting in the socket. A lost connection does not open it either: its commands fail immediately
+// anyway. Probes are independent of requests, so the first request after a quiet hour is not refused because of an old
+// hang.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { storeError } from './connection.ts';
 
-/** Time between two probes that fail at once. */
+/** Time between two probes that fail immediately. */
 const probePauseMs = 100;
 
 /**

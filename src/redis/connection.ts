@@ -1,5 +1,5 @@
-// The connection to Redis. It fails fast: while the connection is lost, commands fail at once instead of waiting. It
-// never sends a command twice that may have run.
+// The connection to Redis. It fails fast: while the connection is lost, commands fail immediately instead of waiting.
+// It never sends a command twice that may have run.
 
 import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
@@ -17,7 +17,7 @@ type Options = RedisOptions & { replyMapping?: 'legacy' };
 
 // A TLS connection that we reject may emit two errors: ours, and then the alert of the other side. ioredis handles one
 // error per connection (redis/ioredis#961), and an unhandled one ends the process. So every TLS connection gets a
-// listener, also those that ioredis opens to Sentinels and nodes.
+// listener, including those that ioredis opens to Sentinels and nodes.
 const { connect: connectByTls } = tls;
 tls.connect = ((...args: [ConnectionOptions]) => connectByTls(...args).on('error', () => {})) as typeof tls.connect;
 
@@ -152,7 +152,8 @@ const messageOf = ({ message, code = '' }: Error & { code?: string }): string =>
       : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
 /**
- * 100, 200, 400, 500, 500, … ms, each less a random part of up to a half, so that servers do not reconnect all at once.
+ * 100, 200, 400, 500, 500, … ms, each less a random part of up to a half, so that servers do not reconnect all
+ * together.
  */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
@@ -233,9 +234,9 @@ function openSentinel(sentinels: Address[], name: string, account: Account, opti
 }
 
 /**
- * A Cluster client whose commands settle within the command timeout, and fail at once when no node is connected:
- * ioredis would queue them until the Cluster is back. The timeout includes connecting to a node and following
- * redirections.
+ * A Cluster client whose commands settle within the command timeout, and fail immediately when no node is connected:
+ * ioredis would queue them until the Cluster is reachable again. The timeout includes connecting to a node and
+ * following redirections.
  */
 class BoundedCluster extends Cluster {
   override sendCommand(...sent: Parameters<Cluster['sendCommand']>): unknown {

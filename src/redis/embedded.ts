@@ -300,7 +300,7 @@ async function keepRunning({ program, paths, durable, onEvent, monotonicMs }: Ru
       end();
       await supervision;
       process.off('exit', end);
-      // The exit code is 0 also if Redis could not write, as on a full disk.
+      // The exit code is 0 even if Redis could not write, for example to a full disk.
       const hasWritten = child.exitCode === 0 && persistence.includes('aof_last_write_status:ok');
       if (hasWritten && forgetsNothing) markComplete(paths.dir);
     },

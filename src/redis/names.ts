@@ -39,9 +39,12 @@ export const probeKey = 'tg:probe';
 /** In a Cluster one for each master, whose number is chosen by its slot. */
 export const probeKeyOf = (number: number): string => `${probeKey}:{${number}}`;
 
-/** Which processes hear of which decisions (tail/registry.ts), while any does. Hash of the process to JSON, expires. */
+/**
+ * The streams of decisions that processes listen to (tail/registry.ts), while any does. Hash of the process to JSON,
+ * expires.
+ */
 export const tailsKey = 'tg:tails';
-/** The channel of decisions of a workspace, while another process hears of them. */
+/** The channel of decisions of a workspace, while another process listens to them. */
 export const tailChannel = (workspaceId: string): string => `tg:tail:${workspaceId}`;
 /** The channel on which a process publishes echoes to itself (subscriber.ts). */
 export const echoChannel = (id: string): string => `tg:echo:${id}`;

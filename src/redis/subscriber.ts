@@ -20,7 +20,7 @@ export class Subscriber {
   readonly #channels = new Set<string>();
   #connection: Promise<RedisClient> | undefined;
   #checking: NodeJS.Timeout | undefined;
-  /** The connection, while it is subscribed to all channels as far as it knows. */
+  /** The connection, while it seems to be subscribed to all channels. */
   #subscribed: RedisClient | undefined;
   /** When the last echo was published, by a monotonic clock; undefined when it has arrived. */
   #echoAt: number | undefined;
@@ -31,7 +31,7 @@ export class Subscriber {
     this.#onMessage = onMessage;
   }
 
-  /** Whether messages arrive, as far as is known. */
+  /** Whether messages seem to arrive. */
   get isReady(): boolean {
     return this.#subscribed !== undefined;
   }
@@ -60,7 +60,7 @@ export class Subscriber {
         this.#echoAt = performance.now();
         await this.#redis.publish(this.#echoChannel, '');
       })
-      // Without Redis there is nothing to hear.
+      // Without Redis there are no messages.
       .catch(() => {
         this.#echoAt = undefined;
       });

@@ -595,7 +595,8 @@ export const settledWindow = struct({ cost: uint(7), name: text(2) });
 const sessionBytes = 16;
 
 /**
- * The number of an entry that is no lease: until its time, no leases are granted beside those that are noted with it.
+ * The number of an entry that is no lease: until its time, no leases are granted in addition to those that are noted
+ * with it.
  */
 const leasePause = 0;
 /**
@@ -695,7 +696,7 @@ export const holdChangeItem = struct({
   ttl: uint(4),
   hasCredits: uint(1),
   credits: uint(7),
-  /** The key, as far as the server knows it; zeros for nothing. */
+  /** The digest of the key if the server has it, else zeros. */
   digest: bytes(32),
   /** The id of the key, without `key_`. */
   id16: bytes(16),
@@ -1004,7 +1005,7 @@ const holdLiterals = (): Record<string, number> => ({
   HOLD_CHANGED: holdChanged,
   WITH_HOLD: withHold,
   HOLDS_MAX: holdsMax,
-  // From now to the end of a hold. A later one was made while the clock was ahead, and ends at once.
+  // From now to the end of a hold. A later one was made while the clock was ahead, and ends immediately.
   HOLDS_DUE_WITHIN: 31 * dayMs,
   HOLD_BYTES_MAX: holdBytesMax,
   HOLDS_BYTES_MAX: holdsBytesMax,

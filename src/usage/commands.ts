@@ -7,7 +7,7 @@ import { CountsMoved, readsMax, tooMuch } from './query.ts';
 
 type Commands = ReturnType<RedisClient['pipeline']>;
 
-/** Commands sent at once. */
+/** Commands sent together. */
 const pipelineMax = 500;
 /** Members of a sorted set that one command reads. */
 export const membersStep = 1000;

@@ -186,7 +186,7 @@ function refusalsOf(packed: Buffer, at: number, apiId: string) {
     ...(more && (isOfLimit || isOfCredits) && { cost: more.cost }),
     // The balance at the time of a decision by a lease is not known.
     ...(more && (isOfLimit || (isOfCredits && leased !== 1)) && { remaining: more.remaining }),
-    // A row of credits has the mark of a balance of the identity in the place of a limit.
+    // A row of credits has the mark of a balance of the identity in place of a limit.
     ...(isOfCredits && limit === 1 && { of: 'identity' as const }),
     ...(tags !== '' && { tags: JSON.parse(tags) as string[] }),
     source: leased === 1 ? ('lease' as const) : ('redis' as const),

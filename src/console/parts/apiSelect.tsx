@@ -19,7 +19,7 @@ interface ApiSelectProps {
   isBare?: boolean;
 }
 
-/** APIs that are offered at once. */
+/** APIs that are offered at a time. */
 const limit = 20;
 
 /** The name of an API; its id if the root key may not read it. `isInTurn`: one of many. */

@@ -40,7 +40,7 @@ interface Spot {
 
 type Figures = ReturnType<typeof figuresOf>;
 
-/** The figures of bars. Shares are of all series, also of hidden ones. */
+/** The figures of bars. Shares are of all series, including hidden ones. */
 function figuresOf({ times, series, stepMs }: ChartProps, { from, to }: Spot, hidden: readonly string[]) {
   const [first, last] = [Math.min(from, to), Math.max(from, to)];
   const start = times[first]!;

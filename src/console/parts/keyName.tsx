@@ -12,7 +12,7 @@ export const nameOf = ({ keyId, name, start }: Named): string => name || (start 
 /** A name, or code in place of it. */
 export const KeyLabel = ({ of }: { of: Named }) => (of.name ? <span>{of.name}</span> : <code>{nameOf(of)}</code>);
 
-/** The start of a key beside its name. */
+/** The start of a key next to its name. */
 export const KeyStart = ({ of: { name, start } }: { of: Named }) =>
   name && start !== '' ? <code class="quiet">{start}…</code> : null;
 

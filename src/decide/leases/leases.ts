@@ -41,7 +41,7 @@ export interface LeaseOptions {
   after: number;
   /** Milliseconds of a monotonic clock. */
   nowMs: () => number;
-  /** Whether this process hears of recalls, and has done so for a term. */
+  /** Whether this process receives recalls, and has done so for a term. */
   mayAsk: () => boolean;
   /** The round trip to Redis in milliseconds, which is added to terms; 0 while it is not known. */
   roundTripMs?: () => number;
@@ -317,8 +317,8 @@ export class Leases {
   /** Returns of leases of units that wait for a settlement. */
   #returning = 0;
   /**
-   * The number of the last settlement. Redis counts each number of a session once, also after this process has left the
-   * registry and is back.
+   * The number of the last settlement. Redis counts each number of a session once, even after this process has left the
+   * registry and returned.
    */
   #lastSettlement = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -520,8 +520,8 @@ export class Leases {
   }
 
   /**
-   * Takes leases back: those with these numbers, all of a workspace, or all. They end at once; resolves when what they
-   * decided and left is settled.
+   * Takes leases back: those with these numbers, all of a workspace, or all. They end immediately; resolves when their
+   * decisions and unused units are settled.
    */
   async recall(workspaceId?: string, numbers?: ReadonlySet<number>): Promise<void> {
     const workspaces = [...this.#workspaces.values()].filter(

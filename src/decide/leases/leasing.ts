@@ -119,7 +119,7 @@ export class Leasing {
    * Resolves when they were settled, or have ended.
    */
   async recall(workspaceId: string, names: readonly string[], termMs: number): Promise<void> {
-    // A process that does not hear of the recall settles a lease within a quarter of a term after its end; the rest is
+    // A process that does not receive the recall settles a lease within a quarter of a term after its end; the rest is
     // for the way.
     const waitMs = waitFor(termMs) + termMs / 2;
     const isOwn = (name: string) => name.startsWith(`${this.#session}.`);

@@ -49,7 +49,7 @@ export class Recalls {
     });
   }
 
-  /** Whether this process hears of recalls. The first call subscribes. */
+  /** Whether this process receives recalls. The first call subscribes. */
   get isListening(): boolean {
     void this.#listen();
     return this.#subscriber.isReady;

@@ -9,10 +9,7 @@ import type { NewKeyInput } from './keyFields.ts';
 /** An input without other fields than those of `Allowed`: they would have to be `never`. */
 export type Exactly<Input extends Allowed, Allowed> = Input & Record<Exclude<keyof Input, keyof Allowed>, never>;
 
-/**
- * Returns the fields as the store expects them; `meta` is JSON text. A field that the store does not know does not
- * compile.
- */
+/** Returns the fields as the store expects them; `meta` is JSON text. A field that the store lacks does not compile. */
 export function newKeyOf<Input extends NewKeyInput>(
   input: Exactly<Input, NewKeyInput>,
   meta: string | null | undefined,

@@ -37,7 +37,7 @@ export const updateKey = manages({
     requireLimits(unchanged, store);
     const text = metaText(meta, context, 'meta');
     const changes: KeyChanges = {
-      // A field that the store does not know does not compile.
+      // A field that the store lacks does not compile.
       ...(unchanged satisfies Pick<KeyChanges, keyof typeof unchanged>),
       credits: credits as KeyChanges['credits'],
       meta: meta && text === undefined ? null : text,
