@@ -1,5 +1,5 @@
-// The operations of a kind of record (src/domain/records.ts) that take a reference to a record, its id or the name that
-// it has besides, or list all of them. Their grants and errors follow from the kind.
+// The operations of a kind of record (src/domain/records.ts) that list all records, or take a reference to one: its id
+// or its name. Their grants and errors follow from the kind.
 
 import Type, { type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import type { Actor } from '../domain/caller.ts';

@@ -243,7 +243,7 @@ const mayNotCreate = (slug: string) =>
     `The permission ${JSON.stringify(slug)} does not exist, and the root key lacks rbac.*.create_permission to create it.`,
   );
 
-/** `load` and `scope` of operations that take a reference to a record: its id, or the name that it has besides. */
+/** `load` and `scope` of operations that take a reference to a record: its id or its name. */
 export const byReference = <Member extends RecordName, Found extends { id: string }>(
   member: Member,
   find: (store: Store, workspaceId: string, reference: string) => Promise<Found | undefined>,

@@ -42,8 +42,7 @@ const textsOf = (item: object): string[] =>
   Object.entries(item).flatMap(([name, value]) => (searched.has(name) && typeof value === 'string' ? [value] : []));
 
 /**
- * `find` and `list` of a kind whose records lua/records/read.lua reads. `find` takes the id of a record, or the name
- * that it has besides.
+ * `find` and `list` of a kind whose records lua/records/read.lua reads. `find` takes the id or the name of a record.
  */
 export const readsOf = <Item extends { id: string }>(run: Run, kind: RecordName, itemOf: (reply: Reply) => Item) => ({
   async find(workspaceId: string, reference: string): Promise<Item | undefined> {

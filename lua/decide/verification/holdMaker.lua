@@ -173,8 +173,8 @@ function hold_maker.find_repeated(h, id)
   if hold_list.is_full(h) then return item_error('too_many_holds') end
 end
 
--- The hold to make of a verification that takes slots; `hold` is the one that it asks for. If it asks for none (nil),
--- it gets one that lasts as long as its limits allow.
+-- The hold of a verification that takes slots: `hold`, which its request asks for, or without one (nil) a hold that
+-- lasts as long as the limits allow.
 function hold_maker.with_slots(hold, requested)
   if not hold then
     hold = hold_maker.begin(false, hold_format.RELEASES, '')
