@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { configDefaults, defineConfig } from 'vitest/config';
+import { aside, chosenTests } from './test/support/aside.ts';
 import { packDependencies } from './test/support/packed.ts';
 
 /** npm run test:faults: only the fault programs, the long ones too, one at a time so that none disturbs another's figures. */
@@ -42,22 +43,36 @@ const programs = [
 const beyondCluster = [
   'test/operations/{contract,large,permissionTable,records}.test.ts',
   'test/operations/analytics/{getVerifications,listRefusals,tail}.test.ts',
-  'test/operations/keys/holdHistories.test.ts',
+  'test/operations/keys/{holdBytes,holdHistories}.test.ts',
   'test/operations/rootKeys/expiry.test.ts',
 ];
+
+/** bin/test.mjs sets it when it runs all tests. A file that is named runs in any case. */
+const isWholeRun = process.env.TEST_SCOPE === 'whole';
+const { whole, leftOut } = isWholeRun ? chosenTests() : { whole: [], leftOut: [] };
+const elsewhere = [...whole, ...leftOut, long];
 
 const projects = [
   {
     extends: true as const,
-    test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: [...isolated, ...programs, long], isolate: false },
+    test: {
+      name: 'shared',
+      include: ['test/**/*.test.ts'],
+      exclude: [...isolated, ...programs, ...elsewhere],
+      isolate: false,
+    },
   },
-  { extends: true as const, test: { name: 'isolated', include: isolated, exclude: [...programs, long] } },
+  { extends: true as const, test: { name: 'isolated', include: isolated, exclude: [...programs, ...elsewhere] } },
+  // Tests that are about files that changed.
+  ...(whole.length > 0
+    ? [{ extends: true as const, test: { name: 'whole', include: whole, env: { TEST_THOROUGH: '1' } } }]
+    : []),
   // Once more, with leases. TEST_LEASE_MS=100 npm test runs all of them so.
   {
     extends: true as const,
     test: { name: 'leased', include: ['test/model.test.ts'], env: { TEST_LEASE_MS: '100' } },
   },
-  { extends: true as const, test: { name: 'programs', include: programs, exclude: [long], isolate: false } },
+  { extends: true as const, test: { name: 'programs', include: programs, exclude: elsewhere, isolate: false } },
   // The operations once more, on a Redis Cluster. TEST_REDIS=cluster runs any test so that uses a single workspace.
   {
     extends: true as const,
@@ -70,20 +85,12 @@ const projects = [
     },
   },
 ];
-/** Files beyond test/faults that have a `longTest`, or more with `isLong`. */
-const withLongTests = [
-  'test/console/secrets.test.ts',
-  'test/http/docs.test.ts',
-  'test/operations/analytics/getVerifications.test.ts',
-  'test/process/{dataVersion,firstPin,health,log,main}.test.ts',
-  'test/usage/sums.test.ts',
-];
 const faults = [
   {
     extends: true as const,
     test: {
       name: 'faults',
-      include: ['test/faults/**/*.test.ts', `test/{console,migrations,process,sdks}/${long}`, ...withLongTests],
+      include: ['test/faults/**/*.test.ts', `test/{console,migrations,process,sdks}/${long}`, ...Object.keys(aside)],
     },
   },
   {

@@ -1,6 +1,7 @@
 // npm test: installs and builds what is missing, then runs vitest with the given arguments. The last line has the
 // counts. Without arguments it leaves out the files that start other programs (vitest.config.ts: `programs`); --all
-// runs them too.
+// runs them too. Both leave out fault programs, and the larger sizes of tests, unless the files that they are about have
+// changed (test/support/aside.ts).
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,7 +20,8 @@ const isAll = args.includes('--all');
 const chosen = args.filter((arg) => arg !== '--all');
 const isWhole = chosen.length === 0;
 if (isWhole && !isAll) chosen.push('--project=!programs*');
-const exitCode = runLocal('vitest', ['run', ...reporters, ...chosen]);
+const env = isWhole ? { ...process.env, TEST_SCOPE: 'whole' } : process.env;
+const exitCode = runLocal('vitest', ['run', ...reporters, ...chosen], { env });
 const { passed, failed, skipped } = read(report);
 rmSync(dir, { recursive: true });
 
@@ -30,6 +32,7 @@ const skippedCount = [...skipped.values()].reduce((sum, count) => sum + count, 0
 // A run that fails without a failed test (an error outside of tests, or no tests) counts as one failure.
 const counts = [`${passed} passed`, `${exitCode !== 0 && failed === 0 ? 1 : failed} failed`];
 if (isWhole && skippedCount > 0) counts.push(`${skippedCount} skipped`);
+if (isWhole) console.log('Not run: fault programs and larger sizes of tests: npm run test:faults');
 if (isWhole && !isAll) console.log('Not run: tests that start browsers, gateways and Clusters: npm test -- --all');
 console.log(counts.join(', '));
 process.exitCode = exitCode;

@@ -16,8 +16,10 @@ import { buildLibrary, isScript, readLua } from '../src/scripts/library.ts';
 import { library, useLibrary } from '../src/scripts/loader.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
 import { endAllLeases, harness, type InputOf } from './support/harness.ts';
+import { seed } from './support/random.ts';
 import { testRedisUrl } from './support/redis.ts';
 import { strict } from './support/strict.ts';
+import { isThorough, thorough } from './support/testIf.ts';
 
 const trace = 'test:trace';
 const fault = 'test:fault';
@@ -164,6 +166,8 @@ async function callWithFault<Name extends OperationName>(
   // Decisions keep state between calls. The library is loaded again, so that all calls do the same.
   if (sent.hasDecided) await redis.function('LOAD', 'REPLACE', library().text);
   sent.hasDecided = false;
+  // A status has facts that it reads once a second: here just before.
+  if (name === 'system.getStatus') await call(name, input, rootKey);
   await redis.del(trace);
   if (where.inScript) await redis.set(fault, where.inScript);
   const decides = operations.find((operation) => operation.name === name)!.kind === 'decides';
@@ -253,8 +257,6 @@ describe.each(everyName)('%s', (name) => {
 
     // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write. A message
     // to tails follows the change of a root key, and may be lost.
-    // A status has facts that it reads once a second: it is rehearsed just before.
-    if (name === 'system.getStatus') rehearsals.delete(name);
     const [authenticates, ...others] = partsOf(await rehearse(name)).filter(
       (item) => item.script !== 'publish' && (!readAfterwards.includes(name) || item.writes >= 0),
     );
@@ -271,6 +273,7 @@ describe.each(everyName)('%s', (name) => {
       // the call succeeds or sends its next command.
       const until = steps === '' ? 200 : steps.includes('w') ? steps.indexOf('w') + 1 : steps.length;
       for (let n = 1; n <= until; n++) {
+        if (!isThorough && (n + index + seed) % 3 !== 0) continue;
         const next = steps === '' ? { command: index + 1 } : {};
         const answer = await callWithFault(name, input, workspace, { inScript: `${script} ${n}`, ...next });
         if (steps === '' && (answer.status === 200 || answer.sent.length > index + 1)) break;
@@ -278,7 +281,7 @@ describe.each(everyName)('%s', (name) => {
         faults++;
       }
     }
-    expect(faults).toBeGreaterThanOrEqual(3);
+    expect(faults).toBeGreaterThanOrEqual(thorough(3, 1));
   });
 });
 

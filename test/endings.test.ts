@@ -8,6 +8,7 @@ import { openStore } from '../src/store.ts';
 import { harness, testSettings } from './support/harness.ts';
 import { ownRedis } from './support/ownRedis.ts';
 import { openRedisProcess } from './support/processes.ts';
+import { thoroughTest } from './support/testIf.ts';
 
 const own = ownRedis();
 const tollgate = harness(() => own.url);
@@ -139,7 +140,7 @@ describe('the watch', () => {
     await own.redis.rename(`${list}.kept`, list);
   });
 
-  test('while Redis is away it keeps what it found, and continues afterwards', async () => {
+  thoroughTest('while Redis is away it keeps what it found, and continues afterwards', async () => {
     const redis = await openRedisProcess();
     const settings = { ...testSettings, commandTimeoutMs: 3000, url: redis.url, nowMs: () => clock.now };
     const store = await openStore(settings);

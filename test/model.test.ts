@@ -34,6 +34,7 @@ import {
   Refusal,
   type VerifyInput,
 } from './support/model.ts';
+import { thorough } from './support/testIf.ts';
 
 const h = harness();
 const { clock } = h;
@@ -988,7 +989,7 @@ async function begin(): Promise<World> {
 }
 
 const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
-const numRuns = Number(process.env.RUNS ?? 50);
+const numRuns = Number(process.env.RUNS ?? thorough(50, 25));
 const minuteMs = 60_000;
 
 /** A history uses all kinds of steps, or some, which then affect each other more often. */

@@ -11,6 +11,7 @@ import { operations } from '../src/operations/index.ts';
 import { keyspace } from '../src/scripts/keyspace.ts';
 import { luaLiterals, luaSignatures } from '../src/scripts/layout.ts';
 import { buildLibrary, isModule, readLua, scriptNames as scriptNamesOf } from '../src/scripts/library.ts';
+import { aside } from './support/aside.ts';
 import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
 
 /** The rooms of the store: what runs scripts. */
@@ -555,4 +556,12 @@ test.skipIf(!hasLuacheck)('luacheck (of Debian: lua-check) finds nothing in the 
   });
   rmSync(folder, { recursive: true });
   expect(stdout).toMatch(/^Total: 0 warnings \/ 0 errors in 1 file$/m);
+});
+
+test('the tests that npm test runs in part are in the table of test/support/aside.ts, with paths that exist', () => {
+  const asks = /\b(?:isThorough|thorough|thoroughTest|sample)\b.*testIf\.ts/;
+  const asking = filesBelow('test', '.test.ts').filter((path) => asks.test(read(path)));
+  expect(asking.filter((path) => !(path in aside))).toEqual([]);
+  const listed = Object.entries(aside).flatMap(([test, paths]) => [test, ...paths]);
+  expect(listed.filter((path) => !existsSync(join(root, path)))).toEqual([]);
 });

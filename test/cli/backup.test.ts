@@ -10,6 +10,7 @@ import { openClient } from '../support/client.ts';
 import { blocksOf, openFolder } from '../support/folder.ts';
 import { run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
+import { isThorough, testIf } from '../support/testIf.ts';
 
 const blocks = blocksOf('docs/backup.md');
 /** The block of the page that contains this text. Each is used once. */
@@ -28,7 +29,7 @@ beforeAll(() => {
 });
 afterAll(() => opened.close());
 
-test.skipIf(!installed)(
+testIf(isThorough && installed)(
   'a backup of a running server, and a copy of a stopped one, hold every key and count',
   async () => {
     const server = await opened.serve('npm start');

@@ -17,6 +17,7 @@ import { createExpired, dayMs, harness, testSettings } from '../support/harness.
 import { build, cliFile } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { clock, ok, createWorkspace } = tollgate;
@@ -591,7 +592,7 @@ describe('with a Redis of its own', () => {
     };
   });
 
-  test('a reader that does not read stops the export without buffering', async () => {
+  thoroughTest('a reader that does not read stops the export without buffering', async () => {
     const { workspaceId } = await store.workspaces.create('large');
     const apiId = await store.apis.create(workspaceId, 'large', cliActor);
     const meta = JSON.stringify({ text: 'm'.repeat(3000) });
@@ -681,7 +682,7 @@ describe('with a Redis of its own', () => {
     expect(found.items.map(({ identifier }) => identifier)).toEqual(['1']);
   });
 
-  test('an unreachable Redis ends an import with its position and what to do', async () => {
+  thoroughTest('an unreachable Redis ends an import with its position and what to do', async () => {
     const { workspaceId } = await store.workspaces.create('interrupted');
     const apiId = await store.apis.create(workspaceId, 'interrupted', cliActor);
     const lines = (count: number) =>

@@ -5,7 +5,7 @@ import type { Page } from 'playwright-core';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { contexts, inChromium, serverAndBrowser, shots, viewport } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
-import { longTest } from '../support/testIf.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const h = harness();
 
@@ -100,7 +100,7 @@ inChromium(() => {
 
   describe.each(displays)('$name', ({ name, display, isDialog, polls }) => {
     // All displays use the same code: CI has time for one of them, and Escape at each.
-    const mostly = name === displays[0]!.name ? test : longTest;
+    const mostly = name === displays[0]!.name ? test : thoroughTest;
     let text: string;
     const isStillDisplayed = async () => expect(await secret().textContent()).toBe(text);
     beforeEach(async () => {

@@ -29,7 +29,7 @@ import { survey } from '../support/keyspace.ts';
 import { longValues, withLongValue } from '../support/longBodies.ts';
 import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { seed } from '../support/random.ts';
-import { isLong } from '../support/testIf.ts';
+import { isLong, thorough } from '../support/testIf.ts';
 import { report } from './report.ts';
 
 /** Without streams, whose responses have no end. */
@@ -41,7 +41,7 @@ const operationAt = new Map(
   ),
 );
 const heapMegabytes = 128;
-const requestsMin = isLong ? 200_000 : 6_000;
+const requestsMin = isLong ? 200_000 : thorough(6_000, 2_000);
 const lanesCount = 8;
 const { bodyBytesMax } = loadConfig({});
 

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { closeContexts, inChromium, sharedChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
-import { longTest } from '../support/testIf.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const h = harness();
 const { resolve } = createRequire(import.meta.url);
@@ -185,7 +185,7 @@ inChromium(() => {
     expectNoComplaints();
   });
 
-  longTest('the search finds operations by path and summary', { timeout: 120_000 }, async () => {
+  thoroughTest('the search finds operations by path and summary', { timeout: 120_000 }, async () => {
     await openPage();
     const listed = page.locator('.opblock-summary-path');
     const search = async (text: string) => {
@@ -200,7 +200,7 @@ inChromium(() => {
     expectNoComplaints();
   });
 
-  longTest('the page is dark where the browser prefers it, also after a change', { timeout: 120_000 }, async () => {
+  thoroughTest('the page is dark where the browser prefers it, also after a change', { timeout: 120_000 }, async () => {
     const brightness = () =>
       page.evaluate(`getComputedStyle(document.documentElement).backgroundColor`).then((color) => {
         const [red, , , alpha = 1] = String(color)

@@ -12,6 +12,7 @@ import { startMsMax, startTollgate, type Tollgate } from '../examples/tollgate.t
 import { blocksOf } from '../support/folder.ts';
 import { type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const hasHaproxy = spawnSync('haproxy', ['-v']).status === 0;
 
@@ -93,7 +94,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
       }),
     );
 
-  test('a client gets the responses to its own requests, with an attacker on the same connection', async () => {
+  thoroughTest('a client gets the responses to its own requests, with an attacker on the same connection', async () => {
     let stopped = false;
     /**
      * Sends requests on one connection. Each response must be NOT_FOUND, or an error that contains the request's own

@@ -16,6 +16,7 @@ import { dayMs, hourMs, testSettings } from '../support/harness.ts';
 import { namesIn, survey } from '../support/keyspace.ts';
 import { endAll } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
+import { isThorough, testIf } from '../support/testIf.ts';
 
 const url = testRedisUrl();
 let redis: RedisClient;
@@ -65,7 +66,8 @@ describe.each(versions)('data version %i', (version) => {
     expect(missing.map(({ name }) => name).filter((name) => !notExpected.has(name))).toEqual([]);
   });
 
-  test('is read the same before and after its migration', async () => {
+  // Versions before the last one are read whole by npm run test:faults.
+  testIf(isThorough || version === versions.at(-1))('is read the same before and after its migration', async () => {
     await loadFixture(redis, fixture);
     const store = await openStore({ ...testSettings, url, nowMs: () => fixture.nowMs });
     const expected = fixture.answers.map(comparable);

@@ -25,6 +25,7 @@ import { namesIn } from '../support/keyspace.ts';
 import { runRedis } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const url = testRedisUrl();
 const fixture: Fixture = readFixture(4);
@@ -133,7 +134,7 @@ describe('who may start', () => {
     expect(await store.migrations.migrate()).toBe('migrated');
   });
 
-  test('an account that may not list connections migrates by hand only', async () => {
+  thoroughTest('an account that may not list connections migrates by hand only', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
     const narrow = await runRedis(dir, ['--user', 'default', 'on', 'nopass', '~*', '&*', '+@all', '-client|list']);
     toClose.push(async () => {
@@ -212,7 +213,7 @@ describe('the lock', () => {
     expect(await indexOf(workspaceId)).toHaveLength(await expiring());
   });
 
-  test('a migration that was given up begins anew, as servers of version 4 may have run', async () => {
+  thoroughTest('a migration that was given up begins anew, as servers of version 4 may have run', async () => {
     const [, fence, number] = await claim('a');
     expect((await step(fence, 100, number))[0]).toBe('more');
     await run('data/finish', dataKey, { fence, outcome: 'cancelled', release: version });
@@ -238,7 +239,7 @@ describe('the lock', () => {
     await expect.poll(() => store.migrations.migrate()).toBe('migrated');
   });
 
-  test('a server that stops releases it, and another one continues at once', async () => {
+  thoroughTest('a server that stops releases it, and another one continues at once', async () => {
     const store = await open();
     let looks = 0;
     expect(await store.migrations.migrate({ isStopped: () => ++looks > 5 })).toBe('stopped');
@@ -368,7 +369,7 @@ describe('a server that was paused', () => {
     expect(heartbeat.fresh()).toBeUndefined();
   });
 
-  test('refuses requests of a store', async () => {
+  thoroughTest('refuses requests of a store', async () => {
     let unsupported: Error | undefined;
     const store = await open({ onUnsupported: (error) => (unsupported = error) });
     const next = dataVersion + 1;

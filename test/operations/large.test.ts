@@ -6,6 +6,7 @@ import type { OperationName } from '../../src/operations/index.ts';
 import { hash } from '../support/examples.ts';
 import { dayMs, harness, type InputOf } from '../support/harness.ts';
 import { readPages } from '../support/lists.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { call, ok, createRootKey, createWorkspace } = tollgate;
@@ -118,31 +119,34 @@ describe('a page ends early', { timeout: 120_000 }, () => {
     }
   });
 
-  test('of roles whose permissions have long names, in bytes; responses about a key omit them beyond 10 MB', async () => {
-    const { rootKey } = await createWorkspace();
-    const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);
-    const long = '\u{1f511}'.repeat(512);
-    const permissions = times(1000, (index) => `long.${index}`);
-    for (const slug of permissions) {
-      await run('permissions.createPermission', { slug, name: long, description: long });
-    }
-    const roles = times(12, (index) => `long ${index}`);
-    const ids: string[] = [];
-    for (const name of roles) ids.push((await run('permissions.createRole', { name, permissions })).data.roleId);
-    const listed = await readPages((at) => run('permissions.listRoles', { ...at }));
-    const pages = listed.map((page) => page.map(({ id }) => id));
-    expect(sizesOf(pages, ids)).toEqual(times(12, () => 1));
-    expect(listed.flat().every((role) => role.permissions?.length === 1000)).toBe(true);
+  thoroughTest(
+    'of roles whose permissions have long names, in bytes; responses about a key omit them beyond 10 MB',
+    async () => {
+      const { rootKey } = await createWorkspace();
+      const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);
+      const long = '\u{1f511}'.repeat(512);
+      const permissions = times(1000, (index) => `long.${index}`);
+      for (const slug of permissions) {
+        await run('permissions.createPermission', { slug, name: long, description: long });
+      }
+      const roles = times(12, (index) => `long ${index}`);
+      const ids: string[] = [];
+      for (const name of roles) ids.push((await run('permissions.createRole', { name, permissions })).data.roleId);
+      const listed = await readPages((at) => run('permissions.listRoles', { ...at }));
+      const pages = listed.map((page) => page.map(({ id }) => id));
+      expect(sizesOf(pages, ids)).toEqual(times(12, () => 1));
+      expect(listed.flat().every((role) => role.permissions?.length === 1000)).toBe(true);
 
-    const { apiId } = (await run('apis.createApi', { name: 'large' })).data;
-    const { keyId } = (await run('keys.createKey', { apiId, roles })).data;
-    const { data } = await run('keys.addRoles', { keyId, roles: ['long 0'] });
-    expect(data.map(({ name }) => name)).toEqual(roles);
-    // A role has 4.2 MB.
-    expect(data.map((role) => role.permissions?.length)).toEqual([1000, 1000, ...times(10, () => undefined)]);
-  });
+      const { apiId } = (await run('apis.createApi', { name: 'large' })).data;
+      const { keyId } = (await run('keys.createKey', { apiId, roles })).data;
+      const { data } = await run('keys.addRoles', { keyId, roles: ['long 0'] });
+      expect(data.map(({ name }) => name)).toEqual(roles);
+      // A role has 4.2 MB.
+      expect(data.map((role) => role.permissions?.length)).toEqual([1000, 1000, ...times(10, () => undefined)]);
+    },
+  );
 
-  test('of keys and identities with large metadata, where META_LIMIT_BYTES allows it', async () => {
+  thoroughTest('of keys and identities with large metadata, where META_LIMIT_BYTES allows it', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const { apiId } = (await call('apis.createApi', { name: 'large' }, rootKey)).data;
     const meta = JSON.stringify({ large: 'x'.repeat(1_000_000) });

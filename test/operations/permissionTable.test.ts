@@ -2,8 +2,9 @@
 // grant `*`. The grants of its example are in test/support/examples.ts. Other inputs and special cases are below.
 
 import { beforeAll, describe, expect, test } from 'vitest';
-import { actions } from '../../src/domain/grants.ts';
+import { actions, type Resource } from '../../src/domain/grants.ts';
 import type { ErrorCode } from '../../src/errors.ts';
+import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Need, type Things } from '../support/examples.ts';
 import { harness, type InputOf } from '../support/harness.ts';
@@ -156,6 +157,7 @@ const rowsIn = (data: unknown) => (Array.isArray(data) ? data : (data as { top: 
 
 /** Resources whose grants may name an id. */
 const scoped = ['api', 'ratelimit', 'identity'];
+const kindOf = (name: OperationName) => operations.find((each) => each.name === name)!.kind;
 const resourceOf = (need: Need) => need.split('.')[0]!;
 
 function rowsOf(name: OperationName) {
@@ -177,8 +179,14 @@ const everyNeed = Object.entries(actions).flatMap(([resource, named]) =>
 );
 
 let others: Things;
+/** What reads and refused calls name. */
+let unchanged: Things;
+/** Records of another workspace. */
+let elsewhereThings: Things;
 beforeAll(async () => {
   others = await makeThings(call, tollgate.rootKey);
+  unchanged = await makeThings(call, tollgate.rootKey);
+  elsewhereThings = await makeThings(call, (await tollgate.createWorkspace()).rootKey);
 });
 
 /** The needs as grants: with the ids of these things where a grant may have one, or for any id. */
@@ -195,6 +203,7 @@ const otherSpelling = (grants: string[]) =>
 
 describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) => {
   const { name, needs, input, elsewhere, refused } = row;
+  const isRead = exampleOf(name).changes === null && kindOf(name) === 'manages';
   const takesIds = needs.some((need) => scoped.includes(resourceOf(need)));
   const isScoped = takesIds && elsewhere !== 'any id only';
 
@@ -203,7 +212,7 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
     const { key } = await ok('rootKeys.createRootKey', { permissions: grants });
     return call(name, input(things), key);
   };
-  const things = () => makeThings(call, tollgate.rootKey);
+  const things = async () => (isRead ? unchanged : makeThings(call, tollgate.rootKey));
 
   /**
    * Checks that the call was permitted. Some operations respond with 200 but omit data that the caller may not read.
@@ -215,15 +224,27 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
     if (elsewhere === 'no rows') expect(rowsIn(answer.data)).not.toEqual([]);
   }
 
-  test.each(needs)('all other grants without %s are not enough', async (missing) => {
-    const grants = grantsFor(everyNeed.filter((need) => need !== missing));
-    expect(await callAs(grants, await things())).toMatchObject(
-      refused ? { status: 404, code: refused } : { status: 403, code: 'insufficient_permissions' },
-    );
-  });
+  test.each(needs)(
+    'all other grants without %s are not enough, and the error names it, whether or not the record exists',
+    async (missing) => {
+      const grants = grantsFor(everyNeed.filter((need) => need !== missing));
+      const answer = await callAs(grants, await things());
+      expect(answer).toMatchObject(
+        refused ? { status: 404, code: refused } : { status: 403, code: 'insufficient_permissions' },
+      );
+      // The other needs depend on the record.
+      const [resource, action] = missing.split('.') as [Resource, string];
+      const operation: AnyOperation = operations.find((each) => each.name === name)!;
+      if (!operation.needs[resource]?.some((named) => named === action)) return;
+      if (answer.status === 403) expect(answer.error!.detail).toContain(grantsFor([missing])[0]);
+      const absent = await callAs(grants, elsewhereThings);
+      const withoutIds = ({ error }: typeof answer) => JSON.stringify(error).replaceAll(/_[1-9A-Za-z]{16}/g, '_<id>');
+      expect(withoutIds(absent)).toBe(withoutIds(answer));
+    },
+  );
 
   testIf(isScoped)('grants for another id are not enough', async () => {
-    const answer = await callAs(grantsFor(needs, others), await things());
+    const answer = await callAs(grantsFor(needs, others), unchanged);
     if (elsewhere === 'NOT_FOUND') {
       expect(answer).toMatchObject({ status: 200, data: { valid: false, code: 'NOT_FOUND' } });
       expect(Object.keys(answer.data)).toEqual(['valid', 'code']);
@@ -241,9 +262,8 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
   });
 
   testIf(takesIds && !isScoped)('grants for one id are not enough', async () => {
-    const about = await things();
-    const grants = grantsFor(needs, about);
-    expect(await callAs(grants, about)).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+    const grants = grantsFor(needs, unchanged);
+    expect(await callAs(grants, unchanged)).toMatchObject({ status: 403, code: 'insufficient_permissions' });
   });
 
   testIf(isScoped)('grants for exactly this id, in either spelling', async () => {

@@ -20,7 +20,7 @@ import {
   startTollgate,
   temporaryDir,
 } from '../support/processes.ts';
-import { isLong } from '../support/testIf.ts';
+import { isThorough, thoroughTest } from '../support/testIf.ts';
 
 beforeAll(build, 120_000);
 afterEach(endAll);
@@ -40,7 +40,7 @@ const cli = async (url: string, ...args: string[]) => {
   return { code: await program.ended, out: program.out, err: program.err };
 };
 
-const workersTried = isLong ? [1, 2] : [2];
+const workersTried = isThorough ? [1, 2] : [2];
 
 test.each(workersTried)(
   'with %i workers, newer data ends the start with one sentence and exit code 78',
@@ -138,7 +138,7 @@ test('the command line describes the migration, does it, and has nothing to do t
   client.disconnect();
 });
 
-test('a server of version 4 that may run is named, and --force goes on', async () => {
+thoroughTest('a server of version 4 that may run is named, and --force goes on', async () => {
   const fixture = readFixture(4);
   const { url, client } = await redisWith((redis) => loadFixture(redis, fixture));
   await client.client('SETNAME', '');
@@ -153,7 +153,7 @@ test('a server of version 4 that may run is named, and --force goes on', async (
   client.disconnect();
 });
 
-test('a migration by hand ends when Redis goes away', async () => {
+thoroughTest('a migration by hand ends when Redis goes away', async () => {
   const redis = await startRedis(temporaryDir());
   const client = await connect(redis.url, { commandTimeoutMs: 5000 });
   await loadFixture(client, readFixture(4));
@@ -208,7 +208,7 @@ test('a server migrates by itself, is ready meanwhile, and says how far it is', 
   client.disconnect();
 });
 
-test('with MIGRATE=manual the data stays as it is until the command migrates it', async () => {
+thoroughTest('with MIGRATE=manual the data stays as it is until the command migrates it', async () => {
   const fixture = readFixture(4);
   const { url, env, client } = await redisWith((redis) => loadFixture(redis, fixture));
   const server = await startTollgate({ ...env, MIGRATE: 'manual', LOG_LEVEL: 'info' });

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { type Certificates, makeCertificates } from '../support/certificates.ts';
 import { runCliProcess } from '../support/cli.ts';
 import { build, startServer } from '../support/processes.ts';
+import { thorough } from '../support/testIf.ts';
 
 const waiting = { timeout: 60_000, interval: 50 };
 const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
@@ -19,7 +20,7 @@ interface Status {
 beforeAll(build, 120_000);
 afterAll(() => rmSync(dir, { recursive: true }));
 
-test.each(['1', '2'])(
+test.each(thorough(['1', '2'], ['2']))(
   'a certificate that ends, at the start and after SIGHUP, with WORKERS=%s',
   async (WORKERS) => {
     const own = mkdtempSync(join(dir, 'own-'));

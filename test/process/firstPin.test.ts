@@ -28,7 +28,7 @@ import { readPins, writePins } from '../../src/http/recordedPins.ts';
 import { packagesFor } from '../../src/http/uws.ts';
 import { installedOrPacked } from '../support/packed.ts';
 import { addressOf, atEnd, build, endAll, type Program, run, runRedis, temporaryDir } from '../support/processes.ts';
-import { isLong, longTest } from '../support/testIf.ts';
+import { isThorough, thoroughTest } from '../support/testIf.ts';
 
 const nodeMajor = Number.parseInt(process.versions.node, 10);
 const packageName = `@uwsjs/${process.platform}-${process.arch}-${nodeMajor}`;
@@ -180,7 +180,7 @@ describe('the first start', () => {
     expect(registry.requests).toBe(0);
   });
 
-  longTest('pins in the data directory also for a Redis elsewhere', async () => {
+  thoroughTest('pins in the data directory also for a Redis elsewhere', async () => {
     const redis = await runRedis(temporaryDir());
     try {
       expect(await serves({ REDIS_URL: redis.url })).toContain('pinned its SHA-256');
@@ -190,7 +190,7 @@ describe('the first start', () => {
     }
   });
 
-  test('pins an installed build only if it is that of the registry', async () => {
+  thoroughTest('pins an installed build only if it is that of the registry', async () => {
     const version = name.slice(packageName.length + 1);
     mkdirSync(join(installed, '..'), { recursive: true });
     writeFileSync(join(installed, '..', 'package.json'), JSON.stringify({ name: packageName, version }));
@@ -216,7 +216,7 @@ describe('the first start', () => {
     ],
     ['no archive', (archive: Buffer) => serve(Buffer.alloc(0), sha512(archive)), 'npm could not get'],
   ];
-  test.each(isLong ? spoiled : spoiled.slice(0, 1))(
+  test.each(isThorough ? spoiled : spoiled.slice(0, 1))(
     'takes nothing from a registry with %s',
     async (_, spoil, message) => {
       spoil(registry.archive);
@@ -225,7 +225,7 @@ describe('the first start', () => {
     },
   );
 
-  longTest('names what it needs if the registry does not have it', async () => {
+  thoroughTest('names what it needs if the registry does not have it', async () => {
     const wanted = name;
     name = `${packageName}@9.9.9`;
     expect(await refuses()).toBe(
@@ -233,7 +233,7 @@ describe('the first start', () => {
     );
   });
 
-  longTest('takes the archive of package-lock.json if that has one, whatever the registry states', async () => {
+  thoroughTest('takes the archive of package-lock.json if that has one, whatever the registry states', async () => {
     const file = join(dir, 'package-lock.json');
     const lock = JSON.parse(readFileSync(file, 'utf8'));
     lock.packages[`node_modules/${packageName}`].integrity = registry.stated;
@@ -248,7 +248,7 @@ describe('the first start', () => {
     expect(existsSync(pinFile)).toBe(false);
   });
 
-  longTest('ends if the pin cannot be written', async () => {
+  thoroughTest('ends if the pin cannot be written', async () => {
     // Not even root can create a folder in /sys.
     expect(await refuses({ TOLLGATE_DATA_DIR: '/sys/tollgate' })).toMatch(
       /^tollgate: The pin of uWebSockets\.js cannot be written to \/sys\/tollgate\/uws-pins\.json: .*npm run pin`\.\n$/,
@@ -280,13 +280,13 @@ describe('after the first start', () => {
     expect(existsSync(installed)).toBe(false);
   });
 
-  longTest('an installation that was deleted is taken again, if it is the same', async () => {
+  thoroughTest('an installation that was deleted is taken again, if it is the same', async () => {
     rmSync(installed);
     await serves();
     expect(sha256(readFileSync(installed))).toBe(sha256(build1));
   });
 
-  longTest('a server without bin/ uses the pin, and none without the file', async () => {
+  thoroughTest('a server without bin/ uses the pin, and none without the file', async () => {
     await serves({}, ['dist/main.js']);
     rmSync(pinFile);
     expect(await refuses({}, ['dist/main.js'])).toContain(

@@ -12,7 +12,7 @@ import { openStore } from '../../src/store.ts';
 import { makeCertificates } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
 import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';
-import { isLong } from '../support/testIf.ts';
+import { isThorough, thorough } from '../support/testIf.ts';
 import { withinMs } from '../support/unit.ts';
 
 const waiting = { timeout: 30_000, interval: 10 };
@@ -165,7 +165,7 @@ async function endAfter(server: Server, signal: NodeJS.Signals): Promise<number>
   return performance.now() - startedAt;
 }
 
-test.each(['1', '2'])(
+test.each(thorough(['1', '2'], ['2']))(
   'SIGTERM with DRAIN_MS, WORKERS=%s: first not ready, still serving, then it ends',
   async (workers) => {
     const drainMs = 3000;
@@ -191,7 +191,7 @@ test.each(['1', '2'])(
   },
 );
 
-test.each(isLong ? ['1', '2'] : ['1'])('Ctrl-C does not wait for load balancers, WORKERS=%s', async (workers) => {
+test.each(isThorough ? ['1', '2'] : ['1'])('Ctrl-C does not wait for load balancers, WORKERS=%s', async (workers) => {
   const server = await start({ WORKERS: workers, DRAIN_MS: '60000' });
   expect(await endAfter(server, 'SIGINT')).toBeLessThan(10_000);
 });

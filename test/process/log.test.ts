@@ -12,7 +12,7 @@ import { versionSuffix } from '../../bin/prepare.mjs';
 import { openStore } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { addressOf, build, mainFile, openRedisProcess, type Program, run, serverEnv } from '../support/processes.ts';
-import { isLong, longTest } from '../support/testIf.ts';
+import { isThorough, thoroughTest } from '../support/testIf.ts';
 import { withinMs } from '../support/unit.ts';
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
@@ -108,7 +108,7 @@ const calls = 6_000;
 /** More lines than the server writes at its end: 64 KB. */
 const fewCalls = 1_000;
 
-longTest(
+thoroughTest(
   'standard error is not read: requests are served, memory is bounded, dropped lines are counted, and a signal stops the server',
   async () => {
     const { readEnd, writeEnd } = openPipe('stopped');
@@ -154,7 +154,7 @@ test('the reader of standard error has ended: the server continues, and a signal
   expect(await server.stop()).toBe(0);
 });
 
-test('standard error is on a full disk: the server continues, and a signal stops it', async () => {
+thoroughTest('standard error is on a full disk: the server continues, and a signal stops it', async () => {
   const full = openSync('/dev/full', 'w');
   const server = start(full);
   closeSync(full);
@@ -243,7 +243,7 @@ test('all lines are written when the server stops; they have the time in ISO 860
 const warn = "setInterval(() => console.warn.name === 'forward' && process.emitWarning('made up'), 100).unref();";
 
 // The first process of workers and each of them; by themselves they write the lines of one process.
-test.each(isLong ? ['1', '2'] : ['2'])(
+test.each(isThorough ? ['1', '2'] : ['2'])(
   'every line is JSON: warnings of Node and of dependencies too, WORKERS=%s',
   async (workers) => {
     // ioredis warns about this account at each connection.
@@ -266,7 +266,7 @@ test.each(isLong ? ['1', '2'] : ['2'])(
   },
 );
 
-test('no free file descriptor is one line, and another when there is one again', async () => {
+thoroughTest('no free file descriptor is one line, and another when there is one again', async () => {
   const env = serverEnv({ REDIS_URL: redis.url });
   const server = run('sh', ['-c', `ulimit -n 300; exec "$0" ${mainFile}`, process.execPath], { env });
   servers.push(server);

@@ -21,11 +21,11 @@ import {
   runServer,
   serverEnv,
 } from '../support/processes.ts';
-import { isLong } from '../support/testIf.ts';
+import { isThorough } from '../support/testIf.ts';
 
 /** Of variants that only npm run test:faults has time for. */
-const longConcurrent = isLong ? test.concurrent : () => {};
-const longDescribe = isLong ? describe : () => {};
+const longConcurrent = isThorough ? test.concurrent : () => {};
+const longDescribe = isThorough ? describe : () => {};
 
 /** A busy machine takes long for everything; what must not happen at all would take longer. */
 const waiting = { timeout: 30_000, interval: 20 };
@@ -73,19 +73,22 @@ test.concurrent('an empty store gets a first root key, which works, is printed o
   expect(second.out).not.toMatch(firstRootKey);
 });
 
-test.concurrent('other processes learn that the embedded Redis has every write, if it is new or was stopped', async (context) => {
-  const { dataDir, start } = open(context);
-  for (const _start of ['new', 'stopped']) {
-    const server = start();
-    await portOf(server);
-    const redis = new Redis((await embeddedUrlIfRunning(dataDir))!.slice('unix:'.length));
-    const [entry] = await redis.hvals(serversKey);
-    redis.disconnect();
-    const [, ageMs] = / [0-9a-f]{32} (\d+)$/.exec(entry!) ?? [];
-    expect(Number(ageMs)).toBeGreaterThanOrEqual(allEndedMs);
-    expect(await server.stop()).toBe(0);
-  }
-});
+longConcurrent(
+  'other processes learn that the embedded Redis has every write, if it is new or was stopped',
+  async (context) => {
+    const { dataDir, start } = open(context);
+    for (const _start of ['new', 'stopped']) {
+      const server = start();
+      await portOf(server);
+      const redis = new Redis((await embeddedUrlIfRunning(dataDir))!.slice('unix:'.length));
+      const [entry] = await redis.hvals(serversKey);
+      redis.disconnect();
+      const [, ageMs] = / [0-9a-f]{32} (\d+)$/.exec(entry!) ?? [];
+      expect(Number(ageMs)).toBeGreaterThanOrEqual(allEndedMs);
+      expect(await server.stop()).toBe(0);
+    }
+  },
+);
 
 test.concurrent('with FIRST_ROOT_KEY=none, for when standard output is kept, the start creates no root key, and prints where the documents, the metrics and the data are', async (context) => {
   const { dataDir, start } = open(context);
@@ -127,7 +130,7 @@ test.concurrent('with a Redis and an address for other machines, it prints Redis
   expect(server.printed()).not.toContain('s3cret');
 });
 
-test.concurrent('a workspace whose import was interrupted is named in the log', async (context) => {
+longConcurrent('a workspace whose import was interrupted is named in the log', async (context) => {
   const { dataDir, start } = open(context);
   const workspaceId = 'ws_1111111111111111';
   const line = { kind: 'workspace', workspaceId, name: 'cut', createdAt: 1, protectApis: false, sequence: 1 };
@@ -146,7 +149,7 @@ test.concurrent('a workspace whose import was interrupted is named in the log', 
   await server.stop();
 });
 
-test.concurrent.for(isLong ? (['SIGTERM', 'SIGINT'] as const) : (['SIGTERM'] as const))(
+test.concurrent.for(isThorough ? (['SIGTERM', 'SIGINT'] as const) : (['SIGTERM'] as const))(
   '%s stops it with exit code 0, and its Redis with it',
   async (signal, context) => {
     const { dataDir, start } = open(context);
@@ -383,7 +386,7 @@ longDescribe('a Redis that becomes unreachable while the second worker starts', 
   });
 });
 
-test.concurrent('workers of a server that was killed end by themselves', async (context) => {
+longConcurrent('workers of a server that was killed end by themselves', async (context) => {
   const { start } = open(context);
   const server = start({ WORKERS: '2' });
   const port = await portOf(server);

@@ -14,6 +14,7 @@ import { parse, stringify } from 'yaml';
 import { makeCertificates } from '../support/certificates.ts';
 import { readMetrics, type Series } from '../support/metrics.ts';
 import { build, firstRootKeyOf, startServer } from '../support/processes.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../deploy/${path}`, import.meta.url), 'utf8');
 
@@ -426,21 +427,25 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
     ]);
   });
 
-  test('the nights of tests.yaml: quiet ones do not page, each outage pages once after the inhibit rules', () => {
-    promtool('test', 'rules', resolve('deploy/prometheus/tests.yaml'));
-    interface Night {
-      name: string;
-      promql_expr_test: [{ exp_samples: { labels: string }[] }];
-    }
-    const { tests }: { tests: Night[] } = parse(read('prometheus/tests.yaml'));
-    const paged = tests.map(({ name, promql_expr_test: [{ exp_samples }] }) => {
-      const firing = exp_samples.map(({ labels }) => /alertname="(\w+)"/.exec(labels)![1]!);
-      return [name, firing.filter((alert) => !firing.some((other) => inhibits(other, alert))).length];
-    });
-    expect(paged).toEqual(tests.map(({ name }) => [name, name.startsWith('quiet: ') ? 0 : 1]));
-    expect(tests.length).toBeGreaterThan(9);
-    // A minute of computing.
-  }, 600_000);
+  thoroughTest(
+    'the nights of tests.yaml: quiet ones do not page, each outage pages once after the inhibit rules',
+    () => {
+      promtool('test', 'rules', resolve('deploy/prometheus/tests.yaml'));
+      interface Night {
+        name: string;
+        promql_expr_test: [{ exp_samples: { labels: string }[] }];
+      }
+      const { tests }: { tests: Night[] } = parse(read('prometheus/tests.yaml'));
+      const paged = tests.map(({ name, promql_expr_test: [{ exp_samples }] }) => {
+        const firing = exp_samples.map(({ labels }) => /alertname="(\w+)"/.exec(labels)![1]!);
+        return [name, firing.filter((alert) => !firing.some((other) => inhibits(other, alert))).length];
+      });
+      expect(paged).toEqual(tests.map(({ name }) => [name, name.startsWith('quiet: ') ? 0 : 1]));
+      expect(tests.length).toBeGreaterThan(9);
+      // A minute of computing.
+    },
+    600_000,
+  );
 
   test('the panel of 5xx responses is a share, and 0 without any, also without requests', () => {
     const is = (value: number) => [

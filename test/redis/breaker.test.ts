@@ -8,6 +8,7 @@ import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
 import { redisNodes } from '../support/redisNodes.ts';
+import { thoroughTest } from '../support/testIf.ts';
 import { unitMs } from '../support/unit.ts';
 
 /** Every limit of time here is a multiple of it. */
@@ -117,7 +118,7 @@ test('a Redis that is killed while it hangs is used again after its restart', as
   });
 });
 
-test('a store can be closed while the breaker is open, and then sends no probes', async () => {
+thoroughTest('a store can be closed while the breaker is open, and then sends no probes', async () => {
   // The other store of this file goes on with its heartbeat.
   const own: string[] = [];
   const other = await open(redis.url, own);
@@ -133,7 +134,7 @@ test('a store can be closed while the breaker is open, and then sends no probes'
 });
 
 describe('in a Cluster', () => {
-  test('the workspaces of a node that hangs are refused at once, those of the others are served', async () => {
+  thoroughTest('the workspaces of a node that hangs are refused at once, those of the others are served', async () => {
     const nodes = redisNodes();
     onTestFinished(() => nodes.stop());
     const { url, masters } = await nodes.startCluster({ nodeTimeoutMs: 60_000 });

@@ -21,6 +21,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { allEndedMs } from '../../src/domain/leaseTerms.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/redis/embedded.ts';
 import { runCli } from '../support/cli.ts';
+import { thoroughTest } from '../support/testIf.ts';
 
 const installed = ['redis-server', 'valkey-server'].some((name) => spawnSync(name, ['--version']).status === 0);
 
@@ -195,7 +196,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await pidOf(url)).toBe(pid);
   });
 
-  test('a command reports that it does not reply, not that the server should be stopped', async () => {
+  thoroughTest('a command reports that it does not reply, not that the server should be stopped', async () => {
     const pid = await pidOf((await start()).url);
     process.kill(pid, 'SIGSTOP');
     try {
@@ -231,7 +232,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await ask(redis.url, (client) => client.get('written'))).toBe('to the orphan');
   });
 
-  test('an orphan that runs a script does not prevent a start', async () => {
+  thoroughTest('an orphan that runs a script does not prevent a start', async () => {
     const { owner, url } = await startOwner();
     await ask(url, (redis) => redis.config('SET', 'lua-time-limit', '10'));
     await kill(owner);
@@ -246,7 +247,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await ask(redis.url, (client) => client.exists('half'))).toBe(0);
   });
 
-  test('files of a killed owner and its killed Redis do not prevent a start', async () => {
+  thoroughTest('files of a killed owner and its killed Redis do not prevent a start', async () => {
     const { owner, url } = await startOwner();
     const pid = await pidOf(url);
     await kill(owner);
@@ -274,27 +275,30 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect((await start()).isComplete()).toBe(false);
   });
 
-  test('one after a Redis that was killed may lack writes, and so may the next, until leases of that time have ended', async () => {
-    await stop(await start());
-    const { owner, url } = await startOwner();
-    const pid = await pidOf(url);
-    await kill(owner);
-    process.kill(pid, 'SIGKILL');
-    await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
+  thoroughTest(
+    'one after a Redis that was killed may lack writes, and so may the next, until leases of that time have ended',
+    async () => {
+      await stop(await start());
+      const { owner, url } = await startOwner();
+      const pid = await pidOf(url);
+      await kill(owner);
+      process.kill(pid, 'SIGKILL');
+      await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
 
-    let nowMs = 0;
-    const monotonicMs = () => nowMs;
-    const second = await start({ monotonicMs });
-    expect(second.isComplete()).toBe(false);
-    nowMs += allEndedMs - 1;
-    await stop(second);
+      let nowMs = 0;
+      const monotonicMs = () => nowMs;
+      const second = await start({ monotonicMs });
+      expect(second.isComplete()).toBe(false);
+      nowMs += allEndedMs - 1;
+      await stop(second);
 
-    const third = await start({ monotonicMs });
-    expect(third.isComplete()).toBe(false);
-    nowMs += allEndedMs;
-    await stop(third);
-    expect((await start()).isComplete()).toBe(true);
-  });
+      const third = await start({ monotonicMs });
+      expect(third.isComplete()).toBe(false);
+      nowMs += allEndedMs;
+      await stop(third);
+      expect((await start()).isComplete()).toBe(true);
+    },
+  );
 
   test.each([
     ['of another time', (dir: string) => touch(join(dir, 'appendonlydir', 'appendonly.aof.1.incr.aof'))],

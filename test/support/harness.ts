@@ -127,7 +127,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
       nowMs: () => clock.now,
       // Advances only with `clock`, as Redis's clock does. Otherwise a decision would be counted before the time of its
       // test.
-      leaseClockMs: () => clock.now - performance.now(),
+      leaseNowMs: () => clock.now,
       ...settings,
     });
     stores.add(state.store);

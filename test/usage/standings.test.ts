@@ -8,6 +8,7 @@ import { dayMs, endAllLeases, harness, hourMs, testSettings } from '../support/h
 import { observing } from '../support/observer.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
+import { thorough } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { ok, call, clock, createKey } = tollgate;
@@ -91,7 +92,7 @@ test(`the first are those of all keys (seed ${seed})`, { timeout: 120_000 }, asy
   const verifySome = (count: number, next: () => { key: string }) =>
     Promise.all(Array.from({ length: count }, () => verify(next().key)));
   await Promise.all(keys.map(({ key }) => verify(key)));
-  for (let day = 0; day < 8; day++) {
+  for (let day = 0; day < thorough(8, 4); day++) {
     await verifySome(500, skewed);
     clock.advance(pick(12, 30) * hourMs);
   }
@@ -114,7 +115,7 @@ test(`the first are those of all keys (seed ${seed})`, { timeout: 120_000 }, asy
     },
   ];
   let [rankings, passes] = [0, 0];
-  for (let step = 0; step < 60; step++) {
+  for (let step = 0; step < thorough(60, 20); step++) {
     await oneOf(changes)();
     for (let times = 0; times < 4; times++) {
       const query: Query = {

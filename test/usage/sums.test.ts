@@ -12,7 +12,7 @@ import { observing } from '../support/observer.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { snippets } from '../support/snippet.ts';
-import { isLong } from '../support/testIf.ts';
+import { thorough } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { ok, call, clock, createKey } = tollgate;
@@ -246,7 +246,7 @@ async function compare(pick: (min: number, max: number) => number, steps: number
 }
 
 test(`sums are those of keys (seed ${seed})`, { timeout: 300_000 }, async () => {
-  await compare(random(seed), isLong ? 400 : 120);
+  await compare(random(seed), thorough(400, 60));
 });
 
 test(`also where an earlier version rolled up without sums (seed ${seed})`, { timeout: 300_000 }, async () => {
@@ -254,7 +254,7 @@ test(`also where an earlier version rolled up without sums (seed ${seed})`, { ti
   const workspace = workspaceKey(tollgate.workspaceId);
   await snippet.redis.hdel(workspace, 'summed', 'daysTo');
   clock.advance(-dayMs);
-  await compare(random(seed + 1), isLong ? 200 : 100);
+  await compare(random(seed + 1), thorough(200, 50));
   expect(Number(await snippet.redis.hget(workspace, 'summed'))).toBeGreaterThan(19_000);
 });
 

@@ -22,8 +22,8 @@ export interface LeasingSettings {
   leaseCredits: boolean;
   /** A lease is asked for from this many decisions in a term on. */
   leaseAfter?: number;
-  /** For tests with a fixed clock: milliseconds added to the monotonic clock of leases. */
-  leaseClockMs?: () => number;
+  /** The monotonic clock of leases, for tests with a fixed clock. */
+  leaseNowMs?: () => number;
 }
 
 interface LeasingOptions extends LeasingSettings {
@@ -52,7 +52,7 @@ export class Leasing {
   #isReconnected = false;
 
   constructor(options: LeasingOptions) {
-    const { redis, leaseMs, leaseLongMs = 0, leaseAfter = 12, leaseClockMs = () => 0 } = options;
+    const { redis, leaseMs, leaseLongMs = 0, leaseAfter = 12, leaseNowMs = () => performance.now() } = options;
     const { settle, deactivate, mayLengthen, observe } = options;
     this.#options = options;
     const longMs = leaseMs === 0 ? 0 : Math.max(leaseMs, leaseLongMs);
@@ -60,7 +60,7 @@ export class Leasing {
       termMs: leaseMs,
       longMs: () => (mayLengthen() ? longMs : leaseMs),
       after: leaseAfter,
-      nowMs: () => performance.now() + leaseClockMs(),
+      nowMs: leaseNowMs,
       mayAsk: () =>
         leaseMs > 0 && this.#recalls.isListening && performance.now() - this.#connectedAt > waitFor(leaseMs),
       roundTripMs: () => this.#addedMs,

@@ -13,7 +13,7 @@ const observe = observing({
   },
 });
 // Leases last longer than a test by the clock of the server, which is not set.
-const settings = { leaseMs: 2000, leaseCredits: true, leaseAfter: 2, leaseClockMs: () => 0, observe };
+const settings = { leaseMs: 2000, leaseCredits: true, leaseAfter: 2, leaseNowMs: () => performance.now(), observe };
 const app = harness(undefined, settings);
 const { call, ok, clock, createKey } = app;
 

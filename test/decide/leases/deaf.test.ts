@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 const portOf = (server: Server) => (server.address() as { port: number }).port;
-const realTime = { nowMs: () => undefined, leaseClockMs: () => 0 };
+const realTime = { nowMs: () => undefined, leaseNowMs: () => performance.now() };
 const holder = harness(() => `redis://127.0.0.1:${portOf(proxy)}`, { ...realTime, leaseMs, leaseAfter: 2 });
 const changer = harness(() => own.url, { ...realTime, leaseMs });
 

@@ -16,7 +16,7 @@ beforeAll(async () => {
   if (newRedis) await own.redis.config('SET', 'appendfsync', 'always');
 });
 
-const realTime = { nowMs: () => undefined, leaseClockMs: () => 0 };
+const realTime = { nowMs: () => undefined, leaseNowMs: () => performance.now() };
 const open = (settings: Partial<StoreOptions>) => harness(() => own.url, { ...realTime, ...settings });
 const holder = open({ leaseMs, leaseAfter: 2 });
 const changers: [string, ReturnType<typeof harness>, RegExp][] = [

@@ -34,7 +34,7 @@ export function heldServers(
       leaseCredits: true,
       leaseAfter: 2,
       nowMs: now,
-      leaseClockMs: () => now() * speed - performance.now(),
+      leaseNowMs: () => now() * speed,
       observe,
       ...settings,
     });

@@ -12,7 +12,7 @@ import { loadScripts } from '../../../src/scripts/scripts.ts';
 import { testSettings } from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
 
-const settings = { ...testSettings, leaseCredits: true, leaseAfter: 2, leaseClockMs: () => 0 };
+const settings = { ...testSettings, leaseCredits: true, leaseAfter: 2, leaseNowMs: () => performance.now() };
 
 /** `now` is the time by Redis's clock; '' for its own. */
 export async function openServer(redis: RedisClient, leaseMs: number, now: () => number | '' = () => '') {

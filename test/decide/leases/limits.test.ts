@@ -23,7 +23,7 @@ const observe = observing({
 });
 afterEach(() => void Object.assign(counts, { decided: 0, granted: 0, units: 0, returned: 0 }));
 
-const settings = { leaseMs, leaseAfter: 2, nowMs: () => undefined, leaseClockMs: () => 0, observe };
+const settings = { leaseMs, leaseAfter: 2, nowMs: () => undefined, leaseNowMs: () => performance.now(), observe };
 const servers = [1, 2, 3, 4].map(() => harness(undefined, settings));
 const [first] = servers as [(typeof servers)[number]];
 type Server = typeof first;

@@ -1,10 +1,11 @@
 // The model of leases (model.ts) keeps its promises in random scenarios, and does not without any one of its rules.
 // FC_RUNS and SEED choose another number of runs and another seed.
 import { expect, test } from 'vitest';
+import { thorough } from '../../support/testIf.ts';
 import { explore, failureOf, type ThemeName, themes } from './explore.ts';
 import { type Rules, rules } from './model.ts';
 
-const numRuns = Number(process.env.FC_RUNS ?? 200);
+const numRuns = Number(process.env.FC_RUNS ?? thorough(200, 50));
 const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
 const timeout = 60_000 + 20 * numRuns;
 
@@ -77,13 +78,17 @@ const mutants: { [Rule in keyof Rules]: [ThemeName, RegExp] } = {
 };
 
 // The seed is fixed, so that it is known that the runs are enough.
-test.each(Object.keys(mutants) as (keyof Rules)[])('without %s the protocol is broken', { timeout }, (rule) => {
-  const [theme, promise] = mutants[rule];
-  const { failed, errorInstance } = explore(
-    theme,
-    { ...rules, [rule]: false },
-    { numRuns: 4_000, seed: seed ?? 2, endOnFailure: true },
-  );
-  expect(failed, 'a run failed').toBe(true);
-  expect((errorInstance as Error).message).toMatch(promise);
-});
+test.each(thorough(Object.keys(mutants) as (keyof Rules)[], []))(
+  'without %s the protocol is broken',
+  { timeout },
+  (rule) => {
+    const [theme, promise] = mutants[rule];
+    const { failed, errorInstance } = explore(
+      theme,
+      { ...rules, [rule]: false },
+      { numRuns: 4_000, seed: seed ?? 2, endOnFailure: true },
+    );
+    expect(failed, 'a run failed').toBe(true);
+    expect((errorInstance as Error).message).toMatch(promise);
+  },
+);

@@ -3,6 +3,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { dayMs, hourMs, type InputOf } from '../../support/harness.ts';
+import { sample } from '../../support/testIf.ts';
 import { heldServers, newName } from './heldServers.ts';
 
 const held = heldServers(2);
@@ -113,7 +114,7 @@ describe.each([
       },
     ],
   ];
-  test.each(ofKey)(
+  test.each(sample(ofKey))(
     'a limit of a key admits exactly its number: %s',
     async (_what, change, admits = 1000, ratelimits = [requests]) => {
       const { key, keyId } = await createKey({ ratelimits });
@@ -196,7 +197,7 @@ describe.each([
       ({ keyId }) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] }),
     ],
   ];
-  test.each(ofIdentity)(
+  test.each(sample(ofIdentity))(
     'a limit of an identity admits exactly its number: %s',
     async (_what, change, admits = 1000) => {
       const identity = newName();
@@ -249,7 +250,7 @@ describe.each([
       (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, autoApply: false }] }),
     ],
   ];
-  test.each(adHoc)('an ad hoc limit admits exactly its number: %s', async (_what, change) => {
+  test.each(sample(adHoc))('an ad hoc limit admits exactly its number: %s', async (_what, change) => {
     const { key, keyId } = await createKey();
     const ratelimits = [{ name: 'requests', limit: 1000, duration: hourMs }];
     await use(holder, key, 300, { ratelimits });
@@ -299,16 +300,19 @@ describe.each([
       970,
     ],
   ];
-  test.each(ofCheck)('a limit of an identifier admits exactly its number: %s', async (_what, change, admits = 1000) => {
-    const of = check();
-    const limit = async (server: Server) => (await server.ok('ratelimits.limit', of)).success;
-    for (let time = 0; time < 300; time++) expect(await limit(holder)).toBe(true);
-    expect(holder.counts.granted.some((units) => units > 0)).toBe(true);
-    await change(of);
-    let passed = 300;
-    while (await limit(other)) passed++;
-    expect(passed).toBe(admits);
-  });
+  test.each(sample(ofCheck))(
+    'a limit of an identifier admits exactly its number: %s',
+    async (_what, change, admits = 1000) => {
+      const of = check();
+      const limit = async (server: Server) => (await server.ok('ratelimits.limit', of)).success;
+      for (let time = 0; time < 300; time++) expect(await limit(holder)).toBe(true);
+      expect(holder.counts.granted.some((units) => units > 0)).toBe(true);
+      await change(of);
+      let passed = 300;
+      while (await limit(other)) passed++;
+      expect(passed).toBe(admits);
+    },
+  );
 
   test('an override of another duration, while it is deleted and set again, admits exactly its number', async () => {
     const of = check();

@@ -8,6 +8,7 @@ import { workspaceKey } from '../../../src/redis/names.ts';
 import { type Admitted, Counter, unitsOf } from '../../support/counter.ts';
 import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { snippets } from '../../support/snippet.ts';
+import { thorough } from '../../support/testIf.ts';
 
 const h = harness(undefined, { leaseMs: 0 });
 const lua = snippets();
@@ -231,7 +232,7 @@ describe('the window’s promise', () => {
         });
         for (const [index, log] of logs.entries()) log.expectNeverMoreThan(history.limits[index]![0]!);
       }),
-      { numRuns: 40 },
+      { numRuns: thorough(40, 14) },
     );
   });
 
@@ -243,7 +244,7 @@ describe('the window’s promise', () => {
         });
         for (const name of names) expect(await storedBytes(name, history.duration)).toBeLessThanOrEqual(2048);
       }),
-      { numRuns: 25 },
+      { numRuns: thorough(25, 8) },
     );
   });
 
@@ -259,7 +260,7 @@ describe('the window’s promise', () => {
           expect((await limit(names[index]!, history.duration, most, cost)).passed).toBe(true);
         }
       }),
-      { numRuns: 25 },
+      { numRuns: thorough(25, 8) },
     );
   });
 
@@ -275,7 +276,7 @@ describe('the window’s promise', () => {
           expect(await check(answer.remaining)).toMatchObject({ passed: true, remaining: 0 });
         }
       }),
-      { numRuns: 15 },
+      { numRuns: thorough(15, 5) },
     );
   });
 });
@@ -513,7 +514,7 @@ describe('in the state of keys and identities', () => {
           }
         }
       }),
-      { numRuns: 40 },
+      { numRuns: thorough(40, 14) },
     );
   });
 

@@ -9,7 +9,7 @@ import { outcomeExamples } from '../../support/keyExamples.ts';
 import { readPages } from '../../support/lists.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
-import { isLong } from '../../support/testIf.ts';
+import { isThorough } from '../../support/testIf.ts';
 import { addUsedKeys, keyLogOf } from '../../support/usage.ts';
 
 const tollgate = harness();
@@ -230,7 +230,7 @@ describe('analytics.getVerifications: random histories', () => {
 
   const groups: Group[] = ['apiId', 'keyId', 'externalId', 'outcome', 'tag'];
   const everyGroupBy = Array.from({ length: 32 }, (_, bits) => groups.filter((_group, bit) => bits & (1 << bit)));
-  const someGroupBy = everyGroupBy.filter(({ length }, at) => isLong || length === 1 || at % 4 === seed % 4);
+  const someGroupBy = everyGroupBy.filter(({ length }, at) => isThorough || length === 1 || at % 4 === seed % 4);
 
   test.each(someGroupBy.map((groupBy) => ({ groupBy })))(
     `grouped by $groupBy, with all filters (seed ${seed})`,

@@ -11,7 +11,7 @@ import { ownRedis } from '../../support/ownRedis.ts';
 const server = ownRedis();
 
 const app = harness(() => server.url, { leaseMs: 0 });
-const leasing = harness(() => server.url, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
+const leasing = harness(() => server.url, { leaseMs: 2000, leaseAfter: 2, leaseNowMs: () => performance.now() });
 /** With leases that age as the clock of the test does. */
 let decidedByLeases = 0;
 const observe = observing({ decided: () => decidedByLeases++ });

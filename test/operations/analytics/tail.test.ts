@@ -5,7 +5,7 @@ import { harness, hourMs, type InputOf, requestTo } from '../../support/harness.
 const app = harness();
 /** Another server on the same Redis. */
 const other = harness();
-const leasing = harness(undefined, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
+const leasing = harness(undefined, { leaseMs: 2000, leaseAfter: 2, leaseNowMs: () => performance.now() });
 const { ok, call, createKey, createRootKey, createWorkspace } = app;
 const limited = { name: 'requests', limit: 1, duration: hourMs, autoApply: true };
 

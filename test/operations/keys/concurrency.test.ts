@@ -11,7 +11,7 @@ import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../s
 import { namesIn } from '../../support/keyspace.ts';
 import { storedLimit } from '../../support/limits.ts';
 import { testRedisUrl } from '../../support/redis.ts';
-import { volumeTest } from '../../support/testIf.ts';
+import { thoroughTest, volumeTest } from '../../support/testIf.ts';
 
 const tollgate = harness();
 const { clock, call, ok, createKey } = tollgate;
@@ -569,7 +569,7 @@ test('a rotated key has the limit, without the slots of the old one', async () =
   expect(await free(successor.key)).toEqual([3, 0]);
 });
 
-volumeTest(
+thoroughTest(
   'many extensions after a lower limit leave a counter small, and each slot is freed',
   {
     timeout: 60_000,

@@ -254,7 +254,12 @@ test('keys with hostile data are explained', async () => {
 });
 
 describe('with leases', () => {
-  const leasing = harness(undefined, { leaseMs: 2000, leaseCredits: true, leaseAfter: 2, leaseClockMs: () => 0 });
+  const leasing = harness(undefined, {
+    leaseMs: 2000,
+    leaseCredits: true,
+    leaseAfter: 2,
+    leaseNowMs: () => performance.now(),
+  });
 
   test('decisions that are charged in advance are counted for the key and its identity, and the refusal stands', async () => {
     const limit = { ...requests, limit: 1000 };
