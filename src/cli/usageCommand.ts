@@ -270,7 +270,7 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
       `Total: ${sumOf('Valid')} valid and ${sumOf('Refused')} refused verifications, ${sumOf('Credits')} credits.`,
     ],
     leftOut: notFinal(period),
-    json: { ...period, customers: customers.map((row) => ({ ...row, valid: billColumns.Valid.value(row) })) },
+    json: { ...period, customers: customers.map((row) => ({ ...row, valid: cellOf(row, 'Valid') })) },
   };
 }
 

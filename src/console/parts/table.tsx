@@ -61,11 +61,15 @@ export function column<Row>(
 }
 
 /** A column that the command line displays, too. `more` has the properties for the console only. */
-export const shared = <Declared, Name extends string, Row extends Declared = Declared>(
-  columns: Record<Name, Shared<Declared>>,
+export const shared = <
+  Columns extends Record<string, Shared<never>>,
+  Name extends keyof Columns & string,
+  Row extends Parameters<Columns[Name]['value']>[0] = Parameters<Columns[Name]['value']>[0],
+>(
+  columns: Columns,
   name: Name,
   more: Partial<Column<Row>> = {},
-): Column<Row> => column<Row>(name, columns[name].kind, columns[name].value, more);
+): Column<Row> => column<Row>(name, columns[name]!.kind, columns[name]!.value as Shared<Row>['value'], more);
 
 export function Table<T>(props: {
   label: string;
