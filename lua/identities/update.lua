@@ -21,7 +21,7 @@
 -- @include "include/limitList"
 -- @include "include/nameOf"
 -- @include "include/packedIdentity"
--- @include "include/state"
+-- @include "include/refills"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 

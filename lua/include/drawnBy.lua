@@ -4,6 +4,7 @@
 -- @include "include/holdFormat"
 -- @include "include/keyIds"
 -- @include "include/nameOf"
+-- @include "include/refills"
 -- @include "include/state"
 
 local drawn_by = {}

@@ -11,6 +11,7 @@
 -- @include "include/limitList"
 -- @include "include/nameOf"
 -- @include "include/permissions"
+-- @include "include/refills"
 -- @include "include/reply"
 -- @include "include/state"
 

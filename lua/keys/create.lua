@@ -28,6 +28,7 @@
 -- @include "include/nameOf"
 -- @include "include/rbac"
 -- @include "include/records"
+-- @include "include/refills"
 -- @include "include/starts"
 -- @include "include/state"
 

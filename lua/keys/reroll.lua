@@ -30,6 +30,7 @@
 -- @include "include/limitList"
 -- @include "include/nameOf"
 -- @include "include/records"
+-- @include "include/refills"
 -- @include "include/starts"
 -- @include "include/state"
 

@@ -21,6 +21,7 @@
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/nameOf"
+-- @include "include/refills"
 -- @include "include/reply"
 -- @include "include/starts"
 -- @include "include/state"

@@ -32,6 +32,7 @@
 -- @include "include/permissions"
 -- @include "include/rbac"
 -- @include "include/records"
+-- @include "include/refills"
 -- @include "include/state"
 -- @include "include/usage"
 

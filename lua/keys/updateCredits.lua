@@ -22,6 +22,7 @@
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/leasedCredits"
+-- @include "include/refills"
 -- @include "include/state"
 
 local workspace, key_id, operation, value, awaits = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'

@@ -9,6 +9,7 @@
 
 -- @include "include/clock"
 -- @include "include/nameOf"
+-- @include "include/refills"
 -- @include "include/state"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])

@@ -49,7 +49,7 @@ export function withoutHolds<Key extends Pick<KeyRecord, 'credits' | 'ratelimits
 
 type UsedByLimit = ReadonlyMap<number, UsedSlices>;
 
-/** After a step back of the clock, a later slice may have the units (window_log.without). */
+/** After a step back of the clock, a later slice may have the units (window_returns.without). */
 function withoutHeld({ units }: Held, limits: readonly Ratelimit[], used: UsedByLimit): UsedByLimit {
   const left = new Map([...used].map(([index, slices]) => [index, slices.map(([end, count]) => ({ end, count }))]));
   for (const { name, duration, sliceEnd, cost } of units) {

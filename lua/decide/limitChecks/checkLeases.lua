@@ -9,6 +9,7 @@
 -- @include "include/nameOf"
 -- @include "include/overrides"
 -- @include "include/windowLog"
+-- @include "include/windowReturns"
 
 local check_leases = {}
 
@@ -81,7 +82,7 @@ local function return_to_window(check, number, used)
   local bytes = units > used and redis.call('GET', name)
   if bytes then
     -- A slice that no longer counts gets nothing back.
-    local kept, suffix = window_log.returned(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
+    local kept, suffix = window_returns.taken(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
     if suffix == '' then
       redis.call('DEL', name)
     elseif suffix then

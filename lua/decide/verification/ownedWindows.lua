@@ -8,6 +8,7 @@
 -- @include "include/shiftedCharges"
 -- @include "include/state"
 -- @include "include/windowLog"
+-- @include "include/windowReturns"
 -- @include "include/windowSlots"
 
 local owned_windows = {}
@@ -46,7 +47,7 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
       if w.units == 0 or w.at > call_now or shifted_charges.has(wanted.shifted, w.at) then return nil end
-      return window_log.without(bytes, w.at, call_now, w.duration, w.is_fine, w.units)
+      return window_returns.without(bytes, w.at, call_now, w.duration, w.is_fine, w.units)
     end
     local limit = by_name[w.name]
     if limit and limit_list.counter_duration(limit) == w.duration then

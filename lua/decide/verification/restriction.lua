@@ -1,6 +1,5 @@
 -- Restrictions of a verification: a key with `allowedIps` admits some addresses only. Such a key has KEY_EXTENSION in
--- its state, with the count of its FORBIDDEN verifications. The functions are in one table, because Lua bounds the
--- names of a library.
+-- its state, with the count of its FORBIDDEN verifications.
 
 -- @include "decide/call"
 -- @include "decide/verification/loadedKey"

@@ -544,9 +544,9 @@ test.each([
   [1, 58_000, 'no slice has 1 units that are given back'],
 ])('%i of 3 units that are given back: none is dropped silently', async (units, at, expected) => {
   const left = lua.run(
-    ['windowLog'],
+    ['windowLog', 'windowReturns'],
     `local _, _, _, _, counter = window_charge('', 1, 0, 60000, 1000, 60000, 3, true)
-     counter = window_log.without(counter, tonumber(ARGV[2]), 60000, 60000, false, tonumber(ARGV[1]))
+     counter = window_returns.without(counter, tonumber(ARGV[2]), 60000, 60000, false, tonumber(ARGV[1]))
      return counter == '' and '0' or '' .. window_charge(counter, 1, #counter, 60000, 1000, 60000, 0, false)`,
     workspaceKey(h.workspaceId),
     [units, at],
