@@ -4,7 +4,7 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  permissions, roles and their lists
 -- ARGV[1]  kind_name  a name of src/domain/records.ts
--- ARGV[2]  reference  its id, or the name that it has besides; '' for a page
+-- ARGV[2]  reference  its id or its name; '' for a page
 -- ARGV[3]  after      the last id of the page before (without its prefix), or ''
 -- ARGV[4]  count      limit of the page
 -- returns  {{reply of a record (src/records/)…}, 1 if there are more, else 0}
