@@ -121,12 +121,8 @@ export class Subscriber {
 
 /** Rejects if it takes too long. */
 async function inTime(subscribed: Promise<unknown>): Promise<void> {
-  const ended = new AbortController();
-  const late = delay(subscribeMs, undefined, { signal: ended.signal, ref: false }).then(() => {
+  const late = delay(subscribeMs, undefined, { ref: false }).then(() => {
     throw new Error('The subscription was not confirmed in time.');
   });
-  await Promise.race([subscribed, late]).finally(() => {
-    late.catch(() => {});
-    ended.abort();
-  });
+  await Promise.race([subscribed, late]);
 }
