@@ -7,7 +7,7 @@
 //   range    4 or 6, its prefix length (2), and  10.0.0.0/8 is `4080a`, 2001:db8::/29 is `61d20010db8`,
 //            the digits that the prefix reaches  ::/0 is `600`
 
-import { isIPv4 } from 'node:net';
+import { isIPv4, isIPv6 } from 'node:net';
 
 /** The longest text of an address has IPv4 notation at its end; that of a range has `/128` in addition. */
 export const addressCharactersMax = 45;
@@ -17,10 +17,12 @@ const bitsOfDigit = 4;
 
 /** An address, packed; undefined if the text is none. An octet with leading zeros is refused, as programs differ. */
 export function packAddress(text: string): string | undefined {
-  if (isIPv4(text)) return text.replace(/(\d+)\.?/g, (_, octet) => hexOf(Number(octet), 2));
-  const address = canonicalIpv6(text);
-  if (address === undefined) return undefined;
-  const digits = digitsOfIpv6(address);
+  if (isIPv4(text)) return digitsOfIpv4(text);
+  // A zone has a meaning on one machine only.
+  if (!isIPv6(text) || text.includes('%')) return undefined;
+  const [head, tail] = text.toLowerCase().split('::');
+  const after = digitsOfGroups(tail ?? '');
+  const digits = digitsOfGroups(head!).padEnd(32 - after.length, '0') + after;
   return digits.startsWith(mappedPrefix) ? digits.slice(mappedPrefix.length) : digits;
 }
 
@@ -28,17 +30,17 @@ export function packAddress(text: string): string | undefined {
 const mappedPrefix = `${'0'.repeat(20)}ffff`;
 
 const hexOf = (value: number, digits: number) => value.toString(16).padStart(digits, '0');
+const digitsOfIpv4 = (text: string): string =>
+  text
+    .split('.')
+    .map((part) => hexOf(Number(part), 2))
+    .join('');
 
-/** As URLs have it (RFC 5952): groups only, without zone; undefined if the text is no address. */
-function canonicalIpv6(text: string): string | undefined {
-  const url = `http://[${text}]`;
-  return /^[\da-f:.]+$/i.test(text) && URL.canParse(url) ? new URL(url).hostname.slice(1, -1) : undefined;
-}
-
-function digitsOfIpv6(canonical: string): string {
-  const padded = canonical.replace(/\w+/g, (group) => group.padStart(4, '0'));
-  const [head = '', tail = ''] = padded.split('::').map((part) => part.replaceAll(':', ''));
-  return head.padEnd(32 - tail.length, '0') + tail;
+function digitsOfGroups(text: string): string {
+  if (text === '') return '';
+  let digits = '';
+  for (const group of text.split(':')) digits += group.includes('.') ? digitsOfIpv4(group) : group.padStart(4, '0');
+  return digits;
 }
 
 /** An address or a CIDR range, packed; undefined if the text is neither. Bits after the prefix are cleared. */
@@ -88,5 +90,6 @@ export function unpackRanges(packed: string): string[] {
 export function addressText(digits: string): string {
   if (digits.length === 8)
     return digits.replace(/../g, (byte, at) => `${at > 0 ? '.' : ''}${Number.parseInt(byte, 16)}`);
-  return canonicalIpv6(digits.match(/.{4}/g)!.join(':'))!;
+  // The host of a URL has that form.
+  return new URL(`http://[${digits.match(/.{4}/g)!.join(':')}]`).hostname.slice(1, -1);
 }
