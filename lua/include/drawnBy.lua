@@ -72,19 +72,6 @@ function drawn_by.keys(workspace, key_id, record, now)
   return keys
 end
 
--- The digests of the keys that share a balance with a key whose record has these fields: that of the payer first.
-function drawn_by.sharing(workspace, draws_on, ids)
-  local digests = {}
-  if draws_on then
-    local payer = drawn_by.stored(workspace, draws_on)
-    ids = draws_on .. ',' .. (payer and redis.call('HGET', payer, 'drawnBy') or '')
-  end
-  for id in string.gmatch(ids or '', '[^,]+') do
-    digests[#digests + 1] = digest_of(workspace, id) or deleted_digest_of(workspace, id)
-  end
-  return digests
-end
-
 -- Whether one of these keys may still be charged.
 function drawn_by.has_live(...)
   for _, key in ipairs(drawn_by.keys(...)) do
