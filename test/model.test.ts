@@ -989,7 +989,7 @@ async function begin(): Promise<World> {
 }
 
 const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
-const numRuns = Number(process.env.RUNS ?? thorough(50, 25));
+const numRuns = Number(process.env.RUNS ?? thorough(50, 15));
 const minuteMs = 60_000;
 
 /** A history uses all kinds of steps, or some, which then affect each other more often. */

@@ -21,7 +21,7 @@ import { makeThings, type Things } from '../support/examples.ts';
 import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../support/harness.ts';
 import { namesIn } from '../support/keyspace.ts';
 import { build, cliFile } from '../support/processes.ts';
-import { thorough, thoroughTest } from '../support/testIf.ts';
+import { isThorough, thorough, thoroughTest } from '../support/testIf.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 240_000 });
 
@@ -231,6 +231,7 @@ beforeAll(async () => {
     keys: [dailyKey, ...things.map(({ key }) => key)],
     alsoKeys: [erased.keyId, ...things.map(({ deletedKeyId }) => deletedKeyId)],
     alsoIdentities: ['gone'],
+    ...(!isThorough && { perKindMax: 4 }),
   };
   before = await readAll(tollgate.call as Call, options);
   sampled = { ...options, keys: [dailyKey, things[3]!.key], perKindMax: 2, period: week };
@@ -367,7 +368,7 @@ describe('into an empty Redis', () => {
     await expectWhole(redis.url);
   });
 
-  test('counts by tag in many parts are stored once, also after the sweeper has moved some', async () => {
+  thoroughTest('counts by tag in many parts are stored once, also after the sweeper has moved some', async () => {
     const redis = await emptyRedis();
     const records = linesOf(exported);
     const usage = records.find(({ kind }) => kind === 'tagUsage')!;
@@ -399,42 +400,45 @@ describe('into an empty Redis', () => {
     );
   });
 
-  test('usage of a key in several parts is stored whole; a part without the one before it is rejected', async () => {
-    const redis = await emptyRedis();
-    const records = linesOf(exported);
-    const at = records.findIndex(({ kind, days }) => kind === 'keyUsage' && (days as unknown[]).length > 3);
-    const usage = records[at]!;
-    const days = usage.days as unknown[];
-    const parts = [days.slice(0, 2), days.slice(2, 3), days.slice(3)].map((some, index) => ({
-      ...usage,
-      part: index + 1,
-      days: some,
-    }));
-    const { counts } = records.at(-1)! as unknown as { counts: Record<string, number> };
-    const end = { kind: 'end', counts: { ...counts, keyUsage: counts.keyUsage! + 2 } };
-    const inParts = (some: object[]) => textOf([...records.slice(0, at), ...some, ...records.slice(at + 1, -1), end]);
-    const [one, two, three] = parts;
-    const { code, out } = await cli(['import', '-'], redis.url, inParts([one!, three!, two!]));
-    expect(code).toBe(1);
-    expect(linesOf(out)).toMatchObject([{ line: at + 2, errors: [{ field: 'part' }] }]);
-    const whole = await emptyRedis();
-    const dry = await importInto(whole.url, inParts(parts), '--dry-run');
-    const { created } = await importInto(whole.url, inParts(parts));
-    expect([dry.created.keyUsage, created.keyUsage]).toEqual([end.counts.keyUsage, end.counts.keyUsage]);
-    await expectWhole(whole.url);
+  thoroughTest(
+    'usage of a key in several parts is stored whole; a part without the one before it is rejected',
+    async () => {
+      const redis = await emptyRedis();
+      const records = linesOf(exported);
+      const at = records.findIndex(({ kind, days }) => kind === 'keyUsage' && (days as unknown[]).length > 3);
+      const usage = records[at]!;
+      const days = usage.days as unknown[];
+      const parts = [days.slice(0, 2), days.slice(2, 3), days.slice(3)].map((some, index) => ({
+        ...usage,
+        part: index + 1,
+        days: some,
+      }));
+      const { counts } = records.at(-1)! as unknown as { counts: Record<string, number> };
+      const end = { kind: 'end', counts: { ...counts, keyUsage: counts.keyUsage! + 2 } };
+      const inParts = (some: object[]) => textOf([...records.slice(0, at), ...some, ...records.slice(at + 1, -1), end]);
+      const [one, two, three] = parts;
+      const { code, out } = await cli(['import', '-'], redis.url, inParts([one!, three!, two!]));
+      expect(code).toBe(1);
+      expect(linesOf(out)).toMatchObject([{ line: at + 2, errors: [{ field: 'part' }] }]);
+      const whole = await emptyRedis();
+      const dry = await importInto(whole.url, inParts(parts), '--dry-run');
+      const { created } = await importInto(whole.url, inParts(parts));
+      expect([dry.created.keyUsage, created.keyUsage]).toEqual([end.counts.keyUsage, end.counts.keyUsage]);
+      await expectWhole(whole.url);
 
-    // Counts by tag whose totals were rejected.
-    const none = await emptyRedis();
-    const totals = records.findIndex(
-      ({ kind }, index) => kind === 'apiUsage' && records[index + 1]!.kind === 'tagUsage',
-    );
-    const without = records.with(totals, { ...records[totals]!, day: 'x' });
-    const lost = await cli(['import', '-'], none.url, textOf(without));
-    expect(linesOf(lost.out)).toMatchObject([
-      { line: totals + 1, errors: [{ field: 'day' }] },
-      { line: totals + 2, errors: [{ field: 'part' }] },
-    ]);
-  });
+      // Counts by tag whose totals were rejected.
+      const none = await emptyRedis();
+      const totals = records.findIndex(
+        ({ kind }, index) => kind === 'apiUsage' && records[index + 1]!.kind === 'tagUsage',
+      );
+      const without = records.with(totals, { ...records[totals]!, day: 'x' });
+      const lost = await cli(['import', '-'], none.url, textOf(without));
+      expect(linesOf(lost.out)).toMatchObject([
+        { line: totals + 1, errors: [{ field: 'day' }] },
+        { line: totals + 2, errors: [{ field: 'part' }] },
+      ]);
+    },
+  );
 
   test('one of another installation is refused', async () => {
     const redis = await emptyRedis();
@@ -500,7 +504,7 @@ describe('an import that was interrupted and is not repeated', () => {
     expect((await cli(['export', '-', '--workspace', complete], redis.url)).err).not.toContain('incomplete');
   });
 
-  test('the import of another export is refused, as its root keys and events would be left out', async () => {
+  thoroughTest('the import of another export is refused, as its root keys and events would be left out', async () => {
     const { redis, workspaceId } = await interrupted();
     for (const options of [[], ['--dry-run']]) {
       const { code, err } = await cli(['import', '-', ...options], redis.url, another());
@@ -509,7 +513,7 @@ describe('an import that was interrupted and is not repeated', () => {
     }
   });
 
-  test('it is discarded, also when that was interrupted, and nothing of it stays', async () => {
+  thoroughTest('it is discarded, also when that was interrupted, and nothing of it stays', async () => {
     const { redis, workspaceId, complete } = await interrupted();
     const { store } = await serverOn(redis.url);
     const client = await connect(redis.url, { commandTimeoutMs: 5000 });
@@ -600,7 +604,7 @@ describe('into a workspace that exists', () => {
     expect((await callAs(tollgate.rootKey)('apis.listApis', {})).status).toBe(200);
   });
 
-  test('of another id: records keep their ids, and root keys are of no use', async () => {
+  thoroughTest('of another id: records keep their ids, and root keys are of no use', async () => {
     const redis = await emptyRedis();
     const { store } = await serverOn(redis.url);
     const { workspaceId } = await store.workspaces.create('other');
@@ -623,7 +627,7 @@ describe('into a workspace that exists', () => {
     expect(refused.err).toContain('The file has 2 workspaces. Import it without --workspace.');
   });
 
-  test('a temporary override that has ended since: the former one, or none', async () => {
+  thoroughTest('a temporary override that has ended since: the former one, or none', async () => {
     const redis = await emptyRedis();
     const isTemporary = ({ kind, until }: Line) => kind === 'override' && until !== undefined;
     const lines = linesOf(exported);
@@ -651,7 +655,7 @@ describe('into a workspace that exists', () => {
     }
   });
 
-  test('existing records and counts stay as they are', async () => {
+  thoroughTest('existing records and counts stay as they are', async () => {
     const redis = await emptyRedis();
     await importInto(redis.url, exported);
     const { callAs } = await serverOn(redis.url);
@@ -748,7 +752,7 @@ describe('a part', () => {
     expect(new Set(found.flatMap(({ apiId }) => apiId ?? []))).toEqual(new Set([things[0]!.apiId]));
   });
 
-  test('--resume continues after any place of the file, also within a line', async () => {
+  thoroughTest('--resume continues after any place of the file, also within a line', async () => {
     const bytes = Buffer.from(exported);
     const withoutId = (text: string) => text.replace(/"exportId":"[^"]+"|"exportedAt":\d+/g, '');
     for (const part of [0.001, 0.03, 0.2, 0.4, 0.6, 0.8, 0.97, 0.9999]) {
@@ -917,7 +921,7 @@ describe('a file that is not what an export writes', () => {
 });
 
 describe('hostile lines', () => {
-  test('a script does a bounded part of the work, whatever the lines have', async () => {
+  thoroughTest('a script does a bounded part of the work, whatever the lines have', async () => {
     const redis = await emptyRedis();
     const client = await connect(redis.url, { commandTimeoutMs: 5000 });
     opened.push(async () => client.disconnect());

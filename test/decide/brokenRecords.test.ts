@@ -119,12 +119,10 @@ async function breaksOf({ type }: KeyspaceEntry, name: Buffer): Promise<[how: st
   return [
     ['a string', asString(garbage)],
     ...(type === 'hash' ? [] : [['a hash', asHash] as [string, Break]]),
-    ...sample(
-      fields.flatMap((field): [string, Break][] => [
-        [`with garbage in ${field.toString('latin1')}`, (name) => redis.hset(name, field, garbage)],
-        [`with a number at the edge in ${field.toString('latin1')}`, (name) => redis.hset(name, field, edge)],
-      ]),
-    ),
+    ...fields.flatMap((field): [string, Break][] => [
+      [`with garbage in ${field.toString('latin1')}`, (name) => redis.hset(name, field, garbage)],
+      [`with a number at the edge in ${field.toString('latin1')}`, (name) => redis.hset(name, field, edge)],
+    ]),
   ];
 }
 
@@ -213,7 +211,7 @@ async function decideAll(world: World, calls: Asked[], what: string) {
 }
 
 const kinds = keyspace.filter(({ isOld }) => !isOld);
-test.each(kinds)(
+test.each(sample(kinds))(
   'a broken record $name: no error after a charge, and none of others',
   async (entry) => {
     failures.length = 0;

@@ -73,7 +73,7 @@ describe.each(versions)('data version %i', (version) => {
     const expected = fixture.answers.map(comparable);
     try {
       expect(store.dataVersion.current).toBe(version);
-      expect(await answersOf(store, fixture)).toEqual(expected);
+      if (isThorough) expect(await answersOf(store, fixture)).toEqual(expected);
       expect(await store.migrations.migrate({ force: true })).toBe('migrated');
       expect(store.dataVersion.current).toBe(dataVersion);
       expect(await answersOf(store, fixture)).toEqual(expected);

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { presented } from '../../src/domain/keyString.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
@@ -133,8 +133,9 @@ thoroughTest('a store can be closed while the breaker is open, and then sends no
   expect(own.length).toBe(count);
 });
 
-describe('in a Cluster', () => {
-  thoroughTest('the workspaces of a node that hangs are refused at once, those of the others are served', async () => {
+thoroughTest(
+  'in a Cluster the workspaces of a node that hangs are refused at once, those of the others are served',
+  async () => {
     const nodes = redisNodes();
     onTestFinished(() => nodes.stop());
     const { url, masters } = await nodes.startCluster({ nodeTimeoutMs: 60_000 });
@@ -169,5 +170,5 @@ describe('in a Cluster', () => {
       },
       { timeout: 5 * commandTimeoutMs, interval: 20 },
     );
-  });
-});
+  },
+);

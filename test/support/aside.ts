@@ -63,6 +63,7 @@ const thoroughFiles: Record<string, readonly string[]> = {
   'test/operations/analytics/getTop.test.ts': usage,
   'test/operations/analytics/getVerifications.test.ts': usage,
   'test/operations/keys/concurrency.test.ts': ['lua/decide', 'lua/include'],
+  'test/operations/keys/listKeys.test.ts': ['src/records', 'lua/keys'],
   'test/operations/large.test.ts': ['src/records', 'lua/keys', 'lua/include/pages.lua'],
   'test/process/dataVersion.test.ts': [...migrations, ...servers],
   'test/process/endings.test.ts': ['src/endings.ts'],

@@ -246,7 +246,7 @@ async function compare(pick: (min: number, max: number) => number, steps: number
 }
 
 test(`sums are those of keys (seed ${seed})`, { timeout: 300_000 }, async () => {
-  await compare(random(seed), thorough(400, 60));
+  await compare(random(seed), thorough(400, 120));
 });
 
 test(`also where an earlier version rolled up without sums (seed ${seed})`, { timeout: 300_000 }, async () => {
@@ -254,7 +254,7 @@ test(`also where an earlier version rolled up without sums (seed ${seed})`, { ti
   const workspace = workspaceKey(tollgate.workspaceId);
   await snippet.redis.hdel(workspace, 'summed', 'daysTo');
   clock.advance(-dayMs);
-  await compare(random(seed + 1), thorough(200, 50));
+  await compare(random(seed + 1), thorough(200, 100));
   expect(Number(await snippet.redis.hget(workspace, 'summed'))).toBeGreaterThan(19_000);
 });
 

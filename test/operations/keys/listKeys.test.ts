@@ -7,7 +7,7 @@ import { brokenCursors, readPages } from '../../support/lists.ts';
 import { observing } from '../../support/observer.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
-import { volumeTest } from '../../support/testIf.ts';
+import { thoroughTest, volumeTest } from '../../support/testIf.ts';
 
 /** Runs of the script that searches keys. */
 let searchRuns = 0;
@@ -143,7 +143,7 @@ describe('keys.listKeys: order and pages', () => {
       });
     },
   );
-  volumeTest('of very many keys with the same start, a request examines as many', { timeout: 60_000 }, async () => {
+  thoroughTest('of very many keys with the same start, a request examines as many', { timeout: 60_000 }, async () => {
     const { workspaceId, apis, list, create } = await withApis();
     for (let batch = 0; batch < 46; batch++) {
       const keys = Array.from({ length: 500 }, () => ({ digest: randomBytes(32), start: 'same_1234', byteLength: 16 }));
@@ -284,7 +284,7 @@ describe('keys.listKeys: filters', () => {
     expect(await startFaults(redis, h.workspaceId).finally(() => redis.quit())).toEqual([]);
   });
 
-  volumeTest('start with other filters, and when very many keys match', { timeout: 60_000 }, async () => {
+  thoroughTest('start with other filters, and when very many keys match', { timeout: 60_000 }, async () => {
     const h = await withApis(1);
     for (let from = 0; from < 9000; from += 1000) {
       const keys = Array.from({ length: 1000 }, (_, index) => ({
