@@ -8,6 +8,8 @@
 local settled_holds = {}
 
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024
+-- Limit of the notes in field `holds`, which every hold writes again.
+local NOTED_BYTES = 256
 
 -- The hour since 1970 whose text was made last, and that text.
 local settled_hour, settled_hour_text = 0, ''
@@ -44,9 +46,9 @@ function settled_holds.move(workspace, id24, hour, noted_hour, notes)
 end
 
 local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
--- Notes a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the identity, nil
--- if it was not charged), windows, packed (settled_holds.pack of these)}.
-function settled_holds.note(workspace, id24, hour, settled)
+-- A packed note of a settlement: {suffix, late, cost, balance (nil for an unlimited key), shared (the balance of the
+-- identity, nil if it was not charged), windows, packed (settled_holds.pack of these)}.
+local function pack_note(settled)
   local suffix, rest = settled.suffix, settled.packed
   local late, has_balance = settled.late and 1 or 0, settled.balance and 1 or 0
   if settled.shared then
@@ -54,8 +56,19 @@ function settled_holds.note(workspace, id24, hour, settled)
   end
   local cost, balance, windows = settled.cost, settled.balance or 0, #settled.windows
   local bytes = SETTLED_HOLD_LENGTH + #suffix + #rest
-  local note = struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
-  settled_holds.append(workspace, id24, hour, note)
+  return struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
+end
+
+-- Notes a settlement with the holds `h` of the key, which are written next. `move(notes)` is called when there is no
+-- room for more: see settled_holds.move.
+function settled_holds.note(h, hour, settled, move)
+  local note = pack_note(settled)
+  if h.noted_hour ~= hour or #h.notes + #note > NOTED_BYTES then
+    move(h.noted_hour, h.notes)
+    h.notes, h.noted_hour = '', hour
+  end
+  if #note > NOTED_BYTES then return move(hour, note) end
+  h.notes = h.notes .. note
 end
 
 -- The settlement in these notes of the hold with this suffix; nil if there is none.

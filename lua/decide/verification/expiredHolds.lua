@@ -19,10 +19,10 @@ local function expire(settling, h, hold)
   held_charges.settle_windows(hold, is_charged)
   local account = held_charges.settle_one(settling, hold, is_charged and hold.cost or 0)
   if is_charged then
-    local balance, notes = key_flags.limited and settling.balance or nil, held_charges.list(settling, 'notes')
+    local balance = key_flags.limited and settling.balance or nil
     local settled = { suffix = hold.suffix, late = false, cost = hold.cost, balance = balance, windows = hold.windows }
     settled.shared, settled.packed = account and account.balance, settled_holds.pack(hold.windows)
-    notes[#notes + 1] = settled
+    held_charges.note(h, settled)
     return NEVER
   end
   -- No process examined it in time.

@@ -23,7 +23,6 @@
 --   accounts              balances of identities by id; false for one that is gone
 --   records               windows with a record of their own
 --   tags                  credits by field
---   notes                 settlements to note
 local settling_now = {}
 local held_charges = {}
 
@@ -35,7 +34,7 @@ function held_charges.begin()
   local settling = settling_now
   settling.balance, settling.refill_due, settling.spent = balance, refill_due, 0
   settling.wanted, settling.identities, settling.accounts, settling.records = false, false, false, false
-  settling.tags, settling.notes = false, false
+  settling.tags = false
   return settling
 end
 
@@ -174,12 +173,16 @@ function held_charges.write_windows(settling)
   if settling.records then after_charge(owned_windows.write, settling.records) end
 end
 
--- Notes settlements, and counts the spent credits by tag.
-local function write_notes(settling)
-  for _, settled in ipairs(settling.notes or hold_format.EMPTY) do
-    settled_holds.note(call_workspace, key24(), call_hour, settled)
-  end
-  for field, cost in pairs(settling.tags or hold_format.EMPTY) do
+local function move_notes(noted_hour, notes)
+  after_charge(settled_holds.move, call_workspace, key24(), call_hour, noted_hour, notes)
+end
+
+-- Notes a settlement, in memory: the holds are written next.
+function held_charges.note(h, settled) settled_holds.note(h, call_hour, settled, move_notes) end
+
+-- Counts the spent credits by tag.
+local function count_tags(settling)
+  for field, cost in pairs(settling.tags) do
     increase(name_of.tag_usage(call_workspace, key_api8, call_day), field, cost)
   end
 end
@@ -193,7 +196,7 @@ function held_charges.write(settling, h, due)
   if has_windows then held_charges.write_windows(settling) end
   key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
   if is_moved then hold_times.queue(due) end
-  if settling.notes or settling.tags then after_charge(write_notes, settling) end
+  if settling.tags then after_charge(count_tags, settling) end
   key_api.spent = key_api.spent + settling.spent
 end
 
@@ -204,14 +207,15 @@ function held_charges.settle_windows(hold, is_charged)
   end
 end
 
--- Settles a hold that was found: `cost` credits, and the `settled` units of its windows. Returns the balance, nil for
--- an unlimited key; and that of the identity that the hold charged, nil for none.
-function held_charges.settle(h, hold, cost)
+-- Settles a hold that was found: `cost` credits, and the `settled` units of its windows. Sets the balances of the note
+-- `settled`: that of the key, nil for an unlimited one, and that of the identity that the hold charged (`shared`).
+function held_charges.settle(h, hold, cost, settled)
   local settling = held_charges.begin()
   local account = held_charges.settle_one(settling, hold, cost)
   hold_list.replace(h, hold)
+  settled.balance, settled.shared = key_flags.limited and settling.balance or nil, account and account.balance or nil
+  held_charges.note(h, settled)
   held_charges.write(settling, h)
-  return key_flags.limited and settling.balance or nil, account and account.balance or nil
 end
 
 -- Gives all of a hold back. The hold may be settled until it is forgotten. Returns the balances as held_charges.settle.

@@ -4,7 +4,6 @@
 -- @include "decide/verification/keyCounts"
 -- @include "decide/verification/heldCharges"
 -- @include "decide/verification/identityCredits"
--- @include "decide/verification/loadedKey"
 -- @include "include/holdFormat"
 -- @include "include/settledHolds"
 
@@ -48,13 +47,11 @@ function hold_settlements.settle(h, hold, credits, wanted)
     if not by_name[name] then return item_error('hold_limit_not_found', name) end
     by_name[name].settled = cost
   end
-  local cost, packed = credits or hold.cost, settled_holds.pack(windows)
-  local balance, shared = held_charges.settle(h, hold, cost)
   local settled = hold_settlements.settled
-  settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_format.RELEASED, cost
-  settled.balance, settled.shared, settled.windows, settled.packed = balance, shared, windows, packed
+  settled.suffix, settled.late, settled.cost = hold.suffix, hold.state == hold_format.RELEASED, credits or hold.cost
+  settled.windows, settled.packed = windows, settled_holds.pack(windows)
   settled.identity = hold.more and hold.more.externalId
-  after_charge(settled_holds.note, call_workspace, key24(), call_hour, settled)
+  held_charges.settle(h, hold, settled.cost, settled)
   return hold_settlements.pack(settled)
 end
 
