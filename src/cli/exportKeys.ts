@@ -85,7 +85,7 @@ async function importingAmong(store: Store, workspaces: readonly InExport[]): Pr
 
 interface InExport {
   workspaceId: string;
-  /** Those that are exported. */
+  /** APIs to export. */
   apis: readonly ApiRecord[];
 }
 

@@ -165,7 +165,7 @@ function summaryOf(
   return { lines, json, failed: rejected.count > 0 || excess > 0 || fault !== undefined };
 }
 
-/** What an operator should know of permissions that another service may have read in another way. */
+/** Warns about wildcard permissions, which the other service may match differently. */
 function wildcardLines(ofKeys: ReadonlyMap<string, number>, ofRoles: ReadonlyMap<string, number>): string[] {
   const textsOf = (wildcards: ReadonlyMap<string, number>, what: string) =>
     [...wildcards].map(([slug, count]) => ({ slug, text: `${slug} (${count.toLocaleString('en')} ${what})` }));

@@ -9,10 +9,11 @@ import { concurrencySince, hasConcurrency, hasEnd, temporarySince, tooOld } from
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
+import type { DayTotals } from '../usage/exported.ts';
 import { version } from '../version.ts';
 import { costOfLimits, costOfRootKey, costOfWindow, PermissionCosts, stepsByCost } from './importSteps.ts';
-import type { LineRecord } from './keyLines.ts';
-import { type Counts, fileFormat, type Kind, kinds, markers, newCounts } from './lineKinds.ts';
+import type { AnyKind, RecordOf } from './keyLines.ts';
+import { type Counts, fileFormat, type Kind, kindRows, kinds, markers, newCounts } from './lineKinds.ts';
 import type { End, Header } from './workspaceLines.ts';
 import { workspaceOf } from './workspaces.ts';
 
@@ -45,10 +46,8 @@ export interface Line {
   bytes: Buffer | undefined;
 }
 
-type AnyKind = LineRecord['kind'];
-type RecordOf<K extends AnyKind> = Extract<LineRecord, { kind: K }>;
 /** A record and its line. */
-export type Entry<K extends AnyKind = AnyKind> = RecordOf<K> & { line: Line };
+export type Entry<K extends AnyKind = AnyKind> = { [Each in K]: { kind: Each; record: RecordOf<Each>; line: Line } }[K];
 
 export interface Rejection {
   line: Line;
@@ -64,20 +63,44 @@ const wildcardsMax = 100;
 /** How far an id may be ahead of the clock of Redis: the clock of the other Redis may be ahead. */
 const aheadMs = dayMs;
 
-/** Kinds whose records count for RECORDS_MAX. */
-const recordKinds: readonly Kind[] = [
-  'permission',
-  'role',
-  'api',
-  'identity',
-  'namespace',
-  'override',
-  'key',
-  'deletedKey',
-  'rootKey',
-];
-/** With --api, only these are imported. */
-const kindsIntoApi: ReadonlySet<AnyKind> = new Set(['permission', 'role', 'identity', 'key']);
+type Fault = readonly [field: string, message: string];
+/** What became of a record: the importer counts it under that name, or rejects it. */
+type Outcome = 'created' | 'existed' | 'kept' | 'foreign' | Fault;
+const existence = (isNew: boolean) => (isNew ? 'created' : 'existed');
+
+type CreatedKind = Exclude<Kind, 'workspace'>;
+const createdKinds = kinds.filter((kind): kind is CreatedKind => kind !== 'workspace');
+
+interface Creator<Read> {
+  /** The time in the id of a record, or of counts. */
+  time?(record: Read): Time | undefined;
+  /** Why this server cannot store it. */
+  fault?(record: Read): Fault | undefined;
+  /** Names of which no two records have the same, and what becomes of the second. */
+  distinct?(record: Read): readonly (readonly [name: string | undefined, outcome: Outcome])[];
+  /** Estimated time in Redis. Only records of one API and of bounded cost are created together. */
+  cost?(record: Read): number;
+  /** Resolves with an outcome for each record. */
+  create(target: Target, records: readonly Read[]): Promise<Outcome[]>;
+}
+
+/** Creates records one after the other. */
+const each =
+  <Read>(create: (target: Target, record: Read) => Promise<Outcome>) =>
+  async (target: Target, records: readonly Read[]): Promise<Outcome[]> => {
+    const outcomes: Outcome[] = [];
+    for (const record of records) outcomes.push(await create(target, record));
+    return outcomes;
+  };
+
+interface Time {
+  ms: number;
+  field: string;
+  isOfId: boolean;
+}
+const ofId = (field: string, id: string | undefined): Time | undefined =>
+  id === undefined ? undefined : { ms: timeOfId(id), field, isOfId: true };
+const ofCounts = (field: string, ms: number): Time => ({ ms, field, isOfId: false });
 
 /** The workspace into which lines are imported. */
 interface Target {
@@ -86,7 +109,7 @@ interface Target {
   isNew: boolean;
   /** The file is of another workspace. */
   isOther: boolean;
-  /** Records were rejected because they may be of another workspace. Then the import does not end. */
+  /** Some records were rejected for an unknown workspace: the import stays unfinished. */
   isIncomplete: boolean;
   created: Counts;
 }
@@ -96,12 +119,11 @@ export class Importer {
   readonly existed = newCounts();
   /** Records that are not imported into a workspace that existed. */
   readonly kept = newCounts();
+  /** Root keys of another workspace, which are of no use. */
+  readonly foreign = newCounts();
   /** Created keys that another system issued. */
   unknownLength = 0;
-  /**
-   * Their permissions that mean more here, and those that mean the same but look as if they did not: with the number of
-   * keys.
-   */
+  /** Wildcard permissions of created keys, which may mean more here, with the number of keys. */
   readonly wildcards = new Map<string, number>();
   /** The same permissions of created roles, with the number of roles. Files of Tollgate have them, too. */
   readonly wildcardsOfRoles = new Map<string, number>();
@@ -113,16 +135,14 @@ export class Importer {
   unread = 0;
   /** Created root keys that may do everything. */
   #admins = 0;
-  /** Root keys of another workspace, which are of no use. */
-  #foreignRootKeys = 0;
   readonly #store: Store;
   readonly #options: ImporterOptions;
   #nowMs = 0;
   #header: Header | undefined;
   #end: End | undefined;
-  #isBegun = false;
+  #hasLines = false;
   /** Number of a line that was not accepted and may begin a workspace: records are rejected until the next place. */
-  #lostAt: number | undefined;
+  #unknownSince: number | undefined;
   #target: Target | undefined;
   /** Lines of records by kind. */
   readonly #read = newCounts();
@@ -163,33 +183,33 @@ export class Importer {
     for (const entry of entries) {
       while (lost[0] && lost[0].number < entry.line.number) {
         await createSoFar();
-        this.#lose(lost.shift()!);
+        this.#loseWorkspace(lost.shift()!);
       }
       if (isRecord(entry)) {
         if (!this.#end) this.#read[entry.kind]++;
         records.push(entry);
       } else {
         await createSoFar();
-        rejections.push(...(await this.#mark(entry)));
+        rejections.push(...(await this.#readMarker(entry)));
       }
-      this.#isBegun = true;
+      this.#hasLines = true;
     }
     await createSoFar();
-    for (const line of lost) this.#lose(line);
+    for (const line of lost) this.#loseWorkspace(line);
     return rejections;
   }
 
-  #lose({ number }: Line) {
-    if ((this.#header?.workspaces.length ?? 0) > 1) this.#lostAt ??= number;
+  #loseWorkspace({ number }: Line) {
+    if ((this.#header?.workspaces.length ?? 0) > 1) this.#unknownSince ??= number;
   }
 
   /** Returns why a record here cannot be created: its workspace is not known. */
   #faultOfPlace(): string | undefined {
     if (this.#end) return 'is after the end of the file';
     if (!this.#header || this.#isIntoOne) return undefined;
-    if (this.#lostAt !== undefined) {
+    if (this.#unknownSince !== undefined) {
       if (this.#target) this.#target.isIncomplete = true;
-      return `is of an unknown workspace: line ${this.#lostAt} was not accepted, and may begin one`;
+      return `is of an unknown workspace: line ${this.#unknownSince} was not accepted, and may begin one`;
     }
     return this.#target ? undefined : 'is before the line of its workspace';
   }
@@ -220,9 +240,9 @@ export class Importer {
         `Not imported: ${number(rootKey)} root keys, because the workspace existed before. A root key gives access to ` +
           'it. If you trust the file, --with root-keys imports them.',
       );
-    if (this.#foreignRootKeys > 0)
+    if (this.foreign.rootKey > 0)
       lines.push(
-        `Not imported: ${number(this.#foreignRootKeys)} root keys of another workspace, whose strings name that one.`,
+        `Not imported: ${number(this.foreign.rootKey)} root keys of another workspace, whose strings name that one.`,
       );
     if (auditEvent > 0)
       lines.push(
@@ -237,7 +257,7 @@ export class Importer {
     return {
       ...(this.#admins > 0 && { adminRootKeys: this.#admins }),
       ...(rootKey > 0 && { rootKeysNotImported: rootKey }),
-      ...(this.#foreignRootKeys > 0 && { rootKeysOfOtherWorkspace: this.#foreignRootKeys }),
+      ...(this.foreign.rootKey > 0 && { rootKeysOfOtherWorkspace: this.foreign.rootKey }),
       ...(auditEvent > 0 && { auditEventsNotImported: auditEvent }),
     };
   }
@@ -255,18 +275,18 @@ export class Importer {
   }
 
   /** A line that is no record. */
-  async #mark(entry: Entry<'header' | 'position' | 'end'>): Promise<Rejection[]> {
+  async #readMarker(entry: Entry<'header' | 'position' | 'end'>): Promise<Rejection[]> {
     if (entry.kind === 'position') {
-      if (entry.position.workspaceId === this.#target?.workspaceId) this.#lostAt = undefined;
+      if (entry.record.workspaceId === this.#target?.workspaceId) this.#unknownSince = undefined;
       return [];
     }
     if (this.#end) return [rejection(entry.line, 'kind', 'is after the end of the file')];
     if (entry.kind === 'end') {
-      this.#end = entry.end;
+      this.#end = entry.record;
       return [];
     }
-    if (this.#isBegun) return [rejection(entry.line, 'kind', 'is not the first line of the file')];
-    await this.#begin(entry.header);
+    if (this.#hasLines) return [rejection(entry.line, 'kind', 'is not the first line of the file')];
+    await this.#begin(entry.record);
     return [];
   }
 
@@ -312,7 +332,7 @@ export class Importer {
     return rejections;
   }
 
-  async #beginWorkspace({ workspace, line }: Entry<'workspace'>): Promise<Rejection[]> {
+  async #beginWorkspace({ record: workspace, line }: Entry<'workspace'>): Promise<Rejection[]> {
     const { dryRun } = this.#options;
     if (!this.#header)
       throw new Error(`Line ${line.number} begins a workspace, and the first line of the file is missing or damaged.`);
@@ -324,16 +344,16 @@ export class Importer {
     }
     const { workspaceId } = workspace;
     if (!this.#header.workspaces.includes(workspaceId)) {
-      this.#lostAt = line.number;
+      this.#unknownSince = line.number;
       return [rejection(line, 'workspaceId', 'is not in the first line of the file')];
     }
     await this.#endWorkspace();
-    this.#lostAt = undefined;
+    this.#unknownSince = undefined;
     this.#forgetWorkspace();
     const outcome = await this.#store.workspaces.import({ ...workspace, importId: this.#header.exportId }, dryRun);
     if (outcome === 'unfinished') throw new Error(unfinished(workspaceId));
     this.#target = targetOf(workspaceId, outcome !== 'exists');
-    this.#count('workspace', outcome === 'created');
+    this.#count(this.#target, 'workspace', existence(outcome === 'created'));
     return [];
   }
 
@@ -360,7 +380,8 @@ export class Importer {
     const { dryRun, recordsMax } = this.#options;
     if (!dryRun || recordsMax === 0 || !this.#target) return;
     const { workspaceId, created } = this.#target;
-    const wanted = recordKinds.reduce((sum, kind) => sum + created[kind], await this.#store.sweep.count(workspaceId));
+    const counted = kinds.filter((kind) => kindRows[kind].isRecord);
+    const wanted = counted.reduce((sum, kind) => sum + created[kind], await this.#store.sweep.count(workspaceId));
     this.excess += Math.max(0, wanted - recordsMax);
   }
 
@@ -371,31 +392,31 @@ export class Importer {
 
   async #createKinds(given: readonly Entry<Kind>[]): Promise<Rejection[]> {
     const { api, omitted } = this.#options;
-    const wanted = given.filter(({ kind }) => !omitted.has(kind) && (api === undefined || kindsIntoApi.has(kind)));
+    const wanted = given.filter(({ kind }) => !omitted.has(kind) && (api === undefined || kindRows[kind].intoApi));
     if (wanted.length === 0) return [];
     const target = await this.#targetOrOnly();
     const rejections: Rejection[] = [];
     const entries = await this.#withoutFuture(target, wanted, rejections);
-    const ofKind = <K extends Kind>(kind: K) => entries.filter((entry): entry is Entry<K> => entry.kind === kind);
-    const add = (some: Rejection[]) => rejections.push(...some);
-    await this.#createAuditEvents(target, ofKind('auditEvent'));
-    await Promise.all(ofKind('permission').map((entry) => this.#createPermission(target, entry)));
-    await Promise.all(ofKind('role').map((entry) => this.#createRole(target, entry)));
-    for (const entry of ofKind('api')) add(await this.#createApi(target, entry));
-    add(await this.#createIdentities(target, ofKind('identity')));
-    for (const entry of ofKind('namespace')) add(await this.#createNamespace(target, entry));
-    for (const entry of ofKind('override')) add(await this.#createOverride(target, entry));
-    await this.#storeWindows(target, ofKind('window'));
-    for (const kind of ['apiUsage', 'tagUsage'] as const)
-      for (const entry of ofKind(kind)) add(await this.#storeApiUsage(target, entry));
-    for (const kind of ['namespaceUsage', 'identifierUsage'] as const)
-      for (const entry of ofKind(kind)) add(await this.#storeNamespaceUsage(target, entry));
-    for (const { kind, ...rows } of ofKind('refusals'))
-      this.#count(kind, await this.#store.usageImport.refusals(target.workspaceId, rows, this.#options.dryRun));
-    for (const [apiId, some] of byApi(ofKind('keyUsage'))) add(await this.#storeKeyUsage(target, apiId, some));
-    for (const kind of ['key', 'deletedKey'] as const)
-      for (const [apiId, some] of byApi(ofKind(kind))) add(await this.#createKeys(target, kind, apiId, some));
-    add(await this.#createRootKeys(target, ofKind('rootKey')));
+    const settle = ({ kind, line }: Entry<Kind>, outcome: Outcome) => {
+      if (typeof outcome === 'object') rejections.push(rejection(line, ...outcome));
+      else this.#count(target, kind, outcome);
+    };
+    for (const kind of createdKinds) {
+      const creator = this.#creators[kind] as Creator<unknown>;
+      const left = acceptedOf(
+        entries.filter((entry) => entry.kind === kind),
+        creator,
+        settle,
+      );
+      for (const some of byApi(left))
+        for (const step of stepsByCost(some, ({ record }) => creator.cost?.(record) ?? 0)) {
+          const outcomes = await creator.create(
+            target,
+            step.map(({ record }) => record),
+          );
+          for (const [at, entry] of step.entries()) settle(entry, outcomes[at]!);
+        }
+    }
     return rejections;
   }
 
@@ -411,7 +432,8 @@ export class Importer {
     const latest = this.#nowMs + aheadMs;
     let last = 0;
     const kept = entries.filter((entry) => {
-      const time = timeOf(entry);
+      const { time: timeOf } = this.#creators[entry.kind as CreatedKind] as Creator<unknown>;
+      const time = timeOf?.(entry.record);
       if (time !== undefined && !time.isOfId && time.ms > latest) {
         rejections.push(rejection(entry.line, time.field, 'is of a time in the future'));
         return false;
@@ -423,37 +445,157 @@ export class Importer {
     return kept;
   }
 
-  #noteNew({ byteLength, permissions = [] }: RecordOf<'key'>['key']) {
+  #count(target: Target, kind: Kind, outcome: Exclude<Outcome, Fault>) {
+    this[outcome][kind]++;
+    if (outcome === 'created') target.created[kind]++;
+  }
+
+  #noteNew({ byteLength, permissions = [] }: NewKey) {
     if (byteLength !== undefined) return;
     this.unknownLength++;
     noteWildcards(this.wildcards, permissions);
   }
 
-  #count(kind: Kind, isNew: boolean) {
-    (isNew ? this.created : this.existed)[kind]++;
-    if (isNew && this.#target) this.#target.created[kind]++;
+  readonly #creators: { readonly [K in CreatedKind]: Creator<RecordOf<K>> } = {
+    auditEvent: {
+      time: ({ id }) => ofCounts('eventId', Number(id.split('-')[0])),
+      create: async ({ workspaceId, isNew }, events) => {
+        if (!isNew) return events.map(() => 'kept');
+        const created = await this.#store.audit.import(workspaceId, events, this.#options.dryRun);
+        return events.map((_, at) => existence(at < created));
+      },
+    },
+    permission: {
+      time: ({ keptId }) => ofId('permissionId', keptId),
+      create: (target, permissions) => Promise.all(permissions.map((one) => this.#createPermission(target, one))),
+    },
+    role: {
+      time: ({ keptId }) => ofId('roleId', keptId),
+      create: (target, roles) => Promise.all(roles.map((role) => this.#createRole(target, role))),
+    },
+    api: {
+      time: ({ apiId }) => ofId('apiId', apiId.slice('api_'.length)),
+      create: each((target, api) => this.#createApi(target, api)),
+    },
+    identity: {
+      time: ({ keptId }) => ofId('identityId', keptId),
+      distinct: ({ externalId, keptId }) => [
+        [`externalId ${externalId}`, 'existed'],
+        [keptId, ['identityId', 'is the id of another identity']],
+      ],
+      fault: ({ ratelimits, credits }) => {
+        const ofLimits = tooOld(this.#store, Math.max(concurrencySince, temporarySince), 'ratelimits');
+        if (ofLimits !== undefined && (hasConcurrency(ratelimits) || hasEnd(ratelimits)))
+          return ['ratelimits', ofLimits];
+        const ofCredits = credits && tooOld(this.#store, sharedCreditsSince, 'credits');
+        return ofCredits === undefined ? undefined : ['credits', ofCredits];
+      },
+      cost: ({ ratelimits }) => costOfLimits(ratelimits),
+      create: (target, identities) => this.#createIdentities(target, identities),
+    },
+    namespace: {
+      time: ({ id }) => ofId('namespaceId', id.slice('rlns_'.length)),
+      create: each((target, namespace) => this.#createNamespace(target, namespace)),
+    },
+    override: {
+      time: ({ overrideId }) => ofId('overrideId', overrideId.slice('rlor_'.length)),
+      fault: ({ until }) => {
+        const problem = until === undefined ? undefined : tooOld(this.#store, temporarySince, 'until');
+        return problem === undefined ? undefined : ['until', problem];
+      },
+      create: each((target, override) => this.#createOverride(target, override)),
+    },
+    window: {
+      cost: costOfWindow,
+      create: async ({ workspaceId }, windows) => {
+        const given = windows.map(({ owner, ...window }) => {
+          const [prefix] = owner.split('_', 1);
+          const id = this.#otherIds.get(owner) ?? owner;
+          return { ...window, owner: id.slice(prefix!.length + 1), isNamespace: prefix === 'rlns' };
+        });
+        return (await this.#store.windows.import(workspaceId, given, this.#options.dryRun)).map(existence);
+      },
+    },
+    apiUsage: {
+      time: ({ usage }) => ofCounts('day', usage.day * dayMs),
+      create: each(async (target, { apiId, usage }) => {
+        if (!(await this.#hasApi(target, apiId))) return noSuchApi;
+        return this.#storeTotal(target, { of: 'api', id: apiId.slice(-8), ...usage });
+      }),
+    },
+    tagUsage: {
+      time: ({ of }) => ofCounts('day', of.day * dayMs),
+      create: each(async (target, { apiId, of, counts }) => {
+        if (!(await this.#hasApi(target, apiId))) return noSuchApi;
+        const part = { ...of, importId: this.#importId };
+        const { usageImport } = this.#store;
+        const { dryRun } = this.#options;
+        return partOutcome(await usageImport.tags(target.workspaceId, apiId.slice(-8), part, counts, dryRun));
+      }),
+    },
+    namespaceUsage: {
+      time: ({ usage }) => ofCounts('day', usage.day * dayMs),
+      create: each(async (target, { namespaceId, usage }) => {
+        const id = await this.#namespaceOf(target, namespaceId);
+        return id === undefined ? noSuchNamespace : this.#storeTotal(target, { of: 'namespace', id, ...usage });
+      }),
+    },
+    identifierUsage: {
+      time: ({ of }) => ofCounts('day', of.day * dayMs),
+      create: each(async (target, { namespaceId, of, counts }) => {
+        const id16 = await this.#namespaceOf(target, namespaceId);
+        if (id16 === undefined) return noSuchNamespace;
+        const part = { ...of, importId: this.#importId };
+        const { usageImport } = this.#store;
+        const { dryRun } = this.#options;
+        return partOutcome(await usageImport.identifiers(target.workspaceId, id16, part, counts, dryRun));
+      }),
+    },
+    refusals: {
+      time: ({ hour }) => ofCounts('hour', (hour * dayMs) / 24),
+      create: each(async ({ workspaceId }, rows) =>
+        existence(await this.#store.usageImport.refusals(workspaceId, rows, this.#options.dryRun)),
+      ),
+    },
+    keyUsage: {
+      time: ({ usage }) => ofCounts('days', Math.max(0, ...usage.days.slice(-1).map(({ day }) => day * dayMs))),
+      create: async (target, usages) => {
+        const { apiId } = usages[0]!;
+        if (!(await this.#hasApi(target, apiId))) return usages.map(() => noSuchApi);
+        const given = usages.map(({ usage }) => usage);
+        const { usageImport } = this.#store;
+        const stored = await usageImport.keys(target.workspaceId, apiId.slice(-8), given, this.#options.dryRun);
+        return stored.map(partOutcome);
+      },
+    },
+    key: this.#keyCreator(),
+    deletedKey: this.#keyCreator(),
+    rootKey: {
+      time: ({ rootKeyId }) => ofId('rootKeyId', rootKeyId.slice('root_'.length)),
+      distinct: ({ rootKeyId, digest }) => [
+        [rootKeyId, idOfRootKeyTaken],
+        [digest.toString('latin1'), idOfRootKeyTaken],
+      ],
+      cost: ({ permissions }) => costOfRootKey(permissions),
+      create: (target, rootKeys) => this.#createRootKeys(target, rootKeys),
+    },
+  };
+
+  get #importId(): string {
+    return this.#header?.exportId ?? '';
   }
 
-  async #createAuditEvents({ workspaceId, isNew }: Target, entries: readonly Entry<'auditEvent'>[]) {
-    if (entries.length === 0) return;
-    if (!isNew) {
-      this.kept.auditEvent += entries.length;
-      return;
-    }
-    const events = entries.map(({ event }) => event);
-    const created = await this.#store.audit.import(workspaceId, events, this.#options.dryRun);
-    for (let at = 0; at < entries.length; at++) this.#count('auditEvent', at < created);
-  }
-
-  async #createPermission(target: Target, { permission }: Entry<'permission'>) {
+  async #createPermission(target: Target, permission: RecordOf<'permission'>): Promise<Outcome> {
     const { workspaceId } = target;
-    const isNew = this.#options.dryRun
-      ? !(await this.#store.permissions.find(workspaceId, permission.slug))
-      : (await this.#store.permissions.create(workspaceId, permission, actorFor(target))) !== undefined;
-    this.#count('permission', isNew);
+    const { permissions } = this.#store;
+    return existence(
+      this.#options.dryRun
+        ? !(await permissions.find(workspaceId, permission.slug))
+        : (await permissions.create(workspaceId, permission, actorFor(target))) !== undefined,
+    );
   }
 
-  async #createRole(target: Target, { role }: Entry<'role'>) {
+  async #createRole(target: Target, role: RecordOf<'role'>): Promise<Outcome> {
     const { workspaceId } = target;
     const { dryRun } = this.#options;
     const isNew = dryRun
@@ -461,166 +603,71 @@ export class Importer {
       : 'roleId' in (await this.#store.roles.create(workspaceId, role, true, actorFor(target)));
     if (dryRun && isNew) this.#newRoles.add(role.name);
     if (isNew) noteWildcards(this.wildcardsOfRoles, role.permissions);
-    this.#count('role', isNew);
+    return existence(isNew);
   }
 
-  async #createApi(target: Target, { api, line }: Entry<'api'>): Promise<Rejection[]> {
+  async #createApi(target: Target, api: RecordOf<'api'>): Promise<Outcome> {
     const { workspaceId } = target;
     const { dryRun } = this.#options;
     const isThere = (await this.#store.apis.find(workspaceId, api.apiId)) !== undefined;
     if (dryRun && !isThere) this.#newApis.add(api.apiId);
     if (!isThere && !dryRun && !(await this.#store.apis.createAgain(workspaceId, api, actorFor(target))))
       return [
-        rejection(
-          line,
-          'apiId',
-          'is that of a deleted API: restore it with `tollgate api restore`, or retry when it was removed',
-        ),
+        'apiId',
+        'is that of a deleted API: restore it with `tollgate api restore`, or retry when it was removed',
       ];
     this.#knownApi = { apiId: api.apiId, exists: true };
-    this.#count('api', !isThere);
-    return [];
+    return existence(!isThere);
   }
 
-  async #createIdentities(target: Target, entries: readonly Entry<'identity'>[]): Promise<Rejection[]> {
+  async #createIdentities(target: Target, given: readonly RecordOf<'identity'>[]): Promise<Outcome[]> {
     const { workspaceId } = target;
-    const rejections: Rejection[] = [];
-    const ids = new Set<string>();
-    const distinct = new Map<string, RecordOf<'identity'>['identity']>();
-    const tooOldFor = {
-      ratelimits: tooOld(this.#store, Math.max(concurrencySince, temporarySince), 'ratelimits'),
-      credits: tooOld(this.#store, sharedCreditsSince, 'credits'),
-    };
-    for (const { identity, line } of entries) {
-      if (tooOldFor.ratelimits !== undefined && (hasConcurrency(identity.ratelimits) || hasEnd(identity.ratelimits)))
-        rejections.push(rejection(line, 'ratelimits', tooOldFor.ratelimits));
-      else if (tooOldFor.credits !== undefined && identity.credits)
-        rejections.push(rejection(line, 'credits', tooOldFor.credits));
-      else if (distinct.has(identity.externalId)) this.existed.identity++;
-      else if (identity.keptId !== undefined && ids.has(identity.keptId))
-        rejections.push(rejection(line, 'identityId', 'is the id of another identity'));
-      else {
-        distinct.set(identity.externalId, identity);
-        if (identity.keptId !== undefined) ids.add(identity.keptId);
-      }
-    }
-    for (const identities of stepsByCost([...distinct.values()], ({ ratelimits }) => costOfLimits(ratelimits))) {
-      const created = this.#options.dryRun
-        ? await Promise.all(
-            identities.map(async ({ externalId }) =>
-              (await this.#store.identities.find(workspaceId, externalId)) ? null : externalId,
-            ),
-          )
-        : await this.#store.identities.create(workspaceId, identities, actorFor(target));
-      // The end of a limit in a line may be at any time.
-      if ('refused' in created) throw new Error(`An imported limit was refused: ${created.refused}.`);
-      for (const id of created) this.#count('identity', id !== null);
-    }
-    return rejections;
+    const { identities } = this.#store;
+    const created = this.#options.dryRun
+      ? await Promise.all(
+          given.map(async ({ externalId }) => ((await identities.find(workspaceId, externalId)) ? null : externalId)),
+        )
+      : await identities.create(workspaceId, given, actorFor(target));
+    // The end of a limit in a line may be at any time.
+    if ('refused' in created) throw new Error(`An imported limit was refused: ${created.refused}.`);
+    return created.map((id) => existence(id !== null));
   }
 
-  async #createNamespace(target: Target, { namespace, line }: Entry<'namespace'>): Promise<Rejection[]> {
+  async #createNamespace(target: Target, namespace: RecordOf<'namespace'>): Promise<Outcome> {
     const { workspaceId } = target;
     const { overrides, namespaces } = this.#store;
     const existing = await overrides.findNamespace(workspaceId, namespace.name);
     if (existing) {
       if (existing.id !== namespace.id) this.#otherIds.set(namespace.id, existing.id);
     } else if (await overrides.findNamespace(workspaceId, namespace.id)) {
-      return [rejection(line, 'namespaceId', 'is the id of another namespace')];
+      return ['namespaceId', 'is the id of another namespace'];
     } else if (this.#options.dryRun) this.#newNamespaces.set(namespace.id, namespace.name);
     else await namespaces.createAgain(workspaceId, namespace, actorFor(target));
-    this.#count('namespace', !existing);
-    return [];
+    return existence(!existing);
   }
 
-  async #createOverride(target: Target, { override, line }: Entry<'override'>): Promise<Rejection[]> {
+  async #createOverride(target: Target, override: RecordOf<'override'>): Promise<Outcome> {
     const { workspaceId } = target;
     const { namespace, identifier, limit, duration, overrideId, createdAt, until, former } = override;
-    const problem = until !== undefined && tooOld(this.#store, temporarySince, 'until');
-    if (problem) return [rejection(line, 'until', problem)];
     if (this.#options.dryRun) {
       const hasEnded = until !== undefined && until <= this.#nowMs && !former;
-      const found = await this.#store.overrides.find(workspaceId, namespace, identifier);
-      this.#count('override', !found && !hasEnded);
-      return [];
+      return existence(!(await this.#store.overrides.find(workspaceId, namespace, identifier)) && !hasEnded);
     }
     const keptId = overrideId.slice('rlor_'.length);
     const given = { namespace, identifier, limit, durationMs: duration, untilMs: until, former };
-    const result = await this.#store.overrides.set(
-      workspaceId,
-      { ...given, keptId, createdMs: createdAt },
-      actorFor(target),
-    );
+    const record = { ...given, keptId, createdMs: createdAt };
+    const result = await this.#store.overrides.set(workspaceId, record, actorFor(target));
+    if (!('refused' in result)) return 'created';
     // One that has ended since the export is as one that exists: there is nothing to create.
-    if ('refused' in result && result.refused !== 'exists' && result.refused !== 'ended') {
-      const isUnknown = result.refused === 'namespace_not_found';
-      return [
-        isUnknown
-          ? rejection(line, 'namespace', 'must be the name of a namespace')
-          : rejection(line, 'identifier', 'is one wildcard too many for its namespace or workspace'),
-      ];
-    }
-    this.#count('override', !('refused' in result));
-    return [];
+    if (result.refused === 'exists' || result.refused === 'ended') return 'existed';
+    return result.refused === 'namespace_not_found'
+      ? ['namespace', 'must be the name of a namespace']
+      : ['identifier', 'is one wildcard too many for its namespace or workspace'];
   }
 
-  async #storeWindows({ workspaceId }: Target, entries: readonly Entry<'window'>[]) {
-    if (entries.length === 0) return;
-    const windows = entries.map(({ window: { owner, ...window } }) => {
-      const [prefix] = owner.split('_', 1);
-      const id = this.#otherIds.get(owner) ?? owner;
-      return { ...window, owner: id.slice(prefix!.length + 1), isNamespace: prefix === 'rlns' };
-    });
-    for (const some of stepsByCost(windows, costOfWindow)) {
-      const stored = await this.#store.windows.import(workspaceId, some, this.#options.dryRun);
-      for (const isNew of stored) this.#count('window', isNew);
-    }
-  }
-
-  async #storeApiUsage(target: Target, entry: Entry<'apiUsage' | 'tagUsage'>): Promise<Rejection[]> {
-    const { kind, apiId, line } = entry;
-    const { workspaceId } = target;
-    if (!(await this.#hasApi(target, apiId))) return [rejection(line, 'apiId', noSuchApi)];
-    const { dryRun } = this.#options;
-    const api8 = apiId.slice(-8);
-    const importId = this.#header?.exportId ?? '';
-    const { usageImport } = this.#store;
-    if (entry.kind === 'apiUsage') {
-      const given = { of: 'api' as const, id: api8, ...entry.usage, importId };
-      this.#count(kind, await usageImport.total(workspaceId, given, dryRun));
-      return [];
-    }
-    const outcome = await usageImport.tags(workspaceId, api8, { ...entry.of, importId }, entry.counts, dryRun);
-    return this.#countPart(entry, outcome);
-  }
-
-  async #storeNamespaceUsage(target: Target, entry: Entry<'namespaceUsage' | 'identifierUsage'>): Promise<Rejection[]> {
-    const id16 = await this.#namespaceOf(target, entry.namespaceId);
-    if (id16 === undefined) return [rejection(entry.line, 'namespaceId', 'There is no such namespace.')];
-    const { workspaceId } = target;
-    const { dryRun } = this.#options;
-    const importId = this.#header?.exportId ?? '';
-    const { usageImport } = this.#store;
-    if (entry.kind === 'namespaceUsage') {
-      const given = { of: 'namespace' as const, id: id16, ...entry.usage, importId };
-      this.#count(entry.kind, await usageImport.total(workspaceId, given, dryRun));
-      return [];
-    }
-    const outcome = await usageImport.identifiers(workspaceId, id16, { ...entry.of, importId }, entry.counts, dryRun);
-    return this.#countPart(entry, outcome);
-  }
-
-  async #storeKeyUsage(target: Target, apiId: string, entries: readonly Entry<'keyUsage'>[]): Promise<Rejection[]> {
-    if (!(await this.#hasApi(target, apiId))) return entries.map(({ line }) => rejection(line, 'apiId', noSuchApi));
-    const usage = entries.map((entry) => entry.usage);
-    const stored = await this.#store.usageImport.keys(target.workspaceId, apiId.slice(-8), usage, this.#options.dryRun);
-    return stored.flatMap((outcome, at) => this.#countPart(entries[at]!, outcome));
-  }
-
-  #countPart({ kind, line }: Entry<Kind>, outcome: 'stored' | 'exists' | 'misplaced'): Rejection[] {
-    if (outcome === 'misplaced') return [rejection(line, 'part', 'is of counts whose line before it was not accepted')];
-    this.#count(kind, outcome === 'stored');
-    return [];
+  async #storeTotal({ workspaceId }: Target, total: DayTotals & { of: 'api' | 'namespace'; id: string }) {
+    const given = { ...total, importId: this.#importId };
+    return existence(await this.#store.usageImport.total(workspaceId, given, this.#options.dryRun));
   }
 
   async #hasApi({ workspaceId }: Target, apiId: string): Promise<boolean> {
@@ -642,91 +689,54 @@ export class Importer {
     return this.#knownNamespace.id16;
   }
 
-  async #createKeys(
-    target: Target,
-    kind: 'key' | 'deletedKey',
-    apiId: string,
-    entries: readonly Entry<'key' | 'deletedKey'>[],
-  ): Promise<Rejection[]> {
-    const { distinct, rejections } = this.#withoutRepeated(kind, entries);
-    if (this.#options.dryRun && this.#newApis.has(apiId)) {
-      for (const { key } of distinct) {
-        this.#count(kind, true);
-        this.#noteNew(key);
-      }
-      return rejections;
-    }
-
-    let left = distinct;
-    for (const [field, since, has] of newFields) {
-      const problem = tooOld(this.#store, since, field);
-      if (problem === undefined) continue;
-      rejections.push(...left.filter(({ key }) => has(key)).map(({ line }) => rejection(line, field, problem)));
-      left = left.filter(({ key }) => !has(key));
-    }
-    const costOf = ({ key: { ratelimits, permissions } }: (typeof distinct)[number]) =>
-      costOfLimits(ratelimits) + this.#permissionCosts.of(permissions);
-    for (const step of stepsByCost(left, costOf))
-      rejections.push(...(await this.#createStep(target, kind, apiId, step)));
-    return rejections;
+  #keyCreator(): Creator<RecordOf<'key'>> {
+    return {
+      time: ({ key }) => ofId('keyId', key.keptId?.slice('key_'.length)),
+      distinct: ({ key: { digest, keptId } }) => [
+        [digest.toString('latin1'), 'existed'],
+        [keptId, ['keyId', idTaken]],
+      ],
+      cost: ({ key: { ratelimits, permissions } }) => costOfLimits(ratelimits) + this.#permissionCosts.of(permissions),
+      create: async (target, keys) => {
+        const outcomes = await this.#createKeys(
+          target,
+          keys[0]!.apiId,
+          keys.map(({ key }) => key),
+        );
+        for (const [at, { key }] of keys.entries()) if (outcomes[at] === 'created') this.#noteNew(key);
+        return outcomes;
+      },
+    };
   }
 
   /**
-   * A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is tried
+   * Creates all keys or none in one script. If it is refused, the keys at fault are rejected and the rest is tried
    * again.
    */
-  async #createStep(
-    target: Target,
-    kind: 'key' | 'deletedKey',
-    apiId: string,
-    step: readonly Entry<'key' | 'deletedKey'>[],
-  ): Promise<Rejection[]> {
-    const { workspaceId } = target;
+  async #createKeys(target: Target, apiId: string, keys: readonly NewKey[]): Promise<Outcome[]> {
     const { dryRun } = this.#options;
-    const rejections: Rejection[] = [];
-    let left = step;
-    while (left.length > 0) {
-      const request: CreateKeys = {
-        apiId,
-        keys: left.map(({ key }) => this.#withoutNewRoles(key)),
-        mayCreatePermissions: true,
-        dryRun,
-      };
-      const result = await this.#store.keys.create(workspaceId, request, actorFor(target));
-      if ('created' in result) {
-        for (const [index, keyId] of result.created.entries()) {
-          this.#count(kind, keyId !== null);
-          if (keyId !== null) this.#noteNew(left[index]!.key);
-        }
-        break;
-      }
-      const [isRejected, field, message] = reasonOf(result);
-      rejections.push(...left.filter(({ key }) => isRejected(key)).map(({ line }) => rejection(line, field, message)));
-      left = left.filter(({ key }) => !isRejected(key));
+    if (dryRun && this.#newApis.has(apiId)) return keys.map(() => 'created');
+    const outcomes = new Map<NewKey, Outcome>();
+    const left = () => keys.filter((key) => !outcomes.has(key));
+    const reject = (isRejected: (key: NewKey) => boolean, field: string, message: string) => {
+      for (const key of left().filter(isRejected)) outcomes.set(key, [field, message]);
+    };
+    for (const [field, since, has] of newFields) {
+      const problem = tooOld(this.#store, since, field);
+      if (problem !== undefined) reject(has, field, problem);
     }
-    return rejections;
-  }
-
-  /** Counts repeated digests as existing keys, and rejects repeated ids. */
-  #withoutRepeated(kind: 'key' | 'deletedKey', entries: readonly Entry<'key' | 'deletedKey'>[]) {
-    const rejections: Rejection[] = [];
-    const byDigest = new Map<string, Entry<'key' | 'deletedKey'>>();
-    const keptIds = new Set<string>();
-    for (const entry of entries) {
-      const { digest, keptId } = entry.key;
-      const name = digest.toString('latin1');
-      if (byDigest.has(name)) this.#count(kind, false);
-      else if (keptId !== undefined && keptIds.has(keptId)) rejections.push(rejection(entry.line, 'keyId', idTaken));
-      else {
-        byDigest.set(name, entry);
-        if (keptId !== undefined) keptIds.add(keptId);
-      }
+    for (let some = left(); some.length > 0; some = left()) {
+      const given = some.map((key) => this.#withoutNewRoles(key));
+      const request: CreateKeys = { apiId, keys: given, mayCreatePermissions: true, dryRun };
+      const result = await this.#store.keys.create(target.workspaceId, request, actorFor(target));
+      if ('refused' in result) reject(...reasonOf(result));
+      else for (const [at, keyId] of result.created.entries()) outcomes.set(some[at]!, existence(keyId !== null));
     }
-    return { distinct: [...byDigest.values()], rejections };
+    return keys.map((key) => outcomes.get(key)!);
   }
 
   /** In a dry run, the store does not know roles that the import would have created by now. */
-  #withoutNewRoles(key: RecordOf<'key'>['key']) {
+  #withoutNewRoles(key: NewKey) {
     if (this.#newRoles.size === 0) return key;
     return { ...key, roles: key.roles?.filter((role) => !this.#newRoles.has(role)) };
   }
@@ -735,40 +745,18 @@ export class Importer {
    * A root key gives its holder access. So a file creates root keys only in a workspace that it creates itself, or if
    * the operator asks for it.
    */
-  async #createRootKeys(target: Target, entries: readonly Entry<'rootKey'>[]): Promise<Rejection[]> {
-    if (entries.length === 0) return [];
-    const rejections: Rejection[] = [];
-    const seen = new Set<string>();
-    const distinct = entries.filter(({ rootKey, line }) => {
-      const names = [rootKey.rootKeyId, rootKey.digest.toString('latin1')];
-      const isRepeated = names.some((name) => seen.has(name));
-      for (const name of names) seen.add(name);
-      if (isRepeated) rejections.push(rejection(line, 'rootKeyId', idOfRootKeyTaken));
-      return !isRepeated;
-    });
-    if (target.isOther) {
-      this.#foreignRootKeys += distinct.length;
-      return rejections;
-    }
-    for (const step of stepsByCost(distinct, ({ rootKey }) => costOfRootKey(rootKey.permissions)))
-      rejections.push(...(await this.#createRootKeysOf(target, step)));
-    return rejections;
-  }
-
-  async #createRootKeysOf(target: Target, step: readonly Entry<'rootKey'>[]): Promise<Rejection[]> {
-    const rejections: Rejection[] = [];
+  async #createRootKeys(target: Target, rootKeys: readonly RecordOf<'rootKey'>[]): Promise<Outcome[]> {
+    if (target.isOther) return rootKeys.map(() => 'foreign');
     const isLeftOut = !target.isNew && !this.#options.added.has('rootKey');
-    const rootKeys = step.map(({ rootKey }) => rootKey);
     const isDryRun = this.#options.dryRun || isLeftOut;
     const outcomes = await this.#store.rootKeys.import(target.workspaceId, rootKeys, isDryRun, actorFor(target));
-    for (const [index, outcome] of outcomes.entries()) {
-      const { rootKey, line } = step[index]!;
-      if (outcome === 'id_taken') rejections.push(rejection(line, 'rootKeyId', idOfRootKeyTaken));
-      else if (outcome === 'created' && isLeftOut) this.kept.rootKey++;
-      else this.#count('rootKey', outcome === 'created');
-      if (outcome === 'created' && !isLeftOut && rootKey.permissions.includes('*')) this.#admins++;
-    }
-    return rejections;
+    return outcomes.map((outcome, at) => {
+      if (outcome === 'id_taken') return idOfRootKeyTaken;
+      if (outcome !== 'created') return 'existed';
+      if (isLeftOut) return 'kept';
+      if (rootKeys[at]!.permissions.includes('*')) this.#admins++;
+      return 'created';
+    });
   }
 }
 
@@ -793,55 +781,32 @@ const mayBeginWorkspace = ({ bytes }: Line): boolean => {
 
 const isRecord = (entry: Entry): entry is Entry<Kind> => !(markers as readonly string[]).includes(entry.kind);
 
-function byApi<E extends { apiId: string }>(entries: readonly E[]): Map<string, E[]> {
-  const found = new Map<string, E[]>();
-  for (const entry of entries) {
-    const others = found.get(entry.apiId);
-    if (others) others.push(entry);
-    else found.set(entry.apiId, [entry]);
-  }
-  return found;
+/** Settles entries with a fault, or with a name that an earlier one has, and returns the others. */
+function acceptedOf(
+  entries: readonly Entry<Kind>[],
+  { fault, distinct }: Creator<unknown>,
+  settle: (entry: Entry<Kind>, outcome: Outcome) => void,
+): readonly Entry<Kind>[] {
+  const seen = new Set<string>();
+  return entries.filter((entry) => {
+    const names = (distinct?.(entry.record) ?? []).filter(([name]) => name !== undefined) as [string, Outcome][];
+    const outcome = fault?.(entry.record) ?? names.find(([name]) => seen.has(name))?.[1];
+    if (outcome !== undefined) settle(entry, outcome);
+    else for (const [name] of names) seen.add(name);
+    return outcome === undefined;
+  });
 }
 
-/** The time in the id of a record, or of a count. */
-function timeOf(entry: Entry<Kind>): { ms: number; field: string; isOfId: boolean } | undefined {
-  const of = (id: string | undefined, field: string) =>
-    id === undefined ? undefined : { ms: timeOfId(id), field, isOfId: true };
-  const day = (ms: number, field = 'day') => ({ ms, field, isOfId: false });
-  switch (entry.kind) {
-    case 'permission':
-      return of(entry.permission.keptId, 'permissionId');
-    case 'role':
-      return of(entry.role.keptId, 'roleId');
-    case 'api':
-      return of(entry.api.apiId.slice('api_'.length), 'apiId');
-    case 'identity':
-      return of(entry.identity.keptId, 'identityId');
-    case 'namespace':
-      return of(entry.namespace.id.slice('rlns_'.length), 'namespaceId');
-    case 'override':
-      return of(entry.override.overrideId.slice('rlor_'.length), 'overrideId');
-    case 'key':
-    case 'deletedKey':
-      return of(entry.key.keptId?.slice('key_'.length), 'keyId');
-    case 'rootKey':
-      return of(entry.rootKey.rootKeyId.slice('root_'.length), 'rootKeyId');
-    case 'auditEvent':
-      return day(Number(entry.event.id.split('-')[0]), 'eventId');
-    case 'apiUsage':
-    case 'namespaceUsage':
-      return day(entry.usage.day * dayMs);
-    case 'tagUsage':
-    case 'identifierUsage':
-      return day(entry.of.day * dayMs);
-    case 'keyUsage':
-      return day(Math.max(0, ...entry.usage.days.slice(-1).map((each) => each.day * dayMs)), 'days');
-    case 'refusals':
-      return day((entry.hour * dayMs) / 24, 'hour');
-    case 'window':
-    case 'workspace':
-      return undefined;
+/** The entries of each API; those without one together. */
+function byApi(entries: readonly Entry<Kind>[]): Iterable<Entry<Kind>[]> {
+  const found = new Map<string, Entry<Kind>[]>();
+  for (const entry of entries) {
+    const apiId = 'apiId' in entry.record ? entry.record.apiId : '';
+    const others = found.get(apiId);
+    if (others) others.push(entry);
+    else found.set(apiId, [entry]);
   }
+  return found.values();
 }
 
 function noteWildcards(wildcards: Map<string, number>, permissions: readonly string[]) {
@@ -857,11 +822,17 @@ const unfinished = (workspaceId: string) =>
   `again, or end its import: \`tollgate workspace end-import ${workspaceId}\` keeps what it created, and --discard ` +
   'removes the workspace (docs/moving.md#an-import-that-did-not-finish).';
 
-type Reason = [isRejected: (key: RecordOf<'key'>['key']) => boolean, field: string, message: string];
+type Reason = [isRejected: (key: NewKey) => boolean, ...fault: Fault];
 
 const idTaken = 'is the id of another key';
-const idOfRootKeyTaken = 'is the id or the hash of another root key';
-const noSuchApi = 'There is no such API. Import its line first, or pass another API with --api.';
+const idOfRootKeyTaken = ['rootKeyId', 'is the id or the hash of another root key'] as const;
+const noSuchApi = ['apiId', 'There is no such API. Import its line first, or pass another API with --api.'] as const;
+const noSuchNamespace = ['namespaceId', 'There is no such namespace.'] as const;
+
+const partOutcome = (outcome: 'stored' | 'exists' | 'misplaced'): Outcome =>
+  outcome === 'misplaced'
+    ? ['part', 'is of counts whose line before it was not accepted']
+    : existence(outcome === 'stored');
 
 function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>): Reason {
   const { refused, name } = result;
@@ -872,7 +843,7 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
   ];
   switch (refused) {
     case 'api_not_found':
-      return [() => true, 'apiId', noSuchApi];
+      return [() => true, ...noSuchApi];
     case 'key_id_taken':
       return [(key) => key.keptId === name, 'keyId', idTaken];
     case 'role_not_found':

@@ -1,14 +1,12 @@
 // The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. Those of keys and what keys
 // refer to are here. They have the fields of the operation that creates such a record, and in addition ids and dates.
 
-import Type, { type Static, type TSchema } from 'typebox';
+import Type, { type Static } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
 import type { ExportedLimit, UsedSlices } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
 import type { ApiError } from '../errors.ts';
 import { parseBody } from '../input/body.ts';
-import { compileInputLater } from '../input/validate.ts';
-import type { Context } from '../operation.ts';
 import { createApi } from '../operations/apis/createApi.ts';
 import { createIdentity } from '../operations/identities/createIdentity.ts';
 import { createKey } from '../operations/keys/createKey.ts';
@@ -22,21 +20,13 @@ import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
 import type { ExportedKey, NewKey } from '../records/keys.ts';
 import type { Permission, Role } from '../records/rbac.ts';
 import type { KeyRecord } from '../records/records.ts';
-import { type Kind, kinds, type Marker, markers } from './lineKinds.ts';
-import { checkUsed, LineApiId, LineKeyId, readUsageLine, type UsageRecord, Used, usageSchemas } from './usageLines.ts';
-import {
-  type MarkerRecord,
-  markerSchemas,
-  readMarkerLine,
-  readWorkspaceLine,
-  type WorkspaceRecord,
-  workspaceSchemas,
-} from './workspaceLines.ts';
+import { base58, idOf, type Kind, kinds, type LineContext, lineKind, type Marker } from './lineKinds.ts';
+import { checkUsed, LineApiId, LineKeyId, Used, usageKinds } from './usageLines.ts';
+import { markerKinds, workspaceKinds } from './workspaceLines.ts';
 
 const RequiredTime = Type.Integer({ minimum: 0, maximum: timeMax });
 const Time = Type.Optional(RequiredTime);
-const base58 = '[1-9A-HJ-NP-Za-km-z]';
-const keptId = (prefix: string) => Type.Optional(Type.String({ pattern: `^${prefix}_${base58}{16}$` }));
+const keptId = (prefix: string) => Type.Optional(idOf(prefix));
 
 const { id, name, type, until, former: _former, ...formerValues } = RatelimitRequest.properties;
 const LineLimit = Fields({
@@ -49,8 +39,6 @@ const Limits = Type.Optional(Type.Array(LineLimit, { maxItems: ratelimitsMax }))
 /** Allows a prefix and four characters, but not a key string that was put there by mistake. */
 const startMax = 24;
 const isStart = (start: unknown) => typeof start === 'string' && start.length <= startMax;
-
-const ApiLine = Fields({ apiId: LineApiId, ...createApi.input.properties, createdAt: Time });
 
 const LineCredits = Fields({
   ...IssuedKey.properties.credits.properties,
@@ -73,9 +61,7 @@ const KeyLine = Fields({
   drawsOn: Type.Optional(LineKeyId),
   drawnBy: Type.Optional(Type.Array(LineKeyId, { minItems: 1, maxItems: 16 })),
   refillAt: Time,
-  formerIdentity: Type.Optional(
-    Fields({ identityId: Type.String({ pattern: `^id_${base58}{16}$` }), externalId: ExternalId }),
-  ),
+  formerIdentity: Type.Optional(Fields({ identityId: idOf('id'), externalId: ExternalId })),
 });
 const DeletedKeyLine = Fields({
   ...KeyLine.properties,
@@ -84,9 +70,6 @@ const DeletedKeyLine = Fields({
   restorableUntil: RequiredTime,
 });
 
-// An import takes the slugs and names that other services have.
-const PermissionLine = Fields({ ...createPermission.input.properties, slug: Slug, permissionId: keptId('perm') });
-const RoleLine = Fields({ ...createRole.input.properties, name: RoleName, roleId: keptId('role') });
 const IdentityLine = Fields({
   ...createIdentity.input.properties,
   credits: Type.Optional(LineCredits),
@@ -95,64 +78,46 @@ const IdentityLine = Fields({
   refillAt: Time,
 });
 
-const schemas = {
-  permission: PermissionLine,
-  role: RoleLine,
-  api: ApiLine,
-  identity: IdentityLine,
-  key: KeyLine,
-  deletedKey: DeletedKeyLine,
-  ...usageSchemas,
-  ...workspaceSchemas,
-  ...markerSchemas,
-} as const satisfies Record<Kind | Marker, TSchema>;
+const lines = {
+  permission: lineKind(
+    // An import takes the slugs and names that other services have.
+    Fields({ ...createPermission.input.properties, slug: Slug, permissionId: keptId('perm') }),
+    ({ permissionId, ...permission }) => ({ ...permission, keptId: permissionId?.slice('perm_'.length) }),
+  ),
+  role: lineKind(
+    Fields({ ...createRole.input.properties, name: RoleName, roleId: keptId('role') }),
+    ({ roleId, permissions = [], ...role }) => ({ ...role, permissions, keptId: roleId?.slice('role_'.length) }),
+  ),
+  api: lineKind(Fields({ apiId: LineApiId, ...createApi.input.properties, createdAt: Time }), (api) => api),
+  identity: lineKind(IdentityLine, readIdentityLine),
+  key: lineKind(KeyLine, readKeyLine),
+  deletedKey: lineKind(DeletedKeyLine, ({ restorableUntil, ...line }, context) => {
+    const { apiId, key } = readKeyLine(line, context);
+    return { apiId, key: { ...key, restorableUntil } };
+  }),
+  ...usageKinds,
+  ...workspaceKinds,
+  ...markerKinds,
+} satisfies Record<Kind | Marker, object>;
 
-const all = [...kinds, ...markers] as const;
-const checks = Object.fromEntries(all.map((kind) => [kind, compileInputLater(schemas[kind])])) as Record<
-  Kind | Marker,
-  (input: unknown) => void
->;
-
-/** The record that a line describes, as the store expects it. */
-export type LineRecord =
-  | { kind: 'permission'; permission: Static<typeof createPermission.input> & { keptId?: string | undefined } }
-  | {
-      kind: 'role';
-      role: Static<typeof createRole.input> & { permissions: string[]; keptId?: string | undefined };
-    }
-  | { kind: 'api'; api: Static<typeof ApiLine> }
-  | { kind: 'identity'; identity: NewIdentity }
-  | { kind: 'key'; apiId: string; key: NewKey }
-  | { kind: 'deletedKey'; apiId: string; key: NewKey }
-  | UsageRecord
-  | WorkspaceRecord
-  | MarkerRecord;
-
-interface ReadOptions {
-  metaBytesMax: number;
-  /** The API of all keys; replaces that of their lines. */
-  apiId?: string | undefined;
-}
+export type AnyKind = keyof typeof lines;
+export type RecordOf<K extends AnyKind> = ReturnType<(typeof lines)[K]['read']>;
+type LineRecord = { [K in AnyKind]: { kind: K; record: RecordOf<K> } }[AnyKind];
 
 /** Throws an ApiError that names the invalid fields, as the operation of that kind does. */
-export function readLine(bytes: Buffer, { metaBytesMax, apiId }: ReadOptions): LineRecord {
+export function readLine(bytes: Buffer, given: Pick<LineContext, 'apiId'> & LineContext['limits']): LineRecord {
+  const { apiId, ...limits } = given;
   const { text, value } = parseLine(bytes);
-  const { kind = 'key', ...given } = value;
-  if (!all.includes(kind as Kind)) throw invalid('body.kind', `must be one of ${kinds.join(', ')}`);
-  const fields = withoutNulls(given);
+  const { kind = 'key', ...others } = value as { kind?: AnyKind } & Record<string, unknown>;
+  if (typeof kind !== 'string' || !Object.hasOwn(lines, kind))
+    throw invalid('body.kind', `must be one of ${kinds.join(', ')}`);
+  const fields = withoutNulls(others);
   if (typeof fields.hash === 'string' && /^[0-9a-f]{64}$/i.test(fields.hash))
     fields.hash = Buffer.from(fields.hash, 'hex').toString('base64');
-  checks[kind as Kind](fields);
-  if (markers.includes(kind as Marker)) return readMarkerLine(kind as Marker, fields);
-  if (Object.hasOwn(usageSchemas, kind as string)) return readUsageLine(kind as UsageRecord['kind'], fields);
-  if (Object.hasOwn(workspaceSchemas, kind as string))
-    return readWorkspaceLine(kind as WorkspaceRecord['kind'], fields);
-
-  const context: Pick<Context, 'text' | 'limits'> = {
-    limits: { metaBytesMax },
-    text: (...path) => memberText(text, path),
-  };
-  return readKeyKind(kind as KeyKind, fields, apiId, context);
+  const { check, read } = lines[kind];
+  check(fields);
+  const context: LineContext = { limits, apiId, text: (...path) => memberText(text, path) };
+  return { kind, record: read(fields as never, context) } as LineRecord;
 }
 
 function parseLine(bytes: Buffer): { text: string; value: Record<string, unknown> } {
@@ -186,34 +151,6 @@ function withoutNulls(fields: Record<string, unknown>, depth = 1): Record<string
   return Object.fromEntries(kept.map(([name, value]) => [name, name === 'meta' ? value : inner(value)]));
 }
 
-type KeyKind = 'permission' | 'role' | 'api' | 'identity' | 'key' | 'deletedKey';
-type LineContext = Pick<Context, 'text' | 'limits'>;
-
-function readKeyKind(kind: KeyKind, fields: unknown, apiId: string | undefined, context: LineContext): LineRecord {
-  switch (kind) {
-    case 'permission': {
-      const { permissionId, ...permission } = fields as Static<typeof PermissionLine>;
-      return { kind, permission: { ...permission, keptId: permissionId?.slice('perm_'.length) } };
-    }
-    case 'role': {
-      const { roleId, ...role } = fields as Static<typeof RoleLine>;
-      const { permissions = [] } = role;
-      return { kind, role: { ...role, permissions, keptId: roleId?.slice('role_'.length) } };
-    }
-    case 'api':
-      return { kind, api: fields as Static<typeof ApiLine> };
-    case 'identity': {
-      return { kind, identity: readIdentityLine(fields as Static<typeof IdentityLine>, context) };
-    }
-    case 'key':
-    case 'deletedKey': {
-      const { restorableUntil, ...line } = fields as Static<typeof KeyLine> & { restorableUntil?: number };
-      const read = readKeyLine(line, apiId, context);
-      return { kind, apiId: read.apiId, key: { ...read.key, restorableUntil } };
-    }
-  }
-}
-
 function readIdentityLine(line: Static<typeof IdentityLine>, context: LineContext): NewIdentity {
   const { externalId, meta, ratelimits = [], identityId, refillAt } = line;
   checkLimits(ratelimits);
@@ -230,11 +167,7 @@ function readIdentityLine(line: Static<typeof IdentityLine>, context: LineContex
   };
 }
 
-function readKeyLine(
-  line: Static<typeof KeyLine>,
-  intoApi: string | undefined,
-  context: LineContext,
-): { apiId: string; key: NewKey } {
+function readKeyLine(line: Static<typeof KeyLine>, context: LineContext): { apiId: string; key: NewKey } {
   const { apiId: ownApi, keyId, start = '', prefix, byteLength, ...others } = line;
   const { createdAt, updatedAt, lastUsedAt, refillAt, formerIdentity, ratelimits, ...rest } = others;
   const { successor, drawsOn, drawnBy, ...fields } = rest;
@@ -243,7 +176,7 @@ function readKeyLine(
   checkIssuedKey({ ...issued, ratelimits }, 'body');
   if (formerIdentity !== undefined && issued.externalId !== undefined)
     throw invalid('body.formerIdentity', 'is of a key without an identity');
-  const apiId = intoApi ?? ownApi;
+  const apiId = context.apiId ?? ownApi;
   if (apiId === undefined)
     throw invalid('body.apiId', 'is required', 'Add it, or pass the API of all keys with --api.');
   if (keyId !== undefined && ownApi !== undefined && keyId.slice(-8) !== ownApi.slice(-8)) {
@@ -303,7 +236,7 @@ function limitsOfLine(
   });
 }
 
-/** Of a temporary limit, which may have ended since the export: null for none. */
+/** The permanent limit behind a temporary one; null if there is none. It may be in force since the export. */
 function formerOfLine(
   { type, until }: Static<typeof LineLimit>,
   former: Static<typeof LineLimit>['former'],
@@ -325,9 +258,9 @@ function formerOfLine(
 export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined {
   try {
     const { text, value } = parseBody(bytes);
-    const { kind = 'key', start } = value as { kind?: Kind | Marker; start?: string };
+    const { kind = 'key', start } = value as { kind?: AnyKind; start?: string };
     const isKnown = (name: string) =>
-      name === 'kind' || (Object.hasOwn(schemas[kind].properties, name) && !(name === 'start' && !isStart(start)));
+      name === 'kind' || (Object.hasOwn(lines[kind].schema.properties, name) && !(name === 'start' && !isStart(start)));
     const names = Object.keys(value as object).filter(isKnown);
     return Object.fromEntries(names.map((name) => [name, new JsonText(memberText(text, [name])!)]));
   } catch {
@@ -335,7 +268,7 @@ export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined
   }
 }
 
-const printLine = (kind: KeyKind, fields: object): string => `${print({ kind, ...fields })}\n`;
+const printLine = (kind: Kind, fields: object): string => `${print({ kind, ...fields })}\n`;
 
 export const permissionLine = ({ id, slug, name, description }: Permission) =>
   printLine('permission', { permissionId: id, slug, name, description });

@@ -1,6 +1,6 @@
 // Lines of usage: totals by day, counts by tag and identifier, the usage of keys, and recent refusals.
 
-import Type, { type Static, type TSchema } from 'typebox';
+import Type, { type TSchema } from 'typebox';
 import { print } from '../domain/json.ts';
 import type { UsedSlices } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
@@ -10,11 +10,11 @@ import { countedOutcomes, countPlaces } from '../scripts/layout.ts';
 import { type KeyDay, noCounts } from '../usage/days.ts';
 import type { DayTotals, IdentifierCount, TagCount } from '../usage/exported.ts';
 import { countsStep, faultOfRows, type KeyUsage } from '../usage/imported.ts';
+import { base58, idOf, lineKind } from './lineKinds.ts';
 
-const base58 = '[1-9A-HJ-NP-Za-km-z]';
 export const LineKeyId = Type.String({ pattern: `^key_${base58}{24}$` });
-export const LineApiId = Type.String({ pattern: `^api_${base58}{16}$` });
-export const LineNamespaceId = Type.String({ pattern: `^rlns_${base58}{16}$` });
+export const LineApiId = idOf('api');
+export const LineNamespaceId = idOf('rlns');
 
 /** A window has 65 slices; one that was charged with limits of both kinds may have more. */
 const slicesMax = 200;
@@ -100,97 +100,65 @@ const DayTuple = tuple<DayTuple>(
   }),
 );
 
-const ofDay = { day: Day };
-export const usageSchemas = {
-  apiUsage: Fields({
-    apiId: LineApiId,
-    ...ofDay,
-    counts: counts(`(?:s?${hour}${outcome}|tags)`),
-  }),
-  tagUsage: Fields({
-    apiId: LineApiId,
-    ...ofDay,
-    part: Part,
-    counts: Type.Array(TagTuple, { minItems: 1, maxItems: countsStep }),
-  }),
-  namespaceUsage: Fields({ namespaceId: LineNamespaceId, ...ofDay, counts: counts(`${hour}[pb]`) }),
-  identifierUsage: Fields({
-    namespaceId: LineNamespaceId,
-    ...ofDay,
-    part: Part,
-    counts: Type.Array(IdentifierTuple, { minItems: 1, maxItems: countsStep }),
-  }),
-  keyUsage: Fields({
-    apiId: LineApiId,
-    keyId: LineKeyId,
-    part: Type.Optional(Int({ minimum: 1, maximum: 60_000 })),
-    externalId: Type.Optional(ExternalId),
-    deletedHour: Type.Optional(Int({ minimum: 240_000, maximum: 999_999 })),
-    days: Type.Array(DayTuple, { maxItems: 100_000 }),
-  }),
-  refusals: Fields({
-    hour: Int({ minimum: 240_000, maximum: 999_999 }),
-    offset: Int({ minimum: 0, maximum: 512 * 1024 * 1024 }),
-    rows: Type.String({ minLength: 4, maxLength: 524_288, pattern: '^[A-Za-z0-9+/]+=*$' }),
-  }),
-} as const;
-
-type Line<Name extends keyof typeof usageSchemas> = Static<(typeof usageSchemas)[Name]>;
-interface PartOfDay {
-  day: number;
-  part: number;
-}
-
-export type UsageRecord =
-  | { kind: 'apiUsage'; apiId: string; usage: DayTotals }
-  | { kind: 'tagUsage'; apiId: string; of: PartOfDay; counts: TagCount[] }
-  | { kind: 'namespaceUsage'; namespaceId: string; usage: DayTotals }
-  | { kind: 'identifierUsage'; namespaceId: string; of: PartOfDay; counts: IdentifierCount[] }
-  | { kind: 'keyUsage'; apiId: string; usage: KeyUsage }
-  | { kind: 'refusals'; hour: number; offset: number; rows: Buffer };
-
-/** `fields` were checked against the schema of their kind. */
-export function readUsageLine(kind: keyof typeof usageSchemas, fields: unknown): UsageRecord {
-  switch (kind) {
-    case 'apiUsage': {
-      const { apiId, ...usage } = fields as Line<'apiUsage'>;
-      return { kind, apiId, usage };
-    }
-    case 'tagUsage': {
-      const { apiId, day, part, counts } = fields as Line<'tagUsage'>;
-      return { kind, apiId, of: { day, part }, counts: counts.map((each) => tagCountOf(each, apiId)) };
-    }
-    case 'namespaceUsage': {
-      const { namespaceId, ...usage } = fields as Line<'namespaceUsage'>;
-      return { kind, namespaceId, usage };
-    }
-    case 'identifierUsage': {
-      const { namespaceId, day, part, counts } = fields as Line<'identifierUsage'>;
-      const items = counts.map(([field, identifier, count]) => ({ field, identifier, count }));
-      return { kind, namespaceId, of: { day, part }, counts: items };
-    }
-    case 'keyUsage':
-      return { kind, ...readKeyUsage(fields as Line<'keyUsage'>) };
-    case 'refusals': {
-      const { hour, offset, rows: text } = fields as Line<'refusals'>;
+const ofApi = { apiId: LineApiId, day: Day };
+const ofNamespace = { namespaceId: LineNamespaceId, day: Day };
+const partOf = (Tuple: TSchema) => ({ part: Part, counts: Type.Array(Tuple, { minItems: 1, maxItems: countsStep }) });
+export const usageKinds = {
+  apiUsage: lineKind(Fields({ ...ofApi, counts: counts(`(?:s?${hour}${outcome}|tags)`) }), ({ apiId, ...usage }) => ({
+    apiId,
+    usage,
+  })),
+  tagUsage: lineKind(Fields({ ...ofApi, ...partOf(TagTuple) }), ({ apiId, day, part, counts }) => ({
+    apiId,
+    of: { day, part },
+    counts: (counts as TagTuple[]).map((each) => tagCountOf(each, apiId)),
+  })),
+  namespaceUsage: lineKind(Fields({ ...ofNamespace, counts: counts(`${hour}[pb]`) }), ({ namespaceId, ...usage }) => ({
+    namespaceId,
+    usage,
+  })),
+  identifierUsage: lineKind(
+    Fields({ ...ofNamespace, ...partOf(IdentifierTuple) }),
+    ({ namespaceId, day, part, counts }) => ({
+      namespaceId,
+      of: { day, part },
+      counts: (counts as IdentifierTuple[]).map(([field, identifier, count]) => ({ field, identifier, count })),
+    }),
+  ),
+  keyUsage: lineKind(
+    Fields({
+      apiId: LineApiId,
+      keyId: LineKeyId,
+      part: Type.Optional(Int({ minimum: 1, maximum: 60_000 })),
+      externalId: Type.Optional(ExternalId),
+      deletedHour: Type.Optional(Int({ minimum: 240_000, maximum: 999_999 })),
+      days: Type.Array(DayTuple, { maxItems: 100_000 }),
+    }),
+    ({ apiId, keyId, part = 1, externalId, deletedHour, days }) => {
+      if (keyId.slice(-8) !== apiId.slice(-8))
+        throw invalid('body.keyId', 'does not end with the last 8 characters of apiId');
+      const read = days.map(keyDayOf).sort((a, b) => a.day - b.day);
+      return { apiId, usage: { keyId, days: read, part, externalId, deletedHour } };
+    },
+  ),
+  refusals: lineKind(
+    Fields({
+      hour: Int({ minimum: 240_000, maximum: 999_999 }),
+      offset: Int({ minimum: 0, maximum: 512 * 1024 * 1024 }),
+      rows: Type.String({ minLength: 4, maxLength: 524_288, pattern: '^[A-Za-z0-9+/]+=*$' }),
+    }),
+    ({ hour, offset, rows: text }) => {
       const rows = Buffer.from(text, 'base64');
       const fault = faultOfRows(rows, hour);
       if (fault !== undefined) throw invalid('body.rows', `is not valid: ${fault}`);
-      return { kind, hour, offset, rows };
-    }
-  }
-}
+      return { hour, offset, rows };
+    },
+  ),
+};
 
 function tagCountOf([keyId, externalId, tag, hourOfDay, outcome, count, spent]: TagTuple, apiId: string): TagCount {
   if (keyId.slice(-8) !== apiId.slice(-8)) throw invalid('body.counts', 'names a key of another API');
   return { keyId, externalId, tag, hourOfDay, outcome, count, spent };
-}
-
-function readKeyUsage({ apiId, keyId, part = 1, externalId, deletedHour, days }: Line<'keyUsage'>) {
-  if (keyId.slice(-8) !== apiId.slice(-8))
-    throw invalid('body.keyId', 'does not end with the last 8 characters of apiId');
-  const read = days.map(keyDayOf).sort((a, b) => a.day - b.day);
-  return { apiId, usage: { keyId, days: read, part, externalId, deletedHour } };
 }
 
 function keyDayOf([day, externalId, given]: DayTuple): KeyDay {

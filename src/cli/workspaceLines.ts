@@ -1,7 +1,7 @@
 // Lines about a workspace besides its keys: its settings, root keys, audit events, namespaces and overrides. And those
 // of the file: header, positions and end.
 
-import Type, { type Static, type TSchema } from 'typebox';
+import Type, { type Static } from 'typebox';
 import { print } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
 import { setOverride } from '../operations/ratelimits/setOverride.ts';
@@ -11,11 +11,9 @@ import { Fields, Identifier, Int, KeyName } from '../operations/schemas.ts';
 import type { StoredEvent } from '../records/audit.ts';
 import type { Namespace, Override } from '../records/overrides.ts';
 import type { ExportedRootKey } from '../records/rootKeys.ts';
-import { type Counts, type Kind, kinds, type Marker } from './lineKinds.ts';
+import { base58, type Counts, idOf, type Kind, kinds, lineKind, type Marker } from './lineKinds.ts';
 import { checkUsed, LineNamespaceId, Used } from './usageLines.ts';
 
-const base58 = '[1-9A-HJ-NP-Za-km-z]';
-const idOf = (prefix: string) => Type.String({ pattern: `^${prefix}_${base58}{16}$` });
 const WorkspaceId = idOf('ws');
 const RootKeyId = idOf('root');
 const Time = Int({ minimum: 0, maximum: timeMax });
@@ -34,50 +32,83 @@ const auditFields = {
 
 const OwnerId = Type.String({ pattern: `^(?:(?:rlns|id)_${base58}{16}|key_${base58}{24})$` });
 
-export const workspaceSchemas = {
-  workspace: Fields({
-    workspaceId: WorkspaceId,
-    name: Type.String({ minLength: 1, maxLength: 255 }),
-    createdAt: Time,
-    protectApis: Type.Boolean(),
-    /** Where ids continue. Far from the largest whole number, so that ids can be made for ever. */
-    sequence: Int({ minimum: 0, maximum: 2 ** 51 }),
-  }),
-  auditEvent: Fields({
-    eventId: Type.String({ pattern: '^\\d{1,13}-\\d{1,10}$' }),
-    ...auditFields,
-  }),
-  namespace: Fields({ namespaceId: LineNamespaceId, name: Type.String({ minLength: 1, maxLength: 512 }) }),
-  override: Fields({
-    overrideId: idOf('rlor'),
-    namespace: Type.String({ minLength: 1, maxLength: 512 }),
-    identifier: Identifier,
-    limit: setOverride.input.properties.limit,
-    duration: setOverride.input.properties.duration,
-    createdAt: Type.Optional(Time),
-    until: Type.Optional(Time),
-    former: Type.Optional(
-      Fields({ limit: setOverride.input.properties.limit, duration: setOverride.input.properties.duration }),
-    ),
-  }),
-  window: Fields({
-    owner: OwnerId,
-    duration: Int({ minimum: 1000 }),
-    name: Type.String({ minLength: 1, maxLength: 512 }),
-    used: Used,
-  }),
-  rootKey: Fields({
-    rootKeyId: RootKeyId,
-    hash: Type.String({ maxLength: 64 }),
-    start: Type.String({ maxLength: 32 }),
-    name: Type.Optional(KeyName),
-    permissions: Type.Array(Type.String({ minLength: 1, maxLength: 512 }), { maxItems: 10_000 }),
-    enabled: Type.Boolean(),
-    expires: Type.Optional(Time),
-    createdAt: Time,
-    lastUsedAt: Type.Optional(Time),
-  }),
-} as const satisfies Partial<Record<Kind, TSchema>>;
+export const workspaceKinds = {
+  workspace: lineKind(
+    Fields({
+      workspaceId: WorkspaceId,
+      name: Type.String({ minLength: 1, maxLength: 255 }),
+      createdAt: Time,
+      protectApis: Type.Boolean(),
+      /** Where ids continue. Far from the largest whole number, so that ids can be made for ever. */
+      sequence: Int({ minimum: 0, maximum: 2 ** 51 }),
+    }),
+    (workspace) => workspace,
+  ),
+  auditEvent: lineKind(
+    Fields({ eventId: Type.String({ pattern: '^\\d{1,13}-\\d{1,10}$' }), ...auditFields }),
+    ({ eventId, ...fields }): StoredEvent => {
+      if (fields.changes !== undefined) checkChanges(fields.changes);
+      return { id: eventId, fields };
+    },
+  ),
+  namespace: lineKind(
+    Fields({ namespaceId: LineNamespaceId, name: Type.String({ minLength: 1, maxLength: 512 }) }),
+    ({ namespaceId, name }): Namespace => {
+      if (name.startsWith('rlns_')) throw invalid('body.name', 'must not begin like an id');
+      return { id: namespaceId, name };
+    },
+  ),
+  override: lineKind(
+    Fields({
+      overrideId: idOf('rlor'),
+      namespace: Type.String({ minLength: 1, maxLength: 512 }),
+      identifier: Identifier,
+      limit: setOverride.input.properties.limit,
+      duration: setOverride.input.properties.duration,
+      createdAt: Type.Optional(Time),
+      until: Type.Optional(Time),
+      former: Type.Optional(
+        Fields({ limit: setOverride.input.properties.limit, duration: setOverride.input.properties.duration }),
+      ),
+    }),
+    (override) => {
+      if (override.former && override.until === undefined)
+        throw invalid('body.former', 'needs `until`, the time from which on it is in force');
+      return override;
+    },
+  ),
+  window: lineKind(
+    Fields({
+      owner: OwnerId,
+      duration: Int({ minimum: 1000 }),
+      name: Type.String({ minLength: 1, maxLength: 512 }),
+      used: Used,
+    }),
+    (window) => {
+      checkUsed(window.used, 'body.used');
+      return window;
+    },
+  ),
+  rootKey: lineKind(
+    Fields({
+      rootKeyId: RootKeyId,
+      hash: Type.String({ maxLength: 64 }),
+      start: Type.String({ maxLength: 32 }),
+      name: Type.Optional(KeyName),
+      permissions: Type.Array(Type.String({ minLength: 1, maxLength: 512 }), { maxItems: 10_000 }),
+      enabled: Type.Boolean(),
+      expires: Type.Optional(Time),
+      createdAt: Time,
+      lastUsedAt: Type.Optional(Time),
+    }),
+    ({ hash, permissions, ...rest }): ExportedRootKey => {
+      const digest = Buffer.from(hash, 'base64');
+      if (digest.length !== 32 || digest.toString('base64') !== hash)
+        throw invalid('body.hash', 'is not the base64 of 32 bytes');
+      return { ...rest, permissions: parseGrants(permissions), digest };
+    },
+  ),
+};
 
 const CountsOfKinds = Type.Unsafe<Partial<Counts>>({
   type: 'object',
@@ -85,81 +116,26 @@ const CountsOfKinds = Type.Unsafe<Partial<Counts>>({
   additionalProperties: false,
 });
 
-export const markerSchemas = {
-  header: Fields({
-    format: Int({ minimum: 1 }),
-    release: text(100),
-    exportId: Type.String({ pattern: '^[A-Za-z0-9_-]{8,64}$' }),
-    exportedAt: Time,
-    workspaces: Type.Array(WorkspaceId, { maxItems: 20_000 }),
-    api: Type.Optional(idOf('api')),
-    without: Type.Optional(Type.Array(text(30), { maxItems: 20 })),
-  }),
-  position: Fields({
-    workspaceId: WorkspaceId,
-    section: text(50),
-    after: text(2000),
-    counts: CountsOfKinds,
-  }),
-  end: Fields({ counts: CountsOfKinds }),
-} as const satisfies Record<Marker, TSchema>;
+const Header = Fields({
+  format: Int({ minimum: 1 }),
+  release: text(100),
+  exportId: Type.String({ pattern: '^[A-Za-z0-9_-]{8,64}$' }),
+  exportedAt: Time,
+  workspaces: Type.Array(WorkspaceId, { maxItems: 20_000 }),
+  api: Type.Optional(idOf('api')),
+  without: Type.Optional(Type.Array(text(30), { maxItems: 20 })),
+});
+const Position = Fields({ workspaceId: WorkspaceId, section: text(50), after: text(2000), counts: CountsOfKinds });
+const End = Fields({ counts: CountsOfKinds });
+export type Header = Static<typeof Header>;
+export type Position = Static<typeof Position>;
+export type End = Static<typeof End>;
 
-export type Header = Static<typeof markerSchemas.header>;
-export type Position = Static<typeof markerSchemas.position>;
-export type End = Static<typeof markerSchemas.end>;
-type WorkspaceLine = Static<typeof workspaceSchemas.workspace>;
-type WindowLine = Static<typeof workspaceSchemas.window>;
-type OverrideLine = Static<typeof workspaceSchemas.override>;
-
-export type WorkspaceRecord =
-  | { kind: 'workspace'; workspace: WorkspaceLine }
-  | { kind: 'auditEvent'; event: StoredEvent }
-  | { kind: 'namespace'; namespace: Namespace }
-  | { kind: 'override'; override: OverrideLine }
-  | { kind: 'window'; window: WindowLine }
-  | { kind: 'rootKey'; rootKey: ExportedRootKey };
-export type MarkerRecord =
-  | { kind: 'header'; header: Header }
-  | { kind: 'position'; position: Position }
-  | { kind: 'end'; end: End };
-
-/** `fields` were checked against the schema of their kind. */
-export function readWorkspaceLine(kind: keyof typeof workspaceSchemas, fields: unknown): WorkspaceRecord {
-  switch (kind) {
-    case 'workspace':
-      return { kind, workspace: fields as WorkspaceLine };
-    case 'auditEvent': {
-      const { eventId, ...rest } = fields as Static<typeof workspaceSchemas.auditEvent>;
-      if (rest.changes !== undefined) checkChanges(rest.changes);
-      return { kind, event: { id: eventId, fields: rest } };
-    }
-    case 'namespace': {
-      const { namespaceId, name } = fields as Static<typeof workspaceSchemas.namespace>;
-      if (name.startsWith('rlns_')) throw invalid('body.name', 'must not begin like an id');
-      return { kind, namespace: { id: namespaceId, name } };
-    }
-    case 'override': {
-      const override = fields as OverrideLine;
-      if (override.former && override.until === undefined)
-        throw invalid('body.former', 'needs `until`, the time from which on it is in force');
-      return { kind, override };
-    }
-    case 'window': {
-      const window = fields as WindowLine;
-      checkUsed(window.used, 'body.used');
-      return { kind, window };
-    }
-    case 'rootKey':
-      return { kind, rootKey: readRootKey(fields as Static<typeof workspaceSchemas.rootKey>) };
-  }
-}
-
-function readRootKey({ hash, permissions, ...rest }: Static<typeof workspaceSchemas.rootKey>): ExportedRootKey {
-  const digest = Buffer.from(hash, 'base64');
-  if (digest.length !== 32 || digest.toString('base64') !== hash)
-    throw invalid('body.hash', 'is not the base64 of 32 bytes');
-  return { ...rest, permissions: parseGrants(permissions), digest };
-}
+export const markerKinds = {
+  header: lineKind(Header, (header) => header),
+  position: lineKind(Position, (position) => position),
+  end: lineKind(End, (end) => end),
+};
 
 /** Every page of the audit log parses them. */
 function checkChanges(text: string) {
@@ -178,19 +154,17 @@ function checkChanges(text: string) {
   }
 }
 
-export const readMarkerLine = (kind: Marker, fields: unknown): MarkerRecord =>
-  ({ kind, [kind]: fields }) as unknown as MarkerRecord;
-
 const printLine = (kind: Kind | Marker, fields: object): string => `${print({ kind, ...fields })}\n`;
 
+type RecordOf<Name extends keyof typeof workspaceKinds> = ReturnType<(typeof workspaceKinds)[Name]['read']>;
 export const headerLine = (header: Header) => printLine('header', header);
 export const positionLine = (position: Position) => printLine('position', position);
 export const endLine = (end: End) => printLine('end', end);
-export const workspaceLine = (workspace: WorkspaceLine) => printLine('workspace', workspace);
+export const workspaceLine = (workspace: RecordOf<'workspace'>) => printLine('workspace', workspace);
 export const auditEventLine = ({ id, fields }: StoredEvent) => printLine('auditEvent', { eventId: id, ...fields });
 export const namespaceLine = ({ id, name }: Namespace) => printLine('namespace', { namespaceId: id, name });
 export const overrideLine = (namespace: string, override: Override) =>
   printLine('override', { namespace, ...override });
-export const windowLine = (window: WindowLine) => printLine('window', window);
+export const windowLine = (window: RecordOf<'window'>) => printLine('window', window);
 export const rootKeyLine = ({ digest, ...rootKey }: ExportedRootKey) =>
   printLine('rootKey', { ...rootKey, hash: digest.toString('base64') });

@@ -104,7 +104,7 @@ describe.each(cases)('the field of a key: %s', (_name, first, second, removed) =
     if (imported.kind !== 'key') throw new Error(imported.kind);
     const created = await app.store.keys.create(
       context.workspaceId,
-      { apiId: context.apiId, keys: [imported.key], mayCreatePermissions: true },
+      { apiId: context.apiId, keys: [imported.record.key], mayCreatePermissions: true },
       cliActor,
     );
     if (!('created' in created)) throw new Error(created.refused);
