@@ -35,13 +35,13 @@ export type Call = <Name extends OperationName>(
 ) => Promise<CallResult<OutputOf<Name>>>;
 
 /** Server-sent events as text, until `close`. */
-interface Heard {
+interface EventStream {
   text: AsyncIterable<string>;
   close(): void;
 }
 
 /** Begins to listen to analytics.tail. */
-export type Listen = (input: InputOf<'analytics.tail'>) => Promise<Heard>;
+export type Listen = (input: InputOf<'analytics.tail'>) => Promise<EventStream>;
 
 export interface Client {
   call: Call;

@@ -7,7 +7,7 @@ import { escapeInvisible } from '../domain/visible.ts';
 import { exitCodeOf } from '../scripts/dataVersion.ts';
 import { buildVersion } from '../version.ts';
 import type { Client } from './client.ts';
-import { type CommandRow, type FollowRow, type Given, type Output, withOptions } from './commandRow.ts';
+import { type CommandRow, type Given, type Output, optionsOf, withOptions } from './commandRow.ts';
 import { commandRows } from './keyCommands.ts';
 import { startProgress } from './progress.ts';
 import { rootKeyRows } from './rootKeyCommands.ts';
@@ -108,14 +108,14 @@ const groups: Record<string, string> = {
 };
 
 /** Adds a command that calls operations: on the store, or on the server at TOLLGATE_URL. */
-function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
-  const { words, about, options = [] } = row;
+function addRow(program: Command, runner: Runner, row: CommandRow) {
+  const { words, about } = row;
   const [group, ...rest] = words.split(' ');
   const parent = program.commands.find((command) => command.name() === group);
   const isGrouped = groups[group!] !== undefined;
   const owner = isGrouped ? (parent ?? program.command(group!).description(groups[group!]!)) : program;
   const command = owner.command(isGrouped ? rest.join(' ') : words).description(about);
-  for (const [flags, meaning] of options) command.option(flags, meaning);
+  for (const [flags, meaning] of optionsOf(row)) command.option(flags, meaning);
   command
     .option(...workspaceOption)
     .option(...local)
@@ -126,31 +126,26 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
         ...command.opts(),
         ...Object.fromEntries(names.map((name, at) => [name, command.args[at]])),
       };
-      const runRow = ({ call, listen }: Client) => {
-        if ('follow' in row) return row.follow(listen, given, (result) => runner.print(result, given.json === true));
-        const { stdin, stderr } = runner.terminal;
+      const { stdin, stderr } = runner.terminal;
+      const runRow = async ({ call, listen }: Client) => {
         const output: Output = {
+          listen,
           print: (result) => runner.print(result, given.json === true),
           progress: (...of) => startProgress(stderr, ...of),
           ask: stdin.isTTY ? (question) => askOn(runner.terminal, question) : undefined,
         };
         const search = reporting(call, stderr);
-        const used = row.showsProgress ? call : search.call;
-        return row.run(used, given, () => readKey(runner.terminal), output).finally(search.clear);
+        try {
+          return await row.run(row.showsProgress ? call : search.call, given, () => readKey(runner.terminal), output);
+        } catch (error) {
+          const { message } = error as Error;
+          const named = withOptions(message, row, given);
+          throw named === message ? error : new Error(named, { cause: error });
+        } finally {
+          search.clear();
+        }
       };
-      await runner.runCall(
-        command.opts(),
-        async (client) => {
-          try {
-            return await runRow(client);
-          } catch (error) {
-            const { message } = error as Error;
-            const named = withOptions(message, row, given);
-            throw named === message ? error : new Error(named, { cause: error });
-          }
-        },
-        'follow' in row,
-      );
+      await runner.runCall(command.opts(), runRow, row.lasts);
     });
 }
 

@@ -1,7 +1,7 @@
 // Prints why a key would pass or be refused, rule by rule.
 
-import type { Call, OutputOf } from './client.ts';
-import { type CommandRow, given, text, texts } from './commandRow.ts';
+import type { Call, InputOf, OutputOf } from './client.ts';
+import { runs } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
 import { durationText, endText, limitText, numberOf, tableOf, timeText } from './table.ts';
 
@@ -10,26 +10,25 @@ type Rule = Explanation['rules'][number];
 
 const keyIdPattern = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
 
-export const explainRow: CommandRow = {
+export const explainRow = runs<InputOf<'keys.explainKey'>>({
   words: 'key explain <key>',
   about:
     'Print what a verification would respond, rule by rule, by key id (key_…) or key. Charges nothing. `-` reads the key from standard input, so that no process list or history has it.',
-  options: [
-    ['--permissions <query>', 'as if the verification required them, such as `docs.read AND docs.write`'],
-    ['--cost <n>', 'as if the verification charged this many credits; 1 by default'],
-    ['--ratelimit <name=cost...>', 'as if it charged this limit so many units, such as `requests=5`'],
-    ['--tag <tag...>', 'as if it had this tag'],
-    ['--ip <address>', 'as if the end user had this IP address'],
-  ],
-  async run(call, { key, permissions, cost, ratelimit, tag, ip }, input) {
-    const wanted = key === '-' ? await input() : text(key)!;
-    const verification = given({
-      permissions: text(permissions),
-      credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!, '--cost') },
-      ratelimits: texts(ratelimit)?.map(limitCostOf),
-      tags: texts(tag)?.slice(),
-      ip: text(ip),
-    });
+  sets: {
+    key: '<key>',
+    keyId: '<key>',
+    permissions: ['--permissions <query>', 'as if the verification required them, such as `docs.read AND docs.write`'],
+    'credits.cost': ['--cost <n>', 'as if the verification charged this many credits; 1 by default', numberOf],
+    ratelimits: [
+      '--ratelimit <name=cost...>',
+      'as if it charged this limit so many units, such as `requests=5`',
+      limitCostOf,
+    ],
+    tags: ['--tag <tag...>', 'as if it had this tag'],
+    ip: ['--ip <address>', 'as if the end user had this IP address'],
+  },
+  async run(call, { key: named, keyId: _same, ...verification }, { readKey }) {
+    const wanted = named === '-' ? await readKey() : named!;
     const explain = async (of: { key: string } | { keyId: string }) =>
       (await call('keys.explainKey', { ...of, ...verification })).data;
     const byId = keyIdPattern.test(wanted) ? await explain({ keyId: wanted }) : undefined;
@@ -37,7 +36,7 @@ export const explainRow: CommandRow = {
     const found = byId && byId.rules[0]?.reason !== 'unknown' ? byId : await explain({ key: wanted });
     return explainedResult(found, await uncheckedOf(call, found));
   },
-};
+});
 
 /** A limit of the key by its name, and the units to charge if they follow. */
 export function limitCostOf(given: string): { name: string; cost?: number } {

@@ -1,10 +1,9 @@
 // The commands that change one limit of a key, or of an identity, whose keys share it.
 
 import type { Call, InputOf, OutputOf } from './client.ts';
-import { type CommandRow, type Given, given, keyIdOf, text } from './commandRow.ts';
+import { duration, type Given, keyId, runs, until } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, limitText, numberOf, tableOf } from './table.ts';
-import { untilOf, untilOptions } from './until.ts';
+import { limitText, numberOf, tableOf } from './table.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
 type Limit = NonNullable<Key['ratelimits']>[number];
@@ -18,77 +17,72 @@ const atOnce = 8;
 const limitArguments = '<name> <limit> [duration]';
 const about =
   'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay, and the duration and type of one that exists if none is given.';
-/** Its type. */
-const typeOption = [
-  '--type <type>',
-  '`concurrency` for slots, which verifications take and the ends of their holds free, each for the duration at most; or `window`',
-] as const;
-const lastingOptions = [
-  ...untilOptions('the permanent limit before it applies again, or none'),
-  ['--always', 'for good: also a limit that is temporary now'],
-] as const;
+const ends = until('the permanent limit before it applies again, or none');
+const limitSets = {
+  'ratelimit.name': '<name>',
+  'ratelimit.limit': ['<limit>', (text: string, of: string) => (text === 'none' ? null : numberOf(text, of))],
+  'ratelimit.duration': ['[duration]', duration],
+  'ratelimit.type': [
+    '--type <type>',
+    '`concurrency` for slots, which verifications take and the ends of their holds free, each for the duration at most; or `window`',
+  ],
+  'ratelimit.until': {
+    options: [...ends.options, ['--always', 'for good: also a limit that is temporary now']],
+    read({ always, ...given }: Given, nowMs: number): number | null | undefined {
+      const end = ends.read(given, nowMs);
+      if (always && end !== undefined) throw new Error('--always and an end contradict each other. Leave one out.');
+      return always ? null : end;
+    },
+  },
+} as const;
 
-export const keyLimitRow: CommandRow = {
+export const keyLimitRow = runs<{ keyId: string; ratelimit: Change }>({
   words: `key limit <keyId> ${limitArguments}`,
   about,
-  options: [typeOption, ...lastingOptions],
-  async run(call, options) {
-    const keyId = keyIdOf(options);
+  sets: { keyId, ...limitSets },
+  async run(call, { keyId, ratelimit: given }) {
     const { data: before } = await call('keys.getKey', { keyId });
-    const ratelimit = changeOf(options, before.ratelimits ?? []);
+    const ratelimit = changeOf(given, before.ratelimits ?? []);
     await call('keys.updateKey', { keyId, ratelimit });
     const ratelimits = (await call('keys.getKey', { keyId })).data.ratelimits ?? [];
     return { lines: [nowHas(keyId, ratelimits)], json: { keyId, ratelimits } };
   },
-};
+});
 
-export const identityLimitRow: CommandRow = {
+export const identityLimitRow = runs<{ identity: string; ratelimit: Change }>({
   words: `identity limit <owner> ${limitArguments}`,
   about: `${about} All keys of the identity share it, except those with a limit of that name of their own, which are printed.`,
-  options: [
-    typeOption,
-    ...lastingOptions,
-    ['--keys', 'change the limits of that name of its keys too, which keep their durations if none is given'],
-  ],
-  async run(call, options) {
-    const identity = text(options.owner)!;
+  sets: {
+    identity: '<owner>',
+    ...limitSets,
+    '--keys': ['--keys', 'change the limits of that name of its keys too, which keep their durations if none is given'],
+  },
+  async run(call, { identity, ratelimit: change }, { given: { keys } }) {
     const { data: before } = await call('identities.getIdentity', { identity });
-    const ratelimit = changeOf(options, before.ratelimits);
+    const ratelimit = changeOf(change, before.ratelimits);
     const { data } = await call('identities.updateIdentity', { identity: before.id, ratelimit });
     const { externalId, ratelimits } = data;
     const line = nowHas(externalId, ratelimits);
     try {
       const { own, total } = await keysWithOwn(call, externalId, ratelimit.name);
-      const ofKeys = await (options.keys ? changeKeys(call, own, ratelimit) : keptResult(own, total, ratelimit.name));
+      const ofKeys = await (keys ? changeKeys(call, own, ratelimit) : keptResult(own, total, ratelimit.name));
       return { ...ofKeys, lines: [line, ...ofKeys.lines], json: { identity: externalId, ratelimits, ...ofKeys.json } };
     } catch (error) {
       const note = `Whether its keys have limits of that name of their own is not known: ${(error as Error).message}`;
-      return {
-        lines: [line],
-        notes: [note],
-        json: { identity: externalId, ratelimits },
-        failed: options.keys === true,
-      };
+      return { lines: [line], notes: [note], json: { identity: externalId, ratelimits }, failed: keys === true };
     }
   },
-};
+});
 
-/** The change of one limit. A new one is checked in every verification. */
-function changeOf(options: Given, limits: readonly Limit[]): Change {
-  const name = text(options.name)!;
-  const ends = untilOf(options);
-  if (options.always && ends !== undefined)
-    throw new Error('--always and an end contradict each other. Leave one out.');
-  if (options.limit === 'none') {
-    if (ends !== undefined) throw new Error('A limit is removed at once. Leave --for and --until out.');
-    return { name, limit: null };
+/** The change of one limit as the operation takes it. A new one is checked in every verification. */
+function changeOf(given: Change, limits: readonly Limit[]): Change {
+  const { name, limit, duration, until } = given;
+  if (limit === null) {
+    if (typeof until === 'number') throw new Error('A limit is removed at once. Leave --for and --until out.');
+    return { name, limit };
   }
-  const until = options.always ? null : ends;
-  const limit = numberOf(text(options.limit)!, '<limit>');
-  const duration = text(options.duration) === undefined ? undefined : durationOf(text(options.duration)!);
-  const type = text(options.type) as 'window' | 'concurrency' | undefined;
-  if (limits.some((one) => one.name === name)) return given({ name, limit, duration, type, until });
-  if (duration !== undefined) return given({ name, limit, duration, autoApply: true, type, until });
+  if (limits.some((one) => one.name === name)) return given;
+  if (duration !== undefined) return { ...given, autoApply: true };
   const names = limits.map((one) => one.name).join(', ');
   throw new Error(
     `There is no limit ${name}${names && `, only ${names}`}. Give a duration to add it, such as \`${limit} 1m\`.`,

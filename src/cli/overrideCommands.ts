@@ -2,19 +2,8 @@
 
 import { overrideColumns } from '../domain/columns.ts';
 import type { OutputOf } from './client.ts';
-import {
-  type CommandRow,
-  confirmedName,
-  done,
-  given,
-  limitOption,
-  listResult,
-  readAll,
-  text,
-  wantedOf,
-} from './commandRow.ts';
+import { type CommandRow, calls, done, until } from './commandRow.ts';
 import { amountText, columnsOf, durationOf, numberOf, tableOf, timeText } from './table.ts';
-import { untilOf, untilOptions } from './until.ts';
 
 type Override = OutputOf<'ratelimits.getOverride'>;
 
@@ -23,56 +12,50 @@ const table = columnsOf(overrideColumns, ['Identifier', 'Limit', 'Until', 'Then'
   Then: ({ until, former }: Override) => (until === undefined ? '' : former ? amountText(former) : 'none'),
 });
 
+const one = { namespace: '<namespace>', identifier: '<identifier>' } as const;
+
 export const overrideRows: readonly CommandRow[] = [
-  {
+  calls({
     words: 'override list <namespace>',
     about: 'List the overrides of a namespace, in order of creation.',
-    options: [limitOption],
-    async run(call, options) {
-      const namespace = text(options.namespace)!;
-      const page = await readAll(wantedOf(options), (limit, next) =>
-        call('ratelimits.listOverrides', { namespace, limit }, next),
-      );
-      return listResult('overrides', page, table);
-    },
-  },
-  {
+    operation: 'ratelimits.listOverrides',
+    sets: { namespace: '<namespace>' },
+    prints: ['overrides', table],
+  }),
+  calls({
     words: 'override get <namespace> <identifier>',
     about: 'Print the override for exactly this identifier.',
-    async run(call, options) {
-      const input = { namespace: text(options.namespace)!, identifier: text(options.identifier)! };
-      const { data } = await call('ratelimits.getOverride', input);
-      return { lines: tableOf(table.headings, [table.rowOf(data)]), json: data };
-    },
-  },
-  {
+    operation: 'ratelimits.getOverride',
+    sets: one,
+    prints: (override) => tableOf(table.headings, [table.rowOf(override)]),
+  }),
+  calls({
     words: 'override set <namespace> <identifier> <limit> <duration>',
     about:
       'Set the limit of an identifier, or of those that match its `*`, for example `mail user_42 500 1m`. 0 blocks them.',
-    options: untilOptions('the permanent override before it applies again'),
-    async run(call, options) {
-      const [namespace, identifier] = [text(options.namespace)!, text(options.identifier)!];
-      const limit = numberOf(text(options.limit)!, '<limit>');
-      const duration = durationOf(text(options.duration)!, '<duration> ');
-      const until = untilOf(options);
-      const { data } = await call('ratelimits.setOverride', given({ namespace, identifier, limit, duration, until }));
-      const end = until === undefined ? '' : ` until ${timeText(until)}, then its permanent override, if it has one`;
-      return done(`${identifier} in ${namespace} has ${amountText({ limit, duration })}${end}.`, {
-        ...data,
-        ...given({ until }),
-      });
+    operation: 'ratelimits.setOverride',
+    sets: {
+      ...one,
+      limit: ['<limit>', numberOf],
+      duration: ['<duration>', (text, of) => durationOf(text, `${of} `)],
+      until: until('the permanent override before it applies again'),
     },
-  },
-  {
+    prints({ overrideId }, { namespace, identifier, until, ...amount }) {
+      const line = `${identifier} in ${namespace} has ${amountText(amount)}`;
+      if (until === undefined) return `${line}.`;
+      const end = `until ${timeText(until)}, then its permanent override, if it has one`;
+      return done(`${line} ${end}.`, { overrideId, until });
+    },
+  }),
+  calls({
     words: 'override delete <namespace> <identifier>',
     about: 'Delete the override for exactly this identifier, and the one that a temporary one replaced.',
-    options: [['--confirm <name>', 'the identifier; without it a terminal asks, and a script fails']],
-    async run(call, options, _input, output) {
-      const [namespace, identifier] = [text(options.namespace)!, text(options.identifier)!];
-      const found = call('ratelimits.getOverride', { namespace, identifier }).then(() => identifier);
-      await confirmedName(identifier, found, options, output);
-      await call('ratelimits.deleteOverride', { namespace, identifier });
-      return done(`Deleted the override of ${identifier} in ${namespace}.`, { namespace, identifier });
+    operation: 'ratelimits.deleteOverride',
+    sets: {
+      ...one,
+      '--confirm': ['--confirm <name>', 'the identifier; without it a terminal asks, and a script fails'],
     },
-  },
+    confirms: (call, override) => call('ratelimits.getOverride', override).then(() => override.identifier),
+    prints: (_, { namespace, identifier }) => `Deleted the override of ${identifier} in ${namespace}.`,
+  }),
 ];

@@ -6,15 +6,15 @@ import {
   apiOption,
   type CommandRow,
   type Given,
-  given,
   keyIdOf,
   limitOption,
+  ownerOption,
+  period,
   periodOf,
-  periodOptions,
   readAll,
   requireFound,
-  text,
-  wantedOf,
+  runs,
+  upperCase,
 } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
 import { columnsOf, limitText, tableOf, timeOf, timeText } from './table.ts';
@@ -23,67 +23,61 @@ type Query = Omit<InputOf<'analytics.listRefusals'>, 'limit' | 'cursor'>;
 type Refusals = OutputOf<'analytics.listRefusals'>;
 type Counted = NonNullable<CallResult<Refusals>['counted']>;
 
-const options = [
-  ['--outcome <outcome>', 'only with this outcome, such as RATE_LIMITED'],
-  ['--at <time>', 'only of the minute with this time of UTC, such as 14:03'],
-  ['--last <duration>', 'only of this time until now, such as 1h'],
-  ...periodOptions,
-  limitOption,
-] as const;
-
 const [minuteMs, hourMs] = [60_000, 3_600_000];
 const pageMax = 1000;
 /** Hours with refusals without a row that are printed one by one. */
 const hoursMax = 5;
 
 /** A row has the refusals of one minute of UTC, and the time of the last one. */
-function minuteOf(time: string): { start: number; end: number } {
-  const ms = timeOf(time, Date.now());
+function askedPeriod({ at, ...others }: Given, nowMs: number): { start?: number; end?: number } {
+  if (at === undefined) return periodOf(others, nowMs);
+  if (['last', 'from', 'to'].some((other) => others[other] !== undefined))
+    throw new Error('--at is a minute. Leave it out, or --last, --from and --to.');
+  const ms = timeOf(at as string, nowMs);
   const start = ms - (ms % minuteMs);
   return { start, end: start + minuteMs };
 }
 
-function queryOf({ outcome, at, last, from, to }: Given): Query {
-  if (at !== undefined && [last, from, to].some((other) => other !== undefined))
-    throw new Error('--at is a minute. Leave it out, or --last, --from and --to.');
-  return given({
-    outcome: text(outcome)?.toUpperCase() as NonNullable<Query['outcome']>,
-    ...(text(at) === undefined ? periodOf({ last, from, to }) : minuteOf(text(at)!)),
-  });
-}
+type Outcome = NonNullable<Query['outcome']>;
+const periodOptions = [
+  ['--at <time>', 'only of the minute with this time of UTC, such as 14:03'],
+  ['--last <duration>', 'only of this time until now, such as 1h'],
+] as const;
+const sets = {
+  outcome: ['--outcome <outcome>', 'only with this outcome, such as RATE_LIMITED', upperCase<Outcome>],
+  ...period(periodOptions, askedPeriod),
+  limit: limitOption,
+} as const;
 
 export const refusalRows: readonly CommandRow[] = [
-  {
+  runs<Query & { keyId: string; limit?: number }>({
     words: 'key refusals <keyId>',
     about:
       'List the recent refusals of a key, newest first: when, why, what was asked, and by which limit. `-` reads the key from standard input instead.',
-    options,
-    async run(call, options, input) {
-      const keyId =
-        options.keyId === '-' ? (await call('keys.whoami', { key: await input() })).data.keyId : keyIdOf(options);
-      const query = { keyId, ...queryOf(options) };
-      const answer = await refusalsOf(call, query, wantedOf(options));
+    sets: { keyId: '<keyId>', ...sets },
+    async run(call, { keyId: given, limit, ...asked }, { readKey }) {
+      const keyId = given === '-' ? (await call('keys.whoami', { key: await readKey() })).data.keyId : keyIdOf(given);
+      const query = { keyId, ...asked };
+      const answer = await refusalsOf(call, query, limit);
       if (answer.data.length === 0) await requireFound(call('keys.getKey', { keyId }));
       return refusalsResult(answer, query);
     },
-  },
-  {
+  }),
+  runs<Query & { limit?: number }>({
     words: 'refusals',
     about:
       'List the recent refusals of all keys, newest first. A key that is refused often has one row for several refusals, with their number.',
-    options: [apiOption, ['--owner <externalId>', 'only of this identity'], ...options],
-    async run(call, options) {
-      const { api, owner } = options;
-      const query = given({ apiId: text(api), externalId: text(owner), ...queryOf(options) });
-      const answer = await refusalsOf(call, query, wantedOf(options));
+    sets: { apiId: apiOption, externalId: ownerOption, ...sets },
+    async run(call, { limit, ...query }) {
+      const answer = await refusalsOf(call, query, limit);
       if (answer.data.length === 0 && query.apiId) await requireFound(call('apis.getApi', { apiId: query.apiId }));
       return refusalsResult(answer, query);
     },
-  },
+  }),
 ];
 
 /** Reads pages until there are as many rows as wanted. An hour on two pages is counted by both. */
-async function refusalsOf(call: Call, query: Query, wanted: number): Promise<CallResult<Refusals>> {
+async function refusalsOf(call: Call, query: Query, wanted: number | undefined): Promise<CallResult<Refusals>> {
   const counted = new Map<number, Counted[number]>();
   const read = async (limit: number, next: string | undefined) => {
     const page = await call('analytics.listRefusals', { ...query, limit }, next);

@@ -4,9 +4,9 @@ import { rootKeyColumns } from '../domain/columns.ts';
 import { actions, type GrantPreset, grantPresets, parseGrant } from '../domain/grants.ts';
 import { timeMax } from '../domain/time.ts';
 import type { Call, OutputOf } from './client.ts';
-import { type CommandRow, type Given, given, readAll, text, texts } from './commandRow.ts';
+import { type CommandRow, calls, duration, expiry, given, readAll, runs, text } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { columnsOf, durationOf, expiryOf, firstOf, tableOf, timeText } from './table.ts';
+import { columnsOf, firstOf, tableOf, timeText } from './table.ts';
 
 type RootKey = OutputOf<'rootKeys.listRootKeys'>[number];
 
@@ -15,65 +15,71 @@ const grantsPrinted = 5;
 
 const presetNames = Object.keys(grantPresets).join(', ');
 
+const rootKeyId = { rootKeyId: '<rootKeyId>' } as const;
+
 export const rootKeyRows: readonly CommandRow[] = [
-  {
+  calls({
     words: 'root-key create',
     about: 'Create a root key and print it. It cannot be printed again.',
-    options: [
-      ['--permission <grant...>', 'grants, such as api.*.verify_key; * grants everything'],
-      ['--for <preset>', `the grants of one of these: ${presetNames}`],
-      ['--name <name>', 'a name'],
-      ['--expires <when>', 'a date such as 2027-01-31T12:00Z, or a duration from now such as 30d, 12h or 15m'],
-    ],
-    async run(call, { permission, for: preset, name, expires }) {
-      const permissions = [...presetOf(text(preset)), ...(texts(permission) ?? []).map(grantOf)];
-      if (permissions.length === 0)
-        throw new Error("--permission or --for is required, such as --permission 'api.*.verify_key' or --for reader.");
-      const expiresAt = text(expires) === undefined ? undefined : expiryOf(text(expires)!, Date.now());
-      const { data } = await call(
-        'rootKeys.createRootKey',
-        given({ name: text(name), permissions, expires: expiresAt }),
-      );
-      const { rootKeyId, key } = data;
-      return {
-        lines: [`Created root key ${rootKeyId}. It is printed only once:`, key],
-        json: given({
-          rootKeyId,
-          rootKey: key,
-          permissions,
-          expires: expiresAt,
-        }),
-      };
+    operation: 'rootKeys.createRootKey',
+    sets: {
+      permissions: {
+        options: [
+          ['--permission <grant...>', 'grants, such as api.*.verify_key; * grants everything'],
+          ['--for <preset>', `the grants of one of these: ${presetNames}`],
+        ],
+        read({ permission = [], for: preset }) {
+          const permissions = [...presetOf(text(preset)), ...(permission as string[]).map(grantOf)];
+          if (permissions.length > 0) return permissions;
+          throw new Error(
+            "--permission or --for is required, such as --permission 'api.*.verify_key' or --for reader.",
+          );
+        },
+      },
+      name: ['--name <name>', 'a name'],
+      expires: [
+        '--expires <when>',
+        'a date such as 2027-01-31T12:00Z, or a duration from now such as 30d, 12h or 15m',
+        expiry,
+      ],
     },
-  },
-  {
+    prints: ({ rootKeyId, key }, { permissions, expires }) => ({
+      lines: [`Created root key ${rootKeyId}. It is printed only once:`, key],
+      json: { rootKeyId, rootKey: key, permissions, expires },
+    }),
+  }),
+  runs<{ ending?: boolean }>({
     words: 'root-key list',
     about: 'List the root keys, with their age, last use and grants.',
-    options: [['--ending', 'only those in use that end within 14 days, or have just ended']],
-    async run(call, { ending }) {
+    sets: { ending: ['--ending', 'only those in use that end within 14 days, or have just ended'] },
+    async run(call, input) {
       const { data } = await readAll(Number.POSITIVE_INFINITY, (limit, next) =>
-        call('rootKeys.listRootKeys', { limit, ending: ending === true }, next),
+        call('rootKeys.listRootKeys', { ...input, limit }, next),
       );
-      const none = ending ? 'No root key that is in use ends soon.' : 'There are no root keys.';
+      const none = input.ending ? 'No root key that is in use ends soon.' : 'There are no root keys.';
       const lines = data.length > 0 ? tableOf(table.headings, data.map(table.rowOf)) : [none];
       return { lines, json: data };
     },
-  },
-  {
+  }),
+  runs<{ rootKeyId: string }>({
     words: 'root-key revoke <rootKeyId>',
     about: 'Delete a root key, effective immediately.',
+    sets: rootKeyId,
     async run(call, { rootKeyId }) {
-      await explained(call('rootKeys.deleteRootKey', { rootKeyId: text(rootKeyId)! }));
+      await explained(call('rootKeys.deleteRootKey', { rootKeyId }));
       return { lines: [`Revoked root key ${rootKeyId}.`], json: { rootKeyId } };
     },
-  },
-  {
+  }),
+  runs<{ rootKeyId: string; grace?: number }>({
     words: 'root-key rotate <rootKeyId>',
     about:
       'Replace a root key by a new one with the same name, grants and expiry, and print that. The old one is deleted.',
-    options: [['--grace <duration>', 'how long the old one stays valid, such as 1h, instead of being deleted']],
-    run: (call, options) => rotate(call, text(options.rootKeyId)!, options),
-  },
+    sets: {
+      ...rootKeyId,
+      grace: ['--grace <duration>', 'how long the old one stays valid, such as 1h, instead of being deleted', duration],
+    },
+    run: rotate,
+  }),
 ];
 
 function presetOf(preset: string | undefined): readonly string[] {
@@ -105,8 +111,10 @@ const table = columnsOf(
 );
 
 /** The new root key exists before anything happens to the old one, so a failure leaves two that work. */
-async function rotate(call: Call, rootKeyId: string, { grace }: Given): Promise<CommandResult> {
-  const graceMs = text(grace) === undefined ? 0 : durationOf(text(grace)!);
+async function rotate(
+  call: Call,
+  { rootKeyId, grace: graceMs = 0 }: { rootKeyId: string; grace?: number },
+): Promise<CommandResult> {
   const { enabled, name, permissions, expires } = await findRootKey(call, rootKeyId);
   const nowMs = Date.now();
   if (!enabled) throw new Error(`${rootKeyId} is disabled. Enable it first, or create a root key.`);

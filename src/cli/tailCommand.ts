@@ -1,49 +1,41 @@
 // Prints decisions as they happen.
 
 import type { InputOf, OutputOf } from './client.ts';
-import { apiOption, type FollowRow, given, text, wantedOf } from './commandRow.ts';
+import { apiOption, limitOption, ownerOption, runs, upperCase } from './commandRow.ts';
 import { timeText } from './table.ts';
 
 type Event = OutputOf<'analytics.tail'>;
-type Outcome = InputOf<'analytics.tail'>['outcome'];
 
 const outcomeWidth = 'INSUFFICIENT_PERMISSIONS'.length;
 
-export const tailRow: FollowRow = {
+export const tailRow = runs<InputOf<'analytics.tail'> & { limit?: number }>({
   words: 'tail',
   about:
     'Print decisions of all servers as they happen, until it is interrupted. Under load one in n is printed, with n. With --json, one object per line.',
-  options: [
-    apiOption,
-    ['--key <keyId>', 'only of this key'],
-    ['--owner <externalId>', 'only of this identity'],
-    ['--outcome <outcome>', 'only with this outcome, such as RATE_LIMITED'],
-    ['--namespace <namespace>', 'only limit checks of this namespace'],
-    ['--limit <n>', 'end after this many'],
-  ],
-  async follow(listen, { api, key, owner, outcome, namespace, limit }, print) {
-    let left = text(limit) === undefined ? Number.POSITIVE_INFINITY : wantedOf({ limit });
-    const heard = await listen(
-      given({
-        apiId: text(api),
-        keyId: text(key),
-        externalId: text(owner),
-        outcome: text(outcome)?.toUpperCase() as Outcome,
-        namespace: text(namespace),
-      }),
-    );
+  sets: {
+    apiId: apiOption,
+    keyId: ['--key <keyId>', 'only of this key'],
+    externalId: ownerOption,
+    outcome: ['--outcome <outcome>', 'only with this outcome, such as RATE_LIMITED', upperCase],
+    namespace: ['--namespace <namespace>', 'only limit checks of this namespace'],
+    limit: [limitOption[0], 'end after this many', limitOption[2]],
+  },
+  lasts: true,
+  async run(_call, { limit: left = Number.POSITIVE_INFINITY, ...filter }, { output }) {
+    const heard = await output.listen(filter);
     try {
       for await (const { event, data } of eventsOf(heard.text)) {
         if ('reason' in data) throw new Error(`The server ended the tail: ${data.reason}.`);
-        await print({ lines: [lineOf(data)], json: { event, ...data } });
-        if (--left === 0) return undefined;
+        await output.print({ lines: [lineOf(data)], json: { event, ...data } });
+        left -= 1;
+        if (left === 0) return undefined;
       }
     } finally {
       heard.close();
     }
     throw new Error('The server closed the connection.');
   },
-};
+});
 
 /** Server-sent events as Tollgate writes them: `event` and one line of `data`. Other lines are heartbeats or empty. */
 async function* eventsOf(chunks: AsyncIterable<string>): AsyncGenerator<{ event: string; data: Event }> {

@@ -2,18 +2,9 @@
 
 import { type Billed, billColumns, noCustomer } from '../domain/columns.ts';
 import { csvOf, csvRows } from '../domain/csv.ts';
+import { dayMs } from '../domain/time.ts';
 import type { Call, OutputOf } from './client.ts';
-import {
-  apiOption,
-  type CommandRow,
-  type Given,
-  given,
-  type Output,
-  periodOf,
-  periodOptions,
-  requireFound,
-  text,
-} from './commandRow.ts';
+import { apiOption, type Given, given, type Output, period, requireFound, runs, text } from './commandRow.ts';
 import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import { columnsOf, numberOf, tableOf, timeText } from './table.ts';
@@ -54,37 +45,44 @@ interface Usage {
   json: unknown;
 }
 
-export const usageRow: CommandRow = {
+/** The fields of a ranking. The options of a bill are read by themselves. */
+interface Asked {
+  limit?: number;
+  start?: number;
+  end?: number;
+  apiId?: string;
+}
+
+export const usageRow = runs<Asked>({
   words: 'usage',
   about: 'List the largest customers, keys, APIs, tags, namespaces or identifiers, or the bill of a month by customer.',
-  options: [
-    ['--by <what>', `what is ranked: ${Object.keys(ranked).join(', ')}; customer by default`],
-    [
+  sets: {
+    '--by': ['--by <what>', `what is ranked: ${Object.keys(ranked).join(', ')}; customer by default`],
+    '--order-by': [
       '--order-by <figure>',
       `the figure to rank by: ${Object.keys(figures).join(', ')}; count by default. A bill has valid, too, its default.`,
     ],
-    ['--top <n>', 'how many, at most 100; 10 by default'],
-    ['--last <duration>', 'the period until now, such as 7d; 1d by default'],
-    ...periodOptions,
-    [
+    limit: ['--top <n>', 'how many, at most 100; 10 by default', numberOf],
+    ...period([['--last <duration>', 'the period until now, such as 7d; 1d by default']]),
+    '--month': [
       '--month [month]',
       'all customers in a month of UTC, such as 2026-10, by default this month, instead of a ranking',
     ],
-    apiOption,
-    ['--csv', 'print CSV with headings, for a spreadsheet'],
-  ],
+    apiId: apiOption,
+    '--csv': ['--csv', 'print CSV with headings, for a spreadsheet'],
+  },
   showsProgress: true,
-  async run(call, options, _input, output) {
+  async run(call, asked, { given: options, output }) {
     if (options.csv && options.json)
       throw new Error('--csv and --json are two forms of output. Leave one of them out.');
     if (options.month !== undefined && options.csv && options.orderBy === undefined)
       return printBill(call, options, output);
-    const usage = await (options.month === undefined ? rankingOf(call, options) : billOf(call, options, output));
-    const apiId = text(options.api);
+    const usage = await (options.month === undefined ? rankingOf(call, asked, options) : billOf(call, options, output));
+    const { apiId } = asked;
     if (usage.rows.length === 0 && apiId !== undefined) await requireFound(call('apis.getApi', { apiId }));
     return options.csv ? csvResult(usage) : tableResult(usage);
   },
-};
+});
 
 function tableResult({ period, headings, rows, total = [], leftOut = [], json }: Usage): CommandResult {
   if (rows.length === 0) return { lines: [`There is no usage ${period}.`, ...leftOut], json };
@@ -98,22 +96,15 @@ const csvResult = ({ headings, rows, leftOut, json }: Usage): CommandResult =>
 
 async function rankingOf(
   call: Call,
-  { by = 'customer', orderBy = 'count', top, api, last, from, to }: Given,
+  { limit: wanted = 10, start, end, ...ofApi }: Asked,
+  { by = 'customer', orderBy = 'count' }: Given,
 ): Promise<Usage> {
   if (!Object.hasOwn(ranked, String(by))) throw new Error(`--by must be one of ${Object.keys(ranked).join(', ')}.`);
   const [of, field] = ranked[by as Ranked];
   const isOfChecks = field === 'namespace' || field === 'identifier';
-  const wanted = numberOf(text(top) ?? '10', '--top');
-  const { data } = await call(
-    'analytics.getTop',
-    given({
-      of,
-      by: figureOf(orderBy, isOfChecks ? ['count', 'refused'] : ['count', 'refused', 'credits']),
-      limit: wanted,
-      ...periodOf({ last: last ?? (from === undefined && to === undefined ? '1d' : undefined), from, to }),
-      apiId: text(api),
-    }),
-  );
+  const figure = figureOf(orderBy, isOfChecks ? ['count', 'refused'] : ['count', 'refused', 'credits']);
+  const period = given(start === undefined && end === undefined ? { start: Date.now() - dayMs } : { start, end });
+  const { data } = await call('analytics.getTop', { of, by: figure, limit: wanted, ...period, ...ofApi });
   const nameHeadings = field === 'identifier' ? ['NAMESPACE', 'IDENTIFIER'] : [String(by).toUpperCase()];
   const headings = [...nameHeadings, isOfChecks ? 'CHECKS' : 'VERIFICATIONS', 'REFUSED'];
   const rows = data.top.map((row) => [
@@ -123,7 +114,7 @@ async function rankingOf(
     row.refused,
     ...(isOfChecks ? [] : [row.spentCredits!]),
   ]);
-  // Those with 0 of another figure are in no ranking by it.
+  // A ranking omits rows whose figure is 0.
   const hasAll = field === 'externalId' && orderBy === 'count' && data.top.length < wanted;
   return {
     period: periodText(data),
@@ -132,7 +123,7 @@ async function rankingOf(
     leftOut: data.untagged
       ? withoutTag(data.untagged.count)
       : hasAll
-        ? await withoutCustomer(call, data, text(api))
+        ? await withoutCustomer(call, data, ofApi.apiId)
         : [],
     json: data,
   };
