@@ -608,11 +608,8 @@ describe('with a Redis of its own', () => {
     }
     const pagesRead = async () => {
       const { stdout } = spawnSync('redis-cli', ['-s', redis.url.slice('unix:'.length), 'info', 'commandstats']);
-      // The client sends the text of a script the first time, then its digest.
-      return [...`${stdout}`.matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g)].reduce(
-        (sum, [, calls]) => sum + Number(calls),
-        0,
-      );
+      const calls = `${stdout}`.matchAll(/cmdstat_fcall(?:_ro)?:calls=(\d+)/g);
+      return [...calls].reduce((sum, [, count]) => sum + Number(count), 0);
     };
     const before = await pagesRead();
     const child = spawnCli(['export', '--workspace', workspaceId], { TOLLGATE_DATA_DIR: dataDir });
