@@ -13,7 +13,7 @@ export type Given = Record<string, string | boolean | readonly string[] | undefi
 /** Reads the text of an argument or option. `of` is its name, for errors. */
 type Read<Value> = (text: string, of: string, nowMs: number) => Value;
 type Argument = `<${string}>` | `[${string}]`;
-export type Option<Value = unknown> = readonly [flags: string, about: string, read?: Read<Value>];
+type Option<Value = unknown> = readonly [flags: string, about: string, read?: Read<Value>];
 type ItemOf<Value> = Value extends readonly (infer Item)[] ? Item : Value;
 /** What sets a field: an argument or an option as it is or as it is read, or several options. */
 type Setter<Value> =
@@ -174,7 +174,7 @@ function flagsOf(setter: Setter<unknown> | undefined): readonly string[] {
   return 'options' in setter ? setter.options.map(([flags]) => flags) : [setter[0]];
 }
 
-/** Field names in the message of an operation's error: after `body.`, or the other one of two that exclude each other. */
+/** Field names in an error message of an operation: after `body.`, or the other of two that exclude each other. */
 const namedFields = /\bbody\.[\w.[\]]*\w\]?|(?<=cannot be sent together with )\w+/g;
 
 /** The message of an operation's error, with the option or argument of a command instead of the field that it names. */
