@@ -41,46 +41,40 @@ export function Nullable<Schema extends TSchema>(schema: Schema) {
 export const Int = (options: { minimum: number; maximum?: number; default?: number; description?: string }) =>
   Type.Integer({ maximum: integerMax, ...options });
 
+/** A text in a request, with the bounds of its characters. */
+export const Text = (
+  minLength: number,
+  maxLength: number,
+  description: string,
+  more: { pattern?: string } & Documented = {},
+) => Type.String({ minLength, maxLength, ...more, description });
+export const OptionalFlag = (description: string, standard?: boolean) =>
+  Type.Optional(Type.Boolean({ ...(standard !== undefined && { default: standard }), description }));
+
 /** Members of responses that may be absent. */
 export const OptionalText = (description: string) => Type.Optional(Type.String({ description }));
+export const OptionalTexts = (description: string) => Type.Optional(Type.Array(Type.String(), { description }));
 export const OptionalInt = (description: string) => Type.Optional(Type.Integer({ description }));
 
 /** A time in a request. */
 export const UnixTime = (description: string) => Int({ minimum: 0, maximum: timeMax, description });
 
 const id = (prefix: string, what: string) =>
-  Type.String({
-    minLength: 3,
-    maxLength: 255,
-    pattern: '^[a-zA-Z0-9_]+$',
-    description: `Id of ${what} (\`${prefix}_…\`).`,
-  });
+  Text(3, 255, `Id of ${what} (\`${prefix}_…\`).`, { pattern: '^[a-zA-Z0-9_]+$' });
 
-export const ApiName = Type.String({
-  minLength: 3,
-  maxLength: 256,
-  description: 'Name for people. Need not be unique.',
-});
+export const ApiName = Text(3, 256, 'Name for people. Need not be unique.');
 export const ApiId = id('api', 'an API');
 export const KeyId = id('key', 'a key');
 export const IdentityId = id('id', 'an identity');
 export const RootKeyId = id('root', 'a root key');
-export const ExternalId = Type.String({
-  minLength: 1,
-  maxLength: 255,
-  pattern: '^[a-zA-Z0-9_.-]+$',
-  description: 'Your id of the owner of the key, such as a user or an organisation. Created if unknown.',
-});
-export const KeyName = Type.String({
-  minLength: 1,
-  maxLength: 255,
-  description: 'Name for people. Need not be unique.',
-});
-export const KeyString = Type.String({
-  minLength: 1,
-  maxLength: 512,
-  description: 'The key string.',
-});
+export const ExternalId = Text(
+  1,
+  255,
+  'Your id of the owner of the key, such as a user or an organisation. Created if unknown.',
+  { pattern: '^[a-zA-Z0-9_.-]+$' },
+);
+export const KeyName = Text(1, 255, 'Name for people. Need not be unique.');
+export const KeyString = Text(1, 512, 'The key string.');
 
 /** Metadata in a request. It is stored and returned as text, see domain/json.ts. */
 export const Meta = Type.Record(Type.String(), Type.Unknown(), {
@@ -106,12 +100,12 @@ const slugMeaning =
 /** The slug of a permission that is created. */
 export const NewSlug = Type.String({ ...slugLengths, pattern: slugPattern, description: slugMeaning });
 /** The slug of a permission that may exist: an import can contain slugs of other lengths (rules.ts, checkSlugs). */
-export const Slug = Type.String({
-  minLength: 1,
-  maxLength: 128,
-  pattern: slugPattern,
-  description: `${slugMeaning} It has ${slugLengths.minLength} to ${slugLengths.maxLength} characters, unless it was imported.`,
-});
+export const Slug = Text(
+  1,
+  128,
+  `${slugMeaning} It has ${slugLengths.minLength} to ${slugLengths.maxLength} characters, unless it was imported.`,
+  { pattern: slugPattern },
+);
 /** The names of a role that is created, and of a role that may have been imported. */
 export const NewRoleName = Type.String({ minLength: 1, maxLength: 100, description: 'Name of a role.' });
 export const RoleName = Type.String({ minLength: 1, maxLength: 128, description: 'Name of a role.' });
@@ -172,8 +166,6 @@ const LimitEnd = Type.Optional(
   ),
 );
 
-const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
-
 const unlessReplaced = 'unless an earlier check refuses it or another limit of this name takes its place';
 
 /** The values of a configured limit in responses. */
@@ -202,23 +194,19 @@ const IgnoredFormer = Ignored(
 
 const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
 
+const requestedType = (otherwise: string) =>
+  Type.Optional(Type.Enum([...limitTypes], { description: `${typeMeaning} ${otherwise}` }));
+
 type LimitSchemas = Record<LimitValueName | 'id' | 'name' | 'until' | 'former', TSchema>;
 
 export const RatelimitRequest = Fields({
   id: Ignored(Type.String({ maxLength: 255 })),
-  name: ratelimitName('Name of the limit, unique in its list.'),
+  name: Text(3, 128, 'Name of the limit, unique in its list.'),
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`, or slots.' }),
   duration: Duration,
-  autoApply: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description: `Check the limit in every verification, even if not named, ${unlessReplaced}.`,
-    }),
-  ),
-  type: Type.Optional(
-    Type.Enum([...limitTypes], {
-      description: `${typeMeaning} Of a new limit \`window\` by default. In \`ratelimits\` of an update, the type of the limit with this name.`,
-    }),
+  autoApply: OptionalFlag(`Check the limit in every verification, even if not named, ${unlessReplaced}.`, false),
+  type: requestedType(
+    'Of a new limit `window` by default. In `ratelimits` of an update, the type of the limit with this name.',
   ),
   until: LimitEnd,
   former: IgnoredFormer,
@@ -234,7 +222,7 @@ export const Ratelimits = Type.Array(RatelimitRequest, {
 export const RatelimitChange = Fields(
   {
     id: Ignored(Type.String({ maxLength: 255 })),
-    name: ratelimitName('Name of the limit.'),
+    name: Text(3, 128, 'Name of the limit.'),
     limit: Nullable(
       Int({
         minimum: 1,
@@ -247,15 +235,11 @@ export const RatelimitChange = Fields(
         description: 'Duration in milliseconds; as before by default. A new limit needs one.',
       }),
     ),
-    autoApply: Type.Optional(
-      Type.Boolean({
-        description: `Check the limit in every verification, even if not named, ${unlessReplaced}; as before by default, and false for a new limit.`,
-      }),
+    autoApply: OptionalFlag(
+      `Check the limit in every verification, even if not named, ${unlessReplaced}; as before by default, and false for a new limit.`,
     ),
-    type: Type.Optional(
-      Type.Enum([...limitTypes], {
-        description: `${typeMeaning} As before by default, and \`window\` for a new limit. Each type has a counter of its own: the former one is used again if the type is set back while anything in it counts.`,
-      }),
+    type: requestedType(
+      'As before by default, and `window` for a new limit. Each type has a counter of its own: the former one is used again if the type is set back while anything in it counts.',
     ),
     until: LimitEnd,
     former: IgnoredFormer,
@@ -391,12 +375,12 @@ export const Order = Type.Enum(['asc', 'desc'], {
   description: 'Order of creation: `asc` is oldest first, `desc` newest first.',
 });
 
-export const Grant = Type.String({
-  minLength: 1,
-  maxLength: 512,
-  description: `A grant: \`<resource>.<id or *>.<action>\`, or \`*\` for everything. Resources: ${Object.keys(actions).join(', ')}.`,
-  documented: { pattern: grantPattern },
-});
+export const Grant = Text(
+  1,
+  512,
+  `A grant: \`<resource>.<id or *>.<action>\`, or \`*\` for everything. Resources: ${Object.keys(actions).join(', ')}.`,
+  { documented: { pattern: grantPattern } },
+);
 
 export const Description = Type.String({ maxLength: 512, description: 'Description for people.' });
 /** The page of a list that can be searched. */
@@ -407,41 +391,17 @@ export const searchFields = {
   ),
 };
 
-export const PermissionRef = Type.String({
-  minLength: 1,
-  maxLength: 255,
-  description: 'Id (`perm_…`) or slug of a permission.',
-});
-export const RoleRef = Type.String({
-  minLength: 1,
-  maxLength: 255,
-  description: 'Id (`role_…`) or name of a role.',
-});
-export const IdentityRef = Type.String({
-  minLength: 1,
-  maxLength: 255,
-  description: 'Id (`id_…`) or externalId of an identity.',
-});
-export const NamespaceRef = Type.String({
-  minLength: 1,
-  maxLength: 512,
-  description: 'Name or id (`rlns_…`) of a namespace.',
-});
-export const Identifier = Type.String({
-  minLength: 1,
-  maxLength: 512,
-  description: 'Subject of the limit, such as a user id or an IP address.',
-});
-export const IpAddress = Type.String({
-  minLength: 2,
-  maxLength: addressCharactersMax,
-  description: 'IPv4 or IPv6 address of the end user, for keys with `allowedIps`. Without port, brackets and zone.',
-});
-export const IpRange = Type.String({
-  minLength: 2,
-  maxLength: rangeCharactersMax,
-  description: 'IP address or CIDR range.',
-});
+export const PermissionRef = Text(1, 255, 'Id (`perm_…`) or slug of a permission.');
+export const RoleRef = Text(1, 255, 'Id (`role_…`) or name of a role.');
+export const IdentityRef = Text(1, 255, 'Id (`id_…`) or externalId of an identity.');
+export const NamespaceRef = Text(1, 512, 'Name or id (`rlns_…`) of a namespace.');
+export const Identifier = Text(1, 512, 'Subject of the limit, such as a user id or an IP address.');
+export const IpAddress = Text(
+  2,
+  addressCharactersMax,
+  'IPv4 or IPv6 address of the end user, for keys with `allowedIps`. Without port, brackets and zone.',
+);
+export const IpRange = Text(2, rangeCharactersMax, 'IP address or CIDR range.');
 export const Tag = Type.String({ minLength: 1, maxLength: 512, description: 'Tag of verifications.' });
 export const SqlQuery = Type.String({
   description: "Rejected: SQL is not supported. Unkey's SDKs send this field.",

@@ -4,7 +4,18 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, OptionalInt, OptionalText, UnixTime } from '../schemas.ts';
+import {
+  ApiId,
+  Cursor,
+  ExternalId,
+  Fields,
+  Int,
+  KeyId,
+  OptionalInt,
+  OptionalText,
+  OptionalTexts,
+  UnixTime,
+} from '../schemas.ts';
 
 const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
 
@@ -43,11 +54,7 @@ export const listRefusals = manages({
           description: 'Of USAGE_EXCEEDED: the balance of the identity was too small, not that of the key.',
         }),
       ),
-      tags: Type.Optional(
-        Type.Array(Type.String(), {
-          description: 'Tags of the last refusal, as many as have 256 bytes together as JSON.',
-        }),
-      ),
+      tags: OptionalTexts('Tags of the last refusal, as many as have 256 bytes together as JSON.'),
       source: Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' }),
       count: Type.Integer({
         description:

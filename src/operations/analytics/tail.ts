@@ -5,7 +5,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { type ManageContext, type Streaming, type StreamSink, streams } from '../../operation.ts';
 import { invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, KeyId, NamespaceRef, OptionalText } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, KeyId, NamespaceRef, OptionalText, OptionalTexts } from '../schemas.ts';
 
 /** A heartbeat is sent this often, and the root key is checked again. */
 const beatMs = 4000;
@@ -44,7 +44,7 @@ const Verification = Type.Object(
     name: OptionalText('Name of the key, if it has one.'),
     apiId: OptionalText('Id of the API.'),
     externalId: OptionalText('externalId of the identity, if the key has one.'),
-    tags: Type.Optional(Type.Array(Type.String(), { description: 'Tags of the request.' })),
+    tags: OptionalTexts('Tags of the request.'),
     ratelimit: OptionalText('Name of the first limit that is exceeded.'),
     latencyMs,
     source,

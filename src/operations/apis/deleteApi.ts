@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { apiNotFound } from '../rules.ts';
-import { ApiId, Empty, Fields } from '../schemas.ts';
+import { ApiId, Empty, Fields, OptionalFlag } from '../schemas.ts';
 
 export const deleteApi = manages({
   name: 'apis.deleteApi',
@@ -15,9 +15,7 @@ export const deleteApi = manages({
         description: 'Name of the API. Required if the workspace protects its APIs and this one has keys.',
       }),
     ),
-    permanent: Type.Optional(
-      Type.Boolean({ default: false, description: 'Remove it and its keys at once: it cannot be restored.' }),
-    ),
+    permanent: OptionalFlag('Remove it and its keys at once: it cannot be restored.', false),
   }),
   output: Empty,
   errors: ['api_not_found', 'precondition_failed'],

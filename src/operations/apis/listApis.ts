@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
-import { Api, Fields, Order, searchFields } from '../schemas.ts';
+import { Api, Fields, OptionalFlag, Order, searchFields } from '../schemas.ts';
 
 export const listApis = manages({
   name: 'apis.listApis',
@@ -9,7 +9,7 @@ export const listApis = manages({
   input: Fields({
     ...searchFields,
     order: Type.Optional(Order),
-    deleted: Type.Optional(Type.Boolean({ description: 'With true only deleted APIs that can be restored.' })),
+    deleted: OptionalFlag('With true only deleted APIs that can be restored.'),
   }),
   output: Type.Array(Api),
   needs: { api: ['read_api'] },

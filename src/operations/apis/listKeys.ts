@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { KeyRecord } from '../keys/keyFields.ts';
 import { apiNotFound, invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Plaintext, pageFields } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, OptionalFlag, Plaintext, pageFields } from '../schemas.ts';
 
 export const listKeys = manages({
   name: 'apis.listKeys',
@@ -12,7 +12,7 @@ export const listKeys = manages({
     ...pageFields,
     externalId: Type.Optional(ExternalId),
     decrypt: Type.Optional(Plaintext),
-    revalidateKeysCache: Type.Optional(Type.Boolean({ description: 'Accepted and ignored: nothing is cached.' })),
+    revalidateKeysCache: OptionalFlag('Accepted and ignored: nothing is cached.'),
   }),
   output: Type.Array(KeyRecord),
   errors: ['api_not_found'],

@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import { OptionalFlag } from '../schemas.ts';
 import { identities } from './identityRecords.ts';
 
 export const deleteIdentity = identities.delete({
@@ -6,8 +6,6 @@ export const deleteIdentity = identities.delete({
   summary: 'Delete an identity. Its keys stay valid but lose its metadata, limits and credits.',
   problems: true,
   options: {
-    permanent: Type.Optional(
-      Type.Boolean({ default: false, description: 'Remove it at once: it cannot be restored.' }),
-    ),
+    permanent: OptionalFlag('Remove it at once: it cannot be restored.', false),
   },
 });

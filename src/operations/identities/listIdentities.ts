@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { Int } from '../schemas.ts';
+import { Int, OptionalFlag } from '../schemas.ts';
 import { identities } from './identityRecords.ts';
 
 export const listIdentities = identities.list({
@@ -8,6 +8,6 @@ export const listIdentities = identities.list({
     'List identities, or deleted ones, in order of creation, optionally those whose id or externalId contains a string.',
   filters: {
     creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Identities with a balance below this number.' })),
-    deleted: Type.Optional(Type.Boolean({ description: 'With true only deleted identities that can be restored.' })),
+    deleted: OptionalFlag('With true only deleted identities that can be restored.'),
   },
 });

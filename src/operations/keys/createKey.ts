@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
 import { checkSlugs, invalid, metaText, requireLimits } from '../rules.ts';
-import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
+import { ApiId, Fields, Int, Plaintext, Text } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
 
@@ -11,14 +11,7 @@ export const createKey = manages({
   summary: 'Create a key. The response is the only place its string ever appears.',
   input: Fields({
     apiId: ApiId,
-    prefix: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 16,
-        pattern: '^[a-zA-Z0-9_]+$',
-        description: 'Prefix of the key string, followed by `_`.',
-      }),
-    ),
+    prefix: Type.Optional(Text(1, 16, 'Prefix of the key string, followed by `_`.', { pattern: '^[a-zA-Z0-9_]+$' })),
     byteLength: Type.Optional(
       Int({
         minimum: 16,

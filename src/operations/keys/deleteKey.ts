@@ -1,7 +1,6 @@
-import Type from 'typebox';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { Empty, Fields, KeyId } from '../schemas.ts';
+import { Empty, Fields, KeyId, OptionalFlag } from '../schemas.ts';
 import { ofKey } from './keyById.ts';
 
 export const deleteKey = manages({
@@ -9,12 +8,7 @@ export const deleteKey = manages({
   summary: 'Delete a key, effective with the next request.',
   input: Fields({
     keyId: KeyId,
-    permanent: Type.Optional(
-      Type.Boolean({
-        default: false,
-        description: 'Delete the record at once. The same key string can then be imported again.',
-      }),
-    ),
+    permanent: OptionalFlag('Delete the record at once. The same key string can then be imported again.', false),
   }),
   output: Empty,
   errors: ['key_not_found'],

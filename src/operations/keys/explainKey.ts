@@ -13,6 +13,7 @@ import {
   KeyString,
   OptionalInt,
   OptionalText,
+  OptionalTexts,
   Reset,
   ratelimitFields,
   refillFields,
@@ -72,9 +73,7 @@ const RuleResult = Type.Object({
     }),
   ),
   expires: OptionalInt('Expiry time in Unix milliseconds.'),
-  allowedIps: Type.Optional(
-    Type.Array(Type.String(), { description: 'IP addresses and CIDR ranges that may use the key.' }),
-  ),
+  allowedIps: OptionalTexts('IP addresses and CIDR ranges that may use the key.'),
   ip: OptionalText('Address of the request, in canonical form. Absent if it has none, or any may use it.'),
   slugs: Type.Optional(
     Type.Array(
@@ -87,10 +86,8 @@ const RuleResult = Type.Object({
       },
     ),
   ),
-  missing: Type.Optional(
-    Type.Array(Type.String(), {
-      description: 'Of `permissions`: the parts of the query that are false. Of `ratelimit_names`: the unknown name.',
-    }),
+  missing: OptionalTexts(
+    'Of `permissions`: the parts of the query that are false. Of `ratelimit_names`: the unknown name.',
   ),
   ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
   cost: OptionalInt('Credits that the verification would take.'),

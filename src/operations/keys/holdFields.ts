@@ -2,16 +2,12 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
-import { Debt, ExpiresAt, Fields, Int, OptionalInt, Units } from '../schemas.ts';
+import { Debt, ExpiresAt, Fields, Int, OptionalInt, Text, Units } from '../schemas.ts';
 
 /** The first version of the data that can store holds, and debts. */
 export const holdsSince = 6;
 
-export const HoldId = Type.String({
-  minLength: 1,
-  maxLength: 128,
-  description: 'Id of a hold, as `keys.verifyKey` returned it (`hold_…`).',
-});
+export const HoldId = Text(1, 128, 'Id of a hold, as `keys.verifyKey` returned it (`hold_…`).');
 
 export const holdTtl = { minimum: 1000, maximum: 86_400_000 };
 export const HoldTtl = Int({ ...holdTtl, description: 'Milliseconds from now to the expiry of the hold.' });

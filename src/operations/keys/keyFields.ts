@@ -21,8 +21,10 @@ import {
   MetaText,
   NewCredits,
   Nullable,
+  OptionalFlag,
   OptionalInt,
   OptionalText,
+  OptionalTexts,
   Ratelimit,
   Ratelimits,
   RoleName,
@@ -50,7 +52,7 @@ export const newKeyFields = {
   roles: Type.Optional(RoleNames),
   permissions: Type.Optional(Slugs),
   expires: Type.Optional(Expires),
-  enabled: Type.Optional(Type.Boolean({ default: true, description: enabledDescription })),
+  enabled: OptionalFlag(enabledDescription, true),
   credits: Type.Optional(NewCredits),
   ratelimits: Type.Optional(Ratelimits),
   allowedIps: Type.Optional(AllowedIps),
@@ -65,7 +67,7 @@ export const changedKeyFields = {
   credits: Type.Optional(Nullable(CreditChanges)),
   ratelimits: Type.Optional(Nullable(Ratelimits)),
   allowedIps: Type.Optional(Nullable(AllowedIps)),
-  enabled: Type.Optional(Type.Boolean({ description: enabledDescription })),
+  enabled: OptionalFlag(enabledDescription),
   roles: Type.Optional(RoleNames),
   permissions: Type.Optional(Slugs),
 } satisfies Record<keyof typeof newKeyFields, unknown>;
@@ -88,9 +90,7 @@ export const KeyRecord = Type.Object(
     drawsOn: OptionalText(
       'Id of the key to whose credits it is charged: `keys.rerollKey` moved its own. `credits` are these.',
     ),
-    drawnBy: Type.Optional(
-      Type.Array(Type.String(), { description: 'Ids of keys that are charged to its credits, too: it replaced them.' }),
-    ),
+    drawnBy: OptionalTexts('Ids of keys that are charged to its credits, too: it replaced them.'),
     permissions: Type.Optional(
       Type.Unsafe<readonly string[] | JsonText>({
         type: 'array',
@@ -98,13 +98,11 @@ export const KeyRecord = Type.Object(
         description: 'Direct permissions and the permissions of its roles.',
       }),
     ),
-    roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
+    roles: OptionalTexts('Names of its roles.'),
     credits: Type.Optional(Credits),
     identity: Type.Optional(Identity),
     ratelimits: Type.Optional(Type.Array(Ratelimit, { description: 'Limits of the key itself.' })),
-    allowedIps: Type.Optional(
-      Type.Array(Type.String(), { description: 'IP addresses and CIDR ranges that may use it, in canonical form.' }),
-    ),
+    allowedIps: OptionalTexts('IP addresses and CIDR ranges that may use it, in canonical form.'),
   },
   { description: 'A key, without its string.' },
 );

@@ -6,7 +6,19 @@ import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
 import { listOf } from '../lists.ts';
 import { apiNotFound, checkMilliseconds, invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Int, OptionalInt, pageFields, RoleName, Slug, UnixTime } from '../schemas.ts';
+import {
+  ApiId,
+  ExternalId,
+  Fields,
+  Int,
+  OptionalFlag,
+  OptionalInt,
+  pageFields,
+  RoleName,
+  Slug,
+  Text,
+  UnixTime,
+} from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
 export const keyFilters = {
@@ -18,15 +30,8 @@ export const keyFilters = {
         'Text that the name, `start`, id, externalId or metadata (its JSON) contains, with A to Z in any case. The id of a key finds that key at once.',
     }),
   ),
-  start: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 64,
-      pattern: '^[a-zA-Z0-9_]+$',
-      description: 'The first characters of the key string.',
-    }),
-  ),
-  enabled: Type.Optional(Type.Boolean({ description: 'Enabled keys, or disabled ones.' })),
+  start: Type.Optional(Text(1, 64, 'The first characters of the key string.', { pattern: '^[a-zA-Z0-9_]+$' })),
+  enabled: OptionalFlag('Enabled keys, or disabled ones.'),
   expiresBefore: Type.Optional(UnixTime('Keys that expire before this time in Unix milliseconds, in order of expiry.')),
   expiresAfter: Type.Optional(
     UnixTime('With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.'),
@@ -35,20 +40,15 @@ export const keyFilters = {
     UnixTime('Keys that were created before this time in Unix milliseconds and have had no VALID verification since.'),
   ),
   creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance of their own below this number.' })),
-  rerolledInUse: Type.Optional(
-    Type.Boolean({
-      description:
-        'Enabled keys that have a successor, have not expired, and have had a VALID verification since it was created; or all others.',
-    }),
+  rerolledInUse: OptionalFlag(
+    'Enabled keys that have a successor, have not expired, and have had a VALID verification since it was created; or all others.',
   ),
   permission: Type.Optional(Slug),
   role: Type.Optional(RoleName),
   externalId: Type.Optional(ExternalId),
-  deleted: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description: 'List deleted keys whose record is kept, instead of the others. `keys.restoreKey` restores them.',
-    }),
+  deleted: OptionalFlag(
+    'List deleted keys whose record is kept, instead of the others. `keys.restoreKey` restores them.',
+    false,
   ),
 };
 

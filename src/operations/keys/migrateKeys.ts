@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../records/keys.ts';
 import { checkMilliseconds, invalid, metaText, requireLimits } from '../rules.ts';
-import { ApiId, Fields } from '../schemas.ts';
+import { ApiId, Fields, Text } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
 
@@ -57,11 +57,7 @@ export const migrateKeys = manages({
   summary:
     'Import keys by the hashes of their strings. They verify at once. Either all keys of the call are imported or none, except those whose hashes exist.',
   input: Fields({
-    migrationId: Type.String({
-      minLength: 3,
-      maxLength: 255,
-      description: 'Your id of this import, stored with the keys.',
-    }),
+    migrationId: Text(3, 255, 'Your id of this import, stored with the keys.'),
     apiId: ApiId,
     keys: Type.Array(IssuedKey, {
       minItems: 1,

@@ -22,9 +22,12 @@ import {
   IpAddress,
   ignoredLimitFields,
   KeyString,
+  OptionalFlag,
   OptionalInt,
   OptionalText,
+  OptionalTexts,
   Tag,
+  Text,
   VerifiedIdentity,
   VerifiedRatelimit,
 } from '../schemas.ts';
@@ -32,11 +35,7 @@ import { HeldOutput, Hold, holdsSince } from './holdFields.ts';
 import { verifiedKeyFields } from './keyFields.ts';
 
 const NamedLimit = Fields({
-  name: Type.String({
-    minLength: 3,
-    maxLength: 128,
-    description: 'Name of a limit of the key or its identity, or of a limit defined by this request.',
-  }),
+  name: Text(3, 128, 'Name of a limit of the key or its identity, or of a limit defined by this request.'),
   cost: Type.Optional(
     Int({
       minimum: 0,
@@ -62,13 +61,7 @@ const NamedLimit = Fields({
 
 /** The input of a verification without its key. */
 export const verificationFields = {
-  permissions: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 1000,
-      description: 'Permission query, such as `documents.read AND (billing.* OR admin)`.',
-    }),
-  ),
+  permissions: Type.Optional(Text(1, 1000, 'Permission query, such as `documents.read AND (billing.* OR admin)`.')),
   credits: Type.Optional(
     Fields(
       { cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge. Defaults to 1.' }) },
@@ -95,11 +88,11 @@ const output = Type.Object({
   valid: Type.Boolean({ description: 'True only if `code` is VALID.' }),
   code: Type.Enum([...outcomes], { description: 'Outcome of the first check that fails, else VALID.' }),
   keyId: OptionalText('Id of the key.'),
-  enabled: Type.Optional(Type.Boolean({ description: 'False if the key is disabled.' })),
+  enabled: OptionalFlag('False if the key is disabled.'),
   ...verifiedKeyFields,
   expires: Type.Optional(ExpiresAt),
-  permissions: Type.Optional(Type.Array(Type.String(), { description: 'Direct permissions and those of its roles.' })),
-  roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
+  permissions: OptionalTexts('Direct permissions and those of its roles.'),
+  roles: OptionalTexts('Names of its roles.'),
   identity: Type.Optional(VerifiedIdentity),
   credits: OptionalInt('Balance of the key after charging; that of its identity if the key has none.'),
   debt: Type.Optional(Debt),

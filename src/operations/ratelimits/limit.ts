@@ -1,13 +1,9 @@
 import Type from 'typebox';
 import { decides, Printed } from '../../operation.ts';
-import { CounterDuration, Fields, Identifier, Int, OverrideId, Remaining } from '../schemas.ts';
+import { CounterDuration, Fields, Identifier, Int, OverrideId, Remaining, Text } from '../schemas.ts';
 
 export const LimitCheck = Fields({
-  namespace: Type.String({
-    minLength: 1,
-    maxLength: 512,
-    description: 'Name or id (`rlns_…`) of a namespace. An unknown name is created.',
-  }),
+  namespace: Text(1, 512, 'Name or id (`rlns_…`) of a namespace. An unknown name is created.'),
   identifier: Identifier,
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
   duration: CounterDuration,

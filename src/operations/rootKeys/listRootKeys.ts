@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { CreatedAt, ExpiresAt, Fields, OptionalInt, OptionalText, pageFields } from '../schemas.ts';
+import { CreatedAt, ExpiresAt, Fields, OptionalFlag, OptionalInt, OptionalText, pageFields } from '../schemas.ts';
 import { enabledDescription } from './grantList.ts';
 
 export const listRootKeys = manages({
@@ -8,12 +8,9 @@ export const listRootKeys = manages({
   summary: 'List root keys in order of creation.',
   input: Fields({
     ...pageFields,
-    ending: Type.Optional(
-      Type.Boolean({
-        default: false,
-        description:
-          'List only root keys that end within 14 days and were used in the last 7 days, or that ended in the last day and were used in the ten minutes before. A page may be empty although there are more.',
-      }),
+    ending: OptionalFlag(
+      'List only root keys that end within 14 days and were used in the last 7 days, or that ended in the last day and were used in the ten minutes before. A page may be empty although there are more.',
+      false,
     ),
   }),
   output: Type.Array(

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { Empty, Fields, KeyName, Nullable, RootKeyExpires, RootKeyId } from '../schemas.ts';
+import { Empty, Fields, KeyName, Nullable, OptionalFlag, RootKeyExpires, RootKeyId } from '../schemas.ts';
 import { enabledDescription, GrantList, lastRootKey, parseGrants, rootKeyRefused } from './grantList.ts';
 
 export const updateRootKey = manages({
@@ -14,7 +14,7 @@ export const updateRootKey = manages({
     rootKeyId: RootKeyId,
     name: Type.Optional(Nullable(KeyName)),
     permissions: Type.Optional(GrantList),
-    enabled: Type.Optional(Type.Boolean({ description: enabledDescription })),
+    enabled: OptionalFlag(enabledDescription),
     expires: Type.Optional(Nullable(RootKeyExpires)),
   }),
   output: Empty,
