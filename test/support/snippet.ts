@@ -1,7 +1,7 @@
 // Runs a few lines of Lua with includes in the tests' Redis, so that tests can call functions that scripts share.
 
 import { afterAll, beforeAll } from 'vitest';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { connect, mastersOf, type RedisClient } from '../../src/redis/connection.ts';
 import { buildLibrary, readLua } from '../../src/scripts/library.ts';
 import { type Library, libraryOf, locate } from '../../src/scripts/loader.ts';
 import { testRedisUrl } from './redis.ts';
@@ -19,7 +19,7 @@ export function snippets() {
     state.redis = await connect(testRedisUrl(), { commandTimeoutMs: 10_000 });
   });
   afterAll(async () => {
-    for (const { name } of loaded) await state.redis.function('DELETE', name);
+    for (const { name } of loaded) for (const master of mastersOf(state.redis)) await master.function('DELETE', name);
     await state.redis.quit();
   });
 
@@ -47,7 +47,9 @@ export function snippets() {
     ) {
       const library = libraryFor([...includes.map((name) => `-- @include "include/${name}"`), body].join('\n'));
       try {
-        if (!loaded.has(library)) await state.redis.function('LOAD', 'REPLACE', library.text);
+        if (!loaded.has(library)) {
+          for (const master of mastersOf(state.redis)) await master.function('LOAD', 'REPLACE', library.text);
+        }
         loaded.add(library);
         return await state.redis.fcall(library.scripts.get('snippet')!.functionName, 1, workspace, ...args);
       } catch (cause) {
