@@ -23,7 +23,7 @@ export interface CallResult<Data> {
   next: string | undefined;
   looked: number | undefined;
   total: number | undefined;
-  /** Of refusals: the earliest time that is listed, and the hours of this page. */
+  /** For refusals: the earliest time that is listed, and the hours of this page. */
   since?: number;
   counted?: readonly { time: number; refused?: number; listed: number }[];
 }
@@ -80,7 +80,7 @@ export function clientInProcess(store: Store, config: Config, workspaceId: strin
   };
   const call = async (name: OperationName, input: unknown, after?: string) => {
     const { operation, result } = await handle(name, input, after);
-    // As JSON, as over HTTP: metadata is stored as text.
+    // The data as JSON, as over HTTP: metadata is stored as text.
     const plain = JSON.parse(print(result));
     if (operation.kind === 'decides' || !operation.list)
       return { data: plain, next: undefined, looked: undefined, total: undefined };
@@ -149,7 +149,7 @@ export function clientOverHttp(url: string, rootKey: string): Client {
   return { call: call as Call, listen };
 }
 
-/** The list that the response to an operation has in a member; any other data as it is. */
+/** The list in a member of the response of an operation; other data is returned unchanged. */
 function itemsOf(name: OperationName, data: unknown): unknown {
   const operation = (operations as readonly AnyOperation[]).find((one) => one.name === name);
   const member = operation?.kind === 'manages' ? operation.wrapItems : undefined;

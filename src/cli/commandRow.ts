@@ -15,7 +15,7 @@ type Read<Value> = (text: string, of: string, nowMs: number) => Value;
 type Argument = `<${string}>` | `[${string}]`;
 type Option<Value = unknown> = readonly [flags: string, about: string, read?: Read<Value>];
 type ItemOf<Value> = Value extends readonly (infer Item)[] ? Item : Value;
-/** What sets a field: an argument or an option as it is or as it is read, or several options. */
+/** Sets a field: the text of an argument or option, its value as it is read, or several options. */
 type Setter<Value> =
   | Argument
   | readonly [Argument, Read<Value>]
@@ -39,16 +39,16 @@ interface Words {
 
 export interface Output {
   listen: Listen;
-  /** Of a command that prints in several steps. */
+  /** Output of a command that prints in several steps. */
   print(result: CommandResult): Promise<void>;
   progress(task: string, total: number | undefined, unit: string): Progress;
-  /** Asks the person at the terminal; absent where there is none. */
+  /** Asks the user; absent without a terminal. */
   ask?: ((question: string) => Promise<string>) | undefined;
 }
 
 export interface CommandRow extends Words {
   sets: AnySets;
-  /** Undefined if it has printed all. */
+  /** Undefined if the command has printed everything. */
   run(call: Call, given: Given, readKey: () => Promise<string>, output: Output): Promise<CommandResult | undefined>;
 }
 
@@ -60,7 +60,7 @@ type List<Input, Item> = readonly [
 interface CallRow<Name extends OperationName> extends Words {
   operation: Name;
   sets: Sets<InputOf<Name>>;
-  /** Resolves with the name of what is deleted, which must be confirmed; undefined where nothing is to be confirmed. */
+  /** Resolves with the name to confirm before a deletion; undefined if nothing has to be confirmed. */
   confirms?(call: Call, input: InputOf<Name>): Promise<string | undefined> | undefined;
   /**
    * A table up to `--limit`, a record with a line for each field, or lines. The JSON of lines is the output of the
@@ -193,7 +193,7 @@ export const withOptions = (message: string, { sets }: CommandRow, given: Given)
   });
 
 export const text = (value: Given[string]) => (typeof value === 'string' ? value : undefined);
-/** Without members that are undefined, which are no JSON. */
+/** Removes members that are undefined, which JSON lacks. */
 export const given = <Input extends object>(input: Input): Input => JSON.parse(JSON.stringify(input));
 
 function atLeastOne(text: string, of: string): number {
@@ -208,7 +208,7 @@ export const ownerOption = ['--owner <externalId>', 'only of this identity'] as 
 export const confirmOption = ['--confirm <name>', 'its name; without it a terminal asks, and a script fails'] as const;
 export const permanentOption = ['--permanent', 'remove it; it cannot be restored'] as const;
 
-/** Of a field that the command itself sets. */
+/** An error about a field that the command itself sets. */
 export const constant = <Value extends string | boolean>(value: Value) => ({ options: [], read: () => value });
 
 export const duration = (text: string): number => durationOf(text);
@@ -233,7 +233,7 @@ export const period = (options: readonly Option[], of: Period = periodOf) =>
     end: { options: [toOption], read: (given: Given, nowMs: number) => of(given, nowMs).end },
   }) as const;
 
-/** The period of `--last`, or of `--from` and `--to`. Undefined where they are not given. */
+/** The period of `--last`, or of `--from` and `--to`. Undefined if they are not given. */
 export function periodOf({ last, from, to }: Given, nowMs: number): { start?: number; end?: number } {
   if (last !== undefined && (from !== undefined || to !== undefined))
     throw new Error('--last is the time until now. Leave it out, or --from and --to.');
@@ -263,8 +263,8 @@ export const until = (then: string) =>
   }) as const;
 
 /**
- * Throws unless the caller confirms a deletion with the name of what is deleted, and returns that. `lookUp` returns the
- * name; where the caller may not read it, the argument of the command takes its place.
+ * Throws unless the user confirms a deletion with the name of the deleted record, which it returns. `lookUp` returns
+ * the name; if the caller may not read it, the user confirms the argument of the command.
  */
 async function confirmedName(
   argument: string,
@@ -304,7 +304,7 @@ export async function readAll<Item>(
   return { ...page, data: items, looked };
 }
 
-/** Throws the error of a call if there is no such thing, and ignores other errors, such as a grant that is missing. */
+/** Throws the error of a call if there is no such record, and ignores other errors, such as a missing grant. */
 export async function requireFound(lookUp: Promise<unknown>): Promise<void> {
   await lookUp.catch((error: Error & { status?: number }) => {
     if (error.status === 404) throw error;
@@ -314,7 +314,7 @@ export async function requireFound(lookUp: Promise<unknown>): Promise<void> {
 /** One line, and the same as JSON. */
 export const done = (line: string, json: unknown): CommandResult => ({ lines: [line], json });
 
-/** A table, or a line that there is nothing. A total without a number of examined items is one of the list. */
+/** A table, or a line that nothing was found. A total without a number of examined items is that of the list. */
 export function listResult<Item>(
   what: string,
   { data, next, looked, total }: CallResult<Item[]>,

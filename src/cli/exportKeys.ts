@@ -20,7 +20,7 @@ interface Export {
   workspace?: string;
   /** Export this API and its keys only, with all permissions, roles and identities. */
   api?: string;
-  /** What is left out: `root-keys`, `usage`, `audit`. */
+  /** Parts to leave out: `root-keys`, `usage`, `audit`. */
   without?: string;
   /** Continue after the last place of the file. */
   resume?: true;
@@ -260,7 +260,7 @@ async function lastPlace(file: string): Promise<{ position?: Position; end: numb
         if (kind === 'position') return { position: position as Position, end: from + end + 1, isComplete: false };
       }
       if (from === 0) break;
-      // With the beginning of this part, as a line may be in both.
+      // With the beginning of this part, because a line may be in both.
       to = from + Math.min(65_536, part.length - 1);
     }
     return { end: 0, isComplete: false };

@@ -20,9 +20,9 @@ interface Import {
   workspace?: string;
   /** The API of all keys; replaces that of their lines. */
   api?: string;
-  /** What is left out: `root-keys`, `usage`, `audit`. */
+  /** Parts to leave out: `root-keys`, `usage`, `audit`. */
   without?: string;
-  /** What is imported into a workspace that exists, too: `root-keys`. */
+  /** Parts that are imported even into a workspace that exists: `root-keys`. */
   with?: string;
   /** Check every line, but change nothing. */
   dryRun?: true;
@@ -262,7 +262,7 @@ function rejectedFileOf(file: string): string {
 /** Writes rejected lines to a file, which is created for the first one, or to standard output. */
 class RejectedLines {
   count = 0;
-  /** The first few, for people. */
+  /** The first few, which are printed. */
   readonly printed: string[] = [];
   /** Counts by field and reason. */
   readonly reasons = new Map<string, number>();
@@ -292,7 +292,7 @@ class RejectedLines {
       text += `${print({ line: line.number, errors, input: line.bytes && knownFields(line.bytes) })}\n`;
       this.count++;
       for (const { field, message } of errors) {
-        // Without places in lists, and what the line itself says.
+        // The field without places in lists, and the reason without texts of the line.
         const reason = `${field.replace(/\[\d+\]/g, '[]')} ${message.replace(/"(?:[^"\\]|\\.)*"/g, '"…"')}`.trim();
         const known = this.reasons.has(reason) || this.reasons.size < reasonsMax ? reason : 'other reasons';
         this.reasons.set(known, (this.reasons.get(known) ?? 0) + 1);

@@ -55,7 +55,7 @@ export interface Rejection {
 }
 
 const actor = { ...cliActor, operation: 'cli.import' };
-/** Of records of a workspace whose audit log is imported, too. */
+/** The actor of records of a workspace whose audit log is imported, too. */
 const quietActor = { ...actor, isQuiet: true } as const;
 
 /** At most this many different wildcards are counted. */
@@ -64,7 +64,7 @@ const wildcardsMax = 100;
 const aheadMs = dayMs;
 
 type Fault = readonly [field: string, message: string];
-/** What became of a record: the importer counts it under that name, or rejects it. */
+/** The outcome of a record: the importer counts it under that name, or rejects it. */
 type Outcome = 'created' | 'existed' | 'kept' | 'foreign' | Fault;
 const existence = (isNew: boolean) => (isNew ? 'created' : 'existed');
 
@@ -76,7 +76,7 @@ interface Creator<Read> {
   time?(record: Read): Time | undefined;
   /** Why this server cannot store it. */
   fault?(record: Read): Fault | undefined;
-  /** Names of which no two records have the same, and what becomes of the second. */
+  /** Names that must be unique, and the outcome of a second record with one. */
   distinct?(record: Read): readonly (readonly [name: string | undefined, outcome: Outcome])[];
   /** Estimated time in Redis. Only records of one API and of bounded cost are created together. */
   cost?(record: Read): number;
@@ -129,7 +129,7 @@ export class Importer {
   readonly wildcardsOfRoles = new Map<string, number>();
   /** By how many records a dry run exceeds the maximum of a workspace. */
   excess = 0;
-  /** What is wrong with the file as a whole. */
+  /** The fault of the file as a whole. */
   fault: string | undefined;
   /** Lines that could not be read, as the caller counts them. */
   unread = 0;
@@ -225,7 +225,7 @@ export class Importer {
     else await this.#addExcess();
   }
 
-  /** What an operator should know of records that are of a workspace that exists, or give rights. */
+  /** Warnings about records of a workspace that exists, and about records that give rights. */
   notes(): string[] {
     const lines: string[] = [];
     const { rootKey, auditEvent } = this.kept;
@@ -658,7 +658,7 @@ export class Importer {
     const record = { ...given, keptId, createdMs: createdAt };
     const result = await this.#store.overrides.set(workspaceId, record, actorFor(target));
     if (!('refused' in result)) return 'created';
-    // One that has ended since the export is as one that exists: there is nothing to create.
+    // An override that has ended since the export counts as one that exists: there is nothing to create.
     if (result.refused === 'exists' || result.refused === 'ended') return 'existed';
     return result.refused === 'namespace_not_found'
       ? ['namespace', 'must be the name of a namespace']
@@ -735,7 +735,7 @@ export class Importer {
     return keys.map((key) => outcomes.get(key)!);
   }
 
-  /** In a dry run, the store does not know roles that the import would have created by now. */
+  /** In a dry run, the store lacks roles that the import would have created by now. */
   #withoutNewRoles(key: NewKey) {
     if (this.#newRoles.size === 0) return key;
     return { ...key, roles: key.roles?.filter((role) => !this.#newRoles.has(role)) };
@@ -772,7 +772,7 @@ const actorFor = ({ isNew }: Target) => (isNew ? quietActor : actor);
 
 /** The lines of an export begin with their kind. */
 const kindBefore = /^\{"kind":"(\w+)"/;
-/** False of lines that are too long for that. */
+/** False for lines that are too long for that. */
 const mayBeginWorkspace = ({ bytes }: Line): boolean => {
   if (!bytes) return false;
   const kind = kindBefore.exec(bytes.toString('latin1', 0, 40))?.[1] as Kind | undefined;
@@ -797,7 +797,7 @@ function acceptedOf(
   });
 }
 
-/** The entries of each API; those without one together. */
+/** The entries by API; entries without one are together. */
 function byApi(entries: readonly Entry<Kind>[]): Iterable<Entry<Kind>[]> {
   const found = new Map<string, Entry<Kind>[]>();
   for (const entry of entries) {

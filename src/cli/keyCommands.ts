@@ -51,7 +51,7 @@ const creditChange = (without: 'unlimited' | 'none') =>
     value: ['<change>', (change: string) => creditChangeOf(change, without).value],
   }) as const;
 
-/** What limits the use of a key: its own balance, else that of its identity. */
+/** The balance that limits the use of a key: its own, else that of its identity. */
 function balanceText({ credits, identity }: Key): string {
   if (credits) return creditsText(credits);
   return identity?.credits ? `${creditsText(identity.credits)} of its owner` : 'unlimited';
@@ -71,8 +71,8 @@ const newKeyLines = (what: string, { keyId, key }: { keyId: string; key: string 
 ];
 
 /**
- * Filters that find at once what a text probably is, also of a deleted key. A search reads all keys, which takes 15 s
- * for a million. The beginning of a string has a prefix, or four characters at least.
+ * Fast filters by what a text probably is, also for deleted keys. A search reads all keys, which takes 15 s for a
+ * million. The beginning of a string has a prefix, or four characters at least.
  */
 function filtersFor(wanted: string): InputOf<'keys.listKeys'>[] {
   const mayBeStart = /^\w{1,16}_[1-9A-HJ-NP-Za-km-z]{2,40}$|^[1-9A-HJ-NP-Za-km-z]{4,40}$/.test(wanted);
@@ -135,7 +135,7 @@ function expiresBefore({ expired, expiring }: Given, nowMs: number): number | un
   if (expiring !== undefined) return nowMs + durationOf(expiring as string);
   return expired ? nowMs : undefined;
 }
-/** With a message about what is missing, which Commander's is not. */
+/** Its error names the missing option, unlike that of Commander. */
 const requiredApi = {
   options: [['--api <apiId>', 'its API (required)']],
   read({ api }: Given): string {

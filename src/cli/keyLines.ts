@@ -1,5 +1,6 @@
-// The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. Those of keys and what keys
-// refer to are here. They have the fields of the operation that creates such a record, and in addition ids and dates.
+// The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. Lines of keys, and of records
+// to which keys refer, are here. They have the fields of the operation that creates such a record, and in addition ids
+// and dates.
 
 import Type, { type Static } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
@@ -80,7 +81,7 @@ const IdentityLine = Fields({
 
 const lines = {
   permission: lineKind(
-    // An import takes the slugs and names that other services have.
+    // An import accepts the slugs and names of other services.
     Fields({ ...createPermission.input.properties, slug: Slug, permissionId: keptId('perm') }),
     ({ permissionId, ...permission }) => ({ ...permission, keptId: permissionId?.slice('perm_'.length) }),
   ),
@@ -288,7 +289,7 @@ export const identityLine = ({ id, externalId, meta, ratelimits, credits, refill
     ratelimits: limitsOf(ratelimits, used),
   });
 
-/** Also of a deleted key, which has `restorableUntil`. */
+/** The key may be deleted: then it has `restorableUntil`. */
 export function keyLine({ digest, identity: _shared, meta, ratelimits, start, used, ...key }: ExportedKey): string {
   const { apiId, keyId, refillDue, formerLink, ...rest } = key;
   return printLine(key.restorableUntil === undefined ? 'key' : 'deletedKey', {

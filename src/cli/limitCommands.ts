@@ -9,7 +9,7 @@ type Key = OutputOf<'keys.listKeys'>[number];
 type Limit = NonNullable<Key['ratelimits']>[number];
 type Change = NonNullable<InputOf<'identities.updateIdentity'>['ratelimit']>;
 
-/** Rows of keys that are printed; with --json all. */
+/** Limit of the keys that are printed; --json prints all. */
 const keysPrinted = 20;
 /** Keys that are changed at the same time. */
 const atOnce = 8;
@@ -74,7 +74,7 @@ export const identityLimitRow = runs<{ identity: string; ratelimit: Change }>({
   },
 });
 
-/** The change of one limit as the operation takes it. A new one is checked in every verification. */
+/** The change of one limit, as the operation expects it. A new one is checked in every verification. */
 function changeOf(given: Change, limits: readonly Limit[]): Change {
   const { name, limit, duration, until } = given;
   if (limit === null) {

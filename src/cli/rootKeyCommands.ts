@@ -10,7 +10,7 @@ import { columnsOf, firstOf, tableOf, timeText } from './table.ts';
 
 type RootKey = OutputOf<'rootKeys.listRootKeys'>[number];
 
-/** Grants that a list prints of a root key; with --json all. */
+/** Limit of the grants that a list prints of a root key; --json prints all. */
 const grantsPrinted = 5;
 
 const presetNames = Object.keys(grantPresets).join(', ');
@@ -152,7 +152,7 @@ async function findRootKey(call: Call, rootKeyId: string): Promise<RootKey> {
   throw new Error(unknownRootKey);
 }
 
-/** Without the argument, which may be a root key itself by mistake. */
+/** Without the argument, which may be a root key by mistake. */
 const unknownRootKey =
   'There is no such root key. `tollgate root-key list` prints all of them, with their ids (root_…).';
 

@@ -50,7 +50,7 @@ async function* eventsOf(chunks: AsyncIterable<string>): AsyncGenerator<{ event:
   }
 }
 
-/** Time, outcome, whose decision it is, and what refused. */
+/** Time, outcome, owner of the decision, and the reason of a refusal. */
 function lineOf(data: Exclude<Event, { reason: string }>): string {
   const isCheck = 'passed' in data;
   const outcome = isCheck ? (data.passed ? 'PASSED' : 'BLOCKED') : data.outcome;

@@ -9,7 +9,7 @@ import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import { columnsOf, numberOf, tableOf, timeText } from './table.ts';
 
-/** What `--by` ranks: the name of the operation, and the field with the name of a row. */
+/** The rankings of `--by`: the name of the operation, and the field with the name of a row. */
 const ranked = {
   customer: ['identities', 'externalId'],
   key: ['keys', 'keyId'],
@@ -20,7 +20,7 @@ const ranked = {
 } as const;
 type Ranked = keyof typeof ranked;
 
-/** What `--order-by` names: the field of a row. */
+/** The figures of `--order-by`: the field of a row. */
 const figures = { count: 'count', refused: 'refused', credits: 'spentCredits' } as const;
 type Figure = keyof typeof figures;
 
@@ -40,7 +40,7 @@ interface Usage {
   rows: readonly (readonly (string | number | undefined)[])[];
   /** A line with the sums of all rows. */
   total?: readonly string[];
-  /** Lines about what the rows do not say. */
+  /** Notes below the rows. */
   leftOut?: readonly string[];
   json: unknown;
 }
@@ -139,7 +139,7 @@ function withoutTag(number: number): string[] {
   return [...left, 'A verification with several tags is in the row of each.'];
 }
 
-/** States how many verifications have no customer, where all customers are in the ranking. */
+/** States how many verifications have no customer, if all customers are in the ranking. */
 async function withoutCustomer(
   call: Call,
   { start, end, top }: { start: number; end: number; top: readonly { count: number }[] },
@@ -157,7 +157,7 @@ interface Period {
   end: number;
 }
 type Customers = OutputOf<'analytics.listCustomers'>;
-/** What `--order-by` names of a bill. */
+/** The figures of `--order-by` of a bill. */
 const billFigures = { valid: 'Valid', count: 'Verifications', refused: 'Refused', credits: 'Credits' } as const;
 
 /** The month of a bill. Throws for options that a bill does not have. */
@@ -216,7 +216,7 @@ function notFinal({ end }: Period): string[] {
 
 const billNames = Object.keys(billColumns) as (keyof typeof billColumns)[];
 const cellOf = (row: Billed, name: keyof typeof billColumns) => billColumns[name].value(row, Date.now());
-/** The rows of a file, which has the columns of the console's. */
+/** The rows of a file, with the columns of the console's file. */
 const csvRow = (row: Billed) => billNames.map((name) => cellOf(row, name));
 const billTable = columnsOf(billColumns, ['Customer', 'Valid', 'Refused', 'Verifications', 'Credits'], {
   Customer: ({ externalId = noCustomer }: Billed) => externalId,

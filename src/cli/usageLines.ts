@@ -18,7 +18,7 @@ export const LineNamespaceId = idOf('rlns');
 
 /** A window has 65 slices; one that was charged with limits of both kinds may have more. */
 const slicesMax = 200;
-/** Of the slices of a window: ends, ascending, and units. */
+/** The slices of a window: ends, ascending, and units. */
 export const Used = Type.Unsafe<UsedSlices>({
   type: 'array',
   minItems: 1,
@@ -36,7 +36,7 @@ export function checkUsed(used: UsedSlices, location: string) {
     if (at > 0 && end <= used[at - 1]![0]) throw invalid(location, 'must ascend');
 }
 
-/** Since 1970. The names of days have five digits, and a day of a key two bytes. */
+/** A day since 1970. The names of days have five digits, and a day of a key two bytes. */
 const Day = Int({ minimum: 10_000, maximum: 65_535 });
 const Count = Int({ minimum: 0 });
 const Part = Int({ minimum: 1, maximum: 1_000_000 });
@@ -67,7 +67,7 @@ const HourOfDay = Type.String({ pattern: `^(?:${hour}|--)$` });
 const TagTuple = tuple<TagTuple>(
   LineKeyId,
   Owner,
-  // Without a tag: what the counts of several tags of a verification repeat, maybe only credits.
+  // Without a tag: the counts that several tags of a verification repeat, maybe only credits.
   Type.Union([Type.Literal(''), Tag]),
   HourOfDay,
   Type.Enum([...countedOutcomes]),

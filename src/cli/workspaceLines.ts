@@ -1,4 +1,4 @@
-// Lines about a workspace besides its keys: its settings, root keys, audit events, namespaces and overrides. And those
+// Lines about a workspace besides its keys: its settings, root keys, audit events, namespaces and overrides. And lines
 // of the file: header, positions and end.
 
 import Type, { type Static } from 'typebox';
@@ -39,7 +39,7 @@ export const workspaceKinds = {
       name: Type.String({ minLength: 1, maxLength: 255 }),
       createdAt: Time,
       protectApis: Type.Boolean(),
-      /** Where ids continue. Far from the largest whole number, so that ids can be made for ever. */
+      /** The number after which ids continue: far from the largest whole number, so that there is room for new ids. */
       sequence: Int({ minimum: 0, maximum: 2 ** 51 }),
     }),
     (workspace) => workspace,
