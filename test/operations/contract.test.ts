@@ -33,8 +33,11 @@ const causes = new Map<string, string>();
 printCauses(causes);
 /** What refused requests name: they change none of it. */
 let refusedThings: Things;
+/** Records of another workspace. */
+let theirThings: Things;
 beforeAll(async () => {
   refusedThings = await makeThings(tollgate);
+  theirThings = await makeThings(await createWorkspace());
   answer = createPipeline(operations, {
     store: tollgate.store,
     log: logOfCauses(causes),
@@ -224,7 +227,7 @@ describe.each([managing, deciding])('rules before any operation, on $path', ({ p
 
 describe.each(paths)('$path', ({ path, operation }) => {
   const { names, required, at, wrap, wrong } = fieldsOf(operation);
-  const { input } = exampleOf(operation.name);
+  const { input, elsewhere } = exampleOf(operation.name);
 
   test('400 for a list in place of an object, or an object in place of a list', async () => {
     const { status, code, error } = await ask(path, { body: wrong });
@@ -310,6 +313,18 @@ describe.each(paths)('$path', ({ path, operation }) => {
       errors: expect.any(Array),
     };
     expect(answered.json).toEqual({ ...(operation.problems && error), meta: { requestId: 'req_asked' }, error });
+  });
+
+  // permissionTable.test.ts asks for each grant, by the name of the operation.
+  testIf(path === `/v2/${operation.alias}`)('403 on the alias, too', async () => {
+    const authorization = `Bearer ${await createRootKey(['audit.*.read_audit'])}`;
+    const refused = await ask(path, { authorization, body: input(refusedThings) });
+    expect(refused).toMatchObject(outOf('insufficient_permissions'));
+  });
+
+  // That nothing of it is changed is in test/faults/rootKeys.test.ts.
+  testIf(elsewhere !== null)('a record of another workspace looks absent', async () => {
+    expect(await ask(path, { body: input(theirThings) })).toMatchObject(outOf(elsewhere!));
   });
 });
 

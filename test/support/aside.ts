@@ -4,17 +4,26 @@
 
 import { spawnSync } from 'node:child_process';
 
-const leases = ['src/decide', 'lua/decide', 'lua/leases', 'test/decide/leases'];
+const leases = ['src/decide', 'lua/decide', 'lua/include', 'lua/leases', 'test/decide/leases'];
 const servers = ['src/serve.ts', 'src/worker.ts', 'src/workers.ts'];
 const exports = [
   'src/cli/exportKeys.ts',
+  'src/cli/exportSections.ts',
+  'src/cli/importKeys.ts',
   'src/cli/importer.ts',
   'src/cli/importSteps.ts',
   'src/cli/lineKinds.ts',
   'lua/windows',
 ];
 const migrations = ['src/migrations', 'src/migrator.ts', 'src/scripts/layout.ts', 'lua/migrations'];
-const usage = ['src/usage', 'lua/usage', 'lua/sweep'];
+const usage = [
+  'src/usage',
+  'lua/analytics',
+  'lua/include/usage.lua',
+  'lua/include/usageSums.lua',
+  'lua/sweep',
+  'lua/usage',
+];
 
 /** Fault programs that run in npm run test:faults alone. */
 const faultPrograms: Record<string, readonly string[]> = {
@@ -35,9 +44,17 @@ const faultPrograms: Record<string, readonly string[]> = {
 
 /** Files with a `thoroughTest`, or with more cases where `isThorough`. */
 const thoroughFiles: Record<string, readonly string[]> = {
-  'test/atomicity.test.ts': ['src/scripts', 'lua/library.lua', 'lua/include/change.lua'],
+  'test/atomicity.test.ts': ['src/operations', 'src/records', 'src/scripts', 'lua'],
   'test/cli/backup.test.ts': ['src/cli/backupCommand.ts', 'src/redis/backup.ts', 'docs/backup.md'],
-  'test/cli/complete.test.ts': [...exports, 'src/usage/exported.ts', 'src/usage/imported.ts'],
+  'test/cli/complete.test.ts': [
+    ...exports,
+    'src/cli/workspaces.ts',
+    'src/records/workspaces.ts',
+    'src/usage/exported.ts',
+    'src/usage/imported.ts',
+    'lua/overrides',
+    'lua/workspaces',
+  ],
   'test/cli/keyLines.test.ts': exports,
   'test/console/secrets.test.ts': ['src/console'],
   'test/decide/brokenRecords.test.ts': ['lua/decide', 'src/scripts/keyspace.ts'],
@@ -60,7 +77,6 @@ const thoroughFiles: Record<string, readonly string[]> = {
   'test/migrations/fixtures.test.ts': migrations,
   'test/migrations/migration.test.ts': migrations,
   'test/model.test.ts': ['lua/decide', 'lua/include', 'src/decide'],
-  'test/operations/analytics/getTop.test.ts': usage,
   'test/operations/analytics/getVerifications.test.ts': usage,
   'test/operations/keys/concurrency.test.ts': ['lua/decide', 'lua/include'],
   'test/operations/keys/listKeys.test.ts': ['src/records', 'lua/keys'],
