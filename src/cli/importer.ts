@@ -78,6 +78,8 @@ interface Creator<Read> {
   fault?(record: Read): Fault | undefined;
   /** Names that must be unique, and the outcome of a second record with one. */
   distinct?(record: Read): readonly (readonly [name: string | undefined, outcome: Outcome])[];
+  /** The names of a second record are taken, too. */
+  takesAllNames?: true;
   /** Estimated time in Redis. Only records of one API and of bounded cost are created together. */
   cost?(record: Read): number;
   /** Resolves with an outcome for each record. */
@@ -403,19 +405,16 @@ export class Importer {
     };
     for (const kind of createdKinds) {
       const creator = this.#creators[kind] as Creator<unknown>;
-      const left = acceptedOf(
-        entries.filter((entry) => entry.kind === kind),
-        creator,
-        settle,
-      );
-      for (const some of byApi(left))
-        for (const step of stepsByCost(some, ({ record }) => creator.cost?.(record) ?? 0)) {
+      for (const some of byApi(entries.filter((entry) => entry.kind === kind))) {
+        const left = acceptedOf(some, creator, settle);
+        for (const step of stepsByCost(left, ({ record }) => creator.cost?.(record) ?? 0)) {
           const outcomes = await creator.create(
             target,
             step.map(({ record }) => record),
           );
           for (const [at, entry] of step.entries()) settle(entry, outcomes[at]!);
         }
+      }
     }
     return rejections;
   }
@@ -576,6 +575,7 @@ export class Importer {
         [rootKeyId, idOfRootKeyTaken],
         [digest.toString('latin1'), idOfRootKeyTaken],
       ],
+      takesAllNames: true,
       cost: ({ permissions }) => costOfRootKey(permissions),
       create: (target, rootKeys) => this.#createRootKeys(target, rootKeys),
     },
@@ -784,7 +784,7 @@ const isRecord = (entry: Entry): entry is Entry<Kind> => !(markers as readonly s
 /** Settles entries with a fault, or with a name that an earlier one has, and returns the others. */
 function acceptedOf(
   entries: readonly Entry<Kind>[],
-  { fault, distinct }: Creator<unknown>,
+  { fault, distinct, takesAllNames }: Creator<unknown>,
   settle: (entry: Entry<Kind>, outcome: Outcome) => void,
 ): readonly Entry<Kind>[] {
   const seen = new Set<string>();
@@ -792,7 +792,7 @@ function acceptedOf(
     const names = (distinct?.(entry.record) ?? []).filter(([name]) => name !== undefined) as [string, Outcome][];
     const outcome = fault?.(entry.record) ?? names.find(([name]) => seen.has(name))?.[1];
     if (outcome !== undefined) settle(entry, outcome);
-    else for (const [name] of names) seen.add(name);
+    if (outcome === undefined || takesAllNames) for (const [name] of names) seen.add(name);
     return outcome === undefined;
   });
 }

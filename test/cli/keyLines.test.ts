@@ -502,6 +502,39 @@ describe('a file from elsewhere', () => {
     expect(await keysIn(workspaceId)).toBe(1);
   });
 
+  test('the id and the hash of a root key that was refused are taken, too', async () => {
+    const { workspaceId } = await createWorkspace();
+    const [one, other] = ['2', '3'].map((digit) => `root_${digit.repeat(16)}`);
+    const [hash, otherHash] = [hashOf(newSecret()), hashOf(newSecret())];
+    const line = (rootKeyId?: string, hash?: string) => {
+      return { kind: 'rootKey', rootKeyId, hash, start: 'x', permissions: ['*'], enabled: true, createdAt: 1 };
+    };
+    const text = textOf([line(one, hash), line(one, otherHash), line(other, otherHash)]);
+    const args = ['import', '-', '--workspace', workspaceId, '--with', 'root-keys'];
+    const { out } = await cli(args, text);
+    const errors = [{ field: 'rootKeyId', message: 'is the id or the hash of another root key' }];
+    expect(linesOf(out)).toMatchObject([
+      { line: 2, errors },
+      { line: 3, errors },
+    ]);
+    const { rootKeys } = await tollgate.store.rootKeys.list(workspaceId, { count: 10 });
+    expect(rootKeys.map(({ rootKeyId }) => rootKeyId)).toContain(one);
+    expect(rootKeys.map(({ rootKeyId }) => rootKeyId)).not.toContain(other);
+  });
+
+  test('a key whose line of an unknown API was refused is imported from a line of another one', async () => {
+    const { workspaceId } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const hash = hashOf(newSecret());
+    const text = textOf([
+      { apiId: `api_${'2'.repeat(16)}`, hash },
+      { apiId, hash },
+    ]);
+    const { out } = await cli(['import', '-', '--workspace', workspaceId], text);
+    expect(linesOf(out)).toMatchObject([{ line: 1, errors: [{ field: 'apiId' }] }]);
+    expect(await keysIn(workspaceId)).toBe(1);
+  });
+
   test('an id that a deleted key has is refused, as restoring that one would give two keys the id', async () => {
     const { workspaceId } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
