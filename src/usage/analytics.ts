@@ -3,7 +3,6 @@
 // short commands, at most `readsMax`. It passes counts on as they arrive, because a workspace may have millions, and
 // only sums are kept in memory.
 
-import { dayMs } from '../domain/time.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { apiKey, apisKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -27,37 +26,47 @@ import { openRankings, type RankQuery } from './standings.ts';
 import { countByTag, takenOff } from './tags.ts';
 import { countByApi, countByIdentifier, countByNamespace } from './totals.ts';
 
-type CustomersQuery = Period &
-  Pick<UsageQuery, 'apiIds'> & {
-    from: CustomersFrom | undefined;
-    limit: number;
-  };
-type TopQuery = Period & Pick<UsageQuery, 'apiIds'> & Pick<RankQuery, 'of' | 'by' | 'limit'>;
+type SumsQuery = Period & Pick<UsageQuery, 'apiIds'>;
+type CustomersQuery = SumsQuery & { from: CustomersFrom | undefined; limit: number };
+type TopQuery = SumsQuery & Pick<RankQuery, 'of' | 'by' | 'limit'>;
+type ChecksQuery = Period & {
+  namespaceIds: true | readonly string[];
+  identifier?: string | undefined;
+  byIdentifier?: boolean;
+};
 
 export function openAnalytics(context: StoreContext) {
   const { currentMs, usageRetentionMs, usageHourlyDays } = context;
   const rank = openRankings(context);
-  const customersPage = openCustomers(context);
+  const customersPage = openCustomers();
+
+  /** The part of a period that can have counts, and the same with whole days where hours are not kept. */
+  async function periodsOf(asked: Period) {
+    const nowMs = await currentMs();
+    const clamped = clampPeriod(asked, nowMs, usageRetentionMs);
+    return { nowMs, clamped, period: keptPeriod(clamped, nowMs, usageHourlyDays) };
+  }
+
+  async function scopeOf(workspaceId: string, query: SumsQuery, bucketOf: UsageQuery['bucketOf'] = () => 0) {
+    const periods = await periodsOf(query);
+    const apiIds = await existingApis(context, workspaceId, query.apiIds);
+    return { context, workspaceId, apiIds, bucketOf, ...periods };
+  }
 
   return {
     /** A page of the sums of all customers. */
     async customers(workspaceId: string, query: CustomersQuery): Promise<CustomersPage & { counted: Period }> {
-      const nowMs = await currentMs();
-      const period = keptPeriod(clampPeriod(query, nowMs, usageRetentionMs), nowMs, usageHourlyDays);
-      const apiIds = await existingApis(context, workspaceId, query.apiIds);
-      const page = await customersPage(workspaceId, { apiIds, period, nowMs }, query.from, query.limit);
-      return { ...page, counted: counted(query, period) };
+      const scope = await scopeOf(workspaceId, query);
+      const page = await customersPage(scope, query.from, query.limit);
+      return { ...page, counted: counted(query, scope.period) };
     },
 
     /** Ranks keys or identities by their verifications. Returns the period that was counted, and the first rows. */
     async top(workspaceId: string, query: TopQuery): Promise<{ counted: Period; top: TopRow[] }> {
-      const nowMs = await currentMs();
       const { of, by, limit, fromHour, toHour } = query;
-      const period = keptPeriod(clampPeriod(query, nowMs, usageRetentionMs), nowMs, usageHourlyDays);
-      const apiIds = await existingApis(context, workspaceId, query.apiIds);
-      const asked = { of, by, limit, hours: toHour - fromHour };
-      const top = await rank(workspaceId, { ...asked, apiIds, period, nowMs });
-      return { counted: counted(query, period), top };
+      const scope = await scopeOf(workspaceId, query);
+      const top = await rank({ ...scope, of, by, limit, hours: toHour - fromHour });
+      return { counted: counted(query, scope.period), top };
     },
 
     /**
@@ -65,10 +74,8 @@ export function openAnalytics(context: StoreContext) {
      * counted tag. Returns the period that was counted.
      */
     async verifications(workspaceId: string, query: UsageQuery, visit: Visit<UsageCount>): Promise<Period> {
-      const nowMs = await currentMs();
-      const clampedPeriod = clampPeriod(query, nowMs, usageRetentionMs);
-      const period = keptPeriod(clampedPeriod, nowMs, usageHourlyDays);
-      const apiIds = await existingApis(context, workspaceId, query.apiIds);
+      const scope = await scopeOf(workspaceId, query, query.bucketOf);
+      const { period, clamped } = scope;
       const { by, keyIds, externalIds, tag } = query;
       const visitMatching = (count: UsageCount) => {
         if (keyIds !== undefined && !keyIds.has(count.keyId!)) return;
@@ -77,16 +84,15 @@ export function openAnalytics(context: StoreContext) {
         visit(count);
       };
       const isOfTags = by.tag || tag !== undefined;
-      const countAll = isOfKeys(query)
-        ? (visitCount: Visit<UsageCount>) =>
-            countByKey(context, workspaceId, apiIds, query, { period, today: Math.floor(nowMs / dayMs) }, visitCount)
-        : (visitCount: Visit<UsageCount>) =>
-            // Kept by hour.
-            countByApi(context, workspaceId, apiIds, isOfTags ? period : clampedPeriod, visitCount);
+      const countAll = (visitCount: Visit<UsageCount>) =>
+        isOfKeys(query)
+          ? countByKey(scope, query, visitCount)
+          : // Kept by hour.
+            countByApi(isOfTags ? scope : { ...scope, period: { ...period, ...clamped } }, visitCount);
       if (!isOfTags) await countAll(visitMatching);
-      else if (tag !== undefined) await countByTag(context, workspaceId, apiIds, period, visitMatching);
+      else if (tag !== undefined) await countByTag(scope, visitMatching);
       else {
-        await countByTag(context, workspaceId, apiIds, period, takenOff(visitMatching));
+        await countByTag(scope, takenOff(visitMatching));
         // Read second, so that a verification between the two reads is not subtracted without being counted.
         await countAll(inDays(period, (count) => visitMatching({ ...count, tag: '' })));
       }
@@ -97,25 +103,15 @@ export function openAnalytics(context: StoreContext) {
      * Visits counts of limit checks, of all identifiers together, of one, or of each; `namespaceIds` true is all
      * namespaces. Returns the period that was counted.
      */
-    async ratelimits(
-      workspaceId: string,
-      query: Period & {
-        namespaceIds: true | readonly string[];
-        identifier?: string | undefined;
-        byIdentifier?: boolean;
-      },
-      visit: Visit<NamespaceCount>,
-    ): Promise<Period> {
-      const nowMs = await currentMs();
-      const clampedPeriod = clampPeriod(query, nowMs, usageRetentionMs);
-      const period = keptPeriod(clampedPeriod, nowMs, usageHourlyDays);
+    async ratelimits(workspaceId: string, query: ChecksQuery, visit: Visit<NamespaceCount>): Promise<Period> {
+      const { clamped, period } = await periodsOf(query);
+      const of = { context, workspaceId };
       const { namespaceIds, identifier, byIdentifier } = query;
-      if (byIdentifier) await countByIdentifier(context, workspaceId, namespaceIds, period, visit);
-      else if (identifier !== undefined) {
-        await countByNamespace(context, workspaceId, namespaceIds, identifier, period, visit);
-      } else {
+      if (byIdentifier) await countByIdentifier(of, namespaceIds, period, visit);
+      else if (identifier !== undefined) await countByNamespace(of, namespaceIds, identifier, period, visit);
+      else {
         // Kept by hour.
-        await countByNamespace(context, workspaceId, namespaceIds, undefined, { ...period, ...clampedPeriod }, visit);
+        await countByNamespace(of, namespaceIds, undefined, { ...period, ...clamped }, visit);
         return query;
       }
       return counted(query, period);

@@ -7,24 +7,13 @@
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { dayMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
-import type { StoreContext } from '../scripts/context.ts';
 import { countedOutcomes, spentPlace } from '../scripts/layout.ts';
 import { countKeys, countSums, type VisitSum } from './histories.ts';
-import type { KeptPeriod } from './query.ts';
+import type { UsageScope } from './query.ts';
 import { summedDays } from './summed.ts';
 import { usedKeys } from './used.ts';
 import { type Customer, CustomerWindow } from './window.ts';
-
-interface CustomersQuery {
-  /** APIs that exist. */
-  apiIds: readonly string[];
-  period: KeptPeriod;
-  nowMs: number;
-}
-
-const bucketOf = () => 0;
 
 /** The progress of a pass: used keys that were read, and about how many there are. */
 interface Work {
@@ -37,33 +26,26 @@ interface Work {
  * their own sums. Keys would all have to be read again for the next ones.
  */
 export async function windowOf(
-  context: StoreContext,
-  workspaceId: string,
-  { apiIds, period, nowMs }: CustomersQuery,
+  scope: UsageScope,
   after: string | undefined,
   { work = { done: 0, total: 0 }, max = Number.POSITIVE_INFINITY }: { work?: Work; max?: number } = {},
 ): Promise<CustomerWindow> {
-  const { customers } = context.usageBounds;
+  const { customers } = scope.context.usageBounds;
   let window = new CustomerWindow(after, customers);
-  const today = Math.floor(nowMs / dayMs);
-  const api8s = apiIds.map((apiId) => apiId.slice(-8));
   const visit: VisitSum = ({ externalId, counts }) => window.add(externalId, counts);
   const settle = (count: number) => {
     work.done += count;
     window.settle();
   };
-  const rest = { ...period, summed: await summedDays(context, workspaceId, api8s, { period, bucketOf, today }) };
-  // The keys first: their number is known before they are read, and they take longest.
-  for await (const keys of usedKeys(context, workspaceId, api8s, { period: rest, today }, (count) => {
+  const summed = await summedDays(scope);
+  const rest = { ...scope, period: { ...scope.period, summed } };
+  const entries = (count: number) => {
     work.total = count;
-  })) {
-    await countKeys(context, workspaceId, apiIds, keys, { period: rest, bucketOf }, visit, settle);
-  }
+  };
+  // The keys first: their number is known before they are read, and they take longest.
+  for await (const keys of usedKeys(rest, { entries })) await countKeys(rest, keys, visit, settle);
   if (work.total === 0) window = new CustomerWindow(after, Math.min(max, customers));
-  if (rest.summed) {
-    const of = { from: after ?? '', upTo: () => window.upTo };
-    await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visit, settle);
-  }
+  if (summed) await countSums(rest, { from: after ?? '', upTo: () => window.upTo }, visit, settle);
   return window.finish();
 }
 
@@ -130,20 +112,20 @@ export interface CustomersPage {
 }
 
 /** Returns a function that reads a page of customers; `from` is `next` of the page before. */
-export function openCustomers(context: StoreContext) {
+export function openCustomers() {
   const passes = new Passes();
   return async function page(
-    workspaceId: string,
-    query: CustomersQuery,
+    scope: UsageScope,
     from: CustomersFrom = { listing: randomBytes(6).toString('hex'), place: undefined },
     limit: number,
   ): Promise<CustomersPage> {
+    const { workspaceId } = scope;
     const { listing, place } = from;
     const until = performance.now() + waitMs;
     let pass = passes.find(workspaceId, from);
     for (; !pass; pass ??= passes.find(workspaceId, from)) {
       const first = passes.toWaitFor(workspaceId);
-      if (first.length === 0) pass = passes.begin(context, { workspaceId, listing, after: place }, query, limit);
+      if (first.length === 0) pass = passes.begin(scope, { workspaceId, listing, after: place }, limit);
       else if (performance.now() >= until) return { customers: [], next: from };
       else await Promise.race([...first.map(({ ended }) => ended), delay(until - performance.now())]);
     }
@@ -213,10 +195,10 @@ class Passes {
     return before ? growth * before.max : Number.POSITIVE_INFINITY;
   }
 
-  begin(context: StoreContext, of: Place, query: CustomersQuery, limit: number): Pass {
+  begin(scope: UsageScope, of: Place, limit: number): Pass {
     const work = { done: 0, total: 0 };
     const max = this.#maxOf(of, limit);
-    const reading = windowOf(context, of.workspaceId, query, of.after, { work, max });
+    const reading = windowOf(scope, of.after, { work, max });
     const pass: Pass = {
       ...of,
       max,

@@ -101,7 +101,7 @@ export function openUsageExport(context: StoreContext) {
     async keys(workspaceId: string, keyIds: readonly string[]): Promise<Map<string, KeyDay[]>> {
       const found = new Map<string, KeyDay[]>();
       const key24s = keyIds.map((keyId) => keyId.slice('key_'.length));
-      for await (const { first, found: some } of usageOf(context, workspaceId, key24s, 0)) {
+      for await (const { first, found: some } of usageOf({ context, workspaceId }, key24s, 0)) {
         for (const [index, stored] of some.entries()) {
           if (stored.days.length + stored.log.length + stored.current.length === 0) continue;
           found.set(`key_${key24s[first + index]!}`, allDays(stored));

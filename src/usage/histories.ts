@@ -6,12 +6,19 @@ import { outcomes } from '../domain/verification.ts';
 import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { formerMembersKey, workspaceKey } from '../redis/names.ts';
-import type { StoreContext } from '../scripts/context.ts';
 import { countedOutcomes, countPlaces, keyUsage, spentPlace } from '../scripts/layout.ts';
 import { readUint } from '../scripts/struct.ts';
 import { membersOf, membersStep } from './commands.ts';
 import { type Counts, type DayVisitor, noCounts, readCurrentHour, readLog, visitDays } from './days.ts';
-import { type KeptPeriod, tooMuch, type UsageCount, type UsageQuery, type Visit } from './query.ts';
+import {
+  type InWorkspace,
+  type KeptPeriod,
+  tooMuch,
+  type UsageCount,
+  type UsageQuery,
+  type UsageScope,
+  type Visit,
+} from './query.ts';
 import { Steps } from './steps.ts';
 import { isSummed, summedDays } from './summed.ts';
 import { dayBefore, monthOf, visitSums } from './sums.ts';
@@ -59,49 +66,34 @@ export function byOutcome(visit: Visit<UsageCount>, { hourlyFrom }: KeptPeriod):
 }
 
 /** Counts of verifications by key and externalId. Counts of whole days have no key unless the query asks for it. */
-export async function countByKey(
-  context: StoreContext,
-  workspaceId: string,
-  apiIds: readonly string[],
-  query: Pick<UsageQuery, 'keyIds' | 'externalIds' | 'bucketOf' | 'bounded' | 'by'>,
-  { period, today }: { period: KeptPeriod; today: number },
-  visit: Visit<UsageCount>,
-) {
-  const { bucketOf, externalIds, bounded } = query;
-  const visitSum = byOutcome(visit, period);
-  const named = await keysNamed(context, workspaceId, query);
-  if (named) return countKeys(context, workspaceId, apiIds, named, { period, bucketOf }, visitSum);
-  const api8s = apiIds.map((apiId) => apiId.slice(-8));
-  const summed = query.by.key ? undefined : await summedDays(context, workspaceId, api8s, { period, bucketOf, today });
-  const rest = { ...period, summed };
+export async function countByKey(scope: UsageScope, query: UsageQuery, visit: Visit<UsageCount>) {
+  const { externalIds, bounded } = query;
+  const visitSum = byOutcome(visit, scope.period);
+  const named = await keysNamed(scope, query);
+  if (named) return countKeys(scope, named, visitSum);
+  const summed = query.by.key ? undefined : await summedDays(scope);
+  const rest = { ...scope, period: { ...scope.period, summed } };
   if (summed) {
     // The caller leaves out the customers between the first and the last name that it did not ask for.
     const names = externalIds && [...externalIds].sort();
     const of = { from: names?.[0] ?? '', upTo: () => names?.at(-1) };
-    await countSums(context, workspaceId, apiIds, { period: rest, bucketOf }, of, visitSum);
+    await countSums(rest, of, visitSum);
   }
-  for await (const keys of usedKeys(context, workspaceId, api8s, { period: rest, today, bounded })) {
-    await countKeys(context, workspaceId, apiIds, keys, { period: rest, bucketOf }, visitSum);
-  }
+  for await (const keys of usedKeys(rest, { bounded })) await countKeys(rest, keys, visitSum);
 }
 
-type Buckets = { period: KeptPeriod } & Pick<UsageQuery, 'bucketOf'>;
-
-/** The counts of these keys (without `key_`) of these APIs. `settle` is called after some keys. */
+/** The counts of these keys (without `key_`), as far as they are of the APIs. `settle` is called after some keys. */
 export async function countKeys(
-  context: StoreContext,
-  workspaceId: string,
-  apiIds: readonly string[],
+  scope: UsageScope,
   found: readonly string[],
-  buckets: Buckets,
   visit: VisitSum,
   settle?: (keys: number) => void,
 ) {
-  const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
+  const apiOf = new Map(scope.apiIds.map((apiId) => [apiId.slice(-8), apiId]));
   const keys = found.filter((key24) => key24.length === 24 && apiOf.has(key24.slice(16)));
-  const sums = new Sums(buckets, visit);
+  const sums = new Sums(scope, visit);
   const steps = new Steps();
-  for await (const { first, found } of usageOf(context, workspaceId, keys, firstDayOf(buckets.period))) {
+  for await (const { first, found } of usageOf(scope, keys, firstDayOf(scope.period))) {
     for (let index = 0; index < found.length; index++) {
       const { days, log, current } = found[index]!;
       const key24 = keys[first + index]!;
@@ -131,19 +123,16 @@ interface Customers {
 
 /** The sums of customers on the days `period.summed`. `settle` is called after some customers. */
 export async function countSums(
-  context: StoreContext,
-  workspaceId: string,
-  apiIds: readonly string[],
-  buckets: Buckets,
-  { from, upTo }: Customers,
+  scope: UsageScope,
+  customers: Customers,
   visit: VisitSum,
   settle?: (customers: number) => void,
 ) {
-  const { fromDay, toDay } = buckets.period.summed!;
-  const sums = new Sums(buckets, visit);
+  const { fromDay, toDay } = scope.period.summed!;
+  const sums = new Sums(scope, visit);
   const counts = noCounts();
   const steps = new Steps();
-  for (const apiId of apiIds) {
+  for (const apiId of scope.apiIds) {
     for (let month = monthOf(fromDay); month <= monthOf(toDay - 1); month++) {
       const before = dayBefore(month);
       let externalId = '';
@@ -151,7 +140,7 @@ export async function countSums(
         const day = before + dayOfMonth;
         if (day >= fromDay && day < toDay) sums.addDay(day, counts, externalId);
       };
-      for await (const leaf of leavesOf(context, workspaceId, { api8: apiId.slice(-8), month }, { from, upTo })) {
+      for await (const leaf of leavesOf(scope, { api8: apiId.slice(-8), month }, customers)) {
         for (const [name, stored] of inOrder(leaf)) {
           externalId = name;
           sums.begin(apiId, '');
@@ -174,8 +163,7 @@ function inOrder(leaf: readonly Buffer[]): [externalId: string, stored: Buffer][
 
 /** The sums of an API in a month: of some customers at a time, each externalId and its days. */
 async function* leavesOf(
-  { run }: StoreContext,
-  workspaceId: string,
+  { context: { run }, workspaceId }: UsageScope,
   of: { api8: string; month: number },
   { from, upTo }: Customers,
 ): AsyncGenerator<Buffer[]> {
@@ -209,7 +197,7 @@ class Sums {
   /** Called for each day of a key. */
   readonly visitor: DayVisitor;
 
-  constructor({ bucketOf, period }: Buckets, visit: VisitSum) {
+  constructor({ bucketOf, period }: UsageScope, visit: VisitSum) {
     this.#bucketOf = bucketOf;
     this.#period = period;
     this.#visit = visit;
@@ -309,8 +297,7 @@ interface Half {
  * would wait for each other.
  */
 export async function* usageOf(
-  { run }: StoreContext,
-  workspaceId: string,
+  { context: { run }, workspaceId }: InWorkspace,
   keys: readonly string[],
   firstDay: number,
 ): AsyncGenerator<{ first: number; found: StoredUsage[] }> {
@@ -356,27 +343,22 @@ function packedKeys(keys: readonly string[]): Buffer {
 }
 
 /** The keys that a query names, including deleted ones; undefined if it names none, or identities with very many. */
-async function keysNamed(
-  context: StoreContext,
-  workspaceId: string,
-  { keyIds, externalIds }: Pick<UsageQuery, 'keyIds' | 'externalIds'>,
-): Promise<readonly string[] | undefined> {
+async function keysNamed(of: InWorkspace, { keyIds, externalIds }: UsageQuery): Promise<string[] | undefined> {
   if (keyIds !== undefined) return [...keyIds].map((keyId) => keyId.slice('key_'.length));
   if (externalIds === undefined) return undefined;
-  const keys = await keysOfIdentities(context, workspaceId, [...externalIds], keysOfIdentityMax);
+  const keys = await keysOfIdentities(of, [...externalIds], keysOfIdentityMax);
   return keys && [...keys];
 }
 
 /** The present and former keys of identities, each once; undefined if they are more than `max`. */
 export async function keysOfIdentities(
-  context: StoreContext,
-  workspaceId: string,
+  of: InWorkspace,
   externalIds: readonly string[],
   max: number,
 ): Promise<ReadonlySet<string> | undefined> {
   const keys = new Set<string>();
   for (const some of chunks(externalIds, identitiesStep)) {
-    const found = await Promise.all(some.map((externalId) => keysOfIdentity(context, workspaceId, externalId)));
+    const found = await Promise.all(some.map((externalId) => keysOfIdentity(of, externalId)));
     for (const ofIdentity of found) {
       if (!ofIdentity || keys.size + ofIdentity.length > max) return undefined;
       for (const key24 of ofIdentity) keys.add(key24);
@@ -390,8 +372,7 @@ export async function keysOfIdentities(
  * are many.
  */
 async function keysOfIdentity(
-  context: StoreContext,
-  workspaceId: string,
+  { context, workspaceId }: InWorkspace,
   externalId: string,
 ): Promise<string[] | undefined> {
   const { redis, run } = context;

@@ -1,8 +1,9 @@
 // Queries of analytics, their results, and the limits of all queries.
 
-import { hourMs } from '../domain/time.ts';
+import { dayMs, hourMs } from '../domain/time.ts';
 import type { Outcome } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
+import type { StoreContext } from '../scripts/context.ts';
 import { wholeDay } from '../scripts/layout.ts';
 
 export interface Period {
@@ -46,6 +47,23 @@ export interface UsageQuery extends Period {
   /** Refuse the query if so many keys were used in the period that they are not in memory at a time (used.ts). */
   bounded?: boolean;
 }
+
+/** What a query of verifications reads. */
+export interface UsageScope {
+  context: StoreContext;
+  workspaceId: string;
+  /** APIs that exist. */
+  apiIds: readonly string[];
+  period: KeptPeriod;
+  nowMs: number;
+  bucketOf: UsageQuery['bucketOf'];
+}
+export type InWorkspace = Pick<UsageScope, 'context' | 'workspaceId'>;
+
+/** The APIs by the last 8 characters of their ids, which the ids of their keys end with. */
+export const api8sOf = ({ apiIds }: UsageScope): string[] => apiIds.map((apiId) => apiId.slice(-8));
+/** The current day, in days since 1970. */
+export const todayOf = ({ nowMs }: UsageScope): number => Math.floor(nowMs / dayMs);
 
 /** Days since 1970: the first, and the one after the last. */
 export interface Days {

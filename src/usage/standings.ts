@@ -11,7 +11,7 @@
 // are dropped with its connection, and after an hour.
 
 import { digestOf } from '../domain/keyString.ts';
-import { dayMs, hourMs } from '../domain/time.ts';
+import { hourMs } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import type { RedisClient } from '../redis/connection.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -19,7 +19,7 @@ import { countedOutcomes, spentPlace } from '../scripts/layout.ts';
 import { windowOf } from './customers.ts';
 import { type Counts, noCounts } from './days.ts';
 import { byOutcome, countKeys, keysOfIdentities, type Sum } from './histories.ts';
-import { daysIn, type KeptPeriod, type Period } from './query.ts';
+import { daysIn, type Period, type UsageScope } from './query.ts';
 import { addUsage, Largest, order, type Place, type RankedBy, Ranking, type TopRow } from './ranking.ts';
 import { Steps } from './steps.ts';
 import { summedDays } from './summed.ts';
@@ -28,20 +28,15 @@ import { usedKeys } from './used.ts';
 import { CustomerWindow } from './window.ts';
 
 type RankedOf = 'keys' | 'identities';
-const bucketOf = () => 0;
 const kinds: readonly RankedOf[] = ['keys', 'identities'];
 const numbers: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
 
-export interface RankQuery {
-  /** APIs that exist. */
-  apiIds: readonly string[];
+export interface RankQuery extends UsageScope {
   of: RankedOf;
   by: RankedBy;
   limit: number;
-  period: KeptPeriod;
   /** The length of the period that was asked for, in hours. */
   hours: number;
-  nowMs: number;
 }
 
 /** The largest sums of which the names are kept. */
@@ -99,24 +94,24 @@ interface Standings {
 }
 
 /** Returns a function that ranks keys or identities by their verifications. */
-export function openRankings(context: StoreContext) {
-  const kept = new Kept(context.redis);
+export function openRankings({ redis }: StoreContext) {
+  const kept = new Kept(redis);
   const passes = new Map<string, Promise<TopRow[]>>();
 
-  return async function rank(workspaceId: string, query: RankQuery): Promise<TopRow[]> {
-    const { apiIds, of, period } = query;
+  return async function rank(query: RankQuery): Promise<TopRow[]> {
+    const { workspaceId, apiIds, of, period } = query;
     const id = `${workspaceId} ${lengthOf(query)} ${digestOf(apiIds.join()).toString('base64url')}`;
     // Several rankings of a period are often asked for together, and one pass serves all of them.
     for (let times = 0; times < 2; times++) {
       const running = passes.get(id);
       if (running) await running.catch(() => {});
       const standings = kept.get(`${of} ${id}`, period);
-      const top = standings && (await rankFrom(context, workspaceId, query, standings));
+      const top = standings && (await rankFrom(query, standings));
       if (top) return top;
       if (!passes.has(id)) break;
     }
     const { connection } = kept;
-    const pass = rankAll(context, workspaceId, query, (found) => {
+    const pass = rankAll(query, (found) => {
       if (connection !== kept.connection) return;
       for (const kind of kinds) if (found.leaders[kind]) kept.set(`${kind} ${id}`, found);
     });
@@ -176,35 +171,24 @@ class Kept {
 }
 
 /** Ranks by reading everything. `keep` receives the bounds that were found. */
-async function rankAll(
-  context: StoreContext,
-  workspaceId: string,
-  query: RankQuery,
-  keep: (found: Standings) => void,
-): Promise<TopRow[]> {
-  const { apiIds, of, by, limit, period, nowMs } = query;
+async function rankAll(query: RankQuery, keep: (found: Standings) => void): Promise<TopRow[]> {
+  const { apiIds, of, by, limit, period } = query;
   const isKept = apiIds.length * daysIn(period).length <= totalsMax;
   // Before the keys: what is counted meanwhile counts as an increase.
-  const totals = isKept ? await totalsOf(context, workspaceId, apiIds, period) : undefined;
-  const api8s = apiIds.map((apiId) => apiId.slice(-8));
-  const today = Math.floor(nowMs / dayMs);
-  const isSummed = await summedDays(context, workspaceId, api8s, { period, bucketOf, today });
+  const totals = isKept ? await totalsOf(query) : undefined;
+  const isSummed = await summedDays(query);
   let leaders: Standings['leaders'] = {};
   // Without sums, a pass of the keys also has the customers, unless they are too many.
-  if (of === 'keys' || !isSummed) leaders = await rankKeys(context, workspaceId, query);
-  if (!leaders[of]) leaders = { identities: await rankCustomers(context, workspaceId, query) };
+  if (of === 'keys' || !isSummed) leaders = await rankKeys(query);
+  if (!leaders[of]) leaders = { identities: await rankCustomers(query) };
   if (totals) keep(standingsOf(period, totals, leaders));
   return leaders[of]!.by[by].entries.slice(0, limit).map(({ row }) => row);
 }
 
 /** Ranks all keys, and all customers if these fit in memory. */
-async function rankKeys(
-  context: StoreContext,
-  workspaceId: string,
-  { apiIds, period, nowMs }: RankQuery,
-): Promise<Standings['leaders']> {
+async function rankKeys(scope: UsageScope): Promise<Standings['leaders']> {
   const keys = new Leaders();
-  const window = new CustomerWindow(undefined, context.usageBounds.customers);
+  const window = new CustomerWindow(undefined, scope.context.usageBounds.customers);
   const key = { apiId: '', keyId: '', counts: noCounts() };
   const endKey = () => {
     if (key.keyId !== '') keys.add(key.keyId, { apiId: key.apiId, keyId: key.keyId }, key.counts);
@@ -217,10 +201,7 @@ async function rankKeys(
     for (const [place, count] of counts.entries()) key.counts[place]! += count;
     window.add(externalId, counts);
   };
-  const api8s = apiIds.map((apiId) => apiId.slice(-8));
-  for await (const some of usedKeys(context, workspaceId, api8s, { period, today: Math.floor(nowMs / dayMs) })) {
-    await countKeys(context, workspaceId, apiIds, some, { period, bucketOf }, visit, () => window.settle());
-  }
+  for await (const some of usedKeys(scope)) await countKeys(scope, some, visit, () => window.settle());
   endKey();
   if (window.upTo !== undefined) return { keys: keys.end() };
   const identities = new Leaders();
@@ -229,11 +210,11 @@ async function rankKeys(
 }
 
 /** Ranks all customers, as many at a time as fit in memory. */
-async function rankCustomers(context: StoreContext, workspaceId: string, query: RankQuery): Promise<Leaders> {
+async function rankCustomers(scope: UsageScope): Promise<Leaders> {
   const leaders = new Leaders();
   let after: string | undefined;
   do {
-    const window = await windowOf(context, workspaceId, query, after);
+    const window = await windowOf(scope, after);
     await addCustomers(leaders, window);
     after = window.upTo;
   } while (after !== undefined);
@@ -259,17 +240,13 @@ function standingsOf(period: Period, totals: Totals, leaders: Standings['leaders
 }
 
 /** Ranks by reading only what can be among the first. Undefined if that is too much. */
-async function rankFrom(
-  context: StoreContext,
-  workspaceId: string,
-  query: RankQuery,
-  { period: { fromHour }, totals, leaders }: Standings,
-): Promise<TopRow[] | undefined> {
-  const { apiIds, of, by, limit, period } = query;
+async function rankFrom(query: RankQuery, standings: Standings): Promise<TopRow[] | undefined> {
+  const { of, by, limit, period } = query;
+  const { totals, leaders } = standings;
   const { entries, bound } = leaders[of]?.by[by] ?? {};
   if (!entries || !bound) return undefined;
   // Includes counts in this period that are not in that of the bounds.
-  const now = await totalsOf(context, workspaceId, apiIds, { fromHour, toHour: period.toHour });
+  const now = await totalsOf({ ...query, period: { ...period, fromHour: standings.period.fromHour } });
   const increase = increaseOf(now, totals, by);
   // A pass is likely anyway: before anything is read for nothing.
   if (increase > 0 && (entries[limit - 1]?.sum ?? 0) <= bound.sum + increase) return undefined;
@@ -278,7 +255,7 @@ async function rankFrom(
     const top = ranking.top(limit, by);
     if (isDecided(top, query, entries[at] ?? bound, increase)) return top;
     const names = entries.slice(at, at + step).map(({ name }) => name);
-    if (names.length === 0 || !(await readNamed(context, workspaceId, query, names, ranking))) return undefined;
+    if (names.length === 0 || !(await readNamed(query, names, ranking))) return undefined;
   }
 }
 
@@ -293,36 +270,26 @@ function isDecided(top: readonly TopRow[], { of, by, limit }: RankQuery, next: P
 }
 
 /** Adds the sums of these keys or identities to a ranking. Returns false if that is too much. */
-async function readNamed(
-  context: StoreContext,
-  workspaceId: string,
-  { apiIds, of, period }: RankQuery,
-  names: readonly string[],
-  ranking: Ranking,
-): Promise<boolean> {
+async function readNamed(query: RankQuery, names: readonly string[], ranking: Ranking): Promise<boolean> {
+  const { of } = query;
   const named = new Set(names);
   const keys = of === 'keys' ? names.map((keyId) => keyId.slice('key_'.length)) : [];
   if (of === 'identities') {
-    const found = await keysOfIdentities(context, workspaceId, names, stepKeysMax);
+    const found = await keysOfIdentities(query, names, stepKeysMax);
     if (!found) return false;
     keys.push(...found);
   }
   const visit = byOutcome((usage) => {
     if (of === 'keys' || named.has(usage.externalId!)) addUsage(ranking, of, usage);
-  }, period);
-  await countKeys(context, workspaceId, apiIds, keys, { period, bucketOf }, visit);
+  }, query.period);
+  await countKeys(query, keys, visit);
   return true;
 }
 
 /** The totals of APIs by day. */
-async function totalsOf(
-  context: StoreContext,
-  workspaceId: string,
-  apiIds: readonly string[],
-  period: Period,
-): Promise<Totals> {
+async function totalsOf(scope: UsageScope): Promise<Totals> {
   const totals = new Map<number, Sums>();
-  await countByApi(context, workspaceId, apiIds, period, ({ hour, outcome, count, spentCredits }) => {
+  await countByApi(scope, ({ hour, outcome, count, spentCredits }) => {
     const day = Math.floor(hour / 24);
     const sums = totals.get(day) ?? { count: 0, refused: 0, spentCredits: 0 };
     totals.set(day, sums);

@@ -8,23 +8,19 @@
 import { dayMs } from '../domain/time.ts';
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { rollupQueueKey, workspaceKey } from '../redis/names.ts';
-import type { StoreContext } from '../scripts/context.ts';
 import { rolledUpAfterMs } from '../scripts/layout.ts';
 import { scoredMembersOf } from './commands.ts';
-import { type Days, type KeptPeriod, readsMax, tooMuch, type UsageQuery } from './query.ts';
+import { api8sOf, type Days, type KeptPeriod, readsMax, todayOf, tooMuch, type UsageScope } from './query.ts';
 
 /** Whether a day of a query is read from the sums. */
 export const isSummed = ({ summed }: KeptPeriod, day: number): boolean =>
   summed !== undefined && day >= summed.fromDay && day < summed.toDay;
 
 /** The days of a query that are read from the sums; undefined for none. */
-export async function summedDays(
-  { redis }: StoreContext,
-  workspaceId: string,
-  api8s: readonly string[],
-  { period, bucketOf, today }: { period: KeptPeriod; today: number } & Pick<UsageQuery, 'bucketOf'>,
-): Promise<Days | undefined> {
-  const { fromHour, toHour, hourlyFrom } = period;
+export async function summedDays(scope: UsageScope): Promise<Days | undefined> {
+  const { context, workspaceId, bucketOf } = scope;
+  const { fromHour, toHour, hourlyFrom } = scope.period;
+  const today = todayOf(scope);
   const isByHour = bucketOf(0) !== bucketOf(23);
   // Days before `hourlyFrom` are never divided.
   const asked = {
@@ -32,13 +28,14 @@ export async function summedDays(
     toDay: Math.floor((isByHour ? Math.min(toHour, hourlyFrom) : toHour) / 24),
   };
   if (asked.fromDay >= Math.min(asked.toDay, today)) return undefined;
+  const { redis } = context;
   const workspace = workspaceKey(workspaceId);
   const first = await orStoreError(redis.hget(workspace, 'summed'));
   if (first === null) return undefined;
   const fromDay = Math.max(asked.fromDay, Number(first));
   const end = Math.min(asked.toDay, today);
   if (fromDay >= end) return undefined;
-  const toDay = Math.min(end, await firstToRollUp(redis, workspace, new Set(api8s)));
+  const toDay = Math.min(end, await firstToRollUp(redis, workspace, new Set(api8sOf(scope))));
   return fromDay < toDay ? { fromDay, toDay } : undefined;
 }
 

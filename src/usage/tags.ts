@@ -2,22 +2,26 @@
 
 import { outcomes } from '../domain/verification.ts';
 import { tagUsageKey, workspaceKey } from '../redis/names.ts';
-import type { StoreContext } from '../scripts/context.ts';
 import { tagField } from '../scripts/layout.ts';
 import { Reader } from '../scripts/struct.ts';
 import { countsOf, readAll } from './commands.ts';
-import { daysIn, isIn, type KeptPeriod, keptHour, readsMax, tooMuch, type UsageCount, type Visit } from './query.ts';
+import {
+  daysIn,
+  isIn,
+  type KeptPeriod,
+  keptHour,
+  readsMax,
+  tooMuch,
+  type UsageCount,
+  type UsageScope,
+  type Visit,
+} from './query.ts';
 
 /** Limit of bytes that a query reads, as each count has all names in full: about a second of the server's time. */
 const tagBytesMax = 256 * 1024 * 1024;
 
-export async function countByTag(
-  { redis }: StoreContext,
-  workspaceId: string,
-  apiIds: readonly string[],
-  period: KeptPeriod,
-  visit: Visit<UsageCount>,
-) {
+export async function countByTag({ context, workspaceId, apiIds, period }: UsageScope, visit: Visit<UsageCount>) {
+  const { redis } = context;
   const workspace = workspaceKey(workspaceId);
   const days = daysIn(period);
   if (apiIds.length * days.length > readsMax) throw tooMuch();

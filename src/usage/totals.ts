@@ -4,11 +4,12 @@ import { outcomes } from '../domain/verification.ts';
 import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { identifierUsageKey, namespaceNamesKey, workspaceKey } from '../redis/names.ts';
-import type { StoreContext } from '../scripts/context.ts';
 import { countsOf, fieldsOf, readAll } from './commands.ts';
 import {
+  api8sOf,
   daysIn,
   hourOf,
+  type InWorkspace,
   isIn,
   type KeptPeriod,
   keptHour,
@@ -17,6 +18,7 @@ import {
   readsMax,
   tooMuch,
   type UsageCount,
+  type UsageScope,
   type Visit,
 } from './query.ts';
 
@@ -33,8 +35,7 @@ interface DayTotals {
 
 /** The totals that exist of these APIs (last 8 characters of the id) or namespaces (id without prefix). */
 async function* totalsOf(
-  { run }: StoreContext,
-  workspaceId: string,
+  { context: { run }, workspaceId }: InWorkspace,
   kind: 'api' | 'namespace' | 'identifier',
   ids: readonly string[],
   period: Period,
@@ -59,15 +60,9 @@ async function* totalsOf(
 }
 
 /** Counts of verifications by API. */
-export async function countByApi(
-  context: StoreContext,
-  workspaceId: string,
-  apiIds: readonly string[],
-  period: Period,
-  visit: Visit<UsageCount>,
-) {
-  const ids = apiIds.map((apiId) => apiId.slice(-8));
-  for await (const { index, day, counts } of totalsOf(context, workspaceId, 'api', ids, period)) {
+export async function countByApi(scope: UsageScope, visit: Visit<UsageCount>) {
+  const { period, apiIds } = scope;
+  for await (const { index, day, counts } of totalsOf(scope, 'api', api8sOf(scope), period)) {
     for (const [name, value] of counts) {
       const isSpent = name.startsWith('s');
       const field = isSpent ? name.slice(1) : name;
@@ -91,17 +86,16 @@ const identifierCountsMax = 1_000_000;
 
 /** Counts of limit checks of each identifier. `wanted` are ids of namespaces, or true for all. */
 export async function countByIdentifier(
-  context: StoreContext,
-  workspaceId: string,
+  of: InWorkspace,
   wanted: true | readonly string[],
   period: KeptPeriod,
   visit: Visit<NamespaceCount>,
 ) {
-  const { redis } = context;
-  const workspace = workspaceKey(workspaceId);
+  const { redis } = of.context;
+  const workspace = workspaceKey(of.workspaceId);
   const days = daysIn(period);
   let left = identifierCountsMax;
-  for await (const names of namespacesOf(context, workspaceId, wanted, period)) {
+  for await (const names of namespacesOf(of, wanted, period)) {
     const records = [...names].flatMap(([id16, namespace]) =>
       days.map((day) => ({ namespace, day, name: identifierUsageKey(workspace, id16, day) })),
     );
@@ -114,12 +108,12 @@ export async function countByIdentifier(
       if (sizes[index] === 0) continue;
       for await (const fields of countsOf(redis, name)) {
         for (const [field, value] of fields) {
-          const of = keptHour(day, field.toString('latin1', 0, 2), period);
-          if (!isIn(period, of)) continue;
+          const time = keptHour(day, field.toString('latin1', 0, 2), period);
+          if (!isIn(period, time)) continue;
           const count = Number(value.toString());
           const passed = field[2] === 'p'.charCodeAt(0);
           const identifier = field.toString('utf8', 3);
-          visit({ ...of, namespace, identifier, passed: passed ? count : 0, blocked: passed ? 0 : count });
+          visit({ ...time, namespace, identifier, passed: passed ? count : 0, blocked: passed ? 0 : count });
         }
       }
     }
@@ -128,23 +122,22 @@ export async function countByIdentifier(
 
 /** Counts of limit checks by namespace, of all identifiers or of one. `wanted` are ids, or true for all namespaces. */
 export async function countByNamespace(
-  context: StoreContext,
-  workspaceId: string,
+  of: InWorkspace,
   wanted: true | readonly string[],
   identifier: string | undefined,
   period: KeptPeriod,
   visit: Visit<NamespaceCount>,
 ) {
   const kind = identifier === undefined ? 'namespace' : 'identifier';
-  for await (const names of namespacesOf(context, workspaceId, wanted, period)) {
+  for await (const names of namespacesOf(of, wanted, period)) {
     const ids = [...names.keys()];
-    for await (const { index, day, counts } of totalsOf(context, workspaceId, kind, ids, period, identifier)) {
+    for await (const { index, day, counts } of totalsOf(of, kind, ids, period, identifier)) {
       for (const [field, count] of counts) {
         const passed = field.endsWith('p');
         const namespace = names.get(ids[index]!)!;
         const hourOfDay = field.slice(0, 2);
-        const of = identifier === undefined ? { hour: hourOf(day, hourOfDay) } : keptHour(day, hourOfDay, period);
-        if (isIn(period, of)) visit({ ...of, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
+        const time = identifier === undefined ? { hour: hourOf(day, hourOfDay) } : keptHour(day, hourOfDay, period);
+        if (isIn(period, time)) visit({ ...time, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
       }
     }
   }
@@ -155,8 +148,7 @@ export async function countByNamespace(
  * megabytes.
  */
 async function* namespacesOf(
-  { redis }: StoreContext,
-  workspaceId: string,
+  { context: { redis }, workspaceId }: InWorkspace,
   wanted: true | readonly string[],
   period: Period,
 ): AsyncGenerator<Map<string, string>> {

@@ -3,11 +3,10 @@
 
 import { orStoreError } from '../redis/connection.ts';
 import { rollupQueueKey, usedKeysKey, workspaceKey } from '../redis/names.ts';
-import type { StoreContext } from '../scripts/context.ts';
 import { weekDays } from '../scripts/layout.ts';
 import { membersOf, readAll } from './commands.ts';
 import { Ordered } from './ordered.ts';
-import { type KeptPeriod, readsMax, tooMuch } from './query.ts';
+import { api8sOf, readsMax, todayOf, tooMuch, type UsageScope } from './query.ts';
 import { Steps } from './steps.ts';
 import { isSummed } from './summed.ts';
 
@@ -22,29 +21,22 @@ interface List {
   number: number;
 }
 
-interface Wanted {
-  period: KeptPeriod;
-  today: number;
+interface Options {
   /** Refuse the query if the keys are more than those that are in memory at a time. */
   bounded?: boolean | undefined;
+  /** Reports how many list entries the period has. */
+  entries?(count: number): void;
 }
 
 /**
- * The keys (without `key_`) of these APIs (last 8 of the id) that were used in a period, and maybe some that were not;
- * some at a time, each key once, and in order within its API, so that a script finds them next to each other
- * (lua/analytics/keys.lua). `entries` reports how many list entries the period has.
+ * The keys (without `key_`) that were used in a period, and maybe some that were not; some at a time, each key once,
+ * and in order within its API, so that a script finds them next to each other (lua/analytics/keys.lua).
  */
-export async function* usedKeys(
-  context: StoreContext,
-  workspaceId: string,
-  api8s: readonly string[],
-  wanted: Wanted,
-  entries?: (count: number) => void,
-): AsyncGenerator<string[]> {
+export async function* usedKeys(scope: UsageScope, { bounded, entries }: Options = {}): AsyncGenerator<string[]> {
   // More keys than are in memory at a time are found in several passes over the lists.
   for (let after: string | undefined = ''; after !== undefined; ) {
-    const keys: UsedKeys = new UsedKeys(after, context.usageBounds.keys);
-    const found = await readPart(context, workspaceId, api8s, wanted, keys);
+    const keys: UsedKeys = new UsedKeys(after, scope.context.usageBounds.keys);
+    const found = await readPart(scope, keys, bounded);
     if (after === '') entries?.(found);
     yield* keys.inOrder();
     after = keys.upTo;
@@ -52,19 +44,16 @@ export async function* usedKeys(
 }
 
 /** Reads all lists. Resolves to the number of their entries. */
-async function readPart(
-  context: StoreContext,
-  workspaceId: string,
-  api8s: readonly string[],
-  { period, today, bounded }: Wanted,
-  keys: UsedKeys,
-): Promise<number> {
+async function readPart(scope: UsageScope, keys: UsedKeys, bounded?: boolean): Promise<number> {
+  const { context, period } = scope;
+  const api8s = api8sOf(scope);
+  const today = todayOf(scope);
   const firstDay = Math.floor(period.fromHour / 24);
   const lastDay = Math.floor((period.toHour - 1) / 24);
   const isWanted = (day: number) => day >= firstDay && day <= lastDay && !isSummed(period, day);
-  const read = reader(context, workspaceId, keys, bounded);
+  const read = reader(scope, keys, bounded);
   // Days before weeks: a key that is moved meanwhile is in the list that is read later.
-  const days = await dayLists(context, workspaceId, new Set(api8s), isWanted);
+  const days = await dayLists(scope, new Set(api8s), isWanted);
   const ofDays = await read(days);
   // A list of an earlier day was dropped, and has only what was counted late since.
   const firstWhole = today - context.usageHourlyDays;
@@ -140,8 +129,7 @@ class UsedKeys {
 
 /** The lists of days that exist: each is in the queue of what is rolled up. */
 async function dayLists(
-  { redis }: StoreContext,
-  workspaceId: string,
+  { context: { redis }, workspaceId }: UsageScope,
   api8s: ReadonlySet<string>,
   isWanted: (day: number) => boolean,
 ): Promise<List[]> {
@@ -164,7 +152,8 @@ async function dayLists(
  * Returns a function that adds the keys of lists, and returns the number of entries, and for each list whether it was
  * read to its end.
  */
-function reader({ redis, run }: StoreContext, workspaceId: string, keys: UsedKeys, bounded = false) {
+function reader({ context, workspaceId }: UsageScope, keys: UsedKeys, bounded = false) {
+  const { redis, run } = context;
   const workspace = workspaceKey(workspaceId);
   return async (lists: readonly List[]): Promise<{ entries: number; complete: boolean[] }> => {
     let entries = 0;
