@@ -176,6 +176,6 @@ test.skipIf(!installed)('a Redis that Tollgate does not run is backed up by its 
   }
 });
 
-test.skipIf(!installed)('every command of docs/backup.md was run', () => {
+testIf(isThorough && installed)('every command of docs/backup.md was run', () => {
   expect([...untried]).toEqual([]);
 });
