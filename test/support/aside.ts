@@ -61,7 +61,6 @@ const thoroughFiles: Record<string, readonly string[]> = {
   'test/decide/leases/far.test.ts': leases,
   'test/decide/leases/model.test.ts': leases,
   'test/decide/leases/nothingLost.test.ts': leases,
-  'test/decide/leases/trueAnswers.test.ts': leases,
   'test/endings.test.ts': ['src/endings.ts'],
   'test/everyRead.test.ts': ['test/support/everyRead.ts'],
   'test/faults/fuzz.test.ts': ['src/input', 'src/http/pipeline.ts', 'src/operation.ts'],
