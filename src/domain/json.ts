@@ -144,22 +144,18 @@ class Walker {
  * the last one counts, as in JSON.parse.
  */
 export function memberText(json: string, path: readonly (string | number)[]): string | undefined {
-  const walker = new Walker(json);
-  for (const [depth, step] of path.entries()) {
+  let text: string | undefined = json;
+  for (const step of path) {
+    const walker: Walker = new Walker(text);
     if (walker.code !== (typeof step === 'number' ? openBracket : openBrace)) return undefined;
-    let found = -1;
-    let text = '';
+    let found: string | undefined;
     walker.visitMembers((name) => {
-      if (name !== step) return;
-      found = walker.at;
-      // So the value is not passed twice.
-      if (depth === path.length - 1) text = walker.readValue();
+      if (name === step) found = walker.readValue();
     });
-    if (found < 0) return undefined;
-    if (depth === path.length - 1) return compact(text);
-    walker.at = found;
+    if (found === undefined) return undefined;
+    text = found;
   }
-  return compact(walker.readValue());
+  return compact(text);
 }
 
 /** Returns the texts of some members of a JSON object in one pass, each as `memberText` does. */
