@@ -324,7 +324,9 @@ inChromium(() => {
     await goTo('Live');
     const sent: string[] = [];
     const listener = (request: Request) => {
-      if (request.url().endsWith('/analytics.tail')) sent.push(request.postData()!);
+      // The page may still ask without a filter, as it does when it opens.
+      const body = request.url().endsWith('/analytics.tail') ? request.postData()! : '{}';
+      if (body !== '{}') sent.push(body);
     };
     page.on('request', listener);
     const text = `${key.keyId}`;
