@@ -8,10 +8,10 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { errorCatalogue } from '../src/errors.ts';
 import { operations } from '../src/operations/index.ts';
-import { keyspace } from '../src/scripts/keyspace.ts';
 import { luaLiterals, luaSignatures } from '../src/scripts/layout.ts';
 import { buildLibrary, isModule, readLua, scriptNames as scriptNamesOf } from '../src/scripts/library.ts';
 import { aside } from './support/aside.ts';
+import { keyspace } from './support/keyspace.ts';
 import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
 
 /** The rooms of the store: what runs scripts. */
@@ -432,7 +432,7 @@ describe('lua/', () => {
     expect(makers).toEqual(['lua/include/nameOf.lua']);
   });
 
-  test('the names made are those that src/scripts/keyspace.ts describes', () => {
+  test('the names made are those that src/redis/keyspace.md describes', () => {
     const made = [...read('lua/include/nameOf.lua').matchAll(/return workspace \.\. '(:\w+)/g)].map(
       (match) => match[1],
     );

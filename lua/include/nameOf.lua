@@ -1,5 +1,5 @@
 -- The names of all Redis keys of a workspace, made here and nowhere else in lua/. `workspace` is KEYS[1], `tg:{ws_…}`,
--- which is also the name of the workspace's own record. src/scripts/keyspace.ts describes what each of them contains.
+-- which is also the name of the workspace's own record. src/redis/keyspace.md describes what each of them contains.
 local name_of = {}
 
 function name_of.key_record(workspace, digest) return workspace .. ':k:' .. digest end

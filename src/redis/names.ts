@@ -1,5 +1,5 @@
 // The names of keys in Redis. lua/include/nameOf.lua makes them for scripts, and this file those that are read without
-// a script: workspaces, usage, the audit stream. src/scripts/keyspace.ts describes each.
+// a script: workspaces, usage, the audit stream. src/redis/keyspace.md describes each.
 //
 // The braces are the hash tag of Redis Cluster: all keys of a workspace are in one slot, so a script may use any of
 // them.

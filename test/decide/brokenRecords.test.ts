@@ -1,5 +1,5 @@
 // A broken record of every kind, at each place that a decision touches: a caller that was charged gets no error, and an
-// item that does not need the record does not fail. The kinds are those of src/scripts/keyspace.ts, so a new one is
+// item that does not need the record does not fail. The kinds are those of src/redis/keyspace.md, so a new one is
 // covered, or fails here for want of values of its placeholders.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -7,8 +7,8 @@ import { digestOf } from '../../src/domain/keyString.ts';
 import type { OperationName } from '../../src/operations/index.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
-import { type KeyspaceEntry, keyspace } from '../../src/scripts/keyspace.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../support/harness.ts';
+import { type KeyspaceEntry, keyspace } from '../support/keyspace.ts';
 import { observing } from '../support/observer.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { sample } from '../support/testIf.ts';

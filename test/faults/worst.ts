@@ -16,12 +16,11 @@ import { digestOf as digestOfKey } from '../../src/records/keys.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { connect } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
-import { keyspace } from '../../src/scripts/keyspace.ts';
 import { dataVersion } from '../../src/scripts/layout.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { type InputOf, testSettings } from '../support/harness.ts';
-import { survey } from '../support/keyspace.ts';
+import { keyspace, survey } from '../support/keyspace.ts';
 import type { Rig } from './rig.ts';
 
 /** A whole number between two, both included. */

@@ -5,7 +5,6 @@ import { readdirSync } from 'node:fs';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
-import { keyspace } from '../../src/scripts/keyspace.ts';
 import { dataVersion, oldestDataVersion } from '../../src/scripts/layout.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { answersOf, comparable } from '../fixtures/data/answers.ts';
@@ -13,7 +12,7 @@ import { type Fixture, loadFixture, makeFixture, readFixture } from '../fixtures
 import { earlierRelease, lastCommits } from '../support/earlierRelease.ts';
 import type { Read } from '../support/everyRead.ts';
 import { dayMs, hourMs, testSettings } from '../support/harness.ts';
-import { namesIn, survey } from '../support/keyspace.ts';
+import { keyspace, namesIn, survey } from '../support/keyspace.ts';
 import { endAll } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { isThorough, testIf } from '../support/testIf.ts';

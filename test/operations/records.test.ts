@@ -7,9 +7,9 @@ import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { auditKey, workspaceKey } from '../../src/redis/names.ts';
-import { keyspace } from '../../src/scripts/keyspace.ts';
 import { exampleOf, hash, type Things } from '../support/examples.ts';
 import { dayMs, harness, type InputOf, testSettings } from '../support/harness.ts';
+import { keyspace } from '../support/keyspace.ts';
 import { random, seed } from '../support/random.ts';
 import { namesLike, testRedisUrl } from '../support/redis.ts';
 

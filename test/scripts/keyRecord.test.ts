@@ -6,9 +6,9 @@ import { digestOf } from '../../src/domain/keyString.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
-import { keyspace } from '../../src/scripts/keyspace.ts';
 import { harness, hourMs } from '../support/harness.ts';
 import { keyWithAll, makeExampleRecords } from '../support/keyExamples.ts';
+import { keyspace } from '../support/keyspace.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
 const app = harness();
@@ -64,7 +64,7 @@ describe('the successor of a rerolled key', () => {
     await makeExampleRecords(ok);
     const { key, keyId } = await createKey({ apiId, prefix: 'pk', byteLength: 20, ...keyWithAll(0) });
     const copied = entry.fields!.filter((field) => !(field in notCopied));
-    // If this fails after a field was added to keyspace.ts: copy the field in reroll.lua, or add it to `notCopied`.
+    // If this fails after a field was added: copy it in reroll.lua, or add it to `notCopied`.
     expect((await names(digestOf(key))).sort()).toEqual([...copied, 'start', 'state'].sort());
     const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
     expect((await names(digestOf(successor.key))).sort()).toEqual([...copied, 'start', 'state'].sort());

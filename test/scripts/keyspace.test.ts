@@ -1,13 +1,12 @@
-// Compares src/scripts/keyspace.ts with the records in Redis after every operation was called.
+// Compares src/redis/keyspace.md with the records in Redis after every operation was called.
 
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { setupKey } from '../../src/redis/names.ts';
-import { keyspace } from '../../src/scripts/keyspace.ts';
 import { makeThings } from '../support/examples.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
-import { entryNames, survey } from '../support/keyspace.ts';
+import { entryNames, keyspace, survey } from '../support/keyspace.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
 let redis: RedisClient;
@@ -25,7 +24,7 @@ test('no two entries have the same name', () => {
   expect(new Set(keyspace.map(({ name }) => name)).size).toBe(keyspace.length);
 });
 
-test('every key in Redis after all operations is in keyspace.ts, and all of those are in Redis', async () => {
+test('every key in Redis after all operations is in keyspace.md, and all of those are in Redis', async () => {
   await tollgate.store.workspaces.createFirst('not needed');
   await aBitOfEverything();
 

@@ -1,10 +1,45 @@
-// Compares the records in Redis with src/scripts/keyspace.ts.
+// Compares the records in Redis with src/redis/keyspace.md.
 
+import { readFileSync } from 'node:fs';
 import { Cluster } from 'ioredis';
 import type { RedisClient } from '../../src/redis/connection.ts';
 import { dataKey, formKey, probeKey, serversKey, setupKey, sweptKey, workspacesKey } from '../../src/redis/names.ts';
-import { type KeyspaceEntry, keyspace } from '../../src/scripts/keyspace.ts';
-import { keyFixed, never } from '../../src/scripts/layout.ts';
+import { keyFixed, keyRecordFields, never } from '../../src/scripts/layout.ts';
+
+export interface KeyspaceEntry {
+  /** After `tg:{ws_…}`. */
+  name: string;
+  type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
+  holds: string;
+  /** All possible fields, if they are a fixed set; `<n>` is a number. */
+  fields?: readonly string[] | undefined;
+  isOld?: boolean;
+  since?: number;
+  expires?: string;
+}
+
+const fixedFields: Record<string, readonly string[]> = {
+  ':data': ['run', 'fence', 'at', 'done'],
+  ':k:<digest>': ['state', 'leased', 'holds', 'holds<n>', 'shifted', 'formerLink', ...Object.keys(keyRecordFields)],
+};
+
+const page = readFileSync(new URL('../../src/redis/keyspace.md', import.meta.url), 'utf8');
+
+/** The rows of the table. */
+export const keyspace: readonly KeyspaceEntry[] = [...page.matchAll(/^\| `…(.*?)` \| (.*) \|$/gm)].map(
+  ([, name, cells]) => {
+    const [type, holds, expires, since] = cells!.split(/ ?\| ?/);
+    return {
+      name: name!,
+      type: type as KeyspaceEntry['type'],
+      holds: holds!,
+      fields: fixedFields[name!],
+      isOld: since === 'old',
+      ...(expires && { expires }),
+      ...(Number(since) && { since: Number(since) }),
+    };
+  },
+);
 
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
 const parts: Record<string, string> = {
@@ -75,7 +110,7 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
       if (type === 'none' || ttl === -2) return; // Expired meanwhile.
       const [entry, ...more] = entries.filter(({ pattern }) => pattern.test(name));
       const says = (what: string) => wrong.push(`${JSON.stringify(name)} ${what}`);
-      if (!entry) return says('is not in keyspace.ts');
+      if (!entry) return says('is not in keyspace.md');
       seen.add(entry.name);
       if (more.length > 0) says(`is also ${more.map((other) => other.name)}`);
       if (type !== entry.type) says(`is a ${type} and not a ${entry.type}`);

@@ -288,7 +288,7 @@ const namespaceOf = async ({ namespace }: Check) => {
   return { namespaceId: found!.id };
 };
 
-test('leases are noted under names of keyspace.ts, and settled', async () => {
+test('leases are noted under names of keyspace.md, and settled', async () => {
   const redis: RedisClient = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
   try {
     const of = check(10_000);
