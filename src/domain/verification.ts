@@ -3,76 +3,25 @@
 import { type JsonText, print } from './json.ts';
 import { type PrintedLimit, printLimit, type Ratelimit } from './limit.ts';
 
-interface OutcomeError {
-  code: string;
-  status: number;
-  title: string;
-  /** For the page of the error and the API reference. */
-  meaning: string;
-  /** For the client of the gateway. */
-  detail: string;
-}
-
 /**
- * The outcomes other than VALID, each with the error that the gateway check responds with. Their order gives the
- * numbers that Lua uses, from 2. It is not the order of the checks. The numbers are stored, so new outcomes are last.
+ * The outcomes other than VALID, each with the error that the gateway check responds with (src/errors.ts), and what it
+ * tells the client of the gateway. Their order gives the numbers that Lua uses, from 2. It is not the order of the
+ * checks. The numbers are stored, so new outcomes are last.
  */
 export const outcomeErrors = {
-  DISABLED: {
-    code: 'key_disabled',
-    status: 403,
-    title: 'Key disabled',
-    meaning: 'Gateway check: the key is disabled.',
-    detail: 'The key is disabled.',
-  },
-  EXPIRED: {
-    code: 'key_expired',
-    status: 403,
-    title: 'Key expired',
-    meaning: 'Gateway check: the key has expired.',
-    detail: 'The key has expired.',
-  },
+  DISABLED: { code: 'key_disabled', detail: 'The key is disabled.' },
+  EXPIRED: { code: 'key_expired', detail: 'The key has expired.' },
   INSUFFICIENT_PERMISSIONS: {
     code: 'key_lacks_permission',
-    status: 403,
-    title: 'Key lacks permission',
-    meaning: 'Gateway check: the key does not satisfy the permission query.',
     detail: 'The key lacks a permission that the request requires.',
   },
-  RATE_LIMITED: {
-    code: 'rate_limited',
-    status: 429,
-    title: 'Rate limited',
-    meaning:
-      'A rate limit of the key is exceeded. `Retry-After` gives the seconds to wait, and `RateLimit` names the limit.',
-    detail: 'A limit is exceeded: ',
-  },
-  USAGE_EXCEEDED: {
-    code: 'usage_exceeded',
-    status: 429,
-    title: 'Usage exceeded',
-    meaning: 'The key has too few credits left. Retrying helps only after a refill.',
-    detail: 'The key has too few credits left.',
-  },
-  NOT_FOUND: {
-    code: 'invalid_key',
-    status: 401,
-    title: 'Invalid key',
-    meaning: 'Gateway check: the key header is missing or the key is unknown.',
-    detail: 'The key is unknown.',
-  },
-  FORBIDDEN: {
-    code: 'ip_not_allowed',
-    status: 403,
-    title: 'IP address not allowed',
-    meaning: 'Gateway check: the key may not be used from this IP address.',
-    detail: 'The key may not be used from this IP address.',
-  },
-} as const satisfies Record<string, OutcomeError>;
+  RATE_LIMITED: { code: 'rate_limited', detail: 'A limit is exceeded: ' },
+  USAGE_EXCEEDED: { code: 'usage_exceeded', detail: 'The key has too few credits left.' },
+  NOT_FOUND: { code: 'invalid_key', detail: 'The key is unknown.' },
+  FORBIDDEN: { code: 'ip_not_allowed', detail: 'The key may not be used from this IP address.' },
+} as const;
 
 type RefusedOutcome = keyof typeof outcomeErrors;
-
-export type OutcomeErrorCode = (typeof outcomeErrors)[RefusedOutcome]['code'];
 
 export type Outcome = 'VALID' | RefusedOutcome;
 

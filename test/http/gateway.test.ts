@@ -7,6 +7,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createId } from '../../src/domain/keyString.ts';
 import { outcomeErrors } from '../../src/domain/verification.ts';
+import { ApiError } from '../../src/errors.ts';
 import { createGateway, type GatewayOptions, gatewayPath } from '../../src/http/gateway.ts';
 import type { OpenApiDocument } from '../../src/http/openapi.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
@@ -320,7 +321,8 @@ describe('the gateway check of a refused key', () => {
 
   test.each(Object.entries(outcomeErrors).filter(([outcome]) => outcome !== 'NOT_FOUND'))(
     'the status and the error of its own: %s',
-    async (outcome, { status, code, detail }) => {
+    async (outcome, { code, detail }) => {
+      const { status } = new ApiError(code, detail);
       const { key: fields, request } = outcomeExamples[outcome as keyof typeof outcomeExamples];
       const { key } = await h.createKey(fields);
       const { permissions, ratelimits } = request;
