@@ -76,6 +76,16 @@ import {
   uint,
 } from './struct.ts';
 
+/** The structures that scripts use, by their names in Lua. */
+const luaStructs = new Map<string, Struct<Fields>>();
+
+/** A structure that scripts use by this name. */
+function inLua<const Of extends Fields>(name: string, fields: Of): Struct<Of> {
+  const declared = struct(fields);
+  luaStructs.set(name, declared);
+  return declared;
+}
+
 /** The version of all data in Redis that this release migrates to, see dataVersion.ts. */
 export const dataVersion = 7;
 /** The oldest version that this release reads and writes. Older data is refused at the start. */
@@ -175,9 +185,9 @@ export const withSnapshot = 32_768;
 // Stored.
 
 /** A version, which no other one of the workspace equals. Two numbers, which Lua compares without creating a string. */
-const version = struct({ time: uint(6), number: uint(2) });
+const version = inLua('VERSION', { time: uint(6), number: uint(2) });
 
-export const keyFixed = struct({
+export const keyFixed = inLua('KEY_FIXED', {
   /** The first 16 characters of the id, without `key_`. */
   id16: bytes(16),
   version: bytes(version.bytes),
@@ -199,7 +209,7 @@ export const keyTimes = { expires: { none: never } } as const satisfies Partial<
 >;
 export type KeyTime = keyof typeof keyTimes;
 /** The fields of the state that a verification reads, and the length of the link that follows. */
-const keyDecides = struct({
+inLua('KEY_DECIDES', {
   version: opaque(version),
   api8: keyFixed.fields.api8,
   flags: keyFixed.fields.flags,
@@ -285,30 +295,32 @@ const verifiedFields = Object.fromEntries(verifiedNames.map((name) => [name, key
 };
 
 /** The link of a key to an identity. A key without an identity has only its length, 0. */
-const link = struct({ identityId16: bytes(16), externalId: rest });
+inLua('LINK', { identityId16: bytes(16), externalId: rest });
 
 /**
  * The beginning of a limit. `switches` are the bits of `limitSwitches`, and `temporarySwitch`; those of `type` and of
  * that since data version 6.
  */
 const limitStart = { limit: uint(7), duration: uint(7), switches: uint(1), nameBytes: uint(2) };
+inLua('LIMIT_START', limitStart);
 /** The same and further values. Only a verification and what manages limits read these. */
 const limitHead = { ...limitStart } satisfies Record<
   Exclude<LimitValueName, keyof typeof limitSwitches> | 'switches' | 'nameBytes',
   unknown
 >;
+inLua('LIMIT_HEAD', limitHead);
 /**
  * A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the
  * windows.
  */
 export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBytes') });
 /** The length of a limit's window, after all windows. */
-const windowBytes = struct({ bytes: uint(2) });
+inLua('WINDOW_BYTES', { bytes: uint(2) });
 /**
  * Begins the window of a temporary limit, since data version 6: so a verification finds all limits as without it. In a
  * snapshot it follows the limits, for each that is temporary.
  */
-export const limitEnd = struct({
+export const limitEnd = inLua('LIMIT_END', {
   /** Unix milliseconds. Then the former limit is in force again, if it has one. */
   ends: uint(6),
   /** 0 without one. Its type is that of the limit. */
@@ -321,13 +333,13 @@ export const limitEnd = struct({
  * Field `shifted` of a key or an identity: what was charged to its windows after the one time and until the other may
  * have been put into an earlier slice, because the clock stepped back (lua/include/windowLog.lua). Unix milliseconds.
  */
-const shifted = struct({ from: uint(6), latest: uint(6) });
+inLua('SHIFTED', { from: uint(6), latest: uint(6) });
 
 /**
  * Follows the limits of an `extended` key, since data version 6: a key that has one of these. A plain key has none of
  * it, so it costs what it did before.
  */
-const keyExtension = struct({
+const keyExtension = inLua('KEY_EXTENSION', {
   /**
    * See keyMarks. A `restricted` key may be used by some addresses only: field `allowedIps` of its record. One that
    * `draws` is charged to the balance of the key in `drawsOn`, which `pays`; its own balance is an old copy of that.
@@ -341,7 +353,7 @@ const keyExtension = struct({
   balances: uint(2),
 });
 
-export const keyLive = struct({
+export const keyLive = inLua('KEY_LIVE', {
   /** Negative since data version 6: the debt of a hold that was settled for more than the key had. */
   balance: int(7),
   /** Unix milliseconds; 0 without a refill. */
@@ -350,16 +362,21 @@ export const keyLive = struct({
   lastUsed: uint(6),
 });
 export const usageCount = uint(4);
+inLua('COUNT', { count: usageCount });
 /** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
-export const usage = struct({ hour: uint(4), counts: counts(outcomesInTail, usageCount.bytes), spent: uint(7) });
+export const usage = inLua('USAGE', {
+  hour: uint(4),
+  counts: counts(outcomesInTail, usageCount.bytes),
+  spent: uint(7),
+});
 /** The hour of a key as lua/analytics/keys.lua returns it, after the externalId: USAGE, and `forbidden`. */
 export const currentUsage = struct({ ...usage.fields, forbidden: keyExtension.fields.forbidden });
 /** Both, as a verification reads them: it nearly always counts a VALID and does not change the other counts. */
-const keyTail = struct({
+inLua('KEY_TAIL', {
   ...keyLive.fields,
   hour: usage.fields.hour,
   valid: usageCount,
-  refusals: counts(outcomesInTail - 1, usageCount.bytes),
+  refusals: bytes(usageCount.bytes * (outcomesInTail - 1)),
   spent: usage.fields.spent,
 });
 
@@ -368,14 +385,14 @@ const keyTail = struct({
  * its version, which no time uses, says that its record has a balance, and the next one that a limit is temporary: so
  * an identity without both costs nothing more.
  */
-const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
+const identityHead = inLua('IDENTITY_HEAD', { id16: bytes(16), version: bytes(version.bytes) });
 /** Added to the first byte of the version of an identity with a balance. */
 const withBalance = 128;
 /** Added to the first byte of the version of an identity with a temporary limit. */
 const withTemporary = 64;
 
 /** The balance of an identity, field `credits` of its record, since data version 6. */
-const identityBalance = struct({
+inLua('IDENTITY_BALANCE', {
   /** Negative: a debt, as that of a key. */
   balance: int(7),
   refillAmount: uint(7),
@@ -393,16 +410,16 @@ const identityBalance = struct({
  * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted and `usageSpent` if
  * credits were spent, in the order of `countPlaces`, `usageEntryEnd`. `bits` has a bit for each place, from the lowest.
  */
-export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
+export const usageEntryHead = inLua('USAGE_ENTRY_HEAD', { hour: uint(4), bits: uint(1) });
 export const usageSpent = uint(7);
 /** The externalId at that time, or ''. */
 export const usageEntryEnd = struct({ externalId: text(1) });
 
 /** Begins the usage of a key in a reply of lua/analytics/keys.lua: the bytes of its parts, which follow. */
-export const keyUsage = struct({ days: uint(4), log: uint(4), current: uint(2) });
+export const keyUsage = inLua('KEY_USAGE', { days: uint(4), log: uint(4), current: uint(2) });
 
 /** The beginning of the days of a key (usage/days.ts). */
-export const keyDaysHead = struct({
+export const keyDaysHead = inLua('KEY_DAYS_HEAD', {
   /** Counts the rewrites, so that of two sweepers that roll up the same log one changes nothing. */
   rewrites: uint(2),
   /** The last week whose list of used keys has the key. */
@@ -434,7 +451,7 @@ export const sameExternalId = 128;
 export const sumWidths = [1, 2, 4, 7] as const;
 export const sumWidth = 32;
 /** The sum of a day as scripts get it, to be added. */
-export const customerSum = struct({
+export const customerSum = inLua('CUSTOMER_SUM', {
   /** Days since 1970. */
   day: uint(2),
   /** Months since January 1970. */
@@ -462,7 +479,7 @@ export const tagField = struct({
 export const wholeDay = '--';
 
 /** Refusals of a key in the rows of recent refusals (lua/decide/notedRefusals.lua). */
-export const notedRefusal = struct({
+export const notedRefusal = inLua('NOTED_REFUSAL', {
   /** Of the last one, Unix milliseconds. */
   time: uint(6),
   outcome: uint(1),
@@ -487,7 +504,7 @@ export const notedRefusal = struct({
  * Follows notedRefusal in rows that Tollgate writes since it keeps them by hour. Further fields may follow in later
  * versions.
  */
-export const notedMore = struct({
+export const notedMore = inLua('NOTED_MORE', {
   /** Of the verification: units of the limit that was exceeded, or credits; 0 for other outcomes. */
   cost: uint(7),
   /** Units that this limit had left, or credits that the key or its identity had left. */
@@ -498,9 +515,9 @@ export const notedMore = struct({
 export const notedQueryMax = 256;
 
 /** An override of a namespace. */
-const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
+const override = inLua('OVERRIDE', { id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
 /** Follows a temporary override, since data version 6. */
-const overrideEnd = struct({
+inLua('OVERRIDE_END', {
   /** Unix milliseconds. Then the former override is in force again, if it has one. */
   ends: uint(6),
   hasFormer: uint(1),
@@ -513,7 +530,7 @@ const overrideEnd = struct({
  * The end of the holds of a key (lua/include/holdList.lua), since data version 6. It is the end, so that what is before
  * it is kept by a change as the beginning of the same string.
  */
-const holdsEnd = struct({
+inLua('HOLDS_END', {
   /** The number of the next hold. */
   next: uint(6),
   /** Open holds, and all: with those that were released and may still be settled. */
@@ -529,7 +546,7 @@ const holdsEnd = struct({
  * Before HOLDS_END, since data version 7, if the holds are in several buckets: the bytes of open holds, and of all. The
  * texts that holds name follow. The number of buckets has `summed` added to it.
  */
-const holdsSums = struct({ openBytes: uint(4), bytes: uint(4) });
+inLua('HOLDS_SUMS', { openBytes: uint(4), bytes: uint(4) });
 const summed = 2 ** 15;
 const holdHead = {
   /** That follow this field. */
@@ -541,12 +558,14 @@ const holdHead = {
   /** Milliseconds from then to its expiry; of one that was given back, to when it is forgotten. */
   ttl: uint(4),
 };
+inLua('HOLD_BYTES', { bytes: holdHead.bytes });
+inLua('HOLD_DUE', holdHead);
 /**
  * A hold. Its windows follow, each HELD_WINDOW, then JSON {externalId, identity (id16), number (of the balance of the
  * identity, if that was charged), alone (true if the key was not), tags, shape} or nothing. The beginning of the JSON,
  * with the identity, may be among the texts (HELD_IDENTITY), since data version 7: then its place is instead of it.
  */
-const hold = struct({
+inLua('HOLD', {
   ...holdHead,
   /** Credits: at most 10^12. The key and its identity are charged the same. */
   cost: uint(6),
@@ -557,9 +576,9 @@ const hold = struct({
   windows: uint(1),
 });
 /** The suffix of a hold without an id of its caller. In an id it is `.` and the number as text. */
-export const holdNumber = struct({ dot: uint(1), number: uint(5) });
+export const holdNumber = inLua('HOLD_NUMBER', { dot: uint(1), number: uint(5) });
 /** The charge of a hold to a window, or the slots that it takes of a concurrency limit. */
-const heldWindow = struct({
+const heldWindow = inLua('HELD_WINDOW', {
   /** 1: of the identity. 2: the window had slices of a millisecond. 4: it is a `heldWideWindow`. 8: slots. */
   bits: uint(1),
   /** Of slots: when they are free, Unix milliseconds. */
@@ -567,20 +586,23 @@ const heldWindow = struct({
   cost: uint(4),
   name: text(2),
 });
+inLua('HELD_SLOT_END', { duration: heldWindow.fields.duration });
+inLua('HELD_IDENTITY', { json: text(2) });
+inLua('HELD_PLACE', { place: uint(2) });
 /**
  * The same, since data version 7, if the key's holds are in several buckets and their texts have a HELD_WINDOW with
  * these values and no cost. `place` is where that begins, and `known`, which no bits have as their byte. The slot's end
  * follows, which the text does not have.
  */
-const heldKnownWindow = struct({ place: uint(2), cost: heldWindow.fields.cost });
+inLua('HELD_KNOWN_WINDOW', { place: uint(2), cost: heldWindow.fields.cost });
 const known = 2 ** 12;
 /** The same for a cost of 2^32 or more. */
-const heldWideWindow = struct({ ...heldWindow.fields, cost: uint(7), name: text(2) });
+inLua('HELD_WIDE_WINDOW', { ...heldWindow.fields, cost: uint(7), name: text(2) });
 /**
  * A settlement, so that it can be repeated. Its windows follow, each SETTLED_WINDOW, then IDENTITY_LEFT if `hasBalance`
  * says so.
  */
-const settledHold = struct({
+inLua('SETTLED_HOLD', {
   bytes: uint(2),
   late: uint(1),
   cost: uint(7),
@@ -590,7 +612,7 @@ const settledHold = struct({
   suffix: text(1),
   windows: uint(1),
 });
-export const settledWindow = struct({ cost: uint(7), name: text(2) });
+export const settledWindow = inLua('SETTLED_WINDOW', { cost: uint(7), name: text(2) });
 
 const sessionBytes = 16;
 
@@ -603,7 +625,7 @@ const leasePause = 0;
  * A lease of units, as it is noted with each owner of windows or credits that it charged: in field `leased` of the
  * record of a key and of an identity, and in the record of leases of a window of a namespace.
  */
-const notedLease = struct({
+inLua('NOTED_LEASE', {
   /** Its name: the session that has it, and its number there. */
   session: bytes(sessionBytes),
   number: uint(6),
@@ -617,7 +639,7 @@ const notedLease = struct({
   charged: text(2),
 });
 /** The credits that a lease charged. */
-const leasedCredits = struct({
+inLua('LEASED_CREDITS', {
   /**
    * The number of the balance: when the key was to be refilled. A balance with another number was set since, and gets
    * nothing back. `never` for no credits.
@@ -625,14 +647,14 @@ const leasedCredits = struct({
   balance: uint(6),
 });
 /** A window of a key or an identity that a lease charged: the one of this name and duration. */
-const leasedWindow = struct({
+inLua('LEASED_WINDOW', {
   duration: uint(7),
   /** Units for each decision. */
   cost: uint(7),
   name: text(2),
 });
 /** The window of a namespace that a lease charged. */
-const leasedCheck = struct({
+inLua('LEASED_CHECK', {
   /** End of the slice that was charged. */
   sliceEnd: uint(6),
   /** Units for each decision. */
@@ -641,7 +663,7 @@ const leasedCheck = struct({
 /** The name in the registry of the longest term that a session of the workspace has ever had, which is no session. */
 export const longestTerm = 'longest';
 /** A session in the registry of its workspace (lua/decide/thisSession.lua). */
-const registered = struct({
+inLua('REGISTERED', {
   /**
    * The longest term of its leases since it is registered, in milliseconds; 0 for a session that did not answer a
    * recall within it.
@@ -662,7 +684,7 @@ const registered = struct({
 const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
 
 /** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
-export const itemHead = struct({ bytes: uint(4), kind: uint(1), root: uint(1) });
+export const itemHead = inLua('ITEM_HEAD', { bytes: uint(4), kind: uint(1), root: uint(1) });
 /** The end of a batch, after the items, the session if there is one, and the digests of its root keys. */
 export const batchTail = struct({
   /** After this much work the call leaves the remaining items to the next call. In units of about a microsecond. */
@@ -670,7 +692,7 @@ export const batchTail = struct({
   roots: uint(1),
   session: uint(1),
 });
-export const verifyItem = struct({
+export const verifyItem = inLua('VERIFY_ITEM', {
   digest: bytes(32),
   /** Credits. */
   cost: uint(7),
@@ -684,14 +706,14 @@ export const verifyItem = struct({
   request: rest,
 });
 /** The beginning of a hold item; VERIFY_ITEM follows. */
-export const holdItem = struct({
+export const holdItem = inLua('HOLD_ITEM', {
   ttl: uint(4),
   onExpiry: uint(1),
   /** The id that the caller gave; '' for none. */
   id: text(1),
 });
 /** Changes a hold. The limits follow, each SETTLED_WINDOW with its actual units. */
-export const holdChangeItem = struct({
+export const holdChangeItem = inLua('HOLD_CHANGE_ITEM', {
   action: uint(1),
   ttl: uint(4),
   hasCredits: uint(1),
@@ -706,7 +728,7 @@ export const holdChangeItem = struct({
   limits: uint(1),
 });
 /** The beginning of a lease item; VERIFY_ITEM or a limit item follows. */
-export const leaseItem = struct({
+export const leaseItem = inLua('LEASE_ITEM', {
   /** Of the item that follows. */
   kind: uint(1),
   /** How many more decisions like this one the server asks for; 0 for none. */
@@ -722,9 +744,9 @@ export const leaseItem = struct({
  * The beginning of a settle item: its number, which grows with every settlement of the session, and that of the tallies
  * that follow.
  */
-export const settleItem = struct({ settlement: uint(6), tallies: uint(1) });
+export const settleItem = inLua('SETTLE_ITEM', { settlement: uint(6), tallies: uint(1) });
 /** The decisions of a session by one lease since its last settlement. */
-export const tally = struct({
+export const tally = inLua('TALLY', {
   /** The number of a lease of units that is returned; 0 if none is. */
   number: uint(6),
   /** How often `outcome` was decided. */
@@ -738,7 +760,7 @@ export const tally = struct({
   subject: text(2),
 });
 /** The key that was verified. */
-export const talliedKey = struct({
+export const talliedKey = inLua('TALLIED_KEY', {
   digest: bytes(32),
   /** Credits of each decision; 0 if the key was unlimited. */
   cost: uint(7),
@@ -750,7 +772,7 @@ export const talliedKey = struct({
   request: rest,
 });
 /** The session that sends a batch with leases. */
-export const leaseSession = struct({
+export const leaseSession = inLua('LEASE_SESSION', {
   id: bytes(sessionBytes),
   /** LEASE_MS, LEASE_LONG_MS, and what the session adds to both: the time of a round trip, in milliseconds. */
   term: uint(2),
@@ -765,7 +787,7 @@ export const leaseSession = struct({
   leaves: uint(6),
 });
 /** A limit item is the number of checks (1), then each check. All of them are charged, or none. */
-export const limitCheck = struct({
+export const limitCheck = inLua('LIMIT_CHECK', {
   cost: uint(7),
   limit: uint(7),
   duration: uint(7),
@@ -774,7 +796,7 @@ export const limitCheck = struct({
 });
 
 /** The beginning of the first string in the reply to a batch; then the length of each answer (2), then the answers. */
-export const batchHead = struct({
+export const batchHead = inLua('BATCH_HEAD', {
   /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
   /** The work of the call, in units of about a microsecond; at most its maximum. */
@@ -790,13 +812,13 @@ export const answerBytes = uint(2);
 /** Bits of `hasBalance`: of the key, and of its identity. The latter is in `identityLeft`. */
 export const hasBalances = { key: 1, identity: 2 };
 /** The balance of an identity, after the limits of an answer. */
-export const identityLeft = struct({ shared: int(7) });
+export const identityLeft = inLua('IDENTITY_LEFT', { shared: int(7) });
 /**
  * The answer to a verification. For NOT_FOUND it is the outcome alone. Its limits follow, each VERIFIED_LIMIT, then
  * IDENTITY_LEFT if `hasBalance` says so.
  */
-export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: int(7), limits: uint(1) });
-export const verifiedLimit = struct({
+export const verified = inLua('VERIFIED', { outcome: uint(1), hasBalance: uint(1), balance: int(7), limits: uint(1) });
+export const verifiedLimit = inLua('VERIFIED_LIMIT', {
   /** See placesOfOwner. */
   place: uint(1),
   exceeded: uint(1),
@@ -806,9 +828,9 @@ export const verifiedLimit = struct({
   reset: uint(7),
 });
 /** The end of the answer to a verification that made a hold, after the suffix of the hold as it is stored. */
-export const held = struct({ expires: uint(6), suffixBytes: uint(1) });
+export const held = inLua('HELD', { expires: uint(6), suffixBytes: uint(1) });
 /** The answer to an item that changes a hold; the windows follow, each SETTLED_WINDOW, and IDENTITY_LEFT as above. */
-export const changedHold = struct({
+export const changedHold = inLua('CHANGED_HOLD', {
   outcome: uint(1),
   late: uint(1),
   expires: uint(6),
@@ -817,7 +839,7 @@ export const changedHold = struct({
   windows: uint(1),
 });
 /** The beginning of the answer to a lease item; the answer to the decision follows. */
-export const granted = struct({
+export const granted = inLua('GRANTED', {
   /** Decisions of the lease; 0 for a lease without units. */
   units: uint(2),
   /** Milliseconds; 0 for no lease. */
@@ -827,8 +849,8 @@ export const granted = struct({
   /** 1 for the long term. */
   long: uint(1),
 });
-export const limited = struct({ outcome: uint(1), checks: uint(1) });
-export const limitedCheck = struct({
+export const limited = inLua('LIMITED', { outcome: uint(1), checks: uint(1) });
+export const limitedCheck = inLua('LIMITED_CHECK', {
   passed: uint(1),
   /** The effective limit: that of an override, or else of the request. */
   limit: uint(7),
@@ -843,10 +865,10 @@ export const limitedCheck = struct({
  * `detail` has details of the reason, such as a missing permission or a message. Of `leased`, separated by commas: the
  * longest term in milliseconds, then the leases whose units may be returned, each `session.number`.
  */
-export const itemError = struct({ reason: uint(1), detail: text(2) });
+export const itemError = inLua('ITEM_ERROR', { reason: uint(1), detail: text(2) });
 
 /** The cacheable part of a verification's response. It changes only with its version. */
-export const snapshot = struct({
+export const snapshot = inLua('SNAPSHOT', {
   version: opaque(snapshotVersion),
   id16: bytes(16),
   apiId: bytes(20),
@@ -871,7 +893,7 @@ export const snapshotIdentity = struct({
   limits: list(1, limit),
 });
 /** Both, as Lua packs them in one string. */
-const snapshotWithIdentity = struct({
+inLua('SNAPSHOT_WITH_IDENTITY', {
   ...snapshot.fields,
   identityId16: snapshotIdentity.fields.id16,
   externalId: snapshotIdentity.fields.externalId,
@@ -880,76 +902,6 @@ const snapshotWithIdentity = struct({
 });
 
 // In Lua.
-
-/** The structures that scripts use, by their names in Lua. `merged` are counts that scripts read as one string. */
-const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[] }> = {
-  KEY_FIXED: { of: keyFixed },
-  KEY_DECIDES: { of: keyDecides },
-  KEY_EXTENSION: { of: keyExtension },
-  KEY_LIVE: { of: keyLive },
-  KEY_TAIL: { of: keyTail, merged: ['refusals'] },
-  USAGE: { of: usage },
-  COUNT: { of: struct({ count: usageCount }) },
-  LINK: { of: link },
-  // The beginning of LIMIT_HEAD, for what needs no further values.
-  LIMIT_START: { of: struct(limitStart) },
-  LIMIT_HEAD: { of: struct(limitHead) },
-  WINDOW_BYTES: { of: windowBytes },
-  LIMIT_END: { of: limitEnd },
-  SHIFTED: { of: shifted },
-  IDENTITY_HEAD: { of: identityHead },
-  IDENTITY_BALANCE: { of: identityBalance },
-  IDENTITY_LEFT: { of: identityLeft },
-  KEY_USAGE: { of: keyUsage },
-  USAGE_ENTRY_HEAD: { of: usageEntryHead },
-  KEY_DAYS_HEAD: { of: keyDaysHead },
-  CUSTOMER_SUM: { of: customerSum },
-  VERSION: { of: version },
-  NOTED_REFUSAL: { of: notedRefusal },
-  NOTED_MORE: { of: notedMore },
-  OVERRIDE: { of: override },
-  OVERRIDE_END: { of: overrideEnd },
-  ITEM_HEAD: { of: itemHead },
-  VERIFY_ITEM: { of: verifyItem },
-  LIMIT_CHECK: { of: limitCheck },
-  NOTED_LEASE: { of: notedLease },
-  LEASED_CREDITS: { of: leasedCredits },
-  LEASED_WINDOW: { of: leasedWindow },
-  LEASED_CHECK: { of: leasedCheck },
-  REGISTERED: { of: registered },
-  LEASE_ITEM: { of: leaseItem },
-  SETTLE_ITEM: { of: settleItem },
-  TALLY: { of: tally },
-  TALLIED_KEY: { of: talliedKey },
-  LEASE_SESSION: { of: leaseSession },
-  HOLDS_END: { of: holdsEnd },
-  HOLDS_SUMS: { of: holdsSums },
-  HOLD_BYTES: { of: struct({ bytes: holdHead.bytes }) },
-  HOLD_DUE: { of: struct(holdHead) },
-  HOLD: { of: hold },
-  HELD_WINDOW: { of: heldWindow },
-  HELD_KNOWN_WINDOW: { of: heldKnownWindow },
-  HELD_SLOT_END: { of: struct({ duration: heldWindow.fields.duration }) },
-  HELD_IDENTITY: { of: struct({ json: text(2) }) },
-  HELD_PLACE: { of: struct({ place: uint(2) }) },
-  HELD_WIDE_WINDOW: { of: heldWideWindow },
-  SETTLED_HOLD: { of: settledHold },
-  SETTLED_WINDOW: { of: settledWindow },
-  HOLD_NUMBER: { of: holdNumber },
-  HOLD_ITEM: { of: holdItem },
-  HOLD_CHANGE_ITEM: { of: holdChangeItem },
-  CHANGED_HOLD: { of: changedHold },
-  HELD: { of: held },
-  GRANTED: { of: granted },
-  BATCH_HEAD: { of: batchHead },
-  VERIFIED: { of: verified },
-  VERIFIED_LIMIT: { of: verifiedLimit },
-  LIMITED: { of: limited },
-  LIMITED_CHECK: { of: limitedCheck },
-  ITEM_ERROR: { of: itemError },
-  SNAPSHOT: { of: snapshot },
-  SNAPSHOT_WITH_IDENTITY: { of: snapshotWithIdentity },
-};
 
 const upper = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase();
 
@@ -1047,12 +999,12 @@ const usageLiterals = (): Record<string, number | string> => ({
 
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
-  for (const [name, { of, merged }] of Object.entries(luaStructs)) {
-    literals.set(name, `'>${luaFields(of.fields, merged)}'`);
-    literals.set(`${name}_FIELDS`, `'${luaFields(of.fields, merged)}'`);
-    literals.set(`${name}_LENGTH`, String(of.bytes));
+  for (const [name, { fields, bytes: length, at: places }] of luaStructs) {
+    literals.set(name, `'>${luaFields(fields)}'`);
+    literals.set(`${name}_FIELDS`, `'${luaFields(fields)}'`);
+    literals.set(`${name}_LENGTH`, String(length));
     // From 1, as Lua counts.
-    for (const [field, at] of Object.entries(of.at)) literals.set(`${name}_${upper(field)}_AT`, String(at + 1));
+    for (const [field, at] of Object.entries(places)) literals.set(`${name}_${upper(field)}_AT`, String(at + 1));
   }
   for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
   for (const [index, kind] of itemKinds.entries()) literals.set(`KIND_${upper(kind)}`, String(index + 1));
@@ -1129,5 +1081,5 @@ export const luaLiterals: ReadonlyMap<string, string> = literalsOf();
  * takes.
  */
 export const luaSignatures: ReadonlyMap<string, readonly { name: string; packed: number }[]> = new Map(
-  Object.entries(luaStructs).map(([name, { of, merged }]) => [name, luaNames(of.fields, merged)]),
+  [...luaStructs].map(([name, { fields }]) => [name, luaNames(fields)]),
 );

@@ -25,7 +25,7 @@ type Field =
   | { kind: 'sized'; by: string }
   /** The number of structures, then each of them. In Lua one packed string. */
   | { kind: 'list'; countBytes: 1 | 2; of: Struct<Fields> }
-  /** A fixed number of counts, which Lua reads one by one, or as one string (`merged` of `luaFields`). */
+  /** A fixed number of counts, which Lua reads one by one. */
   | { kind: 'counts'; bytes: UintBytes; length: number }
   /** Another structure: its fields in Lua; in TypeScript a string with one character a byte. */
   | { kind: 'opaque'; of: Struct<Fields> }
@@ -281,7 +281,7 @@ export class Reader {
 export const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
 /** The format of a field for `struct.pack` and `struct.unpack`. */
-function luaField(field: Field, merged: boolean): string {
+function luaField(field: Field): string {
   switch (field.kind) {
     case 'uint':
       return field.bytes === 1 ? 'B' : `I${field.bytes}`;
@@ -290,7 +290,7 @@ function luaField(field: Field, merged: boolean): string {
     case 'bytes':
       return `c${field.bytes}`;
     case 'counts':
-      return merged ? `c${field.bytes * field.length}` : `I${field.bytes}`.repeat(field.length);
+      return `I${field.bytes}`.repeat(field.length);
     case 'text':
     case 'ascii':
     case 'optional':
@@ -305,22 +305,16 @@ function luaField(field: Field, merged: boolean): string {
   }
 }
 
-const isMerged = (merged: readonly string[], name: string) => merged.includes(name);
-
 /** The format of a structure, without the `>` at its beginning, so that formats can be joined. */
-export const luaFields = (fields: Fields, merged: readonly string[] = []): string =>
-  Object.entries(fields)
-    .map(([name, field]) => luaField(field, isMerged(merged, name)))
-    .join('');
+export const luaFields = (fields: Fields): string => Object.values(fields).map(luaField).join('');
 
 /** The names of the values that `struct.unpack` returns, and the number of values that `struct.pack` takes for each. */
-export function luaNames(fields: Fields, merged: readonly string[] = []): { name: string; packed: number }[] {
+export function luaNames(fields: Fields): { name: string; packed: number }[] {
   return Object.entries(fields).flatMap(([name, field]): { name: string; packed: number }[] => {
     switch (field.kind) {
       case 'opaque':
         return luaNames(field.of.fields).map((inner) => ({ ...inner, name: `${snake(name)}_${inner.name}` }));
       case 'counts':
-        if (isMerged(merged, name)) return [{ name: snake(name), packed: 1 }];
         return Array.from({ length: field.length }, (_, index) => ({ name: `${snake(name)}_${index + 1}`, packed: 1 }));
       case 'text':
       case 'ascii':
