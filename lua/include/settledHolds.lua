@@ -40,9 +40,11 @@ function settled_holds.append(workspace, id24, hour, notes)
   if length > SETTLED_BYTES_MAX then redis.call('RENAME', record, settled_record(workspace, id24, hour - 1)) end
 end
 
--- Moves notes in field `holds` to their record, unless they are forgotten.
-function settled_holds.move(workspace, id24, hour, noted_hour, notes)
-  if notes ~= '' and hour - noted_hour <= 1 then settled_holds.append(workspace, id24, noted_hour, notes) end
+-- Moves notes of field `holds` ({hour, notes} each) to their records, unless they are forgotten.
+function settled_holds.move(workspace, id24, hour, moved)
+  for _, each in ipairs(moved) do
+    if each.notes ~= '' and hour - each.hour <= 1 then settled_holds.append(workspace, id24, each.hour, each.notes) end
+  end
 end
 
 local SETTLED_AND_REST = SETTLED_HOLD .. 'c0'
@@ -59,15 +61,20 @@ local function pack_note(settled)
   return struct.pack(SETTLED_AND_REST, bytes, late, cost, has_balance, balance, #suffix, suffix, windows, rest)
 end
 
--- Notes a settlement with the holds `h` of the key, which are written next. `move(notes)` is called when there is no
--- room for more: see settled_holds.move.
-function settled_holds.note(h, hour, settled, move)
+local function leave(settling, hour, notes)
+  settling.moved = settling.moved or {}
+  table.insert(settling.moved, { hour = hour, notes = notes })
+end
+
+-- Notes a settlement with the holds `h` of the key, which are written next. Notes without room are left in
+-- `settling.moved`, for settled_holds.move after that: a decision that fails has written none.
+function settled_holds.note(settling, h, hour, settled)
   local note = pack_note(settled)
   if h.noted_hour ~= hour or #h.notes + #note > NOTED_BYTES then
-    move(h.noted_hour, h.notes)
+    leave(settling, h.noted_hour, h.notes)
     h.notes, h.noted_hour = '', hour
   end
-  if #note > NOTED_BYTES then return move(hour, note) end
+  if #note > NOTED_BYTES then return leave(settling, hour, note) end
   h.notes = h.notes .. note
 end
 

@@ -22,7 +22,7 @@ local function expire(settling, h, hold)
     local balance = key_flags.limited and settling.balance or nil
     local settled = { suffix = hold.suffix, late = false, cost = hold.cost, balance = balance, windows = hold.windows }
     settled.shared, settled.packed = account and account.balance, settled_holds.pack(hold.windows)
-    held_charges.note(h, settled)
+    settled_holds.note(settling, h, call_hour, settled)
     return NEVER
   end
   -- No process examined it in time.
@@ -38,7 +38,8 @@ local function forget(h)
     redis.call('HSET', key_name, 'state', key_packed)
     return hold_times.queue(kept_until)
   end
-  after_charge(settled_holds.move, call_workspace, key24(), call_hour, h.noted_hour, h.notes)
+  local moved = { { hour = h.noted_hour, notes = h.notes } }
+  after_charge(settled_holds.move, call_workspace, key24(), call_hour, moved)
   hold_list.remove(h)
   after_charge(redis.call, 'ZREM', name_of.hold_queue(call_workspace), hold_times.digest())
   loaded_key.set_due(NEVER)

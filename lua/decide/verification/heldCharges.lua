@@ -23,6 +23,7 @@
 --   accounts              balances of identities by id; false for one that is gone
 --   records               windows with a record of their own
 --   tags                  credits by field
+--   moved                 notes of settlements without room in field `holds`: settled_holds.note
 local settling_now = {}
 local held_charges = {}
 
@@ -34,7 +35,7 @@ function held_charges.begin()
   local settling = settling_now
   settling.balance, settling.refill_due, settling.spent = balance, refill_due, 0
   settling.wanted, settling.identities, settling.accounts, settling.records = false, false, false, false
-  settling.tags = false
+  settling.tags, settling.moved = false, false
   return settling
 end
 
@@ -173,13 +174,6 @@ function held_charges.write_windows(settling)
   if settling.records then after_charge(owned_windows.write, settling.records) end
 end
 
-local function move_notes(noted_hour, notes)
-  after_charge(settled_holds.move, call_workspace, key24(), call_hour, noted_hour, notes)
-end
-
--- Notes a settlement, in memory: the holds are written next.
-function held_charges.note(h, settled) settled_holds.note(h, call_hour, settled, move_notes) end
-
 -- Counts the spent credits by tag.
 local function count_tags(settling)
   for field, cost in pairs(settling.tags) do
@@ -196,6 +190,7 @@ function held_charges.write(settling, h, due)
   if has_windows then held_charges.write_windows(settling) end
   key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
   if is_moved then hold_times.queue(due) end
+  if settling.moved then after_charge(settled_holds.move, call_workspace, key24(), call_hour, settling.moved) end
   if settling.tags then after_charge(count_tags, settling) end
   key_api.spent = key_api.spent + settling.spent
 end
@@ -214,7 +209,7 @@ function held_charges.settle(h, hold, cost, settled)
   local account = held_charges.settle_one(settling, hold, cost)
   hold_list.replace(h, hold)
   settled.balance, settled.shared = key_flags.limited and settling.balance or nil, account and account.balance or nil
-  held_charges.note(h, settled)
+  settled_holds.note(settling, h, call_hour, settled)
   held_charges.write(settling, h)
 end
 
