@@ -5,6 +5,7 @@ import type { ApiRecord } from '../records/apis.ts';
 import type { PageOf } from '../records/pages.ts';
 import type { WindowIndex } from '../records/windows.ts';
 import type { Store } from '../store.ts';
+import type { ExportedLine } from './exportedLine.ts';
 import { apiLine, identityLine, keyLine, permissionLine, roleLine } from './keyLines.ts';
 import type { Kind } from './lineKinds.ts';
 import {
@@ -28,7 +29,7 @@ interface Exported {
 }
 
 interface SectionPage {
-  lines: readonly [kind: Kind, text: string][];
+  lines: readonly ExportedLine[];
   /** Where the section continues after this page. */
   after: string;
 }
@@ -53,17 +54,30 @@ export async function* pagesOf<Item>(
 }
 
 /** A list whose pages continue after an id. */
+async function* pagesAfter<Item>(
+  after: string | undefined,
+  read: (after: string | undefined) => Promise<PageOf<Item>>,
+  linesOf: (items: Item[]) => readonly ExportedLine[] | Promise<readonly ExportedLine[]>,
+): AsyncGenerator<SectionPage> {
+  for await (const { items, next } of pagesOf(read, after)) {
+    const lines = await linesOf(items);
+    if (next !== undefined || lines.length > 0) yield { lines, after: next ?? done };
+  }
+}
+
+/** Such a list of a workspace, with a line for each item. */
 const listed = <Item>(
   kind: Kind,
-  lineOf: (item: Item) => string,
+  lineOf: (item: Item) => ExportedLine,
   read: (exported: Exported, after: string | undefined) => Promise<PageOf<Item>>,
 ): Section =>
   async function* pages(exported, after) {
     if (exported.omits(kind)) return;
-    for await (const { items, next } of pagesOf((at) => read(exported, at), after)) {
-      if (next !== undefined || items.length > 0)
-        yield { lines: items.map((item): [Kind, string] => [kind, lineOf(item)]), after: next ?? done };
-    }
+    yield* pagesAfter(
+      after,
+      (at) => read(exported, at),
+      (items) => items.map(lineOf),
+    );
   };
 
 /** The place after the last page of a section. */
@@ -78,34 +92,12 @@ const ofApis = (
     for (const api of exported.apis) {
       // APIs are in order of their ids. The one where the export was interrupted may have been deleted.
       if (api.id < apiId || (api.id === apiId && inner === done)) continue;
-      for await (const page of section(exported, api, api.id === apiId ? inner : undefined))
-        yield { ...page, after: `${api.id} ${page.after}` };
+      yield* prefixed(api.id, section(exported, api, api.id === apiId ? inner : undefined));
     }
   };
 
-const permissions = listed('permission', permissionLine, ({ store, workspaceId }, after) =>
-  store.permissions.list(workspaceId, { after, count: 500 }),
-);
-// Small pages, as a role may have a thousand permissions.
-const roles = listed('role', roleLine, ({ store, workspaceId }, after) =>
-  store.roles.list(workspaceId, { after, count: 20 }),
-);
-const identities = listed('identity', identityLine, ({ store, workspaceId }, after) =>
-  store.identities.export(workspaceId, { after, count: keysPerPage }),
-);
-const namespaces = listed('namespace', namespaceLine, ({ store, workspaceId }, after) =>
-  store.namespaces.list(workspaceId, { after, count: 500, order: 'asc' }),
-);
-const audit = listed('auditEvent', auditEventLine, ({ store, workspaceId }, after) =>
-  store.audit.export(workspaceId, { after, count: 500 }),
-);
-const rootKeys = listed('rootKey', rootKeyLine, ({ store, workspaceId }, after) =>
-  store.rootKeys.export(workspaceId, { after, count: 100 }),
-);
-
-async function* apis({ apis: all }: Exported, after: string | undefined): AsyncGenerator<SectionPage> {
-  if (after === done || all.length === 0) return;
-  yield { lines: all.map((api): [Kind, string] => ['api', apiLine(api)]), after: done };
+async function* apis({ apis: all }: Exported): AsyncGenerator<SectionPage> {
+  if (all.length > 0) yield { lines: all.map(apiLine), after: done };
 }
 
 /** A section of each namespace, as `ofApis`. */
@@ -134,15 +126,13 @@ async function* prefixed(id: string, pages: AsyncGenerator<SectionPage>): AsyncG
   for await (const page of pages) yield { ...page, after: `${id} ${page.after}` };
 }
 
-const overrides = ofNamespaces(async function* pages({ store, workspaceId }, { name }, after) {
-  if (after === done) return;
-  const read = async (at: string | undefined) =>
-    (await store.overrides.list(workspaceId, { namespace: name, after: at, count: 500 })) ?? emptyPage;
-  for await (const { items, next } of pagesOf(read, after)) {
-    const lines = items.map((override): [Kind, string] => ['override', overrideLine(name, override)]);
-    if (lines.length > 0) yield { lines, after: next ?? done };
-  }
-});
+const overrides = ofNamespaces(({ store, workspaceId }, { name }, after) =>
+  pagesAfter(
+    after,
+    async (at) => (await store.overrides.list(workspaceId, { namespace: name, after: at, count: 500 })) ?? emptyPage,
+    (items) => items.map((override) => overrideLine(name, override)),
+  ),
+);
 
 /** Windows with records of their own. */
 async function* windows(
@@ -150,9 +140,9 @@ async function* windows(
   from: string | undefined,
 ): AsyncGenerator<SectionPage> {
   for await (const { windows: found, after } of store.windows.export(workspaceId, from, await windowIndex?.())) {
-    const lines = found.map(({ owner, isNamespace, ...window }): [Kind, string] => {
+    const lines = found.map(({ owner, isNamespace, ...window }) => {
       const prefix = owner.length === 24 ? 'key' : isNamespace ? 'rlns' : 'id';
-      return ['window', windowLine({ owner: `${prefix}_${owner}`, ...window })];
+      return windowLine({ owner: `${prefix}_${owner}`, ...window });
     });
     yield { lines, after };
   }
@@ -162,11 +152,11 @@ async function* windows(
 async function* totals(
   { store, workspaceId }: Exported,
   { of, id, after }: { of: 'api' | 'namespace'; id: string; after: string | undefined },
-  linesOf: (total: { day: number; counts: Record<string, number> }) => Promise<[Kind, string][]>,
+  linesOf: (total: { day: number; counts: Record<string, number> }) => Promise<ExportedLine[]>,
 ): AsyncGenerator<SectionPage> {
   const { first, last } = await store.usageExport.days();
   const from = after === undefined ? first : Math.max(first, Number(after) + 1);
-  let lines: [Kind, string][] = [];
+  let lines: ExportedLine[] = [];
   let at = after ?? done;
   for await (const total of store.usageExport.totals(workspaceId, of, id, { first: from, last })) {
     lines.push(...(await linesOf(total)));
@@ -180,27 +170,21 @@ async function* totals(
 
 const apiUsage = ofApis(async function* pages(exported, { id }, after) {
   const { store, workspaceId, omits } = exported;
-  if (omits('apiUsage') || after === done) return;
+  if (omits('apiUsage')) return;
   const api8 = id.slice(-8);
   yield* totals(exported, { of: 'api', id: api8, after }, async (total) => {
     const tags = 'tags' in total.counts ? await store.usageExport.tags(workspaceId, api8, total.day) : [];
-    return [
-      ['apiUsage', apiUsageLine(id, total)],
-      ...tagUsageLines(id, total.day, tags).map((line): [Kind, string] => ['tagUsage', line]),
-    ];
+    return [apiUsageLine(id, total), ...tagUsageLines(id, total.day, tags)];
   });
 });
 
 const namespaceUsage = ofNamespaces(async function* pages(exported, { id }, after) {
   const { store, workspaceId, omits } = exported;
-  if (omits('namespaceUsage') || after === done) return;
+  if (omits('namespaceUsage')) return;
   const id16 = id.slice('rlns_'.length);
   yield* totals(exported, { of: 'namespace', id: id16, after }, async (total) => {
     const counts = await store.usageExport.identifiers(workspaceId, id16, total.day);
-    return [
-      ['namespaceUsage', namespaceUsageLine(id, total)],
-      ...identifierUsageLines(id, total.day, counts).map((line): [Kind, string] => ['identifierUsage', line]),
-    ];
+    return [namespaceUsageLine(id, total), ...identifierUsageLines(id, total.day, counts)];
   });
 });
 
@@ -212,13 +196,13 @@ async function* refusals(
   const [lastHour, lastOffset] = after === undefined ? [-1, -1] : after.split(':').map(Number);
   for await (const { hour, offset, rows } of store.usageExport.refusals(workspaceId)) {
     if (hour < lastHour! || (hour === lastHour && offset <= lastOffset!)) continue;
-    yield { lines: [['refusals', refusalsLine(hour, offset, rows)]], after: `${hour}:${offset}` };
+    yield { lines: [refusalsLine(hour, offset, rows)], after: `${hour}:${offset}` };
   }
 }
 
 /** The usage of deleted keys. A place is the rank of the next one in their list. */
 const formerKeys = ofApis(async function* pages({ store, workspaceId, omits }, { id }, after) {
-  if (omits('keyUsage') || after === done) return;
+  if (omits('keyUsage')) return;
   for (let at = Number(after ?? 0); ; at += keysPerPage) {
     const keys = await store.usageExport.formerKeys(workspaceId, id.slice(-8), at, keysPerPage);
     if (keys.length === 0) return;
@@ -227,54 +211,57 @@ const formerKeys = ofApis(async function* pages({ store, workspaceId, omits }, {
       keys.map(({ keyId }) => keyId),
     );
     const lines = keys.flatMap(({ keyId, deletedHour }) =>
-      keyUsageLines(id, { keyId, deletedHour, days: usage.get(keyId) ?? [] }).map((line): [Kind, string] => [
-        'keyUsage',
-        line,
-      ]),
+      keyUsageLines(id, { keyId, deletedHour, days: usage.get(keyId) ?? [] }),
     );
     yield { lines, after: String(at + keysPerPage) };
   }
 });
 
-/** The keys of an API, each after its usage. */
-const keys = ofApis(async function* pages({ store, workspaceId, omits }, { id }, after) {
-  if (after === done) return;
-  const read = async (at: string | undefined) =>
-    // Undefined if the API was deleted meanwhile.
-    (await store.keys.export(workspaceId, { apiId: id, after: at, count: keysPerPage })) ?? emptyPage;
-  for await (const { items, next } of pagesOf(read, after)) {
+/** Pages of the keys of an API; none if it was deleted meanwhile. */
+const keysOf =
+  ({ store, workspaceId }: Exported, apiId: string, deleted: boolean) =>
+  async (after: string | undefined) =>
+    (await store.keys.export(workspaceId, { apiId, deleted, after, count: keysPerPage })) ?? emptyPage;
+
+/** Each key is after its usage. */
+const keys = ofApis((exported, { id }, after) =>
+  pagesAfter(after, keysOf(exported, id, false), async (items) => {
+    const { store, workspaceId, omits } = exported;
     const ids = items.map(({ keyId }) => keyId);
     const usage = omits('keyUsage') ? undefined : await store.usageExport.keys(workspaceId, ids);
-    const lines: [Kind, string][] = items.flatMap((key) => {
-      const days = usage?.get(key.keyId);
+    return items.flatMap((key) => {
       const { keyId, externalId } = key;
-      const before = days ? keyUsageLines(id, { keyId, externalId, days }) : [];
-      return [...before.map((line): [Kind, string] => ['keyUsage', line]), ['key', keyLine(key)] as [Kind, string]];
+      const days = usage?.get(keyId);
+      return [...(days ? keyUsageLines(id, { keyId, externalId, days }) : []), keyLine(key)];
     });
-    if (lines.length > 0) yield { lines, after: next ?? done };
-  }
-});
+  }),
+);
 
-const deletedKeys = ofApis(async function* pages({ store, workspaceId }, { id }, after) {
-  if (after === done) return;
-  const read = async (at: string | undefined) =>
-    (await store.keys.export(workspaceId, { apiId: id, deleted: true, after: at, count: keysPerPage })) ?? emptyPage;
-  for await (const { items, next } of pagesOf(read, after)) {
-    if (items.length > 0)
-      yield { lines: items.map((key): [Kind, string] => ['deletedKey', keyLine(key)]), after: next ?? done };
-  }
-});
+const deletedKeys = ofApis((exported, { id }, after) =>
+  pagesAfter(after, keysOf(exported, id, true), (items) => items.map(keyLine)),
+);
 
 const emptyPage = { items: [], next: undefined };
 
 /** In the order of the file. */
 export const sections = {
-  audit,
-  permissions,
-  roles,
+  audit: listed('auditEvent', auditEventLine, ({ store, workspaceId }, after) =>
+    store.audit.export(workspaceId, { after, count: 500 }),
+  ),
+  permissions: listed('permission', permissionLine, ({ store, workspaceId }, after) =>
+    store.permissions.list(workspaceId, { after, count: 500 }),
+  ),
+  // Small pages, as a role may have a thousand permissions.
+  roles: listed('role', roleLine, ({ store, workspaceId }, after) =>
+    store.roles.list(workspaceId, { after, count: 20 }),
+  ),
   apis,
-  identities,
-  namespaces,
+  identities: listed('identity', identityLine, ({ store, workspaceId }, after) =>
+    store.identities.export(workspaceId, { after, count: keysPerPage }),
+  ),
+  namespaces: listed('namespace', namespaceLine, ({ store, workspaceId }, after) =>
+    store.namespaces.list(workspaceId, { after, count: 500, order: 'asc' }),
+  ),
   overrides,
   windows,
   apiUsage,
@@ -283,7 +270,9 @@ export const sections = {
   formerKeys,
   keys,
   deletedKeys,
-  rootKeys,
+  rootKeys: listed('rootKey', rootKeyLine, ({ store, workspaceId }, after) =>
+    store.rootKeys.export(workspaceId, { after, count: 100 }),
+  ),
 } as const satisfies Record<string, Section>;
 export type SectionName = keyof typeof sections;
 

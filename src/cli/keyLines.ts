@@ -3,7 +3,7 @@
 // and dates.
 
 import Type, { type Static } from 'typebox';
-import { JsonText, memberText, print } from '../domain/json.ts';
+import { JsonText, memberText } from '../domain/json.ts';
 import type { ExportedLimit, UsedSlices } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
 import type { ApiError } from '../errors.ts';
@@ -21,6 +21,7 @@ import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
 import type { ExportedKey, NewKey } from '../records/keys.ts';
 import type { Permission, Role } from '../records/rbac.ts';
 import type { KeyRecord } from '../records/records.ts';
+import { lineOf } from './exportedLine.ts';
 import { base58, idOf, type Kind, kinds, type LineContext, lineKind, type Marker } from './lineKinds.ts';
 import { checkUsed, LineApiId, LineKeyId, Used, usageKinds } from './usageLines.ts';
 import { markerKinds, workspaceKinds } from './workspaceLines.ts';
@@ -269,18 +270,16 @@ export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined
   }
 }
 
-const printLine = (kind: Kind, fields: object): string => `${print({ kind, ...fields })}\n`;
-
 export const permissionLine = ({ id, slug, name, description }: Permission) =>
-  printLine('permission', { permissionId: id, slug, name, description });
+  lineOf('permission', { permissionId: id, slug, name, description });
 
 export const roleLine = ({ id, name, description, permissions }: Role) =>
-  printLine('role', { roleId: id, name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
+  lineOf('role', { roleId: id, name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
 
-export const apiLine = ({ id, name, createdAt }: ApiRecord) => printLine('api', { apiId: id, name, createdAt });
+export const apiLine = ({ id, name, createdAt }: ApiRecord) => lineOf('api', { apiId: id, name, createdAt });
 
 export const identityLine = ({ id, externalId, meta, ratelimits, credits, refillDue, used }: ExportedIdentity) =>
-  printLine('identity', {
+  lineOf('identity', {
     identityId: id,
     externalId,
     meta: withoutEmpty(meta),
@@ -290,9 +289,9 @@ export const identityLine = ({ id, externalId, meta, ratelimits, credits, refill
   });
 
 /** The key may be deleted: then it has `restorableUntil`. */
-export function keyLine({ digest, identity: _shared, meta, ratelimits, start, used, ...key }: ExportedKey): string {
+export function keyLine({ digest, identity: _shared, meta, ratelimits, start, used, ...key }: ExportedKey) {
   const { apiId, keyId, refillDue, formerLink, ...rest } = key;
-  return printLine(key.restorableUntil === undefined ? 'key' : 'deletedKey', {
+  return lineOf(key.restorableUntil === undefined ? 'key' : 'deletedKey', {
     apiId,
     keyId,
     hash: digest.toString('base64'),

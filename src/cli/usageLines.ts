@@ -1,7 +1,6 @@
 // Lines of usage: totals by day, counts by tag and identifier, the usage of keys, and recent refusals.
 
 import Type, { type TSchema } from 'typebox';
-import { print } from '../domain/json.ts';
 import type { UsedSlices } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
 import { invalid } from '../operations/rules.ts';
@@ -10,6 +9,7 @@ import { countedOutcomes, countPlaces } from '../scripts/layout.ts';
 import { type KeyDay, noCounts } from '../usage/days.ts';
 import type { DayTotals, IdentifierCount, TagCount } from '../usage/exported.ts';
 import { countsStep, faultOfRows, type KeyUsage } from '../usage/imported.ts';
+import { type ExportedLine, lineOf } from './exportedLine.ts';
 import { base58, idOf, lineKind } from './lineKinds.ts';
 
 export const LineKeyId = Type.String({ pattern: `^key_${base58}{24}$` });
@@ -175,58 +175,50 @@ const widened = (given: readonly number[]): number[] => noCounts().map((zero, in
 /** Bytes of the JSON of a part. A line has less than a megabyte. */
 const partBytesMax = 262_144;
 
-/** The texts of items, in parts. */
-function partsOf(texts: Iterable<string>): string[][] {
-  const all: string[][] = [];
+/** Tuples in parts. */
+function partsOf<Tuple>(tuples: readonly Tuple[]): Tuple[][] {
+  const all: Tuple[][] = [];
   let bytes = 0;
-  for (const text of texts) {
-    const last = all.at(-1);
-    if (!last || bytes > partBytesMax || last.length === countsStep) {
-      all.push([text]);
-      bytes = text.length;
-    } else {
-      last.push(text);
-      bytes += text.length;
+  for (const tuple of tuples) {
+    if (all.length === 0 || bytes > partBytesMax || all.at(-1)!.length === countsStep) {
+      all.push([]);
+      bytes = 0;
     }
+    all.at(-1)!.push(tuple);
+    bytes += JSON.stringify(tuple).length;
   }
   return all;
 }
 
-export const apiUsageLine = (apiId: string, { day, counts }: DayTotals) =>
-  `${print({ kind: 'apiUsage', apiId, day, counts })}\n`;
+export const apiUsageLine = (apiId: string, { day, counts }: DayTotals) => lineOf('apiUsage', { apiId, day, counts });
 
 export const namespaceUsageLine = (namespaceId: string, { day, counts }: DayTotals) =>
-  `${print({ kind: 'namespaceUsage', namespaceId, day, counts })}\n`;
+  lineOf('namespaceUsage', { namespaceId, day, counts });
 
-const headOf = (fields: object) => JSON.stringify(fields).slice(0, -1);
-
-export function tagUsageLines(apiId: string, day: number, counts: readonly TagCount[]): string[] {
-  const texts = counts.map(({ keyId, externalId, tag, hourOfDay, outcome, count, spent }) =>
-    JSON.stringify([keyId, externalId, tag, hourOfDay, outcome, count, spent]),
-  );
-  return partsOf(texts).map(
-    (some, index) => `${headOf({ kind: 'tagUsage', apiId, day, part: index + 1 })},"counts":[${some.join(',')}]}\n`,
-  );
+export function tagUsageLines(apiId: string, day: number, counts: readonly TagCount[]): ExportedLine[] {
+  const tuples = counts.map(({ keyId, externalId, tag, hourOfDay, outcome, count, spent }): TagTuple => {
+    return [keyId, externalId, tag, hourOfDay, outcome, count, spent];
+  });
+  return partsOf(tuples).map((counts, at) => lineOf('tagUsage', { apiId, day, part: at + 1, counts }));
 }
 
-export function identifierUsageLines(namespaceId: string, day: number, counts: readonly IdentifierCount[]): string[] {
-  const texts = counts.map(({ field, identifier, count }) => JSON.stringify([field, identifier, count]));
-  return partsOf(texts).map(
-    (some, index) =>
-      `${headOf({ kind: 'identifierUsage', namespaceId, day, part: index + 1 })},"counts":[${some.join(',')}]}\n`,
-  );
+export function identifierUsageLines(
+  namespaceId: string,
+  day: number,
+  counts: readonly IdentifierCount[],
+): ExportedLine[] {
+  const tuples = counts.map(({ field, identifier, count }): IdentifierTuple => [field, identifier, count]);
+  return partsOf(tuples).map((counts, at) => lineOf('identifierUsage', { namespaceId, day, part: at + 1, counts }));
 }
 
 /** A line, or several for very long usage. */
-export function keyUsageLines(
-  apiId: string,
-  { keyId, days, externalId, deletedHour }: Omit<KeyUsage, 'part'>,
-): string[] {
-  const texts = partsOf(days.map((day) => JSON.stringify(dayTupleOf(day))));
-  if (texts.length === 0 && deletedHour !== undefined) texts.push([]);
-  return texts.map((some, index) => {
-    const part = index === 0 ? undefined : index + 1;
-    return `${headOf({ kind: 'keyUsage', apiId, keyId, part, externalId, deletedHour })},"days":[${some.join(',')}]}\n`;
+export function keyUsageLines(apiId: string, usage: Omit<KeyUsage, 'part'>): ExportedLine[] {
+  const { keyId, externalId, deletedHour } = usage;
+  const parts = partsOf(usage.days.map(dayTupleOf));
+  if (parts.length === 0 && deletedHour !== undefined) parts.push([]);
+  return parts.map((days, at) => {
+    const part = at === 0 ? undefined : at + 1;
+    return lineOf('keyUsage', { apiId, keyId, part, externalId, deletedHour, days });
   });
 }
 
@@ -236,14 +228,11 @@ function dayTupleOf({ day, externalId, sums, hours }: KeyDay): DayTuple {
   return [day, externalId, Object.fromEntries(byHour)];
 }
 
-const shortened = (counted: readonly number[]) =>
-  counted.slice(
-    0,
-    Math.max(
-      0,
-      counted.findLastIndex((count) => count > 0),
-    ) + 1,
-  );
+/** Without the zeros at the end, but one at least. */
+function shortened(counted: readonly number[]): number[] {
+  const last = counted.findLastIndex((count) => count > 0);
+  return counted.slice(0, Math.max(last, 0) + 1);
+}
 
 export const refusalsLine = (hour: number, offset: number, rows: Buffer) =>
-  `${print({ kind: 'refusals', hour, offset, rows: rows.toString('base64') })}\n`;
+  lineOf('refusals', { hour, offset, rows: rows.toString('base64') });

@@ -2,7 +2,6 @@
 // of the file: header, positions and end.
 
 import Type, { type Static } from 'typebox';
-import { print } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
 import { setOverride } from '../operations/ratelimits/setOverride.ts';
 import { parseGrants } from '../operations/rootKeys/grantList.ts';
@@ -11,7 +10,8 @@ import { Fields, Identifier, Int, KeyName } from '../operations/schemas.ts';
 import type { StoredEvent } from '../records/audit.ts';
 import type { Namespace, Override } from '../records/overrides.ts';
 import type { ExportedRootKey } from '../records/rootKeys.ts';
-import { base58, type Counts, idOf, type Kind, kinds, lineKind, type Marker } from './lineKinds.ts';
+import { lineOf, lineText } from './exportedLine.ts';
+import { base58, type Counts, idOf, kinds, lineKind } from './lineKinds.ts';
 import { checkUsed, LineNamespaceId, Used } from './usageLines.ts';
 
 const WorkspaceId = idOf('ws');
@@ -154,17 +154,14 @@ function checkChanges(text: string) {
   }
 }
 
-const printLine = (kind: Kind | Marker, fields: object): string => `${print({ kind, ...fields })}\n`;
-
 type RecordOf<Name extends keyof typeof workspaceKinds> = ReturnType<(typeof workspaceKinds)[Name]['read']>;
-export const headerLine = (header: Header) => printLine('header', header);
-export const positionLine = (position: Position) => printLine('position', position);
-export const endLine = (end: End) => printLine('end', end);
-export const workspaceLine = (workspace: RecordOf<'workspace'>) => printLine('workspace', workspace);
-export const auditEventLine = ({ id, fields }: StoredEvent) => printLine('auditEvent', { eventId: id, ...fields });
-export const namespaceLine = ({ id, name }: Namespace) => printLine('namespace', { namespaceId: id, name });
-export const overrideLine = (namespace: string, override: Override) =>
-  printLine('override', { namespace, ...override });
-export const windowLine = (window: RecordOf<'window'>) => printLine('window', window);
+export const headerLine = (header: Header) => lineText('header', header);
+export const positionLine = (position: Position) => lineText('position', position);
+export const endLine = (end: End) => lineText('end', end);
+export const workspaceLine = (workspace: RecordOf<'workspace'>) => lineText('workspace', workspace);
+export const auditEventLine = ({ id, fields }: StoredEvent) => lineOf('auditEvent', { eventId: id, ...fields });
+export const namespaceLine = ({ id, name }: Namespace) => lineOf('namespace', { namespaceId: id, name });
+export const overrideLine = (namespace: string, override: Override) => lineOf('override', { namespace, ...override });
+export const windowLine = (window: RecordOf<'window'>) => lineOf('window', window);
 export const rootKeyLine = ({ digest, ...rootKey }: ExportedRootKey) =>
-  printLine('rootKey', { ...rootKey, hash: digest.toString('base64') });
+  lineOf('rootKey', { ...rootKey, hash: digest.toString('base64') });

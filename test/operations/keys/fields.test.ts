@@ -117,7 +117,7 @@ describe.each(cases)('the field of a key: %s', (_name, first, second, removed) =
 
 async function lineOf(workspaceId: string, ofApi: string, keyId: string): Promise<string> {
   const { items } = (await app.store.keys.export(workspaceId, { apiId: ofApi, count: 1000 }))!;
-  return keyLine(items.find((item) => item.keyId === keyId)!);
+  return keyLine(items.find((item) => item.keyId === keyId)!)[1];
 }
 const withoutIds = (line: string) => {
   const { ratelimits, ...key } = JSON.parse(line);
