@@ -2,7 +2,7 @@
 // use the Redis of the server: that of REDIS_URL, or the embedded one, which is started for the command if no server
 // runs.
 
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, type OptionValues } from 'commander';
 import { escapeInvisible } from '../domain/visible.ts';
 import { exitCodeOf } from '../scripts/dataVersion.ts';
 import { buildVersion } from '../version.ts';
@@ -58,48 +58,14 @@ function programOf(runner: Runner): Command {
     .action(async () => {
       await import('../main.ts');
     });
-  addWorkspace(program, runner);
+  for (const row of workspaceRows) addStoreRow(program, runner, row);
   for (const row of [...rootKeyRows, ...commandRows, tailRow]) addRow(program, runner, row);
-  addExport(program, runner);
-  addImport(program, runner);
-  addInspect(program, runner);
-  addBackup(program, runner);
-  addMigrate(program, runner);
-  addDoctor(program, runner);
+  for (const row of storeRows) addStoreRow(program, runner, row);
   return program;
 }
 
-function addWorkspace(program: Command, runner: Runner) {
-  const workspace = program
-    .command('workspace')
-    .description('Manage workspaces. Each has its own APIs, keys and root keys.');
-
-  workspace
-    .command('create <name>')
-    .description('Create a workspace.')
-    .option(...local)
-    .option(...json)
-    .action((name, options) => runner.run(options, (store) => createWorkspace(store, name)));
-
-  workspace
-    .command('list')
-    .description('List the workspaces.')
-    .option(...local)
-    .option(...json)
-    .action((options) => runner.run(options, listWorkspaces));
-
-  workspace
-    .command('end-import <id>')
-    .description('End an import that was interrupted and is not repeated. What it has created stays.')
-    .option('--discard', 'remove the workspace with everything in it')
-    .option(...local)
-    .option(...json)
-    .action((id, options) =>
-      runner.run(options, (store) => endImport(store, id, options), { timeoutMs: bulkTimeoutMs }),
-    );
-}
-
 const groups: Record<string, string> = {
+  workspace: 'Manage workspaces. Each has its own APIs, keys and root keys.',
   'root-key': 'Manage root keys, with which callers of the API authenticate.',
   api: 'Manage APIs, the containers of keys.',
   key: 'Manage keys.',
@@ -107,14 +73,18 @@ const groups: Record<string, string> = {
   override: 'Manage overrides, other limits of some identifiers in a namespace.',
 };
 
+/** Adds a command, in its group if it has one. */
+function commandOf(program: Command, { words, about }: { words: string; about: string }): Command {
+  const [group, ...rest] = words.split(' ');
+  const aboutGroup = groups[group!];
+  if (aboutGroup === undefined) return program.command(words).description(about);
+  const parent = program.commands.find((command) => command.name() === group);
+  return (parent ?? program.command(group!).description(aboutGroup)).command(rest.join(' ')).description(about);
+}
+
 /** Adds a command that calls operations: on the store, or on the server at TOLLGATE_URL. */
 function addRow(program: Command, runner: Runner, row: CommandRow) {
-  const { words, about } = row;
-  const [group, ...rest] = words.split(' ');
-  const parent = program.commands.find((command) => command.name() === group);
-  const isGrouped = groups[group!] !== undefined;
-  const owner = isGrouped ? (parent ?? program.command(group!).description(groups[group!]!)) : program;
-  const command = owner.command(isGrouped ? rest.join(' ') : words).description(about);
+  const command = commandOf(program, row);
   for (const [flags, meaning] of optionsOf(row)) command.option(flags, meaning);
   command
     .option(...workspaceOption)
@@ -149,110 +119,127 @@ function addRow(program: Command, runner: Runner, row: CommandRow) {
     });
 }
 
-function addExport(program: Command, runner: Runner) {
-  program
-    .command('export')
-    .description('Write everything that is stored as JSON lines to a new file or standard output.')
-    .argument('[file]', 'output file; - is standard output', '-')
-    .option('--workspace <id>', 'only this workspace (ws_…)')
-    .option('--api <id>', 'only the keys of this API (api_…) and what they depend on')
-    .option('--without <parts>', 'leave out root-keys, usage or audit, separated by commas')
-    .option('--resume', 'continue an export that was interrupted')
-    .option(...local)
-    .option(...json)
-    .action(async (file, options) => {
-      const { exportKeys } = await import('./exportKeys.ts');
-      await runner.run(options, (store) => exportKeys(store, runner.terminal, file, options), {
-        timeoutMs: bulkTimeoutMs,
-      });
-    });
+/** A command that needs no root key, and works on the store here. */
+interface StoreRow {
+  words: string;
+  about: string;
+  argument?: readonly [name: string, about: string, byDefault?: string];
+  options?: readonly (readonly [flags: string, about: string])[];
+  run(runner: Runner, options: OptionValues, argument: string): Promise<void>;
 }
 
-function addImport(program: Command, runner: Runner) {
-  program
-    .command('import')
-    .description('Create the records of an export. Existing ones are skipped, so an import can be repeated.')
-    .argument('<file>', 'file of JSON lines; - is standard input')
-    .option('--workspace <id>', 'import into this workspace (ws_…) instead of creating those of the file')
-    .option('--api <id>', 'import all keys into this API (api_…), ignoring the API in their lines')
-    .option('--without <parts>', 'leave out root-keys, usage or audit, separated by commas')
-    .option('--with <parts>', 'import root-keys into a workspace that exists, too')
-    .option('--dry-run', 'check every line and change nothing')
-    .option(...local)
-    .option(...json)
-    .action(async (file, options) => {
+function addStoreRow(program: Command, runner: Runner, row: StoreRow) {
+  const command = commandOf(program, row);
+  if (row.argument) command.argument(...row.argument);
+  for (const option of [...(row.options ?? []), local, json]) command.option(...option);
+  command.action(() => row.run(runner, command.opts(), command.processedArgs[0]));
+}
+
+const bulk = { timeoutMs: bulkTimeoutMs };
+
+const workspaceRows: readonly StoreRow[] = [
+  {
+    words: 'workspace create <name>',
+    about: 'Create a workspace.',
+    run: (runner, options, name) => runner.run(options, (store) => createWorkspace(store, name)),
+  },
+  {
+    words: 'workspace list',
+    about: 'List the workspaces.',
+    run: (runner, options) => runner.run(options, listWorkspaces),
+  },
+  {
+    words: 'workspace end-import <id>',
+    about: 'End an import that was interrupted and is not repeated. What it has created stays.',
+    options: [['--discard', 'remove the workspace with everything in it']],
+    run: (runner, options, id) => runner.run(options, (store) => endImport(store, id, options), bulk),
+  },
+];
+
+const storeRows: readonly StoreRow[] = [
+  {
+    words: 'export',
+    about: 'Write everything that is stored as JSON lines to a new file or standard output.',
+    argument: ['[file]', 'output file; - is standard output', '-'],
+    options: [
+      ['--workspace <id>', 'only this workspace (ws_…)'],
+      ['--api <id>', 'only the keys of this API (api_…) and what they depend on'],
+      ['--without <parts>', 'leave out root-keys, usage or audit, separated by commas'],
+      ['--resume', 'continue an export that was interrupted'],
+    ],
+    async run(runner, options, file) {
+      const { exportKeys } = await import('./exportKeys.ts');
+      await runner.run(options, (store) => exportKeys(store, runner.terminal, file, options), bulk);
+    },
+  },
+  {
+    words: 'import',
+    about: 'Create the records of an export. Existing ones are skipped, so an import can be repeated.',
+    argument: ['<file>', 'file of JSON lines; - is standard input'],
+    options: [
+      ['--workspace <id>', 'import into this workspace (ws_…) instead of creating those of the file'],
+      ['--api <id>', 'import all keys into this API (api_…), ignoring the API in their lines'],
+      ['--without <parts>', 'leave out root-keys, usage or audit, separated by commas'],
+      ['--with <parts>', 'import root-keys into a workspace that exists, too'],
+      ['--dry-run', 'check every line and change nothing'],
+    ],
+    async run(runner, options, file) {
       const { importKeys } = await import('./importKeys.ts');
+      const { terminal } = runner;
       await runner.run(
         options,
-        (store, config) => importKeys({ store, config, terminal: runner.terminal }, file, options),
+        (store, config) => importKeys({ store, config, terminal }, file, options),
         // A whole installation is imported before the first start of its server.
-        { timeoutMs: bulkTimeoutMs, createsData: options.workspace === undefined },
+        { ...bulk, createsData: options.workspace === undefined },
       );
-    });
-}
-
-function addInspect(program: Command, runner: Runner) {
-  program
-    .command('inspect')
-    .description('Print what Redis stores of a key, decoded: its state, windows, counters and usage history.')
-    .argument(
+    },
+  },
+  {
+    words: 'inspect',
+    about: 'Print what Redis stores of a key, decoded: its state, windows, counters and usage history.',
+    argument: [
       '<key>',
       'key id (key_…) or key; - reads it from standard input, so that no process list or history has it',
-    )
-    .option(...workspaceOption)
-    .option(...local)
-    .option(...json)
-    .action(async (key, options) => {
+    ],
+    options: [workspaceOption],
+    async run(runner, options, key) {
       const { inspect } = await import('./inspect.ts');
       await runner.runIn(options, (store, workspace) => inspect(store, runner.terminal, key, { workspace }));
-    });
-}
-
-function addBackup(program: Command, runner: Runner) {
-  program
-    .command('backup <file>')
-    .description('Write all data of Redis to a file while Tollgate runs. docs/backup.md has the restore.')
-    .option(...local)
-    .option(...json)
-    .action(async (file, { local, json }) => {
+    },
+  },
+  {
+    words: 'backup <file>',
+    about: 'Write all data of Redis to a file while Tollgate runs. docs/backup.md has the restore.',
+    async run(runner, { local, json }, file) {
       const { backup } = await import('./backupCommand.ts');
       await runner.runOnRedis({ local }, async (url, config) =>
         runner.print(await backup({ url, config, terminal: runner.terminal }, file), json === true),
       );
-    });
-}
-
-function addMigrate(program: Command, runner: Runner) {
-  program
-    .command('migrate')
-    .description(
-      'Migrate the stored data to the version of this release, as servers do by themselves when all support it.',
-    )
-    .option('--dry-run', 'print what would be done and how long it takes, and change nothing')
-    .option('--wait', 'wait for servers that prevent it, and for the end if another process migrates')
-    .option('--force', 'migrate although connections to Redis may be those of servers before 1.0.0')
-    .option(...local)
-    .option(...json)
-    .action(async (options) => {
+    },
+  },
+  {
+    words: 'migrate',
+    about: 'Migrate the stored data to the version of this release, as servers do by themselves when all support it.',
+    options: [
+      ['--dry-run', 'print what would be done and how long it takes, and change nothing'],
+      ['--wait', 'wait for servers that prevent it, and for the end if another process migrates'],
+      ['--force', 'migrate although connections to Redis may be those of servers before 1.0.0'],
+    ],
+    async run(runner, options) {
       const { migrate } = await import('./migrateCommand.ts');
-      await runner.run(options, (store) => migrate(store, runner.terminal, options), {
-        timeoutMs: bulkTimeoutMs,
-      });
-    });
-}
-
-function addDoctor(program: Command, runner: Runner) {
-  program
-    .command('doctor')
-    .description('Check Node, Redis and the machine, and print what to change. The exit code is 1 if a check fails.')
-    .option(...local)
-    .option(...json)
-    .action(async ({ json, local }) => {
+      await runner.run(options, (store) => migrate(store, runner.terminal, options), bulk);
+    },
+  },
+  {
+    words: 'doctor',
+    about: 'Check Node, Redis and the machine, and print what to change. The exit code is 1 if a check fails.',
+    async run(runner, { json, local }) {
       runner.requireLocal({ local });
       const { doctor } = await import('./doctor.ts');
       const { terminal } = runner;
       // Pending work, for example a connection to a Cluster, must not keep the process alive once the result is
       // written.
       await runner.print(await doctor(terminal.env), json === true).finally(() => setImmediate(() => terminal.exit()));
-    });
-}
+    },
+  },
+];

@@ -53,9 +53,7 @@ export const rootKeyRows: readonly CommandRow[] = [
     about: 'List the root keys, with their age, last use and grants.',
     sets: { ending: ['--ending', 'only those in use that end within 14 days, or have just ended'] },
     async run(call, input) {
-      const { data } = await readAll(Number.POSITIVE_INFINITY, (limit, next) =>
-        call('rootKeys.listRootKeys', { ...input, limit }, next),
-      );
+      const data = await rootKeysOf(call, input);
       const none = input.ending ? 'No root key that is in use ends soon.' : 'There are no root keys.';
       const lines = data.length > 0 ? tableOf(table.headings, data.map(table.rowOf)) : [none];
       return { lines, json: data };
@@ -115,7 +113,9 @@ async function rotate(
   call: Call,
   { rootKeyId, grace: graceMs = 0 }: { rootKeyId: string; grace?: number },
 ): Promise<CommandResult> {
-  const { enabled, name, permissions, expires } = await findRootKey(call, rootKeyId);
+  const found = (await rootKeysOf(call)).find((rootKey) => rootKey.rootKeyId === rootKeyId);
+  if (!found) throw new Error(unknownRootKey);
+  const { enabled, name, permissions, expires } = found;
   const nowMs = Date.now();
   if (!enabled) throw new Error(`${rootKeyId} is disabled. Enable it first, or create a root key.`);
   if (expires !== undefined && expires <= nowMs) throw new Error(`${rootKeyId} has expired. Create a root key.`);
@@ -141,15 +141,9 @@ async function rotate(
   return { lines: linesFor(fate), json: given({ ...rotated, replacedExpires: endsAt }) };
 }
 
-async function findRootKey(call: Call, rootKeyId: string): Promise<RootKey> {
-  let next: string | undefined;
-  do {
-    const page = await call('rootKeys.listRootKeys', { limit: 100 }, next);
-    const found = page.data.find((rootKey) => rootKey.rootKeyId === rootKeyId);
-    if (found) return found;
-    ({ next } = page);
-  } while (next !== undefined);
-  throw new Error(unknownRootKey);
+async function rootKeysOf(call: Call, filter: { ending?: boolean } = {}): Promise<RootKey[]> {
+  const read = (limit: number, next?: string) => call('rootKeys.listRootKeys', { ...filter, limit }, next);
+  return (await readAll(Number.POSITIVE_INFINITY, read)).data;
 }
 
 /** Without the argument, which may be a root key by mistake. */

@@ -82,11 +82,10 @@ export class Runner {
   runIn(
     options: InWorkspace,
     command: (store: Store, workspace: string, config: Config) => Promise<CommandResult | undefined>,
-    given: RunOptions = {},
   ): Promise<void> {
     const inWorkspace = async (store: Store, config: Config) =>
       command(store, await workspaceOf(store, options.workspace), config);
-    return this.run(options, inWorkspace, given);
+    return this.run(options, inWorkspace);
   }
 
   /**
