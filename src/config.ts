@@ -279,25 +279,13 @@ export function allowHeaders({ headersBytesMax }: Config): void {
 export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Config) =>
   tlsCertFile === '' ? undefined : { certFile: tlsCertFile, keyFile: tlsKeyFile, passphrase: tlsKeyPassphrase };
 
-/** The settings of the store, for the server and the command line. */
+/** The settings of the store, for the server and the command line: some have another name or unit there. */
 export const storeSettings = (config: Config) => ({
+  ...config,
   commandTimeoutMs: config.redisTimeoutMs,
   caFile: config.redisCaFile || undefined,
   systemCaFile: valueIn(process.env.SSL_CERT_FILE ?? '') || undefined,
   extraCaFile: valueIn(process.env.NODE_EXTRA_CA_CERTS ?? '') || undefined,
   keyRetentionMs: config.keyRetentionDays * dayMs,
-  auditEventsMax: config.auditEventsMax,
   usageRetentionMs: config.usageRetentionDays * dayMs,
-  usageHourlyDays: config.usageHourlyDays,
-  tagsMax: config.tagsMax,
-  tagBytesMax: config.tagBytesMax,
-  identifiersMax: config.identifiersMax,
-  refusalHours: config.refusalHours,
-  refusalBytesMax: config.refusalBytesMax,
-  recordsMax: config.recordsMax,
-  inFlightMax: config.inFlightMax,
-  leaseMs: config.leaseMs,
-  leaseLongMs: config.leaseLongMs,
-  leaseCredits: config.leaseCredits,
-  durable: config.durable,
 });

@@ -35,12 +35,11 @@ import {
   trustFor,
 } from './redis/connection.ts';
 import { scriptKey } from './redis/names.ts';
-import type { StoreObserver } from './redis/observer.ts';
 import { foundOf, refusalOf } from './redis/refusedWrites.ts';
 import type { TrustOptions } from './redis/trust.ts';
 import { probeError, probeWrites } from './redis/writeProbe.ts';
 import { openCalls, type Run } from './scripts/calls.ts';
-import type { StoreContext, UsageBounds } from './scripts/context.ts';
+import type { ContextSettings, StoreContext, UsageBounds } from './scripts/context.ts';
 import { type DataVersion, readData, type StoredData, supportedBy } from './scripts/dataVersion.ts';
 import { type Durable, openDurable } from './scripts/durable.ts';
 import { refuseMoves } from './scripts/moves.ts';
@@ -56,23 +55,15 @@ const supported = supportedBy(version);
 /** How long the results of checks are used again, so that frequent health checks cost Redis little. */
 const checkedMs = { replies: 100, writes: 1000 };
 
-export interface StoreOptions extends LeasingSettings, TrustOptions {
+export interface StoreOptions extends LeasingSettings, TrustOptions, ContextSettings {
   url: string;
   commandTimeoutMs: number;
-  /** How long the record of a deleted key is kept. */
-  keyRetentionMs: number;
-  usageRetentionMs: number;
-  /** Days before today of which usage is kept by hour; earlier days have sums only. */
-  usageHourlyDays: number;
-  auditEventsMax: number;
   /** Limit of the tags that an API counts. */
   tagsMax: number;
   /** Limit of the bytes of an API's counts by tag in a day. */
   tagBytesMax: number;
   /** Limit of the identifiers that a namespace counts in a day. */
   identifiersMax: number;
-  /** Hours for which refusals are kept. */
-  refusalHours: number;
   /** Limit of the bytes of a workspace's refusals in an hour. */
   refusalBytesMax: number;
   /** Limit of the records of a workspace, see lua/include/records.lua; 0 is no limit. */
@@ -92,7 +83,6 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   onEvent?: ((message: string) => void) | undefined;
   /** Called when the data has a version that this release does not support: the process cannot serve any more. */
   onUnsupported?: ((error: Error) => void) | undefined;
-  observe?: StoreObserver | undefined;
 }
 
 export async function openStore(storeOptions: StoreOptions) {
@@ -263,21 +253,15 @@ const runOf = (scripts: Scripts, options: StoreOptions): Run =>
   });
 
 function contextOf(
-  {
-    redis,
-    run,
-    durable,
-    dataVersion,
-  }: Pick<StoreContext, 'redis' | 'run' | 'dataVersion'> & { durable?: Durable | undefined },
+  { durable, ...given }: Pick<StoreContext, 'redis' | 'run' | 'dataVersion'> & { durable?: Durable | undefined },
   options: StoreOptions,
 ): StoreContext {
-  const { auditEventsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, refusalHours, observe } = options;
-  const { usageBounds = { keys: 250_000, customers: 400_000 } } = options;
+  const { redis } = given;
   const now = nowOf(options);
   return {
-    redis,
-    run,
-    dataVersion,
+    ...options,
+    ...given,
+    usageBounds: options.usageBounds ?? { keys: 250_000, customers: 400_000 },
     async currentMs(): Promise<number> {
       const fixed = now();
       if (fixed !== '') return fixed;
@@ -286,12 +270,5 @@ function contextOf(
     },
     change: durable?.change ?? ((command) => orStoreError(command(redis))),
     probe: atMostOnceIn(checkedMs.writes, () => probeWrites(redis)),
-    auditEventsMax,
-    keyRetentionMs,
-    usageRetentionMs,
-    usageHourlyDays,
-    usageBounds,
-    refusalHours,
-    observe,
   };
 }

@@ -13,22 +13,17 @@ export type Uws = typeof import('uws-node22-26');
 
 export type { HttpRequest, HttpResponse } from 'uws-node22-26';
 
+const packages: Readonly<Record<number, readonly string[]>> = {
+  20: ['uws-node20-22'],
+  // The newer one needs glibc 2.38; on an older system (Debian 12) the older one still loads.
+  22: ['uws-node22-26', 'uws-node20-22'],
+  23: ['uws-node20-22'],
+  24: ['uws-node22-26'],
+  26: ['uws-node22-26'],
+};
+
 /** The packages with a build for this Node, best first. */
-export function packagesFor(nodeMajor: number): readonly string[] {
-  switch (nodeMajor) {
-    case 20:
-    case 23:
-      return ['uws-node20-22'];
-    case 22:
-      // The newer one needs glibc 2.38; on an older system (Debian 12) the older one still loads.
-      return ['uws-node22-26', 'uws-node20-22'];
-    case 24:
-    case 26:
-      return ['uws-node22-26'];
-    default:
-      return [];
-  }
-}
+export const packagesFor = (nodeMajor: number): readonly string[] => packages[nodeMajor] ?? [];
 
 interface Build {
   /** Its package with the version, as in the pins. */

@@ -245,7 +245,6 @@ const signatures = {
 type Signatures = typeof signatures;
 type ScriptName = keyof Signatures;
 type NameIn<Name extends ScriptName> = Signatures[Name]['names'][number];
-/** The arguments of a script by name, but for `now`. */
 /**
  * The credits and units that open holds of a key hold (lua/include/heldUnits.lua). `bucket` is where the next step
  * begins; '' for none.
@@ -257,6 +256,7 @@ export type HeldUnits = [
   bucket: string,
 ];
 
+/** The arguments of a script by name, but for `now`. */
 type Given<Name extends ScriptName> = {
   readonly [Each in Exclude<NameIn<Name>, 'now'> as Each extends `...${infer All}` ? All : Each]: Each extends 'actor'
     ? Actor

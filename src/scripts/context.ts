@@ -14,7 +14,20 @@ export interface UsageBounds {
   customers: number;
 }
 
-export interface StoreContext {
+/** Settings of the store that its parts read. */
+export interface ContextSettings {
+  auditEventsMax: number;
+  /** How long the record of a deleted key is kept. */
+  keyRetentionMs: number;
+  usageRetentionMs: number;
+  /** Days before today of which usage is kept by hour; earlier days have sums only. */
+  usageHourlyDays: number;
+  /** Hours for which refusals are kept. */
+  refusalHours: number;
+  observe?: StoreObserver | undefined;
+}
+
+export interface StoreContext extends ContextSettings {
   redis: RedisClient;
   /** The version of the data in Redis. It increases while the server runs, when the data is migrated. */
   dataVersion: DataVersion;
@@ -25,14 +38,6 @@ export interface StoreContext {
   probe(): Promise<Probed[]>;
   /** Unix milliseconds by Redis's clock, or the time of a test. */
   currentMs(): Promise<number>;
-  auditEventsMax: number;
-  keyRetentionMs: number;
-  usageRetentionMs: number;
-  /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */
-  usageHourlyDays: number;
   /** The most that a query of usage has in memory at a time. */
   usageBounds: UsageBounds;
-  /** Hours for which refusals are kept. */
-  refusalHours: number;
-  observe?: StoreObserver | undefined;
 }
