@@ -18,9 +18,7 @@ const holds = [
 const state = ['test/lua/include/state.test.ts', 'test/scripts/layout.test.ts', 'test/scripts/keyRecord.test.ts'];
 
 /** Tests of all scripts that write records. */
-const records = ['operations/audit/listEvents', 'operations/records', 'scripts/keyspace'].map(
-  (name) => `test/${name}.test.ts`,
-);
+const records = [...under('operations', 'recordOperations audit/listEvents records'), ...under('scripts', 'keyspace')];
 
 /** Tests by file: the first pattern that matches the path applies. */
 const nearest = [
@@ -155,11 +153,8 @@ const nearest = [
     /lua\/(namespaces|overrides)/,
     under('operations/ratelimits', 'setOverride getOverride listOverrides deleteOverride temporaryOverrides'),
   ],
-  [
-    /lua\/permissions/,
-    under('operations/permissions', 'createPermission getPermission listPermissions deletePermission'),
-  ],
-  [/lua\/roles/, under('operations/permissions', 'createRole getRole listRoles deleteRole setRolePermissions')],
+  [/lua\/permissions/, under('operations/permissions', 'permissions listPermissions deletePermission')],
+  [/lua\/roles/, under('operations/permissions', 'permissions listRoles deleteRole setRolePermissions')],
   [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', 'test/scripts/bounded.test.ts', ...verify, ...analytics]],
 ];
 

@@ -1,5 +1,5 @@
 // The rules for every operation, for all operations in the registry, so a new operation is tested too. Rules that the
-// pipeline applies before it knows the operation are tested on two paths.
+// pipeline applies before it knows the operation are tested on three paths.
 
 import { Ajv } from 'ajv';
 import type { TSchema } from 'typebox';
@@ -27,6 +27,7 @@ const paths = (operations as readonly AnyOperation[]).flatMap((operation) =>
 
 const managing = paths.find(({ operation }) => operation.name === 'keys.updateKey')!;
 const deciding = paths.find(({ operation }) => operation.name === 'keys.verifyKey')!;
+const limiting = paths.find(({ operation }) => operation.name === 'ratelimits.limit')!;
 
 let answer: Handler;
 const causes = new Map<string, string>();
@@ -103,7 +104,7 @@ const outOf = (code: ErrorCode) => ({ status: errorCatalogue.find((entry) => ent
 
 const bytes = (text: string) => Buffer.from(text);
 
-describe.each([managing, deciding])('rules before any operation, on $path', ({ path, operation }) => {
+describe.each([managing, deciding, limiting])('rules before any operation, on $path', ({ path, operation }) => {
   const wrong: never[] = [];
   const { input } = exampleOf(operation.name);
 
@@ -325,6 +326,14 @@ describe.each(paths)('$path', ({ path, operation }) => {
   // That nothing of it is changed is in test/faults/rootKeys.test.ts.
   testIf(elsewhere !== null)('a record of another workspace looks absent', async () => {
     expect(await ask(path, { body: input(theirThings) })).toMatchObject(outOf(elsewhere!));
+  });
+
+  const keptOnDeletion = elsewhere !== null && /^(api|key|identity)_/.test(elsewhere) && !path.includes('.restore');
+  testIf(keptOnDeletion)('a deleted record looks absent', async () => {
+    const { deletedApiId, deletedIdentityId, deletedKeyId, deletedKey } = refusedThings;
+    const ids = { apiId: deletedApiId, identityId: deletedIdentityId, keyId: deletedKeyId, heldKeyId: deletedKeyId };
+    const body = input({ ...refusedThings, ...ids, key: deletedKey });
+    expect(await ask(path, { body })).toMatchObject(outOf(elsewhere!));
   });
 });
 

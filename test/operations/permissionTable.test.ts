@@ -1,17 +1,26 @@
 // Every operation with: no grant, grants for another id, for exactly its id, for any id, in the other spelling, and the
 // grant `*`. The grants of its example are in test/support/examples.ts. Other inputs and special cases are below.
 
-import { beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { actions, type Resource } from '../../src/domain/grants.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { auditKey, workspaceKey } from '../../src/redis/names.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Need, type Things } from '../support/examples.ts';
 import { harness, type InputOf } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
 import { testIf } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { call, ok } = tollgate;
+let redis: RedisClient;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+});
+afterAll(async () => void (await redis.quit()));
+const events = () => auditKey(workspaceKey(tollgate.workspaceId));
 
 interface Row<Name extends OperationName> {
   /** All the grants that the call needs; those of the example by default. */
@@ -106,7 +115,7 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
       what: 'with an existing permission',
       input: ({ name }) => ({ name: freshName(), permissions: [name] }),
     },
-    { needs: ['rbac.create_role'], what: 'with none', input: () => ({ name: freshName() }) },
+    { needs: ['rbac.create_role'], what: 'with none', input: () => ({ name: freshName(), permissions: [] }) },
   ],
   'permissions.setRolePermissions': [
     { what: 'with a new permission' },
@@ -213,6 +222,12 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
     return call(name, input(things), key);
   };
   const things = async () => (isRead ? unchanged : makeThings(call, tollgate.rootKey));
+  /** The ids that the input names. */
+  const namedIn = (about: Things): Things => ({
+    ...about,
+    ...(name === 'apis.restoreApi' && { apiId: about.deletedApiId }),
+    ...(name === 'identities.restoreIdentity' && { identityId: about.deletedIdentityId }),
+  });
 
   /**
    * Checks that the call was permitted. Some operations respond with 200 but omit data that the caller may not read.
@@ -228,7 +243,11 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
     'all other grants without %s are not enough, and the error names it, whether or not the record exists',
     async (missing) => {
       const grants = grantsFor(everyNeed.filter((need) => need !== missing));
-      const answer = await callAs(grants, await things());
+      const about = await things();
+      const before = await redis.xlen(events());
+      const answer = await callAs(grants, about);
+      // Nothing but the root key was created or changed.
+      expect(await redis.xlen(events())).toBe(before + 1);
       expect(answer).toMatchObject(
         refused ? { status: 404, code: refused } : { status: 403, code: 'insufficient_permissions' },
       );
@@ -259,6 +278,11 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
       expect(answer).toMatchObject({ status: 200 });
       expect(rowsIn(answer.data)).toEqual([]);
     } else expect(answer).toMatchObject({ status: elsewhere.endsWith('not_found') ? 404 : 403, code: elsewhere });
+    if (answer.status !== 403) return;
+    const either = grantsFor(needs, namedIn(unchanged)).map(
+      (grant) => `${grant.replace(/\.\w+\./, '.*.')} or ${grant}.`,
+    );
+    expect(either.filter((text) => answer.error.detail.includes(text))).toHaveLength(1);
   });
 
   testIf(takesIds && !isScoped)('grants for one id are not enough', async () => {
@@ -269,12 +293,7 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
   testIf(isScoped)('grants for exactly this id, in either spelling', async () => {
     for (const spelling of [(grants: string[]) => grants, otherSpelling]) {
       const about = await things();
-      const restored: Partial<Record<typeof name, object>> = {
-        'apis.restoreApi': { apiId: about.deletedApiId },
-        'identities.restoreIdentity': { identityId: about.deletedIdentityId },
-      };
-      const named = { ...about, ...restored[name] };
-      expectPermitted(await callAs(spelling(grantsFor(needs, named)), about));
+      expectPermitted(await callAs(spelling(grantsFor(needs, namedIn(about))), about));
     }
   });
 

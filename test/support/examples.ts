@@ -71,7 +71,7 @@ export async function makeThings(call: Call, rootKey: string) {
   const deleted = await ok('keys.createKey', { apiId, name, externalId: name, ratelimits: limits });
   await ok('keys.verifyKey', { key: deleted.key });
   await ok('keys.deleteKey', { keyId: deleted.keyId });
-  const deletedKeyId = deleted.keyId;
+  const { keyId: deletedKeyId, key: deletedKey } = deleted;
   const { apiId: deletedApiId } = await ok('apis.createApi', { name });
   await ok('keys.createKey', { apiId: deletedApiId, name });
   await ok('apis.deleteApi', { apiId: deletedApiId, confirm: name });
@@ -93,6 +93,7 @@ export async function makeThings(call: Call, rootKey: string) {
     keyId,
     key,
     deletedKeyId,
+    deletedKey,
     deletedApiId,
     deletedIdentityId,
     rootKeyId,

@@ -37,20 +37,3 @@ describe('apis.deleteApi: 200', () => {
     ]);
   });
 });
-
-test('apis.deleteApi: 404 for an API that is deleted or unknown', async () => {
-  const { apiId } = await ok('apis.createApi', { name: 'once' });
-  await ok('apis.deleteApi', { apiId });
-  for (const id of [apiId, 'api_unknown']) {
-    expect(await call('apis.deleteApi', { apiId: id })).toMatchObject({ status: 404, code: 'api_not_found' });
-  }
-});
-
-test('apis.deleteApi: 403: for another API only, and then it stays', async () => {
-  const { apiId, key } = await createKey();
-  const answer = await call('apis.deleteApi', { apiId }, ['api.api_other.delete_api', 'api.*.read_api']);
-  expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-  expect(answer.error.detail).toContain(`api.*.delete_api or api.${apiId}.delete_api`);
-  expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
-  expect((await call('apis.deleteApi', { apiId }, [`apis.${apiId}.delete_api`])).status).toBe(200);
-});

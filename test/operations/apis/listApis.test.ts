@@ -120,8 +120,3 @@ describe('apis.listApis: 400', () => {
     expect(error.errors).toEqual([expect.objectContaining({ location: `body.${field}` })]);
   });
 });
-
-test('apis.listApis: 403 with a grant for one API', async () => {
-  const { ids } = await withApis(['one']);
-  expect((await call('apis.listApis', {}, [`api.${ids[0]}.read_api`])).status).toBe(403);
-});

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { harness, type InputOf } from '../../support/harness.ts';
 
-const { call, ok, createKey, createWorkspace, clock } = harness();
+const { call, ok, createKey, clock } = harness();
 
 const newApi = async () => (await ok('apis.createApi', { name: 'listed' })).apiId;
 
@@ -255,41 +255,5 @@ describe('apis.listKeys: 400', () => {
 
   test.each(['', 'a b', 'ä', 'a/b', 'a'.repeat(256)])('the externalId %j', async (externalId) => {
     expect((await call('apis.listKeys', { apiId: await newApi(), externalId })).status).toBe(400);
-  });
-});
-
-describe('apis.listKeys: 404', () => {
-  test('an API that is unknown or deleted', async () => {
-    const apiId = await newApi();
-    await ok('apis.deleteApi', { apiId });
-    for (const unknown of ['api_unknown', apiId]) {
-      expect(await call('apis.listKeys', { apiId: unknown })).toMatchObject({ status: 404, code: 'api_not_found' });
-    }
-  });
-
-  test('an API of another workspace, also with an externalId of both', async () => {
-    const { apiId } = await createKey({ externalId: 'erin' });
-    const { rootKey } = await createWorkspace();
-    const answer = await call('apis.listKeys', { apiId, externalId: 'erin' }, rootKey);
-    expect(answer).toMatchObject({ status: 404, code: 'api_not_found' });
-  });
-});
-
-describe('apis.listKeys: 403', () => {
-  test.each([
-    ['read_key', ['api.*.read_api']],
-    ['read_api', ['api.*.read_key']],
-  ])('without %s', async (lacking, grants) => {
-    const { status, error } = await call('apis.listKeys', { apiId: await newApi() }, grants);
-    expect(status).toBe(403);
-    expect(error.detail).toContain(lacking);
-  });
-
-  test('both grants for this API are enough', async () => {
-    const apiId = await newApi();
-    const grants = [`api.${apiId}.read_api`, `api.${apiId}.read_key`];
-    expect((await call('apis.listKeys', { apiId }, grants)).status).toBe(200);
-    expect((await call('apis.listKeys', { apiId: await newApi() }, grants)).status).toBe(403);
-    expect((await call('apis.listKeys', { apiId: 'api_unknown' }, grants)).status).toBe(403);
   });
 });

@@ -173,14 +173,3 @@ test('apis.restoreApi: 404 for an API that is unknown, not deleted, deleted for 
   await ok('apis.deleteApi', { apiId, permanent: true });
   expect(await call('apis.restoreApi', { apiId })).toMatchObject(notFound);
 });
-
-test('apis.restoreApi: 403 without either grant, and grants for the API work again after it', async () => {
-  const { apiId, key } = await createKey();
-  await ok('apis.deleteApi', { apiId });
-  for (const grant of ['create_api', 'delete_api'])
-    expect(await call('apis.restoreApi', { apiId }, [`api.*.${grant}`])).toMatchObject({ status: 403 });
-  expect((await call('apis.restoreApi', { apiId }, ['api.*.create_api', `api.${apiId}.delete_api`])).status).toBe(200);
-  expect(await call('keys.verifyKey', { key }, [`api.${apiId}.verify_key`])).toMatchObject({
-    data: { valid: true },
-  });
-});

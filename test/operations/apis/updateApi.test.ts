@@ -46,29 +46,3 @@ test.each(['ab', '', 'a'.repeat(257)])('apis.updateApi: 400: the name %j, and no
   expect(error.errors).toEqual([expect.objectContaining({ location: 'body.name' })]);
   expect((await ok('apis.getApi', { apiId })).name).toBe('stays');
 });
-
-test('apis.updateApi: 404 for an API that is deleted or unknown, which stays so', async () => {
-  const { apiId } = await ok('apis.createApi', { name: 'once' });
-  await ok('apis.deleteApi', { apiId });
-  for (const id of [apiId, 'api_unknown', `api_11111111${apiId.slice(-8)}`]) {
-    expect(await call('apis.updateApi', { apiId: id, name: 'back' })).toMatchObject({
-      status: 404,
-      code: 'api_not_found',
-    });
-  }
-  expect(await call('apis.getApi', { apiId })).toMatchObject({ status: 404 });
-});
-
-test('apis.updateApi: 403: for another API only, and then it keeps its name', async () => {
-  const { apiId } = await ok('apis.createApi', { name: 'theirs' });
-  const input = { apiId, name: 'ours' };
-  const answer = await call('apis.updateApi', input, [
-    'api.api_other.update_api',
-    'api.*.read_api',
-    'api.*.create_api',
-  ]);
-  expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-  expect(answer.error.detail).toContain(`api.*.update_api or api.${apiId}.update_api`);
-  expect((await ok('apis.getApi', { apiId })).name).toBe('theirs');
-  expect((await call('apis.updateApi', input, [`apis.${apiId}.update_api`])).status).toBe(200);
-});

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
 import { storedLimit } from '../../support/limits.ts';
 
-const { call, ok, send, createKey, createWorkspace } = harness();
+const { call, ok, send, createKey } = harness();
 
 const get = (identity: string) => ok('identities.getIdentity', { identity });
 
@@ -49,16 +49,6 @@ describe('identities.createIdentity: 200', () => {
       expect((await get(externalId)).externalId).toBe(externalId);
     },
   );
-
-  test('externalIds are case-sensitive, and separate in each workspace', async () => {
-    const lower = await ok('identities.createIdentity', { externalId: 'case' });
-    const upper = await ok('identities.createIdentity', { externalId: 'Case' });
-    expect([(await get('case')).id, (await get('Case')).id]).toEqual([lower.identityId, upper.identityId]);
-    const { rootKey } = await createWorkspace();
-    const { status, data } = await call('identities.createIdentity', { externalId: 'case' }, rootKey);
-    expect(status).toBe(200);
-    expect(data.identityId).not.toBe(lower.identityId);
-  });
 
   test('its limits apply to keys that are linked later', async () => {
     const ratelimits = [{ name: 'requests', limit: 1, duration: 60_000, autoApply: true }];
@@ -109,16 +99,6 @@ describe('identities.createIdentity: 400', () => {
 });
 
 describe('identities.createIdentity: 409', () => {
-  test('for an externalId that exists, and nothing changes', async () => {
-    const ratelimits = [{ name: 'requests', limit: 1, duration: 1000 }];
-    await ok('identities.createIdentity', { externalId: 'taken', meta: { a: 1 }, ratelimits });
-    const before = await get('taken');
-    const answer = await call('identities.createIdentity', { externalId: 'taken', meta: { b: 1 } });
-    expect(answer).toMatchObject({ status: 409, code: 'identity_already_exists' });
-    expect(await get('taken')).toEqual(before);
-    expect(await ok('identities.listIdentities', { search: 'taken' })).toHaveLength(1);
-  });
-
   test('for one that was created with a key', async () => {
     await createKey({ externalId: 'with-key' });
     expect(await call('identities.createIdentity', { externalId: 'with-key' })).toMatchObject({
@@ -126,21 +106,4 @@ describe('identities.createIdentity: 409', () => {
       code: 'identity_already_exists',
     });
   });
-
-  test('for all but one of concurrent calls with one externalId', async () => {
-    const answers = await Promise.all(
-      Array.from({ length: 5 }, () => call('identities.createIdentity', { externalId: 'raced' })),
-    );
-    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409]);
-  });
-});
-
-test('identities.createIdentity: 403 for a grant that names an identity', async () => {
-  const { identityId } = await ok('identities.createIdentity', { externalId: 'known' });
-  for (const grant of [`identity.${identityId}.create_identity`, 'identity.*.update_identity']) {
-    const { status, error } = await call('identities.createIdentity', { externalId: 'new' }, [grant]);
-    expect(status).toBe(403);
-    expect(error.detail).toContain('identity.*.create_identity');
-  }
-  expect((await call('identities.getIdentity', { identity: 'new' })).status).toBe(404);
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
 
 const app = harness();
-const { call, ok, send, createKey, createWorkspace, createRootKey, clock } = app;
+const { call, ok, send, createKey, createRootKey, clock } = app;
 const elsewhere = harness();
 
 const requests = { name: 'requests', limit: 1, duration: 60_000, autoApply: true };
@@ -21,19 +21,6 @@ async function newIdentity() {
 }
 
 describe('identities.deleteIdentity: 200', () => {
-  test.each(['identityId', 'externalId'] as const)(
-    'deletes it by its %s; afterwards both its id and its externalId are unknown',
-    async (by) => {
-      const identity = await newIdentity();
-      expect(await ok('identities.deleteIdentity', { identity: identity[by] })).toEqual({});
-      for (const gone of [identity.identityId, identity.externalId]) {
-        expect((await call('identities.getIdentity', { identity: gone })).status).toBe(404);
-        expect((await call('identities.deleteIdentity', { identity: gone })).status).toBe(404);
-      }
-      expect(await ok('identities.listIdentities', { search: identity.identityId })).toEqual([]);
-    },
-  );
-
   test('its keys stay valid, without it and its limits, on every server', async () => {
     const { identityId, externalId, key, keyId, apiId } = await newIdentity();
     const before = await ok('keys.getKey', { keyId });
@@ -157,33 +144,5 @@ describe('identities.deleteIdentity: errors', () => {
     }
     const success = await send('/v2/identities.deleteIdentity', { body: body(identityId) });
     expect(success).toMatchObject({ status: 200, contentType: 'application/json' });
-  });
-
-  test('other operations respond with application/problem+json only if Accept names it', async () => {
-    const answer = await send('/v2/identities.getIdentity', { body: body('unknown') });
-    expect(answer).toMatchObject({ status: 404, contentType: 'application/json' });
-    const accept = 'application/problem+json';
-    const asked = await send('/v2/identities.getIdentity', { body: body('unknown'), accept });
-    expect(asked).toMatchObject({ status: 404, contentType: 'application/problem+json' });
-  });
-
-  test('404 for one of another workspace, which is not deleted', async () => {
-    const { identityId, externalId } = await newIdentity();
-    const { rootKey } = await createWorkspace();
-    for (const identity of [identityId, externalId]) {
-      const answer = await call('identities.deleteIdentity', { identity }, rootKey);
-      expect(answer).toMatchObject({ status: 404, code: 'identity_not_found' });
-    }
-    expect((await call('identities.getIdentity', { identity: identityId })).status).toBe(200);
-  });
-
-  test('403 unless the grant is for this identity', async () => {
-    const [first, second] = [await newIdentity(), await newIdentity()];
-    const grants = [`identity.${first.identityId}.delete_identity`];
-    const refused = await call('identities.deleteIdentity', { identity: second.externalId }, grants);
-    expect(refused.status).toBe(403);
-    expect(refused.error.detail).toContain(`identity.${second.identityId}.delete_identity`);
-    expect((await call('identities.getIdentity', { identity: second.identityId })).status).toBe(200);
-    expect((await call('identities.deleteIdentity', { identity: first.externalId }, grants)).status).toBe(200);
   });
 });

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { dayMs, harness, type InputOf } from '../../support/harness.ts';
 
-const { clock, call, ok, createKey, createRootKey } = harness();
+const { clock, call, ok, createKey } = harness();
 
 let number = 0;
 let identity = '';
@@ -114,16 +114,4 @@ describe('400', () => {
     expect([status, error.errors[0]!.location]).toEqual([400, 'body.value']);
     expect(await creditsOf()).toEqual({ remaining: Number.MAX_SAFE_INTEGER });
   });
-});
-
-test('403 without identity.*.update_identity', async () => {
-  await create();
-  const input = { identity, operation: 'set', value: 1 } as const;
-  expect((await call('identities.updateCredits', input, ['identity.*.read_identity'])).status).toBe(403);
-  const rootKey = await createRootKey(['identity.*.update_identity']);
-  expect((await call('identities.updateCredits', input, rootKey)).status).toBe(200);
-});
-
-test('404 identity_not_found', async () => {
-  expect(await change('set', 1)).toMatchObject({ status: 404, code: 'identity_not_found' });
 });

@@ -224,23 +224,3 @@ describe('identities.updateIdentity: 400', () => {
     expect(await get(identityId)).toEqual(before);
   });
 });
-
-describe('identities.updateIdentity: 404', () => {
-  test.each(['unknown', 'id_1111111111111111'])('for %s, which is not created', async (identity) => {
-    const answer = await call('identities.updateIdentity', { identity, meta: { a: 1 } });
-    expect(answer).toMatchObject({ status: 404, code: 'identity_not_found' });
-    expect((await call('identities.getIdentity', { identity })).status).toBe(404);
-  });
-});
-
-describe('identities.updateIdentity: 403', () => {
-  test('a grant to update this identity is enough; one for another, or to read it, is not', async () => {
-    const { identityId, externalId } = await newIdentity();
-    const other = await newIdentity();
-    const change = (grant: string) =>
-      call('identities.updateIdentity', { identity: externalId, meta: { b: 1 } }, [grant]);
-    expect((await change(`identity.${identityId}.update_identity`)).status).toBe(200);
-    expect((await change(`identity.${other.identityId}.update_identity`)).status).toBe(403);
-    expect((await change(`identity.${identityId}.read_identity`)).status).toBe(403);
-  });
-});

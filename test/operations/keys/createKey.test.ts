@@ -7,7 +7,7 @@ import { storedLimit } from '../../support/limits.ts';
 import { namesLike, testRedisUrl } from '../../support/redis.ts';
 
 const app = harness();
-const { clock, call, ok, send, createKey, createRootKey, createWorkspace } = app;
+const { clock, call, ok, send, createKey, createRootKey } = app;
 
 let apiId: string;
 beforeAll(async () => {
@@ -337,31 +337,6 @@ describe('keys.createKey: bounds', () => {
 });
 
 describe('keys.createKey: permissions of the caller', () => {
-  test.each([
-    ['create_key', 'api.*.read_key'],
-    ['create_key for this API', 'api.api_other.create_key'],
-  ])('403 without %s, naming both grants of which one is enough', async (_, grant) => {
-    const answer = await create({}, [grant]);
-    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-    expect(answer.error.detail).toContain(`api.*.create_key or api.${apiId}.create_key`);
-  });
-
-  test('403 comes before 404, so that the existence of an API is not revealed', async () => {
-    expect((await create({ apiId: 'api_unknown' }, ['api.api_other.create_key'])).status).toBe(403);
-  });
-
-  test('400 comes before 401 for a root key that is unknown', async () => {
-    const { rootKey } = app;
-    const unknown = `${rootKey.slice(0, -1)}${rootKey.endsWith('a') ? 'b' : 'a'}`;
-    expect(await create({}, unknown)).toMatchObject({ status: 401, code: 'unauthorized' });
-    expect(await create({ recoverable: true }, unknown)).toMatchObject({ status: 400, code: 'invalid_input' });
-  });
-
-  test('a grant of create_key for this API is enough', async () => {
-    expect((await create({ externalId: 'scoped' }, [`api.${apiId}.create_key`])).status).toBe(200);
-    expect((await create({}, [`apis.${apiId}.create_key`])).status).toBe(200);
-  });
-
   test('403 for a permission that does not exist yet, without create_permission; nothing is created', async () => {
     const own = (await ok('apis.createApi', { name: 'own' })).apiId;
     const input = { apiId: own, externalId: 'nobody_403', permissions: ['known.slug', 'unheard.of'] };
@@ -375,31 +350,9 @@ describe('keys.createKey: permissions of the caller', () => {
     expect((await create(input, rootKey)).status).toBe(403);
     expect((await create({ permissions: ['known.slug'] }, rootKey)).status).toBe(200);
   });
-
-  test('create_permission creates it for the workspace', async () => {
-    expect((await create({ permissions: ['new.slug'] }, ['api.*.create_key', 'rbac.*.create_permission'])).status).toBe(
-      200,
-    );
-    expect((await create({ permissions: ['new.slug'] }, ['api.*.create_key'])).status).toBe(200);
-  });
 });
 
 describe('keys.createKey: 404', () => {
-  test('for an API that is unknown', async () => {
-    expect(await create({ apiId: 'api_unknown' })).toMatchObject({ status: 404, code: 'api_not_found' });
-  });
-
-  test('for an API that was deleted', async () => {
-    const { apiId: gone } = await ok('apis.createApi', { name: 'gone' });
-    await ok('apis.deleteApi', { apiId: gone });
-    expect(await create({ apiId: gone })).toMatchObject({ status: 404, code: 'api_not_found' });
-  });
-
-  test('for an API of another workspace', async () => {
-    const { rootKey } = await createWorkspace();
-    expect(await create({}, rootKey)).toMatchObject({ status: 404, code: 'api_not_found' });
-  });
-
   test('for a role that does not exist; neither key nor permission is created', async () => {
     const own = (await ok('apis.createApi', { name: 'own' })).apiId;
     const answer = await create({ apiId: own, roles: ['nobody'], permissions: ['not.made'] });

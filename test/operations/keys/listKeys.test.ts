@@ -550,14 +550,6 @@ describe('keys.listKeys: refusals', () => {
     expect((await list({ search: keyId! })).data).toMatchObject([{ keyId }]);
   });
 
-  test('404 for an API that is unknown or deleted', async () => {
-    const { rootKey, apis, list } = await withApis();
-    await call('apis.deleteApi', { apiId: apis[0]! }, rootKey);
-    for (const apiId of ['api_unknown', apis[0]!]) {
-      expect(await list({ apiId })).toMatchObject({ status: 404, code: 'api_not_found' });
-    }
-  });
-
   test('403 for all APIs with grants for one', async () => {
     const apiId = (await call('apis.createApi', { name: 'granted' })).data.apiId;
     const grants = [`api.${apiId}.read_api`, `api.${apiId}.read_key`];

@@ -295,20 +295,4 @@ describe('keys.migrateKeys: refused calls import nothing', () => {
     ]);
     expect(error.detail).toContain('rbac.*.create_permission');
   });
-
-  test('404: an API that does not exist, is deleted or another workspace’s', async () => {
-    const deleted = await newApi();
-    await ok('apis.deleteApi', { apiId: deleted });
-    const { rootKey } = await createWorkspace();
-    const theirs = (await call('apis.createApi', { name: 'theirs' }, rootKey)).data.apiId;
-    for (const apiId of ['api_unknown', deleted, theirs]) {
-      const answer = await call('keys.migrateKeys', { migrationId: 'nowhere', apiId, keys: [{ hash }] });
-      expect(answer).toMatchObject({ status: 404, code: 'api_not_found' });
-    }
-    // The hash is still free.
-    await migrate({}, newSecret());
-    expect(
-      (await ok('keys.migrateKeys', { migrationId: 'free', apiId: await newApi(), keys: [{ hash }] })).failed,
-    ).toEqual([]);
-  });
 });

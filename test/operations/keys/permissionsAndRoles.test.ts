@@ -133,42 +133,6 @@ describe.each(operations)('$name', (operation) => {
     expect((await record(keyId))[field]).toEqual(namesOf('a'));
   });
 
-  test.each(needed)('403 without %s, for any list', async (missing) => {
-    const { keyId } = await keyWith(namesOf('a'));
-    const all = ['api.*.update_key', grants.add, grants.remove, 'rbac.*.create_permission'];
-    const lists = [namesOf('a'), [...namesOf('ab'), ...(createsMissing ? ['not.made'] : [])]];
-    for (const list of mode === 'set' ? [[], ...lists] : lists) {
-      const { status, error } = await change(
-        keyId,
-        list,
-        all.filter((grant) => grant !== missing),
-      );
-      expect(status).toBe(403);
-      expect(error.detail).toContain(missing);
-    }
-    expect((await record(keyId))[field]).toEqual(namesOf('a'));
-    expect((await get('not.made')).status).toBe(404);
-  });
-
-  test('needs no other grants, and api.update_key for this API only', async () => {
-    const [{ keyId, apiId }, other] = [await keyWith(namesOf('a')), await keyWith(namesOf('a'))];
-    const exact = needed.map((grant) => grant.replace('api.*', `api.${apiId}`));
-    expect((await change(keyId, namesOf('a'), exact)).status).toBe(200);
-    const refused = await change(other.keyId, namesOf('a'), exact);
-    expect(refused.status).toBe(403);
-    expect(refused.error.detail).toContain(`api.${other.apiId}.update_key`);
-  });
-
-  test('404 for a key that is unknown or deleted', async () => {
-    const { keyId } = await createKey();
-    await ok('keys.deleteKey', { keyId });
-    for (const gone of ['key_unknown', keyId]) {
-      const answer = await change(gone, createsMissing ? ['never.made'] : namesOf('a'));
-      expect(answer).toMatchObject({ status: 404, code: 'key_not_found' });
-    }
-    expect((await get('never.made')).status).toBe(404);
-  });
-
   if (createsMissing) {
     test('creates a permission that does not exist, once', async () => {
       const { keyId } = await keyWith(namesOf('a'));

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, testSettings } from '../../support/harness.ts';
 
 const app = harness();
-const { clock, call, ok, createKey, createWorkspace } = app;
+const { clock, call, ok, createKey } = app;
 
 const startMs = clock.now;
 beforeEach(() => {
@@ -185,19 +185,4 @@ describe('keys.restoreKey: 404', () => {
     expect(await restore(keyId)).toMatchObject(notFound);
     expect(await ok('keys.whoami', { key })).toMatchObject({ keyId: migrated[0]!.keyId });
   });
-
-  test('a key of another workspace, which stays deleted', async () => {
-    const { keyId, key } = await createKey();
-    await ok('keys.deleteKey', { keyId });
-    const { rootKey } = await createWorkspace();
-    expect(await restore(keyId, rootKey)).toMatchObject(notFound);
-    expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'NOT_FOUND' });
-  });
-});
-
-test.each([['api.*.create_key'], ['api.*.delete_key']])('keys.restoreKey: 403 with only %s', async (grant) => {
-  const { keyId, key } = await createKey();
-  await ok('keys.deleteKey', { keyId });
-  expect(await call('keys.restoreKey', { keyId }, [grant])).toMatchObject({ status: 403 });
-  expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'NOT_FOUND' });
 });

@@ -157,40 +157,6 @@ describe('keys.verifyKey: NOT_FOUND', () => {
 });
 
 describe('keys.verifyKey: permissions of the caller', () => {
-  test.each([['api.*.verify_key'], ['apis.*.verify_key'], ['*']])('%s verifies any key', async (grant) => {
-    expect((await tryVerify(await newKey(), {}, [grant])).data).toMatchObject({ valid: true });
-  });
-
-  test('a grant of verify_key for the key’s API is enough', async () => {
-    expect((await tryVerify(await newKey(), {}, [`api.${apiId}.verify_key`])).data).toMatchObject({ valid: true });
-  });
-
-  test('403 without verify_key on any API, naming it, whether the key exists or not', async () => {
-    const rootKey = await createRootKey(['api.*.read_key', 'ratelimit.*.limit']);
-    for (const key of [await newKey(), 'unknown']) {
-      const answer = await tryVerify(key, {}, rootKey);
-      expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-      expect(answer.error.detail).toContain('api.*.verify_key');
-    }
-  });
-
-  test('401 for a malformed root key, an unknown one, and a key of an end user', async () => {
-    const key = await newKey();
-    const unknown = `${app.rootKey.slice(0, -1)}${app.rootKey.endsWith('a') ? 'b' : 'a'}`;
-    for (const rootKey of ['nonsense', unknown, key]) {
-      expect(await tryVerify(key, {}, rootKey)).toMatchObject({ status: 401, code: 'unauthorized' });
-    }
-  });
-
-  test('403 for a root key that has expired, to the millisecond', async () => {
-    const key = await newKey();
-    const rootKey = await createRootKey(['*'], app.workspaceId, clock.now + 10);
-    clock.advance(9);
-    expect((await tryVerify(key, {}, rootKey)).status).toBe(200);
-    clock.advance(1);
-    expect(await tryVerify(key, {}, rootKey)).toMatchObject({ status: 403, code: 'root_key_expired' });
-  });
-
   test('each item of a batch is decided under its own root key', async () => {
     const key = await newKey();
     const may = await createRootKey([`api.${apiId}.verify_key`]);

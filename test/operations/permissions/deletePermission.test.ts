@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { harness, type InputOf } from '../../support/harness.ts';
 
 const app = harness();
-const { call, ok, createKey, createWorkspace } = app;
+const { ok, createKey } = app;
 const elsewhere = harness();
 
 let made = 0;
@@ -22,17 +22,6 @@ async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
 }
 
 describe('permissions.deletePermission: 200', () => {
-  test.each(['id', 'slug'] as const)('by its %s, and it is found by neither id nor name afterwards', async (by) => {
-    const slug = fresh();
-    const { permissionId: id } = await ok('permissions.createPermission', { name: 'n', slug });
-    expect(await ok('permissions.deletePermission', { permission: { id, slug }[by] })).toEqual({});
-    for (const permission of [id, slug]) {
-      expect((await call('permissions.getPermission', { permission })).status).toBe(404);
-      expect((await call('permissions.deletePermission', { permission })).status).toBe(404);
-    }
-    expect(await ok('permissions.listPermissions', { search: slug })).toEqual([]);
-  });
-
   test('is removed from every key from the next verification on, also from cached keys', async () => {
     const slug = fresh();
     const { keyId, key } = await seenKey({ permissions: ['other.read', slug] });
@@ -100,22 +89,5 @@ describe('permissions.deletePermission: 200', () => {
     await ok('permissions.deletePermission', { permission: slug });
     expect((await verify(key)).permissions).toEqual(alike);
     expect(await verify(key, slug)).toMatchObject({ valid: true });
-  });
-});
-
-describe('permissions.deletePermission: 404', () => {
-  test.each(['unknown', 'perm_unknown', 'perm_1111111111111111'])('for %s', async (permission) => {
-    const answer = await call('permissions.deletePermission', { permission });
-    expect(answer).toMatchObject({ status: 404, code: 'permission_not_found' });
-  });
-
-  test('for one of another workspace, which is not deleted', async () => {
-    const slug = fresh();
-    const { permissionId } = await ok('permissions.createPermission', { name: 'n', slug });
-    const { rootKey } = await createWorkspace();
-    for (const permission of [slug, permissionId]) {
-      expect((await call('permissions.deletePermission', { permission }, rootKey)).status).toBe(404);
-    }
-    expect((await call('permissions.getPermission', { permission: slug })).status).toBe(200);
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { harness, type InputOf } from '../../support/harness.ts';
 
 const app = harness();
-const { call, ok, createKey, createWorkspace } = app;
+const { ok, createKey } = app;
 const elsewhere = harness();
 
 let made = 0;
@@ -26,19 +26,6 @@ async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
 }
 
 describe('permissions.deleteRole: 200', () => {
-  test.each(['roleId', 'name'] as const)(
-    'by its %s; it is found by neither id nor name afterwards, and its permissions stay',
-    async (by) => {
-      const role = await newRole();
-      expect(await ok('permissions.deleteRole', { role: role[by] })).toEqual({});
-      for (const gone of [role.roleId, role.name]) {
-        expect((await call('permissions.getRole', { role: gone })).status).toBe(404);
-        expect((await call('permissions.deleteRole', { role: gone })).status).toBe(404);
-      }
-      expect((await call('permissions.getPermission', { permission: role.slug })).status).toBe(200);
-    },
-  );
-
   test('is removed from every key from the next verification on, also from cached keys', async () => {
     const { name, slug } = await newRole();
     const { keyId, key } = await seenKey({ roles: [name], permissions: ['own.read'] });
@@ -86,20 +73,5 @@ describe('permissions.deleteRole: 200', () => {
     // When it is given to the key again, it counts again.
     expect(await ok('keys.addRoles', { keyId, roles: [name] })).toMatchObject([{ id: again.roleId }]);
     expect(await verify(key, slug)).toMatchObject({ valid: true, roles: [name] });
-  });
-});
-
-describe('permissions.deleteRole: 404', () => {
-  test.each(['unknown', 'role_unknown', 'role_1111111111111111'])('for %s', async (role) => {
-    expect(await call('permissions.deleteRole', { role })).toMatchObject({ status: 404, code: 'role_not_found' });
-  });
-
-  test('for one of another workspace, which is not deleted', async () => {
-    const { roleId, name } = await newRole();
-    const { rootKey } = await createWorkspace();
-    for (const role of [roleId, name]) {
-      expect((await call('permissions.deleteRole', { role }, rootKey)).status).toBe(404);
-    }
-    expect((await call('permissions.getRole', { role: roleId })).status).toBe(200);
   });
 });

@@ -77,11 +77,3 @@ test('ratelimits.listNamespaces: 400 for a malformed cursor, and one of the othe
   }
   expect((await list({ cursor: pagination.cursor!, order: 'desc' })).status).toBe(400);
 });
-
-test('ratelimits.listNamespaces: 403 with a grant for one namespace, or to read overrides', async () => {
-  const { list } = await withNamespaces(['one']);
-  const { id } = (await list()).data[0]!;
-  for (const grant of [`ratelimit.${id}.read_namespace`, 'ratelimit.*.read_override']) {
-    expect((await call('ratelimits.listNamespaces', {}, [grant])).status, grant).toBe(403);
-  }
-});

@@ -176,10 +176,4 @@ describe('rootKeys.createRootKey: 403', () => {
   ])('$holds can grant $grants', async ({ holds, grants }) => {
     expect((await call('rootKeys.createRootKey', { permissions: grants }, [maker, ...holds])).status).toBe(200);
   });
-
-  test('without create_root_key, for any grants', async () => {
-    const answer = await call('rootKeys.createRootKey', { permissions: ['api.*.read_key'] }, ['api.*.read_key']);
-    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-    expect(answer.error.detail).toContain(maker);
-  });
 });

@@ -30,15 +30,6 @@ describe('rootKeys.deleteRootKey: 200', () => {
   });
 });
 
-test('rootKeys.deleteRootKey: 404 for a root key that is deleted or unknown', async () => {
-  const { rootKeyId } = await create(['api.*.read_api']);
-  await ok('rootKeys.deleteRootKey', { rootKeyId });
-  for (const id of [rootKeyId, 'root_unknown']) {
-    const answer = await call('rootKeys.deleteRootKey', { rootKeyId: id });
-    expect(answer).toMatchObject({ status: 404, code: 'root_key_not_found' });
-  }
-});
-
 test('rootKeys.deleteRootKey: 403 for one that holds a grant which the caller lacks', async () => {
   const deleter = 'root_key.*.delete_root_key';
   const stronger = await create(['api.*.read_api', 'api.*.read_key']);

@@ -162,16 +162,6 @@ describe('rootKeys.updateRootKey: 403', () => {
   });
 });
 
-describe('rootKeys.updateRootKey: 404', () => {
-  test.each(['root_1111111111111111', 'root', 'key_1111111111111111', `root_${'1'.repeat(24)}`])(
-    'the id %s',
-    async (rootKeyId) => {
-      const answer = await call('rootKeys.updateRootKey', { rootKeyId, name: 'x' });
-      expect(answer).toMatchObject({ status: 404, code: 'root_key_not_found' });
-    },
-  );
-});
-
 describe('rootKeys.updateRootKey: 412: a change that leaves no root key with every permission', () => {
   test.each([{ enabled: false }, { expires: 4_102_444_800_000 }, { permissions: ['api.*.read_api'] }])(
     '%j of the last one',
