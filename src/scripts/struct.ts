@@ -99,18 +99,71 @@ export function struct<const Of extends Fields>(fields: Of): Struct<Of> {
   };
 }
 
-/** Bytes of a field; undefined for one of variable length. */
-function fixedBytes(field: Field): number | undefined {
-  if (field.kind === 'uint' || field.kind === 'int' || field.kind === 'bytes') return field.bytes;
-  if (field.kind === 'counts') return field.bytes * field.length;
-  if (field.kind !== 'opaque') return undefined;
-  const all = Object.values(field.of.fields).map(fixedBytes);
-  return all.includes(undefined) ? undefined : field.of.bytes;
+/** The code that reads and writes a field of a kind, and its format in Lua. */
+interface Kind<F> {
+  /** Bytes of a field of fixed length. */
+  bytes?(field: F): number | undefined;
+  read(field: F, nested: (of: Struct<Fields>) => string): string;
+  /** Only Lua writes fields without. */
+  write?(field: F, value: string): string;
+  /** For `struct.pack` and `struct.unpack`; '' if they leave it out. */
+  lua(field: F): string;
 }
+
+const ownBytes = ({ bytes }: { bytes: number }) => bytes;
+const withLength = ({ lengthBytes }: { lengthBytes: number }) => `${lengthBytes === 1 ? 'B' : `I${lengthBytes}`}c0`;
+
+const kinds: { [Name in Field['kind']]: Kind<Extract<Field, { kind: Name }>> } = {
+  uint: {
+    bytes: ownBytes,
+    read: ({ bytes }) => `reader.uint(${bytes})`,
+    write: ({ bytes }, value) =>
+      bytes === 1 ? `buffer[at++] = ${value};` : `writeUint(buffer, ${value}, at, ${bytes}); at += ${bytes};`,
+    lua: ({ bytes }) => (bytes === 1 ? 'B' : `I${bytes}`),
+  },
+  int: { bytes: ownBytes, read: () => 'reader.int()', lua: ({ bytes }) => `i${bytes}` },
+  bytes: {
+    bytes: ownBytes,
+    read: ({ bytes }) => `reader.latin1(${bytes})`,
+    write: ({ bytes }, value) => `buffer.write(${value}, at, ${bytes}, 'latin1'); at += ${bytes};`,
+    lua: ({ bytes }) => `c${bytes}`,
+  },
+  text: {
+    read: ({ lengthBytes }) => `reader.text(reader.uint(${lengthBytes}))`,
+    write: ({ lengthBytes }, value) =>
+      `writeUint(buffer, ${value}.length, at, ${lengthBytes}); at += ${lengthBytes}; buffer.set(${value}, at); at += ${value}.length;`,
+    lua: withLength,
+  },
+  ascii: { read: ({ lengthBytes }) => `reader.latin1(reader.uint(${lengthBytes}))`, lua: withLength },
+  optional: { read: ({ lengthBytes }) => `reader.optionalText(${lengthBytes})`, lua: withLength },
+  sized: { read: ({ by }) => `reader.text(values.${by})`, lua: () => '' },
+  list: { read: ({ countBytes, of }, nested) => `reader.list(${countBytes}, ${nested(of)})`, lua: () => 'c0' },
+  counts: {
+    bytes: ({ bytes, length }) => bytes * length,
+    read: ({ bytes, length }) => `reader.latin1(${bytes * length})`,
+    lua: ({ bytes, length }) => `I${bytes}`.repeat(length),
+  },
+  opaque: {
+    bytes: ({ of }) => (Object.values(of.fields).map(fixedBytes).includes(undefined) ? undefined : of.bytes),
+    read: ({ of }, nested) => `reader.opaque(${nested(of)})`,
+    write: (_, value) => `at += buffer.write(${value}, at, 'latin1');`,
+    lua: ({ of }) => luaFields(of.fields),
+  },
+  rest: {
+    read: () => 'reader.rest()',
+    write: (_, value) => `buffer.set(${value}, at); at += ${value}.length;`,
+    lua: () => '',
+  },
+};
+const kindOf = (field: Field): Kind<Field> => kinds[field.kind] as Kind<Field>;
+
+/** Bytes of a field; undefined for one of variable length. */
+const fixedBytes = (field: Field): number | undefined => kindOf(field).bytes?.(field);
 
 function readerOf(fields: Fields): unknown {
   const lists: unknown[] = [];
-  const entries = Object.entries(fields).map(([name, field]) => `${name}: ${readExpression(field, lists)}`);
+  const nested = (of: Struct<Fields>) => `lists[${lists.push(of) - 1}]`;
+  const entries = Object.entries(fields).map(([name, field]) => `${name}: ${kindOf(field).read(field, nested)}`);
   const body = entries.some((entry) => entry.includes('values.'))
     ? // A field is the length of a later one, so they have to be read one by one.
       `const values = {}; ${entries.map((entry) => `values.${entry.replace(': ', ' = ')};`).join(' ')} return values;`
@@ -118,55 +171,11 @@ function readerOf(fields: Fields): unknown {
   return new Function('lists', `return function read(reader) { ${body} }`)(lists);
 }
 
-function readExpression(field: Field, lists: unknown[]): string {
-  switch (field.kind) {
-    case 'uint':
-      return `reader.uint(${field.bytes})`;
-    case 'int':
-      return `reader.int()`;
-    case 'bytes':
-      return `reader.latin1(${field.bytes})`;
-    case 'counts':
-      return `reader.latin1(${field.bytes * field.length})`;
-    case 'text':
-      return `reader.text(reader.uint(${field.lengthBytes}))`;
-    case 'ascii':
-      return `reader.latin1(reader.uint(${field.lengthBytes}))`;
-    case 'optional':
-      return `reader.optionalText(${field.lengthBytes})`;
-    case 'sized':
-      return `reader.text(values.${field.by})`;
-    case 'opaque':
-      lists.push(field.of);
-      return `reader.opaque(lists[${lists.length - 1}])`;
-    case 'list':
-      lists.push(field.of);
-      return `reader.list(${field.countBytes}, lists[${lists.length - 1}])`;
-    case 'rest':
-      return 'reader.rest()';
-  }
-}
-
 function writerOf(fields: Fields): unknown {
-  const lines = Object.entries(fields).map(([name, field]) => {
-    const value = `values.${name}`;
-    switch (field.kind) {
-      case 'uint':
-        if (field.bytes === 1) return `buffer[at++] = ${value};`;
-        return `writeUint(buffer, ${value}, at, ${field.bytes}); at += ${field.bytes};`;
-      case 'bytes':
-        return `buffer.write(${value}, at, ${field.bytes}, 'latin1'); at += ${field.bytes};`;
-      case 'opaque':
-        return `at += buffer.write(${value}, at, 'latin1');`;
-      case 'text':
-        return `writeUint(buffer, ${value}.length, at, ${field.lengthBytes}); at += ${field.lengthBytes}; buffer.set(${value}, at); at += ${value}.length;`;
-      case 'rest':
-        return `buffer.set(${value}, at); at += ${value}.length;`;
-      default:
-        // Only Lua writes fields of these kinds.
-        return `throw new Error('${name} is not written here');`;
-    }
-  });
+  const lines = Object.entries(fields).map(
+    ([name, field]) =>
+      kindOf(field).write?.(field, `values.${name}`) ?? `throw new Error('${name} is not written here');`,
+  );
   const source = `return function write(buffer, at, values) { ${lines.join(' ')} return at; }`;
   return new Function('writeUint', source)(writeUint);
 }
@@ -280,51 +289,20 @@ export class Reader {
 /** A name as Lua has it. */
 export const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-/** The format of a field for `struct.pack` and `struct.unpack`. */
-function luaField(field: Field): string {
-  switch (field.kind) {
-    case 'uint':
-      return field.bytes === 1 ? 'B' : `I${field.bytes}`;
-    case 'int':
-      return `i${field.bytes}`;
-    case 'bytes':
-      return `c${field.bytes}`;
-    case 'counts':
-      return `I${field.bytes}`.repeat(field.length);
-    case 'text':
-    case 'ascii':
-    case 'optional':
-      return `${field.lengthBytes === 1 ? 'B' : `I${field.lengthBytes}`}c0`;
-    case 'opaque':
-      return luaFields(field.of.fields);
-    case 'list':
-      return 'c0';
-    case 'sized':
-    case 'rest':
-      return '';
-  }
-}
-
 /** The format of a structure, without the `>` at its beginning, so that formats can be joined. */
-export const luaFields = (fields: Fields): string => Object.values(fields).map(luaField).join('');
+export const luaFields = (fields: Fields): string =>
+  Object.values(fields)
+    .map((field) => kindOf(field).lua(field))
+    .join('');
 
 /** The names of the values that `struct.unpack` returns, and the number of values that `struct.pack` takes for each. */
 export function luaNames(fields: Fields): { name: string; packed: number }[] {
-  return Object.entries(fields).flatMap(([name, field]): { name: string; packed: number }[] => {
-    switch (field.kind) {
-      case 'opaque':
-        return luaNames(field.of.fields).map((inner) => ({ ...inner, name: `${snake(name)}_${inner.name}` }));
-      case 'counts':
-        return Array.from({ length: field.length }, (_, index) => ({ name: `${snake(name)}_${index + 1}`, packed: 1 }));
-      case 'text':
-      case 'ascii':
-      case 'optional':
-        return [{ name: snake(name), packed: 2 }];
-      case 'sized':
-      case 'rest':
-        return [];
-      default:
-        return [{ name: snake(name), packed: 1 }];
-    }
+  return Object.entries(fields).flatMap(([name, field]) => {
+    const own = snake(name);
+    if (field.kind === 'opaque')
+      return luaNames(field.of.fields).map((inner) => ({ ...inner, name: `${own}_${inner.name}` }));
+    if (field.kind === 'counts')
+      return Array.from({ length: field.length }, (_, index) => ({ name: `${own}_${index + 1}`, packed: 1 }));
+    return kindOf(field).lua(field) === '' ? [] : [{ name: own, packed: 'lengthBytes' in field ? 2 : 1 }];
   });
 }
