@@ -99,9 +99,23 @@ const text = (description: string): Json => ({ ...string, description });
 const count = (description: string): Json => published({ type: 'integer', description });
 const truth = (description: string): Json => ({ type: 'boolean', description });
 const constant = (value: string, description: string): Json => ({ ...string, const: value, description });
-/** `data` of a response. A reference has the description of its schema. */
-const resultOf = (schema: Json): Json =>
-  schema.$ref ? schema : { description: 'Result of the operation.', ...schema };
+/** The body of a response with this `data`. A reference has the description of its schema. */
+const envelope = (data: Json, more: Json = {}): Json =>
+  object({
+    meta: ref('schemas', 'ResponseMeta'),
+    data: data.$ref ? data : { description: 'Result of the operation.', ...data },
+    ...more,
+  });
+/** The response of status 200. */
+const answer = (
+  description: string,
+  content: ResponseObject['content'][string],
+  { headers = {}, mediaType = 'application/json' }: { headers?: Json; mediaType?: string } = {},
+): ResponseObject => ({
+  description,
+  headers: { 'X-Request-Id': ref('headers', 'RequestId'), ...headers },
+  content: { [mediaType]: content },
+});
 
 /**
  * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. These
@@ -181,7 +195,6 @@ function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] 
   paths[gatewayPath] = { get: gatewayCheck };
   paths['/v2/liveness'] = { get: liveness };
   Object.assign(paths, health);
-  for (const { get } of Object.values(paths)) if (get) addExample(get);
   return paths;
 }
 
@@ -294,16 +307,8 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
     manages?.wrapItems && !asAlias
       ? object({ [manages.wrapItems]: { description: 'Items of this page.', ...output } })
       : output;
-  const schema = object({
-    meta: ref('schemas', 'ResponseMeta'),
-    data: resultOf(data),
-    ...(manages?.list && { pagination: ref('schemas', 'Pagination') }),
-  });
-  return {
-    description: 'Success.',
-    headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-    content: { 'application/json': { schema, example: exampleResponse(operation, asAlias) } },
-  };
+  const schema = envelope(data, manages?.list && { pagination: ref('schemas', 'Pagination') });
+  return answer('Success.', { schema, example: exampleResponse(operation, asAlias) });
 }
 
 /**
@@ -313,17 +318,9 @@ function streamOf(operation: AnyOperation, output: Json): ResponseObject {
   const description =
     'Server-sent events. `contentSchema` is the `data` of each; lines that begin with `:` are heartbeats.';
   const schema = { type: 'string', contentMediaType: 'text/event-stream', contentSchema: output, description };
-  return {
-    description: 'Success: events until the client closes the connection.',
-    headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-    content: { 'text/event-stream': { schema, example: exampleResponse(operation, false) } },
-  };
-}
-
-/** Adds the example of a path that is requested with GET. */
-function addExample({ operationId, responses }: OperationObject) {
-  const json = responses[200]?.content['application/json'];
-  if (json) json.example = examples[operationId]?.response;
+  const content = { schema, example: exampleResponse(operation, false) };
+  const mediaType = 'text/event-stream';
+  return answer('Success: events until the client closes the connection.', content, { mediaType });
 }
 
 /** Examples are recorded under the operation's name. Its alias differs only in not wrapping the list. */
@@ -397,13 +394,7 @@ const withoutRootKey = (
   tags: ['health'],
   security: [],
   responses: {
-    200: {
-      description: 'OK.',
-      headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-      content: {
-        'application/json': { schema: object({ meta: ref('schemas', 'ResponseMeta'), data: resultOf(data) }) },
-      },
-    },
+    200: answer('OK.', { schema: envelope(data), example: examples[operationId]?.response }),
     ...(failures.length > 0 && { 503: failure(503, failures, false) }),
   },
 });
@@ -523,29 +514,26 @@ const gatewayCheck: OperationObject = {
     ),
   ],
   responses: {
-    200: {
-      description: `The request may pass. The headers \`${responseHeaders.meta}…\` hold the members of the key's metadata that the setting GATEWAY_META names. Values are percent-encoded.`,
-      headers: {
-        'X-Request-Id': ref('headers', 'RequestId'),
-        ...verifiedHeaders,
-        [responseHeaders.externalId]: headerObject('externalId of the key, or empty.'),
-        [responseHeaders.holdId]: headerObject('Id of the hold for `keys.settleHold`, or empty.'),
-      },
-      content: {
-        'application/json': {
-          schema: object({
-            meta: ref('schemas', 'ResponseMeta'),
-            data: resultOf(
-              object({
-                valid: truth('True: the request may pass.'),
-                code: constant('VALID', 'Outcome, as `code` of `keys.verifyKey`.'),
-                keyId: text('Id of the key.'),
-              }),
-            ),
+    200: answer(
+      `The request may pass. The headers \`${responseHeaders.meta}…\` hold the members of the key's metadata that the setting GATEWAY_META names. Values are percent-encoded.`,
+      {
+        schema: envelope(
+          object({
+            valid: truth('True: the request may pass.'),
+            code: constant('VALID', 'Outcome, as `code` of `keys.verifyKey`.'),
+            keyId: text('Id of the key.'),
           }),
+        ),
+        example: examples['gateway.check']?.response,
+      },
+      {
+        headers: {
+          ...verifiedHeaders,
+          [responseHeaders.externalId]: headerObject('externalId of the key, or empty.'),
+          [responseHeaders.holdId]: headerObject('Id of the hold for `keys.settleHold`, or empty.'),
         },
       },
-    },
+    ),
     ...gatewayFailures(),
   },
 };
