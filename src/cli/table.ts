@@ -87,12 +87,6 @@ export const endText = ({ until, former, type }: Omit<LimitFigures, 'name' | 'li
 export const limitText = (limit: LimitFigures): string =>
   `${limit.name} ${amountText(limit, limit.type)}${endText(limit)}`;
 
-/** How long ago something was, in its largest unit up to days, without the rest. */
-export function ageText(ms: number): string {
-  const unit = (['d', 'h', 'm'] as const).find((one) => ms >= units[one]) ?? 's';
-  return `${Math.max(0, Math.floor(ms / units[unit]))}${unit}`;
-}
-
 /** The first of a list that may be long. */
 export function firstOf(items: readonly string[], max: number, separator = ', '): string {
   const rest = items.length - max;

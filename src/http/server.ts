@@ -170,18 +170,13 @@ class Traffic {
   #inFlight = 0;
   #onIdle = () => {};
 
-  constructor({
-    headersBytesMax = Number.POSITIVE_INFINITY,
-    bodyBytesMax,
-    bodyBytesMaxOf = () => bodyBytesMax,
-    arrivingBytesMax,
-    workspaceOf = () => undefined,
-  }: ListenOptions) {
-    this.headersBytesMax = headersBytesMax;
+  constructor(options: ListenOptions) {
+    const { bodyBytesMax } = options;
+    this.headersBytesMax = options.headersBytesMax ?? Number.POSITIVE_INFINITY;
     this.bodyBytesMax = bodyBytesMax;
-    this.bodyBytesMaxOf = bodyBytesMaxOf;
-    this.budget = new BodyBudget(arrivingBytesMax ?? budgetBytesFor(bodyBytesMax));
-    this.workspaceOf = workspaceOf;
+    this.bodyBytesMaxOf = options.bodyBytesMaxOf ?? (() => bodyBytesMax);
+    this.budget = new BodyBudget(options.arrivingBytesMax ?? budgetBytesFor(bodyBytesMax));
+    this.workspaceOf = options.workspaceOf ?? (() => undefined);
   }
 
   begin() {

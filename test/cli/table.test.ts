@@ -1,7 +1,7 @@
 // Times and durations of the command line.
 
 import { expect, test } from 'vitest';
-import { ageText, durationOf, durationText, endOf, expiryOf, firstOf, timeOf } from '../../src/cli/table.ts';
+import { durationOf, durationText, endOf, expiryOf, firstOf, timeOf } from '../../src/cli/table.ts';
 
 const now = Date.parse('2026-11-22T22:30:00Z');
 
@@ -77,16 +77,6 @@ test('an expiry is a date, a time with its zone, or a duration from now', () => 
   for (const text of ['23:00', '2026-11-23T10:00', '4000w', 'never', '2027-02-31', '2027-02-29T10:00Z', '2027-13-01']) {
     expect(() => expiryOf(text, now)).toThrow(`--expires ${text} is not valid. Use a date`);
   }
-});
-
-test.each([
-  [999, '0s'],
-  [-5, '0s'],
-  [61_000, '1m'],
-  [7_199_999, '1h'],
-  [200 * 86_400_000, '200d'],
-])('an age of %i ms is %s', (ms, text) => {
-  expect(ageText(ms)).toBe(text);
 });
 
 test('a long list is cut, and counted', () => {
