@@ -1,8 +1,7 @@
 // The command line on a data directory of its own, in this process and as a process.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { versionSuffix } from '../../bin/prepare.mjs';
@@ -12,11 +11,12 @@ import { cliActor } from '../../src/records/rootKeys.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/redis/embedded.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { buildVersion, version } from '../../src/version.ts';
-import { runCli, runCliProcess, spawnCli } from '../support/cli.ts';
+import { refused, runCli, runCliProcess, spawnCli } from '../support/cli.ts';
+import { dirOfFile } from '../support/ofFile.ts';
 import { build } from '../support/processes.ts';
 
 /** A test runs one process or several, on a machine that may be busy. */
-const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+const dataDir = dirOfFile();
 let redis: EmbeddedRedis;
 let store: Store;
 
@@ -58,7 +58,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await store.close();
   await redis.stop();
-  rmSync(dataDir, { recursive: true });
 });
 
 test('--version prints the version of package.json and the commit, also for npm start', async () => {
@@ -132,14 +131,14 @@ test.each([[['workspace', 'list']], [['workspace', 'list', '--json']], [['doctor
 );
 
 test('a wrong setting is an error that names it', async () => {
-  const { code, err } = await run(['workspace', 'list'], { REDIS_URL: 'localhost' });
-  expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('REDIS_URL=localhost must be') });
+  await refused(run(['workspace', 'list'], { REDIS_URL: 'localhost' }), 'REDIS_URL=localhost must be');
 });
 
 test('an unreachable Redis is an error, without a wait', async () => {
-  const { code, err } = await run(['workspace', 'list'], { REDIS_URL: 'unix:/nowhere/redis.sock' });
-  expect(code).toBe(1);
-  expect(err).toMatch(/^tollgate: Cannot reach Redis: .*\n$/);
+  await refused(
+    run(['workspace', 'list'], { REDIS_URL: 'unix:/nowhere/redis.sock' }),
+    /^tollgate: Cannot reach Redis: .*\n$/,
+  );
 });
 
 test('without a running server, it starts the Redis of the data directory for the command', async () => {
@@ -157,13 +156,10 @@ test('without a running server, it starts the Redis of the data directory for th
 test('where there is no data, it creates none, and states where it looked', async () => {
   const env = { TOLLGATE_DATA_DIR: join(dataDir, 'none') };
   for (const args of [['workspace', 'create', 'first'], ['workspace', 'list'], ['root-key', 'list'], ['export']]) {
-    const { code, err } = await run(args, env);
-    expect({ code, err }).toEqual({
-      code: 1,
-      err: expect.stringContaining(
-        `tollgate: There is no data of Tollgate in ${env.TOLLGATE_DATA_DIR}. Start the server`,
-      ),
-    });
+    await refused(
+      run(args, env),
+      `tollgate: There is no data of Tollgate in ${env.TOLLGATE_DATA_DIR}. Start the server`,
+    );
   }
   expect(existsSync(env.TOLLGATE_DATA_DIR)).toBe(false);
 });
@@ -194,9 +190,8 @@ test('--workspace is not needed where there is one; several are listed', async (
     expect((await run(['root-key', 'list'], env)).out).toContain(JSON.parse(created.out).rootKeyId);
     expect((await run(['export'], env)).code).toBe(0);
     await run(['workspace', 'create', 'two'], env);
-    const { code, err } = await run(['root-key', 'list'], env);
-    expect(code).toBe(1);
-    expect(err).toMatch(
+    await refused(
+      run(['root-key', 'list'], env),
       new RegExp(
         `^tollgate: There are 2 workspaces\\. Name one with --workspace:\\n  ${workspaceId}  one\\n  ws_\\w+  two\\n$`,
       ),

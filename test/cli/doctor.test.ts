@@ -1,11 +1,12 @@
 // `tollgate doctor`. Each test starts a redis-server, set up well or badly on purpose.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { startEmbedded } from '../../src/redis/embedded.ts';
 import { runCli, runCliProcess } from '../support/cli.ts';
+import { dirOfTest } from '../support/ofFile.ts';
 import { build, cliFile, type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
 
@@ -25,11 +26,10 @@ interface Finding {
 
 beforeAll(build);
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  dir = dirOfTest();
 });
 afterEach(async () => {
   await Promise.all(started.splice(0).map((redis) => redis.stop('SIGKILL')));
-  rmSync(dir, { recursive: true, force: true });
 });
 
 /** The settings that Tollgate recommends. A later argument replaces an earlier one. */

@@ -3,7 +3,7 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { runCommandLine } from '../../src/cli/commandLine.ts';
-import { runCli } from '../support/cli.ts';
+import { refused, runCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -20,10 +20,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     const { apiId } = await json('api', 'create', 'before');
     expect(await lines('api', 'rename', apiId, name)).toEqual([`Renamed API ${apiId} to ${name}.`]);
     expect(await json('api', 'rename', apiId, name)).toEqual({ apiId, name });
-    expect(await run(['api', 'rename', 'api_unknown', name])).toMatchObject({
-      code: 1,
-      err: expect.stringContaining('There is no API'),
-    });
+    await refused(run(['api', 'rename', 'api_unknown', name]), 'There is no API');
     const [heading, row, ...others] = await lines('api', 'list', '--search', name);
     expect(heading).toMatch(/^ID {2,}NAME {2,}KEYS {2,}CREATED$/);
     expect(row).toMatch(new RegExp(`^${apiId} +${name} +0 +\\d{4}-`));
@@ -36,15 +33,14 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     await app.ok('keys.createKey', { apiId });
     for (const protectApis of [true, false]) {
       await app.ok('workspace.updateSettings', { protectApis });
-      expect(await run(['api', 'delete', apiId])).toMatchObject({
-        code: 1,
-        out: '',
-        err: `tollgate: This deletes ${apiId}. To confirm it, add --confirm "${name}".\n`,
-      });
-      expect(await run(['api', 'delete', apiId, '--confirm', 'before'])).toMatchObject({
-        code: 1,
-        err: `tollgate: Nothing was deleted: the name of ${apiId} is "${name}".\n`,
-      });
+      await refused(
+        run(['api', 'delete', apiId]),
+        `tollgate: This deletes ${apiId}. To confirm it, add --confirm "${name}".\n`,
+      );
+      await refused(
+        run(['api', 'delete', apiId, '--confirm', 'before']),
+        `tollgate: Nothing was deleted: the name of ${apiId} is "${name}".\n`,
+      );
       expect(await lines('api', 'delete', apiId, '--confirm', name)).toEqual([`Deleted API ${apiId}.`]);
       expect(await lines('api', 'list', '--search', name)).toEqual(['No APIs found.']);
       const [deletedHeading, deleted] = await lines('api', 'list', '--search', name, '--deleted');
@@ -53,14 +49,11 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       expect(await lines('api', 'restore', apiId)).toEqual([`Restored API ${apiId}.`]);
     }
     await lines('api', 'delete', apiId, '--permanent', '--confirm', name);
-    expect(await run(['api', 'restore', apiId])).toMatchObject({
-      code: 1,
-      err: 'tollgate: There is no such deleted API: it is not deleted, or it was removed.\n',
-    });
-    expect(await run(['api', 'delete', apiId, '--confirm', name])).toMatchObject({
-      code: 1,
-      err: expect.stringContaining('There is no API'),
-    });
+    await refused(
+      run(['api', 'restore', apiId]),
+      'tollgate: There is no such deleted API: it is not deleted, or it was removed.\n',
+    );
+    await refused(run(['api', 'delete', apiId, '--confirm', name]), 'There is no API');
   });
 
   test('keys that will expire and keys that have expired are two lists, and the state names the second', async () => {
@@ -166,11 +159,10 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(await app.ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
     expect(await run(['key', 'revoke', keyId, '--permanent'])).toMatchObject({ code: 1, out: '' });
     await lines('key', 'revoke', keyId, '--permanent', '--confirm', 'laptop');
-    expect(await run(['key', 'restore', keyId])).toMatchObject({
-      code: 1,
-      out: '',
-      err: 'tollgate: There is no such deleted key: it is not deleted, or its record was removed.\n',
-    });
+    await refused(
+      run(['key', 'restore', keyId]),
+      'tollgate: There is no such deleted key: it is not deleted, or its record was removed.\n',
+    );
     expect(await json('key', 'list', '--api', apiId, '--newest', '--limit', '1')).toMatchObject([
       { keyId: rotated.keyId },
     ]);
@@ -223,9 +215,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       [['hold-release', 'key_1'], 'tollgate: <holdId> must be the id of a hold (hold_…). `tollgate key holds` '],
       [['holds', 'pay_1'], 'tollgate: <keyId> must '],
     ] as const) {
-      const { code, out, err } = await run(['key', ...args]);
-      expect({ code, out }, args.join(' ')).toEqual({ code: 1, out: '' });
-      expect(err).toContain(message);
+      await refused(run(['key', ...args]), message, args.join(' '));
     }
   });
 
@@ -360,11 +350,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       externalId: owner,
       meta: { plan: 'pro' },
     });
-    expect(await run(['identity', 'create', owner])).toMatchObject({
-      code: 1,
-      out: '',
-      err: expect.stringContaining(owner),
-    });
+    await refused(run(['identity', 'create', owner]), owner);
     expect(await lines('identity', 'delete', owner, '--confirm', owner)).toEqual([`Deleted identity ${owner}.`]);
     const [heading, deleted] = await lines('identity', 'list', '--search', owner, '--deleted');
     expect(heading).toMatch(/ {2}CAN BE RESTORED UNTIL$/);
@@ -374,11 +360,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     await lines('identity', 'delete', owner, '--permanent', '--confirm', owner);
     expect(await lines('identity', 'list', '--search', owner, '--deleted')).toEqual(['No identities found.']);
     for (const command of ['get', 'delete'])
-      expect(await run(['identity', command, owner])).toMatchObject({
-        code: 1,
-        out: '',
-        err: `tollgate: There is no identity "${owner}".\n`,
-      });
+      await refused(run(['identity', command, owner]), `tollgate: There is no identity "${owner}".\n`);
   });
 
   test('wrong input is refused, and names and metadata cannot write to the terminal', async () => {
@@ -423,9 +405,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       [['audit', '--last', '1d', '--to', '2026-11-01'], 'Leave it out, or --from and --to'],
       [['audit', '--root-key', 'a b'], 'tollgate: --root-key must '],
     ] as const) {
-      const { code, out, err } = await run([...args]);
-      expect({ code, out }, args.join(' ')).toEqual({ code: 1, out: '' });
-      expect(err).toContain(message);
+      await refused(run([...args]), message, args.join(' '));
     }
   });
 });
@@ -468,8 +448,7 @@ describe('TOLLGATE_URL', () => {
   });
 
   test('--workspace is refused, as the workspace is that of the root key', async () => {
-    const { code, err } = await runCli(['api', 'list', ...inWorkspace()], env());
-    expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('Leave out --workspace, or add') });
+    await refused(runCli(['api', 'list', ...inWorkspace()], env()), 'Leave out --workspace, or add');
   });
 
   const run = (env: Record<string, string>) => runCli(['api', 'list'], { REDIS_URL: testRedisUrl(), ...env });

@@ -1,12 +1,12 @@
 // The tail on the command line: on the store and over HTTP, with the same results.
 
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { runCli } from '../support/cli.ts';
+import { refused, runCli } from '../support/cli.ts';
 import { describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
+import { dirOfTest } from '../support/ofFile.ts';
 
 const app = harness();
 const url = served(app);
@@ -56,9 +56,7 @@ describeWays(app, url, ({ run, lines, json }, way) => {
     [['--outcome', 'BAD'], '--outcome must '],
     [['--namespace', 'a', '--key', 'key_1'], '--key '],
   ])('tail %j is refused', async (args, message) => {
-    const { code, out, err } = await run(['tail', ...args]);
-    expect({ code, out }).toEqual({ code: 1, out: '' });
-    expect(err).toContain(message);
+    await refused(run(['tail', ...args]), message);
   });
 });
 
@@ -71,11 +69,7 @@ test('a tail ends with an error when its root key is deleted', async () => {
 });
 
 test('a tail does not start the embedded Redis', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const folder = dirOfTest();
   mkdirSync(join(folder, 'redis'));
-  expect(await runCli(['tail'], { TOLLGATE_DATA_DIR: folder })).toMatchObject({
-    code: 1,
-    err: expect.stringContaining('No server runs on'),
-  });
-  rmSync(folder, { recursive: true });
+  await refused(runCli(['tail'], { TOLLGATE_DATA_DIR: folder }), 'No server runs on');
 });

@@ -1,4 +1,4 @@
-// Every method of `@unkey/api`, one by one. stories.test.ts has sequences of calls.
+// Every method of `@unkey/api`, one by one. stories.test.ts has further values of some.
 
 import { Unkey } from '@unkey/api';
 import { UnkeyError } from '@unkey/api/models/errors';

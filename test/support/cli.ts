@@ -2,6 +2,7 @@
 
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { Readable, Writable } from 'node:stream';
+import { expect } from 'vitest';
 import { runCommandLine } from '../../src/cli/commandLine.ts';
 import { cliFile, run } from './processes.ts';
 
@@ -43,6 +44,13 @@ export async function runCli(
   const terminal = { env: { PATH: process.env.PATH, ...env }, stdin, stdout, stderr, exit() {} };
   const code = await runCommandLine(args, terminal);
   return { code, out: stdout.text, err: stderr.text };
+}
+
+/** The command must print this error and nothing else, and end with exit code 1. */
+export async function refused(outcome: Promise<Outcome>, message: string | RegExp, about?: string): Promise<void> {
+  const { code, out, err } = await outcome;
+  expect({ code, out }, about).toEqual({ code: 1, out: '' });
+  expect(err, about).toMatch(message);
 }
 
 class Collector extends Writable {
