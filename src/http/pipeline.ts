@@ -110,33 +110,27 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
 
 class Pipeline {
   readonly #store: Store;
-  readonly #limits: Context['limits'];
-  readonly #log: Logger;
+  readonly #options: PipelineOptions;
   readonly #callLog: CallLog;
   readonly #metrics: Metrics;
-  readonly #checks: Context['checks'];
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #documents: ReturnType<typeof createDocuments>;
   readonly #probes: ReturnType<typeof createProbes>;
   readonly #documentCalls: Calls;
   readonly #unknownCalls: Calls;
-  readonly #unkeyTypes: boolean;
   readonly #rootKeys = new RootKeyReader();
   readonly #addresses: CallerAddresses;
   readonly #limiters: ReturnType<typeof createLimiters>;
   readonly #pause = serialize();
 
   constructor(operations: readonly AnyOperation[], options: PipelineOptions) {
-    const { store, log, callLog = new CallLog(log), metaBytesMax, metrics = new Metrics() } = options;
+    const { store, log, callLog = new CallLog(log), metrics = new Metrics() } = options;
     const { isStopping = () => false, gatewayRootKey, scrape } = options;
+    this.#options = options;
     this.#store = store;
-    this.#limits = { metaBytesMax };
-    this.#unkeyTypes = options.unkeyTypes ?? false;
-    this.#log = log;
     this.#addresses = new CallerAddresses(log);
     this.#callLog = callLog;
     this.#metrics = metrics;
-    this.#checks = options.checks;
     this.#routes = createRoutes(operations, metrics, store);
     const documents = createDocuments(operations, options.console ?? false);
     this.#documents = options.hstsMaxAge === undefined ? documents : withHsts(documents, options.hstsMaxAge);
@@ -207,15 +201,15 @@ class Pipeline {
     cause: unknown,
     startedAt: number,
   ): Response {
-    const error = cause instanceof ApiError ? cause : internalError(cause);
+    const error: ApiError & { allow?: string } = cause instanceof ApiError ? cause : internalError(cause);
     if (route && (error.status >= 500 || route.operation.kind === 'manages')) {
       const level = error.status >= 500 ? 'error' : 'info';
       this.#logCall(level, request, route.operation, error.status, startedAt, call?.caller, error);
     }
     return errorResponse(error, request, {
-      ...(error instanceof MethodNotAllowed && { allow: error.allow }),
+      ...(error.allow !== undefined && { allow: error.allow }),
       problemJson: route?.operation.problems === true,
-      unkeyTypes: this.#unkeyTypes,
+      unkeyTypes: this.#options.unkeyTypes === true,
     });
   }
 
@@ -251,9 +245,9 @@ class Pipeline {
     return {
       store: this.#store,
       requestId,
-      limits: this.#limits,
+      limits: this.#options,
       decisionTimes: this.#metrics.decisionTimes,
-      checks: this.#checks,
+      checks: this.#options.checks,
       text(...path) {
         texts ??= memberTexts(text);
         return texts(...path);
@@ -368,7 +362,7 @@ class Pipeline {
     // While Redis is away, every request of a known caller fails too.
     const isBounded = error && (!caller || error.status === 503);
     if (isBounded) this.#callLog.write(kindOf(error, operation), level, line);
-    else this.#log[level](line);
+    else this.#options.log[level](line);
   }
 }
 
@@ -451,15 +445,8 @@ function missingFor(grants: Grants, resource: Resource, id: string, action: stri
   return scoped && id !== '*' ? `${resource}.*.${action} or ${resource}.${id}.${action}` : `${resource}.*.${action}`;
 }
 
-class MethodNotAllowed extends ApiError {
-  readonly allow: string;
-
-  constructor(allow: string) {
-    super('method_not_allowed', `This path accepts ${allow} only.`);
-    this.allow = allow;
-  }
-}
-const methodNotAllowed = (allow: string) => new MethodNotAllowed(allow);
+const methodNotAllowed = (allow: string) =>
+  Object.assign(new ApiError('method_not_allowed', `This path accepts ${allow} only.`), { allow });
 
 function counted(calls: Calls, response: Response, startedAt: number): Response {
   calls.count(response.status, performance.now() - startedAt);

@@ -60,14 +60,13 @@ export class Turns {
     const task = { units, run };
     const caller = this.#byName.get(name);
     if (caller) caller.tasks.push(task);
-    else this.#add({ name, tasks: [task] });
+    else {
+      const added = { name, tasks: [task] };
+      this.#callers.push(added);
+      this.#byName.set(name, added);
+    }
     this.#awaitEnd();
     return task;
-  }
-
-  #add(caller: Caller) {
-    this.#callers.push(caller);
-    this.#byName.set(caller.name, caller);
   }
 
   #awaitEnd() {
