@@ -16,8 +16,9 @@ import { openGatewayRootKey, watchRootKeys } from './endings.ts';
 import { ApiError } from './errors.ts';
 import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
-import { Metrics, onceASecond, textOf } from './metrics.ts';
+import { Metrics, textOf } from './metrics.ts';
 import { startMigrator } from './migrator.ts';
+import { atMostOnceIn } from './redis/atMostOnce.ts';
 import { startEmbedded } from './redis/embedded.ts';
 import { paceRewrites } from './redis/rewrites.ts';
 import { exitCodeOf } from './scripts/dataVersion.ts';
@@ -32,6 +33,8 @@ import { startWorkers } from './workers.ts';
 const urgentAfterMs = 1_000;
 
 const logWaitMs = 500;
+/** How long the text for Prometheus is used again: computing it takes milliseconds of the event loop. */
+const scrapeMs = 1_000;
 
 /** Closes what is open. The last opened comes first, as it depends on the others. */
 const closers: (() => Promise<unknown>)[] = [];
@@ -93,9 +96,9 @@ async function start() {
   let served: Server | undefined;
   const ownReport = openReports({ metrics, store, server: () => served, first: { config, rootKeys } });
   let workers: Awaited<ReturnType<typeof startWorkers>> | undefined;
-  const scrape = onceASecond(async () => {
+  const scrape = atMostOnceIn(scrapeMs, async () => {
     const [own, others = []] = await Promise.all([ownReport(), workers?.reports()]);
-    return { text: await textOf([own, ...others]), ageMs: 0 };
+    return textOf([own, ...others]);
   });
   if (count > 1) {
     const onRestart = () => metrics.workerRestarted();

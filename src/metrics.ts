@@ -516,32 +516,3 @@ export const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Returns the sum of reports in the text format of Prometheus. */
 export const textOf = (reports: Report[]): Promise<string> => AggregatorRegistry.aggregate(reports).metrics();
-
-/** The text for Prometheus, and its age. */
-export interface Scrape {
-  text: string;
-  ageMs: number;
-}
-
-/** Computing the text takes milliseconds of the event loop. */
-const scrapeAgeMaxMs = 1_000;
-
-/** Calls `compute` at most once a second. Requests in between, and concurrent ones, share the text. */
-export function onceASecond(compute: () => Promise<Scrape>): () => Promise<Scrape> {
-  let computed: { text: string; at: number } | undefined;
-  let computing: Promise<Scrape> | undefined;
-  async function refresh(): Promise<Scrape> {
-    const startedAt = performance.now();
-    const scrape = await compute();
-    computed = { text: scrape.text, at: startedAt - scrape.ageMs };
-    return scrape;
-  }
-  return async () => {
-    const ageMs = computed ? performance.now() - computed.at : scrapeAgeMaxMs;
-    if (computed && ageMs < scrapeAgeMaxMs) return { text: computed.text, ageMs };
-    computing ??= refresh().finally(() => {
-      computing = undefined;
-    });
-    return computing;
-  };
-}

@@ -16,7 +16,7 @@ import { createMetricsHandler } from './http/probes.ts';
 import { RootKeyReader } from './http/rootKey.ts';
 import { listen, type Server } from './http/server.ts';
 import { usePinsOf } from './http/uws.ts';
-import { type Metrics, type Report, type Scrape, type SharedState, watchProcess } from './metrics.ts';
+import { type Metrics, type Report, type SharedState, watchProcess } from './metrics.ts';
 import type { AnyOperation } from './operation.ts';
 import { operations } from './operations/index.ts';
 import type { Store } from './store.ts';
@@ -31,7 +31,7 @@ interface ServeOptions {
   sharePort: boolean;
   metrics: Metrics;
   /** The text for Prometheus, served on this port if the settings say so. */
-  scrape: () => Promise<Scrape>;
+  scrape: () => Promise<string>;
 }
 
 /** A process ends within this time after a signal, regardless of requests in flight. */
@@ -168,7 +168,7 @@ export function reloadCertificates(users: readonly CertificateUser[], log: Logge
 /** Serves the metrics on METRICS_PORT; undefined if that is empty. */
 export async function serveMetrics(
   { metricsHost: host, metricsPort: port, bodyBytesMax }: Config,
-  scrape: () => Promise<Scrape>,
+  scrape: () => Promise<string>,
 ): Promise<Server | undefined> {
   if (port === '') return undefined;
   return listen({ host, port, handler: createMetricsHandler(scrape), bodyBytesMax, newRequestId }).catch((cause) => {

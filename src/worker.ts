@@ -7,7 +7,8 @@ import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
 import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
-import { Metrics, onceASecond, type Scrape } from './metrics.ts';
+import { Metrics } from './metrics.ts';
+import { atMostOnceIn } from './redis/atMostOnce.ts';
 import { exitCodeOf } from './scripts/dataVersion.ts';
 import { openReports, reloadCertificates, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store.ts';
@@ -18,6 +19,8 @@ const log = createLog(config);
 forwardWarnings((message) => log.warn(message));
 /** The first process collects the metrics of all workers before it replies. */
 const scrapeWaitMs = 5_000;
+/** How long its text is used again. */
+const scrapeMs = 100;
 
 /** Prints the message only, as the first process does. */
 function fail(error: Error): never {
@@ -35,7 +38,7 @@ const store = await openStore({
 }).catch(fail);
 let server: Server | undefined;
 const channel = openChannel(process, { counts: openReports({ metrics, store, server: () => server }) });
-const scrape = onceASecond(() => channel.request<Scrape>('scrape', scrapeWaitMs));
+const scrape = atMostOnceIn(scrapeMs, () => channel.request<string>('scrape', scrapeWaitMs));
 const serving = await serve({ store, config, log, port: config.port, sharePort: true, metrics, scrape }).catch(fail);
 server = serving;
 

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { openChannel } from './channel.ts';
 import { environmentWith } from './config.ts';
-import { type Report, type Scrape, sumOf, withoutGauges } from './metrics.ts';
+import { type Report, sumOf, withoutGauges } from './metrics.ts';
 
 interface WorkersOptions {
   count: number;
@@ -20,7 +20,7 @@ interface WorkersOptions {
   /** Called when a worker was restarted. */
   onRestart: () => void;
   /** The text for Prometheus. A worker requests it from this process. */
-  scrape: () => Promise<Scrape>;
+  scrape: () => Promise<string>;
 }
 
 const program = fileURLToPath(new URL('./worker.js', import.meta.url));

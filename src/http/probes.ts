@@ -1,7 +1,7 @@
 // The endpoints for liveness, readiness and metrics: GET without a root key.
 
 import { ApiError } from '../errors.ts';
-import { metricsType, type Scrape } from '../metrics.ts';
+import { metricsType } from '../metrics.ts';
 import type { Store } from '../store.ts';
 import { errorResponse } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
@@ -13,7 +13,7 @@ export interface ProbesOptions {
   /** The state of the setting GATEWAY_ROOT_KEY; undefined if it is empty. */
   gatewayRootKey?: (() => Promise<string>) | undefined;
   /** The text for Prometheus; undefined if this port does not serve it. */
-  scrape?: (() => Promise<Scrape>) | undefined;
+  scrape?: (() => Promise<string>) | undefined;
 }
 
 type Probe = (request: Request) => Promise<Response>;
@@ -49,11 +49,11 @@ export function createProbes({ store, isStopping, gatewayRootKey, scrape }: Prob
 const metricsPath = '/metrics';
 
 const metricsProbe =
-  (scrape: () => Promise<Scrape>): Probe =>
-  async () => ({ status: 200, contentType: metricsType, headers: [], body: (await scrape()).text });
+  (scrape: () => Promise<string>): Probe =>
+  async () => ({ status: 200, contentType: metricsType, headers: [], body: await scrape() });
 
 /** Serves the metrics only, for METRICS_PORT. */
-export function createMetricsHandler(scrape: () => Promise<Scrape>): Handler {
+export function createMetricsHandler(scrape: () => Promise<string>): Handler {
   const probe = metricsProbe(scrape);
   return async (request) =>
     request.path === metricsPath && isReading(request)

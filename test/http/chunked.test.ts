@@ -31,7 +31,7 @@ beforeAll(async () => {
       log,
       metaBytesMax: 10_240,
       isStopping: () => isStopping,
-      scrape: async () => ({ text: 'tollgate_up 1\n', ageMs: 0 }),
+      scrape: async () => 'tollgate_up 1\n',
     }),
     byHeaders: {
       path: gatewayPath,

@@ -14,7 +14,7 @@ export async function serveStore(
 ): Promise<Server & { url: string }> {
   const log = pino({ level: 'silent' });
   const metrics = new Metrics();
-  const scrape = async () => ({ text: '', ageMs: 0 });
+  const scrape = async () => '';
   const server = await serve({ store, config: loadConfig(settings), log, port: 0, sharePort: false, metrics, scrape });
   return { ...server, url: `${settings.TLS_CERT_FILE ? 'https' : 'http'}://127.0.0.1:${server.port}` };
 }
