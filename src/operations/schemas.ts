@@ -1,6 +1,6 @@
 // Schemas that several operations share (docs/contract.md §4).
 
-import Type, { type Static, type TSchema } from 'typebox';
+import Type, { type Static, type TProperties, type TSchema } from 'typebox';
 import { actions, grantPattern } from '../domain/grants.ts';
 import { addressCharactersMax, rangeCharactersMax } from '../domain/ipRange.ts';
 import type { JsonText } from '../domain/json.ts';
@@ -27,7 +27,7 @@ interface Documented {
 }
 
 /** An object with these fields and no others. */
-export const Fields = <const Properties extends Record<string, TSchema>>(
+export const Fields = <const Properties extends TProperties>(
   properties: Properties,
   options: { description?: string } & Documented = {},
 ) => Type.Object(properties, { additionalProperties: false, ...options });
@@ -51,10 +51,26 @@ export const Text = (
 export const OptionalFlag = (description: string, standard?: boolean) =>
   Type.Optional(Type.Boolean({ ...(standard !== undefined && { default: standard }), description }));
 
+export const DescribedFields = <const Properties extends TProperties>(description: string, properties: Properties) =>
+  Fields(properties, { description });
+
+/** Values in responses. */
+export const out = {
+  text: (description: string) => Type.String({ description }),
+  int: (description: string) => Type.Integer({ description }),
+  flag: (description: string) => Type.Boolean({ description }),
+  object: <const Properties extends TProperties>(description: string, properties: Properties) =>
+    Type.Object(properties, { description }),
+  objects: <const Properties extends TProperties>(description: string, properties: Properties) =>
+    Type.Array(Type.Object(properties), { description }),
+  list: <const Properties extends TProperties>(properties: Properties) => Type.Array(Type.Object(properties)),
+};
 /** Members of responses that may be absent. */
-export const OptionalText = (description: string) => Type.Optional(Type.String({ description }));
-export const OptionalTexts = (description: string) => Type.Optional(Type.Array(Type.String(), { description }));
-export const OptionalInt = (description: string) => Type.Optional(Type.Integer({ description }));
+export const may = {
+  text: (description: string) => Type.Optional(Type.String({ description })),
+  texts: (description: string) => Type.Optional(Type.Array(Type.String(), { description })),
+  int: (description: string) => Type.Optional(Type.Integer({ description })),
+};
 
 /** A time in a request. */
 export const UnixTime = (description: string) => Int({ minimum: 0, maximum: timeMax, description });
@@ -112,20 +128,17 @@ export const RoleName = Type.String({ minLength: 1, maxLength: 128, description:
 
 const interval = Type.Enum(['daily', 'monthly'], { description: 'Interval of refills, which happen at midnight UTC.' });
 
-const Refill = Fields(
-  {
-    interval,
-    amount: Int({ minimum: 1, description: 'Balance after a refill.' }),
-    refillDay: Type.Optional(
-      Int({
-        minimum: 1,
-        maximum: 31,
-        description: 'Day of the month, or its last day in a shorter month. Monthly refills only. Defaults to 1.',
-      }),
-    ),
-  },
-  { description: 'Automatic refill. Needs a balance.' },
-);
+const Refill = DescribedFields('Automatic refill. Needs a balance.', {
+  interval,
+  amount: Int({ minimum: 1, description: 'Balance after a refill.' }),
+  refillDay: Type.Optional(
+    Int({
+      minimum: 1,
+      maximum: 31,
+      description: 'Day of the month, or its last day in a shorter month. Monthly refills only. Defaults to 1.',
+    }),
+  ),
+});
 
 const Balance = Nullable(
   Int({ minimum: 0, description: `Balance of credits, at most ${integerMax}. null: unlimited.` }),
@@ -170,11 +183,9 @@ const unlessReplaced = 'unless an earlier check refuses it or another limit of t
 
 /** The values of a configured limit in responses. */
 const limitValueFields = {
-  limit: Type.Integer({ description: 'Units admitted in any interval of `duration`, or slots.' }),
-  duration: Type.Integer({ description: 'Duration in milliseconds.' }),
-  autoApply: Type.Boolean({
-    description: `True if every verification checks the limit, even if not named, ${unlessReplaced}.`,
-  }),
+  limit: out.int('Units admitted in any interval of `duration`, or slots.'),
+  duration: out.int('Duration in milliseconds.'),
+  autoApply: out.flag(`True if every verification checks the limit, even if not named, ${unlessReplaced}.`),
 } satisfies Record<FormerValueName, TSchema>;
 
 const FormerRatelimit = Type.Object(limitValueFields, {
@@ -219,7 +230,8 @@ export const Ratelimits = Type.Array(RatelimitRequest, {
 });
 
 /** In operations that replace `ratelimits`: concurrent changes of different limits do not undo each other. */
-export const RatelimitChange = Fields(
+export const RatelimitChange = DescribedFields(
+  'A limit to change, add or remove. All others stay. Not together with `ratelimits`.',
   {
     id: Ignored(Type.String({ maxLength: 255 })),
     name: Text(3, 128, 'Name of the limit.'),
@@ -244,16 +256,15 @@ export const RatelimitChange = Fields(
     until: LimitEnd,
     former: IgnoredFormer,
   } satisfies LimitSchemas,
-  { description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.' },
 );
 /** The fields of a configured limit in responses. */
 export const ratelimitFields = {
-  name: Type.String({ description: 'Name of the limit.' }),
+  name: out.text('Name of the limit.'),
   ...limitValueFields,
   type: Type.Optional(
     Type.Enum(['concurrency'], { description: '`concurrency` for a limit of slots. Absent for a window.' }),
   ),
-  until: OptionalInt('End of a temporary limit in Unix milliseconds. Absent: it is permanent.'),
+  until: may.int('End of a temporary limit in Unix milliseconds. Absent: it is permanent.'),
   former: Type.Optional(FormerRatelimit),
 } satisfies Record<LimitValueName | 'name' | 'until' | 'former', TSchema>;
 
@@ -265,100 +276,80 @@ export const ignoredLimitFields = {
   former: IgnoredFormer,
 } satisfies Record<Exclude<keyof typeof ratelimitFields, 'name' | 'limit' | 'duration'>, TSchema>;
 
-export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
+export const Ratelimit = Type.Object({ id: out.text('Id of the limit.'), ...ratelimitFields });
 
 /** The fields of a refill in responses. */
 export const refillFields = {
   interval,
-  amount: Type.Integer({ description: 'Balance after a refill.' }),
-  refillDay: OptionalInt('Day of the month. Monthly refills only.'),
+  amount: out.int('Balance after a refill.'),
+  refillDay: may.int('Day of the month. Monthly refills only.'),
 };
 const RefillRule = Type.Object(refillFields, { description: 'Automatic refill.' });
 
 /** In responses, next to a balance of 0. */
-export const Debt = Type.Integer({
-  description: 'Credits that settled holds spent beyond the balance, which then is 0. Absent for none.',
-});
+export const Debt = out.int('Credits that settled holds spent beyond the balance, which then is 0. Absent for none.');
 
-export const Credits = Type.Object(
-  {
-    remaining: Type.Integer({ description: 'Balance of credits.' }),
-    debt: Type.Optional(Debt),
-    refill: Type.Optional(RefillRule),
-  },
-  { description: 'Credits of the key. Absent: unlimited.' },
-);
-
-const identityFields = {
-  id: Type.String({ description: 'Id of the identity (`id_…`).' }),
-  externalId: Type.String({ description: 'Your id of the owner.' }),
-  meta: MetaText,
-  ratelimits: Type.Array(Ratelimit, { description: 'Limits that all keys of the identity share.' }),
-};
-export const Identity = Type.Object(
-  {
-    ...identityFields,
-    credits: Type.Optional(
-      Type.Object(Credits.properties, { description: 'Credits that all keys of the identity share. Absent: none.' }),
-    ),
-  },
-  { description: 'Owner of keys.' },
-);
-/** An identity that is read by itself, not as part of a key. */
-export const ListedIdentity = Type.Object(
-  {
-    ...Identity.properties,
-    keyCount: Type.Integer({
-      description: 'Number of its keys, without deleted ones. Those of a deleted API count until they are removed.',
-    }),
-    restorableUntil: OptionalInt('Time until which a deleted identity can be restored, in Unix milliseconds.'),
-  },
-  { description: 'Owner of keys.' },
-);
-/** In a verification, whose balances are numbers. */
-export const VerifiedIdentity = Type.Object(
-  {
-    ...identityFields,
-    credits: OptionalInt('Balance of the identity after charging. Absent: none.'),
-    debt: Type.Optional(Debt),
-  },
-  { description: 'Owner of keys.' },
-);
-
-/** `remaining: null` means unlimited. It is the only null in responses. */
-export const CreditsOrUnlimited = Type.Object({
-  remaining: Nullable(Type.Integer({ description: 'Balance of credits. null: unlimited.' })),
+export const Credits = out.object('Credits of the key. Absent: unlimited.', {
+  remaining: out.int('Balance of credits.'),
   debt: Type.Optional(Debt),
   refill: Type.Optional(RefillRule),
 });
 
-export const Remaining = Type.Integer({
-  description: 'Units that can be charged, or slots that can be taken, directly after this response.',
+const identityFields = {
+  id: out.text('Id of the identity (`id_…`).'),
+  externalId: out.text('Your id of the owner.'),
+  meta: MetaText,
+  ratelimits: Type.Array(Ratelimit, { description: 'Limits that all keys of the identity share.' }),
+};
+export const Identity = out.object('Owner of keys.', {
+  ...identityFields,
+  credits: Type.Optional(
+    Type.Object(Credits.properties, { description: 'Credits that all keys of the identity share. Absent: none.' }),
+  ),
+});
+/** An identity that is read by itself, not as part of a key. */
+export const ListedIdentity = out.object('Owner of keys.', {
+  ...Identity.properties,
+  keyCount: out.int('Number of its keys, without deleted ones. Those of a deleted API count until they are removed.'),
+  restorableUntil: may.int('Time until which a deleted identity can be restored, in Unix milliseconds.'),
+});
+/** In a verification, whose balances are numbers. */
+export const VerifiedIdentity = out.object('Owner of keys.', {
+  ...identityFields,
+  credits: may.int('Balance of the identity after charging. Absent: none.'),
+  debt: Type.Optional(Debt),
 });
 
-export const Reset = Type.Integer({
-  description:
-    'Time in Unix milliseconds at which the next unit or slot is available again by itself; now if none is used. After a refusal, the time at which the cost would fit.',
+/** `remaining: null` means unlimited. It is the only null in responses. */
+export const CreditsOrUnlimited = Type.Object({
+  remaining: Nullable(out.int('Balance of credits. null: unlimited.')),
+  debt: Type.Optional(Debt),
+  refill: Type.Optional(RefillRule),
 });
+
+export const Remaining = out.int(
+  'Units that can be charged, or slots that can be taken, directly after this response.',
+);
+
+export const Reset = out.int(
+  'Time in Unix milliseconds at which the next unit or slot is available again by itself; now if none is used. After a refusal, the time at which the cost would fit.',
+);
 
 export const VerifiedRatelimit = Type.Object({
-  id: Type.String({
-    description:
-      'Id of the limit; empty for a limit that the request defined. A limit of the identity with the same name is checked too.',
-  }),
+  id: out.text(
+    'Id of the limit; empty for a limit that the request defined. A limit of the identity with the same name is checked too.',
+  ),
   ...ratelimitFields,
-  exceeded: Type.Boolean({ description: 'True if the limit refused the request.' }),
+  exceeded: out.flag('True if the limit refused the request.'),
   remaining: Remaining,
   reset: Reset,
 });
 
 /** Limits by their names in a response, each with units or slots. */
 export const Units = (name: string, cost: string, description: string) =>
-  Type.Array(Type.Object({ name: Type.String({ description: name }), cost: Type.Integer({ description: cost }) }), {
-    description,
-  });
+  out.objects(description, { name: out.text(name), cost: out.int(cost) });
 
-export const Empty = Type.Object({}, { description: 'An empty object.' });
+export const Empty = out.object('An empty object.', {});
 
 export const Cursor = Type.String({
   maxLength: 2048,
@@ -403,69 +394,53 @@ export const IpAddress = Text(
 );
 export const IpRange = Text(2, rangeCharactersMax, 'IP address or CIDR range.');
 export const Tag = Type.String({ minLength: 1, maxLength: 512, description: 'Tag of verifications.' });
-export const SqlQuery = Type.String({
-  description: "Rejected: SQL is not supported. Unkey's SDKs send this field.",
-});
+export const SqlQuery = out.text("Rejected: SQL is not supported. Unkey's SDKs send this field.");
 /** Unkey's fields that ask for the plaintext of a key. */
-export const Plaintext = Type.Boolean({
-  description: 'true is rejected: the plaintext of a key is never stored.',
+export const Plaintext = out.flag('true is rejected: the plaintext of a key is never stored.');
+
+export const Permission = out.object('A permission.', {
+  id: out.text('Id of the permission (`perm_…`).'),
+  name: out.text('Name for people.'),
+  slug: out.text('Slug, as in permission queries.'),
+  description: may.text('Description for people.'),
 });
 
-export const Permission = Type.Object(
-  {
-    id: Type.String({ description: 'Id of the permission (`perm_…`).' }),
-    name: Type.String({ description: 'Name for people.' }),
-    slug: Type.String({ description: 'Slug, as in permission queries.' }),
-    description: OptionalText('Description for people.'),
-  },
-  { description: 'A permission.' },
-);
+export const Role = out.object('A role: permissions under one name.', {
+  id: out.text('Id of the role (`role_…`).'),
+  name: out.text('Name of the role, unique in the workspace.'),
+  description: may.text('Description for people.'),
+  permissions: Type.Array(Permission, { description: 'Permissions of the role.' }),
+});
 
-export const Role = Type.Object(
-  {
-    id: Type.String({ description: 'Id of the role (`role_…`).' }),
-    name: Type.String({ description: 'Name of the role, unique in the workspace.' }),
-    description: OptionalText('Description for people.'),
-    permissions: Type.Array(Permission, { description: 'Permissions of the role.' }),
-  },
-  { description: 'A role: permissions under one name.' },
-);
-
-export const OverrideId = Type.String({ description: 'Id of the override (`rlor_…`).' });
-export const CreatedAt = Type.Integer({ description: 'Creation time in Unix milliseconds.' });
+export const OverrideId = out.text('Id of the override (`rlor_…`).');
+export const CreatedAt = out.int('Creation time in Unix milliseconds.');
 
 /** An API in a response. */
 export const Api = Type.Object({
-  id: Type.String({ description: 'Id of the API.' }),
-  name: Type.String({ description: 'Name of the API.' }),
+  id: out.text('Id of the API.'),
+  name: out.text('Name of the API.'),
   createdAt: CreatedAt,
-  keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
-  restorableUntil: OptionalInt('Time until which a deleted API can be restored, in Unix milliseconds.'),
+  keyCount: out.int('Number of its keys, without deleted ones.'),
+  restorableUntil: may.int('Time until which a deleted API can be restored, in Unix milliseconds.'),
 });
-export const ExpiresAt = Type.Integer({ description: 'Expiry time in Unix milliseconds. Absent: never.' });
+export const ExpiresAt = out.int('Expiry time in Unix milliseconds. Absent: never.');
 
-export const Override = Type.Object(
-  {
-    overrideId: OverrideId,
-    namespace: Type.String({ description: 'Name of the namespace.' }),
-    namespaceId: Type.String({ description: 'Id of the namespace (`rlns_…`).' }),
-    identifier: Type.String({ description: 'Identifier, or a wildcard with `*`.' }),
-    limit: Type.Integer({ description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
-    duration: Type.Integer({ description: 'Duration in milliseconds.' }),
-    createdAt: CreatedAt,
-    until: OptionalInt('End of a temporary override in Unix milliseconds. Absent: it is permanent.'),
-    former: Type.Optional(
-      Type.Object(
-        {
-          limit: Type.Integer({ description: 'Units admitted in any interval of `duration`.' }),
-          duration: Type.Integer({ description: 'Duration in milliseconds.' }),
-        },
-        {
-          description:
-            'The permanent override that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
-        },
-      ),
+export const Override = out.object('An override: the limit of an identifier in a namespace.', {
+  overrideId: OverrideId,
+  namespace: out.text('Name of the namespace.'),
+  namespaceId: out.text('Id of the namespace (`rlns_…`).'),
+  identifier: out.text('Identifier, or a wildcard with `*`.'),
+  limit: out.int('Units admitted in any interval of `duration`. 0 blocks every request.'),
+  duration: out.int('Duration in milliseconds.'),
+  createdAt: CreatedAt,
+  until: may.int('End of a temporary override in Unix milliseconds. Absent: it is permanent.'),
+  former: Type.Optional(
+    out.object(
+      'The permanent override that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
+      {
+        limit: out.int('Units admitted in any interval of `duration`.'),
+        duration: out.int('Duration in milliseconds.'),
+      },
     ),
-  },
-  { description: 'An override: the limit of an identifier in a namespace.' },
-);
+  ),
+});

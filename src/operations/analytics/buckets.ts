@@ -11,7 +11,7 @@ import { Ordered } from '../../usage/ordered.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
 import { Steps } from '../../usage/steps.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
-import { UnixTime } from '../schemas.ts';
+import { out, UnixTime } from '../schemas.ts';
 
 const dayHours = 24;
 const bucketsMax = 1000;
@@ -19,9 +19,9 @@ const bucketsMax = 1000;
 export type Granularity = 'hour' | 'day' | 'month' | 'total';
 
 /** The `time` of a row. */
-export const Time = Type.Integer({
-  description: 'Start of the hour, day or month, or of the whole period that was counted, in Unix milliseconds.',
-});
+export const Time = out.int(
+  'Start of the hour, day or month, or of the whole period that was counted, in Unix milliseconds.',
+);
 
 /** The `granularity` of a row. */
 export const WholeDay = Type.Enum(['day'], {

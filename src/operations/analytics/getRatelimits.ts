@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
-import { Fields, Identifier, NamespaceRef, OptionalText, SqlQuery } from '../schemas.ts';
+import { Fields, Identifier, may, NamespaceRef, out, SqlQuery } from '../schemas.ts';
 import {
   bucketOf,
   type Granularity,
@@ -20,10 +20,10 @@ import {
 const Row = Type.Object({
   time: Time,
   granularity: Type.Optional(WholeDay),
-  namespace: Type.String({ description: 'Name of the namespace.' }),
-  identifier: OptionalText('Identifier of the checks. Present only if the request names one.'),
-  passed: Type.Integer({ description: 'Number of checks that passed.' }),
-  blocked: Type.Integer({ description: 'Number of checks that were refused.' }),
+  namespace: out.text('Name of the namespace.'),
+  identifier: may.text('Identifier of the checks. Present only if the request names one.'),
+  passed: out.int('Number of checks that passed.'),
+  blocked: out.int('Number of checks that were refused.'),
 });
 type Row = Static<typeof Row>;
 

@@ -4,7 +4,7 @@ import { type ManageContext, manages } from '../../operation.ts';
 import { filterOf, type Period, type UsageQuery } from '../../usage/query.ts';
 import { addTo, addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Int, NamespaceRef, OptionalInt, OptionalText, Tag } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Int, may, NamespaceRef, out, Tag } from '../schemas.ts';
 import { periodOf, readableNamespaces, readsDescription, timeFields, withoutMoves } from './buckets.ts';
 
 const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
@@ -36,32 +36,26 @@ export const getTop = manages({
   description: `\`apiId\`, \`externalId\` and \`tag\` filter verifications only, \`namespace\` limit checks only. ${readsDescription}`,
   input,
   output: Type.Object({
-    start: Type.Integer({ description: 'Start of the period that was counted in Unix milliseconds.' }),
-    end: Type.Integer({ description: 'End of the period that was counted in Unix milliseconds, exclusive.' }),
-    top: Type.Array(
-      Type.Object({
-        apiId: OptionalText('Id of the API.'),
-        keyId: OptionalText('Id of the key.'),
-        externalId: OptionalText('externalId of the identity.'),
-        tag: OptionalText('Tag of the verifications.'),
-        namespace: OptionalText('Name of the namespace.'),
-        identifier: OptionalText('Identifier of the limit checks.'),
-        count: Type.Integer({ description: 'Verifications or limit checks.' }),
-        refused: Type.Integer({ description: 'Verifications with another outcome than VALID, or blocked checks.' }),
-        spentCredits: OptionalInt('Credits that verifications spent.'),
-      }),
-      { description: 'The largest number first. What has 0 is left out.' },
-    ),
+    start: out.int('Start of the period that was counted in Unix milliseconds.'),
+    end: out.int('End of the period that was counted in Unix milliseconds, exclusive.'),
+    top: out.objects('The largest number first. What has 0 is left out.', {
+      apiId: may.text('Id of the API.'),
+      keyId: may.text('Id of the key.'),
+      externalId: may.text('externalId of the identity.'),
+      tag: may.text('Tag of the verifications.'),
+      namespace: may.text('Name of the namespace.'),
+      identifier: may.text('Identifier of the limit checks.'),
+      count: out.int('Verifications or limit checks.'),
+      refused: out.int('Verifications with another outcome than VALID, or blocked checks.'),
+      spentCredits: may.int('Credits that verifications spent.'),
+    }),
     untagged: Type.Optional(
-      Type.Object(
+      out.object(
+        'Of tags: the verifications without a counted tag, which are in no row. One with several is in the row of each.',
         {
-          count: Type.Integer({ description: 'Verifications.' }),
-          refused: Type.Integer({ description: 'Verifications with another outcome than VALID.' }),
-          spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
-        },
-        {
-          description:
-            'Of tags: the verifications without a counted tag, which are in no row. One with several is in the row of each.',
+          count: out.int('Verifications.'),
+          refused: out.int('Verifications with another outcome than VALID.'),
+          spentCredits: out.int('Credits that they spent.'),
         },
       ),
     ),

@@ -4,7 +4,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { Period, UsageCount, UsageQuery } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, OptionalText, SqlQuery, Tag } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, out, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,
   type Granularity,
@@ -70,25 +70,23 @@ export const getVerifications = manages({
     cursor: Type.Optional(Cursor),
     query: Type.Optional(SqlQuery),
   }),
-  output: Type.Array(
-    Type.Object({
+  output: out.objects(
+    `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. By \`tag\`, a verification with several tags counts in the row of each, and one without a counted tag in a row without \`tag\`.`,
+    {
       time: Time,
       granularity: Type.Optional(WholeDay),
-      apiId: OptionalText('Id of the API.'),
-      keyId: OptionalText('Id of the key.'),
-      externalId: OptionalText('externalId of the identity.'),
+      apiId: may.text('Id of the API.'),
+      keyId: may.text('Id of the key.'),
+      externalId: may.text('externalId of the identity.'),
       outcome: Type.Optional(
         Type.Enum(
           outcomes.filter((outcome) => outcome !== 'NOT_FOUND'),
           { description: 'Outcome of the verifications.' },
         ),
       ),
-      tag: OptionalText('Tag of the verifications. Absent from the row of those without one.'),
-      count: Type.Integer({ description: 'Number of verifications.' }),
-      spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
-    }),
-    {
-      description: `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. By \`tag\`, a verification with several tags counts in the row of each, and one without a counted tag in a row without \`tag\`.`,
+      tag: may.text('Tag of the verifications. Absent from the row of those without one.'),
+      count: out.int('Number of verifications.'),
+      spentCredits: out.int('Credits that they spent.'),
     },
   ),
   needs: { api: ['read_analytics'] },

@@ -4,7 +4,7 @@ import { manages } from '../../operation.ts';
 import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
-import { ApiId, Cursor, Fields, Int, OptionalInt, OptionalText } from '../schemas.ts';
+import { ApiId, Cursor, Fields, Int, may, out } from '../schemas.ts';
 import { periodOf, timeFields } from './buckets.ts';
 
 const counted = outcomes.filter((outcome) => outcome !== 'NOT_FOUND');
@@ -20,20 +20,17 @@ export const listCustomers = manages({
     limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows of a page.' })),
     cursor: Type.Optional(Cursor),
   }),
-  output: Type.Array(
-    Type.Object({
-      externalId: OptionalText('externalId of the identity. Absent in the row of keys without an identity.'),
-      count: Type.Integer({ description: 'Number of verifications.' }),
-      outcomes: Type.Object(
-        Object.fromEntries(
-          counted.map((outcome) => [outcome, OptionalInt(`Number of verifications with ${outcome}.`)]),
-        ) as never,
-        { description: 'The same by outcome, without those of which there are none.' },
-      ),
-      spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
-    }),
-    { description: 'A row for each customer, in order of `externalId`, byte by byte.' },
-  ),
+  output: out.objects('A row for each customer, in order of `externalId`, byte by byte.', {
+    externalId: may.text('externalId of the identity. Absent in the row of keys without an identity.'),
+    count: out.int('Number of verifications.'),
+    outcomes: Type.Object(
+      Object.fromEntries(
+        counted.map((outcome) => [outcome, may.int(`Number of verifications with ${outcome}.`)]),
+      ) as never,
+      { description: 'The same by outcome, without those of which there are none.' },
+    ),
+    spentCredits: out.int('Credits that they spent.'),
+  }),
   needs: { api: ['read_analytics'] },
   // A caller with grants for some APIs gets only their usage.
   scope: () => undefined,

@@ -4,18 +4,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import {
-  ApiId,
-  Cursor,
-  ExternalId,
-  Fields,
-  Int,
-  KeyId,
-  OptionalInt,
-  OptionalText,
-  OptionalTexts,
-  UnixTime,
-} from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, out, UnixTime } from '../schemas.ts';
 
 const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
 
@@ -32,38 +21,34 @@ export const listRefusals = manages({
     limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows of a page.' })),
     cursor: Type.Optional(Cursor),
   }),
-  output: Type.Array(
-    Type.Object({
-      time: Type.Integer({ description: 'Time of the last refusal of the row in Unix milliseconds.' }),
+  output: out.objects(
+    'Rows, newest first. Not every refusal has one under load: `counted` in `pagination` has the number of all refusals, by hour.',
+    {
+      time: out.int('Time of the last refusal of the row in Unix milliseconds.'),
       outcome: Type.Enum([...refusedOutcomes], { description: 'Reason of the refusal.' }),
-      keyId: Type.String({ description: 'Id of the key.' }),
-      apiId: Type.String({ description: 'Id of the API of the key.' }),
-      externalId: OptionalText('externalId of the identity of the key.'),
-      permissions: OptionalText('Permission query of the last refusal; of a longer one the first 256 bytes.'),
+      keyId: out.text('Id of the key.'),
+      apiId: out.text('Id of the API of the key.'),
+      externalId: may.text('externalId of the identity of the key.'),
+      permissions: may.text('Permission query of the last refusal; of a longer one the first 256 bytes.'),
       permissionsCut: Type.Optional(Type.Literal(true, { description: 'The query was longer than that.' })),
-      ratelimit: OptionalText('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
-      limit: OptionalInt('Units that this limit admits, or slots that it has.'),
-      duration: OptionalInt('Duration of this limit in milliseconds.'),
+      ratelimit: may.text('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
+      limit: may.int('Units that this limit admits, or slots that it has.'),
+      duration: may.int('Duration of this limit in milliseconds.'),
       type: Type.Optional(
         Type.Enum(['concurrency'], { description: 'The limit is one of slots. Absent for a window.' }),
       ),
-      cost: OptionalInt('Units of this limit, or credits, that the verification would have taken.'),
-      remaining: OptionalInt('Units of this limit, or credits, that were left. Absent for decisions by a lease.'),
+      cost: may.int('Units of this limit, or credits, that the verification would have taken.'),
+      remaining: may.int('Units of this limit, or credits, that were left. Absent for decisions by a lease.'),
       of: Type.Optional(
         Type.Literal('identity', {
           description: 'Of USAGE_EXCEEDED: the balance of the identity was too small, not that of the key.',
         }),
       ),
-      tags: OptionalTexts('Tags of the last refusal, as many as have 256 bytes together as JSON.'),
+      tags: may.texts('Tags of the last refusal, as many as have 256 bytes together as JSON.'),
       source: Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' }),
-      count: Type.Integer({
-        description:
-          'Number of refusals of the key with this outcome since its row before, in the same minute. 1 unless it is refused often.',
-      }),
-    }),
-    {
-      description:
-        'Rows, newest first. Not every refusal has one under load: `counted` in `pagination` has the number of all refusals, by hour.',
+      count: out.int(
+        'Number of refusals of the key with this outcome since its row before, in the same minute. 1 unless it is refused often.',
+      ),
     },
   ),
   needs: { api: ['read_analytics'] },

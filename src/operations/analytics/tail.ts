@@ -5,7 +5,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { type ManageContext, type Streaming, type StreamSink, streams } from '../../operation.ts';
 import { invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, KeyId, NamespaceRef, OptionalText, OptionalTexts } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, KeyId, may, NamespaceRef, out } from '../schemas.ts';
 
 /** A heartbeat is sent this often, and the root key is checked again. */
 const beatMs = 4000;
@@ -27,56 +27,45 @@ const input = Fields({
 });
 type Input = Static<typeof input>;
 
-const time = Type.Integer({ description: 'Time of the decision in Unix milliseconds.' });
+const time = out.int('Time of the decision in Unix milliseconds.');
 const latencyMs = Type.Number({
   description: 'Milliseconds until Redis had decided it and the requests that were sent with it; 0 for one by a lease.',
 });
 const source = Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' });
-const sample = Type.Integer({
-  description: 'One in this many decisions that pass the filters is sent. 1: all are, unless a connection is lost.',
+const sample = out.int(
+  'One in this many decisions that pass the filters is sent. 1: all are, unless a connection is lost.',
+);
+
+const Verification = out.object('Data of the event `verification`.', {
+  time,
+  outcome: Type.Enum([...outcomes], { description: 'Outcome, as `code` of `keys.verifyKey`.' }),
+  keyId: may.text('Absent for NOT_FOUND, as the next three fields.'),
+  name: may.text('Name of the key, if it has one.'),
+  apiId: may.text('Id of the API.'),
+  externalId: may.text('externalId of the identity, if the key has one.'),
+  tags: may.texts('Tags of the request.'),
+  ratelimit: may.text('Name of the first limit that is exceeded.'),
+  latencyMs,
+  source,
+  sample,
 });
 
-const Verification = Type.Object(
-  {
-    time,
-    outcome: Type.Enum([...outcomes], { description: 'Outcome, as `code` of `keys.verifyKey`.' }),
-    keyId: OptionalText('Absent for NOT_FOUND, as the next three fields.'),
-    name: OptionalText('Name of the key, if it has one.'),
-    apiId: OptionalText('Id of the API.'),
-    externalId: OptionalText('externalId of the identity, if the key has one.'),
-    tags: OptionalTexts('Tags of the request.'),
-    ratelimit: OptionalText('Name of the first limit that is exceeded.'),
-    latencyMs,
-    source,
-    sample,
-  },
-  { description: 'Data of the event `verification`.' },
-);
+const LimitCheck = out.object('Data of the event `ratelimit`.', {
+  time,
+  namespace: out.text('As in the request: a name or an id.'),
+  identifier: out.text('Identifier, as in the request.'),
+  passed: out.flag('True if the request was admitted.'),
+  limit: out.int('Limit that applied.'),
+  remaining: out.int('Units that could be charged after the check.'),
+  cost: out.int('Units of the request.'),
+  latencyMs,
+  source,
+  sample,
+});
 
-const LimitCheck = Type.Object(
-  {
-    time,
-    namespace: Type.String({ description: 'As in the request: a name or an id.' }),
-    identifier: Type.String({ description: 'Identifier, as in the request.' }),
-    passed: Type.Boolean({ description: 'True if the request was admitted.' }),
-    limit: Type.Integer({ description: 'Limit that applied.' }),
-    remaining: Type.Integer({ description: 'Units that could be charged after the check.' }),
-    cost: Type.Integer({ description: 'Units of the request.' }),
-    latencyMs,
-    source,
-    sample,
-  },
-  { description: 'Data of the event `ratelimit`.' },
-);
-
-const End = Type.Object(
-  {
-    reason: Type.String({
-      description: 'Error code of the root key, `grants_changed`, `shutting_down` or `store_unavailable`.',
-    }),
-  },
-  { description: 'Data of the event `end`, the last one.' },
-);
+const End = out.object('Data of the event `end`, the last one.', {
+  reason: out.text('Error code of the root key, `grants_changed`, `shutting_down` or `store_unavailable`.'),
+});
 
 export const tail = streams({
   name: 'analytics.tail',

@@ -3,7 +3,7 @@ import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { Fields, OptionalText, Order, pageFields, RootKeyId, UnixTime } from '../schemas.ts';
+import { DescribedFields, Fields, may, Order, out, pageFields, RootKeyId, UnixTime } from '../schemas.ts';
 
 const Name = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 255, description }));
 
@@ -15,52 +15,41 @@ export const listEvents = manages({
     ...pageFields,
     order: Type.Optional(Order),
     resource: Type.Optional(
-      Fields(
-        {
-          type: Name('Type of the changed resource, such as `key`.'),
-          id: Name('Id of the changed resource.'),
-        },
-        { description: 'Events that changed this resource.' },
-      ),
+      DescribedFields('Events that changed this resource.', {
+        type: Name('Type of the changed resource, such as `key`.'),
+        id: Name('Id of the changed resource.'),
+      }),
     ),
     rootKeyId: Type.Optional(RootKeyId),
     operation: Name('Name of the operation, such as `keys.updateKey`.'),
     start: Type.Optional(UnixTime('Start of the period in Unix milliseconds.')),
     end: Type.Optional(UnixTime('End of the period in Unix milliseconds, exclusive.')),
   }),
-  output: Type.Array(
-    Type.Object({
-      id: Type.String({ description: 'Id of the event.' }),
-      time: Type.Integer({ description: 'Time of the change in Unix milliseconds.' }),
-      rootKeyId: Type.String({ description: '`cli` for a change by the command line.' }),
-      rootKeyName: OptionalText('Present name of the root key. Absent if it has none or was deleted.'),
-      operation: Type.String({
-        description: 'Name of the operation. `cli.import` and `cli.move` are imports and moves by the command line.',
-      }),
-      resource: Type.Object(
-        {
-          type: Type.String({ description: 'Type of the resource.' }),
-          id: Type.String({ description: 'Id of the resource.' }),
-        },
-        { description: 'The changed resource.' },
-      ),
-      requestId: Type.String({ description: 'Id of the request that made the change.' }),
-      address: OptionalText('IP address of the caller.'),
-      changes: Type.Optional(
-        Type.Array(
-          Type.Object({
-            field: Type.String({ description: 'Name of the field.' }),
-            before: OptionalText('Value before, as text.'),
-            after: OptionalText('Value after, as text.'),
-          }),
-          {
-            description:
-              'Changed fields with their values before and after as text, cut after 200 bytes. Without values beyond 2,000 bytes in all.',
-          },
-        ),
-      ),
+  output: out.list({
+    id: out.text('Id of the event.'),
+    time: out.int('Time of the change in Unix milliseconds.'),
+    rootKeyId: out.text('`cli` for a change by the command line.'),
+    rootKeyName: may.text('Present name of the root key. Absent if it has none or was deleted.'),
+    operation: out.text(
+      'Name of the operation. `cli.import` and `cli.move` are imports and moves by the command line.',
+    ),
+    resource: out.object('The changed resource.', {
+      type: out.text('Type of the resource.'),
+      id: out.text('Id of the resource.'),
     }),
-  ),
+    requestId: out.text('Id of the request that made the change.'),
+    address: may.text('IP address of the caller.'),
+    changes: Type.Optional(
+      out.objects(
+        'Changed fields with their values before and after as text, cut after 200 bytes. Without values beyond 2,000 bytes in all.',
+        {
+          field: out.text('Name of the field.'),
+          before: may.text('Value before, as text.'),
+          after: may.text('Value after, as text.'),
+        },
+      ),
+    ),
+  }),
   needs: { audit: ['read_audit'] },
   check: ({ start, end }) => checkMilliseconds({ start, end }),
   scope: () => '*',

@@ -3,7 +3,7 @@ import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { NewIdentity } from '../../records/identities.ts';
 import { checkCredits, checkLimits, endRefused, metaText, requireLimits } from '../rules.ts';
-import { ExternalId, Fields, Meta, NewSharedCredits, Ratelimits } from '../schemas.ts';
+import { ExternalId, Fields, Meta, NewSharedCredits, out, Ratelimits } from '../schemas.ts';
 import { requireSharedCredits } from './sharedCredits.ts';
 
 export const createIdentity = manages({
@@ -15,7 +15,7 @@ export const createIdentity = manages({
     ratelimits: Type.Optional(Ratelimits),
     credits: Type.Optional(NewSharedCredits),
   }),
-  output: Type.Object({ identityId: Type.String({ description: 'Id of the new identity.' }) }),
+  output: Type.Object({ identityId: out.text('Id of the new identity.') }),
   errors: ['identity_already_exists', 'precondition_failed', 'too_many_records'],
   needs: { identity: ['create_identity'] },
   scope: () => '*',

@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
 import { checkSlugs, invalid, metaText, requireLimits } from '../rules.ts';
-import { ApiId, Fields, Int, Plaintext, Text } from '../schemas.ts';
+import { ApiId, Fields, Int, out, Plaintext, Text } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
 
@@ -24,8 +24,8 @@ export const createKey = manages({
     recoverable: Type.Optional(Plaintext),
   }),
   output: Type.Object({
-    keyId: Type.String({ description: 'Id of the new key.' }),
-    key: Type.String({ description: 'The key string. It is not stored.' }),
+    keyId: out.text('Id of the new key.'),
+    key: out.text('The key string. It is not stored.'),
   }),
   errors: ['api_not_found', ...keyFieldErrors],
   needs: { api: ['create_key'] },

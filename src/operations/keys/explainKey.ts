@@ -6,19 +6,7 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
-import {
-  Debt,
-  Fields,
-  KeyId,
-  KeyString,
-  OptionalInt,
-  OptionalText,
-  OptionalTexts,
-  Reset,
-  ratelimitFields,
-  refillFields,
-  Units,
-} from '../schemas.ts';
+import { Debt, Fields, KeyId, KeyString, may, out, Reset, ratelimitFields, refillFields, Units } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -39,27 +27,22 @@ const ruleNames = Object.keys(refusalsByRule) as Rule[];
 const errorsOfVerifyKey = ['precondition_failed', 'invalid_input'] as const satisfies ErrorCode[];
 
 const LimitFigures = Type.Object({
-  id: Type.String({ description: 'Id of the limit; empty for a limit that the request defined.' }),
+  id: out.text('Id of the limit; empty for a limit that the request defined.'),
   of: Type.Enum(['key', 'identity', 'request'], { description: 'Owner of the limit.' }),
   ...ratelimitFields,
-  cost: Type.Integer({ description: 'Units or slots that the verification would take.' }),
-  used: Type.Integer({ description: 'Units that count now, or slots that are taken.' }),
-  exceeded: Type.Boolean({ description: 'True if the limit would refuse the verification.' }),
-  remaining: Type.Integer({
-    description: 'As in the response of the verification. If it does not reach the limits, as of now.',
-  }),
+  cost: out.int('Units or slots that the verification would take.'),
+  used: out.int('Units that count now, or slots that are taken.'),
+  exceeded: out.flag('True if the limit would refuse the verification.'),
+  remaining: out.int('As in the response of the verification. If it does not reach the limits, as of now.'),
   reset: Reset,
 });
 
 const balanceFigures = (balance: string, refill: string) => ({
-  balance: OptionalInt(balance),
+  balance: may.int(balance),
   debt: Type.Optional(Debt),
-  remaining: OptionalInt('Credits in the response of the verification.'),
+  remaining: may.int('Credits in the response of the verification.'),
   refill: Type.Optional(
-    Type.Object(
-      { ...refillFields, next: Type.Integer({ description: 'Time of the next refill in Unix milliseconds.' }) },
-      { description: refill },
-    ),
+    out.object(refill, { ...refillFields, next: out.int('Time of the next refill in Unix milliseconds.') }),
   ),
 });
 
@@ -72,32 +55,27 @@ const RuleResult = Type.Object({
         'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
     }),
   ),
-  expires: OptionalInt('Expiry time in Unix milliseconds.'),
-  allowedIps: OptionalTexts('IP addresses and CIDR ranges that may use the key.'),
-  ip: OptionalText('Address of the request, in canonical form. Absent if it has none, or any may use it.'),
+  expires: may.int('Expiry time in Unix milliseconds.'),
+  allowedIps: may.texts('IP addresses and CIDR ranges that may use the key.'),
+  ip: may.text('Address of the request, in canonical form. Absent if it has none, or any may use it.'),
   slugs: Type.Optional(
-    Type.Array(
-      Type.Object({
-        slug: Type.String({ description: 'Slug in the query.' }),
-        held: Type.Boolean({ description: 'True if the key has it.' }),
-      }),
-      {
-        description: 'The permissions in the query, and whether the key has each.',
-      },
-    ),
+    out.objects('The permissions in the query, and whether the key has each.', {
+      slug: out.text('Slug in the query.'),
+      held: out.flag('True if the key has it.'),
+    }),
   ),
-  missing: OptionalTexts(
+  missing: may.texts(
     'Of `permissions`: the parts of the query that are false. Of `ratelimit_names`: the unknown name.',
   ),
   ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
-  cost: OptionalInt('Credits that the verification would take.'),
+  cost: may.int('Credits that the verification would take.'),
   ...balanceFigures('Credits before the charge. Absent for an unlimited key.', 'Automatic refill of the key.'),
   identity: Type.Optional(
     Type.Object(balanceFigures('Credits of the identity before the charge.', 'Automatic refill of the identity.'), {
       description: 'Of `credits`: the balance of the identity. Absent if there is none.',
     }),
   ),
-  drawsOn: OptionalText('Of `credits`: id of the key whose balance it is. Absent if it is its own.'),
+  drawsOn: may.text('Of `credits`: id of the key whose balance it is. Absent if it is its own.'),
   of: Type.Optional(
     Type.Enum(['key', 'identity'], { description: 'Of `credits`, if it failed: whose balance is too small.' }),
   ),
@@ -106,50 +84,38 @@ type RuleResult = Static<typeof RuleResult>;
 type Figures = Omit<RuleResult, 'rule' | 'result'>;
 
 const output = Type.Object({
-  valid: Type.Boolean({ description: 'True only if `code` is VALID.' }),
+  valid: out.flag('True only if `code` is VALID.'),
   code: Type.Enum([...outcomes, ...errorsOfVerifyKey], {
     description: 'Code of the verification, or of the error that it would respond with.',
   }),
-  time: Type.Integer({ description: 'Time of the decision in Unix milliseconds.' }),
-  keyId: OptionalText('Id of the key.'),
-  apiId: OptionalText('Id of its API.'),
-  externalId: OptionalText('externalId of its identity.'),
+  time: out.int('Time of the decision in Unix milliseconds.'),
+  keyId: may.text('Id of the key.'),
+  apiId: may.text('Id of its API.'),
+  externalId: may.text('externalId of its identity.'),
   rules: Type.Array(RuleResult, { description: 'All rules, in the order in which they are checked.' }),
-  charge: Type.Object(
-    {
-      credits: Type.Integer({ description: 'Number of credits.' }),
-      ratelimits: Type.Array(
-        Type.Object({
-          id: Type.String({ description: 'Id of the limit; empty for one of the request.' }),
-          name: Type.String({ description: 'Name of the limit.' }),
-          cost: Type.Integer({ description: 'Units of the charge.' }),
-        }),
-        { description: 'Limits that would be charged.' },
-      ),
-    },
-    { description: 'What the verification would charge.' },
-  ),
+  charge: out.object('What the verification would charge.', {
+    credits: out.int('Number of credits.'),
+    ratelimits: out.objects('Limits that would be charged.', {
+      id: out.text('Id of the limit; empty for one of the request.'),
+      name: out.text('Name of the limit.'),
+      cost: out.int('Units of the charge.'),
+    }),
+  }),
   leased: Type.Optional(
-    Type.Object(
+    out.object(
+      'Decisions that servers have charged in advance (`LEASE_MS`): by this key, and by other keys of its identity. A verification that would be refused takes what is left of them back first, so it may be VALID.',
       {
-        key: Type.Integer({ description: 'Decisions leased for this key.' }),
-        identity: Type.Integer({ description: 'Decisions leased for other keys of its identity.' }),
-      },
-      {
-        description:
-          'Decisions that servers have charged in advance (`LEASE_MS`): by this key, and by other keys of its identity. A verification that would be refused takes what is left of them back first, so it may be VALID.',
+        key: out.int('Decisions leased for this key.'),
+        identity: out.int('Decisions leased for other keys of its identity.'),
       },
     ),
   ),
   holds: Type.Optional(
-    Type.Object(
-      {
-        open: Type.Integer({ description: 'Number of open holds.' }),
-        credits: Type.Integer({ description: 'Credits that they hold.' }),
-        ratelimits: Units('Name of the limit.', 'Units that they hold.', 'Limits of which they hold units.'),
-      },
-      { description: 'Open holds of the key. What they hold is not in the balance, and counts as used.' },
-    ),
+    out.object('Open holds of the key. What they hold is not in the balance, and counts as used.', {
+      open: out.int('Number of open holds.'),
+      credits: out.int('Credits that they hold.'),
+      ratelimits: Units('Name of the limit.', 'Units that they hold.', 'Limits of which they hold units.'),
+    }),
   ),
 });
 type Output = Static<typeof output>;

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { print } from '../../domain/json.ts';
 import { decides, Printed } from '../../operation.ts';
-import { ExpiresAt, Fields } from '../schemas.ts';
+import { ExpiresAt, Fields, out } from '../schemas.ts';
 import { HoldId, HoldTtl } from './holdFields.ts';
 
 export const extendHold = decides({
@@ -11,11 +11,8 @@ export const extendHold = decides({
     'A hold that takes slots of concurrency limits expires at the latest after the shortest `duration` of these, counted from now. The response has the expiry.',
   input: Fields({ holdId: HoldId, ttl: HoldTtl }),
   output: Type.Object({
-    keyId: Type.String({ description: 'Id of the key.' }),
-    hold: Type.Object(
-      { id: Type.String({ description: 'Id of the hold.' }), expires: ExpiresAt },
-      { description: 'The hold.' },
-    ),
+    keyId: out.text('Id of the key.'),
+    hold: out.object('The hold.', { id: out.text('Id of the hold.'), expires: ExpiresAt }),
   }),
   errors: ['hold_not_found', 'conflict'],
   needs: { api: ['verify_key'] },

@@ -4,7 +4,7 @@ import { manages } from '../../operation.ts';
 import type { KeyFilter } from '../../records/keySearch.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
-import { ApiId, Fields, Int, OptionalText } from '../schemas.ts';
+import { ApiId, Fields, Int, may, out } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 import { apiIdRequired, keyFilters, requireApi, tooManyApis } from './listKeys.ts';
 
@@ -15,16 +15,16 @@ const names = Object.keys(attentionFilters) as FilterName[];
 
 const partFields = {
   keys: Type.Array(KeyRecord, { description: 'Keys that match, the oldest first.' }),
-  hasMore: Type.Boolean({ description: 'True if not all keys were examined.' }),
-  cursor: OptionalText('For `keys.listKeys` with this filter and `apiId` alone: continues after these keys.'),
-  looked: Type.Integer({ description: 'Keys that were examined.' }),
-  total: Type.Integer({ description: 'Keys of the API, or of all APIs.' }),
+  hasMore: out.flag('True if not all keys were examined.'),
+  cursor: may.text('For `keys.listKeys` with this filter and `apiId` alone: continues after these keys.'),
+  looked: out.int('Keys that were examined.'),
+  total: out.int('Keys of the API, or of all APIs.'),
 };
 const expiringFields = {
   ...partFields,
   keys: Type.Array(KeyRecord, { description: 'Keys that match, the first to expire first.' }),
-  hasMore: Type.Boolean({ description: 'True if more keys expire before this time.' }),
-  total: Type.Integer({ description: 'Keys that expire before this time.' }),
+  hasMore: out.flag('True if more keys expire before this time.'),
+  total: out.int('Keys that expire before this time.'),
 };
 const partOf = (description: string, fields = partFields) => Type.Object(fields, { description });
 
@@ -38,15 +38,12 @@ export const getAttention = manages({
     limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
     ...attentionFilters,
   }),
-  output: Type.Object(
-    {
-      expiresBefore: Type.Optional(partOf('Keys that expire before this time.', expiringFields)),
-      creditsBelow: Type.Optional(partOf('Keys with fewer credits.')),
-      unusedSince: Type.Optional(partOf('Keys that were not used since.')),
-      rerolledInUse: Type.Optional(partOf('Rerolled keys that are still used.')),
-    },
-    { description: 'A list for each filter of the request.' },
-  ),
+  output: out.object('A list for each filter of the request.', {
+    expiresBefore: Type.Optional(partOf('Keys that expire before this time.', expiringFields)),
+    creditsBelow: Type.Optional(partOf('Keys with fewer credits.')),
+    unusedSince: Type.Optional(partOf('Keys that were not used since.')),
+    rerolledInUse: Type.Optional(partOf('Rerolled keys that are still used.')),
+  }),
   errors: ['api_not_found'],
   needs: { api: ['read_key', 'read_api'] },
   readsMuch: true,

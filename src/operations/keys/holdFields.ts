@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
-import { Debt, ExpiresAt, Fields, Int, OptionalInt, Text, Units } from '../schemas.ts';
+import { Debt, DescribedFields, ExpiresAt, Int, may, out, Text, Units } from '../schemas.ts';
 
 /** The first version of the data that can store holds, and debts. */
 export const holdsSince = 6;
@@ -13,57 +13,49 @@ export const holdTtl = { minimum: 1000, maximum: 86_400_000 };
 export const HoldTtl = Int({ ...holdTtl, description: 'Milliseconds from now to the expiry of the hold.' });
 
 /** In keys.verifyKey. */
-export const Hold = Fields(
-  {
-    ttl: HoldTtl,
-    onExpiry: Type.Optional(
-      Type.Enum(['release', 'charge'], {
-        default: 'release',
-        description: 'What happens to a hold that nobody settles: everything is given back, or spent.',
-      }),
-    ),
-    id: Type.Optional(
-      Type.String({
-        minLength: 3,
-        maxLength: 64,
-        pattern: '^[a-zA-Z0-9_.-]+$',
-        description:
-          'Id of your own, so that the call can be repeated: while the hold of this key and id is open, the same hold is returned and nothing is charged again.',
-      }),
-    ),
-  },
-  { description: 'Holds what this verification charges, until `keys.settleHold`.' },
-);
+export const Hold = DescribedFields('Holds what this verification charges, until `keys.settleHold`.', {
+  ttl: HoldTtl,
+  onExpiry: Type.Optional(
+    Type.Enum(['release', 'charge'], {
+      default: 'release',
+      description: 'What happens to a hold that nobody settles: everything is given back, or spent.',
+    }),
+  ),
+  id: Type.Optional(
+    Type.String({
+      minLength: 3,
+      maxLength: 64,
+      pattern: '^[a-zA-Z0-9_.-]+$',
+      description:
+        'Id of your own, so that the call can be repeated: while the hold of this key and id is open, the same hold is returned and nothing is charged again.',
+    }),
+  ),
+});
 
-export const HeldOutput = Type.Object(
+export const HeldOutput = out.object(
+  'The hold, if `valid` is true and one was asked for, or a slot of a concurrency limit was taken.',
   {
-    id: Type.String({ description: 'Id of the hold (`hold_…`), for `keys.settleHold`.' }),
+    id: out.text('Id of the hold (`hold_…`), for `keys.settleHold`.'),
     expires: ExpiresAt,
   },
-  { description: 'The hold, if `valid` is true and one was asked for, or a slot of a concurrency limit was taken.' },
 );
 
 export const changedHoldOutput = Type.Object({
-  keyId: Type.String({ description: 'Id of the key.' }),
-  credits: OptionalInt(
-    'Balance of the key after this; that of its identity if the key has none. Absent without either.',
-  ),
+  keyId: out.text('Id of the key.'),
+  credits: may.int('Balance of the key after this; that of its identity if the key has none. Absent without either.'),
   debt: Type.Optional(Debt),
   identity: Type.Optional(
-    Type.Object(
-      {
-        credits: Type.Integer({ description: 'Balance of the identity after this.' }),
-        debt: Type.Optional(Debt),
-      },
-      { description: 'The identity whose balance the hold charged. Absent if there is none.' },
-    ),
+    out.object('The identity whose balance the hold charged. Absent if there is none.', {
+      credits: out.int('Balance of the identity after this.'),
+      debt: Type.Optional(Debt),
+    }),
   ),
   ratelimits: Units(
     'Name of the limit.',
     'Units that were charged in all.',
     'The limits that the hold charged, without those whose slots it took.',
   ),
-  late: Type.Boolean({ description: 'True if the hold had been given back before.' }),
+  late: out.flag('True if the hold had been given back before.'),
 });
 
 /** The balance as responses have it. */

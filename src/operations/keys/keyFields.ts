@@ -19,12 +19,11 @@ import {
   KeyName,
   Meta,
   MetaText,
+  may,
   NewCredits,
   Nullable,
   OptionalFlag,
-  OptionalInt,
-  OptionalText,
-  OptionalTexts,
+  out,
   Ratelimit,
   Ratelimits,
   RoleName,
@@ -72,44 +71,41 @@ export const changedKeyFields = {
   permissions: Type.Optional(Slugs),
 } satisfies Record<keyof typeof newKeyFields, unknown>;
 
-export const KeyRecord = Type.Object(
-  {
-    keyId: Type.String({ description: 'Id of the key.' }),
-    apiId: Type.String({ description: 'Id of its API.' }),
-    start: Type.String({ description: 'First characters of the key string, to recognise it by.' }),
-    enabled: Type.Boolean({ description: enabledDescription }),
-    createdAt: CreatedAt,
-    prefix: OptionalText('Prefix of the key string.'),
-    name: OptionalText('Name for people.'),
-    externalId: OptionalText('Your id of the owner of the key.'),
-    meta: Type.Optional(MetaText),
-    expires: Type.Optional(ExpiresAt),
-    updatedAt: OptionalInt('Time of the last change in Unix milliseconds.'),
-    lastUsedAt: OptionalInt('Time of the last VALID verification in Unix milliseconds.'),
-    successor: OptionalText('Id of the key that `keys.rerollKey` made to replace it; of several the last.'),
-    drawsOn: OptionalText(
-      'Id of the key to whose credits it is charged: `keys.rerollKey` moved its own. `credits` are these.',
-    ),
-    drawnBy: OptionalTexts('Ids of keys that are charged to its credits, too: it replaced them.'),
-    permissions: Type.Optional(
-      Type.Unsafe<readonly string[] | JsonText>({
-        type: 'array',
-        items: { type: 'string' },
-        description: 'Direct permissions and the permissions of its roles.',
-      }),
-    ),
-    roles: OptionalTexts('Names of its roles.'),
-    credits: Type.Optional(Credits),
-    identity: Type.Optional(Identity),
-    ratelimits: Type.Optional(Type.Array(Ratelimit, { description: 'Limits of the key itself.' })),
-    allowedIps: OptionalTexts('IP addresses and CIDR ranges that may use it, in canonical form.'),
-  },
-  { description: 'A key, without its string.' },
-);
+export const KeyRecord = out.object('A key, without its string.', {
+  keyId: out.text('Id of the key.'),
+  apiId: out.text('Id of its API.'),
+  start: out.text('First characters of the key string, to recognise it by.'),
+  enabled: out.flag(enabledDescription),
+  createdAt: CreatedAt,
+  prefix: may.text('Prefix of the key string.'),
+  name: may.text('Name for people.'),
+  externalId: may.text('Your id of the owner of the key.'),
+  meta: Type.Optional(MetaText),
+  expires: Type.Optional(ExpiresAt),
+  updatedAt: may.int('Time of the last change in Unix milliseconds.'),
+  lastUsedAt: may.int('Time of the last VALID verification in Unix milliseconds.'),
+  successor: may.text('Id of the key that `keys.rerollKey` made to replace it; of several the last.'),
+  drawsOn: may.text(
+    'Id of the key to whose credits it is charged: `keys.rerollKey` moved its own. `credits` are these.',
+  ),
+  drawnBy: may.texts('Ids of keys that are charged to its credits, too: it replaced them.'),
+  permissions: Type.Optional(
+    Type.Unsafe<readonly string[] | JsonText>({
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Direct permissions and the permissions of its roles.',
+    }),
+  ),
+  roles: may.texts('Names of its roles.'),
+  credits: Type.Optional(Credits),
+  identity: Type.Optional(Identity),
+  ratelimits: Type.Optional(Type.Array(Ratelimit, { description: 'Limits of the key itself.' })),
+  allowedIps: may.texts('IP addresses and CIDR ranges that may use it, in canonical form.'),
+});
 
 /** The fields that verifications return unchanged: `verified` of src/scripts/layout.ts. */
 export const verifiedKeyFields = {
-  name: OptionalText('Name of the key.'),
+  name: may.text('Name of the key.'),
   meta: Type.Optional(Meta),
 };
 

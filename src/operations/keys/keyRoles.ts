@@ -5,7 +5,7 @@ import type { ManageContext } from '../../operation.ts';
 import { rolesMax } from '../../records/keys.ts';
 import type { RoleOfKey } from '../../records/rbac.ts';
 import { invalid, refusalError } from '../rules.ts';
-import { KeyId, Role, RoleName } from '../schemas.ts';
+import { KeyId, out, Role, RoleName } from '../schemas.ts';
 
 export const input = (minItems: 0 | 1) => ({
   keyId: KeyId,
@@ -16,10 +16,10 @@ export const input = (minItems: 0 | 1) => ({
   }),
 });
 const { permissions, ...fields } = Role.properties;
-export const output = Type.Array(Type.Object({ ...fields, permissions: Type.Optional(permissions) }), {
-  description:
-    'All roles of the key after the call. In a response above 10 MB, `permissions` is left out; use permissions.getRole.',
-});
+export const output = out.objects(
+  'All roles of the key after the call. In a response above 10 MB, `permissions` is left out; use permissions.getRole.',
+  { ...fields, permissions: Type.Optional(permissions) },
+);
 
 export async function changeRoles(
   mode: 'add' | 'remove' | 'set',

@@ -11,8 +11,9 @@ import {
   ExternalId,
   Fields,
   Int,
+  may,
   OptionalFlag,
-  OptionalInt,
+  out,
   pageFields,
   RoleName,
   Slug,
@@ -84,12 +85,10 @@ export const listKeys = manages({
     ),
     ...keyFilters,
   }),
-  output: Type.Array(
-    Type.Object({
-      ...KeyRecord.properties,
-      restorableUntil: OptionalInt('Of a deleted key: when its record may be removed, in Unix milliseconds.'),
-    }),
-  ),
+  output: out.list({
+    ...KeyRecord.properties,
+    restorableUntil: may.int('Of a deleted key: when its record may be removed, in Unix milliseconds.'),
+  }),
   errors: ['api_not_found'],
   needs: { api: ['read_key', 'read_api'] },
   scope: ({ apiId }) => apiId ?? '*',

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../records/keys.ts';
 import { checkMilliseconds, invalid, metaText, requireLimits } from '../rules.ts';
-import { ApiId, Fields, Text } from '../schemas.ts';
+import { ApiId, Fields, out, Text } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
 
@@ -66,13 +66,10 @@ export const migrateKeys = manages({
     }),
   }),
   output: Type.Object({
-    migrated: Type.Array(
-      Type.Object({
-        hash: Type.String({ description: 'Hash, as in the request.' }),
-        keyId: Type.String({ description: 'Id of the new key.' }),
-      }),
-      { description: 'Imported keys.' },
-    ),
+    migrated: out.objects('Imported keys.', {
+      hash: out.text('Hash, as in the request.'),
+      keyId: out.text('Id of the new key.'),
+    }),
     failed: Type.Array(Type.String(), { description: 'Hashes that already exist in the workspace.' }),
   }),
   errors: ['api_not_found', ...keyFieldErrors],

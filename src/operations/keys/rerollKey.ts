@@ -4,7 +4,7 @@ import { dayMs, timeMax } from '../../domain/time.ts';
 import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { invalid, requireData } from '../rules.ts';
-import { Fields, Int, KeyId } from '../schemas.ts';
+import { Fields, Int, KeyId, out } from '../schemas.ts';
 import { creditsElsewhere, ofKey } from './keyById.ts';
 import { movedCreditsSince } from './keyFields.ts';
 
@@ -31,8 +31,8 @@ export const rerollKey = manages({
     ),
   }),
   output: Type.Object({
-    keyId: Type.String({ description: 'Id of the new key.' }),
-    key: Type.String({ description: 'The key string. It is not stored.' }),
+    keyId: out.text('Id of the new key.'),
+    key: out.text('The key string. It is not stored.'),
   }),
   errors: ['key_not_found', 'precondition_failed', 'too_many_records'],
   needs: { api: ['create_key'] },

@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { print } from '../../domain/json.ts';
 import { decides, Printed } from '../../operation.ts';
 import { checkNamesOnce } from '../rules.ts';
-import { costMax, Fields, Int } from '../schemas.ts';
+import { costMax, DescribedFields, Fields, Int } from '../schemas.ts';
 import { changedHoldOf, changedHoldOutput, HoldId } from './holdFields.ts';
 
 export const settleHold = decides({
@@ -13,10 +13,9 @@ export const settleHold = decides({
   input: Fields({
     holdId: HoldId,
     credits: Type.Optional(
-      Fields(
-        { cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge.' }) },
-        { description: 'Actual credits.' },
-      ),
+      DescribedFields('Actual credits.', {
+        cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge.' }),
+      }),
     ),
     ratelimits: Type.Optional(
       Type.Array(

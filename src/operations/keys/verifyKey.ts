@@ -15,6 +15,7 @@ import {
   CounterDuration,
   costMax,
   Debt,
+  DescribedFields,
   ExpiresAt,
   Fields,
   Ignored,
@@ -22,10 +23,9 @@ import {
   IpAddress,
   ignoredLimitFields,
   KeyString,
+  may,
   OptionalFlag,
-  OptionalInt,
-  OptionalText,
-  OptionalTexts,
+  out,
   Tag,
   Text,
   VerifiedIdentity,
@@ -63,10 +63,9 @@ const NamedLimit = Fields({
 export const verificationFields = {
   permissions: Type.Optional(Text(1, 1000, 'Permission query, such as `documents.read AND (billing.* OR admin)`.')),
   credits: Type.Optional(
-    Fields(
-      { cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge. Defaults to 1.' }) },
-      { description: 'Charge of credits.' },
-    ),
+    DescribedFields('Charge of credits.', {
+      cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge. Defaults to 1.' }),
+    }),
   ),
   ratelimits: Type.Optional(
     Type.Array(NamedLimit, {
@@ -85,16 +84,16 @@ const input = Fields({ key: KeyString, ...verificationFields, hold: Type.Optiona
 
 /** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
-  valid: Type.Boolean({ description: 'True only if `code` is VALID.' }),
+  valid: out.flag('True only if `code` is VALID.'),
   code: Type.Enum([...outcomes], { description: 'Outcome of the first check that fails, else VALID.' }),
-  keyId: OptionalText('Id of the key.'),
+  keyId: may.text('Id of the key.'),
   enabled: OptionalFlag('False if the key is disabled.'),
   ...verifiedKeyFields,
   expires: Type.Optional(ExpiresAt),
-  permissions: OptionalTexts('Direct permissions and those of its roles.'),
-  roles: OptionalTexts('Names of its roles.'),
+  permissions: may.texts('Direct permissions and those of its roles.'),
+  roles: may.texts('Names of its roles.'),
   identity: Type.Optional(VerifiedIdentity),
-  credits: OptionalInt('Balance of the key after charging; that of its identity if the key has none.'),
+  credits: may.int('Balance of the key after charging; that of its identity if the key has none.'),
   debt: Type.Optional(Debt),
   hold: Type.Optional(HeldOutput),
   ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'All limits that were checked.' })),

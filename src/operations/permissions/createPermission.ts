@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { Description, Fields, NewSlug } from '../schemas.ts';
+import { Description, Fields, NewSlug, out } from '../schemas.ts';
 
 export const createPermission = manages({
   name: 'permissions.createPermission',
@@ -11,7 +11,7 @@ export const createPermission = manages({
     slug: NewSlug,
     description: Type.Optional(Description),
   }),
-  output: Type.Object({ permissionId: Type.String({ description: 'Id of the new permission.' }) }),
+  output: Type.Object({ permissionId: out.text('Id of the new permission.') }),
   errors: ['permission_already_exists', 'too_many_records'],
   needs: { rbac: ['create_permission'] },
   scope: () => '*',

@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { ApiError, alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { checkSlugs, refusalError } from '../rules.ts';
-import { Description, Fields, NewRoleName, Slug } from '../schemas.ts';
+import { Description, Fields, NewRoleName, out, Slug } from '../schemas.ts';
 
 export const createRole = manages({
   name: 'permissions.createRole',
@@ -17,7 +17,7 @@ export const createRole = manages({
       }),
     ),
   }),
-  output: Type.Object({ roleId: Type.String({ description: 'Id of the new role.' }) }),
+  output: Type.Object({ roleId: out.text('Id of the new role.') }),
   errors: ['role_already_exists', 'too_many_records'],
   needs: { rbac: ['create_role'] },
   scope: () => '*',

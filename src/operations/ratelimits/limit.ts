@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { decides, Printed } from '../../operation.ts';
-import { CounterDuration, Fields, Identifier, Int, OverrideId, Remaining, Text } from '../schemas.ts';
+import { CounterDuration, Fields, Identifier, Int, OverrideId, out, Remaining, Text } from '../schemas.ts';
 
 export const LimitCheck = Fields({
   namespace: Text(1, 512, 'Name or id (`rlns_…`) of a namespace. An unknown name is created.'),
@@ -22,12 +22,10 @@ export const limit = decides({
   summary: 'Check a rate limit for an identifier, and charge it if the request may proceed.',
   input: LimitCheck,
   output: Type.Object({
-    success: Type.Boolean({ description: 'True if the request may proceed.' }),
-    limit: Type.Integer({
-      description: 'Limit that applied: that of an override if one matches, else that of the request.',
-    }),
+    success: out.flag('True if the request may proceed.'),
+    limit: out.int('Limit that applied: that of an override if one matches, else that of the request.'),
     remaining: Remaining,
-    reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
+    reset: out.int('Reset time in Unix milliseconds.'),
     overrideId: Type.Optional(OverrideId),
   }),
   errors: ['namespace_not_found', 'too_many_records'],

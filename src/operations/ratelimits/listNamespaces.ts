@@ -1,21 +1,19 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../records/pages.ts';
-import { CreatedAt, Fields, Order, searchFields } from '../schemas.ts';
+import { CreatedAt, Fields, Order, out, searchFields } from '../schemas.ts';
 
 export const listNamespaces = manages({
   name: 'ratelimits.listNamespaces',
   alias: 'ratelimit.listNamespaces',
   summary: 'List namespaces in order of creation, optionally those whose id or name contains a string.',
   input: Fields({ ...searchFields, order: Type.Optional(Order) }),
-  output: Type.Array(
-    Type.Object({
-      id: Type.String({ description: 'Id of the namespace (`rlns_…`).' }),
-      name: Type.String({ description: 'Name of the namespace.' }),
-      createdAt: CreatedAt,
-      overrideCount: Type.Integer({ description: 'Number of its overrides.' }),
-    }),
-  ),
+  output: out.list({
+    id: out.text('Id of the namespace (`rlns_…`).'),
+    name: out.text('Name of the namespace.'),
+    createdAt: CreatedAt,
+    overrideCount: out.int('Number of its overrides.'),
+  }),
   needs: { ratelimit: ['read_namespace'] },
   scope: () => '*',
   list: ({ order = 'asc' }) => `namespaces-${order}`,

@@ -6,7 +6,7 @@ import { type TemporaryKind, temporaryKinds } from '../../records/temporary.ts';
 import { requireApi } from '../keys/listKeys.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid, lacks } from '../rules.ts';
-import { ApiId, Fields, NamespaceRef, OptionalText, pageFields, ratelimitFields, UnixTime } from '../schemas.ts';
+import { ApiId, Fields, may, NamespaceRef, out, pageFields, ratelimitFields, UnixTime } from '../schemas.ts';
 
 /** At most one of these is in a request. */
 const selectors = ['kinds', 'apiId', 'namespace'] as const;
@@ -71,34 +71,29 @@ export const listTemporary = manages({
     before: Type.Optional(UnixTime('Only what ends before this time in Unix milliseconds.')),
     ...pageFields,
   }),
-  output: Type.Array(
-    Type.Object({
-      kind: kind('Kind of the owner of the limit; `override` for an override.'),
-      id: OptionalText('Id of the limit.'),
-      overrideId: OptionalText('Id of the override (`rlor_…`).'),
-      keyId: OptionalText('Id of the key.'),
-      apiId: OptionalText('Id of the API of the key.'),
-      keyName: OptionalText('Name of the key.'),
-      externalId: OptionalText('externalId of the identity.'),
-      namespace: OptionalText('Name of the namespace.'),
-      namespaceId: OptionalText('Id of the namespace (`rlns_…`).'),
-      identifier: OptionalText('Identifier of the override, or a wildcard with `*`.'),
-      limit,
-      duration,
-      ...Type.Partial(Type.Object(ofLimits)).properties,
-      until: Type.Integer({ description: 'Its end in Unix milliseconds.' }),
-      former: Type.Optional(
-        Type.Object(
-          {
-            limit: formerLimit,
-            duration: formerDuration,
-            ...Type.Partial(Type.Object(ofFormerLimits)).properties,
-          },
-          { description: 'What is in force again from `until` on. Absent: nothing is.' },
-        ),
-      ),
-    }),
-  ),
+  output: out.list({
+    kind: kind('Kind of the owner of the limit; `override` for an override.'),
+    id: may.text('Id of the limit.'),
+    overrideId: may.text('Id of the override (`rlor_…`).'),
+    keyId: may.text('Id of the key.'),
+    apiId: may.text('Id of the API of the key.'),
+    keyName: may.text('Name of the key.'),
+    externalId: may.text('externalId of the identity.'),
+    namespace: may.text('Name of the namespace.'),
+    namespaceId: may.text('Id of the namespace (`rlns_…`).'),
+    identifier: may.text('Identifier of the override, or a wildcard with `*`.'),
+    limit,
+    duration,
+    ...Type.Partial(Type.Object(ofLimits)).properties,
+    until: out.int('Its end in Unix milliseconds.'),
+    former: Type.Optional(
+      out.object('What is in force again from `until` on. Absent: nothing is.', {
+        limit: formerLimit,
+        duration: formerDuration,
+        ...Type.Partial(Type.Object(ofFormerLimits)).properties,
+      }),
+    ),
+  }),
   errors: ['api_not_found', 'namespace_not_found'],
   // The grants depend on the kinds, see `needed`.
   needs: {},

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { print } from '../../domain/json.ts';
 import { decides, Printed } from '../../operation.ts';
-import { OverrideId, Remaining } from '../schemas.ts';
+import { OverrideId, out, Remaining } from '../schemas.ts';
 import { LimitCheck } from './limit.ts';
 
 export const multiLimit = decides({
@@ -10,19 +10,16 @@ export const multiLimit = decides({
   summary: 'Check several rate limits. If all pass, all are charged; otherwise none is.',
   input: Type.Array(LimitCheck, { minItems: 1, maxItems: 100 }),
   output: Type.Object({
-    passed: Type.Boolean({ description: 'True if all checks passed.' }),
-    limits: Type.Array(
-      Type.Object({
-        namespace: Type.String({ description: 'Namespace, as in the request.' }),
-        identifier: Type.String({ description: 'Identifier, as in the request.' }),
-        limit: Type.Integer({ description: 'Limit that applied.' }),
-        remaining: Remaining,
-        reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
-        passed: Type.Boolean({ description: 'True if this check alone would pass.' }),
-        overrideId: Type.Optional(OverrideId),
-      }),
-      { description: 'Results in the order of the request.' },
-    ),
+    passed: out.flag('True if all checks passed.'),
+    limits: out.objects('Results in the order of the request.', {
+      namespace: out.text('Namespace, as in the request.'),
+      identifier: out.text('Identifier, as in the request.'),
+      limit: out.int('Limit that applied.'),
+      remaining: Remaining,
+      reset: out.int('Reset time in Unix milliseconds.'),
+      passed: out.flag('True if this check alone would pass.'),
+      overrideId: Type.Optional(OverrideId),
+    }),
   }),
   errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['limit'] },

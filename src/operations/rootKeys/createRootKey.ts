@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { createRootKeyString, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import { Fields, KeyName, RootKeyExpires } from '../schemas.ts';
+import { Fields, KeyName, out, RootKeyExpires } from '../schemas.ts';
 import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 
 export const createRootKey = manages({
@@ -10,8 +10,8 @@ export const createRootKey = manages({
     "Create a root key with some or all of the caller's grants. The response is the only place its string ever appears.",
   input: Fields({ name: Type.Optional(KeyName), permissions: GrantList, expires: Type.Optional(RootKeyExpires) }),
   output: Type.Object({
-    rootKeyId: Type.String({ description: 'Id of the new root key.' }),
-    key: Type.String({ description: 'The root key string. It is not stored.' }),
+    rootKeyId: out.text('Id of the new root key.'),
+    key: out.text('The root key string. It is not stored.'),
   }),
   errors: ['too_many_records'],
   needs: { root_key: ['create_root_key'] },

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { CreatedAt, ExpiresAt, Fields, OptionalFlag, OptionalInt, OptionalText, pageFields } from '../schemas.ts';
+import { CreatedAt, ExpiresAt, Fields, may, OptionalFlag, out, pageFields } from '../schemas.ts';
 import { enabledDescription } from './grantList.ts';
 
 export const listRootKeys = manages({
@@ -13,18 +13,16 @@ export const listRootKeys = manages({
       false,
     ),
   }),
-  output: Type.Array(
-    Type.Object({
-      rootKeyId: Type.String({ description: 'Id of the root key.' }),
-      name: OptionalText('Name for people.'),
-      start: Type.String({ description: 'First characters of the root key string.' }),
-      permissions: Type.Array(Type.String(), { description: 'Its grants.' }),
-      enabled: Type.Boolean({ description: enabledDescription }),
-      expires: Type.Optional(ExpiresAt),
-      createdAt: CreatedAt,
-      lastUsedAt: OptionalInt('Time of its last use in Unix milliseconds.'),
-    }),
-  ),
+  output: out.list({
+    rootKeyId: out.text('Id of the root key.'),
+    name: may.text('Name for people.'),
+    start: out.text('First characters of the root key string.'),
+    permissions: Type.Array(Type.String(), { description: 'Its grants.' }),
+    enabled: out.flag(enabledDescription),
+    expires: Type.Optional(ExpiresAt),
+    createdAt: CreatedAt,
+    lastUsedAt: may.int('Time of its last use in Unix milliseconds.'),
+  }),
   needs: { root_key: ['read_root_key'] },
   scope: () => '*',
   list: () => 'rootKeys',

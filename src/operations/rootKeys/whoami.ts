@@ -1,15 +1,15 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Fields } from '../schemas.ts';
+import { Fields, out } from '../schemas.ts';
 
 export const whoamiRootKey = manages({
   name: 'rootKeys.whoami',
   summary: 'Get the root key of this call: its workspace and its grants.',
   input: Fields({}),
   output: Type.Object({
-    rootKeyId: Type.String({ description: 'Id of the root key.' }),
-    workspaceId: Type.String({ description: 'Id of its workspace.' }),
-    workspaceName: Type.String({ description: 'Name of its workspace.' }),
+    rootKeyId: out.text('Id of the root key.'),
+    workspaceId: out.text('Id of its workspace.'),
+    workspaceName: out.text('Name of its workspace.'),
     permissions: Type.Array(Type.String(), { description: 'Its grants.' }),
   }),
   needs: {},

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { CreatedAt, Fields } from '../schemas.ts';
+import { CreatedAt, Fields, out } from '../schemas.ts';
 import { settings } from './settings.ts';
 
 export const getSettings = manages({
@@ -8,7 +8,7 @@ export const getSettings = manages({
   summary: 'Get the settings of the workspace.',
   input: Fields({}),
   output: Type.Object({
-    workspaceId: Type.String({ description: 'Id of the workspace.' }),
+    workspaceId: out.text('Id of the workspace.'),
     createdAt: CreatedAt,
     ...settings,
   }),
