@@ -44,7 +44,7 @@ const isStart = (start: unknown) => typeof start === 'string' && start.length <=
 
 const LineCredits = Fields({
   ...IssuedKey.properties.credits.properties,
-  debt: Type.Optional(Int({ minimum: 1 })),
+  debt: Type.Optional(Int(1)),
 });
 
 const KeyLine = Fields({

@@ -25,7 +25,7 @@ export const Used = Type.Unsafe<UsedSlices>({
   maxItems: slicesMax,
   items: {
     type: 'array',
-    items: [Int({ minimum: 0, maximum: timeMax }), Int({ minimum: 1, maximum: 2 ** 46 })],
+    items: [Int([0, timeMax]), Int([1, 2 ** 46])],
     minItems: 2,
     additionalItems: false,
   },
@@ -37,9 +37,9 @@ export function checkUsed(used: UsedSlices, location: string) {
 }
 
 /** A day since 1970. The names of days have five digits, and a day of a key two bytes. */
-const Day = Int({ minimum: 10_000, maximum: 65_535 });
-const Count = Int({ minimum: 0 });
-const Part = Int({ minimum: 1, maximum: 1_000_000 });
+const Day = Int([10_000, 65_535]);
+const Count = Int(0);
+const Part = Int([1, 1_000_000]);
 const Owner = Type.Union([Type.Literal(''), ExternalId]);
 const hour = '(?:[01]\\d|2[0-3])';
 const outcome = `[${countedOutcomes.join('')}]`;
@@ -75,11 +75,7 @@ const TagTuple = tuple<TagTuple>(
   Count,
 );
 type IdentifierTuple = [field: string, identifier: string, count: number];
-const IdentifierTuple = tuple<IdentifierTuple>(
-  Type.String({ pattern: `^(?:${hour}|--)[pb]$` }),
-  Identifier,
-  Int({ minimum: 1 }),
-);
+const IdentifierTuple = tuple<IdentifierTuple>(Type.String({ pattern: `^(?:${hour}|--)[pb]$` }), Identifier, Int(1));
 
 /** Counts by their place (countPlaces of layout.ts), without the zeros at the end. */
 const OutcomeCounts = Type.Array(Count, { minItems: 1, maxItems: countPlaces });
@@ -129,9 +125,9 @@ export const usageKinds = {
     Fields({
       apiId: LineApiId,
       keyId: LineKeyId,
-      part: Type.Optional(Int({ minimum: 1, maximum: 60_000 })),
+      part: Type.Optional(Int([1, 60_000])),
       externalId: Type.Optional(ExternalId),
-      deletedHour: Type.Optional(Int({ minimum: 240_000, maximum: 999_999 })),
+      deletedHour: Type.Optional(Int([240_000, 999_999])),
       days: Type.Array(DayTuple, { maxItems: 100_000 }),
     }),
     ({ apiId, keyId, part = 1, externalId, deletedHour, days }) => {
@@ -143,8 +139,8 @@ export const usageKinds = {
   ),
   refusals: lineKind(
     Fields({
-      hour: Int({ minimum: 240_000, maximum: 999_999 }),
-      offset: Int({ minimum: 0, maximum: 512 * 1024 * 1024 }),
+      hour: Int([240_000, 999_999]),
+      offset: Int([0, 512 * 1024 * 1024]),
       rows: Type.String({ minLength: 4, maxLength: 524_288, pattern: '^[A-Za-z0-9+/]+=*$' }),
     }),
     ({ hour, offset, rows: text }) => {

@@ -16,7 +16,7 @@ import { checkUsed, LineNamespaceId, Used } from './usageLines.ts';
 
 const WorkspaceId = idOf('ws');
 const RootKeyId = idOf('root');
-const Time = Int({ minimum: 0, maximum: timeMax });
+const Time = Int([0, timeMax]);
 const text = (maxLength: number) => Type.String({ maxLength });
 
 const auditFields = {
@@ -40,7 +40,7 @@ export const workspaceKinds = {
       createdAt: Time,
       protectApis: Type.Boolean(),
       /** The number after which ids continue: far from the largest whole number, so that there is room for new ids. */
-      sequence: Int({ minimum: 0, maximum: 2 ** 51 }),
+      sequence: Int([0, 2 ** 51]),
     }),
     (workspace) => workspace,
   ),
@@ -80,7 +80,7 @@ export const workspaceKinds = {
   window: lineKind(
     Fields({
       owner: OwnerId,
-      duration: Int({ minimum: 1000 }),
+      duration: Int(1000),
       name: Type.String({ minLength: 1, maxLength: 512 }),
       used: Used,
     }),
@@ -112,12 +112,12 @@ export const workspaceKinds = {
 
 const CountsOfKinds = Type.Unsafe<Partial<Counts>>({
   type: 'object',
-  properties: Object.fromEntries(kinds.map((kind) => [kind, Int({ minimum: 0 })])),
+  properties: Object.fromEntries(kinds.map((kind) => [kind, Int(0)])),
   additionalProperties: false,
 });
 
 const Header = Fields({
-  format: Int({ minimum: 1 }),
+  format: Int(1),
   release: text(100),
   exportId: Type.String({ pattern: '^[A-Za-z0-9_-]{8,64}$' }),
   exportedAt: Time,

@@ -4,7 +4,7 @@ import Type, { type TSchema } from 'typebox';
 import { notFound } from '../errors.ts';
 import type { Balance } from '../records/keys.ts';
 import { invalid } from './rules.ts';
-import { Fields, Int, Nullable } from './schemas.ts';
+import { Fields, Int, Nullable, OneOf } from './schemas.ts';
 
 const operations = ['set', 'increment', 'decrement'] as const;
 type CreditOperation = (typeof operations)[number];
@@ -18,16 +18,12 @@ export const creditChange = <const Name extends string, Reference extends TSchem
   Fields(
     {
       ...({ [name]: reference } as Record<Name, Reference>),
-      operation: Type.Enum([...operations], {
-        description: `Change of the balance. ${without} has none to increment or decrement. A decrement stops at 0.`,
-      }),
+      operation: OneOf(
+        operations,
+        `Change of the balance. ${without} has none to increment or decrement. A decrement stops at 0.`,
+      ),
       value: Type.Optional(
-        Nullable(
-          Int({
-            minimum: 0,
-            description: `Number of credits. null with \`set\`: ${removed}. The balance is at most 2^53 - 1.`,
-          }),
-        ),
+        Nullable(Int(0, `Number of credits. null with \`set\`: ${removed}. The balance is at most 2^53 - 1.`)),
       ),
     },
     { documented: { required: [name, 'operation', 'value'] } },

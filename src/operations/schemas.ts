@@ -38,8 +38,16 @@ export function Nullable<Schema extends TSchema>(schema: Schema) {
   return Type.Unsafe<Static<Schema> | null>({ ...rest, type: [type, 'null'] });
 }
 
-export const Int = (options: { minimum: number; maximum?: number; default?: number; description?: string }) =>
-  Type.Integer({ maximum: integerMax, ...options });
+const described = (description?: string, standard?: unknown) => ({
+  ...(standard !== undefined && { default: standard }),
+  ...(description !== undefined && { description }),
+});
+
+/** A number in a request, from a minimum on, or between two bounds. */
+export const Int = (bounds: number | readonly [number, number], description?: string, standard?: number) => {
+  const [minimum, maximum = integerMax] = [bounds].flat();
+  return Type.Integer({ maximum, minimum, ...described(description, standard) });
+};
 
 /** A text in a request, with the bounds of its characters. */
 export const Text = (
@@ -49,8 +57,14 @@ export const Text = (
   more: { pattern?: string } & Documented = {},
 ) => Type.String({ minLength, maxLength, ...more, description });
 export const OptionalFlag = (description: string, standard?: boolean) =>
-  Type.Optional(Type.Boolean({ ...(standard !== undefined && { default: standard }), description }));
+  Type.Optional(Type.Boolean(described(description, standard)));
 
+/** The same members, each of which may be absent. */
+export const optional = <const Properties extends TProperties>(properties: Properties) =>
+  Type.Partial(Type.Object(properties)).properties;
+/** One of these names. */
+export const OneOf = <const Name extends string>(names: readonly Name[], description: string, standard?: Name) =>
+  Type.Unsafe<Name>(Type.Enum([...names], described(description, standard)));
 export const DescribedFields = <const Properties extends TProperties>(description: string, properties: Properties) =>
   Fields(properties, { description });
 
@@ -65,15 +79,21 @@ export const out = {
     Type.Array(Type.Object(properties), { description }),
   list: <const Properties extends TProperties>(properties: Properties) => Type.Array(Type.Object(properties)),
 };
-/** Members of responses that may be absent. */
+/** Values in responses that may be absent. */
 export const may = {
   text: (description: string) => Type.Optional(Type.String({ description })),
   texts: (description: string) => Type.Optional(Type.Array(Type.String(), { description })),
   int: (description: string) => Type.Optional(Type.Integer({ description })),
+  object: <const Properties extends TProperties>(description: string, properties: Properties) =>
+    Type.Optional(out.object(description, properties)),
+  objects: <const Properties extends TProperties>(description: string, properties: Properties) =>
+    Type.Optional(out.objects(description, properties)),
+  oneOf: <const Name extends string>(names: readonly Name[], description: string) =>
+    Type.Optional(OneOf(names, description)),
 };
 
 /** A time in a request. */
-export const UnixTime = (description: string) => Int({ minimum: 0, maximum: timeMax, description });
+export const UnixTime = (description: string) => Int([0, timeMax], description);
 
 const id = (prefix: string, what: string) =>
   Text(3, 255, `Id of ${what} (\`${prefix}_…\`).`, { pattern: '^[a-zA-Z0-9_]+$' });
@@ -126,23 +146,17 @@ export const Slug = Text(
 export const NewRoleName = Type.String({ minLength: 1, maxLength: 100, description: 'Name of a role.' });
 export const RoleName = Type.String({ minLength: 1, maxLength: 128, description: 'Name of a role.' });
 
-const interval = Type.Enum(['daily', 'monthly'], { description: 'Interval of refills, which happen at midnight UTC.' });
+const interval = OneOf(['daily', 'monthly'], 'Interval of refills, which happen at midnight UTC.');
 
 const Refill = DescribedFields('Automatic refill. Needs a balance.', {
   interval,
-  amount: Int({ minimum: 1, description: 'Balance after a refill.' }),
+  amount: Int(1, 'Balance after a refill.'),
   refillDay: Type.Optional(
-    Int({
-      minimum: 1,
-      maximum: 31,
-      description: 'Day of the month, or its last day in a shorter month. Monthly refills only. Defaults to 1.',
-    }),
+    Int([1, 31], 'Day of the month, or its last day in a shorter month. Monthly refills only. Defaults to 1.'),
   ),
 });
 
-const Balance = Nullable(
-  Int({ minimum: 0, description: `Balance of credits, at most ${integerMax}. null: unlimited.` }),
-);
+const Balance = Nullable(Int(0, `Balance of credits, at most ${integerMax}. null: unlimited.`));
 
 const newCredits = (description: string) =>
   Fields({ remaining: Balance, refill: Type.Optional(Refill) }, { description });
@@ -158,13 +172,9 @@ export const SharedCreditChanges = creditChanges(
 /** Maximum credits that one verification charges. */
 export const costMax = 1e12;
 
-export const Duration = Int({ minimum: 1000, description: 'Duration in milliseconds.' });
+export const Duration = Int(1000, 'Duration in milliseconds.');
 /** Duration of a limit whose counter is a Redis key of its own, which is kept as long. */
-export const CounterDuration = Int({
-  minimum: 1000,
-  maximum: 2_592_000_000,
-  description: 'Duration in milliseconds, at most 30 days.',
-});
+export const CounterDuration = Int([1000, 2_592_000_000], 'Duration in milliseconds, at most 30 days.');
 
 /** A member that a read returns, in a request that repeats the response. */
 export const Ignored = <Schema extends TSchema>(schema: Schema) =>
@@ -205,15 +215,14 @@ const IgnoredFormer = Ignored(
 
 const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
 
-const requestedType = (otherwise: string) =>
-  Type.Optional(Type.Enum([...limitTypes], { description: `${typeMeaning} ${otherwise}` }));
+const requestedType = (otherwise: string) => Type.Optional(OneOf(limitTypes, `${typeMeaning} ${otherwise}`));
 
 type LimitSchemas = Record<LimitValueName | 'id' | 'name' | 'until' | 'former', TSchema>;
 
 export const RatelimitRequest = Fields({
   id: Ignored(Type.String({ maxLength: 255 })),
   name: Text(3, 128, 'Name of the limit, unique in its list.'),
-  limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`, or slots.' }),
+  limit: Int(1, 'Units admitted in any interval of `duration`, or slots.'),
   duration: Duration,
   autoApply: OptionalFlag(`Check the limit in every verification, even if not named, ${unlessReplaced}.`, false),
   type: requestedType(
@@ -235,18 +244,8 @@ export const RatelimitChange = DescribedFields(
   {
     id: Ignored(Type.String({ maxLength: 255 })),
     name: Text(3, 128, 'Name of the limit.'),
-    limit: Nullable(
-      Int({
-        minimum: 1,
-        description: 'Units admitted in any interval of `duration`, or slots. null: the limit is removed.',
-      }),
-    ),
-    duration: Type.Optional(
-      Int({
-        minimum: 1000,
-        description: 'Duration in milliseconds; as before by default. A new limit needs one.',
-      }),
-    ),
+    limit: Nullable(Int(1, 'Units admitted in any interval of `duration`, or slots. null: the limit is removed.')),
+    duration: Type.Optional(Int(1000, 'Duration in milliseconds; as before by default. A new limit needs one.')),
     autoApply: OptionalFlag(
       `Check the limit in every verification, even if not named, ${unlessReplaced}; as before by default, and false for a new limit.`,
     ),
@@ -261,9 +260,7 @@ export const RatelimitChange = DescribedFields(
 export const ratelimitFields = {
   name: out.text('Name of the limit.'),
   ...limitValueFields,
-  type: Type.Optional(
-    Type.Enum(['concurrency'], { description: '`concurrency` for a limit of slots. Absent for a window.' }),
-  ),
+  type: may.oneOf(['concurrency'], '`concurrency` for a limit of slots. Absent for a window.'),
   until: may.int('End of a temporary limit in Unix milliseconds. Absent: it is permanent.'),
   former: Type.Optional(FormerRatelimit),
 } satisfies Record<LimitValueName | 'name' | 'until' | 'former', TSchema>;
@@ -355,16 +352,12 @@ export const Cursor = Type.String({
   maxLength: 2048,
   description: 'Cursor from the previous page. Empty: the first page.',
 });
-export const PageSize = (standard: number) =>
-  Int({ minimum: 1, maximum: 100, default: standard, description: 'Maximum number of items in the page.' });
+export const PageSize = (standard: number) => Int([1, 100], 'Maximum number of items in the page.', standard);
 
 /** The page of a list. */
 export const pageFields = { limit: Type.Optional(PageSize(100)), cursor: Type.Optional(Cursor) };
 
-export const Order = Type.Enum(['asc', 'desc'], {
-  default: 'asc',
-  description: 'Order of creation: `asc` is oldest first, `desc` newest first.',
-});
+export const Order = OneOf(['asc', 'desc'], 'Order of creation: `asc` is oldest first, `desc` newest first.', 'asc');
 
 export const Grant = Text(
   1,
@@ -434,13 +427,11 @@ export const Override = out.object('An override: the limit of an identifier in a
   duration: out.int('Duration in milliseconds.'),
   createdAt: CreatedAt,
   until: may.int('End of a temporary override in Unix milliseconds. Absent: it is permanent.'),
-  former: Type.Optional(
-    out.object(
-      'The permanent override that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
-      {
-        limit: out.int('Units admitted in any interval of `duration`.'),
-        duration: out.int('Duration in milliseconds.'),
-      },
-    ),
+  former: may.object(
+    'The permanent override that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
+    {
+      limit: out.int('Units admitted in any interval of `duration`.'),
+      duration: out.int('Duration in milliseconds.'),
+    },
   ),
 });

@@ -78,7 +78,7 @@ describe('the pipeline', () => {
     decides({
       name,
       summary: 'For this test.',
-      input: Fields({ n: Int({ minimum: 0, maximum: 5 }), at: Type.Optional(Type.String()) }),
+      input: Fields({ n: Int([0, 5]), at: Type.Optional(Type.String()) }),
       output: Type.Integer(),
       needs: {},
       prepare({ n, at }) {

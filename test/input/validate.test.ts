@@ -9,9 +9,9 @@ import { ExternalId, Fields, Int, Nullable } from '../../src/operations/schemas.
 const check = compileInput(
   Fields({
     name: Type.String({ minLength: 1, maxLength: 3 }),
-    count: Type.Optional(Int({ minimum: 0 })),
+    count: Type.Optional(Int(0)),
     externalId: Type.Optional(ExternalId),
-    expires: Type.Optional(Nullable(Int({ minimum: 0 }))),
+    expires: Type.Optional(Nullable(Int(0))),
     items: Type.Optional(
       Type.Array(Fields({ interval: Type.Enum(['daily', 'monthly']), on: Type.Optional(Type.Boolean()) }), {
         maxItems: 2,

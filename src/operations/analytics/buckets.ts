@@ -11,7 +11,7 @@ import { Ordered } from '../../usage/ordered.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
 import { Steps } from '../../usage/steps.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
-import { out, UnixTime } from '../schemas.ts';
+import { OneOf, out, UnixTime } from '../schemas.ts';
 
 const dayHours = 24;
 const bucketsMax = 1000;
@@ -24,9 +24,10 @@ export const Time = out.int(
 );
 
 /** The `granularity` of a row. */
-export const WholeDay = Type.Enum(['day'], {
-  description: 'Present in a row of a whole day whose hours were asked for and are no longer kept.',
-});
+export const WholeDay = OneOf(
+  ['day'],
+  'Present in a row of a whole day whose hours were asked for and are no longer kept.',
+);
 
 export const timeFields = {
   start: Type.Optional(
@@ -39,10 +40,11 @@ export const timeFields = {
 
 export const granularityField = {
   granularity: Type.Optional(
-    Type.Enum(['hour', 'day', 'month', 'total'], {
-      default: 'hour',
-      description: 'Period of a row. A query has at most 1000 of these. `total` is one row for each group.',
-    }),
+    OneOf(
+      ['hour', 'day', 'month', 'total'],
+      'Period of a row. A query has at most 1000 of these. `total` is one row for each group.',
+      'hour',
+    ),
   ),
 };
 

@@ -4,7 +4,7 @@ import { type ManageContext, manages } from '../../operation.ts';
 import { filterOf, type Period, type UsageQuery } from '../../usage/query.ts';
 import { addTo, addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
-import { ApiId, ExternalId, Fields, Int, may, NamespaceRef, out, Tag } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, Int, may, NamespaceRef, OneOf, out, Tag } from '../schemas.ts';
 import { periodOf, readableNamespaces, readsDescription, timeFields, withoutMoves } from './buckets.ts';
 
 const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
@@ -13,16 +13,12 @@ const checked = ['namespaces', 'identifiers'] as const;
 const isVerified = (of: string): of is RankedVerifications => (verified as readonly string[]).includes(of);
 
 const input = Fields({
-  of: Type.Enum([...verified, ...checked], {
-    description: 'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
-  }),
-  by: Type.Optional(
-    Type.Enum([...rankedBy], {
-      default: 'count',
-      description: 'The number to rank by. Limit checks spend no credits.',
-    }),
+  of: OneOf(
+    [...verified, ...checked],
+    'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
   ),
-  limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
+  by: Type.Optional(OneOf(rankedBy, 'The number to rank by. Limit checks spend no credits.', 'count')),
+  limit: Type.Optional(Int([1, 100], 'Number of rows.', 10)),
   apiId: Type.Optional(ApiId),
   externalId: Type.Optional(ExternalId),
   tag: Type.Optional(Tag),
@@ -49,15 +45,13 @@ export const getTop = manages({
       refused: out.int('Verifications with another outcome than VALID, or blocked checks.'),
       spentCredits: may.int('Credits that verifications spent.'),
     }),
-    untagged: Type.Optional(
-      out.object(
-        'Of tags: the verifications without a counted tag, which are in no row. One with several is in the row of each.',
-        {
-          count: out.int('Verifications.'),
-          refused: out.int('Verifications with another outcome than VALID.'),
-          spentCredits: out.int('Credits that they spent.'),
-        },
-      ),
+    untagged: may.object(
+      'Of tags: the verifications without a counted tag, which are in no row. One with several is in the row of each.',
+      {
+        count: out.int('Verifications.'),
+        refused: out.int('Verifications with another outcome than VALID.'),
+        spentCredits: out.int('Credits that they spent.'),
+      },
     ),
   }),
   // `api.*.read_analytics` or `ratelimit.*.read_analytics`, by `of`.

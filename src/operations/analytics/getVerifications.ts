@@ -4,7 +4,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { Period, UsageCount, UsageQuery } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, out, SqlQuery, Tag } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, OneOf, out, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,
   type Granularity,
@@ -55,17 +55,14 @@ export const getVerifications = manages({
       }),
     ),
     orderBy: Type.Optional(
-      Type.Enum(['time', 'count', 'spentCredits'], {
-        default: 'time',
-        description: 'Order of the rows: the earliest first, or the largest number first.',
-      }),
+      OneOf(
+        ['time', 'count', 'spentCredits'],
+        'Order of the rows: the earliest first, or the largest number first.',
+        'time',
+      ),
     ),
     limit: Type.Optional(
-      Int({
-        minimum: 1,
-        maximum: 1000,
-        description: 'Number of rows of a page. Without it, all rows are in one response, up to its maximum.',
-      }),
+      Int([1, 1000], 'Number of rows of a page. Without it, all rows are in one response, up to its maximum.'),
     ),
     cursor: Type.Optional(Cursor),
     query: Type.Optional(SqlQuery),
@@ -79,9 +76,9 @@ export const getVerifications = manages({
       keyId: may.text('Id of the key.'),
       externalId: may.text('externalId of the identity.'),
       outcome: Type.Optional(
-        Type.Enum(
+        OneOf(
           outcomes.filter((outcome) => outcome !== 'NOT_FOUND'),
-          { description: 'Outcome of the verifications.' },
+          'Outcome of the verifications.',
         ),
       ),
       tag: may.text('Tag of the verifications. Absent from the row of those without one.'),

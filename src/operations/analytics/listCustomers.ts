@@ -17,7 +17,7 @@ export const listCustomers = manages({
   input: Fields({
     apiId: Type.Optional(ApiId),
     ...timeFields,
-    limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows of a page.' })),
+    limit: Type.Optional(Int([1, 1000], 'Number of rows of a page.', 100)),
     cursor: Type.Optional(Cursor),
   }),
   output: out.objects('A row for each customer, in order of `externalId`, byte by byte.', {

@@ -4,7 +4,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, out, UnixTime } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, OneOf, out, UnixTime } from '../schemas.ts';
 
 const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
 
@@ -15,17 +15,17 @@ export const listRefusals = manages({
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),
     externalId: Type.Optional(ExternalId),
-    outcome: Type.Optional(Type.Enum([...refusedOutcomes], { description: 'Outcome of the verifications.' })),
+    outcome: Type.Optional(OneOf(refusedOutcomes, 'Outcome of the verifications.')),
     start: Type.Optional(UnixTime('Earliest time in Unix milliseconds; `REFUSAL_HOURS` ago by default.')),
     end: Type.Optional(UnixTime('Time in Unix milliseconds, exclusive.')),
-    limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows of a page.' })),
+    limit: Type.Optional(Int([1, 1000], 'Number of rows of a page.', 100)),
     cursor: Type.Optional(Cursor),
   }),
   output: out.objects(
     'Rows, newest first. Not every refusal has one under load: `counted` in `pagination` has the number of all refusals, by hour.',
     {
       time: out.int('Time of the last refusal of the row in Unix milliseconds.'),
-      outcome: Type.Enum([...refusedOutcomes], { description: 'Reason of the refusal.' }),
+      outcome: OneOf(refusedOutcomes, 'Reason of the refusal.'),
       keyId: out.text('Id of the key.'),
       apiId: out.text('Id of the API of the key.'),
       externalId: may.text('externalId of the identity of the key.'),
@@ -34,9 +34,7 @@ export const listRefusals = manages({
       ratelimit: may.text('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
       limit: may.int('Units that this limit admits, or slots that it has.'),
       duration: may.int('Duration of this limit in milliseconds.'),
-      type: Type.Optional(
-        Type.Enum(['concurrency'], { description: 'The limit is one of slots. Absent for a window.' }),
-      ),
+      type: Type.Optional(OneOf(['concurrency'], 'The limit is one of slots. Absent for a window.')),
       cost: may.int('Units of this limit, or credits, that the verification would have taken.'),
       remaining: may.int('Units of this limit, or credits, that were left. Absent for decisions by a lease.'),
       of: Type.Optional(
@@ -45,7 +43,7 @@ export const listRefusals = manages({
         }),
       ),
       tags: may.texts('Tags of the last refusal, as many as have 256 bytes together as JSON.'),
-      source: Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' }),
+      source: OneOf(['redis', 'lease'], 'Where it was decided.'),
       count: out.int(
         'Number of refusals of the key with this outcome since its row before, in the same minute. 1 unless it is refused often.',
       ),

@@ -5,7 +5,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { type ManageContext, type Streaming, type StreamSink, streams } from '../../operation.ts';
 import { invalid } from '../rules.ts';
-import { ApiId, ExternalId, Fields, KeyId, may, NamespaceRef, out } from '../schemas.ts';
+import { ApiId, ExternalId, Fields, KeyId, may, NamespaceRef, OneOf, out } from '../schemas.ts';
 
 /** A heartbeat is sent this often, and the root key is checked again. */
 const beatMs = 4000;
@@ -22,7 +22,7 @@ const input = Fields({
   apiId: Type.Optional(ApiId),
   keyId: Type.Optional(KeyId),
   externalId: Type.Optional(ExternalId),
-  outcome: Type.Optional(Type.Enum([...outcomes], { description: 'Outcome of the verifications.' })),
+  outcome: Type.Optional(OneOf(outcomes, 'Outcome of the verifications.')),
   namespace: Type.Optional(NamespaceRef),
 });
 type Input = Static<typeof input>;
@@ -31,14 +31,14 @@ const time = out.int('Time of the decision in Unix milliseconds.');
 const latencyMs = Type.Number({
   description: 'Milliseconds until Redis had decided it and the requests that were sent with it; 0 for one by a lease.',
 });
-const source = Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' });
+const source = OneOf(['redis', 'lease'], 'Where it was decided.');
 const sample = out.int(
   'One in this many decisions that pass the filters is sent. 1: all are, unless a connection is lost.',
 );
 
 const Verification = out.object('Data of the event `verification`.', {
   time,
-  outcome: Type.Enum([...outcomes], { description: 'Outcome, as `code` of `keys.verifyKey`.' }),
+  outcome: OneOf(outcomes, 'Outcome, as `code` of `keys.verifyKey`.'),
   keyId: may.text('Absent for NOT_FOUND, as the next three fields.'),
   name: may.text('Name of the key, if it has one.'),
   apiId: may.text('Id of the API.'),

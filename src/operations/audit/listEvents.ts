@@ -39,15 +39,13 @@ export const listEvents = manages({
     }),
     requestId: out.text('Id of the request that made the change.'),
     address: may.text('IP address of the caller.'),
-    changes: Type.Optional(
-      out.objects(
-        'Changed fields with their values before and after as text, cut after 200 bytes. Without values beyond 2,000 bytes in all.',
-        {
-          field: out.text('Name of the field.'),
-          before: may.text('Value before, as text.'),
-          after: may.text('Value after, as text.'),
-        },
-      ),
+    changes: may.objects(
+      'Changed fields with their values before and after as text, cut after 200 bytes. Without values beyond 2,000 bytes in all.',
+      {
+        field: out.text('Name of the field.'),
+        before: may.text('Value before, as text.'),
+        after: may.text('Value after, as text.'),
+      },
     ),
   }),
   needs: { audit: ['read_audit'] },

@@ -7,7 +7,7 @@ export const listIdentities = identities.list({
   summary:
     'List identities, or deleted ones, in order of creation, optionally those whose id or externalId contains a string.',
   filters: {
-    creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Identities with a balance below this number.' })),
+    creditsBelow: Type.Optional(Int(0, 'Identities with a balance below this number.')),
     deleted: OptionalFlag('With true only deleted identities that can be restored.'),
   },
 });

@@ -12,14 +12,7 @@ export const createKey = manages({
   input: Fields({
     apiId: ApiId,
     prefix: Type.Optional(Text(1, 16, 'Prefix of the key string, followed by `_`.', { pattern: '^[a-zA-Z0-9_]+$' })),
-    byteLength: Type.Optional(
-      Int({
-        minimum: 16,
-        maximum: 255,
-        default: defaultByteLength,
-        description: 'Number of random bytes in the key string.',
-      }),
-    ),
+    byteLength: Type.Optional(Int([16, 255], 'Number of random bytes in the key string.', defaultByteLength)),
     ...newKeyFields,
     recoverable: Type.Optional(Plaintext),
   }),

@@ -6,7 +6,19 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
-import { Debt, Fields, KeyId, KeyString, may, out, Reset, ratelimitFields, refillFields, Units } from '../schemas.ts';
+import {
+  Debt,
+  Fields,
+  KeyId,
+  KeyString,
+  may,
+  OneOf,
+  out,
+  Reset,
+  ratelimitFields,
+  refillFields,
+  Units,
+} from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -28,7 +40,7 @@ const errorsOfVerifyKey = ['precondition_failed', 'invalid_input'] as const sati
 
 const LimitFigures = Type.Object({
   id: out.text('Id of the limit; empty for a limit that the request defined.'),
-  of: Type.Enum(['key', 'identity', 'request'], { description: 'Owner of the limit.' }),
+  of: OneOf(['key', 'identity', 'request'], 'Owner of the limit.'),
   ...ratelimitFields,
   cost: out.int('Units or slots that the verification would take.'),
   used: out.int('Units that count now, or slots that are taken.'),
@@ -41,29 +53,25 @@ const balanceFigures = (balance: string, refill: string) => ({
   balance: may.int(balance),
   debt: Type.Optional(Debt),
   remaining: may.int('Credits in the response of the verification.'),
-  refill: Type.Optional(
-    out.object(refill, { ...refillFields, next: out.int('Time of the next refill in Unix milliseconds.') }),
-  ),
+  refill: may.object(refill, { ...refillFields, next: out.int('Time of the next refill in Unix milliseconds.') }),
 });
 
 const RuleResult = Type.Object({
-  rule: Type.Enum(ruleNames, { description: 'Name of the rule.' }),
-  result: Type.Enum(['passed', 'failed', 'not_reached'], { description: 'Result of the rule.' }),
+  rule: OneOf(ruleNames, 'Name of the rule.'),
+  result: OneOf(['passed', 'failed', 'not_reached'], 'Result of the rule.'),
   reason: Type.Optional(
-    Type.Enum(['unknown', 'deleted', 'api_deleted', 'too_many_counters', 'too_many_holds', 'hold_too_large'], {
-      description:
-        'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
-    }),
+    OneOf(
+      ['unknown', 'deleted', 'api_deleted', 'too_many_counters', 'too_many_holds', 'hold_too_large'],
+      'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
+    ),
   ),
   expires: may.int('Expiry time in Unix milliseconds.'),
   allowedIps: may.texts('IP addresses and CIDR ranges that may use the key.'),
   ip: may.text('Address of the request, in canonical form. Absent if it has none, or any may use it.'),
-  slugs: Type.Optional(
-    out.objects('The permissions in the query, and whether the key has each.', {
-      slug: out.text('Slug in the query.'),
-      held: out.flag('True if the key has it.'),
-    }),
-  ),
+  slugs: may.objects('The permissions in the query, and whether the key has each.', {
+    slug: out.text('Slug in the query.'),
+    held: out.flag('True if the key has it.'),
+  }),
   missing: may.texts(
     'Of `permissions`: the parts of the query that are false. Of `ratelimit_names`: the unknown name.',
   ),
@@ -76,18 +84,17 @@ const RuleResult = Type.Object({
     }),
   ),
   drawsOn: may.text('Of `credits`: id of the key whose balance it is. Absent if it is its own.'),
-  of: Type.Optional(
-    Type.Enum(['key', 'identity'], { description: 'Of `credits`, if it failed: whose balance is too small.' }),
-  ),
+  of: Type.Optional(OneOf(['key', 'identity'], 'Of `credits`, if it failed: whose balance is too small.')),
 });
 type RuleResult = Static<typeof RuleResult>;
 type Figures = Omit<RuleResult, 'rule' | 'result'>;
 
 const output = Type.Object({
   valid: out.flag('True only if `code` is VALID.'),
-  code: Type.Enum([...outcomes, ...errorsOfVerifyKey], {
-    description: 'Code of the verification, or of the error that it would respond with.',
-  }),
+  code: OneOf(
+    [...outcomes, ...errorsOfVerifyKey],
+    'Code of the verification, or of the error that it would respond with.',
+  ),
   time: out.int('Time of the decision in Unix milliseconds.'),
   keyId: may.text('Id of the key.'),
   apiId: may.text('Id of its API.'),
@@ -101,22 +108,18 @@ const output = Type.Object({
       cost: out.int('Units of the charge.'),
     }),
   }),
-  leased: Type.Optional(
-    out.object(
-      'Decisions that servers have charged in advance (`LEASE_MS`): by this key, and by other keys of its identity. A verification that would be refused takes what is left of them back first, so it may be VALID.',
-      {
-        key: out.int('Decisions leased for this key.'),
-        identity: out.int('Decisions leased for other keys of its identity.'),
-      },
-    ),
+  leased: may.object(
+    'Decisions that servers have charged in advance (`LEASE_MS`): by this key, and by other keys of its identity. A verification that would be refused takes what is left of them back first, so it may be VALID.',
+    {
+      key: out.int('Decisions leased for this key.'),
+      identity: out.int('Decisions leased for other keys of its identity.'),
+    },
   ),
-  holds: Type.Optional(
-    out.object('Open holds of the key. What they hold is not in the balance, and counts as used.', {
-      open: out.int('Number of open holds.'),
-      credits: out.int('Credits that they hold.'),
-      ratelimits: Units('Name of the limit.', 'Units that they hold.', 'Limits of which they hold units.'),
-    }),
-  ),
+  holds: may.object('Open holds of the key. What they hold is not in the balance, and counts as used.', {
+    open: out.int('Number of open holds.'),
+    credits: out.int('Credits that they hold.'),
+    ratelimits: Units('Name of the limit.', 'Units that they hold.', 'Limits of which they hold units.'),
+  }),
 });
 type Output = Static<typeof output>;
 type Code = Output['code'];

@@ -35,7 +35,7 @@ export const getAttention = manages({
   description: `Needs at least one of ${names.map((name) => `\`${name}\``).join(', ')}. ${apiIdRequired}`,
   input: Fields({
     apiId: Type.Optional(ApiId),
-    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
+    limit: Type.Optional(Int([1, 100], 'Limit of keys of each list.', 10)),
     ...attentionFilters,
   }),
   output: out.object('A list for each filter of the request.', {

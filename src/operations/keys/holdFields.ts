@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
-import { Debt, DescribedFields, ExpiresAt, Int, may, out, Text, Units } from '../schemas.ts';
+import { Debt, DescribedFields, ExpiresAt, Int, may, OneOf, out, Text, Units } from '../schemas.ts';
 
 /** The first version of the data that can store holds, and debts. */
 export const holdsSince = 6;
@@ -10,16 +10,17 @@ export const holdsSince = 6;
 export const HoldId = Text(1, 128, 'Id of a hold, as `keys.verifyKey` returned it (`hold_…`).');
 
 export const holdTtl = { minimum: 1000, maximum: 86_400_000 };
-export const HoldTtl = Int({ ...holdTtl, description: 'Milliseconds from now to the expiry of the hold.' });
+export const HoldTtl = Int([holdTtl.minimum, holdTtl.maximum], 'Milliseconds from now to the expiry of the hold.');
 
 /** In keys.verifyKey. */
 export const Hold = DescribedFields('Holds what this verification charges, until `keys.settleHold`.', {
   ttl: HoldTtl,
   onExpiry: Type.Optional(
-    Type.Enum(['release', 'charge'], {
-      default: 'release',
-      description: 'What happens to a hold that nobody settles: everything is given back, or spent.',
-    }),
+    OneOf(
+      ['release', 'charge'],
+      'What happens to a hold that nobody settles: everything is given back, or spent.',
+      'release',
+    ),
   ),
   id: Type.Optional(
     Type.String({
@@ -44,12 +45,10 @@ export const changedHoldOutput = Type.Object({
   keyId: out.text('Id of the key.'),
   credits: may.int('Balance of the key after this; that of its identity if the key has none. Absent without either.'),
   debt: Type.Optional(Debt),
-  identity: Type.Optional(
-    out.object('The identity whose balance the hold charged. Absent if there is none.', {
-      credits: out.int('Balance of the identity after this.'),
-      debt: Type.Optional(Debt),
-    }),
-  ),
+  identity: may.object('The identity whose balance the hold charged. Absent if there is none.', {
+    credits: out.int('Balance of the identity after this.'),
+    debt: Type.Optional(Debt),
+  }),
   ratelimits: Units(
     'Name of the limit.',
     'Units that were charged in all.',

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { ExpiresAt, Fields, KeyId, may, out, pageFields, Units } from '../schemas.ts';
+import { ExpiresAt, Fields, KeyId, may, OneOf, out, pageFields, Units } from '../schemas.ts';
 import { ofKey } from './keyById.ts';
 
 export const listHolds = manages({
@@ -11,7 +11,7 @@ export const listHolds = manages({
     id: out.text('Id of the hold.'),
     createdAt: out.int('Time of the verification in Unix milliseconds.'),
     expires: ExpiresAt,
-    onExpiry: Type.Enum(['release', 'charge'], { description: 'What happens at its expiry.' }),
+    onExpiry: OneOf(['release', 'charge'], 'What happens at its expiry.'),
     credits: may.int('Credits that it holds. Absent for an unlimited key.'),
     ratelimits: Units('Name of the limit.', 'Units that it holds.', 'Limits of which it holds units.'),
     slots: Type.Optional(

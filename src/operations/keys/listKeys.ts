@@ -12,6 +12,7 @@ import {
   Fields,
   Int,
   may,
+  OneOf,
   OptionalFlag,
   out,
   pageFields,
@@ -40,7 +41,7 @@ export const keyFilters = {
   unusedSince: Type.Optional(
     UnixTime('Keys that were created before this time in Unix milliseconds and have had no VALID verification since.'),
   ),
-  creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance of their own below this number.' })),
+  creditsBelow: Type.Optional(Int(0, 'Keys with a balance of their own below this number.')),
   rerolledInUse: OptionalFlag(
     'Enabled keys that have a successor, have not expired, and have had a VALID verification since it was created; or all others.',
   ),
@@ -77,11 +78,11 @@ export const listKeys = manages({
     apiId: Type.Optional(ApiId),
     ...pageFields,
     order: Type.Optional(
-      Type.Enum(['asc', 'desc'], {
-        default: 'asc',
-        description:
-          'Order of creation: `asc` is oldest first, `desc` newest first. With `expiresBefore`: `asc` is the first to expire first, `desc` the last.',
-      }),
+      OneOf(
+        ['asc', 'desc'],
+        'Order of creation: `asc` is oldest first, `desc` newest first. With `expiresBefore`: `asc` is the first to expire first, `desc` the last.',
+        'asc',
+      ),
     ),
     ...keyFilters,
   }),

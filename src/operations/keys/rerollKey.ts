@@ -4,7 +4,7 @@ import { dayMs, timeMax } from '../../domain/time.ts';
 import { ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { invalid, requireData } from '../rules.ts';
-import { Fields, Int, KeyId, out } from '../schemas.ts';
+import { Fields, Int, KeyId, OneOf, out } from '../schemas.ts';
 import { creditsElsewhere, ofKey } from './keyById.ts';
 import { movedCreditsSince } from './keyFields.ts';
 
@@ -16,18 +16,16 @@ export const rerollKey = manages({
   summary: 'Replace a key: create one with a new string and the same configuration, and let the old key expire.',
   input: Fields({
     keyId: KeyId,
-    expiration: Int({
-      minimum: 0,
-      maximum: timeMax,
-      description:
-        'Milliseconds until the old key expires, at most ten years; 0 expires it immediately. Never extends an earlier expiry.',
-    }),
+    expiration: Int(
+      [0, timeMax],
+      'Milliseconds until the old key expires, at most ten years; 0 expires it immediately. Never extends an earlier expiry.',
+    ),
     credits: Type.Optional(
-      Type.Enum(['copy', 'move'], {
-        default: 'copy',
-        description:
-          'Balance and refill of the key. `copy`: the new key has the same, so both can be spent. `move`: only the new key has them, and the old key is charged to them until it expires.',
-      }),
+      OneOf(
+        ['copy', 'move'],
+        'Balance and refill of the key. `copy`: the new key has the same, so both can be spent. `move`: only the new key has them, and the old key is charged to them until it expires.',
+        'copy',
+      ),
     ),
   }),
   output: Type.Object({

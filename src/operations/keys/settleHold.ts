@@ -14,14 +14,14 @@ export const settleHold = decides({
     holdId: HoldId,
     credits: Type.Optional(
       DescribedFields('Actual credits.', {
-        cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge.' }),
+        cost: Int([0, costMax], 'Credits to charge.'),
       }),
     ),
     ratelimits: Type.Optional(
       Type.Array(
         Fields({
           name: Type.String({ minLength: 1, maxLength: 128, description: 'Name of a limit that the hold charged.' }),
-          cost: Int({ minimum: 0, description: 'Units to charge.' }),
+          cost: Int(0, 'Units to charge.'),
         }),
         { maxItems: 50, description: 'Actual units, each of another name.' },
       ),

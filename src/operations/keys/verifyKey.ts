@@ -24,6 +24,7 @@ import {
   ignoredLimitFields,
   KeyString,
   may,
+  OneOf,
   OptionalFlag,
   out,
   Tag,
@@ -37,19 +38,13 @@ import { verifiedKeyFields } from './keyFields.ts';
 const NamedLimit = Fields({
   name: Text(3, 128, 'Name of a limit of the key or its identity, or of a limit defined by this request.'),
   cost: Type.Optional(
-    Int({
-      minimum: 0,
-      default: 1,
-      description:
-        'Units to charge, or slots to take. 0 checks whether the count is within the limit without charging.',
-    }),
+    Int(0, 'Units to charge, or slots to take. 0 checks whether the count is within the limit without charging.', 1),
   ),
   limit: Type.Optional(
-    Int({
-      minimum: 1,
-      description:
-        'Requires `duration`, and no `type` other than `window`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
-    }),
+    Int(
+      1,
+      'Requires `duration`, and no `type` other than `window`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
+    ),
   ),
   duration: Type.Optional({
     ...CounterDuration,
@@ -64,7 +59,7 @@ export const verificationFields = {
   permissions: Type.Optional(Text(1, 1000, 'Permission query, such as `documents.read AND (billing.* OR admin)`.')),
   credits: Type.Optional(
     DescribedFields('Charge of credits.', {
-      cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge. Defaults to 1.' }),
+      cost: Int([0, costMax], 'Credits to charge. Defaults to 1.'),
     }),
   ),
   ratelimits: Type.Optional(
@@ -85,7 +80,7 @@ const input = Fields({ key: KeyString, ...verificationFields, hold: Type.Optiona
 /** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
   valid: out.flag('True only if `code` is VALID.'),
-  code: Type.Enum([...outcomes], { description: 'Outcome of the first check that fails, else VALID.' }),
+  code: OneOf(outcomes, 'Outcome of the first check that fails, else VALID.'),
   keyId: may.text('Id of the key.'),
   enabled: OptionalFlag('False if the key is disabled.'),
   ...verifiedKeyFields,

@@ -5,15 +5,9 @@ import { CounterDuration, Fields, Identifier, Int, OverrideId, out, Remaining, T
 export const LimitCheck = Fields({
   namespace: Text(1, 512, 'Name or id (`rlns_…`) of a namespace. An unknown name is created.'),
   identifier: Identifier,
-  limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
+  limit: Int(1, 'Units admitted in any interval of `duration`.'),
   duration: CounterDuration,
-  cost: Type.Optional(
-    Int({
-      minimum: 0,
-      default: 1,
-      description: 'Units to charge. 0 checks whether the count is within the limit without charging.',
-    }),
-  ),
+  cost: Type.Optional(Int(0, 'Units to charge. 0 checks whether the count is within the limit without charging.', 1)),
 });
 
 export const limit = decides({

@@ -6,7 +6,7 @@ import { type TemporaryKind, temporaryKinds } from '../../records/temporary.ts';
 import { requireApi } from '../keys/listKeys.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds, invalid, lacks } from '../rules.ts';
-import { ApiId, Fields, may, NamespaceRef, out, pageFields, ratelimitFields, UnixTime } from '../schemas.ts';
+import { ApiId, Fields, may, NamespaceRef, OneOf, out, pageFields, ratelimitFields, UnixTime } from '../schemas.ts';
 
 /** At most one of these is in a request. */
 const selectors = ['kinds', 'apiId', 'namespace'] as const;
@@ -49,7 +49,7 @@ function requireGrants(
 /** Fields that an override lacks are optional. */
 const { limit, duration, until: _until, former, ...ofLimits } = ratelimitFields;
 const { limit: formerLimit, duration: formerDuration, ...ofFormerLimits } = former.properties;
-const kind = (description: string) => Type.Enum([...temporaryKinds], { description });
+const kind = (description: string) => OneOf(temporaryKinds, description);
 
 export const listTemporary = manages({
   name: 'ratelimits.listTemporary',
@@ -86,13 +86,11 @@ export const listTemporary = manages({
     duration,
     ...Type.Partial(Type.Object(ofLimits)).properties,
     until: out.int('Its end in Unix milliseconds.'),
-    former: Type.Optional(
-      out.object('What is in force again from `until` on. Absent: nothing is.', {
-        limit: formerLimit,
-        duration: formerDuration,
-        ...Type.Partial(Type.Object(ofFormerLimits)).properties,
-      }),
-    ),
+    former: may.object('What is in force again from `until` on. Absent: nothing is.', {
+      limit: formerLimit,
+      duration: formerDuration,
+      ...Type.Partial(Type.Object(ofFormerLimits)).properties,
+    }),
   }),
   errors: ['api_not_found', 'namespace_not_found'],
   // The grants depend on the kinds, see `needed`.

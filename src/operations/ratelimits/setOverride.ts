@@ -17,7 +17,7 @@ export const setOverride = manages({
   input: Fields({
     namespace: NamespaceRef,
     identifier: Identifier,
-    limit: Int({ minimum: 0, description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
+    limit: Int(0, 'Units admitted in any interval of `duration`. 0 blocks every request.'),
     duration: Duration,
     until: Type.Optional(
       UnixTime(

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { buildVersion } from '../../version.ts';
-import { Fields, may, out } from '../schemas.ts';
+import { Fields, may, OneOf, out } from '../schemas.ts';
 
 const count = (description: string) => Type.Integer({ minimum: 0, description });
 const optionalBytes = (description: string) =>
@@ -15,9 +15,10 @@ const Overdue = (what: string) =>
 
 const Check = Type.Object({
   check: out.text('Name of the check.'),
-  status: Type.Enum(['ok', 'warning', 'fault', 'unknown'], {
-    description: 'Result. `unknown`: Redis does not report what the check needs.',
-  }),
+  status: OneOf(
+    ['ok', 'warning', 'fault', 'unknown'],
+    'Result. `unknown`: Redis does not report what the check needs.',
+  ),
   found: out.text('What was found.'),
   change: may.text('How to fix it.'),
 });
