@@ -7,7 +7,6 @@ import { invalid } from './rules.ts';
 import { Fields, Int, Nullable, OneOf } from './schemas.ts';
 
 const operations = ['set', 'increment', 'decrement'] as const;
-type CreditOperation = (typeof operations)[number];
 
 /** The input: the owner of a balance, by the reference `name`, and the change. `without` is an owner that has none. */
 export const creditChange = <const Name extends string, Reference extends TSchema>(
@@ -37,12 +36,6 @@ export function checkCreditChange(
   if (value === undefined) throw invalid('body.value', 'is required', fix);
   if (value === null && operation !== 'set') throw invalid('body.value', `must be a number to ${operation}`);
 }
-
-/** The change as the store takes it. */
-export const changeOf = (operation: string, value: number | null | undefined) => ({
-  operation: operation as CreditOperation,
-  value: value ?? undefined,
-});
 
 /** The balance after a change, or the error of one that the store refused. `without` as above. */
 export function changedCredits<Owner extends 'key' | 'identity'>(

@@ -142,9 +142,15 @@ export const Slug = Text(
   `${slugMeaning} It has ${slugLengths.minLength} to ${slugLengths.maxLength} characters, unless it was imported.`,
   { pattern: slugPattern },
 );
+/** Permissions of `whose`. */
+export const Slugs = (whose: string) =>
+  Type.Array(Slug, {
+    maxItems: 1000,
+    description: `${whose} Unknown ones are created, which requires \`rbac.*.create_permission\`.`,
+  });
 /** The names of a role that is created, and of a role that may have been imported. */
-export const NewRoleName = Type.String({ minLength: 1, maxLength: 100, description: 'Name of a role.' });
-export const RoleName = Type.String({ minLength: 1, maxLength: 128, description: 'Name of a role.' });
+export const NewRoleName = Text(1, 100, 'Name of a role.');
+export const RoleName = Text(1, 128, 'Name of a role.');
 
 const interval = OneOf(['daily', 'monthly'], 'Interval of refills, which happen at midnight UTC.');
 
@@ -300,9 +306,7 @@ const identityFields = {
 };
 export const Identity = out.object('Owner of keys.', {
   ...identityFields,
-  credits: Type.Optional(
-    Type.Object(Credits.properties, { description: 'Credits that all keys of the identity share. Absent: none.' }),
-  ),
+  credits: may.object('Credits that all keys of the identity share. Absent: none.', Credits.properties),
 });
 /** An identity that is read by itself, not as part of a key. */
 export const ListedIdentity = out.object('Owner of keys.', {
@@ -370,9 +374,7 @@ export const Description = Type.String({ maxLength: 512, description: 'Descripti
 /** The page of a list that can be searched. */
 export const searchFields = {
   ...pageFields,
-  search: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 255, description: 'Case-insensitive substring filter.' }),
-  ),
+  search: Type.Optional(Text(1, 255, 'Case-insensitive substring filter.')),
 };
 
 export const PermissionRef = Text(1, 255, 'Id (`perm_…`) or slug of a permission.');
@@ -386,7 +388,7 @@ export const IpAddress = Text(
   'IPv4 or IPv6 address of the end user, for keys with `allowedIps`. Without port, brackets and zone.',
 );
 export const IpRange = Text(2, rangeCharactersMax, 'IP address or CIDR range.');
-export const Tag = Type.String({ minLength: 1, maxLength: 512, description: 'Tag of verifications.' });
+export const Tag = Text(1, 512, 'Tag of verifications.');
 export const SqlQuery = out.text("Rejected: SQL is not supported. Unkey's SDKs send this field.");
 /** Unkey's fields that ask for the plaintext of a key. */
 export const Plaintext = out.flag('true is rejected: the plaintext of a key is never stored.');

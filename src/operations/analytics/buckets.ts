@@ -2,21 +2,20 @@
 // one sum.
 
 import { setTimeout as delay, setImmediate as otherRequests } from 'node:timers/promises';
-import Type from 'typebox';
+import type { Static } from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { hourMs } from '../../domain/time.ts';
+import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import type { ManageContext, Page } from '../../operation.ts';
 import { Ordered } from '../../usage/ordered.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
 import { Steps } from '../../usage/steps.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
-import { OneOf, out, UnixTime } from '../schemas.ts';
+import { OneOf, optional, out, UnixTime } from '../schemas.ts';
 
 const dayHours = 24;
 const bucketsMax = 1000;
-
-export type Granularity = 'hour' | 'day' | 'month' | 'total';
 
 /** The `time` of a row. */
 export const Time = out.int(
@@ -29,24 +28,22 @@ export const WholeDay = OneOf(
   'Present in a row of a whole day whose hours were asked for and are no longer kept.',
 );
 
-export const timeFields = {
-  start: Type.Optional(
-    UnixTime(
-      'Start of the period in Unix milliseconds, rounded down to the hour, not after `end`. Defaults to a day before `end`.',
-    ),
+export const timeFields = optional({
+  start: UnixTime(
+    'Start of the period in Unix milliseconds, rounded down to the hour, not after `end`. Defaults to a day before `end`.',
   ),
-  end: Type.Optional(UnixTime('End of the period in Unix milliseconds, exclusive. Defaults to now.')),
-};
+  end: UnixTime('End of the period in Unix milliseconds, exclusive. Defaults to now.'),
+});
 
-export const granularityField = {
-  granularity: Type.Optional(
-    OneOf(
-      ['hour', 'day', 'month', 'total'],
-      'Period of a row. A query has at most 1000 of these. `total` is one row for each group.',
-      'hour',
-    ),
-  ),
-};
+export const Granularity = OneOf(
+  ['hour', 'day', 'month', 'total'],
+  'Period of a row. A query has at most 1000 of these. `total` is one row for each group.',
+  'hour',
+);
+export type Granularity = Static<typeof Granularity>;
+
+/** The outcomes that are counted. */
+export const counted = outcomes.filter((outcome) => outcome !== 'NOT_FOUND');
 
 /** Returns the start of the bucket that contains an hour, in Unix milliseconds. */
 export function bucketOf(hour: number, granularity: Granularity): number {

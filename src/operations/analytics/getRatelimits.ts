@@ -4,8 +4,7 @@ import { manages } from '../../operation.ts';
 import { Fields, Identifier, may, NamespaceRef, out, SqlQuery } from '../schemas.ts';
 import {
   bucketOf,
-  type Granularity,
-  granularityField,
+  Granularity,
   periodOf,
   readableNamespaces,
   readsDescription,
@@ -35,7 +34,7 @@ export const getRatelimits = manages({
     namespace: Type.Optional(NamespaceRef),
     identifier: Type.Optional(Identifier),
     ...timeFields,
-    ...granularityField,
+    granularity: Type.Optional(Granularity),
     query: Type.Optional(SqlQuery),
   }),
   output: Type.Array(Row, { description: rowsDescription }),
@@ -48,13 +47,13 @@ export const getRatelimits = manages({
   },
 
   async handle({ namespace, identifier, start, end, granularity = 'hour' }, { store, caller }) {
-    const period = periodOf({ start, end }, granularity as Granularity, await store.currentMs());
+    const period = periodOf({ start, end }, granularity, await store.currentMs());
     const namespaceIds = await readableNamespaces(namespace, { store, caller });
     const totals = new Totals<Row>();
     const query = { ...period, namespaceIds, identifier };
     const counted = await store.analytics.ratelimits(caller.workspaceId, query, (count) => {
       const { hour, isOfDay, namespace, passed, blocked } = count;
-      const time = bucketOf(hour, granularity as Granularity);
+      const time = bucketOf(hour, granularity);
       const make = () => ({
         time,
         ...(granularity === 'hour' && isOfDay && { granularity: 'day' as const }),

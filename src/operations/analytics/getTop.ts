@@ -74,7 +74,7 @@ export const getTop = manages({
     const period = periodOf({ start, end }, 'total', await context.store.currentMs());
     const rank = isVerified(asked.of) ? rankVerifications : rankChecks;
     return withoutMoves(async () => {
-      const { counted, ...ranked } = await rank({ ...asked, by: by as RankedBy, limit }, period, context);
+      const { counted, ...ranked } = await rank({ ...asked, by, limit }, period, context);
       return { start: counted.fromHour * hourMs, end: counted.toHour * hourMs, ...ranked };
     });
   },

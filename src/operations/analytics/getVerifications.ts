@@ -1,14 +1,13 @@
 import Type from 'typebox';
 import { hourMs } from '../../domain/time.ts';
-import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { Period, UsageCount, UsageQuery } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, OneOf, out, SqlQuery, Tag } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, OneOf, optional, out, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,
-  type Granularity,
-  granularityField,
+  counted,
+  Granularity,
   pagedResult,
   periodOf,
   readsDescription,
@@ -36,37 +35,31 @@ export const getVerifications = manages({
   name: 'analytics.getVerifications',
   summary: 'Count verifications and the credits they spent, by time and by the groups of `groupBy`.',
   description: readsDescription,
-  input: Fields({
-    apiId: Type.Optional(ApiId),
-    keyId: Type.Optional(KeyId),
-    keyIds: Type.Optional(Type.Array(KeyId, { minItems: 1, maxItems: 100, description: 'Any of these keys.' })),
-    externalId: Type.Optional(ExternalId),
-    externalIds: Type.Optional(
-      Type.Array(ExternalId, { minItems: 1, maxItems: 100, description: 'Any of these identities.' }),
-    ),
-    tag: Type.Optional(Tag),
-    ...timeFields,
-    ...granularityField,
-    groupBy: Type.Optional(
-      Type.Array(Type.Enum([...groups]), {
+  input: Fields(
+    optional({
+      apiId: ApiId,
+      keyId: KeyId,
+      keyIds: Type.Array(KeyId, { minItems: 1, maxItems: 100, description: 'Any of these keys.' }),
+      externalId: ExternalId,
+      externalIds: Type.Array(ExternalId, { minItems: 1, maxItems: 100, description: 'Any of these identities.' }),
+      tag: Tag,
+      ...timeFields,
+      granularity: Granularity,
+      groupBy: Type.Array(Type.Enum([...groups]), {
         maxItems: groups.length,
         default: ['outcome'],
         description: 'Fields to group by. Rows have only these fields.',
       }),
-    ),
-    orderBy: Type.Optional(
-      OneOf(
+      orderBy: OneOf(
         ['time', 'count', 'spentCredits'],
         'Order of the rows: the earliest first, or the largest number first.',
         'time',
       ),
-    ),
-    limit: Type.Optional(
-      Int([1, 1000], 'Number of rows of a page. Without it, all rows are in one response, up to its maximum.'),
-    ),
-    cursor: Type.Optional(Cursor),
-    query: Type.Optional(SqlQuery),
-  }),
+      limit: Int([1, 1000], 'Number of rows of a page. Without it, all rows are in one response, up to its maximum.'),
+      cursor: Cursor,
+      query: SqlQuery,
+    }),
+  ),
   output: out.objects(
     `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. By \`tag\`, a verification with several tags counts in the row of each, and one without a counted tag in a row without \`tag\`.`,
     {
@@ -75,12 +68,7 @@ export const getVerifications = manages({
       apiId: may.text('Id of the API.'),
       keyId: may.text('Id of the key.'),
       externalId: may.text('externalId of the identity.'),
-      outcome: Type.Optional(
-        OneOf(
-          outcomes.filter((outcome) => outcome !== 'NOT_FOUND'),
-          'Outcome of the verifications.',
-        ),
-      ),
+      outcome: may.oneOf(counted, 'Outcome of the verifications.'),
       tag: may.text('Tag of the verifications. Absent from the row of those without one.'),
       count: out.int('Number of verifications.'),
       spentCredits: out.int('Credits that they spent.'),
@@ -101,7 +89,7 @@ export const getVerifications = manages({
 
   async handle(input, { store, caller, after }) {
     const { apiId, tag, start, end, groupBy = ['outcome'], orderBy = 'time', limit } = input;
-    const granularity = (input.granularity ?? 'hour') as Granularity;
+    const granularity = input.granularity ?? 'hour';
     const place = after === undefined ? undefined : readPlace(after);
     const period = place?.period ?? periodOf({ start, end }, granularity, await store.currentMs());
     const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
@@ -125,7 +113,7 @@ export const getVerifications = manages({
       return { totals, counted };
     });
     if (query.by.tag && tag === undefined) totals.remove(hasNothing);
-    const sizeOf = (row: Row) => (orderBy === 'time' ? 0 : row[orderBy as 'count' | 'spentCredits']);
+    const sizeOf = (row: Row) => (orderBy === 'time' ? 0 : row[orderBy]);
     const isWhole = limit === undefined && place === undefined && orderBy === 'time';
     const { items, next } = isWhole
       ? { items: await totals.rows(), next: undefined }

@@ -1,13 +1,10 @@
 import Type from 'typebox';
-import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
 import { ApiId, Cursor, Fields, Int, may, out } from '../schemas.ts';
-import { periodOf, timeFields } from './buckets.ts';
-
-const counted = outcomes.filter((outcome) => outcome !== 'NOT_FOUND');
+import { counted, periodOf, timeFields } from './buckets.ts';
 
 export const listCustomers = manages({
   name: 'analytics.listCustomers',

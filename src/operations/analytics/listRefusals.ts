@@ -1,12 +1,12 @@
 import Type from 'typebox';
 import { timeMax } from '../../domain/time.ts';
-import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, OneOf, out, UnixTime } from '../schemas.ts';
+import { counted } from './buckets.ts';
 
-const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
+const refusedOutcomes = counted.filter((outcome) => outcome !== 'VALID');
 
 export const listRefusals = manages({
   name: 'analytics.listRefusals',
@@ -34,7 +34,7 @@ export const listRefusals = manages({
       ratelimit: may.text('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
       limit: may.int('Units that this limit admits, or slots that it has.'),
       duration: may.int('Duration of this limit in milliseconds.'),
-      type: Type.Optional(OneOf(['concurrency'], 'The limit is one of slots. Absent for a window.')),
+      type: may.oneOf(['concurrency'], 'The limit is one of slots. Absent for a window.'),
       cost: may.int('Units of this limit, or credits, that the verification would have taken.'),
       remaining: may.int('Units of this limit, or credits, that were left. Absent for decisions by a lease.'),
       of: Type.Optional(

@@ -1,10 +1,9 @@
 import Type, { type Static } from 'typebox';
 import type { TailFilter } from '../../decide/tail/stream.ts';
-import type { Outcome } from '../../domain/verification.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { type ManageContext, type Streaming, type StreamSink, streams } from '../../operation.ts';
-import { invalid } from '../rules.ts';
+import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, KeyId, may, NamespaceRef, OneOf, out } from '../schemas.ts';
 
 /** A heartbeat is sent this often, and the root key is checked again. */
@@ -97,7 +96,7 @@ async function filterOf({ namespace, ...filters }: Input, context: ManageContext
   const { apiId, keyId, externalId, outcome } = filters;
   const ids = context.caller.grants.idsFor('api', 'read_analytics', apiId);
   const apiIds = ids === true ? ids : [...ids].sort();
-  const verifications = { apiIds, keyId, externalId, outcome: outcome as Outcome | undefined };
+  const verifications = { apiIds, keyId, externalId, outcome };
   if (Object.keys(filters).length > 0) return { verifications };
   return { verifications, checks: { namespaces: await namespacesOf(undefined, context) } };
 }
@@ -110,7 +109,7 @@ async function namespacesOf(
   const readable = grants.idsFor('ratelimit', 'read_analytics');
   if (namespace === undefined && readable === true) return true;
   if (namespace !== undefined && readable !== true && readable.length === 0) {
-    throw new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.read_analytics.');
+    throw lacks('ratelimit.*.read_analytics');
   }
   const wanted = namespace === undefined ? (readable as string[]) : [namespace];
   if (wanted.length > namespacesMax) {

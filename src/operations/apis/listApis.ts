@@ -1,6 +1,5 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import type { Order as OrderName } from '../../records/pages.ts';
 import { Api, Fields, OptionalFlag, Order, searchFields } from '../schemas.ts';
 
 export const listApis = manages({
@@ -19,5 +18,5 @@ export const listApis = manages({
   listedIds: 'api',
 
   handle: ({ limit = 100, order = 'asc', search, deleted }, { store, caller, after }) =>
-    store.apis.list(caller.workspaceId, { after, count: limit, order: order as OrderName, search, deleted }),
+    store.apis.list(caller.workspaceId, { after, count: limit, order, search, deleted }),
 });

@@ -1,11 +1,10 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import type { Order as OrderName } from '../../records/pages.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { DescribedFields, Fields, may, Order, out, pageFields, RootKeyId, UnixTime } from '../schemas.ts';
+import { DescribedFields, Fields, may, Order, out, pageFields, RootKeyId, Text, UnixTime } from '../schemas.ts';
 
-const Name = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 255, description }));
+const Name = (description: string) => Type.Optional(Text(1, 255, description));
 
 export const listEvents = manages({
   name: 'audit.listEvents',
@@ -55,5 +54,5 @@ export const listEvents = manages({
   listedIds: 'stream',
 
   handle: ({ limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) =>
-    store.audit.list(caller.workspaceId, { ...filter, after, count: limit, order: order as OrderName }),
+    store.audit.list(caller.workspaceId, { ...filter, after, count: limit, order }),
 });

@@ -1,7 +1,6 @@
 import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import type { NewIdentity } from '../../records/identities.ts';
 import { checkCredits, checkLimits, endRefused, metaText, requireLimits } from '../rules.ts';
 import { ExternalId, Fields, Meta, NewSharedCredits, out, Ratelimits } from '../schemas.ts';
 import { requireSharedCredits } from './sharedCredits.ts';
@@ -33,7 +32,7 @@ export const createIdentity = manages({
       externalId,
       meta: metaText(meta, context, 'meta') ?? undefined,
       ratelimits,
-      credits: credits && credits.remaining !== null ? (credits as NewIdentity['credits']) : undefined,
+      credits: credits && credits.remaining !== null ? { ...credits, remaining: credits.remaining } : undefined,
     };
     const created = await store.identities.create(caller.workspaceId, [identity], actor);
     if ('refused' in created) throw endRefused(created.refused, `body.ratelimits[${created.at}]`);

@@ -1,5 +1,5 @@
 import { manages } from '../../operation.ts';
-import { changedCredits, changeOf, checkCreditChange, creditChange } from '../creditChange.ts';
+import { changedCredits, checkCreditChange, creditChange } from '../creditChange.ts';
 import { requireData } from '../rules.ts';
 import { CreditsOrUnlimited, IdentityRef } from '../schemas.ts';
 import { identities } from './identityRecords.ts';
@@ -19,7 +19,7 @@ export const updateCredits = manages({
   ...identities.byReference,
 
   async handle({ operation, value }, { store, caller, actor }, { id }) {
-    const change = { identity: id, ...changeOf(operation, value) };
+    const change = { identity: id, operation, value: value ?? undefined };
     if (typeof value === 'number') requireData(store, sharedCreditsSince, 'credits of an identity');
     const result = await store.identities.updateCredits(caller.workspaceId, change, actor);
     return changedCredits('identity', result, operation, 'an identity without credits');

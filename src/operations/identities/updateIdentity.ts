@@ -1,7 +1,6 @@
 import Type from 'typebox';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import type { KeyChanges } from '../../records/keys.ts';
 import {
   checkCredits,
   checkLimits,
@@ -50,7 +49,7 @@ export const updateIdentity = manages({
     requireLimits({ ratelimit, ratelimits }, store);
     requireSharedCredits(credits, store);
     const text = meta && (metaText(meta, context, 'meta') ?? '');
-    const changes = { identity: id, meta: text, ratelimits, ratelimit, credits: credits as KeyChanges['credits'] };
+    const changes = { identity: id, meta: text, ratelimits, ratelimit, credits };
     const result = existing(await store.identities.update(caller.workspaceId, changes, actor), 'identity');
     if (result.refused === 'refill_unlimited')
       throw invalid(

@@ -59,11 +59,9 @@ const balanceFigures = (balance: string, refill: string) => ({
 const RuleResult = Type.Object({
   rule: OneOf(ruleNames, 'Name of the rule.'),
   result: OneOf(['passed', 'failed', 'not_reached'], 'Result of the rule.'),
-  reason: Type.Optional(
-    OneOf(
-      ['unknown', 'deleted', 'api_deleted', 'too_many_counters', 'too_many_holds', 'hold_too_large'],
-      'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
-    ),
+  reason: may.oneOf(
+    ['unknown', 'deleted', 'api_deleted', 'too_many_counters', 'too_many_holds', 'hold_too_large'],
+    'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
   ),
   expires: may.int('Expiry time in Unix milliseconds.'),
   allowedIps: may.texts('IP addresses and CIDR ranges that may use the key.'),
@@ -78,13 +76,12 @@ const RuleResult = Type.Object({
   ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
   cost: may.int('Credits that the verification would take.'),
   ...balanceFigures('Credits before the charge. Absent for an unlimited key.', 'Automatic refill of the key.'),
-  identity: Type.Optional(
-    Type.Object(balanceFigures('Credits of the identity before the charge.', 'Automatic refill of the identity.'), {
-      description: 'Of `credits`: the balance of the identity. Absent if there is none.',
-    }),
+  identity: may.object(
+    'Of `credits`: the balance of the identity. Absent if there is none.',
+    balanceFigures('Credits of the identity before the charge.', 'Automatic refill of the identity.'),
   ),
   drawsOn: may.text('Of `credits`: id of the key whose balance it is. Absent if it is its own.'),
-  of: Type.Optional(OneOf(['key', 'identity'], 'Of `credits`, if it failed: whose balance is too small.')),
+  of: may.oneOf(['key', 'identity'], 'Of `credits`, if it failed: whose balance is too small.'),
 });
 type RuleResult = Static<typeof RuleResult>;
 type Figures = Omit<RuleResult, 'rule' | 'result'>;

@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
-import { Debt, DescribedFields, ExpiresAt, Int, may, OneOf, out, Text, Units } from '../schemas.ts';
+import { Debt, DescribedFields, ExpiresAt, Int, may, OneOf, optional, out, Text, Units } from '../schemas.ts';
 
 /** The first version of the data that can store holds, and debts. */
 export const holdsSince = 6;
@@ -15,22 +15,19 @@ export const HoldTtl = Int([holdTtl.minimum, holdTtl.maximum], 'Milliseconds fro
 /** In keys.verifyKey. */
 export const Hold = DescribedFields('Holds what this verification charges, until `keys.settleHold`.', {
   ttl: HoldTtl,
-  onExpiry: Type.Optional(
-    OneOf(
+  ...optional({
+    onExpiry: OneOf(
       ['release', 'charge'],
       'What happens to a hold that nobody settles: everything is given back, or spent.',
       'release',
     ),
-  ),
-  id: Type.Optional(
-    Type.String({
-      minLength: 3,
-      maxLength: 64,
-      pattern: '^[a-zA-Z0-9_.-]+$',
-      description:
-        'Id of your own, so that the call can be repeated: while the hold of this key and id is open, the same hold is returned and nothing is charged again.',
-    }),
-  ),
+    id: Text(
+      3,
+      64,
+      'Id of your own, so that the call can be repeated: while the hold of this key and id is open, the same hold is returned and nothing is charged again.',
+      { pattern: '^[a-zA-Z0-9_.-]+$' },
+    ),
+  }),
 });
 
 export const HeldOutput = out.object(

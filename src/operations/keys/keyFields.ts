@@ -27,14 +27,11 @@ import {
   Ratelimit,
   Ratelimits,
   RoleName,
-  Slug,
+  Slugs,
 } from '../schemas.ts';
 
 const RoleNames = Type.Array(RoleName, { maxItems: 100, description: 'Names of its roles.' });
-const Slugs = Type.Array(Slug, {
-  maxItems: 1000,
-  description: 'Its direct permissions. Unknown ones are created, which requires `rbac.*.create_permission`.',
-});
+const DirectSlugs = Slugs('Its direct permissions.');
 const AllowedIps = Type.Array(IpRange, {
   minItems: 1,
   maxItems: 100,
@@ -49,7 +46,7 @@ export const newKeyFields = {
   externalId: Type.Optional(ExternalId),
   meta: Type.Optional(Meta),
   roles: Type.Optional(RoleNames),
-  permissions: Type.Optional(Slugs),
+  permissions: Type.Optional(DirectSlugs),
   expires: Type.Optional(Expires),
   enabled: OptionalFlag(enabledDescription, true),
   credits: Type.Optional(NewCredits),
@@ -68,7 +65,7 @@ export const changedKeyFields = {
   allowedIps: Type.Optional(Nullable(AllowedIps)),
   enabled: OptionalFlag(enabledDescription),
   roles: Type.Optional(RoleNames),
-  permissions: Type.Optional(Slugs),
+  permissions: Type.Optional(DirectSlugs),
 } satisfies Record<keyof typeof newKeyFields, unknown>;
 
 export const KeyRecord = out.object('A key, without its string.', {

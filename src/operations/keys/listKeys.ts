@@ -2,7 +2,6 @@ import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { apisMax } from '../../records/keySearch.ts';
-import type { Order as OrderName } from '../../records/pages.ts';
 import type { Store } from '../../store.ts';
 import { listOf } from '../lists.ts';
 import { apiNotFound, checkMilliseconds, invalid } from '../rules.ts';
@@ -14,6 +13,7 @@ import {
   may,
   OneOf,
   OptionalFlag,
+  optional,
   out,
   pageFields,
   RoleName,
@@ -23,36 +23,31 @@ import {
 } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
-export const keyFilters = {
-  search: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 255,
-      description:
-        'Text that the name, `start`, id, externalId or metadata (its JSON) contains, with A to Z in any case. The id of a key finds that key at once.',
-    }),
+export const keyFilters = optional({
+  search: Text(
+    1,
+    255,
+    'Text that the name, `start`, id, externalId or metadata (its JSON) contains, with A to Z in any case. The id of a key finds that key at once.',
   ),
-  start: Type.Optional(Text(1, 64, 'The first characters of the key string.', { pattern: '^[a-zA-Z0-9_]+$' })),
+  start: Text(1, 64, 'The first characters of the key string.', { pattern: '^[a-zA-Z0-9_]+$' }),
   enabled: OptionalFlag('Enabled keys, or disabled ones.'),
-  expiresBefore: Type.Optional(UnixTime('Keys that expire before this time in Unix milliseconds, in order of expiry.')),
-  expiresAfter: Type.Optional(
-    UnixTime('With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.'),
+  expiresBefore: UnixTime('Keys that expire before this time in Unix milliseconds, in order of expiry.'),
+  expiresAfter: UnixTime('With `expiresBefore`: keys that expire at this time in Unix milliseconds or later.'),
+  unusedSince: UnixTime(
+    'Keys that were created before this time in Unix milliseconds and have had no VALID verification since.',
   ),
-  unusedSince: Type.Optional(
-    UnixTime('Keys that were created before this time in Unix milliseconds and have had no VALID verification since.'),
-  ),
-  creditsBelow: Type.Optional(Int(0, 'Keys with a balance of their own below this number.')),
+  creditsBelow: Int(0, 'Keys with a balance of their own below this number.'),
   rerolledInUse: OptionalFlag(
     'Enabled keys that have a successor, have not expired, and have had a VALID verification since it was created; or all others.',
   ),
-  permission: Type.Optional(Slug),
-  role: Type.Optional(RoleName),
-  externalId: Type.Optional(ExternalId),
+  permission: Slug,
+  role: RoleName,
+  externalId: ExternalId,
   deleted: OptionalFlag(
     'List deleted keys whose record is kept, instead of the others. `keys.restoreKey` restores them.',
     false,
   ),
-};
+});
 
 /** Throws if a request names an API that does not exist. */
 export async function requireApi(store: Store, workspaceId: string, apiId: string | undefined) {
@@ -104,7 +99,7 @@ export const listKeys = manages({
   async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {
     const { workspaceId } = caller;
     await requireApi(store, workspaceId, apiId);
-    const query = { apiId, filter, order: order as OrderName, after, count: limit };
+    const query = { apiId, filter, order, after, count: limit };
     const page = await store.keySearch.list(workspaceId, query);
     if ('refused' in page) throw tooManyApis();
     return page;

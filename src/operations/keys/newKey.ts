@@ -19,7 +19,7 @@ export function newKeyOf<Input extends NewKeyInput>(
     ...(unchanged satisfies Pick<NewKey, keyof typeof unchanged>),
     meta: meta ?? undefined,
     remaining: credits?.remaining ?? undefined,
-    refill: credits?.refill as NewKey['refill'],
+    refill: credits?.refill,
   };
 }
 

@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { print } from '../../domain/json.ts';
 import { decides, Printed } from '../../operation.ts';
 import { checkNamesOnce } from '../rules.ts';
-import { costMax, DescribedFields, Fields, Int } from '../schemas.ts';
+import { costMax, DescribedFields, Fields, Int, optional, Text } from '../schemas.ts';
 import { changedHoldOf, changedHoldOutput, HoldId } from './holdFields.ts';
 
 export const settleHold = decides({
@@ -12,20 +12,16 @@ export const settleHold = decides({
     'What is not stated is charged as it was held; amounts above the hold are charged, too, also beyond the balance. A settlement that is repeated with the same amounts responds as the first one and charges nothing. After the hold was given back, at its expiry or by `keys.releaseHold`, it is accepted for 24 hours, and `late` is true.',
   input: Fields({
     holdId: HoldId,
-    credits: Type.Optional(
-      DescribedFields('Actual credits.', {
-        cost: Int([0, costMax], 'Credits to charge.'),
-      }),
-    ),
-    ratelimits: Type.Optional(
-      Type.Array(
+    ...optional({
+      credits: DescribedFields('Actual credits.', { cost: Int([0, costMax], 'Credits to charge.') }),
+      ratelimits: Type.Array(
         Fields({
-          name: Type.String({ minLength: 1, maxLength: 128, description: 'Name of a limit that the hold charged.' }),
+          name: Text(1, 128, 'Name of a limit that the hold charged.'),
           cost: Int(0, 'Units to charge.'),
         }),
         { maxItems: 50, description: 'Actual units, each of another name.' },
       ),
-    ),
+    }),
   }),
   output: changedHoldOutput,
   errors: ['hold_not_found', 'conflict', 'precondition_failed'],

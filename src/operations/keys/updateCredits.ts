@@ -1,5 +1,5 @@
 import { manages } from '../../operation.ts';
-import { changedCredits, changeOf, checkCreditChange, creditChange } from '../creditChange.ts';
+import { changedCredits, checkCreditChange, creditChange } from '../creditChange.ts';
 import { CreditsOrUnlimited, KeyId } from '../schemas.ts';
 import { creditsElsewhere, ofKey } from './keyById.ts';
 
@@ -14,7 +14,7 @@ export const updateCredits = manages({
   ...ofKey,
 
   async handle({ keyId, operation, value }, { store, caller, actor }) {
-    const change = { keyId, ...changeOf(operation, value) };
+    const change = { keyId, operation, value: value ?? undefined };
     const result = await store.keys.updateCredits(caller.workspaceId, change, actor);
     if ('refused' in result && result.refused === 'draws') throw creditsElsewhere(result.name);
     return changedCredits('key', result, operation, 'an unlimited key');

@@ -39,7 +39,7 @@ export const updateKey = manages({
     const changes: KeyChanges = {
       // A field that the store lacks does not compile.
       ...(unchanged satisfies Pick<KeyChanges, keyof typeof unchanged>),
-      credits: credits as KeyChanges['credits'],
+      credits,
       meta: meta && text === undefined ? null : text,
     };
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');

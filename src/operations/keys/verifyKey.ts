@@ -26,6 +26,7 @@ import {
   may,
   OneOf,
   OptionalFlag,
+  optional,
   out,
   Tag,
   Text,
@@ -37,43 +38,34 @@ import { verifiedKeyFields } from './keyFields.ts';
 
 const NamedLimit = Fields({
   name: Text(3, 128, 'Name of a limit of the key or its identity, or of a limit defined by this request.'),
-  cost: Type.Optional(
-    Int(0, 'Units to charge, or slots to take. 0 checks whether the count is within the limit without charging.', 1),
-  ),
-  limit: Type.Optional(
-    Int(
+  ...optional({
+    cost: Int(
+      0,
+      'Units to charge, or slots to take. 0 checks whether the count is within the limit without charging.',
+      1,
+    ),
+    limit: Int(
       1,
       'Requires `duration`, and no `type` other than `window`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
     ),
-  ),
-  duration: Type.Optional({
-    ...CounterDuration,
-    description: 'Duration in milliseconds, at most 30 days. Only with `limit`.',
+    duration: { ...CounterDuration, description: 'Duration in milliseconds, at most 30 days. Only with `limit`.' },
   }),
   id: Ignored(Type.String({ maxLength: 255 })),
   ...ignoredLimitFields,
 });
 
 /** The input of a verification without its key. */
-export const verificationFields = {
-  permissions: Type.Optional(Text(1, 1000, 'Permission query, such as `documents.read AND (billing.* OR admin)`.')),
-  credits: Type.Optional(
-    DescribedFields('Charge of credits.', {
-      cost: Int([0, costMax], 'Credits to charge. Defaults to 1.'),
-    }),
-  ),
-  ratelimits: Type.Optional(
-    Type.Array(NamedLimit, {
-      maxItems: 50,
-      description: 'Limits to check in addition to those with `autoApply`, each of another name.',
-    }),
-  ),
-  tags: Type.Optional(
-    Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
-  ),
-  ip: Type.Optional(IpAddress),
-  migrationId: Type.Optional(Type.String({ maxLength: 256, description: 'Accepted and ignored.' })),
-};
+export const verificationFields = optional({
+  permissions: Text(1, 1000, 'Permission query, such as `documents.read AND (billing.* OR admin)`.'),
+  credits: DescribedFields('Charge of credits.', { cost: Int([0, costMax], 'Credits to charge. Defaults to 1.') }),
+  ratelimits: Type.Array(NamedLimit, {
+    maxItems: 50,
+    description: 'Limits to check in addition to those with `autoApply`, each of another name.',
+  }),
+  tags: Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
+  ip: IpAddress,
+  migrationId: Type.String({ maxLength: 256, description: 'Accepted and ignored.' }),
+});
 
 const input = Fields({ key: KeyString, ...verificationFields, hold: Type.Optional(Hold) });
 
@@ -133,7 +125,7 @@ export function prepareHeld(
 ): Prepared<Verified> {
   const request = { digest: digestTextOf(key), ...verificationOf(verification) };
   requireData(store, holdsSince, 'hold');
-  return store.decide.holds.prepare(rootKey, request, { ttlMs: ttl, onExpiry: onExpiry as 'release', id });
+  return store.decide.holds.prepare(rootKey, request, { ttlMs: ttl, onExpiry, id });
 }
 
 /**

@@ -1,13 +1,13 @@
 import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { Description, Fields, NewSlug, out } from '../schemas.ts';
+import { Description, Fields, NewSlug, out, Text } from '../schemas.ts';
 
 export const createPermission = manages({
   name: 'permissions.createPermission',
   summary: 'Create a permission.',
   input: Fields({
-    name: Type.String({ minLength: 1, maxLength: 512, description: 'Name for people.' }),
+    name: Text(1, 512, 'Name for people.'),
     slug: NewSlug,
     description: Type.Optional(Description),
   }),
@@ -18,9 +18,7 @@ export const createPermission = manages({
 
   async handle(permission, { store, caller, actor }) {
     const permissionId = await store.permissions.create(caller.workspaceId, permission, actor);
-    if (!permissionId) {
-      throw alreadyExists('permission', permission.slug);
-    }
+    if (!permissionId) throw alreadyExists('permission', permission.slug);
     return { permissionId };
   },
 });

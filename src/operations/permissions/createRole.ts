@@ -1,8 +1,8 @@
 import Type from 'typebox';
-import { ApiError, alreadyExists } from '../../errors.ts';
+import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, refusalError } from '../rules.ts';
-import { Description, Fields, NewRoleName, out, Slug } from '../schemas.ts';
+import { checkSlugs, lacks, refusalError } from '../rules.ts';
+import { Description, Fields, NewRoleName, out, Slugs } from '../schemas.ts';
 
 export const createRole = manages({
   name: 'permissions.createRole',
@@ -10,12 +10,7 @@ export const createRole = manages({
   input: Fields({
     name: NewRoleName,
     description: Type.Optional(Description),
-    permissions: Type.Optional(
-      Type.Array(Slug, {
-        maxItems: 1000,
-        description: 'Permissions of the role. Unknown ones are created, which requires `rbac.*.create_permission`.',
-      }),
-    ),
+    permissions: Type.Optional(Slugs('Permissions of the role.')),
   }),
   output: Type.Object({ roleId: out.text('Id of the new role.') }),
   errors: ['role_already_exists', 'too_many_records'],
@@ -26,7 +21,7 @@ export const createRole = manages({
     const { store, caller, actor } = context;
     await checkSlugs(permissions, context);
     if (permissions.length > 0 && !caller.grants.holds('rbac', '*', 'add_permission_to_role')) {
-      throw new ApiError('insufficient_permissions', 'The root key lacks rbac.*.add_permission_to_role.');
+      throw lacks('rbac.*.add_permission_to_role');
     }
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const role = { name, description, permissions };

@@ -1,17 +1,14 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { checkSlugs, refusalError } from '../rules.ts';
-import { Fields, Permission, RoleRef, Slug } from '../schemas.ts';
+import { Fields, Permission, RoleRef, Slugs } from '../schemas.ts';
 
 export const setRolePermissions = manages({
   name: 'permissions.setRolePermissions',
   summary: 'Replace the permissions of a role, effective with the next verification.',
   input: Fields({
     roleId: RoleRef,
-    permissions: Type.Array(Slug, {
-      maxItems: 1000,
-      description: 'All permissions of the role. Unknown ones are created, which requires `rbac.*.create_permission`.',
-    }),
+    permissions: Slugs('All permissions of the role.'),
   }),
   output: Type.Array(Permission, { description: 'All permissions of the role after the call.' }),
   errors: ['role_not_found', 'too_many_records'],

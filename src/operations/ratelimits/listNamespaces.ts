@@ -1,6 +1,5 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import type { Order as OrderName } from '../../records/pages.ts';
 import { CreatedAt, Fields, Order, out, searchFields } from '../schemas.ts';
 
 export const listNamespaces = manages({
@@ -20,5 +19,5 @@ export const listNamespaces = manages({
   listedIds: 'namespace',
 
   handle: ({ limit = 100, order = 'asc', search }, { store, caller, after }) =>
-    store.namespaces.list(caller.workspaceId, { after, count: limit, order: order as OrderName, search }),
+    store.namespaces.list(caller.workspaceId, { after, count: limit, order, search }),
 });

@@ -12,7 +12,7 @@ import { ApiId, Fields, may, NamespaceRef, OneOf, out, pageFields, ratelimitFiel
 const selectors = ['kinds', 'apiId', 'namespace'] as const;
 
 interface Input {
-  kinds?: string[];
+  kinds?: TemporaryKind[];
   apiId?: string;
   namespace?: string;
 }
@@ -20,7 +20,7 @@ interface Input {
 function kindsOf({ kinds, apiId, namespace }: Input): readonly TemporaryKind[] {
   if (apiId !== undefined) return ['key'];
   if (namespace !== undefined) return ['override'];
-  return (kinds as TemporaryKind[] | undefined) ?? temporaryKinds;
+  return kinds ?? temporaryKinds;
 }
 
 /** The actions that reading each kind needs, as the operations that list its records do. */

@@ -1,8 +1,8 @@
 import Type from 'typebox';
-import { ApiError, notFound } from '../../errors.ts';
+import { type ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
-import { endRefused, invalid, requireData, temporarySince } from '../rules.ts';
+import { endRefused, invalid, lacks, requireData, temporarySince } from '../rules.ts';
 import { Duration, Fields, Identifier, Int, lastsBound, NamespaceRef, OverrideId, UnixTime } from '../schemas.ts';
 
 const wildcardsBound =
@@ -34,9 +34,7 @@ export const setOverride = manages({
     const found = await store.overrides.findNamespace(caller.workspaceId, namespace);
     if (found) return found;
     if (namespace.startsWith('rlns_')) throw notFound('namespace', namespace);
-    if (!caller.grants.holds('ratelimit', '*', 'create_namespace')) {
-      throw new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
-    }
+    if (!caller.grants.holds('ratelimit', '*', 'create_namespace')) throw lacks('ratelimit.*.create_namespace');
     return undefined;
   },
   scope: (_input, namespace) => namespace?.id ?? '*',
