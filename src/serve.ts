@@ -49,7 +49,6 @@ const longBodies = new Map(
 
 export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
-  const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax } = config;
   const tls = tlsSettings(config);
   usePinsOf(config.dataDir);
   allowHeaders(config);
@@ -58,15 +57,12 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const callLog = new CallLog(log);
   const gatewayRootKey = openGatewayRootKey(store, config.gatewayRootKey);
   const handler = createPipeline(operations, {
+    ...config,
     store,
     log,
     callLog,
-    metaBytesMax,
     unkeyTypes: config.errorTypes === 'unkey',
-    console: config.console,
     hstsMaxAge: tls && config.hstsMaxAge,
-    manageAtOnce,
-    inFlightMax,
     metrics,
     isStopping: () => stopping,
     gatewayRootKey: gatewayRootKey?.state,
@@ -92,21 +88,24 @@ export async function serve(options: ServeOptions): Promise<Server> {
     const rootKey = rootKeys.readHeader(authorization);
     return rootKey && store.rootKeys.wasAccepted(rootKey) ? rootKey.workspaceId : undefined;
   };
-  const listening = await listen({
-    host,
+  const server = await listen({
+    ...config,
     port,
     sharePort,
     tls,
     handler,
     byHeaders,
-    headersBytesMax: config.headersBytesMax,
-    bodyBytesMax,
-    bodyBytesMaxOf: (path) => Math.max(bodyBytesMax, longBodies.get(path) ?? 0),
+    bodyBytesMaxOf: (path) => Math.max(config.bodyBytesMax, longBodies.get(path) ?? 0),
     newRequestId,
     addressHeader: config.clientAddressHeader.toLowerCase(),
     workspaceOf,
   });
-  const server = warnOfCertificate(listening, log);
+  // Logs now, after each renewal, and once a day, that the certificate in use has ended or ends soon.
+  const warn = () => {
+    for (const finding of certificateFindings(server)) logFinding(log, finding);
+  };
+  warn();
+  const timer = setInterval(warn, dayMs).unref();
   const unwatch = watchDescriptors(log);
   return {
     ...server,
@@ -114,7 +113,12 @@ export async function serve(options: ServeOptions): Promise<Server> {
       stopping = true;
       server.drain();
     },
+    reloadCertificates() {
+      server.reloadCertificates();
+      warn();
+    },
     close() {
+      clearInterval(timer);
       unwatch();
       return server.close();
     },
@@ -125,26 +129,6 @@ export async function serve(options: ServeOptions): Promise<Server> {
 function certificateFindings(server: Server): Finding[] {
   const endMs = server.certificateEndMs();
   return endMs === undefined ? [] : [certificateFinding(endMs, Date.now())];
-}
-
-/** Logs now, after each renewal, and once a day, that the certificate in use has ended or ends soon. */
-function warnOfCertificate(server: Server, log: Logger): Server {
-  const warn = () => {
-    for (const finding of certificateFindings(server)) logFinding(log, finding);
-  };
-  warn();
-  const timer = setInterval(warn, dayMs).unref();
-  return {
-    ...server,
-    reloadCertificates() {
-      server.reloadCertificates();
-      warn();
-    },
-    close() {
-      clearInterval(timer);
-      return server.close();
-    },
-  };
 }
 
 interface CertificateUser {
