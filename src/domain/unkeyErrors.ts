@@ -1,6 +1,8 @@
 // The `type` and `title` that Unkey's server has for the errors that exist there, for programs that compare them (the
 // setting ERROR_TYPES). Other codes keep those of Tollgate.
 
+import { STATUS_CODES } from 'node:http';
+
 /** The path after `https://unkey.com/docs/errors/`. */
 const paths: Record<string, string> = {
   invalid_input: 'unkey/application/invalid_input',
@@ -27,23 +29,13 @@ const paths: Record<string, string> = {
   store_full: 'unkey/application/service_unavailable',
 };
 
-/** A title is that of the class of the status there. */
-const titles: Record<number, string> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  409: 'Conflicting Resource',
-  412: 'Precondition Failed',
-  413: 'Payload Too Large',
-  429: 'Too Many Requests',
-  500: 'Internal Server Error',
-  503: 'Service Unavailable',
-};
+/** A title is that of the status there, with one exception. */
+const titleOf = (status: number): string | undefined =>
+  status === 409 ? 'Conflicting Resource' : STATUS_CODES[status];
 
 /** The body of an error with Unkey's `type` and `title`; unchanged for a code that Unkey does not have. */
 export function asUnkey<Body extends { type: string; title: string; status: number }>(code: string, body: Body): Body {
   const path = paths[code];
   if (path === undefined) return body;
-  return { ...body, type: `https://unkey.com/docs/errors/${path}`, title: titles[body.status] ?? body.title };
+  return { ...body, type: `https://unkey.com/docs/errors/${path}`, title: titleOf(body.status) ?? body.title };
 }

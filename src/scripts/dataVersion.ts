@@ -67,8 +67,11 @@ export async function readData(redis: RedisClient, supported: Supported): Promis
   const stored = version ?? form ?? (await unwrittenVersion(redis));
   const found = Number(stored ?? supported.newest);
   const largest = Math.max(found, Number(target ?? 0));
-  if (largest > supported.newest) throw tooNew(largest, (target ? by : release) ?? undefined, supported);
-  if (!(found >= supported.oldest)) throw tooOld(String(stored), supported);
+  const writer = target ? by : release;
+  const needed = writer ? `Tollgate ${writer}` : 'the release that wrote it';
+  if (largest > supported.newest) throw refused(largest, supported, `Run ${needed} or a later one`);
+  const moving = 'Export it with the version that wrote it, and import it into an empty Redis';
+  if (!(found >= supported.oldest)) throw refused(String(stored), supported, moving);
   if (version === null || version === undefined || form === null)
     await write(redis, found, stored ? '' : supported.release);
   const [done, total, startedAt] = numbers.map(Number) as [number, number, number];
@@ -78,20 +81,11 @@ export async function readData(redis: RedisClient, supported: Supported): Promis
   };
 }
 
-const versionsOf = ({ oldest, newest }: Supported) =>
-  oldest === newest ? `version ${newest}` : `versions ${oldest} to ${newest}`;
-
-const tooOld = (found: string, supported: Supported) =>
-  unsupported(
-    `The data in Redis has version ${found}, and Tollgate ${supported.release} reads ${versionsOf(supported)}. Export it with ` +
-      'the version that wrote it, and import it into an empty Redis: docs/running.md#upgrades.',
-  );
-
-function tooNew(found: number, release: string | undefined, supported: Supported) {
-  const needed = release ? `Tollgate ${release}` : 'the release that wrote it';
+/** The error of data with a version that is not supported. */
+function refused(found: number | string, { release, oldest, newest }: Supported, remedy: string) {
+  const read = oldest === newest ? `version ${newest}` : `versions ${oldest} to ${newest}`;
   return unsupported(
-    `The data in Redis has version ${found}, and Tollgate ${supported.release} reads ${versionsOf(supported)}. Run ` +
-      `${needed} or a later one: docs/running.md#upgrades.`,
+    `The data in Redis has version ${found}, and Tollgate ${release} reads ${read}. ${remedy}: docs/running.md#upgrades.`,
   );
 }
 
