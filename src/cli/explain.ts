@@ -1,5 +1,6 @@
 // Prints why a key would pass or be refused, rule by rule.
 
+import { idForms } from '../domain/records.ts';
 import type { Call, InputOf, OutputOf } from './client.ts';
 import { runs } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
@@ -7,8 +8,6 @@ import { durationText, endText, limitText, numberOf, tableOf, timeText } from '.
 
 type Explanation = OutputOf<'keys.explainKey'>;
 type Rule = Explanation['rules'][number];
-
-const keyIdPattern = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
 
 export const explainRow = runs<InputOf<'keys.explainKey'>>({
   words: 'key explain <key>',
@@ -31,7 +30,7 @@ export const explainRow = runs<InputOf<'keys.explainKey'>>({
     const wanted = named === '-' ? await readKey() : named!;
     const explain = async (of: { key: string } | { keyId: string }) =>
       (await call('keys.explainKey', { ...of, ...verification })).data;
-    const byId = keyIdPattern.test(wanted) ? await explain({ keyId: wanted }) : undefined;
+    const byId = idForms.key.test(wanted) ? await explain({ keyId: wanted }) : undefined;
     // The string of a key may look like an id.
     const found = byId && byId.rules[0]?.reason !== 'unknown' ? byId : await explain({ key: wanted });
     return explainedResult(found, await uncheckedOf(call, found));

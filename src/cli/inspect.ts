@@ -2,6 +2,7 @@
 
 import { unpackRanges } from '../domain/ipRange.ts';
 import { checksum, digestOf } from '../domain/keyString.ts';
+import { idForms } from '../domain/records.ts';
 import type {
   Fault,
   InspectedBalance,
@@ -24,7 +25,6 @@ import { requireWorkspace } from './workspaces.ts';
 const hoursPrinted = 24;
 const daysPrinted = 31;
 
-const keyIdPattern = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
 const rootKeyPattern = /^root_\w{16}_/;
 
 /** `text` is a key id, a key string, or `-` to read either from standard input. */
@@ -40,7 +40,7 @@ export async function inspect(
     throw new Error('This is a root key. `tollgate root-key list` prints what is stored of root keys.');
   await requireWorkspace(store, workspace);
 
-  const isId = keyIdPattern.test(wanted);
+  const isId = idForms.key.test(wanted);
   // A key may look like an id. It is sent as one only if no key has this string.
   let found = await store.keys.inspect(workspace, { digest: digestOf(wanted) });
   if (isId && found.outcome === 'unknown') found = await store.keys.inspect(workspace, { keyId: wanted });

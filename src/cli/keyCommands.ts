@@ -1,6 +1,7 @@
 // The commands that manage APIs, keys, identities, and read the audit log.
 
 import { apiColumns, eventColumns, identityColumns, keyColumns } from '../domain/columns.ts';
+import { idForms } from '../domain/records.ts';
 import type { InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
@@ -78,7 +79,7 @@ function filtersFor(wanted: string): InputOf<'keys.listKeys'>[] {
   const mayBeStart = /^\w{1,16}_[1-9A-HJ-NP-Za-km-z]{2,40}$|^[1-9A-HJ-NP-Za-km-z]{4,40}$/.test(wanted);
   const mayBeOwner = /^[\w.-]{1,255}$/.test(wanted);
   // The id of a key finds only that key.
-  if (/^key_[1-9A-HJ-NP-Za-km-z]{24}$/.test(wanted)) return [{ search: wanted }, { search: wanted, deleted: true }];
+  if (idForms.key.test(wanted)) return [{ search: wanted }, { search: wanted, deleted: true }];
   return [
     ...(mayBeStart ? [{ start: wanted }] : []),
     ...(mayBeOwner ? [{ externalId: wanted }] : []),

@@ -69,3 +69,11 @@ export type RecordAction<R> = {
 }[RecordName];
 
 export const recordKinds = Object.entries(records) as [RecordName, Kind][];
+
+/** The exact format of ids. */
+export const idForms = Object.fromEntries(
+  recordKinds.map(([kind, { prefix, idLength = 16 }]) => [
+    kind,
+    new RegExp(`^${prefix}_[1-9A-HJ-NP-Za-km-z]{${idLength}}$`),
+  ]),
+) as Record<RecordName, RegExp>;

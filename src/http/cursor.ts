@@ -1,15 +1,8 @@
 // Reads cursors (src/domain/cursor.ts), which are opaque to callers and valid only for the list they came from.
 
-import { type RecordName, recordKinds } from '../domain/records.ts';
+import { idForms } from '../domain/records.ts';
 import { ApiError } from '../errors.ts';
 import type { ListedIds } from '../operation.ts';
-
-const idForms = Object.fromEntries(
-  recordKinds.map(([kind, { prefix, idLength = 16 }]) => [
-    kind,
-    new RegExp(`^${prefix}_[1-9A-HJ-NP-Za-km-z]{${idLength}}$`),
-  ]),
-) as Record<RecordName, RegExp>;
 
 /** The exact format of the ids of each list. A cursor with another id is rejected without a request to Redis. */
 const forms: Record<ListedIds, RegExp> = {

@@ -4,6 +4,7 @@
 // between which Redis serves others, and reports how far it has looked. Several filters can be applied to the same
 // keys, each of which is then read once.
 
+import { idForms } from '../domain/records.ts';
 import { orStoreError } from '../redis/connection.ts';
 import { apisKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -75,8 +76,6 @@ const stepMax = chunkMax;
 /** The first version of the data in which the indexes of keys by expiry are complete. */
 const expiriesSince = 5;
 
-const keyIdForm = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
-
 /**
  * The size of the response so far, of all its searches. `isFull` ends the page, so that writing it does not delay other
  * requests.
@@ -142,7 +141,7 @@ export function openKeySearch(context: StoreContext) {
       const { search } = filter;
       const by = orderFor(context, filter, listing.after);
       const query = { ...listing, by, filters: [filter], readMax: examinedMax };
-      if (search !== undefined && keyIdForm.test(search)) return findOne(context, workspaceId, search, query);
+      if (search !== undefined && idForms.key.test(search)) return findOne(context, workspaceId, search, query);
       const apis = await apisOf(context, workspaceId, query.apiId);
       if (!apis) return { refused: 'too_many_apis' };
       const few = await readFew(context, workspaceId, apis, query);
