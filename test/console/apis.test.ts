@@ -1,16 +1,15 @@
 // APIs in a real browser: a page of each, creation, a new name, deletion, and choices that search.
 
 import { beforeAll, beforeEach, expect, test } from 'vitest';
-import { consoleInChromium, inChromium } from '../support/chromium.ts';
+import { consoleInChromium, inChromium, shots, viewport } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
-const folder = process.env.SCREENSHOTS;
 const markup = '<b>x</b>';
 
 inChromium(() => {
-  const { page, open, goTo, violations, isWithinWidth } = consoleInChromium(h);
+  const { page, open, goTo, button, dialog, shot, violations, isWithinWidth, looksRight } = consoleInChromium(h);
   let [pay, mail] = ['', ''];
 
   beforeAll(async () => {
@@ -31,9 +30,7 @@ inChromium(() => {
 
   const heading = (name: string) => page().getByRole('heading', { level: 1, name, exact: true });
   const rows = (label: string) => page().getByRole('region', { name: label, exact: true }).locator('tbody tr');
-  const dialog = () => page().getByRole('dialog');
   const combobox = () => page().getByRole('combobox', { name: 'API' });
-  const button = (name: string) => page().getByRole('button', { name, exact: true });
   const path = () =>
     page()
       .url()
@@ -58,15 +55,7 @@ inChromium(() => {
     await page().unroute('**/v2/analytics.getVerifications');
     await page().getByRole('columnheader', { name: 'Created' }).getByRole('button').click();
     await expect.poll(() => first.textContent()).toMatch(/^mails/);
-    for (const theme of ['light', 'dark'] as const) {
-      await page().emulateMedia({ colorScheme: theme });
-      expect(await violations()).toEqual([]);
-      if (folder) await page().screenshot({ path: `${folder}/apis-${theme}.png` });
-    }
-    await page().setViewportSize({ width: 390, height: 844 });
-    expect(await isWithinWidth()).toBe(true);
-    if (folder) await page().screenshot({ path: `${folder}/apis-narrow.png` });
-    await page().setViewportSize({ width: 1280, height: 900 });
+    await looksRight('apis');
     await page().getByLabel('Search').fill('service 12');
     await expect.poll(() => rows('APIs').count()).toBe(11);
     expect(path()).toBe('/apis?order=asc&search=service+12');
@@ -88,15 +77,7 @@ inChromium(() => {
     await expect.poll(() => rows('Newest keys').count()).toBe(2);
     await rows('Changes').getByText('apis.createApi').waitFor();
     expect(await page().locator('main').textContent()).not.toContain('mailer');
-    for (const theme of ['light', 'dark'] as const) {
-      await page().emulateMedia({ colorScheme: theme });
-      expect(await violations()).toEqual([]);
-      await page().setViewportSize({ width: 1440, height: 900 });
-      if (folder) await page().screenshot({ path: `${folder}/api-${theme}.png`, fullPage: true });
-    }
-    await page().setViewportSize({ width: 390, height: 844 });
-    expect(await isWithinWidth()).toBe(true);
-    if (folder) await page().screenshot({ path: `${folder}/api-narrow.png`, fullPage: true });
+    await looksRight('api');
     await page().getByRole('link', { name: 'Search its keys' }).click();
     await expect.poll(() => combobox().inputValue()).toBe('payments');
     await goTo('/apis/api_unknown');
@@ -132,7 +113,7 @@ inChromium(() => {
     await button('Delete …').click();
     await dialog().getByText('Its key returns NOT_FOUND from the next request on. It can be restored').waitFor();
     await dialog().getByText('It is in use: 1 verification in the last 24 hours.').waitFor();
-    if (folder) await page().screenshot({ path: `${folder}/api-delete.png` });
+    await shot('api-delete');
     expect(await violations()).toEqual([]);
     const deletes = dialog().getByRole('button', { name: 'Delete' });
     expect(await deletes.isDisabled()).toBe(true);
@@ -145,7 +126,7 @@ inChromium(() => {
 
     await page().getByText('Deleted', { exact: true }).click();
     await rows('APIs').filter({ hasText: 'uploads' }).getByRole('button', { name: 'Restore …' }).click();
-    if (folder) await page().screenshot({ path: `${folder}/api-restore.png` });
+    await shot('api-restore');
     expect(await violations()).toEqual([]);
     await dialog().getByRole('button', { name: 'Restore' }).click();
     await page().getByText('No deleted API can be restored').waitFor();
@@ -167,7 +148,7 @@ inChromium(() => {
     await expect.poll(() => rows('Largest customers').allTextContents()).toEqual([expect.stringContaining('mailer')]);
     await page().reload();
     await expect.poll(() => combobox().inputValue()).toBe('mails');
-    if (folder) await page().screenshot({ path: `${folder}/overview-api.png` });
+    await shot('overview-api');
     await combobox().click();
     await page().getByRole('option', { name: 'All APIs' }).click();
     await expect.poll(path).toBe('/');
@@ -181,10 +162,7 @@ inChromium(() => {
     await expect.poll(() => options.count()).toBe(21);
     await page().getByText('There are others: type a part of the name or id.').waitFor();
     expect(await violations()).toEqual([]);
-    for (const theme of ['light', 'dark'] as const) {
-      await page().emulateMedia({ colorScheme: theme });
-      if (folder) await page().screenshot({ path: `${folder}/api-choice-${theme}.png` });
-    }
+    await shots(page(), 'api-choice', [viewport]);
     await page().keyboard.press('ArrowUp');
     const chosen = () => page().locator('[role=option][aria-selected=true]');
     await expect.poll(() => chosen().textContent()).toMatch(/^service 11\d api_/);
@@ -234,7 +212,7 @@ inChromium(() => {
     await combobox().click();
     await expect.poll(() => options.count()).toBe(21);
     expect(await isWithinWidth()).toBe(true);
-    if (folder) await page().screenshot({ path: `${folder}/api-choice-narrow.png` });
+    await shot('api-choice-narrow');
   });
 
   test('a root key sees what its grants allow', async () => {

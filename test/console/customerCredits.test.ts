@@ -10,10 +10,9 @@ const { ok } = h;
 const identity = 'ada';
 
 inChromium(() => {
-  const { page, goTo, open, violations } = consoleInChromium(h);
+  const { page, goTo, open, card: cardOf, violations } = consoleInChromium(h);
 
-  const card = () =>
-    page().locator('section.card', { has: page().getByRole('heading', { name: 'Credits that all keys share' }) });
+  const card = () => cardOf('Credits that all keys share');
   const creditsOf = async () => (await ok('identities.getIdentity', { identity })).credits;
 
   test('they are given, displayed with debt and refill, and removed', async () => {
@@ -67,10 +66,7 @@ inChromium(() => {
     };
     const hold = async (cost: number) =>
       (await ok('keys.verifyKey', { key: owner.key, credits: { cost }, hold: { ttl: hourMs } })).hold!.id;
-    const card = () => {
-      const name = isKey ? 'Credits' : 'Credits that all keys share';
-      return page().locator('section.card', { has: page().getByRole('heading', { name, exact: true }) });
-    };
+    const card = () => cardOf(isKey ? 'Credits' : 'Credits that all keys share');
     const edit = async (change: (dialog: Locator) => Promise<unknown>) => {
       await card().getByRole('button', { name: 'Edit' }).click();
       const dialog = page().getByRole('dialog');

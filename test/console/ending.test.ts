@@ -7,18 +7,16 @@ import { dayMs, harness, hourMs } from '../support/harness.ts';
 
 const h = harness();
 const { ok } = h;
-const folder = process.env.SCREENSHOTS;
 const minute = 60_000;
-const title = 'Temporary limits that end within 7 days';
 
 inChromium(() => {
-  const { page, goTo, open, violations, isWithinWidth } = consoleInChromium(h);
+  const { page, goTo, open, card: cardOf, shot, violations, looksRight } = consoleInChromium(h);
 
   beforeEach(() => {
     h.clock.now = Date.now();
   });
 
-  const card = () => page().locator('section.card', { has: page().getByRole('heading', { name: title }) });
+  const card = () => cardOf('Temporary limits that end within 7 days');
   const rows = () => card().locator('tbody tr');
 
   test('nothing ends soon', async () => {
@@ -84,13 +82,12 @@ inChromium(() => {
       await expect
         .poll(() => rootKeys().locator('tbody tr').allTextContents())
         .toEqual([expect.stringMatching(/^tomorrow.*shop/)]);
-      if (folder)
-        await page().screenshot({ path: `${folder}/ending-root-keys${path.replace('/', '-')}.png`, fullPage: true });
+      await shot(`ending-root-keys${path.replace('/', '-')}`);
     }
     await goTo('/access');
     await page().getByText('Ends tomorrow').first().waitFor();
     expect(await page().getByText('Ends tomorrow').count()).toBe(2);
-    if (folder) await page().screenshot({ path: `${folder}/ending-access.png`, fullPage: true });
+    await shot('ending-access');
     expect(await violations()).toEqual([]);
   });
 
@@ -111,15 +108,6 @@ inChromium(() => {
   test('on a narrow screen and in both themes', async () => {
     await open('/attention');
     await rows().first().waitFor();
-    for (const width of [1280, 390]) {
-      await page().setViewportSize({ width, height: 800 });
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page().emulateMedia({ colorScheme });
-        if (folder) await card().screenshot({ path: `${folder}/ending-${width}-${colorScheme}.png` });
-        expect([width, await isWithinWidth()]).toEqual([width, true]);
-        expect(await violations()).toEqual([]);
-      }
-    }
-    await page().setViewportSize({ width: 1280, height: 800 });
+    await looksRight('ending');
   });
 });

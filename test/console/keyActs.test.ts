@@ -9,18 +9,8 @@ const h = harness();
 const { ok } = h;
 
 inChromium(() => {
-  const { page, open } = consoleInChromium(h);
-  const dialog = () => page().getByRole('dialog');
-  const edit = (card: string | RegExp) =>
-    page()
-      .locator('section.card', { has: page().getByRole('heading', { name: card }) })
-      .first()
-      .getByRole('button', { name: 'Edit' })
-      .click();
-  const save = async () => {
-    await dialog().getByRole('button', { name: 'Save' }).click();
-    await dialog().waitFor({ state: 'detached' });
-  };
+  const { page, open, card, dialog, save } = consoleInChromium(h);
+  const edit = (heading: RegExp) => card(heading).first().getByRole('button', { name: 'Edit' }).click();
 
   test('another customer: a name and metadata that were set meanwhile stay', async () => {
     const { keyId } = await h.createKey({ name: 'first' });

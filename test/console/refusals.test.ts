@@ -1,16 +1,15 @@
 // Recent refusals in a real browser: what was asked, asking it again, and what has no row.
 
 import { beforeAll, expect, test } from 'vitest';
-import { consoleInChromium, inChromium } from '../support/chromium.ts';
+import { consoleInChromium, inChromium, shots, viewport } from '../support/chromium.ts';
 import { harness, hourMs } from '../support/harness.ts';
 
 /** Rows for 437 keys at the beginning of an hour. */
 const h = harness(undefined, { refusalBytesMax: 65_536, leaseMs: 0 });
 const { ok } = h;
-const folder = process.env.SCREENSHOTS;
 
 inChromium(() => {
-  const { page, open, violations } = consoleInChromium(h);
+  const { page, open, card: cardOf, button, violations } = consoleInChromium(h);
   let ada: { keyId: string; key: string };
   let without: { keyId: string };
   /** The hour of the storm, as the console displays it. */
@@ -36,13 +35,7 @@ inChromium(() => {
   });
 
   const rows = () => page().getByRole('region', { name: 'Recent refusals' }).last().locator('tbody tr');
-  const shot = async (name: string) => {
-    if (!folder) return;
-    await page().screenshot({ path: `${folder}/refusals-${name}-light.png`, fullPage: true });
-    await page().emulateMedia({ colorScheme: 'dark' });
-    await page().screenshot({ path: `${folder}/refusals-${name}-dark.png`, fullPage: true });
-    await page().emulateMedia({ colorScheme: 'light' });
-  };
+  const shot = (name: string) => shots(page(), `refusals-${name}`, [viewport, { width: 390, height: 800 }]);
 
   test('a row has what was asked, and asks it again', async () => {
     await open(`/why/${ada.keyId}`);
@@ -60,9 +53,6 @@ inChromium(() => {
     expect(await rows().nth(0).textContent()).toMatch(/Usage exceeded.*5, 3 left/);
     expect(await rows().nth(1).textContent()).toMatch(/Lacks permission.*documents\.write AND team\.a/);
     await shot('why');
-    await page().setViewportSize({ width: 390, height: 800 });
-    await shot('why-narrow');
-    await page().setViewportSize({ width: 1280, height: 900 });
     await rows().nth(1).getByRole('link', { name: 'Ask with this query' }).click();
     await page().getByText('The answer is Lacks permission').waitFor();
     expect(await page().getByLabel('Permissions, as a query').inputValue()).toBe('documents.write AND team.a');
@@ -95,20 +85,17 @@ inChromium(() => {
     await expect.poll(() => rows().count()).toBe(20);
     expect(await page().getByText('were left out.').count()).toBe(1);
     await page().getByText(`${period}: 450 refusals; details of 13 were left out.`).waitFor();
-    const card = page().locator('section.card', { has: page().getByRole('heading', { name: 'Recent refusals' }) });
+    const card = cardOf('Recent refusals');
     await card.getByRole('button', { name: 'Show more' }).click();
     await expect.poll(() => rows().count()).toBe(40);
     expect(await page().getByText('were left out.').count()).toBe(1);
     await shot('all');
-    await page().setViewportSize({ width: 390, height: 800 });
-    await shot('narrow');
-    await page().setViewportSize({ width: 1280, height: 900 });
   });
 
   test('of a period: the minute that is named is included', async () => {
     await open('/attention');
     await expect.poll(() => rows().count()).toBe(20);
-    const card = page().locator('section.card', { has: page().getByRole('heading', { name: 'Recent refusals' }) });
+    const card = cardOf('Recent refusals');
     const [from, to] = [card.getByLabel('From, UTC'), card.getByLabel('To, UTC')];
     const stormAt = period.slice(0, 16).replace(' ', 'T');
     await from.fill(stormAt);
@@ -157,7 +144,7 @@ inChromium(() => {
 
   test('what is asked is in the address once its key is found, but no key string is', async () => {
     const field = (label: string) => page().getByLabel(label);
-    const explain = page().getByRole('button', { name: 'Explain', exact: true });
+    const explain = button('Explain');
     const address = () =>
       page()
         .url()

@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import type { BrowserContext, Page, Request } from 'playwright-core';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { inChromium, isWithinWidth, serverAndBrowser, viewport, violationsOf } from '../support/chromium.ts';
+import { type Client, openClient } from '../support/client.ts';
 import { harness } from '../support/harness.ts';
 
 const h = harness();
@@ -31,16 +32,7 @@ inChromium(() => {
     page.on('request', (request) => asked.push(request.url()));
   });
 
-  async function call<T = Record<string, string>>(operation: string, input: object, as = rootKey): Promise<T> {
-    const response = await fetch(`${url()}/v2/${operation}`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${as}` },
-      body: JSON.stringify(input),
-    });
-    const { data, error } = (await response.json()) as { data: T; error?: { detail: string } };
-    expect(error?.detail, operation).toBeUndefined();
-    return data;
-  }
+  const call: Client['ok'] = (name, input, as = rootKey) => openClient(url, as).ok(name, input);
 
   const heading = (name: string | RegExp) => page.getByRole('heading', { level: 1, name });
   const goTo = async (screen: string) => {
@@ -159,7 +151,7 @@ inChromium(() => {
     await button('Rotate …').click();
     await inDialog('Make the new key');
     const rotated = await page.getByRole('dialog', { name: 'The new key' }).locator('pre').textContent();
-    expect((await call('keys.verifyKey', { key: rotated })).code).toBe('VALID');
+    expect((await call('keys.verifyKey', { key: rotated! })).code).toBe('VALID');
     await page.getByText('The old key was not used since.').waitFor();
     h.clock.advance(1);
     await call('keys.verifyKey', { key: key.key });
@@ -197,9 +189,9 @@ inChromium(() => {
   });
 
   test('System: figures of Redis, of the sweeper and of the workspace', async () => {
-    const status = await call<Status>('system.getStatus', {});
+    const status = await call('system.getStatus', {});
     await goTo('System');
-    await page.getByText(status.versions.redis, { exact: true }).first().waitFor();
+    await page.getByText(status.versions.redis!, { exact: true }).first().waitFor();
     await page.getByRole('cell', { name: 'eviction', exact: true }).waitFor();
     expect(await page.getByRole('row').count()).toBe(status.redis.checks.length + 3 + 2);
     const ofKeys = page.locator('dt', { hasText: 'Keys, with deleted ones' }).locator('+ dd');
@@ -497,12 +489,6 @@ inChromium(() => {
 
 interface Canvas {
   toDataURL(): string;
-}
-
-interface Status {
-  versions: { redis: string };
-  redis: { checks: unknown[] };
-  stored: { keys: number };
 }
 
 let isHostile = false;

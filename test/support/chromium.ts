@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { type Browser, type BrowserContext, chromium, type Page, type ViewportSize } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
 import type { harness } from './harness.ts';
 import { serveStore } from './serving.ts';
@@ -101,29 +101,34 @@ export function contexts(browser: () => Browser) {
   };
 }
 
+const narrow = { width: 390, height: 800 };
+
 /**
- * With SCREENSHOTS=<folder>, takes pictures of the page in each of the sizes and in both themes. Their names are
- * `name`-width-theme. The page has its size and the light theme afterwards.
+ * The page in each of the sizes and in both themes. It has its size and the light theme afterwards. With
+ * SCREENSHOTS=<folder>, takes pictures, whose names are `name`-width-theme.
  */
-export async function shots(
-  page: Page,
-  name: string,
-  sizes = [
-    { width: 1440, height: 900 },
-    { width: 390, height: 800 },
-  ],
-): Promise<void> {
-  const folder = process.env.SCREENSHOTS;
-  if (!folder) return;
+async function inAllForms(page: Page, name: string, sizes: readonly ViewportSize[], look: (width: number) => unknown) {
   const before = page.viewportSize()!;
   for (const size of sizes)
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme });
-      await page.screenshot({ path: `${folder}/${name}-${size.width}-${colorScheme}.png` });
+      await look(size.width);
+      await shot(page, `${name}-${size.width}-${colorScheme}`);
     }
   await page.setViewportSize(before);
   await page.emulateMedia({ colorScheme: 'light' });
+}
+
+/** With SCREENSHOTS=<folder>, takes a picture of the page. */
+async function shot(page: Page, name: string): Promise<void> {
+  const folder = process.env.SCREENSHOTS;
+  if (folder) await page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
+}
+
+/** With SCREENSHOTS=<folder>, takes pictures of the page in each of the sizes and in both themes. */
+export async function shots(page: Page, name: string, sizes = [{ width: 1440, height: 900 }, narrow]): Promise<void> {
+  if (process.env.SCREENSHOTS) await inAllForms(page, name, sizes, () => {});
 }
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -153,6 +158,7 @@ export function consoleInChromium(h: ReturnType<typeof harness>) {
     page.setDefaultTimeout(40_000);
   });
 
+  const dialog = () => page.getByRole('dialog');
   /** Path within the console. */
   const goTo = (path: string) => page.goto(`${url()}/console${path}`);
   return {
@@ -165,5 +171,23 @@ export function consoleInChromium(h: ReturnType<typeof harness>) {
     },
     violations: () => violationsOf(page),
     isWithinWidth: () => isWithinWidth(page),
+    /** On a wide and a narrow screen, in both themes, axe finds nothing and nothing scrolls sideways. */
+    looksRight: (name: string) =>
+      inAllForms(page, name, [viewport, narrow], async (width) => {
+        expect([name, width, await isWithinWidth(page)]).toEqual([name, width, true]);
+        expect(await violationsOf(page)).toEqual([]);
+      }),
+    shot: (name: string) => shot(page, name),
+    card: (heading: string | RegExp) =>
+      page.locator('section.card', {
+        has: page.getByRole('heading', { name: heading, exact: typeof heading === 'string' }),
+      }),
+    button: (name: string) => page.getByRole('button', { name, exact: true }),
+    dialog,
+    /** Saves what the dialog has, and waits for its end. */
+    async save() {
+      await dialog().getByRole('button', { name: 'Save' }).click();
+      await dialog().waitFor({ state: 'detached' });
+    },
   };
 }
