@@ -5,18 +5,17 @@
 // In the library of this file a module wraps the scripts' calls of Redis. It records them, and lets a chosen one fail.
 
 import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { ErrorCode } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
 import { wildcardsMax } from '../src/records/overrides.ts';
-import { connect, type RedisClient } from '../src/redis/connection.ts';
 import { dataKey, echoChannel, formKey, recallChannel } from '../src/redis/names.ts';
 import { buildLibrary, isScript, readLua } from '../src/scripts/library.ts';
 import { library, useLibrary } from '../src/scripts/loader.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
 import { endAllLeases, harness, type InputOf } from './support/harness.ts';
-import { testRedisUrl } from './support/redis.ts';
+import { redisOfFile } from './support/ofFile.ts';
 import { strict } from './support/strict.ts';
 import { sample, testIf } from './support/testIf.ts';
 
@@ -103,11 +102,7 @@ function isUnawaited(name: string, args: readonly unknown[]): boolean {
 
 const tollgate = harness();
 const { call, createWorkspace } = tollgate;
-let redis: RedisClient;
-beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-});
-afterAll(async () => void (await redis.quit()));
+const redis = await redisOfFile();
 
 /**
  * Reads the records of a workspace in Redis: a command for each of them from here took a third of this file's time. Its
@@ -334,243 +329,182 @@ const ownId = async ({ rootKey }: Workspace) =>
     .rootKeyId;
 let own = '';
 
+const refusal = <Name extends OperationName>(
+  because: string,
+  code: ErrorCode,
+  input: Refusal<Name>['input'],
+  more: Pick<Refusal<Name>, 'as' | 'given'> = {},
+): Refusal<Name> => ({ because, code, input, ...more });
+
 /** Refusals of valid requests, besides plainRefusals, for the operations that change something. */
 const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
   'apis.deleteApi': [
-    {
-      because: 'it is protected',
-      code: 'precondition_failed',
+    refusal('it is protected', 'precondition_failed', ({ apiId }) => ({ apiId, confirm: 'another' }), {
       given: (_things, { rootKey }) => call('workspace.updateSettings', { protectApis: true }, rootKey),
-      input: ({ apiId }) => ({ apiId, confirm: 'another' }),
-    },
+    }),
   ],
   'keys.createKey': [
-    {
-      because: 'the last of its roles is unknown',
-      code: 'role_not_found',
-      input: (things) => ({ ...examples['keys.createKey'].input(things), roles: [things.name, 'unknown'] }),
-    },
-    { ...noSlug, as: ['api.*.create_key'], input: (things) => examples['keys.createKey'].input(things) },
-    {
-      because: 'the API is gone',
-      code: 'api_not_found',
+    refusal('the last of its roles is unknown', 'role_not_found', (things) => ({
+      ...examples['keys.createKey'].input(things),
+      roles: [things.name, 'unknown'],
+    })),
+    { ...noSlug, as: ['api.*.create_key'], input: examples['keys.createKey'].input },
+    refusal('the API is gone', 'api_not_found', examples['keys.createKey'].input, {
       given: ({ apiId }, { rootKey }) => call('apis.deleteApi', { apiId }, rootKey),
-      input: (things) => examples['keys.createKey'].input(things),
-    },
+    }),
   ],
   'keys.verifyKey': [
-    {
-      because: 'the last limit it names is nowhere',
-      code: 'precondition_failed',
-      input: ({ key }) => ({ key, ratelimits: [{ name: 'tokens' }, { name: 'nowhere' }], tags: ['new'] }),
-    },
-    {
-      because: 'the query does not parse',
-      code: 'permissions_query_syntax',
-      input: ({ key }) => ({ key, permissions: 'a AND' }),
-    },
-    {
-      because: 'the caller may not',
-      code: 'insufficient_permissions',
+    refusal('the last limit it names is nowhere', 'precondition_failed', ({ key }) => ({
+      key,
+      ratelimits: [{ name: 'tokens' }, { name: 'nowhere' }],
+      tags: ['new'],
+    })),
+    refusal('the query does not parse', 'permissions_query_syntax', ({ key }) => ({ key, permissions: 'a AND' })),
+    refusal('the caller may not', 'insufficient_permissions', examples['keys.verifyKey'].input, {
       as: ['api.*.read_key'],
-      input: (things) => examples['keys.verifyKey'].input(things),
-    },
-    {
-      because: 'its own id was used for other costs',
-      code: 'conflict',
-      given: ({ key }, { rootKey }) => call('keys.verifyKey', { key, hold: { ttl: 60_000, id: 'own' } }, rootKey),
-      input: ({ key }) => ({ key, credits: { cost: 2 }, hold: { ttl: 60_000, id: 'own' } }),
-    },
+    }),
+    refusal(
+      'its own id was used for other costs',
+      'conflict',
+      ({ key }) => ({ key, credits: { cost: 2 }, hold: { ttl: 60_000, id: 'own' } }),
+      { given: ({ key }, { rootKey }) => call('keys.verifyKey', { key, hold: { ttl: 60_000, id: 'own' } }, rootKey) },
+    ),
   ],
   'keys.settleHold': [
-    {
-      because: 'the hold has no units of the last limit it names',
-      code: 'precondition_failed',
-      input: ({ holdId }) => ({
-        holdId,
-        credits: { cost: 9 },
-        ratelimits: [
-          { name: 'requests', cost: 0 },
-          { name: 'nowhere', cost: 1 },
-        ],
-      }),
-    },
-    {
-      because: 'it was settled with other amounts',
-      code: 'conflict',
+    refusal('the hold has no units of the last limit it names', 'precondition_failed', ({ holdId }) => ({
+      holdId,
+      credits: { cost: 9 },
+      ratelimits: [
+        { name: 'requests', cost: 0 },
+        { name: 'nowhere', cost: 1 },
+      ],
+    })),
+    refusal('it was settled with other amounts', 'conflict', ({ holdId }) => ({ holdId, credits: { cost: 9 } }), {
       given: ({ holdId }, { rootKey }) => call('keys.settleHold', { holdId }, rootKey),
-      input: ({ holdId }) => ({ holdId, credits: { cost: 9 } }),
-    },
-    {
-      because: 'the caller may not',
-      code: 'insufficient_permissions',
-      as: ['api.*.read_key'],
-      input: ({ holdId }) => ({ holdId }),
-    },
+    }),
+    refusal('the caller may not', 'insufficient_permissions', ({ holdId }) => ({ holdId }), { as: ['api.*.read_key'] }),
   ],
   'keys.extendHold': [
-    {
-      because: 'it was given back',
-      code: 'conflict',
+    refusal('it was given back', 'conflict', ({ holdId }) => ({ holdId, ttl: 60_000 }), {
       given: ({ holdId }, { rootKey }) => call('keys.releaseHold', { holdId }, rootKey),
-      input: ({ holdId }) => ({ holdId, ttl: 60_000 }),
-    },
+    }),
   ],
   'keys.releaseHold': [
-    {
-      because: 'it was settled',
-      code: 'conflict',
+    refusal('it was settled', 'conflict', ({ holdId }) => ({ holdId }), {
       given: ({ holdId }, { rootKey }) => call('keys.settleHold', { holdId }, rootKey),
-      input: ({ holdId }) => ({ holdId }),
-    },
+    }),
   ],
   'keys.updateKey': [
-    {
-      because: 'the last of its roles is unknown',
-      code: 'role_not_found',
-      input: (things) => ({ ...examples['keys.updateKey'].input(things), roles: [things.name, 'unknown'] }),
-    },
-    { ...noSlug, as: updating, input: (things) => examples['keys.updateKey'].input(things) },
-    {
-      because: 'an unlimited key has nothing to refill',
-      code: 'invalid_input',
-      given: ({ keyId }, { rootKey }) => call('keys.updateCredits', { keyId, operation: 'set', value: null }, rootKey),
-      input: (things) => ({
+    refusal('the last of its roles is unknown', 'role_not_found', (things) => ({
+      ...examples['keys.updateKey'].input(things),
+      roles: [things.name, 'unknown'],
+    })),
+    { ...noSlug, as: updating, input: examples['keys.updateKey'].input },
+    refusal(
+      'an unlimited key has nothing to refill',
+      'invalid_input',
+      (things) => ({
         ...examples['keys.updateKey'].input(things),
         credits: { refill: { interval: 'daily', amount: 1 } },
       }),
-    },
-    {
-      because: 'the key is gone',
-      code: 'key_not_found',
+      {
+        given: ({ keyId }, { rootKey }) =>
+          call('keys.updateCredits', { keyId, operation: 'set', value: null }, rootKey),
+      },
+    ),
+    refusal('the key is gone', 'key_not_found', examples['keys.updateKey'].input, {
       given: ({ keyId }, { rootKey }) => call('keys.deleteKey', { keyId }, rootKey),
-      input: (things) => examples['keys.updateKey'].input(things),
-    },
+    }),
   ],
   'keys.updateCredits': [
-    {
-      because: 'an unlimited key cannot be raised',
-      code: 'invalid_input',
-      given: ({ keyId }, { rootKey }) => call('keys.updateCredits', { keyId, operation: 'set', value: null }, rootKey),
-      input: ({ keyId }) => ({ keyId, operation: 'increment', value: 1 }),
-    },
-    {
-      because: 'the sum is beyond what JSON keeps',
-      code: 'invalid_input',
-      input: ({ keyId }) => ({ keyId, operation: 'increment', value: Number.MAX_SAFE_INTEGER }),
-    },
+    refusal(
+      'an unlimited key cannot be raised',
+      'invalid_input',
+      ({ keyId }) => ({ keyId, operation: 'increment', value: 1 }),
+      {
+        given: ({ keyId }, { rootKey }) =>
+          call('keys.updateCredits', { keyId, operation: 'set', value: null }, rootKey),
+      },
+    ),
+    refusal('the sum is beyond what JSON keeps', 'invalid_input', ({ keyId }) => ({
+      keyId,
+      operation: 'increment',
+      value: Number.MAX_SAFE_INTEGER,
+    })),
   ],
   'keys.restoreKey': [
-    {
-      because: 'it is not deleted',
-      code: 'key_not_found',
-      input: ({ keyId }) => ({ keyId }),
-    },
-    {
-      because: 'its API is gone',
-      code: 'key_not_found',
+    refusal('it is not deleted', 'key_not_found', ({ keyId }) => ({ keyId })),
+    refusal('its API is gone', 'key_not_found', ({ deletedKeyId }) => ({ keyId: deletedKeyId }), {
       given: ({ apiId }, { rootKey }) => call('apis.deleteApi', { apiId }, rootKey),
-      input: ({ deletedKeyId }) => ({ keyId: deletedKeyId }),
-    },
+    }),
   ],
   'keys.migrateKeys': [
-    {
-      because: 'a role of the last key is unknown',
-      code: 'role_not_found',
-      input: (things) => {
-        const { keys, ...rest } = examples['keys.migrateKeys'].input(things);
-        return { ...rest, keys: [...keys, { hash: hash(), roles: ['unknown'] }] };
-      },
-    },
-    { ...noSlug, as: ['api.*.create_key'], input: (things) => examples['keys.migrateKeys'].input(things) },
-    {
-      because: 'the last hash is none',
-      code: 'invalid_input',
-      input: (things) => {
-        const { keys, ...rest } = examples['keys.migrateKeys'].input(things);
-        return { ...rest, keys: [...keys, { hash: 'none' }] };
-      },
-    },
+    refusal('a role of the last key is unknown', 'role_not_found', (things) => {
+      const { keys, ...rest } = examples['keys.migrateKeys'].input(things);
+      return { ...rest, keys: [...keys, { hash: hash(), roles: ['unknown'] }] };
+    }),
+    { ...noSlug, as: ['api.*.create_key'], input: examples['keys.migrateKeys'].input },
+    refusal('the last hash is none', 'invalid_input', (things) => {
+      const { keys, ...rest } = examples['keys.migrateKeys'].input(things);
+      return { ...rest, keys: [...keys, { hash: 'none' }] };
+    }),
   ],
   'keys.addPermissions': [
-    { ...noSlug, as: updating, input: (things) => examples['keys.addPermissions'].input(things) },
-    {
-      because: 'they would be more than a thousand',
-      code: 'invalid_input',
-      input: ({ keyId }) => ({ keyId, permissions: over(1000) }),
-    },
+    { ...noSlug, as: updating, input: examples['keys.addPermissions'].input },
+    refusal('they would be more than a thousand', 'invalid_input', ({ keyId }) => ({ keyId, permissions: over(1000) })),
   ],
   'keys.removePermissions': [
-    {
-      because: 'the last is unknown',
-      code: 'permission_not_found',
-      input: ({ keyId, name }) => ({ keyId, permissions: [`${name}.direct`, 'unknown'] }),
-    },
+    refusal('the last is unknown', 'permission_not_found', ({ keyId, name }) => ({
+      keyId,
+      permissions: [`${name}.direct`, 'unknown'],
+    })),
   ],
-  'keys.setPermissions': [
-    { ...noSlug, as: updating, input: (things) => examples['keys.setPermissions'].input(things) },
-  ],
+  'keys.setPermissions': [{ ...noSlug, as: updating, input: examples['keys.setPermissions'].input }],
   'keys.addRoles': [
-    {
-      because: 'the last is unknown',
-      code: 'role_not_found',
-      input: ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] }),
-    },
+    refusal('the last is unknown', 'role_not_found', ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] })),
   ],
   'keys.removeRoles': [
-    {
-      because: 'the last is unknown',
-      code: 'role_not_found',
-      input: ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] }),
-    },
+    refusal('the last is unknown', 'role_not_found', ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] })),
   ],
   'keys.setRoles': [
-    {
-      because: 'the last is unknown',
-      code: 'role_not_found',
-      input: ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] }),
-    },
+    refusal('the last is unknown', 'role_not_found', ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] })),
   ],
   'ratelimits.limit': [
-    {
-      because: 'the namespace may not be created',
-      code: 'insufficient_permissions',
-      as: ['ratelimit.*.limit'],
-      input: (things) => ({ ...examples['ratelimits.limit'].input(things), namespace: freshName() }),
-    },
+    refusal(
+      'the namespace may not be created',
+      'insufficient_permissions',
+      (things) => ({ ...examples['ratelimits.limit'].input(things), namespace: freshName() }),
+      { as: ['ratelimit.*.limit'] },
+    ),
   ],
   'ratelimits.multiLimit': [
-    {
-      because: 'the last namespace has no such id',
-      code: 'namespace_not_found',
-      input: (things) => [
-        { ...examples['ratelimits.limit'].input(things), namespace: freshName() },
-        ...examples['ratelimits.multiLimit'].input(things),
-        { ...examples['ratelimits.limit'].input(things), namespace: 'rlns_unknown' },
-      ],
-    },
-    {
-      because: 'the last namespace may not be created',
-      code: 'insufficient_permissions',
-      as: ['ratelimit.*.limit'],
-      input: (things) => [
+    refusal('the last namespace has no such id', 'namespace_not_found', (things) => [
+      { ...examples['ratelimits.limit'].input(things), namespace: freshName() },
+      ...examples['ratelimits.multiLimit'].input(things),
+      { ...examples['ratelimits.limit'].input(things), namespace: 'rlns_unknown' },
+    ]),
+    refusal(
+      'the last namespace may not be created',
+      'insufficient_permissions',
+      (things) => [
         ...examples['ratelimits.multiLimit'].input(things),
         { ...examples['ratelimits.limit'].input(things), namespace: freshName() },
       ],
-    },
+      { as: ['ratelimit.*.limit'] },
+    ),
   ],
   'ratelimits.setOverride': [
-    {
-      because: 'the namespace may not be created',
-      code: 'insufficient_permissions',
-      as: ['ratelimit.*.set_override'],
-      input: (things) => ({ ...examples['ratelimits.setOverride'].input(things), namespace: freshName() }),
-    },
-    {
-      because: 'it would have ended',
-      code: 'invalid_input',
-      input: (things) => ({ ...examples['ratelimits.setOverride'].input(things), namespace: freshName(), until: 1 }),
-    },
+    refusal(
+      'the namespace may not be created',
+      'insufficient_permissions',
+      (things) => ({ ...examples['ratelimits.setOverride'].input(things), namespace: freshName() }),
+      { as: ['ratelimit.*.set_override'] },
+    ),
+    refusal('it would have ended', 'invalid_input', (things) => ({
+      ...examples['ratelimits.setOverride'].input(things),
+      namespace: freshName(),
+      until: 1,
+    })),
     {
       because: 'it is one wildcard too many',
       code: 'invalid_input',
@@ -581,60 +515,57 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
           await call('ratelimits.setOverride', override, rootKey);
         }
       },
-      input: (things) => examples['ratelimits.setOverride'].input(things),
+      input: examples['ratelimits.setOverride'].input,
     },
   ],
   'ratelimits.deleteOverride': [
-    {
-      because: 'there is none for exactly this',
-      code: 'override_not_found',
-      input: ({ namespaceId }) => ({ namespace: namespaceId, identifier: 'user_1' }),
-    },
+    refusal('there is none for exactly this', 'override_not_found', ({ namespaceId }) => ({
+      namespace: namespaceId,
+      identifier: 'user_1',
+    })),
   ],
   'identities.updateIdentity': [
-    {
-      because: 'a limit is named twice',
-      code: 'invalid_input',
-      input: ({ identityId }) => ({
-        identity: identityId,
-        meta: { b: 2 },
-        ratelimits: [
-          { name: 'twice', limit: 1, duration: 1000 },
-          { name: 'twice', limit: 2, duration: 1000 },
-        ],
-      }),
-    },
+    refusal('a limit is named twice', 'invalid_input', ({ identityId }) => ({
+      identity: identityId,
+      meta: { b: 2 },
+      ratelimits: [
+        { name: 'twice', limit: 1, duration: 1000 },
+        { name: 'twice', limit: 2, duration: 1000 },
+      ],
+    })),
   ],
   'permissions.createRole': [
     {
       ...noSlug,
       as: ['rbac.*.create_role', 'rbac.*.add_permission_to_role'],
-      input: (things) => examples['permissions.createRole'].input(things),
+      input: examples['permissions.createRole'].input,
     },
-    {
-      because: 'permissions may not be added to roles',
-      code: 'insufficient_permissions',
-      as: ['rbac.*.create_role', 'rbac.*.create_permission'],
-      input: (things) => examples['permissions.createRole'].input(things),
-    },
+    refusal(
+      'permissions may not be added to roles',
+      'insufficient_permissions',
+      examples['permissions.createRole'].input,
+      { as: ['rbac.*.create_role', 'rbac.*.create_permission'] },
+    ),
   ],
   'identities.restoreIdentity': [
-    { because: 'it is not deleted', code: 'identity_not_found', input: ({ identityId }) => ({ identityId }) },
-    {
-      because: 'another one has its externalId since',
-      code: 'identity_already_exists',
-      given: async (_, { rootKey }) => {
-        const { data } = await call('identities.listIdentities', { deleted: true }, rootKey);
-        return call('identities.createIdentity', { externalId: data[0]!.externalId }, rootKey);
+    refusal('it is not deleted', 'identity_not_found', ({ identityId }) => ({ identityId })),
+    refusal(
+      'another one has its externalId since',
+      'identity_already_exists',
+      ({ deletedIdentityId }) => ({ identityId: deletedIdentityId }),
+      {
+        given: async (_, { rootKey }) => {
+          const { data } = await call('identities.listIdentities', { deleted: true }, rootKey);
+          return call('identities.createIdentity', { externalId: data[0]!.externalId }, rootKey);
+        },
       },
-      input: ({ deletedIdentityId }) => ({ identityId: deletedIdentityId }),
-    },
+    ),
   ],
   'permissions.setRolePermissions': [
     {
       ...noSlug,
       as: ['rbac.*.add_permission_to_role', 'rbac.*.remove_permission_from_role'],
-      input: (things) => examples['permissions.setRolePermissions'].input(things),
+      input: examples['permissions.setRolePermissions'].input,
     },
   ],
   'rootKeys.createRootKey': [

@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { environmentWith, loadConfig, settings, sharesMetrics, storeSettings, tlsSettings } from '../src/config.ts';
+import { dirOfFile, dirOfTest } from './support/ofFile.ts';
 
 test('an empty environment gives the defaults', () => {
   expect(loadConfig({})).toEqual({
@@ -148,13 +148,12 @@ test('blanks, line ends and a byte order mark around a value are ignored, in var
   expect(loadConfig(Object.fromEntries(Object.entries(names).map(([name, text]) => [name, around(text)])))).toEqual(
     plain,
   );
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-config-'));
+  const dir = dirOfTest();
   const file = join(dir, 'secret');
   writeFileSync(file, around('redis://a:1'));
   expect(loadConfig({ ...names, REDIS_URL: '', REDIS_URL_FILE: around(file) })).toEqual(plain);
   writeFileSync(file, '\ufeff\r\n');
   expect(() => loadConfig({ REDIS_URL_FILE: file })).toThrow('the file is empty');
-  rmSync(dir, { recursive: true });
 });
 
 test.each([
@@ -212,8 +211,7 @@ test('a relative TOLLGATE_DATA_DIR is relative to the folder of Tollgate, in any
 });
 
 describe('a secret in a file', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  afterAll(() => rmSync(dir, { recursive: true }));
+  const dir = dirOfFile();
   const fileWith = (content: string) => {
     const file = join(dir, `secret-${Math.random()}`);
     writeFileSync(file, content);

@@ -2,17 +2,7 @@
 // Kubernetes. deploy/rehearse.mjs, run by hand, carries out the first two.
 
 import { spawnSync } from 'node:child_process';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { validate } from 'dockerfile-utils';
@@ -21,9 +11,10 @@ import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2';
 import { NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1';
 import { PodDisruptionBudget } from 'kubernetes-models/policy/v1';
 import { Secret, Service } from 'kubernetes-models/v1';
-import { afterAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { loadConfig, settings } from '../src/config.ts';
+import { dirOfFile, dirOfTest } from './support/ofFile.ts';
 import { run, runRedis } from './support/processes.ts';
 import { freePort } from './support/redisNodes.ts';
 
@@ -140,7 +131,7 @@ describe('compose.yaml', () => {
   test('Redis accepts the arguments of its command, and its health check fails without Redis', async () => {
     const program = ['valkey-server', 'redis-server'].find((name) => spawnSync(name, ['--version']).status === 0);
     expect(program).toBeDefined();
-    const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+    const dir = dirOfTest();
     const port = await freePort();
     const { command, healthcheck } = services.valkey;
     const place = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', dir];
@@ -177,7 +168,6 @@ describe('compose.yaml', () => {
       });
     } finally {
       await redis.stop();
-      rmSync(dir, { recursive: true });
     }
   });
 });
@@ -186,7 +176,7 @@ test('the backup of docs/backup.md in compose can be restored over other data', 
   const page = read('docs/backup.md');
   const [, copy] = /exec -T valkey sh -ec '(.*)' > tollgate\.rdb/.exec(page)!;
   const [, restore] = /--entrypoint sh valkey -ec '(.*)' < tollgate\.rdb/.exec(page)!;
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const dir = dirOfTest();
   const dirs = ['from', 'to'].map((name) => join(dir, name));
   for (const each of dirs) mkdirSync(each);
   const [from, to] = dirs as [string, string];
@@ -216,8 +206,7 @@ const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
 describe('deploy/systemd', () => {
   const unit = read('deploy/systemd/tollgate.service');
   const valuesOf = (name: string) => [...unit.matchAll(new RegExp(`^${name}=(.*)$`, 'gm'))].map((match) => match[1]!);
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  afterAll(() => rmSync(dir, { recursive: true }));
+  const dir = dirOfFile();
   /** The output of systemd-analyze for a unit of this text, if it finds a fault. */
   const faultsOf = (text: string, ...words: string[]) => {
     const file = join(dir, 'tollgate.service');
@@ -316,7 +305,7 @@ const problemOf = (manifest: Manifest): string | undefined => {
 
 /** What the compiler reports of manifests. The schemas accept unknown fields, as does a cluster, which drops them. */
 function misspelled(manifests: Manifest[]): string[] {
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const dir = dirOfTest();
   const paths = manifests.map((manifest, at) => {
     const type = `import('${root}/node_modules/kubernetes-models/${modules[kindOf(manifest)]}/index.js').I${manifest.kind}`;
     const file = join(dir, `${manifest.kind}${at}.ts`);
@@ -328,7 +317,6 @@ function misspelled(manifests: Manifest[]): string[] {
     cwd: dir, // Where there is no tsconfig.json.
     encoding: 'utf8',
   });
-  rmSync(dir, { recursive: true });
   return stdout.split('\n').filter((line) => line.includes('error TS'));
 }
 

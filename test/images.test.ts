@@ -1,15 +1,15 @@
 // Images are named by digest, and bin/images.mjs finds what their tags name now. The registry is one of this process.
 
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { filesWithImages, imagesIn, pinImages } from '../bin/images.mjs';
+import { dirOfFile } from './support/ofFile.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -89,16 +89,13 @@ describe('npm run pin -- images', () => {
     response.end(manifest);
   });
   let hub: { registry: string; auth: string };
-  const directory = mkdtempSync(join(tmpdir(), 'tollgate-images-'));
+  const directory = dirOfFile();
   beforeAll(async () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const registry = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     hub = { registry, auth: `${registry}/token` };
   });
-  afterAll(() => {
-    server.close();
-    rmSync(directory, { recursive: true });
-  });
+  afterAll(() => void server.close());
 
   const old = `sha256:${'a'.repeat(64)}`;
   async function pin(text: string) {

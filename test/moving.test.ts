@@ -40,6 +40,18 @@ const fields = ({ error }: { error: { errors: { location: string }[] } }) =>
 const odd = (operation: Parameters<typeof call>[0], input: unknown, as?: string[]) =>
   call(operation, input as never, as) as Promise<unknown> as Promise<{ status: number; error: never; data: never }>;
 
+type Asked = readonly [operation: Parameters<typeof call>[0], input: unknown, as?: string[]];
+/** All of these requests get this status. */
+const answers =
+  (status: number, ...all: readonly Asked[]) =>
+  async () => {
+    for (const [operation, input, as] of all)
+      expect((await odd(operation, input, as)).status, JSON.stringify(input).slice(0, 200)).toBe(status);
+  };
+const verifies = (more: object): Asked => ['keys.verifyKey', { key: 'unknown', ...more }];
+const withItems = (...items: object[]) => items.map((item) => verifies({ ratelimits: [{ name: 'own', ...item }] }));
+const migrates = (status: number, fields: object) => () => migrate(fields, status);
+
 /** By the first cell of their row. */
 const tests: Record<string, () => Promise<unknown>> = {
   '`error.type`': async () => {
@@ -198,21 +210,12 @@ const tests: Record<string, () => Promise<unknown>> = {
     const { ratelimits } = await verify(key);
     expect(ratelimits![0]!.reset).toBeGreaterThanOrEqual(clock.now + hourMs);
   },
-  'Limit item with only `limit` or only `duration`': async () => {
-    for (const item of [{ limit: 5 }, { duration: 5000 }])
-      expect((await odd('keys.verifyKey', { key: 'k', ratelimits: [{ name: 'own', ...item }] })).status).toBe(400);
-  },
-  'Limit name twice in a request': async () => {
-    const ratelimits = [{ name: 'own' }, { name: 'own' }];
-    expect((await odd('keys.verifyKey', { key: 'k', ratelimits })).status).toBe(400);
-  },
-  'Ad hoc limit with `limit: 0`, or a duration below 1000': async () => {
-    for (const item of [
-      { limit: 0, duration: 5000 },
-      { limit: 5, duration: 999 },
-    ])
-      expect((await odd('keys.verifyKey', { key: 'k', ratelimits: [{ name: 'own', ...item }] })).status).toBe(400);
-  },
+  'Limit item with only `limit` or only `duration`': answers(400, ...withItems({ limit: 5 }, { duration: 5000 })),
+  'Limit name twice in a request': answers(400, verifies({ ratelimits: [{ name: 'own' }, { name: 'own' }] })),
+  'Ad hoc limit with `limit: 0`, or a duration below 1000': answers(
+    400,
+    ...withItems({ limit: 0, duration: 5000 }, { limit: 5, duration: 999 }),
+  ),
   '`id` and `autoApply` in a limit item': async () => {
     const { key, keyId } = await createKey({ ratelimits: [limited] });
     const { ratelimits } = await ok('keys.getKey', { keyId });
@@ -235,30 +238,27 @@ const tests: Record<string, () => Promise<unknown>> = {
     ])
       expect((await odd('keys.updateKey', { keyId, ratelimits: [item] })).status).toBe(400);
   },
-  'Other unknown members': async () => {
-    expect((await odd('identities.createIdentity', { externalId: 'ada', other: 1 })).status).toBe(400);
-    expect((await odd('keys.verifyKey', { key: 'k', ratelimits: [{ name: 'own', other: 1 }] })).status).toBe(400);
-  },
-  'More than 50 limits, or 100 slugs in a query': async () => {
-    const ratelimits = Array.from({ length: 51 }, (_, index) => ({ name: `limit${index}` }));
-    expect((await odd('keys.verifyKey', { key: 'k', ratelimits })).status).toBe(400);
-    const permissions = Array.from({ length: 101 }, (_, index) => `p${index}`).join(' OR ');
-    expect((await odd('keys.verifyKey', { key: 'k', permissions })).status).toBe(400);
-  },
-  'Limit name of 129 to 255 characters in a verification': async () => {
-    expect((await odd('keys.verifyKey', { key: 'k', ratelimits: [{ name: 'n'.repeat(129) }] })).status).toBe(400);
-  },
+  'Other unknown members': answers(
+    400,
+    ['identities.createIdentity', { externalId: 'ada', other: 1 }],
+    ...withItems({ other: 1 }),
+  ),
+  'More than 50 limits, or 100 slugs in a query': answers(
+    400,
+    verifies({ ratelimits: Array.from({ length: 51 }, (_, index) => ({ name: `limit${index}` })) }),
+    verifies({ permissions: Array.from({ length: 101 }, (_, index) => `p${index}`).join(' OR ') }),
+  ),
+  'Limit name of 129 to 255 characters in a verification': answers(
+    400,
+    verifies({ ratelimits: [{ name: 'n'.repeat(129) }] }),
+  ),
   '`identity.ratelimits` in a verification': async () => {
     await ok('identities.createIdentity', { externalId: 'shadowed', ratelimits: [limited] });
     const { key } = await createKey({ externalId: 'shadowed', ratelimits: [{ ...limited, limit: 9 }] });
     expect(await verify(key)).toMatchObject({ identity: { ratelimits: [limited] } });
   },
-  'Malformed query for an unknown key': async () => {
-    expect((await odd('keys.verifyKey', { key: 'unknown', permissions: '(' })).status).toBe(400);
-  },
-  'Root key that may verify no key': async () => {
-    expect((await odd('keys.verifyKey', { key: 'unknown' }, ['api.*.read_key'])).status).toBe(403);
-  },
+  'Malformed query for an unknown key': answers(400, verifies({ permissions: '(' })),
+  'Root key that may verify no key': answers(403, ['keys.verifyKey', { key: 'unknown' }, ['api.*.read_key']]),
   'Permission `docs.*` of a key, asked for `docs.read`': async () => {
     const { key } = await migrate({ permissions: ['docs.*'] });
     expect(await verify(key, { permissions: 'docs.read' })).toMatchObject({ code: 'VALID' });
@@ -301,17 +301,17 @@ const tests: Record<string, () => Promise<unknown>> = {
     const { keyId } = await createKey();
     expect((await odd('keys.addRoles', { keyId, roles: ['r'.repeat(128)] })).status).toBe(404);
   },
-  'Slugs that differ in case': async () => {
-    for (const slug of ['case.read', 'Case.Read'])
-      expect((await call('permissions.createPermission', { name: slug, slug })).status).toBe(200);
-  },
+  'Slugs that differ in case': answers(
+    200,
+    ...['case.read', 'Case.Read'].map((slug): Asked => ['permissions.createPermission', { name: slug, slug }]),
+  ),
   'Monthly refill without `refillDay`': async () => {
     const { keyId } = await createKey({ credits: { remaining: 1, refill: { interval: 'monthly', amount: 5 } } });
     expect(await ok('keys.getKey', { keyId })).toMatchObject({ credits: { refill: { refillDay: 1 } } });
   },
-  'Daily refill with `refillDay`': async () => {
-    await migrate({ credits: { remaining: 1, refill: { interval: 'daily', amount: 5, refillDay: 3 } } }, 400);
-  },
+  'Daily refill with `refillDay`': migrates(400, {
+    credits: { remaining: 1, refill: { interval: 'daily', amount: 5, refillDay: 3 } },
+  }),
   'Balance of 2^53 or more': async () => {
     const { error } = await migrate({ credits: { remaining: 2 ** 53 } }, 400);
     expect(error).toMatchObject({
@@ -325,9 +325,7 @@ const tests: Record<string, () => Promise<unknown>> = {
     });
     await migrate({ credits: { remaining: 2 ** 53 - 1 } });
   },
-  'Two limits of one name': async () => {
-    await migrate({ ratelimits: [limited, limited] }, 400);
-  },
+  'Two limits of one name': migrates(400, { ratelimits: [limited, limited] }),
   'Limit without `autoApply`': async () => {
     const { keyId } = await createKey({ ratelimits: [limited] });
     expect(await ok('keys.getKey', { keyId })).toMatchObject({ ratelimits: [{ autoApply: false }] });
@@ -365,9 +363,7 @@ const tests: Record<string, () => Promise<unknown>> = {
     const { keyId } = await createKey({ credits: { remaining: 1 } });
     expect((await odd('keys.updateCredits', { keyId, operation: 'set' })).status).toBe(400);
   },
-  'Ids with other characters': async () => {
-    expect((await odd('keys.updateCredits', { keyId: 'key-1', operation: 'set', value: 1 })).status).toBe(400);
-  },
+  'Ids with other characters': answers(400, ['keys.updateCredits', { keyId: 'key-1', operation: 'set', value: 1 }]),
   '`removeRoles`, `setRoles`: grants': async () => {
     const { keyId } = await createKey();
     await call('permissions.createRole', { name: 'granted' });
@@ -380,15 +376,9 @@ const tests: Record<string, () => Promise<unknown>> = {
   '`migrateKeys`: `failed` of none': async () => {
     expect((await migrate({})).data).toMatchObject({ failed: [] });
   },
-  '`migrateKeys`: unknown roles': async () => {
-    await migrate({ roles: ['nobody'] }, 404);
-  },
-  '`migrateKeys`: unknown `migrationId`': async () => {
-    await migrate({});
-  },
-  '`migrateKeys`: hash that is not base64 of 32 bytes': async () => {
-    await migrate({ hash: digestOf('sk').toString('hex') }, 400);
-  },
+  '`migrateKeys`: unknown roles': migrates(404, { roles: ['nobody'] }),
+  '`migrateKeys`: unknown `migrationId`': migrates(200, {}),
+  '`migrateKeys`: hash that is not base64 of 32 bytes': migrates(400, { hash: digestOf('sk').toString('hex') }),
   '`migrateKeys`: hash twice in a call': async () => {
     const { apiId } = await ok('apis.createApi', { name: 'doubled' });
     const hash = hashOf('sk_doubled');
@@ -402,9 +392,7 @@ const tests: Record<string, () => Promise<unknown>> = {
     const keys = Array.from({ length: 1001 }, (_, index) => ({ hash: hashOf(`sk_many_${index}`) }));
     expect((await odd('keys.migrateKeys', { migrationId: 'm', apiId: 'api_none', keys })).status).toBe(400);
   },
-  '`externalId` with other characters than `a-zA-Z0-9_.-`': async () => {
-    await migrate({ externalId: 'ada@example.com' }, 400);
-  },
+  '`externalId` with other characters than `a-zA-Z0-9_.-`': migrates(400, { externalId: 'ada@example.com' }),
   'Order of lists': async () => {
     const made: string[] = [];
     for (const name of ['one', 'two', 'three'])
@@ -422,9 +410,7 @@ const tests: Record<string, () => Promise<unknown>> = {
     const { data, pagination } = await call('apis.listApis', { limit: 1 });
     expect(pagination.cursor).not.toBe(data[0]!.id);
   },
-  '`apiId` of fewer than 8 characters': async () => {
-    expect((await call('apis.getApi', { apiId: 'api_1' })).status).toBe(404);
-  },
+  '`apiId` of fewer than 8 characters': answers(404, ['apis.getApi', { apiId: 'api_1' }]),
   '`listKeys`: `externalId` with other characters': async () => {
     const { apiId } = await ok('apis.createApi', { name: 'other' });
     expect((await odd('apis.listKeys', { apiId, externalId: 'ada@example.com' })).status).toBe(400);
@@ -460,13 +446,15 @@ const tests: Record<string, () => Promise<unknown>> = {
     expect((await odd('identities.updateIdentity', { identity: 'mine', meta: {} }, grants)).status).toBe(200);
     expect((await odd('identities.deleteIdentity', { identity: 'mine' }, grants)).status).toBe(200);
   },
-  '`setRolePermissions` by name': async () => {
-    await ok('permissions.createRole', { name: 'by name' });
-    await ok('permissions.setRolePermissions', { roleId: 'by name', permissions: ['docs.read'] });
-  },
-  '`setOverride` in an unknown namespace': async () => {
-    await ok('ratelimits.setOverride', { namespace: 'new one', identifier: 'ada', limit: 1, duration: 5000 });
-  },
+  '`setRolePermissions` by name': answers(
+    200,
+    ['permissions.createRole', { name: 'by name' }],
+    ['permissions.setRolePermissions', { roleId: 'by name', permissions: ['docs.read'] }],
+  ),
+  '`setOverride` in an unknown namespace': answers(200, [
+    'ratelimits.setOverride',
+    { namespace: 'new one', identifier: 'ada', limit: 1, duration: 5000 },
+  ]),
   'Override with `limit: 0`': async () => {
     await ok('ratelimits.setOverride', { namespace: 'zero', identifier: 'ada', limit: 0, duration: 5000 });
     const request = { namespace: 'zero', identifier: 'ada', limit: 5, duration: 5000 };
@@ -524,10 +512,10 @@ const tests: Record<string, () => Promise<unknown>> = {
     const answer = await ok('ratelimits.multiLimit', [item, item, item, item]);
     expect(answer.limits.map(({ remaining }) => remaining)).toEqual([3, 3, 3, 3]);
   },
-  'Unknown namespace id in `limit`': async () => {
-    const request = { namespace: 'rlns_1111111111111111', identifier: 'ada', limit: 9, duration: 5000 };
-    expect((await call('ratelimits.limit', request)).status).toBe(404);
-  },
+  'Unknown namespace id in `limit`': answers(404, [
+    'ratelimits.limit',
+    { namespace: 'rlns_1111111111111111', identifier: 'ada', limit: 9, duration: 5000 },
+  ]),
   'Deleted API: new keys': async () => {
     const { apiId } = await ok('apis.createApi', { name: 'deleted' });
     await ok('apis.deleteApi', { apiId });

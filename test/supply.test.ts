@@ -2,11 +2,11 @@
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { uwsPins } from '../src/http/uwsPins.ts';
+import { dirOfTest } from './support/ofFile.ts';
 
 interface Entry {
   version: string;
@@ -78,15 +78,13 @@ describe('the calls of npm', () => {
   const { server, tester } = { server: lock['node_modules/server'], tester: lock['node_modules/tester'] };
 
   beforeEach(() => {
-    dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+    dir = dirOfTest();
     mkdirSync(join(dir, 'bin'));
     mkdirSync(join(dir, 'node_modules'));
     copyFileSync('bin/prepare.mjs', join(dir, 'bin', 'prepare.mjs'));
     writeFileSync(join(dir, 'npm'), '#!/bin/sh\necho "$@"\n', { mode: 0o755 });
     writeFileSync(join(dir, 'package-lock.json'), JSON.stringify({ packages: lock }));
   });
-
-  afterEach(() => rmSync(dir, { recursive: true }));
 
   /** The arguments of npm, if this is installed already. */
   function asked(options: { dev?: boolean }, installed?: Record<string, Entry | { integrity: string }>): string {

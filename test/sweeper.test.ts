@@ -4,17 +4,16 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import type { OperationName } from '../src/operations/index.ts';
 import { cliActor } from '../src/records/rootKeys.ts';
-import { connect } from '../src/redis/connection.ts';
 import { openStore, type Store } from '../src/store.ts';
 import { startSweeper } from '../src/sweeper.ts';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
 import { namesIn } from './support/keyspace.ts';
 import { observing } from './support/observer.ts';
+import { redisOfFile } from './support/ofFile.ts';
 import { testRedisUrl } from './support/redis.ts';
 
-const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+const redis = await redisOfFile();
 // The tests count all records, and records of earlier test files would expire at any time.
 await redis.flushdb();
 
@@ -26,10 +25,7 @@ let past: Store;
 beforeAll(async () => {
   past = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => 0 });
 });
-afterAll(async () => {
-  await past.close();
-  await redis.quit();
-});
+afterAll(() => past.close());
 
 const hashOf = (key: string) => createHash('sha256').update(key).digest('base64');
 
@@ -254,12 +250,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
   }
 
   test('leave only history that expires, and touch nothing else', async () => {
-    const { workspaceId, rootKey } = await createWorkspace();
-    const did = async <Name extends OperationName>(name: Name, input: InputOf<Name>) => {
-      const { status, data, error } = await call(name, input, rootKey);
-      expect(status, error?.detail).toBe(200);
-      return data;
-    };
+    const { workspaceId, of: did } = await tollgate.openWorkspace();
     // An identity that is kept, with a key of another API.
     const api = await did('apis.createApi', { name: 'stays' });
     const other = await did('keys.createKey', { ...api, externalId: 'survivor', credits: { remaining: 5 } });

@@ -2,14 +2,14 @@
 // item that does not need the record does not fail. The kinds are those of src/redis/keyspace.md, so a new one is
 // covered, or fails here for want of values of its placeholders.
 
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import type { OperationName } from '../../src/operations/index.ts';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../support/harness.ts';
 import { type KeyspaceEntry, keyspace } from '../support/keyspace.ts';
 import { observing } from '../support/observer.ts';
+import { redisOfFile } from '../support/ofFile.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { sample } from '../support/testIf.ts';
 
@@ -23,11 +23,7 @@ const { clock, call, ok } = tollgate;
 const observed = harness(testRedisUrl, { leaseMs: 0, observe, onEvent });
 const leased = harness(testRedisUrl, { leaseMs: 1000, leaseLongMs: 10_000, leaseAfter: 2 });
 
-let redis: RedisClient;
-beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-});
-afterAll(async () => void (await redis.quit()));
+const redis = await redisOfFile();
 
 type World = Awaited<ReturnType<typeof makeWorld>>;
 

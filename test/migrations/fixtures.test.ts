@@ -3,7 +3,6 @@
 
 import { readdirSync } from 'node:fs';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { dataVersion, oldestDataVersion } from '../../src/scripts/layout.ts';
 import { openStore, type Store } from '../../src/store.ts';
@@ -13,16 +12,13 @@ import { earlierRelease, lastCommits } from '../support/earlierRelease.ts';
 import type { Read } from '../support/everyRead.ts';
 import { dayMs, hourMs, testSettings } from '../support/harness.ts';
 import { keyspace, namesIn, survey } from '../support/keyspace.ts';
+import { redisOfFile } from '../support/ofFile.ts';
 import { endAll } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { isThorough, testIf } from '../support/testIf.ts';
 
 const url = testRedisUrl();
-let redis: RedisClient;
-beforeAll(async () => {
-  redis = await connect(url, { commandTimeoutMs: 5000 });
-  return () => redis.disconnect();
-});
+const redis = await redisOfFile();
 afterEach(endAll);
 
 const folders = readdirSync(new URL('../fixtures/data/', import.meta.url)).filter((name) => /^v\d+$/.test(name));

@@ -1,15 +1,15 @@
 // Holds of data versions 6 and 7: servers of both releases change the holds of a key, then the data is migrated.
 
 import { pino } from 'pino';
-import { afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
-import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { keyRecordKey, workspaceKey } from '../../src/redis/names.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { earlierRelease, lastCommits, openEarlier } from '../support/earlierRelease.ts';
 import { hourMs, jsonOf, requestTo, testSettings } from '../support/harness.ts';
+import { redisOfFile } from '../support/ofFile.ts';
 import { endAll } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { storedHolds } from '../support/storedHolds.ts';
@@ -17,11 +17,7 @@ import { storedHolds } from '../support/storedHolds.ts';
 const url = testRedisUrl();
 const release = earlierRelease(lastCommits[6]!);
 const nowMs = Date.UTC(2026, 1, 2, 12, 30);
-let redis: RedisClient;
-beforeAll(async () => {
-  redis = await connect(url, { commandTimeoutMs: 5000 });
-  return () => redis.disconnect();
-});
+const redis = await redisOfFile();
 afterEach(endAll);
 
 type Send = (path: string, input: object) => Promise<Record<string, unknown>>;

@@ -63,19 +63,24 @@ describe('the hour of a decision', () => {
     const end = edge();
     clock.set(end - 40);
     const { key, keyId, apiId } = await createKey({ credits: { remaining: 10_000 } });
+    const off = await createKey({ enabled: false });
     const check = { namespace: newName(), identifier: 'one', limit: 10_000, duration: hourMs };
     for (let time = 0; time < 80; time++) {
       clock.advance(1);
+      expect((await holder.ok('keys.verifyKey', { key: off.key })).code).toBe('DISABLED');
       expect((await holder.ok('keys.verifyKey', { key, tags: ['t'] })).valid).toBe(true);
       expect((await holder.ok('ratelimits.limit', check)).success).toBe(true);
     }
     expect(holder.counts.decided).toBeGreaterThan(60);
     await holder.recall();
     // The first 39 are before the end.
-    const hours = new Map([
-      [end - hourMs, { count: 39, spentCredits: 39 }],
-      [end, { count: 41, spentCredits: 41 }],
-    ]);
+    const hoursWith = (before: number, after: number) =>
+      new Map([
+        [end - hourMs, { count: 39, spentCredits: before }],
+        [end, { count: 41, spentCredits: after }],
+      ]);
+    const hours = hoursWith(39, 41);
+    expect(await hoursOf({ keyId: off.keyId })).toEqual(hoursWith(0, 0));
     expect({
       key: await hoursOf({ keyId }),
       api: await hoursOf({ apiId }),

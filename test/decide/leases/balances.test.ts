@@ -2,7 +2,7 @@
 // that sets it. The server that changes is another one, or a holder itself.
 
 import { describe, expect, test } from 'vitest';
-import { dayMs, type InputOf } from '../../support/harness.ts';
+import { dayMs } from '../../support/harness.ts';
 import { heldServers } from './heldServers.ts';
 
 const held = heldServers(3);
@@ -31,32 +31,26 @@ describe.each([
   ['another server', other],
   ['a holder', first],
 ])('changed by %s', (_by, changer) => {
-  const update = (keyId: string, changes: Omit<InputOf<'keys.updateKey'>, 'keyId'>) =>
-    changer.ok('keys.updateKey', { keyId, ...changes });
+  const update = (changes: object) => (keyId: string) => changer.ok('keys.updateKey', { keyId, ...changes });
+  const inTurn =
+    (...changes: ((keyId: string) => Promise<unknown>)[]) =>
+    async (keyId: string) => {
+      for (const change of changes) await change(keyId);
+    };
+  const refillOf = (amount: number) => update({ credits: { refill: { ...refill, amount } } });
 
   const keeping: [string, (keyId: string) => Promise<unknown>][] = [
-    [
-      'the amount of the refill',
-      (keyId) => update(keyId, { credits: { refill: { ...refill, amount: 2000 } } } as never),
-    ],
-    [
-      'the interval of the refill',
-      (keyId) => update(keyId, { credits: { refill: { interval: 'daily', amount: 10 } } } as never),
-    ],
-    ['no refill any more', (keyId) => update(keyId, { credits: { refill: null } } as never)],
-    [
-      'the refill, three times',
-      async (keyId) => {
-        for (const amount of [1, 2, 3]) await update(keyId, { credits: { refill: { ...refill, amount } } } as never);
-      },
-    ],
-    ['its name', (keyId) => update(keyId, { name: 'renamed' })],
+    ['the amount of the refill', refillOf(2000)],
+    ['the interval of the refill', update({ credits: { refill: { interval: 'daily', amount: 10 } } })],
+    ['no refill any more', update({ credits: { refill: null } })],
+    ['the refill, three times', inTurn(refillOf(1), refillOf(2), refillOf(3))],
+    ['its name', update({ name: 'renamed' })],
     [
       'deleted and restored',
-      async (keyId) => {
-        await changer.ok('keys.deleteKey', { keyId });
-        await changer.ok('keys.restoreKey', { keyId });
-      },
+      inTurn(
+        (keyId) => changer.ok('keys.deleteKey', { keyId }),
+        (keyId) => changer.ok('keys.restoreKey', { keyId }),
+      ),
     ],
   ];
   test.each(keeping)('a change keeps the balance: %s', async (_what, change) => {
@@ -99,18 +93,9 @@ describe.each([
 
   const setting: [string, (keyId: string) => Promise<unknown>][] = [
     ['set', (keyId) => changer.ok('keys.updateCredits', { keyId, operation: 'set', value: 500 })],
-    ['updateKey', (keyId) => update(keyId, { credits: { remaining: 500 } })],
-    [
-      'updateKey with a refill',
-      (keyId) => update(keyId, { credits: { remaining: 500, refill: { ...refill, amount: 3 } } }),
-    ],
-    [
-      'unlimited, and set',
-      async (keyId) => {
-        await update(keyId, { credits: null });
-        await update(keyId, { credits: { remaining: 500 } });
-      },
-    ],
+    ['updateKey', update({ credits: { remaining: 500 } })],
+    ['updateKey with a refill', update({ credits: { remaining: 500, refill: { ...refill, amount: 3 } } })],
+    ['unlimited, and set', inTurn(update({ credits: null }), update({ credits: { remaining: 500 } }))],
   ];
   test.each(setting)('a balance that is set gets nothing back: %s', async (_how, set) => {
     const { key, keyId } = await createKey({ credits: { remaining: 3000, refill } });

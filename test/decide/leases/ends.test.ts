@@ -2,7 +2,6 @@
 // the same, and the test sets them.
 
 import { describe, expect, test } from 'vitest';
-import { hourMs, type InputOf } from '../../support/harness.ts';
 import { heldServers, newName } from './heldServers.ts';
 
 const held = heldServers(1);
@@ -98,67 +97,5 @@ describe('on a server whose monotonic clock is 1 % slow', () => {
     expect(slow.first.counts.decided).toBe(before + 1);
     slow.clock.set(expires);
     expect(await verify()).toBe('EXPIRED');
-  });
-});
-
-/** Counts by hour. */
-type Counts = Record<string, number>;
-
-describe('a decision is counted in its hour', () => {
-  const nearEnd = () => (Math.floor(clock.now / hourMs) + 1) * hourMs - 50;
-  const period = () => ({ start: clock.now - 2 * hourMs, end: clock.now + hourMs, granularity: 'hour' as const });
-
-  /** What is counted five times before the end of an hour, by leases too. */
-  const kinds: Record<string, () => Promise<{ request: () => Promise<unknown>; read: () => Promise<Counts> }>> = {
-    async 'a verification'() {
-      const { key, keyId, apiId } = await createKey({ credits: { remaining: 1000 } });
-      return {
-        request: () => ok('keys.verifyKey', { key }),
-        async read() {
-          const by = async (filter: InputOf<'analytics.getVerifications'>) =>
-            hoursOf(await ok('analytics.getVerifications', { ...period(), ...filter }));
-          const ofKey = await by({ keyId });
-          expect(await by({ apiId })).toEqual(ofKey);
-          return ofKey;
-        },
-      };
-    },
-    async 'a refusal of a verification'() {
-      const { key, keyId } = await createKey({ enabled: false });
-      return {
-        request: () => ok('keys.verifyKey', { key }),
-        read: async () => hoursOf(await ok('analytics.getVerifications', { ...period(), keyId })),
-      };
-    },
-    async 'a limit check'() {
-      const check = { namespace: newName(), identifier: 'one', limit: 1000, duration: hourMs };
-      return {
-        request: () => ok('ratelimits.limit', check),
-        read: async () =>
-          hoursOf(
-            (await ok('analytics.getRatelimits', { ...period(), namespace: check.namespace })).map((row) => ({
-              time: row.time,
-              count: row.passed,
-            })),
-          ),
-      };
-    },
-  };
-  const hoursOf = (rows: readonly { time?: number | undefined; count: number }[]): Counts => {
-    const hours: Counts = {};
-    for (const { time, count } of rows)
-      if (count > 0) hours[`${time! / hourMs}`] = (hours[`${time! / hourMs}`] ?? 0) + count;
-    return hours;
-  };
-
-  test.each(Object.entries(kinds))('%s, also if it is settled in the next one', async (_kind, make) => {
-    const { request, read } = await make();
-    clock.set(nearEnd());
-    const hour = Math.floor(clock.now / hourMs);
-    for (let times = 0; times < 5; times++) await request();
-    expect(counts.decided).toBeGreaterThan(0);
-    clock.advance(60);
-    await held.recallAll();
-    expect(await read()).toEqual({ [hour]: 5 });
   });
 });

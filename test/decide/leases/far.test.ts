@@ -4,16 +4,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { Decide } from '../../../src/decide/decide.ts';
-import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
+import { digestTextOf } from '../../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { recallChannel, workspaceKey } from '../../../src/redis/names.ts';
 import { leaseSession, longestTerm } from '../../../src/scripts/layout.ts';
 import { harness, hourMs } from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
+import { redisOfFile } from '../../support/ofFile.ts';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 import { thoroughTest } from '../../support/testIf.ts';
 import { heldServers } from './heldServers.ts';
-import { openServer } from './lateServer.ts';
+import { openServer, presentedOf } from './lateServer.ts';
 import { redisProxy } from './proxy.ts';
 
 const leaseMs = 100;
@@ -31,10 +32,9 @@ const observe = observing({ decided: () => void jumpyDecided++ });
 const changer = harness(testRedisUrl, realTime);
 const jumping = harness(() => jumpy.url(), { ...realTime, observe });
 
-let redis: RedisClient;
+const redis = await redisOfFile();
 let farRedis: RedisClient;
 beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
   farRedis = await connect(proxy.url(), { commandTimeoutMs: 5000 });
   // The distance is known after a few calls.
   for (let times = 0; times < 3; times++) {
@@ -42,11 +42,8 @@ beforeAll(async () => {
     await held.untilGranted(far, async () => (await far.ok('keys.verifyKey', { key })).valid);
   }
 });
-afterAll(async () => {
-  await redis.quit();
-  // The answer to QUIT would arrive after the end of its connection.
-  farRedis.disconnect();
-});
+// The answer to QUIT would arrive after the end of its connection.
+afterAll(() => farRedis.disconnect());
 
 /** A workspace with a key, and how it is verified. */
 async function newTenant() {
@@ -132,7 +129,7 @@ test('a change waits no longer for a server that does not answer because another
 
 /** Verifies a key by a server of its own until it has a lease. */
 async function lease(server: { decider: Decide; granted: number[] }, { workspaceId, rootKey, key }: Tenant) {
-  const presented = { workspaceId, digest: digestOf(rootKey), digestText: digestTextOf(rootKey) };
+  const presented = presentedOf({ workspaceId, rootKey });
   const send = async () => {
     await server.decider.verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 }).decide();
     expect(server.granted.length).toBeGreaterThan(0);

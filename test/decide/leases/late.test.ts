@@ -3,28 +3,19 @@
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { Decide } from '../../../src/decide/decide.ts';
-import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
-import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { digestTextOf } from '../../../src/domain/keyString.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { harness } from '../../support/harness.ts';
-import { testRedisUrl } from '../../support/redis.ts';
-import { openServer } from './lateServer.ts';
+import { redisOfFile } from '../../support/ofFile.ts';
+import { openServer, presentedOf } from './lateServer.ts';
 
 const app = harness(undefined, { leaseMs: 0, nowMs: () => undefined });
-let redis: RedisClient;
-beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-});
-afterAll(async () => void (await redis.quit()));
+const redis = await redisOfFile();
 
 const leaseMs = 40;
-const presented = () => ({
-  workspaceId: app.workspaceId,
-  digest: digestOf(app.rootKey),
-  digestText: digestTextOf(app.rootKey),
-});
+const presented = () => presentedOf(app);
 
 const kinds = {
   async 'a limit check'() {

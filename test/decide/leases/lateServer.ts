@@ -5,6 +5,7 @@ import { AcceptedRootKeys } from '../../../src/decide/accepted.ts';
 import { openDecide } from '../../../src/decide/decide.ts';
 import { Leasing } from '../../../src/decide/leases/leasing.ts';
 import { Tail } from '../../../src/decide/tail/tail.ts';
+import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
 import type { RedisClient } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { dataVersion } from '../../../src/scripts/layout.ts';
@@ -13,6 +14,13 @@ import { testSettings } from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
 
 const settings = { ...testSettings, leaseCredits: true, leaseAfter: 2, leaseNowMs: () => performance.now() };
+
+/** A root key as a request presents it. */
+export const presentedOf = ({ workspaceId, rootKey }: { workspaceId: string; rootKey: string }) => ({
+  workspaceId,
+  digest: digestOf(rootKey),
+  digestText: digestTextOf(rootKey),
+});
 
 /** `now` is the time by Redis's clock; '' for its own. */
 export async function openServer(redis: RedisClient, leaseMs: number, now: () => number | '' = () => '') {

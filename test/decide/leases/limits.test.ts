@@ -2,11 +2,10 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { harness, type InputOf } from '../../support/harness.ts';
 import { survey } from '../../support/keyspace.ts';
 import { observing } from '../../support/observer.ts';
-import { testRedisUrl } from '../../support/redisUrl.ts';
+import { redisOfFile } from '../../support/ofFile.ts';
 
 // Longer than a test, so that it is known what is decided locally.
 const leaseMs = 2000;
@@ -26,6 +25,7 @@ afterEach(() => void Object.assign(counts, { decided: 0, granted: 0, units: 0, r
 const settings = { leaseMs, leaseAfter: 2, nowMs: () => undefined, leaseNowMs: () => performance.now(), observe };
 const servers = [1, 2, 3, 4].map(() => harness(undefined, settings));
 const [first] = servers as [(typeof servers)[number]];
+const redis = await redisOfFile();
 type Server = typeof first;
 type Check = InputOf<'ratelimits.limit'>;
 
@@ -289,16 +289,11 @@ const namespaceOf = async ({ namespace }: Check) => {
 };
 
 test('leases are noted under names of keyspace.md, and settled', async () => {
-  const redis: RedisClient = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-  try {
-    const of = check(10_000);
-    for (let times = 0; times < 10; times++) await limit(first, of);
-    const names = async () => (await redis.keys('*:lw:*')).filter((name) => name.endsWith(of.identifier));
-    expect(await names()).toHaveLength(1);
-    expect((await survey(redis)).wrong).toEqual([]);
-    await recallAll();
-    expect(await names()).toEqual([]);
-  } finally {
-    await redis.quit();
-  }
+  const of = check(10_000);
+  for (let times = 0; times < 10; times++) await limit(first, of);
+  const names = async () => (await redis.keys('*:lw:*')).filter((name) => name.endsWith(of.identifier));
+  expect(await names()).toHaveLength(1);
+  expect((await survey(redis)).wrong).toEqual([]);
+  await recallAll();
+  expect(await names()).toEqual([]);
 });

@@ -1,13 +1,13 @@
 // Long terms: for what charges nothing, and for units of limits and balances with much room.
 
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
-import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { describe, expect, test, vi } from 'vitest';
+import { digestTextOf } from '../../../src/domain/keyString.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { hourMs, type InputOf } from '../../support/harness.ts';
+import { redisOfFile } from '../../support/ofFile.ts';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 import { heldServers, newName } from './heldServers.ts';
-import { openServer } from './lateServer.ts';
+import { openServer, presentedOf } from './lateServer.ts';
 import { redisProxy } from './proxy.ts';
 
 const leaseMs = 100;
@@ -20,11 +20,7 @@ const [changer, holder] = held.servers as [typeof held.first, typeof held.first]
 /** It asks for leases as servers do. */
 const usual = heldServers(1, { leaseMs, leaseLongMs, leaseAfter: 12 });
 
-let redis: RedisClient;
-beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-});
-afterAll(async () => void (await redis.quit()));
+const redis = await redisOfFile();
 
 /** The slices are longer than a long term. */
 const perDay = (limit: number) => ({ name: 'requests', limit, duration: 24 * hourMs, autoApply: true });
@@ -121,11 +117,7 @@ test('while long terms are not longer, or servers of earlier releases may run, n
   const server = await openServer(redis, leaseMs);
   const { leases } = server.decider.leasing;
   const granted = vi.spyOn(leases, 'granted');
-  const presented = {
-    workspaceId: held.workspaceId,
-    digest: digestOf(held.rootKey),
-    digestText: digestTextOf(held.rootKey),
-  };
+  const presented = presentedOf(held);
   for (const fields of [{}, { ratelimits: [perDay(1000)] }, { credits: { remaining: 1000 } }]) {
     const { key } = await held.createKey(fields);
     const before = server.granted.length;

@@ -122,40 +122,29 @@ test.each(['key', 'identity'])('units of a grant whose answer is lost come back 
   expect(ratelimits![0]!.remaining).toBe(1000 - charged - 1);
 });
 
-test.each(['none', 'one'])(
-  'units of a grant under an override that has ended since, with %s before it',
-  async (former) => {
-    const of = { namespace: newName(), identifier: 'one', limit: 1000 };
-    if (former === 'one') await ok('ratelimits.setOverride', { ...of, duration: 3 * hourMs });
-    const temporary = { ...of, duration: 2 * hourMs };
-    const lastsMs = 1000;
-    await ok('ratelimits.setOverride', { ...temporary, until: clock.now + lastsMs });
-    const check = { ...of, duration: hourMs };
-    const charged = await untilGranted(first, async () => (await ok('ratelimits.limit', check)).success);
-    await first.recall();
-    proxy.losesAnswers = true;
-    expect((await call('ratelimits.limit', check)).status).not.toBe(200);
-    clock.advance(lastsMs);
-    proxy.losesAnswers = false;
-    await settled();
-    await vi.waitFor(() => ok('ratelimits.setOverride', temporary), { timeout: 10_000, interval: 10 });
-    // The decision whose answer was lost was made.
-    expect((await ok('ratelimits.limit', { ...check, cost: 0 })).remaining).toBe(1000 - charged - 1);
-  },
-);
-
-test('units of a grant under an override that a temporary one has replaced since', async () => {
+/** Under an override with this one before it, which has `ended` since or which a temporary one has `replaced`. */
+test.each([
+  ['none', 'ended'],
+  ['one', 'ended'],
+  ['one', 'replaced'],
+])('units of a grant whose answer is lost, with %s override before that has %s since', async (former, since) => {
   const of = { namespace: newName(), identifier: 'one', limit: 1000 };
-  await ok('ratelimits.setOverride', { ...of, duration: 3 * hourMs });
+  const set = (hours: number, more: object = {}) =>
+    ok('ratelimits.setOverride', { ...of, duration: hours * hourMs, ...more });
+  if (former === 'one') await set(3);
+  const until = () => ({ until: clock.now + 1000 });
+  if (since === 'ended') await set(2, until());
   const check = { ...of, duration: hourMs };
   const charged = await untilGranted(first, async () => (await ok('ratelimits.limit', check)).success);
   await first.recall();
   proxy.losesAnswers = true;
   expect((await call('ratelimits.limit', check)).status).not.toBe(200);
+  if (since === 'ended') clock.advance(1000);
   proxy.losesAnswers = false;
-  const temporary = { ...of, duration: 2 * hourMs, until: clock.now + 1000 };
-  await vi.waitFor(() => ok('ratelimits.setOverride', temporary), { timeout: 10_000, interval: 10 });
-  await settled();
-  clock.advance(1000);
+  const replace = () => vi.waitFor(() => set(2, since === 'ended' ? {} : until()), { timeout: 10_000, interval: 10 });
+  const ends = since === 'ended' ? [settled, replace] : [replace, settled];
+  for (const end of ends) await end();
+  if (since === 'replaced') clock.advance(1000);
+  // The decision whose answer was lost was made.
   expect((await ok('ratelimits.limit', { ...check, cost: 0 })).remaining).toBe(1000 - charged - 1);
 });

@@ -39,81 +39,49 @@ describe.each([
   ['another server', other],
   ['the holder', holder],
 ])('changed by %s', (_by, changer) => {
+  type Fields = Partial<InputOf<'keys.updateKey'>>;
+  const set = (changes: Fields) => (keyId: string) => changer.ok('keys.updateKey', { keyId, ...changes });
+  const inTurn =
+    <Of>(...changes: ((of: Of) => Promise<unknown>)[]) =>
+    async (of: Of) => {
+      for (const change of changes) await change(of);
+    };
+  const longer = { ...requests, duration: 2 * hourMs };
+  /** A limit for 200 ms, in which the key is used. */
+  const forAWhile = (limit: Partial<Ratelimit>) => async (keyId: string, key: string) => {
+    const until = held.clock.now + 200;
+    await set({ ratelimit: { name: requests.name, limit: 1000, until, ...limit } })(keyId);
+    await use(holder, key, 30);
+    held.clock.advance(200);
+  };
   const ofKey: [string, (keyId: string, key: string) => Promise<unknown>, number?, Ratelimit[]?][] = [
     ['nothing', async () => {}],
-    ['its name', (keyId) => changer.ok('keys.updateKey', { keyId, name: 'renamed' })],
-    ['the same limits, written again', (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] })],
-    [
-      'its number, up',
-      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, limit: 1001 }] }),
-      1001,
-    ],
-    [
-      'its number, down',
-      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, limit: 400 }] }),
-      400,
-    ],
-    ['another limit is added', (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests, further] })],
-    [
-      'another limit is added before it',
-      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [further, requests] }),
-    ],
-    [
-      'another limit is removed',
-      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] }),
-      1000,
-      [further, requests],
-    ],
-    [
-      'its duration, there and back',
-      async (keyId) => {
-        await changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, duration: 2 * hourMs }] });
-        await changer.ok('keys.updateKey', { keyId, ratelimits: [requests] });
-      },
-    ],
-    [
-      'a temporary limit of another duration is set and used, and ends',
-      async (keyId, key) => {
-        const ratelimit = { name: requests.name, limit: 1000, duration: 2 * hourMs, until: held.clock.now + 200 };
-        await changer.ok('keys.updateKey', { keyId, ratelimit });
-        await use(holder, key, 30);
-        held.clock.advance(200);
-      },
-    ],
-    [
-      'a temporary limit of a higher number is set and used, and ends',
-      async (keyId, key) => {
-        const ratelimit = { name: requests.name, limit: 100_000, until: held.clock.now + 200 };
-        await changer.ok('keys.updateKey', { keyId, ratelimit });
-        await use(holder, key, 30);
-        held.clock.advance(200);
-      },
-      970,
-    ],
+    ['its name', set({ name: 'renamed' })],
+    ['the same limits, written again', set({ ratelimits: [requests] })],
+    ['its number, up', set({ ratelimits: [{ ...requests, limit: 1001 }] }), 1001],
+    ['its number, down', set({ ratelimits: [{ ...requests, limit: 400 }] }), 400],
+    ['another limit is added', set({ ratelimits: [requests, further] })],
+    ['another limit is added before it', set({ ratelimits: [further, requests] })],
+    ['another limit is removed', set({ ratelimits: [requests] }), 1000, [further, requests]],
+    ['its duration, there and back', inTurn(set({ ratelimits: [longer] }), set({ ratelimits: [requests] }))],
+    ['a temporary limit of another duration is set and used, and ends', forAWhile({ duration: longer.duration })],
+    ['a temporary limit of a higher number is set and used, and ends', forAWhile({ limit: 100_000 }), 970],
     [
       'deleted and restored',
-      async (keyId) => {
-        await changer.ok('keys.deleteKey', { keyId });
-        await changer.ok('keys.restoreKey', { keyId });
-      },
+      inTurn(
+        (keyId) => changer.ok('keys.deleteKey', { keyId }),
+        (keyId) => changer.ok('keys.restoreKey', { keyId }),
+      ),
     ],
-    [
-      'disabled and enabled',
-      async (keyId) => {
-        await changer.ok('keys.updateKey', { keyId, enabled: false });
-        await changer.ok('keys.updateKey', { keyId, enabled: true });
-      },
-    ],
-    ['it gets credits', (keyId) => changer.ok('keys.updateKey', { keyId, credits: { remaining: 100_000 } })],
-    [
-      'it gets an identity',
-      async (keyId) => {
-        const externalId = newName();
-        await changer.ok('identities.createIdentity', { externalId, ratelimits: [further] });
-        await changer.ok('keys.updateKey', { keyId, externalId });
-      },
-    ],
+    ['disabled and enabled', inTurn(set({ enabled: false }), set({ enabled: true }))],
+    ['it gets credits', set({ credits: { remaining: 100_000 } })],
+    ['it gets an identity', async (keyId) => set({ externalId: await newIdentity([further]) })(keyId)],
   ];
+  async function newIdentity(ratelimits: Ratelimit[]) {
+    const externalId = newName();
+    await ok('identities.createIdentity', { externalId, ratelimits });
+    return externalId;
+  }
   test.each(sample(ofKey))(
     'a limit of a key admits exactly its number: %s',
     async (_what, change, admits = 1000, ratelimits = [requests]) => {
@@ -139,63 +107,44 @@ describe.each([
     apiId: string;
     identity: string;
   }
+  const setIdentity =
+    (changes: Partial<InputOf<'identities.updateIdentity'>>) =>
+    ({ identity }: Shared) =>
+      changer.ok('identities.updateIdentity', { identity, ...changes });
+  const setKey =
+    (changes: Fields) =>
+    ({ keyId }: Shared) =>
+      set(changes)(keyId);
   const ofIdentity: [string, (shared: Shared) => Promise<unknown>, number?][] = [
-    [
-      'its number',
-      ({ identity }) =>
-        changer.ok('identities.updateIdentity', { identity, ratelimits: [{ ...requests, limit: 1001 }] }),
-      1001,
-    ],
-    [
-      'another limit is added',
-      ({ identity }) => changer.ok('identities.updateIdentity', { identity, ratelimits: [requests, further] }),
-    ],
+    ['its number', setIdentity({ ratelimits: [{ ...requests, limit: 1001 }] }), 1001],
+    ['another limit is added', setIdentity({ ratelimits: [requests, further] })],
     [
       'its duration, there and back',
-      async ({ identity }) => {
-        await changer.ok('identities.updateIdentity', {
-          identity,
-          ratelimits: [{ ...requests, duration: 2 * hourMs }],
-        });
-        await changer.ok('identities.updateIdentity', { identity, ratelimits: [requests] });
-      },
+      inTurn(setIdentity({ ratelimits: [longer] }), setIdentity({ ratelimits: [requests] })),
     ],
     [
       'a temporary limit of another duration is set, and ends',
-      async ({ identity }) => {
+      async (shared) => {
         const ratelimit = { name: requests.name, limit: 1000, duration: 2 * hourMs, until: held.clock.now + 200 };
-        await changer.ok('identities.updateIdentity', { identity, ratelimit });
+        await setIdentity({ ratelimit })(shared);
         held.clock.advance(200);
       },
     ],
-    ['its meta', ({ identity }) => changer.ok('identities.updateIdentity', { identity, meta: { a: 1 } })],
+    ['its meta', setIdentity({ meta: { a: 1 } })],
     ['the key in use is deleted', ({ keyId }) => changer.ok('keys.deleteKey', { keyId })],
     ['the key in use is deleted for good', ({ keyId }) => changer.ok('keys.deleteKey', { keyId, permanent: true })],
-    ['the key in use is unlinked', ({ keyId }) => changer.ok('keys.updateKey', { keyId, externalId: null })],
+    ['the key in use is unlinked', setKey({ externalId: null })],
     [
       'the key in use gets another identity',
-      async ({ keyId }) => {
-        const externalId = newName();
-        await changer.ok('identities.createIdentity', { externalId, ratelimits: [requests] });
-        await changer.ok('keys.updateKey', { keyId, externalId });
-      },
+      async ({ keyId }) => set({ externalId: await newIdentity([requests]) })(keyId),
     ],
     [
       'the key in use is unlinked and linked again',
-      async ({ keyId, identity }) => {
-        await changer.ok('keys.updateKey', { keyId, externalId: null });
-        await changer.ok('keys.updateKey', { keyId, externalId: identity });
-      },
+      inTurn(setKey({ externalId: null }), ({ keyId, identity }) => set({ externalId: identity })(keyId)),
     ],
     ['the API of the key in use is deleted', ({ apiId }) => changer.ok('apis.deleteApi', { apiId })],
-    [
-      'the key in use gets a limit of its own',
-      ({ keyId }) => changer.ok('keys.updateKey', { keyId, ratelimits: [further] }),
-    ],
-    [
-      'the key in use gets a limit of that name',
-      ({ keyId }) => changer.ok('keys.updateKey', { keyId, ratelimits: [requests] }),
-    ],
+    ['the key in use gets a limit of its own', setKey({ ratelimits: [further] })],
+    ['the key in use gets a limit of that name', setKey({ ratelimits: [requests] })],
   ];
   test.each(sample(ofIdentity))(
     'a limit of an identity admits exactly its number: %s',
@@ -236,19 +185,11 @@ describe.each([
     ]);
   });
 
+  const named = { ratelimits: [{ ...requests, autoApply: false }] };
   const adHoc: [string, (keyId: string) => Promise<unknown>][] = [
-    ['a limit is added to the key', (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [further] })],
-    [
-      'a limit of its name and duration is added to the key, and removed',
-      async (keyId) => {
-        await changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, autoApply: false }] });
-        await changer.ok('keys.updateKey', { keyId, ratelimits: [] });
-      },
-    ],
-    [
-      'a limit of its name and duration is added to the key',
-      (keyId) => changer.ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, autoApply: false }] }),
-    ],
+    ['a limit is added to the key', set({ ratelimits: [further] })],
+    ['a limit of its name and duration is added to the key, and removed', inTurn(set(named), set({ ratelimits: [] }))],
+    ['a limit of its name and duration is added to the key', set(named)],
   ];
   test.each(sample(adHoc))('an ad hoc limit admits exactly its number: %s', async (_what, change) => {
     const { key, keyId } = await createKey();
@@ -260,43 +201,32 @@ describe.each([
 
   const check = () => ({ namespace: 'lost', identifier: newName(), limit: 1000, duration: hourMs });
   type Check = ReturnType<typeof check>;
+  const setOverride = (more: Partial<Check> & { lastsMs?: number }) => (of: Check) => {
+    const { lastsMs, ...override } = { ...of, ...more };
+    return changer.ok('ratelimits.setOverride', {
+      ...override,
+      ...(lastsMs && { until: held.clock.now + lastsMs }),
+    });
+  };
+  const deleteOverride = ({ namespace, identifier }: Check) =>
+    changer.ok('ratelimits.deleteOverride', { namespace, identifier });
+  const useIt = async (of: Check) => {
+    for (let time = 0; time < 30; time++) await holder.ok('ratelimits.limit', of);
+  };
+  const itEnds = async () => held.clock.advance(200);
+  const longerOne = { duration: 2 * hourMs };
   const ofCheck: [string, (of: Check) => Promise<unknown>, number?][] = [
-    ['an override of the same duration is set', (of) => changer.ok('ratelimits.setOverride', of)],
-    [
-      'an override of the same duration and another number is set',
-      (of) => changer.ok('ratelimits.setOverride', { ...of, limit: 1100 }),
-      1100,
-    ],
-    [
-      'an override of another duration is set and deleted',
-      async (of) => {
-        await changer.ok('ratelimits.setOverride', { ...of, duration: 2 * hourMs });
-        await changer.ok('ratelimits.deleteOverride', { namespace: of.namespace, identifier: of.identifier });
-      },
-    ],
-    [
-      'an override of another duration is set, used and deleted',
-      async (of) => {
-        await changer.ok('ratelimits.setOverride', { ...of, duration: 2 * hourMs });
-        for (let time = 0; time < 30; time++) await holder.ok('ratelimits.limit', of);
-        await changer.ok('ratelimits.deleteOverride', { namespace: of.namespace, identifier: of.identifier });
-      },
-    ],
+    ['an override of the same duration is set', setOverride({})],
+    ['an override of the same duration and another number is set', setOverride({ limit: 1100 }), 1100],
+    ['an override of another duration is set and deleted', inTurn(setOverride(longerOne), deleteOverride)],
+    ['an override of another duration is set, used and deleted', inTurn(setOverride(longerOne), useIt, deleteOverride)],
     [
       'a temporary override of another duration is set and used, and ends',
-      async (of) => {
-        await changer.ok('ratelimits.setOverride', { ...of, duration: 2 * hourMs, until: held.clock.now + 200 });
-        for (let time = 0; time < 30; time++) await holder.ok('ratelimits.limit', of);
-        held.clock.advance(200);
-      },
+      inTurn(setOverride({ ...longerOne, lastsMs: 200 }), useIt, itEnds),
     ],
     [
       'a temporary override of a higher limit is set and used, and ends',
-      async (of) => {
-        await changer.ok('ratelimits.setOverride', { ...of, limit: 100_000, until: held.clock.now + 200 });
-        for (let time = 0; time < 30; time++) await holder.ok('ratelimits.limit', of);
-        held.clock.advance(200);
-      },
+      inTurn(setOverride({ limit: 100_000, lastsMs: 200 }), useIt, itEnds),
       970,
     ],
   ];

@@ -3,11 +3,10 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { Decide } from '../../../src/decide/decide.ts';
-import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
-import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { digestTextOf } from '../../../src/domain/keyString.ts';
 import { harness } from '../../support/harness.ts';
-import { testRedisUrl } from '../../support/redis.ts';
-import { openServer } from './lateServer.ts';
+import { redisOfFile } from '../../support/ofFile.ts';
+import { openServer, presentedOf } from './lateServer.ts';
 
 const leaseMs = 40;
 /** The pause: two terms and 100 ms. */
@@ -16,13 +15,12 @@ const pauseMs = 2 * leaseMs + 100;
 // Redis's clock stands still, so that a pause ends when the test says so.
 const app = harness(undefined, { leaseMs: 0 });
 type Server = Awaited<ReturnType<typeof openServer>>;
-let redis: RedisClient;
+const redis = await redisOfFile();
 let holder: Server;
 let waiting: Server;
 let newcomer: Server;
 let withoutLeases: Server;
 beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
   const open = (term: number) => openServer(redis, term, () => app.clock.now);
   [holder, waiting, newcomer, withoutLeases] = [
     await open(leaseMs),
@@ -34,16 +32,9 @@ beforeAll(async () => {
   const warm = checkOf(randomBytes(4).toString('hex'));
   for (const server of [holder, waiting, newcomer]) await untilGranted(server, warm);
 });
-afterAll(async () => {
-  await Promise.all([holder, waiting, newcomer, withoutLeases].map(({ decider }) => decider.leasing.close()));
-  await redis.quit();
-});
+afterAll(() => Promise.all([holder, waiting, newcomer, withoutLeases].map(({ decider }) => decider.leasing.close())));
 
-const presented = () => ({
-  workspaceId: app.workspaceId,
-  digest: digestOf(app.rootKey),
-  digestText: digestTextOf(app.rootKey),
-});
+const presented = () => presentedOf(app);
 
 /** Whether a request of this cost passes, of a limit or balance of 1000. */
 type Request = (server: { decider: Decide }, cost: number) => Promise<boolean>;

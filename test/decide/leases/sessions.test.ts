@@ -1,10 +1,10 @@
 // Sessions: how long a change waits for one that does not answer, when a server may hold leases, and how much of a
 // limit it may take.
 
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { describe, expect, test, vi } from 'vitest';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { hourMs } from '../../support/harness.ts';
+import { redisOfFile } from '../../support/ofFile.ts';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 import { heldServers, newName } from './heldServers.ts';
 import { redisProxy } from './proxy.ts';
@@ -16,11 +16,7 @@ const held = heldServers(2, { leaseMs }, { url: (number) => (number === 1 ? prox
 const [changer, holder] = held.servers as [typeof held.first, typeof held.first];
 const { createKey, untilGranted } = held;
 
-let redis: RedisClient;
-beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-});
-afterAll(async () => void (await redis.quit()));
+const redis = await redisOfFile();
 
 const codeOf = async (server: typeof holder, key: string) => (await server.ok('keys.verifyKey', { key })).code;
 
