@@ -30,7 +30,5 @@
 --
 -- The structures in capitals are declared in src/scripts/layout.ts.
 
--- @include "decide/batch"
-
 local workspace, settings, items = KEYS[1], ARGV[1], ARGV[2]
 return decide_batch(workspace, settings, items)

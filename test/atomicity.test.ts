@@ -48,11 +48,10 @@ function withTrace(path: string, text: string): string {
   // What follows a change is outside of its script, and only reads.
   if (path === 'include/change' || path === 'library') return text;
   const calls = text.replaceAll('redis.call(', 'traced_call(');
+  if (!isScript(path)) return calls;
   const [, flags = '', rest] = /^(#!.*\n)?([\s\S]*)$/.exec(calls)!;
-  const include = '-- @include "include/traced"\n';
-  if (!isScript(path)) return include + text.replaceAll('redis.call(', 'traced_call(');
   const name = path.startsWith('data/') ? '' : path;
-  return `${flags}${include}traced.begin('${name}', ${flags.includes('no-writes')})\n${rest}`;
+  return `${flags}traced.begin('${name}', ${flags.includes('no-writes')})\n${rest}`;
 }
 
 const files = new Map([...readLua()].map(([path, text]) => [path, withTrace(path, text)]));

@@ -9,8 +9,6 @@
 -- ARGV[4]  count        number of members of the list to read
 -- returns  {{key id without `key_`…}, where the next page begins, or false after the last page}
 
--- @include "include/identities"
-
 local workspace, external_id, id16, after, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local keys, next_after = identity_keys_page(workspace, external_id, id16, after, count)
 return { keys, next_after }

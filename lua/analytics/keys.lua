@@ -12,11 +12,6 @@
 --          for no usage. One text, as the server takes longer to read three for each key; 0 if a key has more than
 --          KEY_BYTES_MAX
 
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/nameOf"
--- @include "include/state"
-
 local workspace, keys, first_day, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local last_day = redis.call('HGET', workspace, 'daysTo')
 local have_days = not last_day or first_day <= tonumber(last_day)

@@ -11,9 +11,6 @@
 -- returns  {where the next page begins, or false after the last one; of each leaf a list of externalId, its days (see
 --          include/usageSums), …}. A leaf may have externalIds before `from` and after `up_to`
 
--- @include "include/nameOf"
--- @include "include/usageSums"
-
 local workspace, api8, month, from, up_to, bytes_max =
   KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local LEAVES_MAX = 16

@@ -12,8 +12,6 @@
 -- returns  {for each record that exists: the index of its id in `ids`, from 1; its day; {field, count, …}}. The fields
 --          of an identifier are those of a namespace, without the identifier
 
--- @include "include/nameOf"
-
 local workspace, kind, ids, days, identifier = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local function record_of(id, day)

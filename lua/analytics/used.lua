@@ -10,8 +10,6 @@
 -- ARGV[5]  count
 -- returns  the first 16 characters of their ids, one after the other. A key may be repeated
 
--- @include "include/nameOf"
-
 local workspace, api8, kind, number = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local first, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 local list = kind == 'day' and name_of.used_on_day(workspace, api8, number)

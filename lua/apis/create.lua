@@ -9,13 +9,6 @@
 -- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  the API's id, or false when an API has the kept id, or a deleted one that was not removed yet
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/records"
-
 local workspace, name, kept_id, created, actor, now =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
 if kept_id ~= '' then

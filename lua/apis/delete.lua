@@ -14,13 +14,6 @@
 -- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  {'deleted'} | {'api_not_found'} | {'protected', its name}
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/deletedRecords"
--- @include "include/expiries"
--- @include "include/fields"
--- @include "include/nameOf"
-
 local workspace, api_id, confirm, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
 local actor, now = ARGV[5], now_ms(ARGV[6])
 local api8, member = string.sub(api_id, -8), string.sub(api_id, 5)

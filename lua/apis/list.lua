@@ -9,11 +9,6 @@
 -- ARGV[4]  deleted    1 for deleted APIs, else 0
 -- returns  {{ApiReply (src/records/apis.ts)…}, 1 if there are more, else 0, the number of all of them}
 
--- @include "include/deletedRecords"
--- @include "include/fields"
--- @include "include/nameOf"
--- @include "include/pages"
-
 local workspace, after, count, order, deleted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local list = deleted and name_of.deleted_apis(workspace) or name_of.api_list(workspace)
 local function api_reply(_, _, id16)

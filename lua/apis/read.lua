@@ -6,9 +6,6 @@
 -- ARGV[1]  api_id
 -- returns  ApiReply (src/records/apis.ts), or false when there is no such API
 
--- @include "include/fields"
--- @include "include/nameOf"
-
 local workspace, api_id = KEYS[1], ARGV[1]
 local api8 = string.sub(api_id, -8)
 local api = read_fields(name_of.api_record(workspace, api8), 'id', 'name', 'created')

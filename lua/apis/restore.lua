@@ -7,12 +7,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'restored'} | {'api_not_found'} when there is no such deleted API, or an API has its id
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/deletedRecords"
--- @include "include/fields"
--- @include "include/nameOf"
-
 local workspace, api_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local api8 = string.sub(api_id, -8)
 local api = read_fields(name_of.deleted_api(workspace, api8), 'id', 'name')

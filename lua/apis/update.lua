@@ -8,11 +8,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'api_not_found'}
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/nameOf"
-
 local workspace, api_id, name, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
 local record = name_of.api_record(workspace, string.sub(api_id, -8))
 local api = read_fields(record, 'id', 'name')

@@ -8,8 +8,6 @@
 -- ARGV[3]  dry_run    0 | 1
 -- returns  number of new events
 
--- @include "include/nameOf"
-
 local workspace, events, events_max, dry_run = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3] == '1'
 local stream = name_of.audit_stream(workspace)
 

@@ -10,8 +10,6 @@
 -- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  {1 if it is registered or removed, 0 if there are too many others, id and versions of each process…}
 
--- @include "include/clock"
-
 local servers, process, versions, life_ms, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = now_ms(ARGV[5])
 

@@ -14,8 +14,6 @@
 -- returns  {outcome `held`, `busy` (another process has the lock) or `migrated`, number of the holder, number of the
 --          migration, 1 if no server of an earlier version ran when it began}
 
--- @include "include/clock"
-
 local data, holder, release, target, term_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local done, total = ARGV[5], ARGV[6]
 local now = now_ms(ARGV[7])

@@ -1,9 +1,5 @@
 -- The APIs of a call. Each is read once.
 
--- @include "include/clock"
--- @include "decide/totals"
--- @include "include/nameOf"
-
 -- The APIs of recent calls, by the last 8 characters of their id. An entry with the number of this call was read in it;
 -- the others are only tables to be used again. `last_api` is the one that was read last, `previous` the one before.
 local APIS_MAX = 256

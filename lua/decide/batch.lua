@@ -1,17 +1,6 @@
 -- A batch of decisions, see lua/decide.lua. One function decides all kinds, because the requests of one turn of the
 -- event loop are sent as one call.
 
--- @include "decide/again"
--- @include "decide/apis"
--- @include "decide/call"
--- @include "decide/lease"
--- @include "decide/limitChecks/limitChecks"
--- @include "decide/notedRefusals"
--- @include "decide/thisSession"
--- @include "decide/totals"
--- @include "decide/verification/holdChanges"
--- @include "decide/verification/verify"
-
 local deciders = {
   [KIND_VERIFY] = verify,
   [KIND_LIMIT] = ratelimit,

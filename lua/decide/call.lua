@@ -1,8 +1,5 @@
 -- A call of decide, and the data that its items share; see also registers.lua.
 
--- @include "include/clock"
--- @include "include/nameOf"
-
 -- Read once per call: root keys by index (roots.lua). apis.lua has the APIs.
 local call_roots = {}
 -- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last

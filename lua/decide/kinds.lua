@@ -1,12 +1,5 @@
 -- The functions of each kind of decision that leases call. The files of leases contain no more about the kinds.
 
--- @include "decide/notedLeases"
--- @include "decide/limitChecks/checkLeases"
--- @include "decide/limitChecks/limitChecks"
--- @include "decide/verification/lease"
--- @include "decide/verification/settle"
--- @include "decide/verification/verify"
-
 -- By the kind of an item:
 --   decide(position, last, root_index, hold)
 --                                        decides it; returns the packed answer and a snapshot, or AGAIN and the hold of

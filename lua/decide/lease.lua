@@ -1,11 +1,6 @@
 -- Leases: a server may repeat a decision by itself for a short time. Units that it may charge are charged here in
 -- advance, and what it did not use is given back. src/decide/leases/leases.ts describes the protocol.
 
--- @include "decide/again"
--- @include "decide/call"
--- @include "decide/kinds"
--- @include "decide/thisSession"
-
 -- Grants a lease of a decision that was just made; `position` and `last` are those of its item. Returns its units and
 -- its term, see GRANTED.
 local function grant_lease(kind, outcome, position, last, root, wanted, number)

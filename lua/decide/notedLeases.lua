@@ -1,12 +1,6 @@
 -- Where leases of units are noted: those of a key or an identity in field `leased` of its record, those of a window of
 -- a namespace in a record of its own. So a check that passes reads nothing of leases.
 
--- @include "decide/call"
--- @include "decide/thisSession"
--- @include "include/leaseList"
--- @include "include/nameOf"
--- @include "include/windowLog"
-
 local noted_leases = {}
 
 -- Limit of the leases that a refusal names: the others are named when it is decided again.

@@ -7,13 +7,6 @@
 -- larger, the more the row is needed, and growing during the hour, so that no storm at its beginning uses all of it.
 -- Refusals without a row are in the usage counts of the hour: listRefusals computes their number.
 
--- @include "include/clock"
--- @include "decide/call"
--- @include "decide/verification/charge"
--- @include "decide/verification/loadedKey"
--- @include "include/nameOf"
--- @include "include/state"
-
 local noted_refusals = {}
 
 -- Ranks of rows: the first refusal of a key with this outcome in the hour, the first in the minute, and all others. The

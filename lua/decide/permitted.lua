@@ -1,9 +1,5 @@
 -- Evaluates the permission query of a verification.
 
--- @include "decide/call"
--- @include "decide/memo"
--- @include "include/permissions"
-
 -- The version of all permissions and roles of the workspace. It changes when one of them is changed or deleted, but not
 -- when one is created, because no key has it yet. Read once per call, when it is first needed.
 local function rbac_version()

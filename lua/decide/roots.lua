@@ -1,10 +1,5 @@
 -- The root keys of a call. Each is read once.
 
--- @include "decide/call"
--- @include "decide/memo"
--- @include "include/rootGrants"
--- @include "include/nameOf"
-
 -- Whether these grants allow an action on all resources, and on any resource. Shared: treat as immutable.
 local function abilities_of(grants)
   local abilities = memo[grants]

@@ -1,8 +1,6 @@
 -- The session of a call. A session is a server process that may hold leases in this workspace. The registry of a
 -- workspace lists its sessions, and a change waits for all of them.
 
--- @include "include/nameOf"
-
 -- Limit of the sessions of a workspace.
 local SESSIONS_MAX = 64
 -- A shorter lease would end before its answer arrives.

@@ -1,9 +1,5 @@
 -- Counts that are added up during a call and written at its end.
 
--- @include "include/clock"
--- @include "decide/call"
--- @include "include/nameOf"
-
 -- Texts of small numbers, because Redis takes longer to format one than to add it.
 local number_texts = {}
 local function text_of(number)

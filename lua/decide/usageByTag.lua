@@ -1,11 +1,5 @@
 -- Usage counts by tag.
 
--- @include "include/clock"
--- @include "decide/call"
--- @include "decide/totals"
--- @include "decide/verification/loadedKey"
--- @include "include/nameOf"
-
 local usage_by_tag = {}
 
 -- The distinct tags of a request that are counted, for the key that was read last. The tags of an API are limited in

@@ -9,13 +9,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {holds as named replies, 1 if there are more else 0, number of open holds}, or false
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/holdFormat"
--- @include "include/holdList"
--- @include "include/keyIds"
--- @include "include/keyRecords"
-
 local workspace, key_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms(ARGV[4])
 local record, state = load_key(workspace, digest_of(workspace, key_id), now)
 if not record then return false end

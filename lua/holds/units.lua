@@ -8,12 +8,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  HeldUnits (include/heldUnits), or false when there is no such key
 
--- @include "include/clock"
--- @include "include/drawnBy"
--- @include "include/heldUnits"
--- @include "include/nameOf"
--- @include "include/state"
-
 local workspace, digest, bucket, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local record = name_of.key_record(workspace, digest)
 local packed = redis.call('HGET', record, 'state')

@@ -10,20 +10,6 @@
 -- returns  {for each identity its id, or false when its externalId or its id exists}, or for the first limit that
 --          cannot be temporary `ended` or `too_late`, a space and its index, from 0
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/exported"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/identityBalance"
--- @include "include/ids"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/packedIdentity"
--- @include "include/records"
--- @include "include/refills"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 
 -- The balance of a new identity; nil for none.

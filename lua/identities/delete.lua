@@ -13,14 +13,6 @@
 -- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  1, or 0 when there is no such identity
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/deletedRecords"
--- @include "include/identities"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/usage"
-
 local workspace, wanted, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
 local usage_retention_ms, actor, now = tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
 local external_id = external_id_for(workspace, wanted)

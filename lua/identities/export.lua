@@ -9,13 +9,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {{{IdentityReply (src/records/records.ts), used_units of include/exported}…}, 1 if there are more, else 0}
 
--- @include "include/clock"
--- @include "include/exported"
--- @include "include/identities"
--- @include "include/nameOf"
--- @include "include/pages"
--- @include "include/reply"
-
 local workspace, after, count, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), now_ms(ARGV[3])
 local function exported(_, external_id)
   local record = name_of.identity_record(workspace, external_id)

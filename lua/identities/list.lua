@@ -14,12 +14,6 @@
 -- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are
 --          more or 0}
 
--- @include "include/clock"
--- @include "include/deletedRecords"
--- @include "include/identities"
--- @include "include/nameOf"
--- @include "include/reply"
-
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local below, deleted, now = tonumber(ARGV[5]), ARGV[6] == '1', now_ms(ARGV[7])
 local list = deleted and name_of.deleted_identities(workspace) or name_of.identity_list(workspace)

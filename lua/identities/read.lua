@@ -7,10 +7,6 @@
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  IdentityReply (src/records/records.ts), or false
 
--- @include "include/clock"
--- @include "include/identities"
--- @include "include/nameOf"
-
 local workspace, wanted, now = KEYS[1], ARGV[1], now_ms(ARGV[2])
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return false end

@@ -11,16 +11,6 @@
 -- returns  {'restored'} | {'more'} when keys are left | {'identity_not_found'} when there is no such deleted identity |
 --          {'identity_already_exists', the externalId, its id} when there is another one with its externalId
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/deletedRecords"
--- @include "include/identities"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/pages"
--- @include "include/relinking"
--- @include "include/usage"
-
 local workspace, identity_id, continues, usage_retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
 local actor, now = ARGV[4], now_ms(ARGV[5])
 local id16 = string.sub(identity_id, 4)

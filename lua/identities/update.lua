@@ -10,19 +10,6 @@
 -- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a
 --          refusal of limit_list.with_one or with_all, the latter with a space and the index of the limit, from 0
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/identityBalance"
--- @include "include/ids"
--- @include "include/limitEnds"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/packedIdentity"
--- @include "include/refills"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 
 -- A balance (nil for none) as a request changes it, which does not remove it.

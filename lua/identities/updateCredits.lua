@@ -10,15 +10,6 @@
 -- returns  {'updated', IdentityReply (src/records/records.ts)} | {'identity_not_found'} | {'unlimited'} when there is
 --          no balance to increment or decrement | {'too_large'}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/identities"
--- @include "include/identityBalance"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/packedIdentity"
-
 local workspace, wanted, operation, value, actor, now =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
 

@@ -1,8 +1,5 @@
 -- The audit log of management changes: a stream, of which src/records/audit.ts reads the events.
 
--- @include "include/clock"
--- @include "include/nameOf"
-
 -- Limits of an event, in bytes: of each value, and of all its changes. Further changes have no values.
 local VALUE_BYTES_MAX, CHANGES_BYTES_MAX = 200, 2000
 

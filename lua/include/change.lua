@@ -1,7 +1,5 @@
 -- Runs after every change, a script that writes to the audit log (lua/library.lua).
 
--- @include "include/nameOf"
-
 -- The sessions that may hold leases in a workspace, each `session.term.granted`, and LONGEST_TERM in the same form. A
 -- change is answered when they have returned them, or when the term has passed (src/decide/leases/changes.ts).
 local function leaseholders(workspace)

@@ -1,10 +1,5 @@
 -- The fields that a change of a key or an identity changed, for its audit event.
 
--- @include "include/clock"
--- @include "include/limitEnds"
--- @include "include/nameOf"
--- @include "include/permissions"
-
 -- At most this many items of a list are named.
 local ITEMS_MAX = 20
 

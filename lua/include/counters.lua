@@ -3,10 +3,6 @@
 --
 -- The score in the list is the time at which a counter may have expired. The list expires a day after the last counter.
 
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/windowLog"
-
 local COUNTERS_MAX = 1000
 
 -- The number of counters that the owner may still create. If the list is full, up to a hundred counters that have

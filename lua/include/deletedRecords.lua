@@ -4,9 +4,6 @@
 --
 -- A member is the id of a record (16), and for some kinds a text after it, as in the list of the kind.
 
--- @include "include/clock"
--- @include "include/nameOf"
-
 local deleted_records = {}
 
 -- The kinds by their letters: the lists of records and of deleted ones, and the names of both records.

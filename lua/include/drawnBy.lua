@@ -1,12 +1,6 @@
 -- Keys that were rotated *draw on* the balance of their successor, which *pays* (lua/keys/reroll.lua): field `drawsOn`
 -- of their record is its id, and field `drawnBy` of its record has theirs.
 
--- @include "include/holdFormat"
--- @include "include/keyIds"
--- @include "include/nameOf"
--- @include "include/refills"
--- @include "include/state"
-
 local drawn_by = {}
 
 -- The record and the state of the key with an id, also of a deleted one; nil if it was removed.

@@ -10,11 +10,6 @@
 -- they delete. Then it calls index_packed_state for each member of the list of keys. Other servers may change keys
 -- meanwhile, and a step may be repeated: each call stores what the state has.
 
--- @include "include/clock"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/state"
-
 -- Stores the expiry of a key by its packed id. NEVER removes the key from the index.
 local function index_expiry(workspace, api8, id, expires)
   if expires < NEVER then

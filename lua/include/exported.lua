@@ -1,11 +1,5 @@
 -- The part of an export about limits besides their values: ids, and the units that long windows have counted.
 
--- @include "include/clock"
--- @include "include/limitEnds"
--- @include "include/nameOf"
--- @include "include/windowLog"
--- @include "include/windowEntries"
-
 -- The limits in force of an owner, with their windows: that of a former limit of another duration is in a record.
 local function limits_in_force(workspace, owner, limits, now)
   local list, has_ended = limit_ends.in_force(limits, now)

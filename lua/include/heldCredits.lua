@@ -1,11 +1,5 @@
 -- Credits of identities, and of the key that a key draws on, that its holds hold, when its record is removed with them.
 
--- @include "include/drawnBy"
--- @include "include/holdFormat"
--- @include "include/holdList"
--- @include "include/identityBalance"
--- @include "include/state"
-
 -- Ends holds of a key in a step of some milliseconds: gives back what open ones hold of balances of others, all but
 -- those that are charged at their expiry. `state` is that of the key. Returns a function that writes it, and whether
 -- the last hold has ended: then the record may be removed. It reads, so it must run before the first write of a script.

@@ -1,12 +1,6 @@
 -- The credits and units that open holds of a key hold, in steps of some milliseconds, because a key may have a megabyte
 -- of holds.
 
--- @include "include/clock"
--- @include "include/holdFormat"
--- @include "include/holdList"
--- @include "include/shiftedCharges"
--- @include "include/windowLog"
-
 -- Reads holds in the buckets from `bucket` ('' for the last one) down. `balances` is the number of the key's balance.
 -- Returns the number of open holds, and a step of the reply HeldUnits (src/scripts/calls.ts):
 --   credits   of the open holds that were read

@@ -17,9 +17,6 @@
 -- A hold is named by its suffix: the last part of its id, `_<id of the caller>`, or `.<number>`, here with the number
 -- as five bytes. Numbers begin with the time, so that none is used again, also after Redis lost what it wrote last.
 
--- @include "include/holdBuckets"
--- @include "include/holdFormat"
-
 local hold_list = {
   -- Limits of the open holds of a key, and of those that were released: their number and their bytes.
   MAX = HOLDS_MAX,

@@ -7,15 +7,6 @@
 -- record if the record has none, and is not moved until it is unlinked. So an identity with one key, as most have, has
 -- no list. Only the functions in this file know these two places.
 
--- @include "include/clock"
--- @include "include/counters"
--- @include "include/fields"
--- @include "include/identityBalance"
--- @include "include/nameOf"
--- @include "include/packedIdentity"
--- @include "include/pages"
--- @include "include/reply"
-
 -- The externalId of a link, '' without an identity.
 local function external_id_of(link) return string.sub(link, LINK_EXTERNAL_ID_AT) end
 

@@ -2,10 +2,6 @@
 -- state of the identity says whether there is one. A refill that is due is applied by whoever reads the balance, so it
 -- needs no queue.
 
--- @include "include/calendar"
--- @include "include/clock"
--- @include "include/nameOf"
-
 local identity_balance = {}
 
 -- Whether an identity with this state has a balance.

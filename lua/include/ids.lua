@@ -2,8 +2,6 @@
 -- are the order of creation, with any number of servers, and no version repeats. This holds after the clock stepped
 -- back, and after the last second of the append-only file was lost (the milliseconds then differ).
 
--- @include "include/clock"
-
 local BASE58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz'
 
 -- `number` below 58^8 as eight base58 characters.

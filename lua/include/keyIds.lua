@@ -1,9 +1,6 @@
 -- The ids of keys. A key's id ends with the last 8 characters of its API's id, so that the list of an API's keys also
 -- finds a key by its id, without another index.
 
--- @include "include/ids"
--- @include "include/nameOf"
-
 -- A key (24) as a member of the list of its API's keys: the first 16 of its id, packed, and its digest.
 local function member_of_api(id24, digest) return pack_id(string.sub(id24, 1, 16)) .. digest end
 

@@ -1,20 +1,5 @@
 -- The records of keys. Every function that reads runs before the first write of its script.
 
--- @include "include/clock"
--- @include "include/counters"
--- @include "include/drawnBy"
--- @include "include/expiries"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/permissions"
--- @include "include/refills"
--- @include "include/reply"
--- @include "include/state"
-
 -- The id of an API that exists, or nil.
 local function live_api(workspace, api_id)
   local id = redis.call('HGET', name_of.api_record(workspace, string.sub(api_id, -8)), 'id')

@@ -1,8 +1,5 @@
 -- Credits of a key that leases charged (include/leases).
 
--- @include "include/leaseList"
--- @include "include/nameOf"
-
 -- A balance that is set has nothing of what leases took from the old one, and gets nothing back. Returns a function
 -- that notes this in the leases of a key: those that charged the balance with the number `kept` (nil for none) have
 -- `number` from then on, all others have none. It reads, so it must run before the first write of a script.

@@ -1,7 +1,5 @@
 -- The ends of temporary limits.
 
--- @include "include/windowLengths"
-
 -- Stored temporary limits: limits with `ends`, and maybe `former`, which has the values FORMER.
 local limit_ends = { FORMER = FORMER_VALUES }
 

@@ -1,10 +1,5 @@
 -- The limits of a key or an identity.
 
--- @include "include/clock"
--- @include "include/counters"
--- @include "include/limitEnds"
--- @include "include/nameOf"
-
 local limit_list = {
   -- Limits of an owner (src/operations/schemas.ts).
   MAX = 50,

@@ -7,8 +7,6 @@
 --   at     place: which records are next, as the script of the step writes it; MIGRATED at the end
 --   done   records that were migrated
 
--- @include "include/nameOf"
-
 local MIGRATED = 'end'
 
 -- Returns 'open', the place and the number of migrated records, or 'fenced' or 'done'.

@@ -1,11 +1,6 @@
 -- Changing what is stored of overrides. A temporary one that replaced none is removed some time after it has ended:
 -- readers take it for absent from then on (read_override).
 
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/overrides"
--- @include "include/records"
-
 local override_records = {}
 
 -- The cost of checking these patterns: their number of `*`; how many have text between two `*`, which needs a search

@@ -2,8 +2,6 @@
 -- for an exact identifier, then `w` if it has an override with a `*`. So a check in a namespace without overrides looks
 -- none up.
 
--- @include "include/nameOf"
-
 -- Creates a namespace. `id16` is a new id.
 local function create_namespace(workspace, name, id16)
   redis.call('HSET', name_of.namespace_ids(workspace), name, id16)

@@ -1,7 +1,5 @@
 -- The state of an identity as a table, for the scripts that manage identities, and for limits that end (state.lua).
 
--- @include "include/state"
-
 local packed_identity = {}
 
 -- The bits of a balance and of temporary limits are apart from the version here.

@@ -1,8 +1,6 @@
 -- Permissions of keys. In a workspace every permission and every role has a small number that is never reused. Keys and
 -- roles have lists of numbers (`,3,17,`), so that all of them lose a deleted permission or role immediately.
 
--- @include "include/nameOf"
-
 -- The numbers in a list such as `,3,17,`, as an array of strings.
 local function numbers_in(list)
   local numbers = {}

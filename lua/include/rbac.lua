@@ -1,10 +1,5 @@
 -- Functions of the scripts that manage permissions and roles.
 
--- @include "include/fields"
--- @include "include/nameOf"
--- @include "include/pages"
--- @include "include/permissions"
-
 -- Gives all permissions and roles a new version after a change of one. Results and snapshots that were cached with an
 -- earlier version are then no longer used.
 local function renew_rbac_version(workspace, next_version) redis.call('HSET', workspace, 'rbac', next_version()) end

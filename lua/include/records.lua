@@ -2,8 +2,6 @@
 -- API and namespace, so they are counted in two fields of the workspace: `key_records` (with deleted keys until their
 -- record is removed) and `override_records`. A field is the number plus one, as all stored data has it.
 
--- @include "include/nameOf"
-
 local function records_of(workspace)
   local sum = 0
   for _, count in ipairs(redis.call('HMGET', workspace, 'key_records', 'override_records')) do

@@ -1,7 +1,5 @@
 -- Refills of balances of keys and identities, for the scripts that manage them.
 
--- @include "include/calendar"
-
 -- The balance of a state is set, or refilled: what is held of the former one does not come back to it.
 local function renumber_balance(s)
   if s.extended then s.balances = (s.balances + 1) % 65536 end

@@ -4,13 +4,6 @@
 -- Keys are linked again in steps. Field `relinked` of the identity has the place of the next step: a member of the list
 -- of its keys. Until the last step an entry in the queue of deleted records lets the sweeper continue.
 
--- @include "include/clock"
--- @include "include/identities"
--- @include "include/keyIds"
--- @include "include/nameOf"
--- @include "include/state"
--- @include "include/usage"
-
 local relinking = {}
 
 -- Keys of a step: some milliseconds of Redis's time.

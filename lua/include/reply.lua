@@ -1,9 +1,5 @@
 -- Replies of the scripts that manage records.
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/limitEnds"
-
 -- A limit of a state as a named reply {id, name, LIMIT_VALUES (text)}, with what is in `more`.
 local function limit_reply(l, more)
   local reply = more or {}

@@ -1,8 +1,5 @@
 -- Roles in replies of scripts.
 
--- @include "include/fields"
--- @include "include/nameOf"
-
 -- The fields of a role, as RoleReply in src/records/rbac.ts names them, or nil.
 local function read_role(workspace, number)
   local role = read_fields(name_of.role_record(workspace, number), 'id', 'name', 'description')

@@ -1,10 +1,6 @@
 -- The grants of a root key. `grants` is text: a line break, then each grant followed by a line break, in the canonical
 -- spelling (`api.*.verify_key`). docs/contract.md §5 lists them.
 
--- @include "include/clock"
--- @include "include/fullMemory"
--- @include "include/nameOf"
-
 local root_grants = {}
 
 function root_grants.has(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end

@@ -1,9 +1,5 @@
 -- Functions of the scripts that manage root keys.
 
--- @include "include/fields"
--- @include "include/nameOf"
--- @include "include/pages"
-
 -- The digest of the root key with this id, or nil.
 local function root_digest_of(workspace, root_key_id)
   return rest_of_id(name_of.root_key_list(workspace), 'root_', root_key_id)

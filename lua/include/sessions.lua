@@ -1,7 +1,5 @@
 -- The sessions in the registry of a workspace: at most some tens, see lua/decide/thisSession.lua.
 
--- @include "include/nameOf"
-
 -- How many may hold leases, and how many did not return theirs when they were recalled. LONGEST_TERM is no session.
 local function count_sessions(workspace)
   local entries, active, silent = redis.call('HGETALL', name_of.registry(workspace)), 0, 0

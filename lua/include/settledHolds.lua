@@ -2,9 +2,6 @@
 -- With very many, the oldest are dropped. The last ones are in field `holds`, if that is written anyway: a record of
 -- its own for each would be a tenth of the cost of a hold and its settlement.
 
--- @include "include/holdBuckets"
--- @include "include/nameOf"
-
 local settled_holds = {}
 
 local SETTLED_KEPT_MS, SETTLED_BYTES_MAX = 3 * HOUR_MS, 512 * 1024

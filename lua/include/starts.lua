@@ -7,9 +7,6 @@
 -- one, byte by byte. A leaf that grows too long is split, and an empty one is removed. A small API has one leaf and no
 -- bounds.
 
--- @include "include/ids"
--- @include "include/nameOf"
-
 -- Limit of the entries of a leaf: about 6 KB, so that Redis stores it in one piece and a script can read several.
 local LEAF_ENTRIES_MAX = 256
 -- The entry of a key by its member of a list of keys (include/keyIds), which begins with its packed id.

@@ -6,9 +6,6 @@
 -- Limits are stored as: their count (1), each limit; then their windows, one after the other; then the length of each
 -- window (2). The window of a temporary limit begins with LIMIT_END.
 
--- @include "include/limitEnds"
--- @include "include/windowLengths"
-
 local FLAGS = KEY_FLAGS
 -- The values and marks of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a
 -- place of their own there.

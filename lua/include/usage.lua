@@ -3,9 +3,6 @@
 -- sweeper moves the log of a day that has ended to the key's days (src/usage/rollup.ts), and finds the keys in the list
 -- of the keys used on that day. Totals of APIs and namespaces are added up during a batch and written once.
 
--- @include "include/clock"
--- @include "include/nameOf"
-
 -- Time that a record of usage by day is kept after its last write.
 local function usage_kept_ms(retention_ms) return int(retention_ms + 2 * DAY_MS) end
 

@@ -6,10 +6,6 @@
 -- of externalIds from its bound up to the next one, byte by byte; the first leaf has the bound ''. A leaf that grows
 -- too long is split. Leaves are never removed, they expire with the last usage in them.
 
--- @include "include/identities"
--- @include "include/nameOf"
--- @include "include/usage"
-
 -- Limit of the customers of a leaf, so that Redis reads one in a fraction of a millisecond, and stores short ones in
 -- one piece.
 local LEAF_CUSTOMERS_MAX = 128

@@ -1,7 +1,5 @@
 -- Reads all entries of a counter, for inspection and export.
 
--- @include "include/windowLog"
-
 -- A counter as {kind, base, step, ends and units of its entries, sum}. If the bytes do not
 -- fit the format: nil, the first field that does not fit, and its position.
 local function read_window(text)

@@ -1,7 +1,5 @@
 -- Takes units out of a counter that were charged and not used.
 
--- @include "include/windowLog"
-
 local window_returns = {}
 
 -- Takes `units` out of the slices that end between `earliest` and `latest`, the oldest first: later ones are of charges

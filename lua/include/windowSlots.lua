@@ -1,8 +1,6 @@
 -- The slots of a concurrency limit are a counter whose entries end when their slots do, so that a slot is free at that
 -- time even if nobody gives it back.
 
--- @include "include/windowLog"
-
 local window_slots = {}
 
 -- The slots in the counter from `first` to `last` of a packed value that are taken at `now`: the ends and units of its

@@ -14,24 +14,6 @@
 --          {'expired'} | {'ended', index of the key, a space, index of its limit} | {'too_late', as before};
 --          indexes from 0
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/expiries"
--- @include "include/exported"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/rbac"
--- @include "include/records"
--- @include "include/refills"
--- @include "include/starts"
--- @include "include/state"
-
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
 
 local api_id = live_api(workspace, request.apiId)

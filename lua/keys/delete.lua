@@ -14,21 +14,6 @@
 -- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  {'deleted'} | {'key_not_found'}
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/heldCredits"
--- @include "include/identities"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/limitEnds"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/records"
--- @include "include/starts"
--- @include "include/state"
--- @include "include/usage"
-
 local workspace, key_id, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
 local usage_retention_ms, actor, now = tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
 

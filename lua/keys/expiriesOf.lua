@@ -6,9 +6,6 @@
 -- ARGV[1]  keys       of each its packed id and the last 8 characters of the id of its API
 -- returns  of each key its expiry (KEY_EXPIRES): NEVER if it has none, or is not in the index
 
--- @include "include/ids"
--- @include "include/nameOf"
-
 local workspace, keys = KEYS[1], ARGV[1]
 local KEY_BYTES = PACKED_ID_BYTES + 8
 

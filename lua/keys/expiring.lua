@@ -13,9 +13,6 @@
 -- returns  {for each API {the keys, of each the expiry (KEY_EXPIRES) and the packed id; how many; the last of these or
 --          ''; how many keys of the API expire in that period}}
 
--- @include "include/ids"
--- @include "include/nameOf"
-
 local workspace, expires_before, expires_after = KEYS[1], ARGV[1], ARGV[2]
 local order, count, sources = ARGV[3], tonumber(ARGV[4]), cjson.decode(ARGV[5])
 

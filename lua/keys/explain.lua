@@ -9,27 +9,6 @@
 -- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
 --          snapshot of the key
 
--- @include "decide/again"
--- @include "decide/call"
--- @include "decide/verification/charge"
--- @include "decide/verification/currentKey"
--- @include "decide/verification/itemRequest"
--- @include "decide/verification/keyCounts"
--- @include "decide/verification/identityCredits"
--- @include "decide/verification/loadedKey"
--- @include "decide/verification/restriction"
--- @include "decide/verification/verify"
--- @include "decide/verification/windowRepair"
--- @include "include/clock"
--- @include "include/dryRun"
--- @include "include/fields"
--- @include "include/heldUnits"
--- @include "include/keyIds"
--- @include "include/leaseList"
--- @include "include/nameOf"
--- @include "include/permissions"
--- @include "include/windowLog"
-
 local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
 begin_dry_run()

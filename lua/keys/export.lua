@@ -14,18 +14,6 @@
 --          key, and of each that draws on its balance, if it has holds {digest, HeldUnits of include/heldUnits}}}…},
 --          the last key id that was read (without `key_`) if there are more, or ''}, or false when there is no such API
 
--- @include "include/clock"
--- @include "include/drawnBy"
--- @include "include/exported"
--- @include "include/fields"
--- @include "include/heldUnits"
--- @include "include/holdBuckets"
--- @include "include/ids"
--- @include "include/keyRecords"
--- @include "include/nameOf"
--- @include "include/permissions"
--- @include "include/reply"
-
 local workspace, api_id, is_deleted, after, count, now =
   KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
 if not live_api(workspace, api_id) then return false end

@@ -12,18 +12,6 @@
 --          | {'found', InspectionReply (src/records/inspection.ts), {bytes of its log, the log, bytes of its days, the
 --          days}}
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/keyIds"
--- @include "include/nameOf"
--- @include "include/packedIdentity"
--- @include "include/reply"
--- @include "include/state"
--- @include "include/windowLog"
--- @include "include/windowEntries"
--- @include "include/windowSlots"
-
 local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
 -- Limits of what is read, so that the script takes a few milliseconds at most.

@@ -12,13 +12,6 @@
 -- returns  {{KeyReply (src/records/records.ts)…}, the last id that was read (without `key_`) or '', 1 if there are more
 --          or 0}; false when there is no such API
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/reply"
-
 local workspace, api_id, external_id, after, count, now =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
 if not live_api(workspace, api_id) then return false end

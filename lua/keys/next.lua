@@ -14,12 +14,6 @@
 -- returns  {for each API {the keys, each 44 bytes as in its list, how many were read, the last of these or '', how many
 --          there are}}
 
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/nameOf"
--- @include "include/starts"
-
 local workspace, source, external_id, start, order, count, sources =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), cjson.decode(ARGV[6])
 

@@ -9,11 +9,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  KeyReply (src/records/records.ts), or false
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/keyIds"
--- @include "include/keyRecords"
-
 local workspace, key_id, digest, is_deleted, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', now_ms(ARGV[4])
 if key_id ~= '' then digest = (is_deleted and deleted_digest_of or digest_of)(workspace, key_id) end
 local record, state, api_id = load_key(workspace, digest, now, is_deleted)

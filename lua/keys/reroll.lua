@@ -16,24 +16,6 @@
 -- returns  {'created', key id} | {'key_not_found', ''} | {'draws', id of the key that has the balance, ''} |
 --          {'too_many_drawers', ''} | {'leased', ''} as in keys/updateCredits
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/drawnBy"
--- @include "include/expiries"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/leasedCredits"
--- @include "include/limitEnds"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/records"
--- @include "include/refills"
--- @include "include/starts"
--- @include "include/state"
-
 local workspace, key_id, new_digest, start, expires_in = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local moves_credits, awaits, actor, now = ARGV[5] == 'move', ARGV[6] == '1', ARGV[7], now_ms(ARGV[8])
 

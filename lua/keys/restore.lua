@@ -9,19 +9,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'restored'} | {'key_not_found'} when there is no such deleted key, its API was deleted, or a key has its id
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/expiries"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/state"
--- @include "include/usage"
-
 local workspace, key_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
 local digest = deleted_digest_of(workspace, key_id)

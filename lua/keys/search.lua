@@ -14,18 +14,6 @@
 -- returns  {the number of keys that were examined, then for each filter {1 if a key can match, else 0; KeyReply
 --          (src/records/records.ts)…}}
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/nameOf"
--- @include "include/refills"
--- @include "include/reply"
--- @include "include/starts"
--- @include "include/state"
-
 local workspace, given, key_bytes, filters, now =
   KEYS[1], ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3]), now_ms(ARGV[4])
 local is_deleted, start = filters[1].deleted == true, filters[1].start

@@ -9,18 +9,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'set', role numbers as a list} | {'key_not_found'} | {'role_not_found', name} | {'too_many'}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/fullMemory"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/nameOf"
--- @include "include/permissions"
--- @include "include/rbac"
--- @include "include/state"
-
 local workspace, mode, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local record, state = load_key(workspace, digest_of(workspace, request.keyId), now)
 if not record then return { 'key_not_found' } end

@@ -10,9 +10,6 @@
 -- returns  {for each API that was read {the packed ids of the keys in no order, maybe repeated, or false if they are in
 --          too many leaves of the index; how many keys the list has}}
 
--- @include "include/nameOf"
--- @include "include/starts"
-
 local workspace, source, start, apis = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 -- Limits of the leaves of an API, and of the entries of all: some milliseconds.
 local LEAVES_MAX, ENTRIES_MAX = 32, 8192

@@ -14,28 +14,6 @@
 --          {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late', as before} |
 --          {'type_of_former', as before} (limit_list.with_one and with_all in include/limits)
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/drawnBy"
--- @include "include/expiries"
--- @include "include/fields"
--- @include "include/fullMemory"
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/leasedCredits"
--- @include "include/limitEnds"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/permissions"
--- @include "include/rbac"
--- @include "include/records"
--- @include "include/refills"
--- @include "include/state"
--- @include "include/usage"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
 -- A request with these fields only may end the use of the key, and stores nothing else.

@@ -13,18 +13,6 @@
 --          credits, and nothing was changed: as any change, this takes back all leases of the workspace, so the caller
 --          runs it again
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/drawnBy"
--- @include "include/fields"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/leasedCredits"
--- @include "include/refills"
--- @include "include/state"
-
 local workspace, key_id, operation, value, awaits = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local actor, now = ARGV[5], now_ms(ARGV[6])
 

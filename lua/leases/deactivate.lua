@@ -7,8 +7,6 @@
 --                     commas
 -- returns  nothing
 
--- @include "include/nameOf"
-
 local workspace, holders = KEYS[1], ARGV[1]
 
 for session, number in string.gmatch(holders, '(%x+)%.%d+%.(%d+)') do

@@ -17,15 +17,6 @@
 -- returns  {{TemporaryReply (src/records/temporary.ts)…}, the end of the last member that was read and this member,
 --          both '' for none, 1 if there are more or 0}
 
--- @include "include/clock"
--- @include "include/identities"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/nameOf"
--- @include "include/overrides"
--- @include "include/pages"
--- @include "include/reply"
-
 local workspace, kinds, of, before = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local after_ends, after, count, wanted, now =
   tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), now_ms(ARGV[8])

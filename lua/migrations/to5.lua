@@ -9,11 +9,6 @@
 -- ARGV[3]  count      limit of the records
 -- returns  {outcome `more`, `done` or `fenced`, migrated records so far, microseconds that it took}
 
--- @include "include/expiries"
--- @include "include/ids"
--- @include "include/migration"
--- @include "include/nameOf"
-
 local workspace, fence, run, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local started = redis.call('TIME')
 

@@ -8,11 +8,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  1, or 0 when the name or the id exists
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/overrides"
--- @include "include/records"
-
 local workspace, id16, name, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
 if find_namespace(workspace, name) or find_namespace(workspace, 'rlns_' .. id16) then return 0 end
 require_room(workspace, actor, 1)

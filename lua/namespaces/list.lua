@@ -9,12 +9,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {{NamespaceReply (src/records/overrides.ts)…}, 1 if there are more, else 0, the number of all namespaces}
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/pages"
-
 local workspace, after, count, order, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local function namespace_reply(_, _, id16)
   local ended = redis.call('ZCOUNT', name_of.override_ends_of(workspace, id16), '-inf', int(now))

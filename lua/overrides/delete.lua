@@ -9,11 +9,6 @@
 -- ARGV[4]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is no such override
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/overrideRecords"
--- @include "include/overrides"
-
 local workspace, name, identifier, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
 local namespace = find_namespace(workspace, name)
 local override = namespace and read_override(workspace, namespace, identifier, now)

@@ -11,12 +11,6 @@
 -- returns  {{OverrideReply (src/records/overrides.ts)…}, 1 if there are more, else 0, the last id that was examined or
 --          ''}, or false when there is no such namespace
 
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/overrides"
--- @include "include/pages"
--- @include "include/reply"
-
 local workspace, name, identifier, after, count, now =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
 local namespace = find_namespace(workspace, name)

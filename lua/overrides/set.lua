@@ -23,15 +23,6 @@
 -- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'} |
 --          {'ended'} | {'too_late'}, only without a kept id | {'exists'}, only with a kept id
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/overrideRecords"
--- @include "include/overrides"
--- @include "include/pages"
--- @include "include/records"
-
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local ends, former_limit, former_duration = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local literals, stars_max, searching_max, bytes_max =

@@ -8,13 +8,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  the permission's id, or false when the slug or the id exists
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/rbac"
--- @include "include/records"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 if redis.call('HEXISTS', name_of.permission_numbers(workspace), request.slug) == 1 then return false end
 if request.keptId and permission_number(workspace, 'perm_' .. request.keptId) then return false end

@@ -9,12 +9,6 @@
 -- ARGV[3]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is no such permission
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/rbac"
-
 local workspace, id_or_slug, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local number = permission_number(workspace, id_or_slug)
 local permission = number and read_permission(workspace, number)

@@ -9,11 +9,6 @@
 -- ARGV[4]  count      limit of the page
 -- returns  {{reply of a record (src/records/)…}, 1 if there are more, else 0}
 
--- @include "include/nameOf"
--- @include "include/pages"
--- @include "include/rbac"
--- @include "include/roles"
-
 local workspace, kind_name, reference, after, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 -- `find` returns what follows the id of a record in its list, by which `reply` reads it; nil for none.

@@ -8,15 +8,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'created', role id} | {'exists'} | {'create_permission', slug}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/rbac"
--- @include "include/records"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 if redis.call('HEXISTS', name_of.role_numbers(workspace), request.name) == 1 then return { 'exists' } end
 if request.keptId and role_number(workspace, 'role_' .. request.keptId) then return { 'exists' } end

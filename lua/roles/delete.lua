@@ -8,14 +8,6 @@
 -- ARGV[3]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is no such role
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/rbac"
--- @include "include/roles"
-
 local workspace, id_or_name, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local number = role_number(workspace, id_or_name)
 local role = number and read_role(workspace, number)

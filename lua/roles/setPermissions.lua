@@ -7,15 +7,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'set', permission numbers as a list} | {'role_not_found', roleId} | {'create_permission', slug}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/rbac"
--- @include "include/records"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local number = role_number(workspace, request.roleId)
 if not number then return { 'role_not_found', request.roleId } end

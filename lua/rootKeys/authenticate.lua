@@ -8,8 +8,5 @@
 -- returns  {'ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants, root key id, milliseconds until
 --          it expires or ''}
 
--- @include "include/clock"
--- @include "include/rootGrants"
-
 local workspace, digest, now = KEYS[1], ARGV[1], now_ms(ARGV[2])
 return { authenticate(workspace, digest, now) }

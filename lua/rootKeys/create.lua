@@ -9,16 +9,6 @@
 -- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller expires} |
 --          {'expired'} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/rootGrants"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/records"
--- @include "include/rootKeys"
-
 local workspace, digest, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local caller, refusal = caller_of(workspace, actor, 'create_root_key', now)
 if not caller then return refusal end

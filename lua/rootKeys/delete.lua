@@ -9,12 +9,6 @@
 -- returns  {'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/rootKeys"
-
 local workspace, root_key_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local caller, refusal = caller_of(workspace, actor, 'delete_root_key', now)
 if not caller then return refusal end

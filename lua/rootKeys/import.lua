@@ -9,15 +9,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {for each root key 'created' | 'exists' | 'id_taken'}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/rootGrants"
--- @include "include/nameOf"
--- @include "include/records"
--- @include "include/rootKeys"
-
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
 local outcomes, created = {}, 0
 for index, root_key in ipairs(request.rootKeys) do

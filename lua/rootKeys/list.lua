@@ -7,7 +7,5 @@
 -- ARGV[2]  count      limit of the page
 -- returns  {{RootKeyReply (src/records/rootKeys.ts)…}, 1 if there are more, else 0}
 
--- @include "include/rootKeys"
-
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
 return page_of_root_keys(workspace, after, count, function(_, fields) return fields end)

@@ -6,9 +6,6 @@
 -- ARGV[1…] ids of root keys
 -- returns  for each its name, or '' if it has none or there is no such root key
 
--- @include "include/nameOf"
--- @include "include/rootKeys"
-
 local workspace, ids = KEYS[1], ARGV
 local names = {}
 for index, id in ipairs(ids) do

@@ -9,15 +9,6 @@
 -- returns  {'updated' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
 --          {'outlives', when the caller expires} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
--- @include "include/audit"
--- @include "include/changes"
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/fullMemory"
--- @include "include/rootGrants"
--- @include "include/nameOf"
--- @include "include/rootKeys"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
 -- A request with these fields only may end the use of the root key, and stores nothing else.

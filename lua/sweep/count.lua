@@ -5,7 +5,5 @@
 -- derives  lists of all records, see include/records
 -- returns  their number
 
--- @include "include/records"
-
 local workspace = KEYS[1]
 return records_of(workspace)

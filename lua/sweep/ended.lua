@@ -7,10 +7,6 @@
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  the larger number of both; fewer than `count` means that none is left
 
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/overrideRecords"
-
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 local overrides = override_records.remove_ended(workspace, now, count)
 local index = name_of.ends(workspace)

@@ -8,14 +8,6 @@
 -- ARGV[4]  now_ms              '' for Redis's clock
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
--- @include "decide/verification/expiredHolds"
--- @include "include/clock"
--- @include "decide/apis"
--- @include "decide/call"
--- @include "decide/totals"
--- @include "decide/verification/loadedKey"
--- @include "include/nameOf"
-
 local workspace, count, retention, data_version, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
 local queue = name_of.hold_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)

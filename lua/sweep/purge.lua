@@ -10,21 +10,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
--- @include "include/clock"
--- @include "include/counters"
--- @include "include/deletedRecords"
--- @include "include/expiries"
--- @include "include/heldCredits"
--- @include "include/holdBuckets"
--- @include "include/identities"
--- @include "include/keyIds"
--- @include "include/keyRecords"
--- @include "include/nameOf"
--- @include "include/records"
--- @include "include/relinking"
--- @include "include/starts"
--- @include "include/state"
-
 local workspace, count, usage_retention_ms, now = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(ARGV[3])
 
 -- The state of a key, or nil when there is none or it cannot be read: a broken record must not stop the removal of

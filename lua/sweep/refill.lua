@@ -7,11 +7,6 @@
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/refills"
--- @include "include/state"
-
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 local queue = name_of.refill_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)

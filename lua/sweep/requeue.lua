@@ -6,8 +6,6 @@
 -- ARGV[2]  due_ms     '' removes it
 -- returns  nothing
 
--- @include "include/nameOf"
-
 local workspace, member, due_ms = KEYS[1], ARGV[1], ARGV[2]
 local queue = name_of.rollup_queue(workspace)
 if due_ms == '' then

@@ -11,9 +11,6 @@
 -- ARGV[5…] fields of the record, of some hour
 -- returns  nothing
 
--- @include "include/nameOf"
--- @include "include/usage"
-
 local workspace, kind, id, day, retention_ms, args = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
 local record = kind == 't' and name_of.tag_usage(workspace, id, day) or name_of.identifier_usage(workspace, id, day)
 

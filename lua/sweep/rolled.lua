@@ -17,11 +17,6 @@
 --                        CUSTOMER_SUM), is_new_in_week (0 | 1)
 -- returns  1 when the list is done, or 0
 
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/usage"
--- @include "include/usageSums"
-
 local workspace, api8, day, position, week, drop_ms =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local retention_ms, sums, last_day, now, args =

@@ -13,14 +13,6 @@
 --          include/names}; of used keys then: {position in the list, its length, whether the API exists, {id16, log or
 --          false, days or false, …}}
 
--- @include "include/clock"
--- @include "include/identities"
--- @include "include/ids"
--- @include "include/keyIds"
--- @include "include/nameOf"
--- @include "include/state"
--- @include "include/usage"
-
 local workspace, count, bytes_max, retention_ms = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms(ARGV[4])
 

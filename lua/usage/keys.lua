@@ -14,11 +14,6 @@
 -- ARGV[6…] days           of each key: its days, src/usage/days.ts, '' for none, and the same as some CUSTOMER_SUM
 -- returns  {for each key 1, 0 when its usage is stored, or 2 when a part before it is not}. In a dry run that is 1
 
--- @include "include/clock"
--- @include "include/nameOf"
--- @include "include/usage"
--- @include "include/usageSums"
-
 local workspace, api8, request = KEYS[1], ARGV[1], cjson.decode(ARGV[2])
 local hourly_days, retention_ms, now, args = tonumber(ARGV[3]), tonumber(ARGV[4]), now_ms(ARGV[5]), ARGV
 

@@ -16,9 +16,6 @@
 -- ARGV[10…] counts      field, count, …
 -- returns  1, 0 when it is stored or the totals are others, or 2 when the totals or a part before it are missing
 
--- @include "include/clock"
--- @include "include/nameOf"
-
 local workspace, kind, id, day, part = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local import_id, names, kept_ms, dry_run = ARGV[5], cjson.decode(ARGV[6]), ARGV[7], ARGV[8] == '1'
 local now, args = now_ms(ARGV[9]), ARGV

@@ -10,8 +10,6 @@
 -- ARGV[5]  dry_run    0 | 1
 -- returns  1, or 0 when they were not stored
 
--- @include "include/nameOf"
-
 local workspace, hour, offset, rows, kept_ms, dry_run =
   KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == '1'
 local record = name_of.refusal_rows(workspace, hour)

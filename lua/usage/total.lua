@@ -12,8 +12,6 @@
 -- ARGV[7…] counts     field, count, …
 -- returns  1, or 0 when the record exists
 
--- @include "include/nameOf"
-
 local workspace, kind, id, day = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local import_id, kept_ms, dry_run, args = ARGV[4], ARGV[5], ARGV[6] == '1', ARGV
 local record = kind == 'api' and name_of.api_usage(workspace, id, day) or name_of.namespace_usage(workspace, id, day)

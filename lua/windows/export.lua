@@ -7,10 +7,6 @@
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  used_units of include/exported, with the place in `windows` as index
 
--- @include "include/clock"
--- @include "include/exported"
--- @include "include/nameOf"
-
 local workspace, windows, now = KEYS[1], cjson.decode(ARGV[1]), now_ms(ARGV[2])
 local limits = {}
 for index, window in ipairs(windows) do

@@ -8,12 +8,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {for each window 1, or 0 when it exists, or its owner has too many}
 
--- @include "include/clock"
--- @include "include/counters"
--- @include "include/exported"
--- @include "include/nameOf"
--- @include "include/windowLog"
-
 local workspace, windows, dry_run, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2] == '1', now_ms(ARGV[3])
 -- Longest time that a window is kept: that of a removed limit, see include/limits.
 local DURATION_MAX = 30 * DAY_MS

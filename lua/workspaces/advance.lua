@@ -4,8 +4,6 @@
 -- ARGV[1]  last_ms
 -- returns  nothing
 
--- @include "include/clock"
-
 local workspace, last_ms = KEYS[1], tonumber(ARGV[1])
 if (tonumber(redis.call('HGET', workspace, 'last')) or 0) < last_ms then
   redis.call('HSET', workspace, 'last', int(last_ms))

@@ -8,8 +8,6 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  the time of its creation, Unix milliseconds
 
--- @include "include/clock"
-
 local workspace, name, sequence, sums, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', now_ms(ARGV[4])
 redis.call('HSET', workspace, 'name', name, 'created', int(now), 'sequence', sequence)
 redis.call('HSET', workspace, 'key_records', 1, 'override_records', 1)

@@ -7,8 +7,6 @@
 --                     usage by customer), dryRun}
 -- returns  'created' | 'continued' | 'exists' | 'unfinished' (the import of another export did not end)
 
--- @include "include/clock"
-
 local workspace, request = KEYS[1], cjson.decode(ARGV[1])
 local mark = redis.call('HGET', workspace, 'import')
 if mark then return mark == request.importId and 'continued' or 'unfinished' end

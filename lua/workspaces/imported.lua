@@ -7,9 +7,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  1
 
--- @include "include/audit"
--- @include "include/clock"
-
 local workspace, counts, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local changes = {}
 for index, count in ipairs(counts) do

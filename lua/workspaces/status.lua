@@ -6,11 +6,6 @@
 -- ARGV[1]  now_ms     '' for Redis's clock
 -- returns  WorkspaceReply (src/records/status.ts)
 
--- @include "include/clock"
--- @include "include/fields"
--- @include "include/nameOf"
--- @include "include/sessions"
-
 local workspace, now = KEYS[1], now_ms(ARGV[1])
 
 -- A queue as {number of members that are due, how long the first one has been due (ms)}.

@@ -7,10 +7,6 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  1
 
--- @include "include/audit"
--- @include "include/clock"
--- @include "include/fields"
-
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local stored = read_fields(workspace, 'name', 'protectApis')
 local was_protected, name, protects = stored.protectApis == '1', request.name or stored.name, request.protectApis

@@ -1,7 +1,8 @@
 // Builds the library of Redis from the files of lua/, when Tollgate is built:
 //
-//   a file of include/ or decide/   is a module: a block that begins with the names that it takes from the modules that
-//                                   it requires (`-- @include "include/name"`), and ends with those that it gives
+//   a file of include/ or decide/   is a module: a block that begins with the names that it takes from other modules,
+//                                   and ends with those that it gives. A name belongs to one module, so a file needs
+//                                   only to use it
 //   any other file                  is a script: a function of KEYS and ARGV, which Redis calls by its path
 //   decide/registers                has the variables that all modules share
 //   NAMES_IN_CAPITALS               that src/scripts/layout.ts declares become literals
@@ -42,8 +43,9 @@ interface File {
   path: string;
   /** Without comments, with literals. */
   lines: string[];
-  words: ReadonlySet<string>;
-  /** The names that it declares, if it is a module. */
+  /** The names that it uses, without its own. */
+  uses: readonly string[];
+  /** The names that it declares for others, if it is a module. */
   declares: ReadonlySet<string>;
   flags: string;
   /** The flag of its second function, called while Redis refuses writes. */
@@ -53,6 +55,10 @@ interface File {
 /** How a token begins that is a comment or a string. */
 const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
 const declaration = /^local (?:function (\w+)|([\w, ]+?)(?: =|$))/;
+/** Names that a file has itself: locals, parameters, and variables of loops. */
+const own = /\blocal (?!function\b)([\w, ]+)|\bfunction ?([.\w]*)\(([^)]*)\)|\bfor ([\w, ]+?) (?:in|=)/g;
+/** A name, but not a member or a field of a table. */
+const use = /(?<![.\w])[A-Za-z_]\w*\b(?!\s*=[^=])/g;
 
 const globals = [
   ...['redis.call', 'redis.pcall', 'struct.pack', 'struct.unpack', 'string.byte', 'string.sub', 'table.concat'],
@@ -64,38 +70,37 @@ const localised = new Map(globals.map((name) => [name, localOf(name)]));
 function fileOf(path: string, text: string, literals: ReadonlyMap<string, string>): File {
   checkStructures(text, `lua/${path}.lua`);
   const source = text.split('\n');
-  const words = new Set<string>();
-  const replaced = (word: string) => {
-    if (word.startsWith('--')) return '';
-    if (/^['"]/.test(word)) return word;
-    // A name after a point is a member.
-    words.add(word.split('.')[0]!);
-    return localised.get(word) ?? literals.get(word) ?? word;
-  };
+  const replaced = (word: string) => (word.startsWith('--') ? '' : (localised.get(word) ?? literals.get(word) ?? word));
   const [, flags = '', full = ''] = /^#!lua (?:flags=(\S+)|full=(\S+))$/.exec(source[0]!) ?? [];
   if (source[0]!.startsWith('#!')) source[0] = '';
   const names = source.flatMap((line) => declaration.exec(line)?.slice(1).join('').split(', ') ?? []);
+  const code = source.join('\n').replace(token, (word) => (/^(?:--|['"])/.test(word) ? '' : word));
+  const owned = new Set(
+    [...code.matchAll(own)].flatMap((match) =>
+      match
+        .slice(1)
+        .join()
+        .trim()
+        .split(/\s*,\s*/),
+    ),
+  );
   return {
     path,
     lines: source.map((line) => line.replace(token, replaced).trimEnd()),
-    words,
-    declares: new Set(isModule(path) ? names : []),
+    uses: [...new Set(code.match(use))].filter((name) => !owned.has(name)),
+    declares: new Set(isModule(path) && path !== registers ? names : []),
     flags: flags && `'${flags}'`,
     full: full ? `'${full}'` : 'nil',
   };
 }
 
-const includesOf = (text: string) => [...text.matchAll(/^-- @include "(.+)"$/gm)].map(([, path]) => path!);
-
-/** Files and those that they include, by path: each once, after its includes. */
-function closureOf(files: LuaFiles, ...paths: string[]): string[] {
+/** Files and the modules that they need, by path: each once, after those that it needs. */
+function closureOf(needs: ReadonlyMap<string, readonly string[]>, ...paths: string[]): string[] {
   const found = new Set<string>();
   function visit(path: string, chain: readonly string[]) {
-    if (chain.includes(path)) throw new Error(`lua: ${[...chain, path].join(' includes ')}`);
+    if (chain.includes(path)) throw new Error(`lua: ${[...chain, path].join(' needs ')}`);
     if (found.has(path)) return;
-    const text = files.get(path);
-    if (text === undefined) throw new Error(`lua/${chain.at(-1)}.lua includes ${path}, which does not exist`);
-    for (const each of includesOf(text)) visit(each, [...chain, path]);
+    for (const each of needs.get(path)!) visit(each, [...chain, path]);
     found.add(path);
   }
   for (const path of paths) visit(path, []);
@@ -136,22 +141,27 @@ export function buildLibrary(
   scripts = scriptNames(sources),
 ): string {
   const files = new Map([...sources].map(([path, text]) => [path, fileOf(path, text, literals)]));
-  const ordered = closureOf(sources, ...ofFrame.keys(), ...scripts)
-    .filter((path) => path !== registers && path !== frame)
-    .map((path) => files.get(path)!);
-  const owners = ownersOf(ordered);
-  const taken = new Set<string>();
+  const owners = ownersOf(files.values());
+  const takenBy = (file: File) => file.uses.filter((name) => owners.has(name));
+  const needs = new Map(
+    [...files].map(([path, file]) => [
+      path,
+      takenBy(file)
+        .map((name) => owners.get(name)!.path)
+        .sort(),
+    ]),
+  );
+  const ordered = closureOf(needs, ...ofFrame.keys(), ...scripts).map((path) => files.get(path)!);
+  const taken = new Set(ordered.flatMap(takenBy));
   const taking = (file: File) => {
-    const required = new Set(includesOf(sources.get(file.path)!));
-    const names = [...file.words].filter((name) => required.has(owners.get(name)?.path ?? ''));
-    for (const name of names) taken.add(name);
+    const names = takenBy(file);
     return names.length === 0
       ? 'do'
       : `do local ${names.join(', ')} = ${names.map((name) => `modules.${name}`).join(', ')}`;
   };
-  const isDry = ({ path }: File) => isScript(path) && closureOf(sources, path).includes('include/dryRun');
+  const isDry = ({ path }: File) => isScript(path) && closureOf(needs, path).includes('include/dryRun');
   const begins = new Map(ordered.map((file) => [file, taking(file)]));
-  const isTwice = new Set(closureOf(sources, ...ordered.filter(isDry).map(({ path }) => path)));
+  const isTwice = new Set(closureOf(needs, ...ordered.filter(isDry).map(({ path }) => path)));
   const aroundModule: Around = (file) => {
     const given = [...file.declares].filter((name) => taken.has(name) || ofFrame.get(file.path) === name);
     const after =
@@ -160,7 +170,7 @@ export function buildLibrary(
     return isTwice.has(file.path) ? { before, after } : { before: before.replace('do', 'if not is_dry then'), after };
   };
   const aroundScript: Around = (file) => {
-    const isChange = closureOf(sources, file.path).includes('include/audit');
+    const isChange = closureOf(needs, file.path).includes('include/audit');
     const kind = isChange ? 'register_change' : file.flags === "'no-writes'" ? 'register_read' : 'register';
     const name = `'${functionOf(file.path, `${libraryPrefix}${version}`)}'`;
     const where = isDry(file) ? 'is_dry' : 'not is_dry';

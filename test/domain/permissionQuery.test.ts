@@ -89,7 +89,6 @@ describe('a query has the result of its tree', () => {
           const numbers = (list: string[]) =>
             list.length === 0 ? '' : `,${list.map((one) => slugs.indexOf(one) + 1).join(',')},`;
           const found = await lua.run(
-            ['nameOf', 'permissions'],
             `local slugs, cases, found = cjson.decode(ARGV[1]), cjson.decode(ARGV[2]), {}
              for number, slug in ipairs(slugs) do redis.call('HSET', name_of.permission_numbers(KEYS[1]), slug, number) end
              for index, case in ipairs(cases) do

@@ -26,22 +26,20 @@ const built = (files: Record<string, string>) =>
 
 describe('the build', () => {
   test.each([
-    [{ 'include/a': '-- @include "include/a"' }, 'include/a includes include/a'],
     [
-      {
-        'include/a': '-- @include "include/b"',
-        'include/b': '-- @include "include/c"',
-        'include/c': '-- @include "include/a"',
-      },
-      'include/a includes include/b includes include/c includes include/a',
+      { 'include/a': 'local a1 = b1', 'include/b': 'local b1 = c1', 'include/c': 'local c1 = a1' },
+      'include/a needs include/b needs include/c needs include/a',
     ],
-    [{ 'include/a': '-- @include "include/none"' }, 'lua/include/a.lua includes include/none, which does not exist'],
     [{ 'include/a': 'local one = 1', 'include/b': 'local one = 2' }, 'lua: include/a and include/b declare one'],
   ])('refuses %o', (files, message) => {
-    const script = Object.keys(files)
-      .map((path) => `-- @include "${path}"\n`)
-      .join('');
-    expect(() => built({ ...files, script })).toThrow(message);
+    expect(() => built({ ...files, script: 'return a1, one' })).toThrow(message);
+  });
+
+  test('gives a file the names of modules that it uses, but not one that it has itself', () => {
+    const files = { 'include/a': 'local one, two, three, four = 1, 2, 3, 4' };
+    const script = 'local function run(two) return one + two.three end return run({ four = 4 })';
+    const { text } = built({ ...files, script });
+    expect(text).toContain('do local one = modules.one if not is_dry then register(');
   });
 
   test('refuses a script whose header has other arguments than its signature', () => {
@@ -60,7 +58,7 @@ describe('the build', () => {
 });
 
 describe('in Redis', () => {
-  const files = { 'include/a': '-- A.\n\nlocal a = {}', script: '-- @include "include/a"\nreturn a.b.c' };
+  const files = { 'include/a': '-- A.\n\nlocal a = {}', script: '\nreturn a.b.c' };
 
   test('an error has file and line', async () => {
     const script = built(files);
@@ -75,7 +73,7 @@ describe('in Redis', () => {
   });
 
   test('so has a library that does not compile', async () => {
-    const script = built({ ...files, 'include/a': '\n\nlocal = 1' });
+    const script = built({ ...files, 'include/a': 'local a = {}\n\nlocal = 1' });
     const error = await lua.redis.function('LOAD', script.text).catch((cause: Error) => cause);
     expect(locate(script, (error as Error).message)).toMatch(/lua\/include\/a\.lua:3/);
   });

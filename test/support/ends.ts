@@ -2,8 +2,6 @@
 
 import type { snippets } from './snippet.ts';
 
-const includes = ['clock', 'nameOf', 'overrides', 'packedIdentity', 'state'];
-
 /**
  * Returns two lists of member, end, member, end, …: the entries that all keys, identities and overrides should have in
  * the index, and the entries that it has.
@@ -48,7 +46,7 @@ export async function endFaults(
   workspaceId: string,
   now: number,
 ): Promise<{ faults: string[]; count: number }> {
-  const [records, index] = (await snippet.run(includes, read, `tg:{${workspaceId}}`, [])) as [string[], string[]];
+  const [records, index] = (await snippet.run(read, `tg:{${workspaceId}}`, [])) as [string[], string[]];
   const linesOf = (flat: string[]) =>
     new Set(flat.flatMap((member, at) => (at % 2 === 0 ? [`${member} ends at ${flat[at + 1]}`] : [])));
   const [expected, has] = [linesOf(records), linesOf(index)];

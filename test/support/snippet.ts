@@ -1,4 +1,4 @@
-// Runs a few lines of Lua with includes in the tests' Redis, so that tests can call functions that scripts share.
+// Runs a few lines of Lua in the tests' Redis, so that tests can call functions that scripts share.
 
 import { afterAll, beforeAll } from 'vitest';
 import { connect, mastersOf, type RedisClient } from '../../src/redis/connection.ts';
@@ -38,14 +38,9 @@ export function snippets() {
       return state.redis;
     },
 
-    /** Runs `body`, which can use the includes, KEYS[1] (a workspace's name) and ARGV. */
-    async run(
-      includes: readonly string[],
-      body: string,
-      workspace: string,
-      args: readonly (string | number | Buffer)[],
-    ) {
-      const library = libraryFor([...includes.map((name) => `-- @include "include/${name}"`), body].join('\n'));
+    /** Runs `body`, which can use the names of modules, KEYS[1] (a workspace's name) and ARGV. */
+    async run(body: string, workspace: string, args: readonly (string | number | Buffer)[]) {
+      const library = libraryFor(body);
       try {
         if (!loaded.has(library)) {
           for (const master of mastersOf(state.redis)) await master.function('LOAD', 'REPLACE', library.text);

@@ -148,7 +148,7 @@ async function compare(pick: (min: number, max: number) => number, steps: number
     const { keyId } = oneOf([...keys, ...deleted]);
     const workspace = workspaceKey(tollgate.workspaceId);
     const day = today() - pick(0, 12);
-    await snippet.run(['usage'], lateLua, workspace, [
+    await snippet.run(lateLua, workspace, [
       keyId.slice(4),
       customer(),
       24 * day + pick(0, 23),
@@ -311,13 +311,7 @@ test('a count that is late for a day whose list was dropped hides no other key o
   clock.advance((testSettings.usageHourlyDays + 3) * dayMs);
   await settled();
   const workspace = workspaceKey(tollgate.workspaceId);
-  await snippet.run(['usage'], lateLua, workspace, [
-    keyId.slice(4),
-    'late',
-    24 * day,
-    1,
-    testSettings.usageRetentionMs,
-  ]);
+  await snippet.run(lateLua, workspace, [keyId.slice(4), 'late', 24 * day, 1, testSettings.usageRetentionMs]);
   const query = { fromHour: 24 * day, toHour: 24 * day + 24, apiIds: [apiId], bucketOf: () => 0 };
   for (let times = 0; times < 2; times++) {
     expect(rowsOf(await countsOf(servers[0]!, query, true))).toEqual({ late: [2, 3], other: [1, 0] });
@@ -330,7 +324,7 @@ test('many customers are in leaves that are split, and any of them is found', { 
   const pick = random(seed);
   const workspace = `${workspaceKey(tollgate.workspaceId)}x`;
   const add = (all: readonly [externalId: string, day: number, sums: number[]][]) =>
-    snippet.run(['usageSums'], "usage_sums.adding(KEYS[1], 'ApiApi88', { ARGV[1] }, 100, 86400000)()", workspace, [
+    snippet.run("usage_sums.adding(KEYS[1], 'ApiApi88', { ARGV[1] }, 100, 86400000)()", workspace, [
       packSums(all.map(([externalId, day, sums]) => ({ externalId, day, sums }))),
     ]);
   const expected = new Map<string, number[]>();

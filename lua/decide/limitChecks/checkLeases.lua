@@ -1,16 +1,5 @@
 -- Leases of limit checks.
 
--- @include "decide/call"
--- @include "decide/notedLeases"
--- @include "decide/limitChecks/limitChecks"
--- @include "decide/thisSession"
--- @include "decide/totals"
--- @include "include/leaseList"
--- @include "include/nameOf"
--- @include "include/overrides"
--- @include "include/windowLog"
--- @include "include/windowReturns"
-
 local check_leases = {}
 
 -- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has

@@ -2,18 +2,6 @@
 -- an index in place of `ipairs`, which calls a function for each: that saves 3 % of the instructions of a check
 -- (callgrind, 2026-11-22).
 
--- @include "include/clock"
--- @include "decide/call"
--- @include "decide/notedLeases"
--- @include "decide/roots"
--- @include "decide/totals"
--- @include "include/rootGrants"
--- @include "include/ids"
--- @include "include/nameOf"
--- @include "include/overrides"
--- @include "include/records"
--- @include "include/windowLog"
-
 -- Functions that leases of limit checks need, too.
 local limit_checks = {}
 

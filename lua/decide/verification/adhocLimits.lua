@@ -1,12 +1,6 @@
 -- Where ad hoc limits, which a request brings along, are counted: on the key's counter of their name and duration,
 -- which is in the key's state or a record of its own. Only these functions change charge_counters.
 
--- @include "decide/verification/loadedKey"
--- @include "include/counters"
--- @include "include/limitEnds"
--- @include "include/nameOf"
--- @include "include/windowLengths"
-
 local adhoc_limits = {}
 
 -- The positions of the first and the last byte of the key's window with this name and duration, the number of its

@@ -1,7 +1,5 @@
 -- The answer to a verification.
 
--- @include "decide/verification/charge"
-
 local answer_formats, ONE_VERIFIED = {}, VERIFIED .. VERIFIED_LIMIT_FIELDS
 -- The packed answer to a verification, with the results of its limits if they were checked.
 local function pack_verified(outcome, has_balance, balance, is_checked)

@@ -5,15 +5,6 @@
 -- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored,
 -- check_adhoc, check_limit, check_slots and look_at_limits change them.
 
--- @include "decide/call"
--- @include "decide/notedLeases"
--- @include "decide/verification/adhocLimits"
--- @include "decide/verification/slotEnds"
--- @include "include/limitEnds"
--- @include "include/windowLog"
--- @include "include/windowLengths"
--- @include "include/windowSlots"
-
 -- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
 local LACKS_UNITS = 'units'

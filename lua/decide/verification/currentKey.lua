@@ -1,10 +1,5 @@
 -- Loads a key as it is now.
 
--- @include "decide/verification/endedLimits"
--- @include "decide/verification/expiredHolds"
--- @include "decide/verification/loadedKey"
--- @include "include/limitEnds"
-
 -- As read_key; but expired holds are given back, and ended limits of the key and its identity replaced.
 local function read_current_key(digest, has_snapshot, with_holds)
   if not read_key(digest, has_snapshot, with_holds) then return false end

@@ -2,15 +2,6 @@
 -- place, as a change at the time of their end would have done. The owner gets a new version, so that servers renew its
 -- snapshot.
 
--- @include "decide/call"
--- @include "decide/verification/loadedKey"
--- @include "include/ids"
--- @include "include/limitEnds"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/packedIdentity"
--- @include "include/state"
-
 local ended_limits = {}
 
 -- The limits of an owner without the ended ones, and their counters (limit_list.replace); nil if none has ended.

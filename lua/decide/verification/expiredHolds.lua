@@ -1,14 +1,5 @@
 -- Ends the holds of the key that was loaded which have expired, before anything else is decided about it.
 
--- @include "decide/call"
--- @include "decide/verification/heldCharges"
--- @include "decide/verification/holdTimes"
--- @include "decide/verification/loadedKey"
--- @include "include/holdFormat"
--- @include "include/holdList"
--- @include "include/nameOf"
--- @include "include/settledHolds"
-
 -- Limit of the expired holds that one decision settles, in addition to that of their bytes.
 local SETTLED_AT_ONCE = 250
 

@@ -1,19 +1,5 @@
 -- The charges of holds of the key that was loaded, and the amounts that settling them gives back or charges.
 
--- @include "decide/call"
--- @include "decide/usageByTag"
--- @include "decide/totals"
--- @include "decide/verification/keyCounts"
--- @include "decide/verification/holdTimes"
--- @include "decide/verification/loadedKey"
--- @include "decide/verification/ownedWindows"
--- @include "include/holdFormat"
--- @include "include/holdList"
--- @include "include/identityBalance"
--- @include "include/nameOf"
--- @include "include/settledHolds"
--- @include "include/windowLog"
-
 -- Settlements in memory. The table is used again by the next ones. Most need the first three fields only: the others
 -- are false until they are needed (held_charges.list), because Lua may allocate a table again to add a field.
 --   balance, refill_due   of the key, with a due refill applied

@@ -1,15 +1,5 @@
 -- Items that change a hold: settle, release or extend it.
 
--- @include "decide/call"
--- @include "decide/roots"
--- @include "decide/verification/currentKey"
--- @include "decide/verification/holdExtensions"
--- @include "decide/verification/holdSettlements"
--- @include "decide/verification/loadedKey"
--- @include "include/holdBuckets"
--- @include "include/holdList"
--- @include "include/settledHolds"
-
 -- By the action of an item.
 local change_by = { [0] = hold_settlements.settle, [1] = hold_settlements.release, [2] = extend_hold }
 

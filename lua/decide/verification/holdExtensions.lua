@@ -1,17 +1,5 @@
 -- Sets another expiry of a hold.
 
--- @include "decide/call"
--- @include "decide/verification/heldCharges"
--- @include "decide/verification/holdSettlements"
--- @include "decide/verification/holdTimes"
--- @include "decide/verification/loadedKey"
--- @include "decide/verification/slotEnds"
--- @include "include/holdFormat"
--- @include "include/holdList"
--- @include "include/limitEnds"
--- @include "include/state"
--- @include "include/windowLog"
-
 -- The concurrency limits of a state by their names.
 local function slot_limits(packed, limits_at, tail_bytes)
   local limits = {}

@@ -1,12 +1,5 @@
 -- Settles and releases holds of the key that was loaded.
 
--- @include "decide/call"
--- @include "decide/verification/keyCounts"
--- @include "decide/verification/heldCharges"
--- @include "decide/verification/identityCredits"
--- @include "include/holdFormat"
--- @include "include/settledHolds"
-
 -- `settled` is the last settlement; its table is used again by the next.
 local hold_settlements = { settled = {}, changed_and_rest = CHANGED_HOLD .. 'c0' }
 

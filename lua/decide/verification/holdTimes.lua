@@ -1,10 +1,5 @@
 -- The times at which keys with holds have to be examined, by a decision or the sweeper.
 
--- @include "decide/call"
--- @include "decide/verification/loadedKey"
--- @include "include/clock"
--- @include "include/nameOf"
-
 local hold_times = {}
 
 -- The digest of the key that was loaded.

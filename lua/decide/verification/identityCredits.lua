@@ -1,9 +1,6 @@
 -- The balance of the identity of the key that was loaded. A verification charges it together with that of the key, or
 -- neither. A key whose identity has one is not leased: so no server has credits of it, and each decision sees them all.
 
--- @include "include/identityBalance"
--- @include "include/nameOf"
-
 -- `current`: the balance that of_key read last, with what was charged since. It is that of the key only while
 -- is_shared.
 local identity_credits = {}

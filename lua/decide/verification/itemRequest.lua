@@ -1,7 +1,5 @@
 -- The text at the end of a VERIFY_ITEM: an address, which does not begin with JSON, and the request without its key.
 
--- @include "decide/memo"
-
 -- The request of a verification without its key. Cached and shared: treat as immutable.
 local function request_of(text)
   local request = memo[text]

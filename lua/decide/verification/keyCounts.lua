@@ -1,14 +1,5 @@
 -- The balance and the counts of a key, as a verification and settlements change them.
 
--- @include "decide/call"
--- @include "decide/notedRefusals"
--- @include "decide/verification/loadedKey"
--- @include "decide/verification/newState"
--- @include "decide/verification/restriction"
--- @include "include/calendar"
--- @include "include/nameOf"
--- @include "include/usage"
-
 -- `former`: the FORBIDDEN verifications of the hour before the one that begin_hour began.
 local key_counts = { former = 0 }
 

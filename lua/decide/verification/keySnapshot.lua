@@ -1,14 +1,6 @@
 -- The snapshot of a key: the cacheable part of a verification, returned only when the server's version is out of date.
 -- With more keys than a server caches, most verifications return one, so it is packed as one string.
 
--- @include "decide/call"
--- @include "decide/permitted"
--- @include "include/limitEnds"
--- @include "include/nameOf"
--- @include "include/permissions"
--- @include "include/state"
--- @include "include/windowLengths"
-
 local key_snapshot = {}
 
 -- Role names, as `roles` of SNAPSHOT.

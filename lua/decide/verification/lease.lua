@@ -1,22 +1,5 @@
 -- Leases of verifications.
 
--- @include "decide/notedLeases"
--- @include "decide/thisSession"
--- @include "decide/verification/adhocLimits"
--- @include "decide/verification/charge"
--- @include "decide/verification/holdTimes"
--- @include "decide/verification/identityCredits"
--- @include "decide/verification/itemRequest"
--- @include "decide/verification/loadedKey"
--- @include "decide/verification/newState"
--- @include "decide/verification/precheck"
--- @include "decide/verification/restriction"
--- @include "include/leaseList"
--- @include "include/limitEnds"
--- @include "include/nameOf"
--- @include "include/state"
--- @include "include/windowLog"
-
 -- Variables of leased_charge: how often it charges; whether a limit has too little room; when the first slice ends, and
 -- when the oldest units of a window expire; the durations of the limits, in the order of charge_results.
 local lease_times, lease_exceeds, lease_slice_ends, lease_units_expire

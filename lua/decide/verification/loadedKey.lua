@@ -1,12 +1,5 @@
 -- The key of one verification, with its identity; see also registers.lua.
 
--- @include "decide/apis"
--- @include "decide/call"
--- @include "include/calendar"
--- @include "include/drawnBy"
--- @include "include/nameOf"
--- @include "include/state"
-
 -- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per
 -- verification (callgrind, 2026-11-22).
 local flag_sets = {}

@@ -1,9 +1,5 @@
 -- The new states of the key and the identity of a verification, with what it charged (charge.lua).
 
--- @include "decide/verification/charge"
--- @include "include/nameOf"
--- @include "include/windowLengths"
-
 -- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would
 -- create and hash its parts too. Most states have one of a few hundred lengths, but 65,000 are possible: a thousand
 -- formats of a kind are cached.

@@ -1,16 +1,6 @@
 -- Changes windows of a key or an identity afterwards: gives back units of a lease or a hold in the slice in which they
 -- were charged, whatever was changed since, or charges more.
 
--- @include "decide/call"
--- @include "include/counters"
--- @include "include/limitList"
--- @include "include/nameOf"
--- @include "include/shiftedCharges"
--- @include "include/state"
--- @include "include/windowLog"
--- @include "include/windowReturns"
--- @include "include/windowSlots"
-
 local owned_windows = {}
 
 -- A window with `units` more now, even above its limit. If the clock has stepped back they are charged in the newest

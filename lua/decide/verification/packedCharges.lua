@@ -1,9 +1,5 @@
 -- The charges of a verification to limits, as the packed windows and slots of a hold.
 
--- @include "decide/verification/charge"
--- @include "decide/verification/slotEnds"
--- @include "include/holdFormat"
-
 -- Limits are read in order. Used again by every hold:
 --   place, packed, position   the place of the last limit (see VERIFIED_LIMIT), the state that has it, and the position
 --                             after it

@@ -1,8 +1,5 @@
 -- The checks of a verification before those of limits and balance.
 
--- @include "decide/permitted"
--- @include "decide/verification/restriction"
-
 -- The outcome by the checks before those of limits and balance.
 local function precheck(request, text, ip)
   if not key_flags.enabled then return DISABLED end

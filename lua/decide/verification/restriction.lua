@@ -1,9 +1,6 @@
 -- Restrictions of a verification: a key with `allowedIps` admits some addresses only. Such a key has KEY_EXTENSION in
 -- its state, with the count of its FORBIDDEN verifications.
 
--- @include "decide/call"
--- @include "decide/verification/loadedKey"
-
 local restriction = {}
 
 -- Whether an address is in one of the ranges, both packed (src/domain/ipRange.ts).

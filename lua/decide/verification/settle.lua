@@ -1,20 +1,6 @@
 -- Settlements of verifications: what a session decided by leases is counted, and what it did not use comes back to
 -- where it was charged, whatever was changed since.
 
--- @include "decide/call"
--- @include "decide/notedLeases"
--- @include "decide/notedRefusals"
--- @include "decide/thisSession"
--- @include "decide/usageByTag"
--- @include "decide/totals"
--- @include "decide/verification/itemRequest"
--- @include "decide/verification/keyCounts"
--- @include "decide/verification/loadedKey"
--- @include "decide/verification/ownedWindows"
--- @include "include/leaseList"
--- @include "include/nameOf"
--- @include "include/usage"
-
 -- The windows that a lease charged at a time (each LEASED_WINDOW), for `times` of its decisions, in the form of
 -- owned_windows.returning. `shifted` is that field of the owner.
 local function leased_windows(charged, times, at, shifted)

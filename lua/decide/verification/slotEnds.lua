@@ -1,7 +1,5 @@
 -- When slots of concurrency limits are given back.
 
--- @include "include/windowLog"
-
 -- When a slot is given back whose hold ends at `expires`: above FINE_LIMIT at the end of a slice of the duration, so
 -- that 10,000 slots have few ends.
 local function slot_end(expires, limit, duration) return window_log.slice_end(expires - 1, limit, duration) end

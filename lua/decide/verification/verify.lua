@@ -1,24 +1,5 @@
 -- Verifications: decides whether a key is valid for a request, charges it and counts it.
 
--- @include "decide/again"
--- @include "decide/apis"
--- @include "decide/call"
--- @include "decide/roots"
--- @include "decide/usageByTag"
--- @include "decide/verification/adhocLimits"
--- @include "decide/verification/answer"
--- @include "decide/verification/charge"
--- @include "decide/verification/currentKey"
--- @include "decide/verification/itemRequest"
--- @include "decide/verification/keyCounts"
--- @include "decide/verification/holdMaker"
--- @include "decide/verification/identityCredits"
--- @include "decide/verification/loadedKey"
--- @include "decide/verification/newState"
--- @include "decide/verification/precheck"
--- @include "decide/verification/keySnapshot"
--- @include "decide/verification/windowRepair"
-
 -- The position of the byte in the state of an identity that has the flag of its balance.
 local FLAG_AT = IDENTITY_HEAD_VERSION_AT
 

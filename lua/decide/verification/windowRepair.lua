@@ -1,12 +1,5 @@
 -- Repairs windows of a verification that were charged while the clock was ahead.
 
--- @include "decide/verification/adhocLimits"
--- @include "decide/verification/charge"
--- @include "decide/verification/newState"
--- @include "include/nameOf"
--- @include "include/shiftedCharges"
--- @include "include/windowLog"
-
 -- After a check of limits that found such windows: writes them repaired to the key, its identity and its counters.
 local function repair_windows(requested)
   -- A limit is exceeded then, so this charges nothing.

@@ -10,7 +10,6 @@ const years = Array.from({ length: 2100 - 1970 + 1 }, (_, index) => 1970 + index
 /** Returns refill_after for each pair of a time and a refill day. */
 const refillsAfter = (pairs: readonly (readonly [now: number, refillDay: number])[]) =>
   run(
-    ['clock', 'calendar'],
     `local due = {}
      for index = 1, #ARGV, 2 do due[#due + 1] = int(refill_after(tonumber(ARGV[index]), tonumber(ARGV[index + 1]))) end
      return due`,
@@ -71,7 +70,6 @@ test('every day is in its year and month, and every month begins on its day', as
     const days: number[] = [];
     for (let at = Date.UTC(year, 0, 1); at < Date.UTC(year + 1, 0, 1); at += dayMs) days.push(at / dayMs);
     const found = await run(
-      ['calendar'],
       `local found = {}
        for index, day in ipairs(ARGV) do
          local year, month = month_of(tonumber(day))

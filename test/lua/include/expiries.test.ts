@@ -160,8 +160,7 @@ test('a migration fills it: keys that were deleted meanwhile are removed, and a 
   await redis.zrem(index, ids[1]!);
   await redis.zadd(index, 5, ids[2]!, 6, ids[4]!, 7, Buffer.alloc(12, 1));
   expect(await faults()).toHaveLength(1);
-  const run = (body: string, values: readonly (string | Buffer)[]) =>
-    snippet.run(['expiries'], body, workspace, values);
+  const run = (body: string, values: readonly (string | Buffer)[]) => snippet.run(body, workspace, values);
   await run(`remove_expiries(KEYS[1], '${api8}')`, []);
   for (const member of [...members, ...members]) {
     const record = Buffer.concat([Buffer.from(`${workspace}:k:`), member.subarray(12)]);

@@ -25,7 +25,6 @@ async function take(sequence: number, takes: readonly Take[]) {
   for (let from = 0; from === 0 || from < takes.length; from += takesOfScript) {
     const some = takes.slice(from, from + takesOfScript);
     const [ids, versions] = (await run(
-      ['clock', 'ids'],
       `redis.call('HSETNX', KEYS[1], 'sequence', ARGV[1])
        local ids, versions = {}, {}
        for index = 3, #ARGV, 3 do
@@ -115,7 +114,6 @@ test('the first half of an id is the time of its creation, in base58', async () 
 async function pack(ids: readonly string[]) {
   const hex = `string.gsub(packed, '.', function(c) return string.format('%02x', string.byte(c)) end)`;
   return (await run(
-    ['clock', 'ids'],
     `local rows = {}
      for index, id in ipairs(ARGV) do
        local packed = pack_id(id)

@@ -34,7 +34,6 @@ const changes = {
 };
 const change = (name: keyof typeof changes, keys: readonly Key[]) =>
   snippet.run(
-    ['starts'],
     changes[name],
     workspace,
     keys.flatMap(({ start, id }) => [start, id]),
@@ -43,7 +42,6 @@ const change = (name: keyof typeof changes, keys: readonly Key[]) =>
 /** Packed ids as text, in order; undefined if they are in too many leaves. */
 async function find(start: string, leavesMax: number): Promise<string[] | undefined> {
   const reply = (await snippet.run(
-    ['starts'],
     `local ids = ids_with_start(KEYS[1], '${api8}', ARGV[1], tonumber(ARGV[2]))
      for index, id in ipairs(ids or {}) do
        ids[index] = string.gsub(id, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
@@ -127,7 +125,7 @@ test('many keys with the same start, in order of creation, are in leaves that ar
 test('the leaves of a deleted API are removed in steps', async () => {
   const keys = Array.from({ length: 1000 }, (_, index) => ({ start: `k${index}`, id: packId('1oTPP4VGVSsCMaBB') }));
   await change('index', keys);
-  const remove = () => snippet.run(['starts'], `return remove_starts(KEYS[1], '${api8}', 4)`, workspace, []);
+  const remove = () => snippet.run(`return remove_starts(KEYS[1], '${api8}', 4)`, workspace, []);
   expect(await remove()).toBeNull();
   expect((await snippet.redis.keys(`${workspace}*`)).length).toBeGreaterThan(0);
   while (!(await remove()));

@@ -8,7 +8,6 @@ import { keyFlags, keyMarks, keyTimes, limit, never, usage } from '../../../src/
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
-const includes = ['clock', 'limitList', 'nameOf', 'packedIdentity', 'state'];
 
 const hex = (text: string) => Buffer.from(text, 'latin1').toString('hex');
 /** Bytes are passed as hex, because cjson needs text. */
@@ -98,7 +97,6 @@ test('a key state is read as it was packed', async () => {
   await fc.assert(
     fc.asyncProperty(states, async (state) => {
       const [read, again] = (await run(
-        includes,
         `${bytesOfHex} ${textToLua}
          local packed = pack_state(from_text(cjson.decode(ARGV[1])))
          return { cjson.encode(to_text(read_state(packed))), pack_state(read_state(packed)) == packed and 1 or 0 }`,
@@ -123,7 +121,6 @@ test('an identity is read as it was packed', async () => {
   await fc.assert(
     fc.asyncProperty(identities, async (identity) => {
       const read = await run(
-        includes,
         `${bytesOfHex} ${textToLua}
          return cjson.encode(to_text(packed_identity.read(packed_identity.pack(from_text(cjson.decode(ARGV[1]))))))`,
         'tg:{none}',
@@ -159,7 +156,6 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
   await fc.assert(
     fc.asyncProperty(replacements, async (steps) => {
       const found = (await run(
-        includes,
         `${bytesOfHex}
          local ids = 0
          local function next_id()

@@ -108,7 +108,6 @@ async function limit(identifier: string, durationMs: number, most: number, cost:
 async function storedBytes(identifier: string, duration: number): Promise<number> {
   const workspace = workspaceKey(h.workspaceId);
   const bytes = await lua.run(
-    ['nameOf'],
     `local id16 = redis.call('HGET', name_of.namespace_ids(KEYS[1]), 'window')
      return redis.call('STRLEN', name_of.window_at(KEYS[1], id16, name_of.window_member(tonumber(ARGV[2]), ARGV[1])))`,
     workspace,
@@ -119,7 +118,6 @@ async function storedBytes(identifier: string, duration: number): Promise<number
 
 const ttlOf = (identifier: string, duration: number) =>
   lua.run(
-    ['nameOf'],
     `local id16 = redis.call('HGET', name_of.namespace_ids(KEYS[1]), 'window')
      return redis.call('PTTL', name_of.window_at(KEYS[1], id16, name_of.window_member(tonumber(ARGV[2]), ARGV[1])))`,
     workspaceKey(h.workspaceId),
@@ -521,7 +519,6 @@ describe('in the state of keys and identities', () => {
   /** Gives an identity the limits `shared` and `each` in the store, without the API. */
   const shareLimits = (externalId: string, shared: number, each: number) =>
     lua.run(
-      ['clock', 'limitList', 'nameOf', 'packedIdentity', 'state'],
       `local record = name_of.identity_record(KEYS[1], ARGV[1])
        local identity = packed_identity.read(redis.call('HGET', record, 'state'))
        local function limit(name, most, applied)
@@ -544,7 +541,6 @@ test.each([
   [1, 58_000, 'no slice has 1 units that are given back'],
 ])('%i of 3 units that are given back: none is dropped silently', async (units, at, expected) => {
   const left = lua.run(
-    ['windowLog', 'windowReturns'],
     `local _, _, _, _, counter = window_charge('', 1, 0, 60000, 1000, 60000, 3, true)
      counter = window_returns.without(counter, tonumber(ARGV[2]), 60000, 60000, false, tonumber(ARGV[1]))
      return counter == '' and '0' or '' .. window_charge(counter, 1, #counter, 60000, 1000, 60000, 0, false)`,

@@ -205,7 +205,7 @@ describe('identities.restoreIdentity: 200', () => {
     // The first step of a server that is killed then.
     const step = readFileSync(new URL('../../../lua/identities/restore.lua', import.meta.url), 'utf8');
     const given = [0, testSettings.usageRetentionMs, '{"isQuiet":true}', clock.now];
-    const begin = () => redis.run([], step, workspaceKey(app.workspaceId), [identityId, ...given]);
+    const begin = () => redis.run(step, workspaceKey(app.workspaceId), [identityId, ...given]);
 
     await remove(identityId);
     await verifySome();
