@@ -1,7 +1,6 @@
 -- Decide a batch: verifications of keys, ends of holds, and limit checks of one workspace, in order, each authorised by
 -- its root key. Each item is decided, charged and counted on its own; a broken record fails only its own item.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, holds, leases,
 --          usage counts, refusals
 -- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API,

@@ -213,7 +213,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
     .split('\n');
   const isNaming = (line: string) => /\b(KEYS|ARGV)\b/.test(line);
 
-  const documented = header.flatMap((line) => /^-- ((?:KEYS|ARGV)\[\d+…?\]) /.exec(line)?.[1] ?? []);
+  const documented = header.flatMap((line) => /^-- (ARGV\[\d+…?\]) /.exec(line)?.[1] ?? []);
   const readInBody = body.flatMap((line) => line.match(/\b(?:KEYS|ARGV)(?:\[\w+\])?/g) ?? []);
 
   test('begins with a comment on its purpose, and what it returns', () => {
@@ -221,12 +221,13 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
     expect(header.filter((line) => line.startsWith('-- returns  '))).toHaveLength(1);
   });
 
-  test('documents exactly the KEYS and ARGV it reads, in order', () => {
+  test('documents exactly the ARGV that it reads, in order, and KEYS[1] if that is no workspace', () => {
     // `ARGV[5…]` means the rest of the list, which the script reads as ARGV itself.
     const written = documented.map((reference) => reference.replace(/\[\d+…\]/, ''));
-    expect([...new Set(readInBody)].sort()).toEqual([...written].sort());
-    expect(readInBody.filter((reference) => reference.startsWith('KEYS'))).toEqual(['KEYS[1]']);
-    const numbers = documented.filter((reference) => reference.startsWith('ARGV')).map((r) => Number(r.match(/\d+/)));
+    expect([...new Set(readInBody)].sort()).toEqual(['KEYS[1]', ...written].sort());
+    const [key = 'workspace'] = header.flatMap((line) => /^-- KEYS\[1\] +(\w+)/.exec(line)?.[1] ?? []);
+    expect(body.filter((line) => new RegExp(`^local ${key}\\b.* = KEYS\\[1\\]`).test(line))).toHaveLength(1);
+    const numbers = documented.map((reference) => Number(reference.match(/\d+/)));
     expect(numbers).toEqual(numbers.map((_, index) => index + 1));
   });
 

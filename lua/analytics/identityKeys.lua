@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of the keys of an identity. A deleted identity has a list of its keys as long as their usage is kept.
 --
--- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  identity record and list of keys
 -- ARGV[1]  external_id
 -- ARGV[2]  id16         of a deleted identity with this externalId, without `id_`; '' for the one that exists

@@ -2,7 +2,6 @@
 -- The usage of keys: their days, their logs, and the current hour in their states. One script reads all three, because
 -- counts that move between two reads would be read twice or not at all.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key lists and records, logs and days of keys
 -- ARGV[1]  keys       of a few hundred keys at most, each its id without `key_` (24) and the first 16 of it packed (12)
 -- ARGV[2]  first_day  no earlier day is wanted: the days of keys are not read, and '', if they have none from it on

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of the sums of usage by customer, of an API in a month, in order of leaves.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  sums by customer
 -- ARGV[1]  api8
 -- ARGV[2]  month      since 1970

@@ -2,7 +2,6 @@
 -- The totals by day of APIs or namespaces, or of one identifier in namespaces. Most of the wanted records do not exist,
 -- so one call reads many and returns those that exist.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  totals of APIs, namespaces and identifiers
 -- ARGV[1]  kind        'api', 'namespace' or 'identifier'
 -- ARGV[2]  ids         8 characters of an API, 16 of a namespace, one after the other

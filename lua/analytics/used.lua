@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of the keys of an API that were used on a day or in a week.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of used keys
 -- ARGV[1]  api8
 -- ARGV[2]  kind       'day' or 'week'

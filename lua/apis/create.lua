@@ -1,6 +1,5 @@
 -- Create an API, a container of keys.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  API record and list, the deleted record, key list, the list of dead APIs, the audit stream
 -- ARGV[1]  name
 -- ARGV[2]  kept_id     the id of an exported API, without `api_`; '' for a new id

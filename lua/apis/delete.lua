@@ -3,7 +3,6 @@
 -- restored for the retention time, with everything of it, unless it is `permanent`; then the sweeper removes the
 -- records of the keys in steps.
 --
--- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  API record and list, the deleted record, its list and queue, key list, the index by expiry, the list of dead
 --          APIs, the audit stream
 -- ARGV[1]  api_id

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of APIs, or of deleted ones that can be restored, in order of creation, oldest or newest first.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API records and list, deleted ones, their list and queue, key lists
 -- ARGV[1]  after      the last id of the page before (without `api_`), or ''
 -- ARGV[2]  count      limit of the page

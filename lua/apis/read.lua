@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Read an API.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API record, its key list
 -- ARGV[1]  api_id
 -- returns  ApiReply (src/records/apis.ts), or false when there is no such API

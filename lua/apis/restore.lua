@@ -1,6 +1,5 @@
 -- Restore a deleted API with its keys: a verification finds its record again, and nothing else of it was changed.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API record and list, the deleted record, its list and queue, key list, the audit stream
 -- ARGV[1]  api_id
 -- ARGV[2]  actor      JSON, see include/audit

@@ -1,6 +1,5 @@
 -- Rename an API.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API record, the audit stream
 -- ARGV[1]  api_id
 -- ARGV[2]  name

@@ -1,7 +1,6 @@
 -- Append events of an export to the audit stream with their ids. Events up to the last one of the stream are skipped:
 -- ids ascend, so an import that is repeated appends the rest.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the audit stream
 -- ARGV[1]  events     JSON [[id, [field, value, …]]…] in ascending order
 -- ARGV[2]  events_max limit of the events of the stream

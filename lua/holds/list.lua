@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- List open holds of a key, the first to expire first. Holds that have expired and are not settled yet are left out.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key and API records
 -- ARGV[1]  key_id
 -- ARGV[2]  after      the last hold of the page before: its expiry (ms), `_`, and its suffix; '' for the first page

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Read the credits and units that open holds of a key hold, in one step.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key records
 -- ARGV[1]  digest
 -- ARGV[2]  bucket     to continue with; '' for the first step

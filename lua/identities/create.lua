@@ -1,6 +1,5 @@
 -- Create identities: one for createIdentity, many for imports. An identity whose externalId exists is skipped.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list, the audit stream
 -- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, credits {remaining, refill, refillDue}, keptId
 --                     (of an export, without `id_`)}], with distinct externalIds; all but externalId and ratelimits

@@ -2,7 +2,6 @@
 -- Delete an identity. Its keys stay valid without it: their links have its id, which no longer exists. It can be
 -- restored for the retention time, unless it is `permanent`. The list of its keys is kept as long as their usage.
 --
--- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  identity record, list and list of keys, the deleted record, its list and queue, former members, the index of
 --          ends, the audit stream
 -- ARGV[1]  identity      its id or externalId

@@ -2,7 +2,6 @@
 -- A page of identities in order of creation, with what an import needs. The page ends early if the identities have many
 -- limits or large metadata, so that Redis is not blocked.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list
 -- ARGV[1]  after      the last id of the page before (without `id_`), or ''
 -- ARGV[2]  count      limit of the page

@@ -2,7 +2,6 @@
 -- A part of a page of identities, or of deleted ones that can be restored, in order of creation, with or without
 -- filters. The part ends early if the identities have many limits or large metadata, so that Redis is not blocked.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records, list and lists of keys, deleted ones, their list and queue
 -- ARGV[1]  after      the last id of the part before (without `id_`), or ''
 -- ARGV[2]  count      limit of the identities to read

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Read an identity.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record, list and list of keys
 -- ARGV[1]  identity   its id or externalId
 -- ARGV[2]  now_ms     '' for Redis's clock

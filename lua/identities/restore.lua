@@ -1,6 +1,5 @@
 -- Restore a deleted identity as it was, and some of its keys. The next calls, or the sweeper, link the others again.
 --
--- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  identity record, list and list of keys, the deleted record, its list and queue, key records and lists, their
 --          usage, former members, the index of ends, the audit stream
 -- ARGV[1]  identity_id

@@ -1,6 +1,5 @@
 -- Change an identity: only the fields that are in the request.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record, list and list of keys, window counters, the audit stream
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
 --                     ratelimit (see with_one in include/limits), credits (null removes them) {remaining, refill

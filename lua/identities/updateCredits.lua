@@ -1,6 +1,5 @@
 -- Set, increment or decrement the balance of an identity.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list, the audit stream
 -- ARGV[1]  identity   its id or externalId
 -- ARGV[2]  operation  set | increment | decrement

@@ -37,14 +37,7 @@ end
 
 -- The slugs of a list of permission numbers (`,3,17,`).
 local function slugs_of(workspace, list)
-  local slugs, numbers = {}, numbers_in(list)
-  for first = 1, #numbers, 1000 do
-    local last = math.min(first + 999, #numbers)
-    for _, slug in ipairs(redis.call('HMGET', name_of.permission_slugs(workspace), unpack(numbers, first, last))) do
-      if slug then slugs[#slugs + 1] = slug end
-    end
-  end
-  return slugs
+  return values_of(name_of.permission_slugs(workspace), numbers_in(list), true)
 end
 
 -- The text of a packed address (src/domain/ipRange.ts).

@@ -22,6 +22,21 @@ local function read_fields(record, ...)
   return fields
 end
 
+-- The values of any number of fields, false where the record has none; with `only_found` without these. It reads in
+-- steps, as `unpack` has a bounded stack.
+local function values_of(record, names, only_found)
+  local values, last = {}, 0
+  for first = 1, #names, 1000 do
+    for _, value in ipairs(redis.call('HMGET', record, unpack(names, first, math.min(first + 999, #names)))) do
+      if value or not only_found then
+        last = last + 1
+        values[last] = value
+      end
+    end
+  end
+  return values
+end
+
 -- Writes a table of fields, at least one of them with a value. Fields without a value are not changed.
 local function set_fields(record, fields) redis.call('HSET', record, unpack(named(fields))) end
 

@@ -48,25 +48,11 @@ local function effective_slugs(workspace, direct, roles)
       end
     end
   end
-  local slugs = {}
-  -- In steps, as `unpack` has a bounded stack.
-  for first = 1, #numbers, 1000 do
-    local values =
-      redis.call('HMGET', name_of.permission_slugs(workspace), unpack(numbers, first, math.min(first + 999, #numbers)))
-    for _, slug in ipairs(values) do
-      if slug then slugs[#slugs + 1] = slug end
-    end
-  end
-  return slugs, {}, given
+  return values_of(name_of.permission_slugs(workspace), numbers, true), {}, given
 end
 
 local function names_of_roles(workspace, roles)
-  local names, numbers = {}, numbers_in(roles)
-  if #numbers == 0 then return names end
-  for _, name in ipairs(redis.call('HMGET', name_of.role_names(workspace), unpack(numbers))) do
-    if name then names[#names + 1] = name end
-  end
-  return names
+  return values_of(name_of.role_names(workspace), numbers_in(roles), true)
 end
 
 -- The slugs that grant `slug`: itself, and `prefix.*` for each of its prefixes (docs/contract.md §7).

@@ -34,11 +34,8 @@ end
 -- The numbers in a list that exist in `hash`, as an array: those of deleted permissions or roles do not.
 local function live_numbers(hash, list)
   local numbers, live = numbers_in(list), {}
-  for first = 1, #numbers, 1000 do
-    local last = math.min(first + 999, #numbers)
-    for index, value in ipairs(redis.call('HMGET', hash, unpack(numbers, first, last))) do
-      if value then live[#live + 1] = numbers[first + index - 1] end
-    end
+  for index, value in ipairs(values_of(hash, numbers)) do
+    if value then live[#live + 1] = numbers[index] end
   end
   return live
 end
@@ -81,16 +78,13 @@ end
 -- The numbers of slugs as a table slug -> number, and the distinct slugs that do not exist.
 local function find_permissions(workspace, slugs)
   local numbers, missing = {}, {}
-  for first = 1, #slugs, 1000 do
-    local last = math.min(first + 999, #slugs)
-    for index, number in ipairs(redis.call('HMGET', name_of.permission_numbers(workspace), unpack(slugs, first, last))) do
-      local slug = slugs[first + index - 1]
-      if number then
-        numbers[slug] = number
-      elseif numbers[slug] == nil then
-        numbers[slug] = false
-        missing[#missing + 1] = slug
-      end
+  for index, number in ipairs(values_of(name_of.permission_numbers(workspace), slugs)) do
+    local slug = slugs[index]
+    if number then
+      numbers[slug] = number
+    elseif numbers[slug] == nil then
+      numbers[slug] = false
+      missing[#missing + 1] = slug
     end
   end
   return numbers, missing

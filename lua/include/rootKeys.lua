@@ -67,3 +67,30 @@ end
 local function record_admin(workspace, digest, is_admin)
   redis.call(is_admin and 'SADD' or 'SREM', name_of.admin_root_keys(workspace), digest)
 end
+
+-- Creates a root key: {id (without `root_`), name, start, grants, enabled, expires, created, used}, of which name,
+-- expires and used may be absent.
+local function create_root_key(workspace, digest, root_key)
+  set_fields(name_of.root_key_record(workspace, digest), {
+    id = 'root_' .. root_key.id,
+    start = root_key.start,
+    name = root_key.name,
+    grants = root_key.grants,
+    enabled = root_key.enabled and '1' or '0',
+    expires = root_key.expires and int(root_key.expires),
+    created = int(root_key.created),
+    used = root_key.used and int(root_key.used),
+  })
+  redis.call('ZADD', name_of.root_key_list(workspace), 0, root_key.id .. digest)
+  local is_admin = root_key.enabled and not root_key.expires and root_grants.has(root_key.grants, '*')
+  record_admin(workspace, digest, is_admin)
+end
+
+-- The changes in the event of its creation.
+local function new_root_key_changes(root_key)
+  return {
+    { 'name', nil, root_key.name },
+    { 'permissions', nil, grants_list(root_key.grants) },
+    { 'expires', nil, root_key.expires },
+  }
+end

@@ -1,7 +1,6 @@
 -- Create keys of one API: one for createKey, up to 1000 for migrateKeys and imports. All of them are created, or none.
 -- Keys whose digest exists are skipped.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API, key, identity, permission and role records and their lists, the indexes of starts and by expiry, the
 --          refill and purge queues, the audit stream
 -- ARGV[1]  request    JSON of CreateKeys (src/records/keys.ts). Its keys have no digest, `bytes` instead of byteLength,

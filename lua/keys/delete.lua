@@ -3,7 +3,6 @@
 -- key can be restored and the same secret cannot be imported again; then the sweeper removes it. If a key has very many
 -- holds, the sweeper ends the rest, in a record that no request finds.
 --
--- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  key, API and identity records, lists of keys and deleted keys, the indexes of starts and by expiry,
 --          identity's key list, refill and purge queues, usage history, the audit stream
 -- ARGV[1]  key_id

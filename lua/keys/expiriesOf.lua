@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- The expiry of some keys, by the index of keys by expiry.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the index of keys by expiry
 -- ARGV[1]  keys       of each its packed id and the last 8 characters of the id of its API
 -- returns  of each key its expiry (KEY_EXPIRES): NEVER if it has none, or is not in the index

@@ -2,7 +2,6 @@
 -- The next keys of several APIs that expire in a period, by the index of keys by expiry: the first to expire first, or
 -- last. A key may be gone or have another expiry if the index is out of date, so the caller compares its state.
 --
--- KEYS[1]  workspace       `tg:{ws_…}`
 -- derives  the index of keys by expiry
 -- ARGV[1]  expires_before  Unix milliseconds
 -- ARGV[2]  expires_after   Unix milliseconds, included; '' for no such bound

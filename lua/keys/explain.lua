@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Explain a verification: decide it as lua/decide.lua would, with the figures of every rule, and change nothing.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, permissions, roles, window counters, former keys
 -- ARGV[1]  key_id     '' for the key of the item
 -- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.

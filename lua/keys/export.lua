@@ -2,7 +2,6 @@
 -- A page of an API's keys, or of its deleted keys, in order of creation, with all fields that an import needs. The page
 -- ends early if the keys have many permissions or limits, or large metadata, so that Redis is not blocked.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of keys and deleted keys, key, API and identity records, permissions, roles, the purge queue
 -- ARGV[1]  api_id
 -- ARGV[2]  deleted    0 | 1

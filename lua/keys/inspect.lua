@@ -2,7 +2,6 @@
 -- Everything that Redis stores of one key, decoded, for `tollgate inspect`. It returns stored values: a refill that is
 -- due is not applied. A record that cannot be decoded is returned as hex, with the first field that does not fit.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, window counters and their lists, logs and days of keys, the purge queue,
 --          former keys
 -- ARGV[1]  key_id     '' to read by digest

@@ -2,7 +2,6 @@
 -- A part of a page of an API's keys in order of creation, of all keys or of one identity. The part ends early if the
 -- keys have many permissions or limits, or large metadata, so that Redis is not blocked.
 --
--- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles
 -- ARGV[1]  api_id
 -- ARGV[2]  external_id  '' for all keys

@@ -2,7 +2,6 @@
 -- The next keys of several APIs, oldest or newest first: all keys, deleted ones, or those of an identity; optionally
 -- only keys whose string begins with a text.
 --
--- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  lists of keys and deleted keys, key records, identity's record and key list
 -- ARGV[1]  source       keys | deleted | identity
 -- ARGV[2]  external_id  of the identity, or ''

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Read a key by id or digest, or a deleted key by id, with a due refill applied.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, permissions, roles
 -- ARGV[1]  key_id     '' to read by digest
 -- ARGV[2]  digest     SHA-256 of the key string, or ''

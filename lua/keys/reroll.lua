@@ -2,7 +2,6 @@
 -- and refill are copied; or they are moved: then it draws on the balance of the successor (include/drawnBy), and so do
 -- the keys that drew on its own, unless they have ended: these have no credits from then on.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key and API records, key lists, the indexes of starts and by expiry, the refill queue, the audit
 --          stream
 -- ARGV[1]  key_id      the old key

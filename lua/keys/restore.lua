@@ -1,7 +1,6 @@
 -- Restore a deleted key, whose record is kept for the retention time. It is valid again immediately, with its fields,
 -- limits and balance, a refill that was due since, its identity if that exists, and its usage.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key and API records, lists of keys and deleted keys, the index by expiry, identity's record and key
 --          list, refill and purge queues, lists of former keys, the audit stream
 -- ARGV[1]  key_id

@@ -2,7 +2,6 @@
 -- Examine some keys: find those that each of several filters matches. It ends when one of them has all keys that it
 -- wants; and early when the keys have large metadata or many permissions or limits, so that Redis is not blocked.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of keys and deleted keys, key, API and identity records, permissions, roles, the purge queue
 -- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API
 --                     (20); or before these its expiry (26). A key that has another expiry is not returned, and in the

@@ -1,7 +1,6 @@
 #!lua full=allow-oom
 -- Add, remove or replace the direct permissions of a key.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key and API records, permissions and their list, the audit stream
 -- ARGV[1]  mode       add | remove | set
 -- ARGV[2]  request    JSON {keyId, permissions (slugs), mayCreatePermissions, permissionsMax}

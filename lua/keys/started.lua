@@ -2,7 +2,6 @@
 -- The keys of several APIs, also deleted ones, whose string begins with a text, by the index of starts. It ends early
 -- when it has read many entries.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the index of starts, lists of keys and deleted keys
 -- ARGV[1]  source     keys | deleted: which keys are counted
 -- ARGV[2]  start      the beginning of the key string, more or less of it than is stored

@@ -1,7 +1,6 @@
 #!lua full=allow-oom
 -- Change a key. Fields that are not in the request stay. If the change is refused, no field changes.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API, identity, permission and role records and their lists, window counters, the index by expiry,
 --          the refill queue, usage history, the audit stream
 -- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with

@@ -1,6 +1,5 @@
 -- Set, increment or decrement a key's balance.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key and API records, the refill queue, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  operation  set | increment | decrement

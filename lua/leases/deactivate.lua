@@ -1,7 +1,6 @@
 -- Mark sessions that did not return their leases in time as inactive, so that changes no longer wait for them. A
 -- session that got a lease since is left as it is.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the registry of sessions
 -- ARGV[1]  holders    the sessions as the change got them (`session.term.granted`, see include/change), separated by
 --                     commas

@@ -3,7 +3,6 @@
 -- its record, so what the index has of an earlier state is not returned. The part ends early if the owners have many
 -- limits, so that Redis is not blocked.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  the index of ends, key, API and identity records and their lists, namespaces, overrides
 -- ARGV[1]  kinds       first letters of the members to return: k for keys, i for identities, o for overrides
 -- ARGV[2]  of          of keys the last 8 characters of the id of their API, of overrides the id of their namespace

@@ -1,7 +1,6 @@
 -- Migrate some records of a workspace from data version 4 to 5: put keys that expire into the index by expiry, and
 -- remove the field `leases` of keys and identities, which no server reads.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the place of the migration, the list of APIs, API records, lists of keys and deleted keys, key records, the
 --          index by expiry, the list of identities, identity records
 -- ARGV[1]  fence      number of the holder of the lock

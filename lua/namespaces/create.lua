@@ -1,6 +1,5 @@
 -- Create a namespace of an export with its id. One whose name or id exists is skipped.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  namespaces and their list, the audit stream
 -- ARGV[1]  id16       without `rlns_`
 -- ARGV[2]  name

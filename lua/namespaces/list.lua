@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of namespaces in order of creation, oldest or newest first.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  namespace names and list, lists of overrides and of their ends
 -- ARGV[1]  after      the last id of the page before (without `rlns_`), or ''
 -- ARGV[2]  count      limit of the page

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Find a namespace, by name or id.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  namespace names and ids
 -- ARGV[1]  name_or_id
 -- returns  {id (without `rlns_`), name} as a named reply, or false when there is no such namespace

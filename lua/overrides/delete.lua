@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- Delete the override for exactly this identifier, also the former one that a temporary one keeps.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  namespaces, overrides and their lists, the audit stream
 -- ARGV[1]  namespace   name or id
 -- ARGV[2]  identifier

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of a namespace's overrides in order of creation, or the one for exactly one identifier.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  namespaces, overrides and their list
 -- ARGV[1]  namespace   name or id
 -- ARGV[2]  identifier  of one override, or '' for a page

@@ -1,7 +1,6 @@
 -- Create or change the override for an identifier, in a namespace that is created if it does not exist. A temporary one
 -- keeps the permanent one that it replaces as the former one, which is in force again when it ends.
 --
--- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  namespaces, overrides and their lists, the audit stream
 -- ARGV[1]  namespace    name or id
 -- ARGV[2]  identifier   each `*` matches any characters

@@ -1,6 +1,5 @@
 -- Create a permission.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  permissions and their list, the audit stream
 -- ARGV[1]  request    JSON {slug, name, description, keptId (of an export, without `perm_`)}; the last two may be
 --                     absent

@@ -2,7 +2,6 @@
 -- Delete a permission. Keys and roles refer to it by its number, which no longer exists, so all of them lose it
 -- immediately.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  permissions and their list, the audit stream
 -- ARGV[1]  id_or_slug
 -- ARGV[2]  actor       JSON, see include/audit

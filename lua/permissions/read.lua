@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Read permissions by their numbers.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  permissions and their list
 -- ARGV[1]  numbers    a list such as `,3,17,` of at most 1000; those that no longer exist are left out
 -- returns  {PermissionReply (src/records/rbac.ts)…}

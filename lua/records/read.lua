@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of the records of a kind in order of creation, or the one that a reference names.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  permissions, roles and their lists
 -- ARGV[1]  kind_name  a name of src/domain/records.ts
 -- ARGV[2]  reference  its id or its name; '' for a page

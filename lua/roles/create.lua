@@ -1,6 +1,5 @@
 -- Create a role, with any permissions.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  roles, permissions and their lists, the audit stream
 -- ARGV[1]  request    JSON {name, description, permissions (slugs), mayCreatePermissions, keptId (of an export, without
 --                     `role_`)}; description and keptId may be absent

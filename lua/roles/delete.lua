@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- Delete a role. Keys refer to it by its number, which no longer exists, so all of them lose it immediately.
 --
--- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  roles and their list, the audit stream
 -- ARGV[1]  id_or_name
 -- ARGV[2]  actor       JSON, see include/audit

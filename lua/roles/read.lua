@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Read roles by their numbers.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  roles and their list
 -- ARGV[1]  numbers    a list such as `,3,17,` of at most 100; those that no longer exist are left out
 -- returns  {RoleReply (src/records/rbac.ts)…}

@@ -1,6 +1,5 @@
 -- Replace the permissions of a role.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  roles, permissions and their lists, the audit stream
 -- ARGV[1]  request    JSON {roleId, permissions (slugs), mayCreatePermissions}
 -- ARGV[2]  actor      JSON, see include/audit

@@ -1,7 +1,6 @@
 #!lua full=no-writes
 -- Read the grants of a root key, and record that it was used.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key record
 -- ARGV[1]  digest     SHA-256 of the root key string
 -- ARGV[2]  now_ms     '' for Redis's clock

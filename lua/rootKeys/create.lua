@@ -1,6 +1,5 @@
 -- Create a root key. The caller must have all grants of the new root key, and must not expire before it.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key record and list, the set of admin root keys, the audit stream
 -- ARGV[1]  digest     SHA-256 of the root key string
 -- ARGV[2]  request    JSON {name, start, grants (text, see include/grants), expires}; name and expires may be absent
@@ -18,22 +17,7 @@ if (request.expires or math.huge) > caller.ends then return { 'outlives', int(ca
 if (request.expires or math.huge) <= now then return { 'expired' } end
 require_room(workspace, actor, 1)
 
-local next_id = take_stamps(workspace, now, 1)
-local id16 = next_id()
-set_fields(name_of.root_key_record(workspace, digest), {
-  id = 'root_' .. id16,
-  start = request.start,
-  name = request.name,
-  grants = request.grants,
-  enabled = '1',
-  expires = request.expires and int(request.expires),
-  created = int(now),
-})
-redis.call('ZADD', name_of.root_key_list(workspace), 0, id16 .. digest)
-record_admin(workspace, digest, root_grants.has(request.grants, '*') and not request.expires)
-audit(workspace, now, actor, 'root_key', 'root_' .. id16, {
-  { 'name', nil, request.name },
-  { 'permissions', nil, grants_list(request.grants) },
-  { 'expires', nil, request.expires },
-})
-return { 'created', 'root_' .. id16 }
+request.id, request.enabled, request.created = take_stamps(workspace, now, 1)(), true, now
+create_root_key(workspace, digest, request)
+audit(workspace, now, actor, 'root_key', 'root_' .. request.id, new_root_key_changes(request))
+return { 'created', 'root_' .. request.id }

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- Delete a root key. The next call with it is refused as unauthorized.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key list and record, the set of admin root keys, the audit stream
 -- ARGV[1]  root_key_id
 -- ARGV[2]  actor      JSON, see include/audit; the caller must have all grants of the root key

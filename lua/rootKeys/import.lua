@@ -1,6 +1,5 @@
 -- Create root keys of an export with their ids, from the command line only. Existing ones are skipped.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key records and list, the set of admin root keys, the audit stream
 -- ARGV[1]  request    JSON {rootKeys: [{id (without `root_`), name, start, grants (text, see include/grants), enabled,
 --                     expires, created, used}], dryRun}, with distinct ids; name, expires and used may be absent
@@ -25,24 +24,8 @@ if request.dryRun then return outcomes end
 require_room(workspace, actor, created)
 for index, root_key in ipairs(request.rootKeys) do
   if outcomes[index] == 'created' then
-    set_fields(name_of.root_key_record(workspace, root_key.digest), {
-      id = 'root_' .. root_key.id,
-      start = root_key.start,
-      name = root_key.name,
-      grants = root_key.grants,
-      enabled = root_key.enabled and '1' or '0',
-      expires = root_key.expires and int(root_key.expires),
-      created = int(root_key.created),
-      used = root_key.used and int(root_key.used),
-    })
-    redis.call('ZADD', name_of.root_key_list(workspace), 0, root_key.id .. root_key.digest)
-    local is_admin = root_key.enabled and not root_key.expires and root_grants.has(root_key.grants, '*')
-    record_admin(workspace, root_key.digest, is_admin)
-    audit(workspace, now, actor, 'root_key', 'root_' .. root_key.id, {
-      { 'name', nil, root_key.name },
-      { 'permissions', nil, grants_list(root_key.grants) },
-      { 'expires', nil, root_key.expires },
-    })
+    create_root_key(workspace, root_key.digest, root_key)
+    audit(workspace, now, actor, 'root_key', 'root_' .. root_key.id, new_root_key_changes(root_key))
   end
 end
 return outcomes

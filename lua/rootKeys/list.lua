@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- A page of root keys, in order of creation. A page ends early when its root keys have many grants.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key list and records
 -- ARGV[1]  after      the last id of the page before (without `root_`), or ''
 -- ARGV[2]  count      limit of the page

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- The names of root keys, for the events of a page of the audit log.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key list and records
 -- ARGV[1…] ids of root keys
 -- returns  for each its name, or '' if it has none or there is no such root key

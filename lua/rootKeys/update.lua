@@ -1,7 +1,6 @@
 #!lua full=allow-oom
 -- Change a root key: only the fields that are in the request.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key list and record, the set of admin root keys, the audit stream
 -- ARGV[1]  request    JSON {rootKeyId} and any of {name, grants, enabled, expires}; null removes name or expires
 -- ARGV[2]  actor      JSON, see include/audit; the caller must have all grants of the root key, old and new

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Count the records of a workspace, for metrics.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of all records, see include/records
 -- returns  their number
 

@@ -1,7 +1,6 @@
 -- Remove what is stored of some overrides that have ended, which reads take for absent, but which count as records; and
 -- what the index of ends has of limits and overrides that have ended.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  namespaces, overrides and their lists, the index of ends
 -- ARGV[1]  count      limit of the overrides, and of the members of the index
 -- ARGV[2]  now_ms     '' for Redis's clock

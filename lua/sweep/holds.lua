@@ -1,6 +1,5 @@
 -- Settle the expired holds of some keys. Requests that use a key do so too; this is for keys that no request uses.
 --
--- KEYS[1]  workspace           `tg:{ws_…}`
 -- derives  the queue of holds, key, API and identity records, windows, usage counts
 -- ARGV[1]  count               limit of the keys
 -- ARGV[2]  usage_retention_ms  as in the settings of lua/decide.lua

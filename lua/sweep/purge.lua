@@ -2,7 +2,6 @@
 -- Remove some records that no request can reach: deleted keys, APIs and identities past their retention, and keys of
 -- these APIs. It also continues restorations of identities that were interrupted.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the purge queue, deleted records, their lists and queue, the list of dead APIs, lists of keys and deleted
 --          keys, key and identity records, refill queue, identities' key lists, the indexes of starts and by expiry
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters

@@ -1,7 +1,6 @@
 -- Apply due refills to the stored balances of some keys. Requests that read a key apply a due refill too; this is for
 -- keys that no request reads.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the refill queue, key records
 -- ARGV[1]  count      limit of the keys
 -- ARGV[2]  now_ms     '' for Redis's clock

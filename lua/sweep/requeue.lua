@@ -1,6 +1,5 @@
 -- Set the time at which something is rolled up next, or remove it from the queue.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the roll-up queue
 -- ARGV[1]  member
 -- ARGV[2]  due_ms     '' removes it

@@ -2,7 +2,6 @@
 -- one step, so the sums are exact at any time. A reader that reads the record in several steps compares the field ''
 -- before and after.
 --
--- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  counts by tag and by identifier
 -- ARGV[1]  kind          't' tags, or 'i' identifiers
 -- ARGV[2]  id            8 characters of an API, or 16 of a namespace

@@ -1,7 +1,6 @@
 -- Write what sweep/rollup read and the caller packed: the days of some keys in place of their logs, and the same counts
 -- in the sums by customer. After the last key of a list the list is kept until `drop_ms`, and then removed.
 --
--- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys, sums by customer
 -- ARGV[1]  api8
 -- ARGV[2]  day           of the list

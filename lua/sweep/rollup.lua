@@ -2,7 +2,6 @@
 -- caller packs them as days, and passes them to sweep/rolled. So that Redis computes nothing, this is two scripts. The
 -- last hour of a key that is not used any more is still in its state: it is moved to the log first.
 --
--- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys, API records (also
 --          deleted), lists and records of keys
 -- ARGV[1]  count         limit of the keys

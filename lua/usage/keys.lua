@@ -1,7 +1,6 @@
 -- Store the usage of some keys of an API, of an export: their days, and the lists by which queries find them. A key
 -- whose usage is stored is left as it is, so an import that is repeated counts nothing twice.
 --
--- KEYS[1]  workspace      `tg:{ws_…}`
 -- derives  logs and days of keys, lists of used keys, the roll-up queue and its positions, lists of former keys, sums
 --          by customer
 -- ARGV[1]  api8

@@ -2,7 +2,6 @@
 -- the day's totals has a mark with the number of the last part, so each part is stored once: not if it is repeated, and
 -- not if the totals are those of this installation.
 --
--- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  counts by tag and by identifier, totals, tags, identifiers that are counted, the roll-up queue
 -- ARGV[1]  kind         't' tags, or 'i' identifiers
 -- ARGV[2]  id           8 characters of an API, or 16 of a namespace

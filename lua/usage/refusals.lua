@@ -1,7 +1,6 @@
 -- Append rows of recent refusals of an hour, of an export, if the rows before them are all that is stored. So a part
 -- that is repeated is skipped, and so is an hour of which this installation has rows of its own.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  rows of refusals
 -- ARGV[1]  hour       since 1970
 -- ARGV[2]  offset     bytes of the rows before these

@@ -1,7 +1,6 @@
 -- Store the usage of an API or namespace on a day, of an export. A record that exists is left as it is, so an import
 -- that is repeated counts nothing twice.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  totals of APIs and namespaces
 -- ARGV[1]  kind       'api' or 'namespace'
 -- ARGV[2]  id         8 characters of an API, 16 of a namespace

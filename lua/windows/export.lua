@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- The units of some windows that have records of their own: of namespaces, ad hoc limits and limits that were removed.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  windows
 -- ARGV[1]  windows    JSON [[owner, duration, name]…], some hundred
 -- ARGV[2]  now_ms     '' for Redis's clock

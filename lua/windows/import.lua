@@ -1,6 +1,5 @@
 -- Store windows of an export that have records of their own. Existing ones are left as they are.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  windows, lists of the counters of keys and identities
 -- ARGV[1]  windows    JSON [{owner (id16 of a namespace or an identity, or 24 characters of a key), isNamespace,
 --                     duration, name, used: [[end of a slice, units]…]}…]

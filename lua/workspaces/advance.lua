@@ -1,6 +1,5 @@
 -- Let ids and versions of a workspace continue after a time: that of the latest imported id (include/ids).
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- ARGV[1]  last_ms
 -- returns  nothing
 

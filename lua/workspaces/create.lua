@@ -1,7 +1,6 @@
 -- Create a workspace. The list of all workspaces is in another slot of Redis Cluster, so it is written separately,
 -- after this.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- ARGV[1]  name
 -- ARGV[2]  sequence   where its sequence starts: random, so that ids of two workspaces do not coincide
 -- ARGV[3]  sums       1: the version of the data has sums of usage by customer (include/usageSums), of all days

@@ -2,7 +2,6 @@
 -- the import ends (workspaces/imported) the workspace has a mark: only then the import may write what nobody should be
 -- able to add to a workspace that exists, such as root keys and audit events.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- ARGV[1]  request    JSON {name, created, protectApis, sequence, importId, sums (the version of the data has sums of
 --                     usage by customer), dryRun}
 -- returns  'created' | 'continued' | 'exists' | 'unfinished' (the import of another export did not end)

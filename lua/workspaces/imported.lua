@@ -1,6 +1,5 @@
 -- End an import: remove the mark of the workspace, and write one event for all records.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the audit stream
 -- ARGV[1]  counts     JSON [[field of the event, number of records]…]
 -- ARGV[2]  actor      JSON, see include/audit

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- Count what a workspace stores and what the sweeper has to do, and list the servers that may hold leases.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of records, the queues of the sweeper, the audit stream, the registry of sessions
 -- ARGV[1]  now_ms     '' for Redis's clock
 -- returns  WorkspaceReply (src/records/status.ts)

@@ -1,6 +1,5 @@
 -- Change the settings of a workspace: only those that are in the request.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the audit stream
 -- ARGV[1]  request    JSON of any of {name, protectApis}
 -- ARGV[2]  actor      JSON, see include/audit
