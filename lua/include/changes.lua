@@ -36,9 +36,7 @@ local function refill_text(state)
 end
 
 -- The slugs of a list of permission numbers (`,3,17,`).
-local function slugs_of(workspace, list)
-  return values_of(name_of.permission_slugs(workspace), numbers_in(list), true)
-end
+local function slugs_of(workspace, list) return values_of(name_of.permission_slugs(workspace), numbers_in(list), true) end
 
 -- The text of a packed address (src/domain/ipRange.ts).
 local function address_text(digits)

@@ -104,15 +104,6 @@ local function unindexing_under_identity(workspace, link, key24)
   return function() redis.call('ZREM', name_of.identity_keys(workspace, string.sub(link, 1, 16)), member) end
 end
 
--- Whether a string sorts before another byte by byte, as in a sorted set. Lua's `<` depends on the locale of Redis.
-local function comes_before(one, other)
-  for position = 1, math.min(#one, #other) do
-    local byte, other_byte = string.byte(one, position), string.byte(other, position)
-    if byte ~= other_byte then return byte < other_byte end
-  end
-  return #one < #other
-end
-
 -- The next keys (24) of an identity in an API, oldest or newest first (`order` asc or desc), after a key id (without
 -- `key_`) or ''. With `from_after` that key is the first one.
 local function identity_keys_after(workspace, link, api8, after, count, order, from_after)

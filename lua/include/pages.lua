@@ -33,3 +33,28 @@ local function page_of(workspace, list, after, order, count, reply_of, parts_max
   end
   return { replies, #members > examined and 1 or 0 }
 end
+
+-- Whether a string sorts before another byte by byte, as in a sorted set. Lua's `<` depends on the locale of Redis.
+local function comes_before(one, other)
+  for position = 1, math.min(#one, #other) do
+    local byte, other_byte = string.byte(one, position), string.byte(other, position)
+    if byte ~= other_byte then return byte < other_byte end
+  end
+  return #one < #other
+end
+
+-- The number of members of a sorted set before one with this score (text), which may be gone; and whether it is there.
+-- Very many members may have the same score, so it searches among these by halves.
+local function rank_of(list, score, wanted)
+  local rank, ended = redis.call('ZCOUNT', list, '-inf', '(' .. score), redis.call('ZCOUNT', list, '-inf', score)
+  local beyond = ended
+  while rank < beyond do
+    local middle = math.floor((rank + beyond) / 2)
+    if comes_before(redis.call('ZRANGE', list, middle, middle)[1], wanted) then
+      rank = middle + 1
+    else
+      beyond = middle
+    end
+  end
+  return rank, rank < ended and redis.call('ZRANGE', list, rank, rank)[1] == wanted
+end

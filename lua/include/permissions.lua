@@ -51,9 +51,7 @@ local function effective_slugs(workspace, direct, roles)
   return values_of(name_of.permission_slugs(workspace), numbers, true), {}, given
 end
 
-local function names_of_roles(workspace, roles)
-  return values_of(name_of.role_names(workspace), numbers_in(roles), true)
-end
+local function names_of_roles(workspace, roles) return values_of(name_of.role_names(workspace), numbers_in(roles), true) end
 
 -- The slugs that grant `slug`: itself, and `prefix.*` for each of its prefixes (docs/contract.md §7).
 local function grants_of(slug)

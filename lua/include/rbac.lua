@@ -111,16 +111,8 @@ local function create_permissions(workspace, slugs, numbers, next_id)
     for index = first, math.min(first + 999, #slugs) do
       local slug, number, id16 = slugs[index], before + index, next_id()
       numbers[slug] = number
-      redis.call(
-        'HSET',
-        name_of.permission_record(workspace, number),
-        'id',
-        'perm_' .. id16,
-        'slug',
-        slug,
-        'name',
-        slug
-      )
+      local record = name_of.permission_record(workspace, number)
+      redis.call('HSET', record, 'id', 'perm_' .. id16, 'slug', slug, 'name', slug)
       local at = #by_slug
       by_slug[at + 1], by_slug[at + 2] = slug, number
       by_number[at + 1], by_number[at + 2] = number, slug

@@ -140,14 +140,8 @@ index_starts()
 if created > 0 then
   add_records(workspace, 'key_records', created)
   if request.migrationId or #request.keys > 1 then
-    audit(
-      workspace,
-      now,
-      actor,
-      'api',
-      api_id,
-      { { 'keyCount', nil, created }, { 'migrationId', nil, request.migrationId } }
-    )
+    local changes = { { 'keyCount', nil, created }, { 'migrationId', nil, request.migrationId } }
+    audit(workspace, now, actor, 'api', api_id, changes)
   else
     local key, changes = request.keys[1], state_changes(NEW_VALUES, state_values(last, now))
     for _, field in ipairs({ KEY_UPDATED_FIELDS }) do

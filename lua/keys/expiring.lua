@@ -15,29 +15,6 @@
 local workspace, expires_before, expires_after = KEYS[1], ARGV[1], ARGV[2]
 local order, count, sources = ARGV[3], tonumber(ARGV[4]), cjson.decode(ARGV[5])
 
--- Whether a packed id sorts before another. Lua's `<` for strings depends on the locale of Redis.
-local function is_before(one, other)
-  local time, number = struct.unpack(PACKED_ID, one)
-  local other_time, other_number = struct.unpack(PACKED_ID, other)
-  return time < other_time or time == other_time and number < other_number
-end
-
--- The number of keys in the index before a key, and whether the index has that key with this expiry. Very many keys may
--- expire at the same time, so it searches among these by halves.
-local function rank_of(index, expires, id)
-  local rank, ended = redis.call('ZCOUNT', index, '-inf', '(' .. expires), redis.call('ZCOUNT', index, '-inf', expires)
-  local beyond = ended
-  while rank < beyond do
-    local middle = math.floor((rank + beyond) / 2)
-    if is_before(redis.call('ZRANGE', index, middle, middle)[1], id) then
-      rank = middle + 1
-    else
-      beyond = middle
-    end
-  end
-  return rank, rank < ended and redis.call('ZRANGE', index, rank, rank)[1] == id
-end
-
 -- The first and last rank of the next keys, of those from the rank `from` to before the rank `to`.
 local function ranks_of(index, from, to, last_expires, last_id, from_last)
   local rank, is_there

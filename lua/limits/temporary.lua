@@ -21,22 +21,6 @@ local after_ends, after, count, wanted, now =
   tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), now_ms(ARGV[8])
 local index = name_of.ends(workspace)
 
--- The number of members up to one, which may be gone. Very many may end at the same time, so it searches among these by
--- halves.
-local function rank_after(ends, member)
-  local rank = redis.call('ZCOUNT', index, '-inf', '(' .. int(ends))
-  local beyond = redis.call('ZCOUNT', index, '-inf', int(ends))
-  while rank < beyond do
-    local middle = math.floor((rank + beyond) / 2)
-    if comes_before(member, redis.call('ZRANGE', index, middle, middle)[1]) then
-      beyond = middle
-    else
-      rank = middle + 1
-    end
-  end
-  return rank
-end
-
 local parts = 0
 
 -- By kind: the limits of an owner and its fields in a reply; nil if it is gone.
@@ -102,7 +86,10 @@ local function reply_of(member, ends)
 end
 
 local first = redis.call('ZCOUNT', index, '-inf', int(now))
-if after_ends then first = math.max(first, rank_after(after_ends, after)) end
+if after_ends then
+  local rank, is_there = rank_of(index, int(after_ends), after)
+  first = math.max(first, is_there and rank + 1 or rank)
+end
 local members = redis.call('ZRANGE', index, first, first + count, 'WITHSCORES')
 local rows, last_ends, last, has_more = {}, '', '', false
 for at = 1, #members, 2 do
