@@ -591,33 +591,26 @@ function plainRefusals(name: OperationName): Refusal<OperationName>[] {
   const exists = name.includes('.restore') ? undefined : errors.find((code) => code.endsWith('_already_exists'));
   let elsewhereThings: Things;
   let first: InputOf<OperationName>;
-  return [
-    ...(elsewhere
-      ? [
-          {
-            because: 'ids of another workspace',
-            code: elsewhere,
-            given: async () => {
-              elsewhereThings = await makeThings(call, (await createWorkspace()).rootKey);
-            },
-            input: () => input(elsewhereThings) as InputOf<OperationName>,
-          },
-        ]
-      : []),
-    ...(exists
-      ? [
-          {
-            because: 'it exists',
-            code: exists,
-            given: (things: Things, { rootKey }: Workspace) => {
-              first = input(things) as InputOf<OperationName>;
-              return call(name, first, rootKey);
-            },
-            input: () => first,
-          },
-        ]
-      : []),
-  ];
+  const made: Refusal<OperationName>[] = [];
+  const inputElsewhere = () => input(elsewhereThings) as InputOf<OperationName>;
+  if (elsewhere)
+    made.push(
+      refusal('ids of another workspace', elsewhere, inputElsewhere, {
+        given: async () => {
+          elsewhereThings = await makeThings(call, (await createWorkspace()).rootKey);
+        },
+      }),
+    );
+  if (exists)
+    made.push(
+      refusal('it exists', exists, () => first, {
+        given: (things, { rootKey }) => {
+          first = input(things) as InputOf<OperationName>;
+          return call(name, first, rootKey);
+        },
+      }),
+    );
+  return made;
 }
 
 const everyRefusal = everyName.flatMap((name) =>

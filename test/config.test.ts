@@ -172,23 +172,14 @@ test('an IPv6 address may have the brackets of URLs', () => {
   });
 });
 
-test('the error does not contain the password of a mistyped URL', () => {
-  expect(() => loadConfig({ REDIS_URL: 'http://tollgate:s3cret@cache' })).toThrow(
-    /^(?!.*s3cret)[\s\S]*REDIS_URL=http:\/\/…@cache/,
-  );
-});
-
+/** Of what may be a password, the error has nothing. */
 test.each([
   ['default:sekrit@127.0.0.1:7811', '…@127.0.0.1:7811'],
   ['redis:/default:sekrit@127.0.0.1:7811', '…@127.0.0.1:7811'],
   ['sekrit://default@127.0.0.1', '…@127.0.0.1'],
   ['redis+cluster://default:sek%rit@sekrit\n@a:1', 'redis+cluster://…@a:1'],
   ['redis://a:1/x?password=sekrit', 'redis://a:1/x?…'],
-])('the error has nothing before the last @ of REDIS_URL=%s', (text, reported) => {
-  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`  REDIS_URL=${reported} must be `);
-});
-
-test.each([
+  ['http://tollgate:s3cret@cache', 'http://…@cache'],
   ['redis://:sek%rit@h:1', 'redis://…@h:1'],
   ['redis+cluster://:sek%rit@h:1', 'redis+cluster://…@h:1'],
   ['redis+sentinel://:sek%rit@h:1', 'redis+sentinel://…@h:1'],
@@ -197,8 +188,9 @@ test.each([
   ['redis+sentinel://:99999', 'redis+sentinel://:99999'],
   ['redis+cluster://127.0.0.1:1,,', 'redis+cluster://127.0.0.1:1,,'],
   ['redis+cluster://host/3', 'redis+cluster://host/3'],
-])('an ambiguous URL is refused: %s', (text, reported) => {
+])('a wrong or ambiguous URL is refused: %s', (text, reported) => {
   expect(() => loadConfig({ REDIS_URL: text })).toThrow(`Invalid settings:\n  REDIS_URL=${reported} must be `);
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(/^(?!.*(sek%?rit|s3cret))/s);
 });
 
 test('a relative TOLLGATE_DATA_DIR is relative to the folder of Tollgate, in any working directory', () => {

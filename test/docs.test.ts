@@ -10,6 +10,7 @@ import { operations } from '../src/operations/index.ts';
 import { dataVersion } from '../src/scripts/layout.ts';
 import { makeCertificates } from './support/certificates.ts';
 import { runCli } from './support/cli.ts';
+import { type Client, openClient } from './support/client.ts';
 import { blocksOf, openFolder, withNpm } from './support/folder.ts';
 import { pythonWith } from './support/python.ts';
 
@@ -31,15 +32,7 @@ async function runLine(line: string, input: string): Promise<{ out: string; err:
   return { out, err };
 }
 
-async function call(operation: string, body: object): Promise<Record<string, string>> {
-  const headers = { Authorization: `Bearer ${rootKey}`, 'Content-Type': 'application/json' };
-  const response = await fetch(`${server.url}/v2/${operation}`, {
-    method: 'POST',
-    headers,
-    body: JSON.stringify(body),
-  });
-  return ((await response.json()) as { data: Record<string, string> }).data;
-}
+const call: Client['ok'] = (name, input) => openClient(server.url, rootKey).ok(name, input);
 
 beforeAll(async () => {
   folder = openFolder({ dependencies: 'bundled' });

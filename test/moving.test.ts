@@ -7,7 +7,7 @@ import { asUnkey as withUnkeyType } from '../src/domain/unkeyErrors.ts';
 import { createPipeline } from '../src/http/pipeline.ts';
 import { operations } from '../src/operations/index.ts';
 import { migrateKeys } from '../src/operations/keys/migrateKeys.ts';
-import { harness, hourMs, logOfCauses, requestTo } from './support/harness.ts';
+import { harness, hourMs, logOfCauses, type RequestParts, requestTo } from './support/harness.ts';
 
 const h = harness();
 const { call, ok, send, createKey, clock } = h;
@@ -51,6 +51,14 @@ const answers =
 const verifies = (more: object): Asked => ['keys.verifyKey', { key: 'unknown', ...more }];
 const withItems = (...items: object[]) => items.map((item) => verifies({ ratelimits: [{ name: 'own', ...item }] }));
 const migrates = (status: number, fields: object) => () => migrate(fields, status);
+
+/** Requests with these parts, on the path of verifications unless another is given. */
+const sends =
+  (status: number, ...all: readonly (RequestParts & { path?: string })[]) =>
+  async () => {
+    for (const { path = verifyPath, ...parts } of all)
+      expect((await send(path, { body: '{"key":"unknown"}', ...parts })).status).toBe(status);
+  };
 
 /** By the first cell of their row. */
 const tests: Record<string, () => Promise<unknown>> = {
@@ -99,20 +107,16 @@ const tests: Record<string, () => Promise<unknown>> = {
   '`errors` of an error without fields': async () => {
     expect((await call('keys.getKey', { keyId: 'key_none' })).error.errors).toEqual([]);
   },
-  'No `Authorization`, or another scheme than Bearer': async () => {
-    for (const authorization of ['', 'Basic abc', 'Bearer '])
-      expect((await send(verifyPath, { authorization, body: '{"key":"k"}' })).status).toBe(401);
-  },
+  'No `Authorization`, or another scheme than Bearer': sends(
+    401,
+    ...['', 'Basic abc', 'Bearer '].map((authorization) => ({ authorization })),
+  ),
   'Scheme `bearer` in lower case': async () => {
     const authorization = `bearer ${h.rootKey}`;
     expect((await send(verifyPath, { authorization, body: '{"key":"unknown"}' })).status).toBe(200);
   },
-  'Content type that is not JSON': async () => {
-    for (const contentType of ['', 'text/plain']) expect((await send(verifyPath, { contentType })).status).toBe(415);
-  },
-  'Query string': async () => {
-    expect((await send(verifyPath, { hasQuery: true, body: '{"key":"k"}' })).status).toBe(400);
-  },
+  'Content type that is not JSON': sends(415, { contentType: '' }, { contentType: 'text/plain' }),
+  'Query string': sends(400, { hasQuery: true }),
   'Long body': async () => {
     // test/http/server.test.ts sends some.
     expect(operations.filter((operation) => 'bodyBytesMax' in operation)).toEqual([migrateKeys]);
@@ -129,18 +133,14 @@ const tests: Record<string, () => Promise<unknown>> = {
     const { status, contentType } = await send('/v2/apis.createApi', { accept: 'application/problem+json' });
     expect([status, contentType]).toEqual([400, 'application/problem+json']);
   },
-  'Wrong method': async () => {
-    expect((await send(verifyPath, { method: 'GET' })).json).toMatchObject({ error: { status: 405 } });
-  },
+  'Wrong method': sends(405, { method: 'GET' }),
   'Ids of requests': async () => {
     expect((await call('apis.listApis', {})).requestId).toMatch(/^req_\w{16}$/);
   },
   'Order of members of a response': async () => {
     expect((await send('/v2/apis.listApis')).body).toMatch(/^\{"meta":.*,"data":/);
   },
-  'Unknown path': async () => {
-    expect((await send('/v2/keys.nothing')).json).toMatchObject({ error: { status: 404 } });
-  },
+  'Unknown path': sends(404, { path: '/v2/keys.nothing' }),
   'Key string of 16 bytes': async () => {
     // Base58 has no padding, so the length differs with the random number: one key in 35 has 27.
     expect((await createKey({ byteLength: 16 })).key).toMatch(/^[1-9A-HJ-NP-Za-km-z]{27,28}$/);

@@ -126,16 +126,6 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(await lines('key', 'credits', keyId, '7')).toEqual([`${keyId} has 7 credits.`]);
     expect(await lines('key', 'credits', keyId, 'unlimited')).toEqual([`${keyId} has unlimited credits.`]);
 
-    await lines('key', 'limit', keyId, 'requests', '100', '1m');
-    await lines('key', 'limit', keyId, 'tokens', '5', '1h');
-    await lines('key', 'limit', keyId, 'requests', '200');
-    expect((await json('key', 'get', keyId)).ratelimits).toMatchObject([
-      { name: 'requests', limit: 200, duration: 60_000, autoApply: true },
-      { name: 'tokens', limit: 5, duration: 3_600_000 },
-    ]);
-    await lines('key', 'limit', keyId, 'tokens', 'none');
-    expect((await json('key', 'get', keyId)).ratelimits).toHaveLength(1);
-
     const rotated = await json('key', 'rotate', keyId, '--grace', '1h');
     expect(rotated).toEqual({ keyId: expect.stringMatching(/^key_/), key: expect.stringMatching(/^pay_/) });
     const record = await json('key', 'get', keyId);

@@ -6,16 +6,17 @@ import { Batch } from '../../src/decide/batch.ts';
 import { budgetMax } from '../../src/decide/flow.ts';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
-import { farRedis } from '../support/distance.ts';
 import { harness, testSettings } from '../support/harness.ts';
+import { redisProxy } from './leases/proxy.ts';
 
-const far = farRedis();
+const far = redisProxy();
+const setRoundTrip = (ms: number) => Object.assign(far, { delayMs: ms / 2, delayRequestsMs: ms / 2 });
 // The clock of Redis, as its times are compared.
-const app = harness(() => far.url, { commandTimeoutMs: 10_000, nowMs: () => undefined });
+const app = harness(far.url, { commandTimeoutMs: 10_000, nowMs: () => undefined });
 let beside: RedisClient;
 beforeAll(async () => {
-  beside = await connect(far.url, testSettings);
-  far.roundTripMs = 80;
+  beside = await connect(far.url(), testSettings);
+  setRoundTrip(80);
 });
 afterAll(() => beside?.disconnect());
 
@@ -23,9 +24,9 @@ afterAll(() => beside?.disconnect());
 const atRedisMax = 192;
 
 test('serves many times what may wait at Redis in a round trip', async () => {
-  far.roundTripMs = 0;
+  setRoundTrip(0);
   const { key } = await app.createKey();
-  far.roundTripMs = 80;
+  setRoundTrip(80);
   const { workspaceId, rootKey } = app;
   const presented = { workspaceId, digest: digestOf(rootKey), digestText: digestTextOf(rootKey) };
   const verification = app.store.decide.verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 });

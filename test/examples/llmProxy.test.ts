@@ -2,13 +2,13 @@
 // stream can end, the ledger of the key adds up: granted = spent + held + left.
 
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { blocksOf } from '../support/folder.ts';
+import { dirOfTest } from '../support/ofFile.ts';
 import { addressOf, type Program, run } from '../support/processes.ts';
+import { freePort } from '../support/redisNodes.ts';
 import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
 const granted = 1000;
@@ -162,18 +162,8 @@ test('a refused key and a wrong request ask the model nothing', async () => {
   expect(await ledger()).toEqual({ spent: 0, held: 0, left: granted });
 });
 
-/** A port that is free now. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return port;
-}
-
 test('the commands of README.md work', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const dir = dirOfTest();
   const [proxyPort, modelPort] = [await freePort(), await freePort()];
   const blocks = blocksOf('examples/llm-proxy/README.md');
   expect(blocks).toHaveLength(5);

@@ -1,24 +1,20 @@
 // A server whose certificate and root key end: its log, readiness, status and doctor.
 
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { type Certificates, makeCertificates } from '../support/certificates.ts';
 import { runCliProcess } from '../support/cli.ts';
+import { openClient } from '../support/client.ts';
+import { dirOfFile } from '../support/ofFile.ts';
 import { build, startServer } from '../support/processes.ts';
 import { thorough } from '../support/testIf.ts';
 
 const waiting = { timeout: 60_000, interval: 50 };
-const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+const dir = dirOfFile();
 const certificates = (days: number) => makeCertificates(mkdtempSync(join(dir, 'certificates-')), days);
 
-interface Status {
-  checks: { check: string; status: string }[];
-}
-
 beforeAll(build, 120_000);
-afterAll(() => rmSync(dir, { recursive: true }));
 
 test.each(thorough(['1', '2'], ['2']))(
   'a certificate that ends, at the start and after SIGHUP, with WORKERS=%s',
@@ -80,20 +76,16 @@ test('GATEWAY_ROOT_KEY: in readiness, which it does not fail, in the status of i
   const settings = { TOLLGATE_DATA_DIR: join(dir, 'gateway') };
   const first = await startServer(settings);
   const admin = await first.firstRootKey();
-  const call = async <Data>(url: string, name: string, input: object): Promise<Data> => {
-    const headers = { authorization: `Bearer ${admin}`, 'content-type': 'application/json' };
-    const response = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
-    return ((await response.json()) as { data: Data }).data;
-  };
+  const call = (url: string) => openClient(url, admin).ok;
   const expires = Date.now() + 3_600_000;
   const input = { name: 'gateway', permissions: ['api.*.verify_key'], expires };
-  const { key, rootKeyId } = await call<{ key: string; rootKeyId: string }>(first.url, 'rootKeys.createRootKey', input);
+  const { key, rootKeyId } = await call(first.url)('rootKeys.createRootKey', input);
   const ready = async (url: string) => {
     const response = await fetch(`${url}/health/ready`);
     return [response.status, ((await response.json()) as { data: { gatewayRootKey?: string } }).data.gatewayRootKey];
   };
   expect(await ready(first.url)).toEqual([200, undefined]);
-  expect((await call<Status>(first.url, 'system.getStatus', {})).checks).toEqual([]);
+  expect((await call(first.url)('system.getStatus', {})).checks).toEqual([]);
   await first.stop();
 
   const server = await startServer({ ...settings, GATEWAY_ROOT_KEY: key });
@@ -103,7 +95,7 @@ test('GATEWAY_ROOT_KEY: in readiness, which it does not fail, in the status of i
     status: 'warning',
     found: expect.stringMatching(/^ends .*, in 59 minutes$/),
   };
-  expect((await call<Status>(server.url, 'system.getStatus', {})).checks).toEqual([expect.objectContaining(ends)]);
+  expect((await call(server.url)('system.getStatus', {})).checks).toEqual([expect.objectContaining(ends)]);
   await vi.waitFor(() => expect(server.err).toMatch(/"msg":"GATEWAY_ROOT_KEY: ends [^"]*, in 59 minutes\./), waiting);
   const doctor = async () => {
     const { code, out } = await runCliProcess(['doctor', '--json'], { ...settings, GATEWAY_ROOT_KEY: key });
@@ -112,14 +104,12 @@ test('GATEWAY_ROOT_KEY: in readiness, which it does not fail, in the status of i
   };
   expect(await doctor()).toMatchObject({ code: 0, ...ends });
   // Doctor and the server's own checks are no uses of it.
-  expect(
-    (await call<{ lastUsedAt?: number }[]>(server.url, 'rootKeys.listRootKeys', {}))[1]!.lastUsedAt,
-  ).toBeUndefined();
+  expect((await call(server.url)('rootKeys.listRootKeys', {}))[1]!.lastUsedAt).toBeUndefined();
 
-  await call(server.url, 'rootKeys.updateRootKey', { rootKeyId, enabled: false });
+  await call(server.url)('rootKeys.updateRootKey', { rootKeyId, enabled: false });
   await vi.waitFor(async () => expect(await ready(server.url)).toEqual([200, 'root_key_disabled']), waiting);
   expect(await doctor()).toMatchObject({ code: 1, status: 'fault', found: 'is disabled' });
-  await call(server.url, 'rootKeys.deleteRootKey', { rootKeyId });
+  await call(server.url)('rootKeys.deleteRootKey', { rootKeyId });
   await vi.waitFor(async () => expect(await ready(server.url)).toEqual([200, 'unauthorized']), waiting);
   expect(server.printed()).not.toContain(key);
   await server.stop();

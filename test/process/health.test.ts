@@ -2,15 +2,13 @@
 // signals.
 
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { openStore } from '../../src/store.ts';
 import { makeCertificates } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
+import { dirOfTest } from '../support/ofFile.ts';
 import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';
 import { isThorough, thorough } from '../support/testIf.ts';
 import { withinMs } from '../support/unit.ts';
@@ -137,7 +135,7 @@ test('thousands of health requests send Redis a few commands', async () => {
 });
 
 test('the health check of the image passes while the server is alive, with TLS and without Redis too', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const dir = dirOfTest();
   const { certFile: TLS_CERT_FILE, keyFile: TLS_KEY_FILE } = makeCertificates(dir);
   const check = (env: Record<string, string>) =>
     spawnSync(process.execPath, ['dist/health.js'], { env, encoding: 'utf8' });
@@ -155,7 +153,6 @@ test('the health check of the image passes while the server is alive, with TLS a
     await server.stop('SIGKILL');
     expect(check(env)).toMatchObject({ status: 1, stderr: expect.stringContaining('ECONNREFUSED') });
   }
-  rmSync(dir, { recursive: true });
 });
 
 /** The time until a server ends after a signal, in ms. */

@@ -2,27 +2,26 @@
 // caller can send.
 
 import { spawnSync } from 'node:child_process';
-import { closeSync, constants, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync, readSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { versionSuffix } from '../../bin/prepare.mjs';
 import { openStore } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
+import { dirOfFile } from '../support/ofFile.ts';
 import { addressOf, build, mainFile, openRedisProcess, type Program, run, serverEnv } from '../support/processes.ts';
 import { isThorough, thoroughTest } from '../support/testIf.ts';
 import { withinMs } from '../support/unit.ts';
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let rootKey: string;
-let dir: string;
+const dir = dirOfFile();
 const servers: Program[] = [];
 
 beforeAll(build, 120_000);
 beforeAll(async () => {
-  dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   redis = await openRedisProcess();
   const store = await openStore({ ...testSettings, url: redis.url });
   rootKey = (await store.workspaces.createFirst('default'))!.rootKey;
@@ -32,10 +31,7 @@ afterEach(async () => {
   redis.signal('SIGCONT');
   await Promise.all(servers.splice(0).map((server) => server.stop('SIGKILL')));
 });
-afterAll(async () => {
-  await redis.close();
-  rmSync(dir, { recursive: true });
-});
+afterAll(() => redis.close());
 
 /** A server with this file descriptor as standard error. */
 function start(stderr: number | 'pipe', settings: Record<string, string> = {}) {

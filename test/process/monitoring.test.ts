@@ -4,15 +4,15 @@
 import { spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { makeCertificates } from '../support/certificates.ts';
 import { readMetrics, type Series } from '../support/metrics.ts';
+import { dirOfFile, dirOfTest } from '../support/ofFile.ts';
 import { build, firstRootKeyOf, startServer } from '../support/processes.ts';
 import { thoroughTest } from '../support/testIf.ts';
 
@@ -71,8 +71,8 @@ let types: Map<string, string>;
 let certificateEndsMs: number;
 
 beforeAll(build, 120_000);
+const dir = dirOfFile();
 beforeAll(async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   const { caFile, certFile, keyFile } = makeCertificates(dir);
   // A server may send an intermediate certificate, which may end first.
   const soon = makeCertificates(mkdtempSync(join(dir, 'soon-')), 1);
@@ -117,7 +117,6 @@ beforeAll(async () => {
     expect(found).toMatchObject({ value: expires / 1000, labels: { used_by: 'gateway' } });
   }, 30_000);
   await server.stop();
-  rmSync(dir, { recursive: true });
 });
 afterAll(() => expect(series.length).toBeGreaterThan(100));
 
@@ -346,8 +345,7 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
   const exprOf = (title: string) => expand(panels.find((panel) => panel.title === title)!.targets![0]!.expr);
 
   function testRules(tests: object[]) {
-    const file = join(mkdtempSync(join(tmpdir(), 'tollgate-test-')), 'tests.yaml');
-    onTestFinished(() => rmSync(dirname(file), { recursive: true }));
+    const file = join(dirOfTest(), 'tests.yaml');
     writeFileSync(file, stringify({ rule_files: [rulesFile], evaluation_interval: '1m', tests }));
     promtool('test', 'rules', file);
   }

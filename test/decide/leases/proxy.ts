@@ -4,12 +4,12 @@ import { createConnection, createServer, type Server, type Socket } from 'node:n
 import { afterAll, beforeAll } from 'vitest';
 import { testRedisUrl } from '../../support/redisUrl.ts';
 
-/** The address and the database of the Redis of the tests. */
-function target() {
-  const { protocol, pathname, hostname, port, searchParams } = new URL(testRedisUrl());
+/** How to connect to the Redis of a URL, and its database. */
+function targetOf(url: string) {
+  const { protocol, pathname, hostname, port, searchParams } = new URL(url);
   return protocol === 'unix:'
-    ? { open: () => createConnection(pathname), database: searchParams.get('db')! }
-    : { open: () => createConnection(Number(port), hostname), database: pathname.slice(1) };
+    ? { open: () => createConnection(pathname), database: searchParams.get('db') ?? '0' }
+    : { open: () => createConnection(Number(port), hostname), database: pathname.slice(1) || '0' };
 }
 
 /** Writes to a socket after a delay, which may get shorter. */
@@ -25,17 +25,19 @@ function inOrder(socket: Socket) {
   };
 }
 
-/** Call it at the top level of a test file. */
-export function redisProxy() {
+/** Call it at the top level of a test file. What is sent arrives in order. */
+export function redisProxy(near = testRedisUrl) {
   let server: Server;
   const clients = new Set<Socket>();
   const all = new Set<Socket>();
   const proxy = {
-    url: () => `redis://127.0.0.1:${(server.address() as { port: number }).port}/${target().database}`,
+    url: () => `redis://127.0.0.1:${(server.address() as { port: number }).port}/${targetOf(near()).database}`,
     /** Passes on no answer: it closes the connection instead. */
     losesAnswers: false,
     /** Answers that were lost. */
     lost: 0,
+    /** Redis's ends of the connections that subscribed. */
+    subscriptions: new Set<Socket>(),
     /** Loses the messages of channels. */
     losesMessages: false,
     /** How much later answers arrive, and requests. */
@@ -57,7 +59,7 @@ export function redisProxy() {
 
   beforeAll(async () => {
     server = createServer((client) => {
-      const redis = target().open();
+      const redis = targetOf(near()).open();
       let isSubscribed = false;
       clients.add(client);
       for (const socket of [client, redis]) {
@@ -68,6 +70,7 @@ export function redisProxy() {
       const answer = inOrder(client);
       client.on('data', (bytes) => {
         isSubscribed ||= bytes.includes('subscribe');
+        if (isSubscribed) proxy.subscriptions.add(redis);
         if (proxy.delays) proxy.delayed.push(() => void redis.write(bytes));
         else request(bytes, proxy.delayRequestsMs);
       });

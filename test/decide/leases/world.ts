@@ -413,9 +413,8 @@ export class World implements Observed {
     const server = 'server' in step ? this.servers[step.server % this.servers.length]! : undefined;
     switch (step.do) {
       case 'verify':
-        return this.verify(server!, step);
       case 'hold':
-        return this.hold(server!, step);
+        return this.verify(server!, step);
       case 'endHold':
         return this.send(server!, { ...step, kind: 'endHold', key: step.key % this.redis.keys.length }, noted, noted);
       case 'change':
@@ -442,20 +441,13 @@ export class World implements Observed {
     }
   }
 
-  private verify(server: Server, { key: anyKey, request: anyRequest, times, wanted }: Step & { do: 'verify' }) {
+  private verify(server: Server, step: Step & { do: 'verify' | 'hold' }) {
     const begun = this.now;
-    const key = anyKey % this.redis.keys.length;
-    const request = anyRequest % this.redis.keys[key]!.requests.length;
-    for (let time = 0; time < times; time++) {
-      server.handle(() => server.session.verify({ key, request, wanted, begun, recalls: 0, hold: undefined }));
-    }
-  }
-
-  private hold(server: Server, { key: anyKey, request: anyRequest, ttl }: Step & { do: 'hold' }) {
-    const key = anyKey % this.redis.keys.length;
-    const request = anyRequest % this.redis.keys[key]!.requests.length;
-    const begun = this.now;
-    server.handle(() => server.session.verify({ key, request, wanted: 0, begun, recalls: 0, hold: ttl }));
+    const key = step.key % this.redis.keys.length;
+    const request = step.request % this.redis.keys[key]!.requests.length;
+    const [times, wanted, hold] = step.do === 'hold' ? [1, 0, step.ttl] : [step.times, step.wanted, undefined];
+    for (let time = 0; time < times; time++)
+      server.handle(() => server.session.verify({ key, request, wanted, begun, recalls: 0, hold }));
   }
 
   private change(server: Server, key: number, mutation: Mutation) {
