@@ -4,8 +4,6 @@
 -- ARGV[1]  name
 -- ARGV[2]  kept_id     the id of an exported API, without `api_`; '' for a new id
 -- ARGV[3]  created_ms  its time of creation, Unix milliseconds; '' for now
--- ARGV[4]  actor       JSON, see include/audit
--- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  the API's id, or false when an API has the kept id, or a deleted one that was not removed yet
 
 local workspace, name, kept_id, created, actor, now =

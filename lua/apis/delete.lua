@@ -9,8 +9,6 @@
 -- ARGV[2]  confirm       the name of the API, if the workspace protects APIs with keys; '' for none
 -- ARGV[3]  permanent     0 | 1
 -- ARGV[4]  retention_ms  how long it can be restored
--- ARGV[5]  actor         JSON, see include/audit
--- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  {'deleted'} | {'api_not_found'} | {'protected', its name}
 
 local workspace, api_id, confirm, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])

@@ -2,8 +2,6 @@
 --
 -- derives  API record and list, the deleted record, its list and queue, key list, the audit stream
 -- ARGV[1]  api_id
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'restored'} | {'api_not_found'} when there is no such deleted API, or an API has its id
 
 local workspace, api_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])

@@ -3,8 +3,6 @@
 -- derives  API record, the audit stream
 -- ARGV[1]  api_id
 -- ARGV[2]  name
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'api_not_found'}
 
 local workspace, api_id, name, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])

@@ -7,7 +7,6 @@
 --                      (src/redis/life.ts); '' removes the entry
 -- ARGV[3]  life_ms     how long an entry is kept
 -- ARGV[4]  count       limit of the entries
--- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  {1 if it is registered or removed, 0 if there are too many others, id and versions of each process…}
 
 local servers, process, versions, life_ms, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -10,7 +10,6 @@
 -- ARGV[4]  term_ms   how long the lock lasts
 -- ARGV[5]  done      migrated records
 -- ARGV[6]  total     all records, as far as known
--- ARGV[7]  now_ms    '' for Redis's clock
 -- returns  {outcome `held`, `busy` (another process has the lock) or `migrated`, number of the holder, number of the
 --          migration, 1 if no server of an earlier version ran when it began}
 

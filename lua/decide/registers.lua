@@ -1,6 +1,5 @@
--- The variables that the modules of a decision share. No file includes them: they are declared before all modules. They
--- are used again for every item, because a table for each would be most of the work; as fields of tables they cost 3 to
--- 16 % (callgrind).
+-- The variables that the modules of a decision share. They are declared before all modules. They are used again for
+-- every item, because a table for each would be most of the work; as fields of tables they cost 3 to 16 % (callgrind).
 
 -- The call (call.lua). Only begin_call and add_work change these variables.
 -- Its arguments, see the header of lua/decide/batch.lua. The digests of the root keys are in `call_items` after

@@ -5,7 +5,6 @@
 -- ARGV[1]  key_id
 -- ARGV[2]  after      the last hold of the page before: its expiry (ms), `_`, and its suffix; '' for the first page
 -- ARGV[3]  count      limit of the holds
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {holds as named replies, 1 if there are more else 0, number of open holds}, or false
 
 local workspace, key_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms(ARGV[4])

@@ -4,7 +4,6 @@
 -- derives  key records
 -- ARGV[1]  digest
 -- ARGV[2]  bucket     to continue with; '' for the first step
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  HeldUnits (include/heldUnits), or false when there is no such key
 
 local workspace, digest, bucket, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])

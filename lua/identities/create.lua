@@ -4,8 +4,6 @@
 -- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, credits {remaining, refill, refillDue}, keptId
 --                     (of an export, without `id_`)}], with distinct externalIds; all but externalId and ratelimits
 --                     may be absent
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {for each identity its id, or false when its externalId or its id exists}, or for the first limit that
 --          cannot be temporary `ended` or `too_late`, a space and its index, from 0
 

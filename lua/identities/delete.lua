@@ -8,8 +8,6 @@
 -- ARGV[2]  permanent     0 | 1
 -- ARGV[3]  retention_ms  how long it can be restored
 -- ARGV[4]  usage_retention_ms
--- ARGV[5]  actor         JSON, see include/audit
--- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  1, or 0 when there is no such identity
 
 local workspace, wanted, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])

@@ -9,7 +9,6 @@
 -- ARGV[4]  wanted     limit of the identities to return
 -- ARGV[5]  below      '' for all; else only identities with a balance below this
 -- ARGV[6]  deleted    1 for deleted identities, else 0
--- ARGV[7]  now_ms     '' for Redis's clock
 -- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are
 --          more or 0}
 

@@ -3,7 +3,6 @@
 --
 -- derives  identity record, list and list of keys
 -- ARGV[1]  identity   its id or externalId
--- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  IdentityReply (src/records/records.ts), or false
 
 local workspace, wanted, now = KEYS[1], ARGV[1], now_ms(ARGV[2])

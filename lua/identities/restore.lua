@@ -5,8 +5,6 @@
 -- ARGV[1]  identity_id
 -- ARGV[2]  continues    1: only link more keys
 -- ARGV[3]  usage_retention_ms
--- ARGV[4]  actor        JSON, see include/audit
--- ARGV[5]  now_ms       '' for Redis's clock
 -- returns  {'restored'} | {'more'} when keys are left | {'identity_not_found'} when there is no such deleted identity |
 --          {'identity_already_exists', the externalId, its id} when there is another one with its externalId
 

@@ -4,8 +4,6 @@
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
 --                     ratelimit (see with_one in include/limits), credits (null removes them) {remaining, refill
 --                     (null removes it)}}
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a
 --          refusal of limit_list.with_one or with_all, the latter with a space and the index of the limit, from 0
 

@@ -4,8 +4,6 @@
 -- ARGV[1]  identity   its id or externalId
 -- ARGV[2]  operation  set | increment | decrement
 -- ARGV[3]  value      credits; '' with set removes the balance and its refill
--- ARGV[4]  actor      JSON, see include/audit
--- ARGV[5]  now_ms     '' for Redis's clock
 -- returns  {'updated', IdentityReply (src/records/records.ts)} | {'identity_not_found'} | {'unlimited'} when there is
 --          no balance to increment or decrement | {'too_large'}
 

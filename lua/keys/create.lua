@@ -6,8 +6,6 @@
 -- ARGV[1]  request    JSON of CreateKeys (src/records/keys.ts). Its keys have no digest, `bytes` instead of byteLength,
 --                     and the values of keyRecordFields as text
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} |
 --          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id} |
 --          {'expired'} | {'ended', index of the key, a space, index of its limit} | {'too_late', as before};

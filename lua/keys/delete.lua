@@ -9,8 +9,6 @@
 -- ARGV[2]  permanent     0 | 1
 -- ARGV[3]  retention_ms  how long a deleted key's record is kept
 -- ARGV[4]  usage_retention_ms
--- ARGV[5]  actor         JSON, see include/audit
--- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  {'deleted'} | {'key_not_found'}
 
 local workspace, key_id, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])

@@ -4,7 +4,6 @@
 -- derives  key, API and identity records, permissions, roles, window counters, former keys
 -- ARGV[1]  key_id     '' for the key of the item
 -- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
 --          snapshot of the key
 

@@ -7,7 +7,6 @@
 -- ARGV[2]  deleted    0 | 1
 -- ARGV[3]  after      the last key id of the page before (without `key_`), or ''
 -- ARGV[4]  count      limit of the page
--- ARGV[5]  now_ms     '' for Redis's clock
 -- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only, and refillDue, formerLink (to an
 --          identity that was deleted: id16, externalId), restorableUntil; used_units of include/exported; {of the
 --          key, and of each that draws on its balance, if it has holds {digest, HeldUnits of include/heldUnits}}}…},

@@ -6,7 +6,6 @@
 --          former keys
 -- ARGV[1]  key_id     '' to read by digest
 -- ARGV[2]  digest     SHA-256 of the key string, or ''
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'unknown'} | {'deleted', named {keyId, hour, purge}}
 --          | {'found', InspectionReply (src/records/inspection.ts), {bytes of its log, the log, bytes of its days, the
 --          days}}

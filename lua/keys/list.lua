@@ -7,7 +7,6 @@
 -- ARGV[2]  external_id  '' for all keys
 -- ARGV[3]  after        the last key id of the part before (without `key_`), or ''
 -- ARGV[4]  count        limit of the part
--- ARGV[5]  now_ms       '' for Redis's clock
 -- returns  {{KeyReply (src/records/records.ts)…}, the last id that was read (without `key_`) or '', 1 if there are more
 --          or 0}; false when there is no such API
 

@@ -5,7 +5,6 @@
 -- ARGV[1]  key_id     '' to read by digest
 -- ARGV[2]  digest     SHA-256 of the key string, or ''
 -- ARGV[3]  deleted    1 for a deleted key, else 0
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  KeyReply (src/records/records.ts), or false
 
 local workspace, key_id, digest, is_deleted, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', now_ms(ARGV[4])

@@ -10,8 +10,6 @@
 -- ARGV[4]  expires_in  milliseconds until the old key expires, unless it expires earlier
 -- ARGV[5]  credits     copy | move
 -- ARGV[6]  awaits      1 if it may wait for credits that servers hold, else 0
--- ARGV[7]  actor       JSON, see include/audit
--- ARGV[8]  now_ms      '' for Redis's clock
 -- returns  {'created', key id} | {'key_not_found', ''} | {'draws', id of the key that has the balance, ''} |
 --          {'too_many_drawers', ''} | {'leased', ''} as in keys/updateCredits
 

@@ -4,8 +4,6 @@
 -- derives  key and API records, lists of keys and deleted keys, the index by expiry, identity's record and key
 --          list, refill and purge queues, lists of former keys, the audit stream
 -- ARGV[1]  key_id
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'restored'} | {'key_not_found'} when there is no such deleted key, its API was deleted, or a key has its id
 
 local workspace, key_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])

@@ -9,7 +9,6 @@
 -- ARGV[2]  key_bytes  the length of each
 -- ARGV[3]  filters    JSON [a filter of keys.listKeys with `wanted`, a limit of keys…]; `search` in lower case;
 --                     `deleted` and `start` are those of the first filter
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {the number of keys that were examined, then for each filter {1 if a key can match, else 0; KeyReply
 --          (src/records/records.ts)…}}
 

@@ -4,8 +4,6 @@
 -- derives  key and API records, permissions and their list, the audit stream
 -- ARGV[1]  mode       add | remove | set
 -- ARGV[2]  request    JSON {keyId, permissions (slugs), mayCreatePermissions, permissionsMax}
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'set', permission numbers as a list} | {'key_not_found'} | {'create_permission', slug} |
 --          {'permission_not_found', slug} | {'too_many'}
 

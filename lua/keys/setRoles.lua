@@ -4,8 +4,6 @@
 -- derives  key and API records, roles, the audit stream
 -- ARGV[1]  mode       add | remove | set
 -- ARGV[2]  request    JSON {keyId, roles (names), rolesMax}
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'set', role numbers as a list} | {'key_not_found'} | {'role_not_found', name} | {'too_many'}
 
 local workspace, mode, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])

@@ -5,8 +5,6 @@
 --          the refill queue, usage history, the audit stream
 -- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with
 --                     the values of keyRecordFields as text
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
 --          {'refill_unlimited'} | {'draws', id of the key that has the balance} | {'new_limit'} |
 --          {'too_many_limits'} | {'slots_limit'} | {'slots_duration'} |

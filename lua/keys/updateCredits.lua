@@ -5,8 +5,6 @@
 -- ARGV[2]  operation  set | increment | decrement
 -- ARGV[3]  value      credits; '' with set makes the key unlimited and removes its refill
 -- ARGV[4]  awaits     1 if the balance may wait for credits that servers hold, else 0
--- ARGV[5]  actor      JSON, see include/audit
--- ARGV[6]  now_ms     '' for Redis's clock
 -- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} |
 --          {'too_large'} | {'draws', id of the key that has the balance} | {'leased'} when servers may return
 --          credits, and nothing was changed: as any change, this takes back all leases of the workspace, so the caller

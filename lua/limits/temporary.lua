@@ -12,7 +12,6 @@
 -- ARGV[5]  after       this member
 -- ARGV[6]  count       limit of the members to read
 -- ARGV[7]  wanted      limit of the limits and overrides to return
--- ARGV[8]  now_ms      '' for Redis's clock
 -- returns  {{TemporaryReply (src/records/temporary.ts)…}, the end of the last member that was read and this member,
 --          both '' for none, 1 if there are more or 0}
 

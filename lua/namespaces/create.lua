@@ -3,8 +3,6 @@
 -- derives  namespaces and their list, the audit stream
 -- ARGV[1]  id16       without `rlns_`
 -- ARGV[2]  name
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  1, or 0 when the name or the id exists
 
 local workspace, id16, name, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])

@@ -5,7 +5,6 @@
 -- ARGV[1]  after      the last id of the page before (without `rlns_`), or ''
 -- ARGV[2]  count      limit of the page
 -- ARGV[3]  order      asc | desc
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {{NamespaceReply (src/records/overrides.ts)…}, 1 if there are more, else 0, the number of all namespaces}
 
 local workspace, after, count, order, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])

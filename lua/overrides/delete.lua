@@ -4,8 +4,6 @@
 -- derives  namespaces, overrides and their lists, the audit stream
 -- ARGV[1]  namespace   name or id
 -- ARGV[2]  identifier
--- ARGV[3]  actor       JSON, see include/audit
--- ARGV[4]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is no such override
 
 local workspace, name, identifier, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])

@@ -6,7 +6,6 @@
 -- ARGV[2]  identifier  of one override, or '' for a page
 -- ARGV[3]  after       the last id of the page before (without `rlor_`), or ''
 -- ARGV[4]  count       limit of the page
--- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  {{OverrideReply (src/records/overrides.ts)…}, 1 if there are more, else 0, the last id that was examined or
 --          ''}, or false when there is no such namespace
 

@@ -17,8 +17,6 @@
 -- ARGV[13] lasts_max    limit of the milliseconds from now until `ends_ms`
 -- ARGV[14] kept_id      the id of an override of an export, without `rlor_`: then an existing one is not changed; or ''
 -- ARGV[15] created_ms   its time of creation, Unix milliseconds; '' for now
--- ARGV[16] actor        JSON, see include/audit
--- ARGV[17] now_ms       '' for Redis's clock
 -- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'} |
 --          {'ended'} | {'too_late'}, only without a kept id | {'exists'}, only with a kept id
 

@@ -3,8 +3,6 @@
 -- derives  permissions and their list, the audit stream
 -- ARGV[1]  request    JSON {slug, name, description, keptId (of an export, without `perm_`)}; the last two may be
 --                     absent
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  the permission's id, or false when the slug or the id exists
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])

@@ -3,8 +3,6 @@
 -- derives  roles, permissions and their lists, the audit stream
 -- ARGV[1]  request    JSON {name, description, permissions (slugs), mayCreatePermissions, keptId (of an export, without
 --                     `role_`)}; description and keptId may be absent
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'created', role id} | {'exists'} | {'create_permission', slug}
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])

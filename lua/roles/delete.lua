@@ -3,8 +3,6 @@
 --
 -- derives  roles and their list, the audit stream
 -- ARGV[1]  id_or_name
--- ARGV[2]  actor       JSON, see include/audit
--- ARGV[3]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is no such role
 
 local workspace, id_or_name, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])

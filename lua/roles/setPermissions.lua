@@ -2,8 +2,6 @@
 --
 -- derives  roles, permissions and their lists, the audit stream
 -- ARGV[1]  request    JSON {roleId, permissions (slugs), mayCreatePermissions}
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'set', permission numbers as a list} | {'role_not_found', roleId} | {'create_permission', slug}
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])

@@ -3,7 +3,6 @@
 --
 -- derives  root key record
 -- ARGV[1]  digest     SHA-256 of the root key string
--- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {'ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants, root key id, milliseconds until
 --          it expires or ''}
 

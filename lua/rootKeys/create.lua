@@ -3,8 +3,6 @@
 -- derives  root key record and list, the set of admin root keys, the audit stream
 -- ARGV[1]  digest     SHA-256 of the root key string
 -- ARGV[2]  request    JSON {name, start, grants (text, see include/grants), expires}; name and expires may be absent
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller expires} |
 --          {'expired'} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 

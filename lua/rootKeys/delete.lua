@@ -1,10 +1,8 @@
 #!lua flags=allow-oom
--- Delete a root key. The next call with it is refused as unauthorized.
+-- Delete a root key, all of whose grants the caller must have. The next call with it is refused as unauthorized.
 --
 -- derives  root key list and record, the set of admin root keys, the audit stream
 -- ARGV[1]  root_key_id
--- ARGV[2]  actor      JSON, see include/audit; the caller must have all grants of the root key
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 

@@ -4,8 +4,6 @@
 -- ARGV[1]  request    JSON {rootKeys: [{id (without `root_`), name, start, grants (text, see include/grants), enabled,
 --                     expires, created, used}], dryRun}, with distinct ids; name, expires and used may be absent
 -- ARGV[2]  digests    SHA-256 of each root key string, 32 bytes each, distinct
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {for each root key 'created' | 'exists' | 'id_taken'}
 
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])

@@ -1,10 +1,8 @@
 #!lua full=allow-oom
--- Change a root key: only the fields that are in the request.
+-- Change a root key: only the fields that are in the request. The caller must have all of its grants, old and new.
 --
 -- derives  root key list and record, the set of admin root keys, the audit stream
 -- ARGV[1]  request    JSON {rootKeyId} and any of {name, grants, enabled, expires}; null removes name or expires
--- ARGV[2]  actor      JSON, see include/audit; the caller must have all grants of the root key, old and new
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
 --          {'outlives', when the caller expires} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 

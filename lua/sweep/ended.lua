@@ -3,7 +3,6 @@
 --
 -- derives  namespaces, overrides and their lists, the index of ends
 -- ARGV[1]  count      limit of the overrides, and of the members of the index
--- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  the larger number of both; fewer than `count` means that none is left
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])

@@ -4,7 +4,6 @@
 -- ARGV[1]  count               limit of the keys
 -- ARGV[2]  usage_retention_ms  as in the settings of lua/decide.lua
 -- ARGV[3]  data_version        of the stored data
--- ARGV[4]  now_ms              '' for Redis's clock
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 local workspace, count, retention, data_version, now = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])

@@ -6,7 +6,6 @@
 --          keys, key and identity records, refill queue, identities' key lists, the indexes of starts and by expiry
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  usage_retention_ms
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 local workspace, count, usage_retention_ms, now = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(ARGV[3])

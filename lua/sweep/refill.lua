@@ -3,7 +3,6 @@
 --
 -- derives  the refill queue, key records
 -- ARGV[1]  count      limit of the keys
--- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])

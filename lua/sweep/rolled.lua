@@ -10,7 +10,6 @@
 -- ARGV[6]  retention_ms
 -- ARGV[7]  sums          1: the version of the data has sums, and they begin now if they have not yet
 -- ARGV[8]  last_day      that the days of these keys may have
--- ARGV[9]  now_ms        '' for Redis's clock
 -- ARGV[10…] keys         of each: id16, read (bytes of the log that were read), kept (the hours of these that are not
 --                        in the days), days ('' if they do not change), added (the hours that are in them now: some
 --                        CUSTOMER_SUM), is_new_in_week (0 | 1)

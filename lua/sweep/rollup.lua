@@ -7,7 +7,6 @@
 -- ARGV[1]  count         limit of the keys
 -- ARGV[2]  bytes_max     after this many bytes no further key is read
 -- ARGV[3]  retention_ms
--- ARGV[4]  now_ms        '' for Redis's clock
 -- returns  {} when nothing is due | {how long it has been due (ms), now, kind, id and day, see rollup_queue in
 --          include/names}; of used keys then: {position in the list, its length, whether the API exists, {id16, log or
 --          false, days or false, …}}

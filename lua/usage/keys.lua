@@ -9,7 +9,6 @@
 --                         owners: [[externalId, hour]…]}], lastDay (of all days), dryRun}. Without owners these are []
 -- ARGV[3]  hourly_days    days before today of which usage is kept by hour
 -- ARGV[4]  retention_ms
--- ARGV[5]  now_ms         '' for Redis's clock
 -- ARGV[6…] days           of each key: its days, src/usage/days.ts, '' for none, and the same as some CUSTOMER_SUM
 -- returns  {for each key 1, 0 when its usage is stored, or 2 when a part before it is not}. In a dry run that is 1
 

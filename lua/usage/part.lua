@@ -11,7 +11,6 @@
 -- ARGV[6]  names        JSON: the distinct tags or identifiers of this part
 -- ARGV[7]  kept_ms      how long the records are kept
 -- ARGV[8]  dry_run      0 | 1
--- ARGV[9]  now_ms       '' for Redis's clock
 -- ARGV[10…] counts      field, count, …
 -- returns  1, 0 when it is stored or the totals are others, or 2 when the totals or a part before it are missing
 

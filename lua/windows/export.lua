@@ -3,7 +3,6 @@
 --
 -- derives  windows
 -- ARGV[1]  windows    JSON [[owner, duration, name]…], some hundred
--- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  used_units of include/exported, with the place in `windows` as index
 
 local workspace, windows, now = KEYS[1], cjson.decode(ARGV[1]), now_ms(ARGV[2])

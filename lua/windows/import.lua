@@ -4,7 +4,6 @@
 -- ARGV[1]  windows    JSON [{owner (id16 of a namespace or an identity, or 24 characters of a key), isNamespace,
 --                     duration, name, used: [[end of a slice, units]…]}…]
 -- ARGV[2]  dry_run    0 | 1
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {for each window 1, or 0 when it exists, or its owner has too many}
 
 local workspace, windows, dry_run, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2] == '1', now_ms(ARGV[3])

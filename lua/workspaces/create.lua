@@ -4,7 +4,6 @@
 -- ARGV[1]  name
 -- ARGV[2]  sequence   where its sequence starts: random, so that ids of two workspaces do not coincide
 -- ARGV[3]  sums       1: the version of the data has sums of usage by customer (include/usageSums), of all days
--- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  the time of its creation, Unix milliseconds
 
 local workspace, name, sequence, sums, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', now_ms(ARGV[4])

@@ -2,8 +2,6 @@
 --
 -- derives  the audit stream
 -- ARGV[1]  counts     JSON [[field of the event, number of records]…]
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  1
 
 local workspace, counts, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])

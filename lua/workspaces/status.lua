@@ -2,7 +2,6 @@
 -- Count what a workspace stores and what the sweeper has to do, and list the servers that may hold leases.
 --
 -- derives  lists of records, the queues of the sweeper, the audit stream, the registry of sessions
--- ARGV[1]  now_ms     '' for Redis's clock
 -- returns  WorkspaceReply (src/records/status.ts)
 
 local workspace, now = KEYS[1], now_ms(ARGV[1])

@@ -2,8 +2,6 @@
 --
 -- derives  the audit stream
 -- ARGV[1]  request    JSON of any of {name, protectApis}
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  1
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])

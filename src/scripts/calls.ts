@@ -323,8 +323,14 @@ function checkOutcomes(name: string, source: string, outcomes: readonly string[]
 const camel = (name: string) =>
   name.replace(/_ms$/, 'Ms').replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-/** The names in the header of a script: `ARGV[1]  key_id  …` is keyId. */
-const argumentsIn = (source: string): string[] =>
-  [...source.matchAll(/^-- ARGV\[\d+(…?)\] +(\w+)/gm)].map(([, all, name]) =>
-    name === 'now_ms' ? 'now' : (all ? '...' : '') + camel(name!),
-  );
+/**
+ * The arguments of a script: the names in its header (`ARGV[1]  key_id  …` is keyId), and after the fixed ones those
+ * that no header lists (lua/README.md).
+ */
+function argumentsIn(source: string): string[] {
+  const listed = [...source.matchAll(/^-- ARGV\[\d+(…?)\] +(\w+)/gm)].map(([, all, name]) => all! + camel(name!));
+  const code = source.replace(/--.*$/gm, '');
+  const last = [/\bactor\b/, /\bnow(?=_ms\()/].flatMap((use) => use.exec(code)?.[0] ?? []);
+  const rest = listed.filter((name) => name.startsWith('…'));
+  return [...listed.slice(0, listed.length - rest.length), ...last, ...rest.map((name) => name.replace('…', '...'))];
+}
