@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
 import { hash } from '../support/examples.ts';
 import { dayMs, harness, type InputOf } from '../support/harness.ts';
+import { onlyInvalidAt } from '../support/invalid.ts';
 import { readPages } from '../support/lists.ts';
 import { thoroughTest } from '../support/testIf.ts';
 
@@ -197,9 +198,9 @@ describe('migrateKeys', () => {
       hash: hash(),
       ...(fields ?? { permissions: times(3, (at) => `another.${index}.${at}`) }),
     }));
-    const refused = await call('keys.migrateKeys', { migrationId: 'large', apiId, keys });
-    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
-    expect(refused.error.errors).toEqual([expect.objectContaining({ location: 'body.keys' })]);
+    expect(await call('keys.migrateKeys', { migrationId: 'large', apiId, keys })).toMatchObject(
+      onlyInvalidAt('body.keys'),
+    );
     expect(await ok('apis.listKeys', { apiId })).toEqual([]);
     const fewer = await ok('keys.migrateKeys', { migrationId: 'large', apiId, keys: keys.slice(0, 90) });
     expect(fewer.migrated).toHaveLength(90);

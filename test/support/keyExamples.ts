@@ -30,6 +30,11 @@ type Value<Name extends FieldName> = NonNullable<NewKeyInput[Name]>;
 
 const hourMs = 3_600_000;
 const limit = { name: 'requests', limit: 5, duration: hourMs };
+const daily = { interval: 'daily', amount: 1 };
+const monthly = { interval: 'monthly', amount: 1 };
+const most = Number.MAX_SAFE_INTEGER;
+const many = <Item>(count: number, item: (index: number) => Item) =>
+  Array.from({ length: count }, (_, index) => item(index));
 
 export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
   name: { values: ['Ada', 'Café 😀'], removed: null, invalid: [[''], ['x'.repeat(256)], [1]] },
@@ -37,23 +42,58 @@ export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
     values: ['ada', 'user_1.x-Y'],
     record: (externalId) => ({ externalId, identity: expect.objectContaining({ externalId }) }),
     removed: null,
-    invalid: [[''], ['a b'], ['x'.repeat(256)]],
+    invalid: [[''], ['a b'], ['a:b'], ['x'.repeat(256)]],
   },
-  meta: { values: [{ plan: 'pro' }, { '10': 1, '2': [null] }], removed: null, invalid: [['text'], [[]]] },
-  roles: { values: [['editor'], ['viewer', 'editor']], removed: [], invalid: [[[''], '[0]'], [null]] },
-  permissions: { values: [['documents.read'], ['pages.*']], removed: [], invalid: [[['a b'], '[0]'], [null]] },
+  meta: {
+    values: [{ plan: 'pro' }, { '10': 1, '2': [null] }],
+    removed: null,
+    invalid: [
+      ['text'],
+      [[]],
+      [Object.fromEntries(many(101, (index) => [index, index]))],
+      // 10,241 bytes as JSON, once in fewer characters.
+      [{ a: 'x'.repeat(10_233) }],
+      [{ a: `é${'x'.repeat(10_231)}` }],
+    ],
+  },
+  roles: {
+    values: [['editor'], ['viewer', 'editor']],
+    removed: [],
+    invalid: [[[''], '[0]'], [['x'.repeat(129)], '[0]'], [many(101, (index) => `role${index}`)], [null]],
+  },
+  permissions: {
+    values: [['documents.read'], ['pages.*']],
+    removed: [],
+    invalid: [
+      [['a b'], '[0]'],
+      [['x'.repeat(129)], '[0]'],
+      [['a.b', 'a/b'], '[1]'],
+      [many(1001, (index) => `bulk.${index}`)],
+      [null],
+    ],
+  },
   expires: {
     values: [4_000_000_000_000, 4_102_444_800_000],
     removed: null,
     invalid: [[-1], [1.5], [4_102_444_800_001]],
   },
-  enabled: { values: [false, true], removed: true, invalid: [[null], [1]] },
+  enabled: { values: [false, true], removed: true, invalid: [[null], [1], ['true']] },
   credits: {
     values: [{ remaining: 3 }, { remaining: 9, refill: { interval: 'monthly', amount: 5, refillDay: 31 } }],
     removed: null,
     invalid: [
       [{ remaining: -1 }, '.remaining'],
-      [{ remaining: null, refill: { interval: 'daily', amount: 1 } }, '.refill'],
+      [{ remaining: most + 1 }, '.remaining'],
+      [{ remaining: 0.5 }, '.remaining'],
+      [{ remaining: 1, cost: 1 }, '.cost'],
+      [{ remaining: null, refill: daily }, '.refill'],
+      [{ remaining: 1, refill: { interval: 'daily' } }, '.refill.amount'],
+      [{ remaining: 1, refill: { amount: 1 } }, '.refill.interval'],
+      [{ remaining: 1, refill: { ...daily, amount: 0 } }, '.refill.amount'],
+      [{ remaining: 1, refill: { ...daily, interval: 'yearly' } }, '.refill.interval'],
+      [{ remaining: 1, refill: { ...daily, refillDay: 1 } }, '.refill.refillDay'],
+      [{ remaining: 1, refill: { ...monthly, refillDay: 0 } }, '.refill.refillDay'],
+      [{ remaining: 1, refill: { ...monthly, refillDay: 32 } }, '.refill.refillDay'],
     ],
   },
   ratelimits: {
@@ -61,8 +101,15 @@ export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
     record: (limits) => ({ ratelimits: limits.map(storedLimit) }),
     removed: null,
     invalid: [
-      [[{ ...limit, duration: 999 }], '[0].duration'],
-      [[limit, limit], '[1].name'],
+      [[limit, { ...limit, name: 'tokens', duration: 999 }], '[1].duration'],
+      [[limit, { ...limit, limit: 2 }], '[1].name'],
+      [[{ ...limit, name: 'ab' }], '[0].name'],
+      [[{ ...limit, name: 'x'.repeat(129) }], '[0].name'],
+      [[{ ...limit, limit: 0 }], '[0].limit'],
+      [[{ ...limit, limit: most + 1 }], '[0].limit'],
+      [[{ name: 'requests', duration: 1000 }], '[0].limit'],
+      [[{ ...limit, cost: 1 }], '[0].cost'],
+      [many(51, (index) => ({ ...limit, name: `limit${index}` }))],
     ],
   },
   allowedIps: {
@@ -79,7 +126,7 @@ export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
       ['10.0.0.0/8'],
       [['10.0.0.0/8', '10.0.0.0/33'], '[1]'],
       [['010.0.0.1'], '[0]'],
-      [Array.from({ length: 101 }, (_, index) => `10.0.0.${index}`)],
+      [many(101, (index) => `10.0.0.${index}`)],
     ],
   },
 };
@@ -107,16 +154,32 @@ interface InputExample<Name extends keyof VerifyInput> {
 }
 
 export const inputExamples: { [Name in keyof Required<VerifyInput>]: InputExample<Name> } = {
-  permissions: { values: ['documents.read'], invalid: [[''], ['x'.repeat(1001)], ['a AND']] },
-  credits: { values: [{ cost: 0 }], invalid: [[{ cost: -1 }, '.cost'], [null]] },
+  permissions: { values: ['documents.read'], invalid: [[''], ['x'.repeat(1001)], ['a AND'], [['a.b']], [null]] },
+  credits: {
+    values: [{ cost: 0 }],
+    invalid: [[{ cost: -1 }, '.cost'], [{ cost: 1e12 + 1 }, '.cost'], [{ cost: 0.5 }, '.cost'], [{}, '.cost'], [null]],
+  },
   ratelimits: {
     values: [[{ name: 'own', limit: 5, duration: hourMs }]],
     invalid: [
       [[{ name: 'own', limit: 5 }], '[0].duration'],
-      [[{ name: 'own' }, { name: 'own' }], '[1].name'],
+      [[{ name: 'other' }, { name: 'own', duration: 1000 }], '[1].limit'],
+      [[{ name: 'own' }, { name: 'other' }, { name: 'own' }], '[2].name'],
+      [[{ name: 'own' }, { ...limit, name: 'own' }], '[1].name'],
+      [[{ cost: 1 }], '[0].name'],
+      [[{ name: 'ab' }], '[0].name'],
+      [[{ name: 'x'.repeat(129) }], '[0].name'],
+      [[{ name: 'own', cost: -1 }], '[0].cost'],
+      [[{ name: 'own', cost: null }], '[0].cost'],
+      [[{ name: 'own', other: 1 }], '[0].other'],
+      [[{ ...limit, limit: 0 }], '[0].limit'],
+      [[{ ...limit, duration: 999 }], '[0].duration'],
+      [[{ ...limit, duration: 2_592_000_001 }], '[0].duration'],
+      [many(51, (index) => ({ name: `limit${index}` }))],
+      [null],
     ],
   },
-  tags: { values: [['eu', 'us']], invalid: [[[''], '[0]'], [Array.from({ length: 21 }, String)]] },
+  tags: { values: [['eu', 'us']], invalid: [[[''], '[0]'], [['a', 'x'.repeat(513)], '[1]'], [many(21, String)]] },
   ip: {
     values: ['203.0.113.7', '2001:db8::1', '::ffff:10.1.2.3'],
     invalid: [
@@ -138,7 +201,7 @@ export const inputExamples: { [Name in keyof Required<VerifyInput>]: InputExampl
       [{ ttl: 60_000, onExpiry: 'x' }, '.onExpiry'],
     ],
   },
-  migrationId: { values: ['m1'], invalid: [['x'.repeat(257)]] },
+  migrationId: { values: ['m1'], invalid: [['x'.repeat(257)], [null]] },
 };
 
 interface OutcomeExample {

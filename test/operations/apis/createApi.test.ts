@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
+import { onlyInvalidAt } from '../../support/invalid.ts';
 
 const { call, ok } = harness();
 
@@ -44,8 +45,6 @@ describe('apis.createApi: 400', () => {
     '\u{1f511}'.repeat(2),
     '\u{1f511}'.repeat(257),
   ])('the name %j', async (name) => {
-    const { status, code, error } = await call('apis.createApi', { name });
-    expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
-    expect(error.errors).toEqual([expect.objectContaining({ location: 'body.name' })]);
+    expect(await call('apis.createApi', { name })).toMatchObject(onlyInvalidAt('body.name'));
   });
 });

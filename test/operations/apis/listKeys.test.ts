@@ -1,5 +1,7 @@
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { harness, type InputOf } from '../../support/harness.ts';
+import { onlyInvalidAt } from '../../support/invalid.ts';
+import { readPages, testList } from '../../support/lists.ts';
 
 const { call, ok, createKey, clock } = harness();
 
@@ -15,28 +17,43 @@ async function createKeys(apiId: string, count: number, input: Omit<InputOf<'key
   return keyIds;
 }
 
-/** All pages, one after the other. */
-async function listAll(input: InputOf<'apis.listKeys'>, between: (page: number) => Promise<unknown> = async () => {}) {
-  const pages: string[][] = [];
-  let cursor: string | undefined;
-  do {
-    const { status, data, pagination } = await call('apis.listKeys', { ...input, ...(cursor && { cursor }) });
-    expect(status).toBe(200);
-    expect(pagination.hasMore).toBe(pagination.cursor !== undefined);
-    pages.push(data.map(({ keyId }) => keyId));
-    cursor = pagination.cursor;
-    await between(pages.length);
-  } while (cursor);
-  return pages;
-}
+/** The ids of all pages. */
+const listAll = async (input: InputOf<'apis.listKeys'>, between?: (page: number) => Promise<unknown>) =>
+  (await readPages((at) => call('apis.listKeys', { ...input, ...at }), between)).map((page) =>
+    page.map(({ keyId }) => keyId),
+  );
+
+let listed: string;
+const keyIdOf = new Map<string, string>();
+beforeEach(async () => {
+  listed = await newApi();
+});
+const list = async (input: object = {}, apiId = listed) => {
+  const answer = await call('apis.listKeys', { apiId, ...input });
+  return { ...answer, data: answer.data?.map((key) => ({ ...key, id: key.keyId })) };
+};
+
+testList('apis.listKeys', {
+  list,
+  textOf: ({ name }) => name!,
+  async create(count, prefix = 'key') {
+    const names = Array.from({ length: count }, (_, index) => `${prefix} ${count - index}`);
+    for (const [index, name] of names.entries()) {
+      keyIdOf.set(name, (await createKey({ apiId: listed, name })).keyId);
+      if (index % 3 === 2) clock.advance(1);
+    }
+    return names;
+  },
+  delete: (name) => ok('keys.deleteKey', { keyId: keyIdOf.get(name)!, permanent: name.endsWith('1') }),
+  listElsewhere: async () => list({}, await newApi()),
+  cursorOfAnother: async () => {
+    await ok('rootKeys.createRootKey', { permissions: ['*'] });
+    return (await call('rootKeys.listRootKeys', { limit: 1 })).pagination.cursor!;
+  },
+  hasNoSearch: true,
+});
 
 describe('apis.listKeys: 200', () => {
-  test('the list of an API without keys is empty', async () => {
-    const { data, pagination } = await call('apis.listKeys', { apiId: await newApi() });
-    expect(data).toEqual([]);
-    expect(pagination).toEqual({ hasMore: false });
-  });
-
   test('keys are as getKey returns them', async () => {
     const apiId = await newApi();
     const { keyId, key } = await createKey({
@@ -62,49 +79,6 @@ describe('apis.listKeys: 200', () => {
       enabled: true,
       createdAt: clock.now,
     });
-  });
-
-  test('pages are in order of creation, for any page size', async () => {
-    const apiId = await newApi();
-    const keyIds = await createKeys(apiId, 13);
-    for (const limit of [1, 2, 5, 12, 13, 14, 100]) {
-      const pages = await listAll({ apiId, limit });
-      expect(pages.flat()).toEqual(keyIds);
-      expect(pages.map((page) => page.length)).toEqual(
-        Array.from({ length: Math.ceil(13 / limit) }, (_, index) => Math.min(limit, 13 - index * limit)),
-      );
-    }
-  });
-
-  test('the default page size is 100', async () => {
-    const apiId = await newApi();
-    const keyIds = await createKeys(apiId, 101);
-    expect((await listAll({ apiId })).map((page) => page.length)).toEqual([100, 1]);
-    expect((await listAll({ apiId })).flat()).toEqual(keyIds);
-  });
-
-  test('every key that exists throughout is listed exactly once while others are created and deleted', async () => {
-    const apiId = await newApi();
-    const keyIds = await createKeys(apiId, 20);
-    const created: string[] = [];
-    const deleted: string[] = [];
-    const pages = await listAll({ apiId, limit: 4 }, async (page) => {
-      // Some before the cursor, the key at the cursor, and some after it.
-      for (const index of [page * 4 - 4, page * 4 - 1, page * 4 + 1]) {
-        const keyId = keyIds[index];
-        if (!keyId) continue;
-        await ok('keys.deleteKey', { keyId, permanent: index % 2 === 0 });
-        deleted.push(keyId);
-      }
-      if (page <= 3) created.push(...(await createKeys(apiId, 2)));
-    });
-    const listed = pages.flat();
-    expect(new Set(listed).size).toBe(listed.length);
-    expect([...listed].sort()).toEqual(listed);
-    const stayed = keyIds.filter((keyId) => !deleted.includes(keyId));
-    expect(listed.filter((keyId) => stayed.includes(keyId))).toEqual(stayed);
-    expect(listed.slice(-created.length)).toEqual(created);
-    expect((await listAll({ apiId })).flat()).toEqual([...stayed, ...created]);
   });
 
   test('does not list keys of other APIs', async () => {
@@ -188,49 +162,6 @@ describe('apis.listKeys: 200, of one externalId', () => {
 });
 
 describe('apis.listKeys: 400', () => {
-  const encoded = (text: string) => Buffer.from(text).toString('base64url');
-
-  test('a malformed cursor', async () => {
-    const apiId = await newApi();
-    const keyIds = await createKeys(apiId, 3);
-    const cursor = (await call('apis.listKeys', { apiId, limit: 1 })).pagination.cursor!;
-    const list = Buffer.from(cursor, 'base64url').toString().split(' ')[0]!;
-    const bad = [
-      'x',
-      '!!!',
-      keyIds[0]!,
-      `${cursor}x`,
-      `${cursor}=`,
-      ` ${cursor}`,
-      cursor.slice(1),
-      cursor.slice(0, 4),
-      cursor.toLowerCase(),
-      encoded(list),
-      encoded(`${list} `),
-      encoded(`${list} x`),
-      encoded(`${list} key_`),
-      encoded(`${list} ${keyIds[0]} more`),
-      encoded(`${list} ${keyIds[0]}\0`),
-      encoded(`${list} key_${'\u00ff'.repeat(24)}`),
-    ];
-    for (const wrong of bad) {
-      const answer = await call('apis.listKeys', { apiId, cursor: wrong });
-      expect(answer, wrong).toMatchObject({ status: 400, code: 'invalid_input' });
-      expect(answer.error.errors).toEqual([expect.objectContaining({ location: 'body.cursor' })]);
-    }
-    expect((await call('apis.listKeys', { apiId, cursor: '' })).data).toHaveLength(3);
-  });
-
-  test('a cursor of another list', async () => {
-    const apiId = await newApi();
-    await ok('rootKeys.createRootKey', { permissions: ['*'] });
-    const { cursor } = (await call('rootKeys.listRootKeys', { limit: 1 })).pagination;
-    expect(cursor).toBeDefined();
-    const answer = await call('apis.listKeys', { apiId, cursor: cursor! });
-    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
-    expect(answer.error.errors).toEqual([expect.objectContaining({ location: 'body.cursor' })]);
-  });
-
   test('a cursor of another API, or of other keys of the same', async () => {
     const [apiId, other] = [await newApi(), await newApi()];
     await createKeys(apiId, 3, { externalId: 'frank' });
@@ -239,18 +170,12 @@ describe('apis.listKeys: 400', () => {
     expect((await call('apis.listKeys', { apiId: other, cursor: all })).status).toBe(400);
     expect((await call('apis.listKeys', { apiId, externalId: 'frank', cursor: all })).status).toBe(400);
     expect((await call('apis.listKeys', { apiId, cursor: franks })).status).toBe(400);
-  });
-
-  test.each([0, 101, -1, 1.5, Number.MAX_SAFE_INTEGER])('the page size %d', async (limit) => {
-    const { status, error } = await call('apis.listKeys', { apiId: 'api_any', limit });
-    expect(status).toBe(400);
-    expect(error.errors).toEqual([expect.objectContaining({ location: 'body.limit' })]);
+    expect((await call('apis.listKeys', { apiId, cursor: '' })).data).toHaveLength(3);
   });
 
   test('decrypt: true', async () => {
-    const { status, error } = await call('apis.listKeys', { apiId: await newApi(), decrypt: true });
-    expect(status).toBe(400);
-    expect(error.errors).toEqual([expect.objectContaining({ location: 'body.decrypt' })]);
+    const answer = await call('apis.listKeys', { apiId: await newApi(), decrypt: true });
+    expect(answer).toMatchObject(onlyInvalidAt('body.decrypt'));
   });
 
   test.each(['', 'a b', 'ä', 'a/b', 'a'.repeat(256)])('the externalId %j', async (externalId) => {

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { dayMs, harness, type InputOf } from '../../support/harness.ts';
+import { invalidAt } from '../../support/invalid.ts';
 
 const { clock, call, ok, createKey } = harness();
 
@@ -104,14 +105,12 @@ describe('400', () => {
 
   test.each(['increment', 'decrement'])('%s without a balance', async (operation) => {
     await create();
-    const { status, error } = await change(operation, 1);
-    expect([status, error.errors[0]!.location]).toEqual([400, 'body.operation']);
+    expect(await change(operation, 1)).toMatchObject(invalidAt('body.operation'));
   });
 
   test('above the largest balance', async () => {
     await create({ remaining: Number.MAX_SAFE_INTEGER });
-    const { status, error } = await change('increment', 1);
-    expect([status, error.errors[0]!.location]).toEqual([400, 'body.value']);
+    expect(await change('increment', 1)).toMatchObject(invalidAt('body.value'));
     expect(await creditsOf()).toEqual({ remaining: Number.MAX_SAFE_INTEGER });
   });
 });

@@ -1,16 +1,12 @@
 // Keys that only some addresses may use: which addresses are admitted, and that each FORBIDDEN verification is counted
 // once, in its hour, whatever happens to the key meanwhile.
 
-import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../../src/domain/keyString.ts';
-import { createPipeline } from '../../../src/http/pipeline.ts';
-import { operations } from '../../../src/operations/index.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { keyLive, usage } from '../../../src/scripts/layout.ts';
-import { openStore } from '../../../src/store.ts';
-import { dayMs, harness, hourMs, type InputOf, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
+import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 import { volumeTest } from '../../support/testIf.ts';
 
@@ -161,40 +157,6 @@ describe('changes', () => {
     expect(changes[3]).toHaveProperty('before');
     expect(changes[3]).not.toHaveProperty('after');
     expect(changes[4]).toBeUndefined();
-  });
-
-  test('of data of version 5 are refused with 412 and change nothing; null is accepted', async () => {
-    const dataVersion = { current: 5, migration: undefined };
-    const store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, dataVersion });
-    const { key, keyId, apiId } = await createKey();
-    const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-    const send = async (name: string, input: object) => {
-      const request = requestTo(`/v2/${name}`, h.rootKey, { body: JSON.stringify(input) });
-      const response = await answer(request);
-      return { status: response.status, ...jsonOf(response, request.requestId) };
-    };
-    const hash = Buffer.alloc(32, 2).toString('base64');
-    try {
-      for (const [name, input] of [
-        ['keys.createKey', { apiId, allowedIps }],
-        ['keys.updateKey', { keyId, name: 'changed', allowedIps }],
-        ['keys.migrateKeys', { migrationId: 'old', apiId, keys: [{ hash, allowedIps }] }],
-      ] as const) {
-        const refused = await send(name, input);
-        expect([refused.status, refused.error.type]).toEqual([412, '/errors/precondition_failed']);
-        expect(refused.error.detail).toBe(
-          'allowedIps needs version 6 of the stored data, and it has version 5 until all servers are upgraded and it is migrated.',
-        );
-      }
-      // Holds need that version, too.
-      const held = await send('keys.verifyKey', { key, hold: { ttl: 60_000 } });
-      expect([held.status, held.error.detail]).toEqual([412, expect.stringContaining('hold needs version 6')]);
-      expect((await send('keys.updateKey', { keyId, allowedIps: null })).status).toBe(200);
-      expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('name');
-      expect(await ok('apis.listKeys', { apiId })).toHaveLength(1);
-    } finally {
-      await store.close();
-    }
   });
 
   test('are copied by rerollKey, without the counts', async () => {

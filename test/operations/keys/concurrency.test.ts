@@ -1,13 +1,9 @@
 // Concurrency limits: slots that verifications take, and the ends of their holds free.
 
-import { pino } from 'pino';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { createPipeline } from '../../../src/http/pipeline.ts';
-import { operations } from '../../../src/operations/index.ts';
 import { connect } from '../../../src/redis/connection.ts';
-import { openStore } from '../../../src/store.ts';
 import { runCli } from '../../support/cli.ts';
-import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
+import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { namesIn } from '../../support/keyspace.ts';
 import { storedLimit } from '../../support/limits.ts';
 import { testRedisUrl } from '../../support/redis.ts';
@@ -783,43 +779,4 @@ test('is exported with its type and without slots, and imported', async () => {
   expect(await free(key, 'shared')).toEqual([3, nowMs, 3, nowMs]);
   await take(key);
   expect(await free(key, 'shared')).toEqual([2, nowMs + dayMs, 2, nowMs + dayMs]);
-});
-
-test('data of version 5 cannot have one: 412, and nothing changes', async () => {
-  const dataVersion = { current: 5, migration: undefined };
-  const store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, dataVersion });
-  const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-  const { keyId, apiId } = await createKey({ ratelimits: [requests] });
-  const externalId = 'old.data';
-  await ok('identities.createIdentity', { externalId, ratelimits: [requests] });
-  const hash = Buffer.alloc(32, 3).toString('base64');
-  const ratelimits = [jobs];
-  const ratelimit = { name: 'requests', limit: 10, duration: minute, type: 'concurrency' };
-  try {
-    for (const [name, input] of [
-      ['keys.createKey', { apiId, ratelimits }],
-      ['keys.updateKey', { keyId, ratelimits }],
-      ['keys.updateKey', { keyId, ratelimit }],
-      ['keys.migrateKeys', { migrationId: 'old', apiId, keys: [{ hash, ratelimits }] }],
-      ['identities.createIdentity', { externalId: 'new.data', ratelimits }],
-      ['identities.updateIdentity', { identity: externalId, ratelimits }],
-      ['identities.updateIdentity', { identity: externalId, ratelimit }],
-    ] as const) {
-      const request = requestTo(`/v2/${name}`, tollgate.rootKey, { body: JSON.stringify(input) });
-      const response = await answer(request);
-      const { error } = jsonOf(response, request.requestId);
-      expect([name, response.status, error.detail]).toEqual([
-        name,
-        412,
-        expect.stringContaining('a limit of type concurrency needs version 6 of the stored data'),
-      ]);
-    }
-    for (const read of [
-      await ok('keys.getKey', { keyId }),
-      await ok('identities.getIdentity', { identity: externalId }),
-    ])
-      expect(read.ratelimits).toMatchObject([requests]);
-  } finally {
-    await store.close();
-  }
 });

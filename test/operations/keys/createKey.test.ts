@@ -3,6 +3,7 @@ import { base58 } from '@scure/base';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { connect } from '../../../src/redis/connection.ts';
 import { harness, hourMs } from '../../support/harness.ts';
+import { invalidAt } from '../../support/invalid.ts';
 import { storedLimit } from '../../support/limits.ts';
 import { namesLike, testRedisUrl } from '../../support/redis.ts';
 
@@ -188,7 +189,6 @@ describe('keys.createKey: 200: the key string', () => {
 
 describe('keys.createKey: bounds', () => {
   const limit = { name: 'requests', limit: 1, duration: 1000 };
-  const refill = { interval: 'daily', amount: 1 };
   const most = Number.MAX_SAFE_INTEGER;
   const properties = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, i]));
   /** Metadata of this many bytes as JSON. */
@@ -226,8 +226,8 @@ describe('keys.createKey: bounds', () => {
     expect(await read(answer.data.keyId)).toMatchObject(expected);
   });
 
+  // test/support/keyExamples.ts has those of fields that can be changed.
   test.each<[string, object, string]>([
-    ['no API', { apiId: undefined }, 'body.apiId'],
     ['an API id of 2', { apiId: 'ap' }, 'body.apiId'],
     ['an API id of 256', { apiId: 'a'.repeat(256) }, 'body.apiId'],
     ['an API id with a dash', { apiId: 'api-1' }, 'body.apiId'],
@@ -239,89 +239,13 @@ describe('keys.createKey: bounds', () => {
     ['byteLength 15', { byteLength: 15 }, 'body.byteLength'],
     ['byteLength 256', { byteLength: 256 }, 'body.byteLength'],
     ['half a byte', { byteLength: 16.5 }, 'body.byteLength'],
-    ['an empty name', { name: '' }, 'body.name'],
-    ['a name of 256', { name: 'x'.repeat(256) }, 'body.name'],
-    ['a null name', { name: null }, 'body.name'],
-    ['a name that is a number', { name: 1 }, 'body.name'],
-    ['an empty externalId', { externalId: '' }, 'body.externalId'],
-    ['an externalId of 256', { externalId: 'x'.repeat(256) }, 'body.externalId'],
-    ['an externalId with a space', { externalId: 'a b' }, 'body.externalId'],
-    ['a null externalId', { externalId: null }, 'body.externalId'],
-    ['metadata of 101 properties', { meta: properties(101) }, 'body.meta'],
-    ['metadata of 10 241 bytes', { meta: metaOf(10_241) }, 'body.meta'],
-    ['metadata of 10 241 bytes in fewer characters', { meta: { a: `é${'x'.repeat(10_240 - 9)}` } }, 'body.meta'],
-    ['metadata that is a list', { meta: [] }, 'body.meta'],
-    ['metadata that is text', { meta: '{}' }, 'body.meta'],
-    ['null metadata', { meta: null }, 'body.meta'],
-    ['a negative expires', { expires: -1 }, 'body.expires'],
-    ['an expires beyond its most', { expires: 4_102_444_800_001 }, 'body.expires'],
-    ['a null expires', { expires: null }, 'body.expires'],
-    ['enabled as text', { enabled: 'true' }, 'body.enabled'],
-    ['enabled null', { enabled: null }, 'body.enabled'],
-    ['null credits', { credits: null }, 'body.credits'],
     ['credits without remaining', { credits: {} }, 'body.credits.remaining'],
-    ['an unknown field in credits', { credits: { remaining: 1, cost: 1 } }, 'body.credits.cost'],
-    ['a negative balance', { credits: { remaining: -1 } }, 'body.credits.remaining'],
-    ['a balance beyond the safe integers', { credits: { remaining: most + 1 } }, 'body.credits.remaining'],
-    ['half a credit', { credits: { remaining: 0.5 } }, 'body.credits.remaining'],
     ['a null refill', { credits: { remaining: 1, refill: null } }, 'body.credits.refill'],
-    ['a refill of a null balance', { credits: { remaining: null, refill } }, 'body.credits.refill'],
-    [
-      'a refill without amount',
-      { credits: { remaining: 1, refill: { interval: 'daily' } } },
-      'body.credits.refill.amount',
-    ],
-    ['a refill of 0', { credits: { remaining: 1, refill: { ...refill, amount: 0 } } }, 'body.credits.refill.amount'],
-    [
-      'a yearly refill',
-      { credits: { remaining: 1, refill: { ...refill, interval: 'yearly' } } },
-      'body.credits.refill.interval',
-    ],
-    [
-      'a day in a daily refill',
-      { credits: { remaining: 1, refill: { ...refill, refillDay: 1 } } },
-      'body.credits.refill.refillDay',
-    ],
-    [
-      'refill day 0',
-      { credits: { remaining: 1, refill: { interval: 'monthly', amount: 1, refillDay: 0 } } },
-      'body.credits.refill.refillDay',
-    ],
-    [
-      'refill day 32',
-      { credits: { remaining: 1, refill: { interval: 'monthly', amount: 1, refillDay: 32 } } },
-      'body.credits.refill.refillDay',
-    ],
-    ['null limits', { ratelimits: null }, 'body.ratelimits'],
-    ['51 limits', { ratelimits: many(51, (i) => ({ ...limit, name: `limit${i}` })) }, 'body.ratelimits'],
-    ['a limit name of 2', { ratelimits: [{ ...limit, name: 'ab' }] }, 'body.ratelimits[0].name'],
-    ['a limit name of 129', { ratelimits: [{ ...limit, name: 'x'.repeat(129) }] }, 'body.ratelimits[0].name'],
-    ['a limit of 0', { ratelimits: [{ ...limit, limit: 0 }] }, 'body.ratelimits[0].limit'],
-    ['a limit beyond the safe integers', { ratelimits: [{ ...limit, limit: most + 1 }] }, 'body.ratelimits[0].limit'],
-    [
-      'a duration of 999',
-      { ratelimits: [limit, { ...limit, name: 'two', duration: 999 }] },
-      'body.ratelimits[1].duration',
-    ],
-    ['a limit without a limit', { ratelimits: [{ name: 'requests', duration: 1000 }] }, 'body.ratelimits[0].limit'],
-    ['an unknown field in a limit', { ratelimits: [{ ...limit, cost: 1 }] }, 'body.ratelimits[0].cost'],
-    ['a limit name twice', { ratelimits: [limit, { ...limit, limit: 2 }] }, 'body.ratelimits[1].name'],
-    ['101 roles', { roles: many(101, (i) => `role${i}`) }, 'body.roles'],
-    ['an empty role', { roles: [''] }, 'body.roles[0]'],
-    ['a role of 129', { roles: ['x'.repeat(129)] }, 'body.roles[0]'],
-    ['a permission of 129', { permissions: ['x'.repeat(129)] }, 'body.permissions[0]'],
-    ['null roles', { roles: null }, 'body.roles'],
-    ['1001 permissions', { permissions: many(1001, (i) => `bulk.${i}`) }, 'body.permissions'],
     ['a permission of 2', { permissions: ['ab'] }, 'body.permissions[0]'],
     ['a permission of 101', { permissions: ['x'.repeat(101)] }, 'body.permissions[0]'],
-    ['a permission with a slash', { permissions: ['a.b', 'a/b'] }, 'body.permissions[1]'],
-    ['null permissions', { permissions: null }, 'body.permissions'],
     ['a recoverable key', { recoverable: true }, 'body.recoverable'],
-    ['an unknown field', { keyId: 'key_1' }, 'body.keyId'],
   ])('400 for %s, naming the field', async (_title, input, location) => {
-    const answer = await create({ name: 'refused', ...input });
-    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
-    expect(answer.error.errors.map((error) => error.location)).toContain(location);
+    expect(await create({ name: 'refused', ...input })).toMatchObject(invalidAt(location));
   });
 
   test('400 for an own property named __proto__', async () => {

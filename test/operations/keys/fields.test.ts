@@ -7,6 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { keyLine, readLine } from '../../../src/cli/keyLines.ts';
 import { cliActor } from '../../../src/records/rootKeys.ts';
 import { harness } from '../../support/harness.ts';
+import { onlyInvalidAt } from '../../support/invalid.ts';
 import {
   fieldExamples,
   fieldNames,
@@ -133,20 +134,31 @@ const invalid = fieldNames.flatMap((name) =>
 );
 
 test.each(invalid)('400 for %s: %s', async (name, _text, value, below) => {
-  const { keyId } = await createKey({ apiId });
+  const { keyId, apiId } = await createKey(keyWithAll(0));
+  const before = await ok('apis.listKeys', { apiId });
   const keys = [{ hash: newHash() }, { hash: newHash(), [name]: value }];
   for (const [answer, at] of [
     [await call('keys.createKey', { apiId, [name]: value } as never), 'body'],
-    [await call('keys.updateKey', { keyId, [name]: value } as never), 'body'],
+    [await call('keys.updateKey', { keyId, ...keyWithAll(1), enabled: false, [name]: value } as never), 'body'],
     [await call('keys.migrateKeys', { migrationId: 'fields', apiId, keys } as never), 'body.keys[1]'],
   ] as const) {
     expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
     expect(answer.error.errors[0]?.location).toBe(`${at}.${name}${below}`);
   }
+  expect(await ok('apis.listKeys', { apiId })).toEqual(before);
   // In a line of an import, null is an absent value.
   if (value === null) return;
   const line = Buffer.from(JSON.stringify({ apiId: 'api_1111111111111111', hash: newHash(), [name]: value }));
   expect(() => readLine(line, { metaBytesMax: 10_240 })).toThrow(name);
+});
+
+test.each(fieldNames)('400 for null as %s of a new key', async (name) => {
+  const keys = [{ hash: newHash(), [name]: null }];
+  for (const [answer, at] of [
+    [await call('keys.createKey', { apiId, [name]: null } as never), 'body'],
+    [await call('keys.migrateKeys', { migrationId: 'fields', apiId, keys } as never), 'body.keys[0]'],
+  ] as const)
+    expect(answer).toMatchObject(onlyInvalidAt(`${at}.${name}`));
 });
 
 const inputs = Object.entries(inputExamples);
@@ -163,7 +175,7 @@ test.each(
 )('400 for a verification with %s: %s', async (name, _text, value, below) => {
   const answer = await call('keys.verifyKey', { key: 'unknown', [name]: value } as never);
   expect(answer.status).toBe(400);
-  expect(answer.error.errors[0]?.location).toBe(`body.${name}${below}`);
+  expect(answer.error.errors).toMatchObject([{ location: `body.${name}${below}` }]);
 });
 
 describe('docs/contract.md §6', () => {

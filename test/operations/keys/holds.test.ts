@@ -6,6 +6,7 @@ import { connect } from '../../../src/redis/connection.ts';
 import { runCli } from '../../support/cli.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { namesIn } from '../../support/keyspace.ts';
+import { readPages } from '../../support/lists.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 import { volumeTest } from '../../support/testIf.ts';
 
@@ -602,24 +603,12 @@ describe('usage', () => {
     const { keyId, key } = await createKey(full);
     const ids = [];
     for (let count = 0; count < 3; count++) ids.push((await hold(key, {}, { ...request, tags: ['a'] })).id);
-    const counted = async (filter: object) => {
-      const period = { startTime: startMs - dayMs, endTime: startMs + 2 * dayMs };
-      void period;
-      return ok('analytics.getVerifications', {
-        start: startMs - hourMs,
-        end: startMs + 3 * hourMs,
-        granularity: 'total',
-        ...filter,
-      } as never);
-    };
-    const sums = async (filter: object) =>
-      ((await counted(filter)) as unknown as { outcome?: string; count?: number; spentCredits?: number }[]).map(
-        (row) => row,
-      );
     await settle(ids[0]!, { credits: { cost: 7 } });
     clock.advance(hourMs);
     await settle(ids[1]!, { credits: { cost: 30 } });
-    expect(JSON.stringify(await sums({ keyId }))).toContain('"spentCredits":37');
+    const period = { start: startMs - hourMs, end: startMs + 3 * hourMs, granularity: 'total' as const };
+    const rows = await ok('analytics.getVerifications', { ...period, keyId });
+    expect(rows).toMatchObject([{ count: 3, spentCredits: 37 }]);
   });
 
   test.each([0, 1, 2])('has credits of a settlement of %i by tag', async (cost) => {
@@ -700,33 +689,12 @@ describe('identities', () => {
     expect(await remaining()).toBe(600);
     await settle(id, { ratelimits: [{ name: 'tokens', cost: 100 }] });
     expect(await remaining()).toBe(900);
-    const late = await hold(one.key, {}, { ratelimits: [{ name: 'tokens', cost: 400 }] });
+    await hold(one.key, {}, { ratelimits: [{ name: 'tokens', cost: 400 }] });
     await ok('keys.deleteKey', { keyId: one.keyId });
     clock.advance(minute);
     await sweep();
     expect(await remaining()).toBe(900);
-    void late;
   });
-});
-
-volumeTest('a key has 10,000 open holds at most', { timeout: 60_000 }, async () => {
-  const { keyId, key } = await createKey({ credits: { remaining: 20_000 } });
-  for (let first = 0; first < 10_000; first += 250) {
-    const made = Array.from({ length: 250 }, (_, index) => verify(key, first + index === 17 ? { id: 'own' } : {}));
-    for (const { hold: held } of await Promise.all(made)) expect(held).toBeDefined();
-  }
-  expect(await creditsOf(keyId)).toEqual({ remaining: 10_000 });
-  expect(await call('keys.verifyKey', { key, hold: { ttl: minute } })).toMatchObject({
-    status: 412,
-    error: { detail: expect.stringContaining('The key has 10000 open holds') },
-  });
-  expect(await call('keys.verifyKey', { key, hold: { ttl: minute, id: 'other' } })).toMatchObject({ status: 412 });
-  expect(await verify(key, { id: 'own' })).toMatchObject({ credits: 10_000, hold: { id: expect.any(String) } });
-  expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 9999 });
-  const { data, pagination } = await call('keys.listHolds', { keyId, limit: 10 });
-  expect([data.length, pagination]).toMatchObject([10, { hasMore: true, total: 10_000 }]);
-  await ok('keys.releaseHold', { holdId: data[0]!.id });
-  await hold(key);
 });
 
 describe('keys.explainKey', () => {
@@ -742,16 +710,6 @@ describe('keys.explainKey', () => {
     ];
     expect(holds).toEqual({ open: 2, credits: 23, ratelimits });
     expect(rules.find(({ rule }) => rule === 'credits')).toMatchObject({ balance: 77, cost: 1, remaining: 76 });
-  });
-
-  test('shows a debt', async () => {
-    const { key } = await createKey({ credits: { remaining: 30 } });
-    await settle((await hold(key, {}, { credits: { cost: 20 } })).id, { credits: { cost: 50 } });
-    const { code, rules } = await ok('keys.explainKey', { key });
-    expect([code, rules.at(-1)]).toEqual([
-      'USAGE_EXCEEDED',
-      { rule: 'credits', result: 'failed', balance: 0, debt: 20, cost: 1, remaining: 0 },
-    ]);
   });
 
   test.each(['release', 'charge'] as const)(
@@ -915,6 +873,11 @@ volumeTest('10,000 holds of a key, and no more', { timeout: 120_000 }, async () 
   }
   const refused = await call('keys.verifyKey', { key, hold: { ttl: minute } });
   expect(refused).toMatchObject({ status: 412, code: 'precondition_failed' });
+  expect(refused.error.detail).toContain('The key has 10000 open holds');
+  expect(await call('keys.verifyKey', { key, hold: { ttl: minute, id: 'other' } })).toMatchObject({ status: 412 });
+  expect(await ok('keys.verifyKey', { key, credits: { cost: 0 } })).toMatchObject({ code: 'VALID', credits: 10_000 });
+  const { data, pagination } = await call('keys.listHolds', { keyId, limit: 10 });
+  expect([data.length, pagination]).toMatchObject([10, { hasMore: true, total: 10_000 }]);
   expect(await creditsOf(keyId)).toEqual({ remaining: 10_000 });
   // A repeated request is none more.
   expect((await verify(key, { id: 'own' })).hold).toEqual(own);
@@ -942,23 +905,11 @@ volumeTest('many holds of a key: each is found, listed in order, and ends', asyn
   }
   const sum = [...holds.values()].reduce((one, other) => one + other, 0);
   expect(await creditsOf(keyId)).toEqual({ remaining: 200_000 - sum });
-  const listed: { id: string; expires: number; credits?: number }[] = [];
-  let cursor: string | undefined;
-  do {
-    const page = await call('keys.listHolds', { keyId, limit: 100, ...(cursor && { cursor }) });
-    listed.push(...page.data);
-    cursor = page.pagination?.cursor;
-  } while (cursor);
+  const listed = (await readPages((at) => call('keys.listHolds', { keyId, limit: 100, ...at }))).flat();
   expect(listed).toHaveLength(500);
   expect(listed.map(({ expires }) => expires)).toEqual(listed.map(({ expires }) => expires).sort((a, b) => a - b));
   expect(new Map(listed.map(({ id, credits }) => [id, credits]))).toEqual(holds);
-  let settled = 0;
-  for (const [id, count] of [...holds].filter(([, count]) => count % 2 === 0)) {
-    await settle(id, { credits: { cost: 1 } });
-    settled++;
-    void count;
-  }
-  expect(settled).toBe(250);
+  for (const [id, count] of holds) if (count % 2 === 0) await settle(id, { credits: { cost: 1 } });
   clock.advance(minute + 5000);
   while (await sweep());
   clock.advance(1000);

@@ -235,11 +235,6 @@ describe('keys.migrateKeys: refused calls import nothing', () => {
     return answer;
   };
   const hash = Buffer.alloc(32, 7).toString('base64');
-  const repeated = [
-    { name: 'same', limit: 1, duration: 1000 },
-    { name: 'same', limit: 2, duration: 1000 },
-  ];
-  const refill = { interval: 'daily' as const, amount: 1 };
 
   test.each<[string, Imported[], string]>([
     ['a hash of 31 bytes', [{ hash: Buffer.alloc(31).toString('base64') }], 'keys[1].hash'],
@@ -251,16 +246,6 @@ describe('keys.migrateKeys: refused calls import nothing', () => {
     ['with bits that do not count', [{ hash: `${hash.slice(0, -2)}d=` }], 'keys[1].hash'],
     ['nothing', [{ hash: '' }], 'keys[1].hash'],
     ['twice the same', [{ hash }, { hash }], 'keys[2].hash'],
-    ['a limit named twice', [{ hash, ratelimits: repeated }], 'keys[1].ratelimits[1].name'],
-    ['a refill without a balance', [{ hash, credits: { remaining: null, refill } }], 'keys[1].credits.refill'],
-    [
-      'a day for a daily refill',
-      [{ hash, credits: { remaining: 1, refill: { ...refill, refillDay: 1 } } }],
-      'keys[1].credits.refill.refillDay',
-    ],
-    ['metadata too long', [{ hash, meta: { a: 'm'.repeat(10_240) } }], 'keys[1].meta'],
-    ['an externalId of other characters', [{ hash, externalId: 'a b' }], 'keys[1].externalId'],
-    ['a slug of other characters', [{ hash, permissions: ['a b c'] }], 'keys[1].permissions[0]'],
   ])('400: %s', async (_what, bad, location) => {
     const { error } = await refused(bad, { status: 400, code: 'invalid_input' });
     expect(error.errors).toEqual([expect.objectContaining({ location: `body.${location}` })]);

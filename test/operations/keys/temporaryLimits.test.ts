@@ -1,12 +1,8 @@
 // Limits with `until`: what applies before, at and after that time, what is read, and what a change keeps.
 
-import { pino } from 'pino';
 import { describe, expect, test } from 'vitest';
-import { createPipeline } from '../../../src/http/pipeline.ts';
-import { operations } from '../../../src/operations/index.ts';
-import { openStore } from '../../../src/store.ts';
 import { runCli } from '../../support/cli.ts';
-import { dayMs, harness, hourMs, jsonOf, requestTo, testSettings } from '../../support/harness.ts';
+import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { withoutDefaults } from '../../support/limits.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -731,48 +727,4 @@ test('inspect prints the end', async () => {
   const { out } = await runCli(['inspect', owner.keyId, '--workspace', h.workspaceId], { REDIS_URL: testRedisUrl() });
   expect(out).toMatch(/mail {2}500 per 60,000 ms, autoApply, until [^,]*, then 10 per 60,000 ms, autoApply/);
   expect(out).toContain('temporary');
-});
-
-test('data of version 5 refuses until with 412, and changes nothing; null is accepted', async () => {
-  const dataVersion = { current: 5, migration: undefined };
-  const store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, dataVersion });
-  const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-  const send = async (operation: string, input: object) => {
-    const request = requestTo(`/v2/${operation}`, h.rootKey, { body: JSON.stringify(input) });
-    const response = await answer(request);
-    return { status: response.status, text: JSON.stringify(jsonOf(response, request.requestId)) };
-  };
-  const owner = await keyWith([mail]);
-  const externalId = `temporary_${++owners}`;
-  const { apiId } = await ok('keys.getKey', { keyId: owner.keyId });
-  const temporary = { ...mail, until: clock.now + 1000 };
-  try {
-    for (const [operation, input] of [
-      ['keys.createKey', { apiId, ratelimits: [temporary] }],
-      [
-        'keys.migrateKeys',
-        {
-          apiId,
-          migrationId: 'old',
-          keys: [{ hash: Buffer.alloc(32, 7).toString('base64'), ratelimits: [temporary] }],
-        },
-      ],
-      ['keys.updateKey', { keyId: owner.keyId, ratelimits: [temporary] }],
-      ['keys.updateKey', { keyId: owner.keyId, ratelimit: temporary }],
-      ['identities.createIdentity', { externalId, ratelimits: [temporary] }],
-    ] as const) {
-      const refused = await send(operation, input);
-      expect(refused.status, operation).toBe(412);
-      expect(refused.text).toContain('a limit with until needs version 6 of the stored data');
-    }
-    expect(await owner.read()).toEqual([mail]);
-    expect((await send('keys.updateKey', { keyId: owner.keyId, ratelimits: [{ ...mail, until: null }] })).status).toBe(
-      200,
-    );
-    expect((await send('identities.createIdentity', { externalId, ratelimits: [mail] })).status).toBe(200);
-    for (const fields of [{ ratelimits: [temporary] }, { ratelimit: temporary }])
-      expect((await send('identities.updateIdentity', { identity: externalId, ...fields })).status).toBe(412);
-  } finally {
-    await store.close();
-  }
 });

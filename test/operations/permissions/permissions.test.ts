@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
+import { invalidAt } from '../../support/invalid.ts';
 
 const { call, ok, createKey } = harness();
 
@@ -63,9 +64,7 @@ describe('permissions.createPermission: 400', () => {
     ['name', { slug: 'abcd' }],
     ['description', { name: 'n', slug: 'abcd', description: null }],
   ])('names the field %s: %j', async (field, input) => {
-    const { status, code, error } = await call('permissions.createPermission', input as never);
-    expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
-    expect(error.errors).toContainEqual(expect.objectContaining({ location: `body.${field}` }));
+    expect(await call('permissions.createPermission', input as never)).toMatchObject(invalidAt(`body.${field}`));
   });
 });
 
@@ -144,9 +143,7 @@ describe('permissions.createRole: 400', () => {
     ['permissions[1]', { name: 'n', permissions: ['fine.one', 'ab'] }],
     ['permissions[0]', { name: 'n', permissions: ['not fine'] }],
   ])('names the field %s: %j', async (field, input) => {
-    const { status, code, error } = await call('permissions.createRole', input as never);
-    expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
-    expect(error.errors.map(({ location }) => location)).toContain(`body.${field}`);
+    expect(await call('permissions.createRole', input as never)).toMatchObject(invalidAt(`body.${field}`));
     await expectNothing('n', 'fine.one');
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';
+import { invalidAt } from '../../support/invalid.ts';
 
 const app = harness();
 const { call, ok, createKey, createWorkspace } = app;
@@ -88,9 +89,9 @@ describe('permissions.setRolePermissions: 400', () => {
     ['roleId', { roleId: '', permissions: [] }],
   ])('names the field %s: %j', async (field, input) => {
     const { roleId } = await newRole(['a.read']);
-    const { status, error } = await call('permissions.setRolePermissions', { roleId, ...input } as never);
-    expect(status).toBe(400);
-    expect(error.errors.map(({ location }) => location.replace(/\.(\d+)$/, '[$1]'))).toContain(`body.${field}`);
+    expect(await call('permissions.setRolePermissions', { roleId, ...input } as never)).toMatchObject(
+      invalidAt(`body.${field}`),
+    );
     expect(await slugsOf(roleId)).toEqual(['a.read']);
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { actions } from '../../../src/domain/grants.ts';
 import { harness } from '../../support/harness.ts';
+import { onlyInvalidAt } from '../../support/invalid.ts';
 
 const tollgate = harness();
 const { call, ok, clock } = tollgate;
@@ -126,9 +127,9 @@ describe('rootKeys.createRootKey: 400', () => {
     'constructor.*.name',
     '__proto__.*.toString',
   ])('the grant %j', async (grant) => {
-    const answer = await call('rootKeys.createRootKey', { permissions: ['api.*.read_api', grant] });
-    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
-    expect(answer.error.errors).toEqual([expect.objectContaining({ location: 'body.permissions[1]' })]);
+    expect(await call('rootKeys.createRootKey', { permissions: ['api.*.read_api', grant] })).toMatchObject(
+      onlyInvalidAt('body.permissions[1]'),
+    );
   });
 
   test('no grants, or more than a thousand', async () => {

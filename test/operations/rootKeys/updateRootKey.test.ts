@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { harness, type InputOf } from '../../support/harness.ts';
+import { onlyInvalidAt } from '../../support/invalid.ts';
 
 const tollgate = harness();
 const { call, ok, createKey, createWorkspace, clock } = tollgate;
@@ -97,9 +98,9 @@ describe('rootKeys.updateRootKey: applies from the next request on, also to keys
 describe('rootKeys.updateRootKey: 400', () => {
   test('an unknown grant, and nothing changes', async () => {
     const { rootKeyId } = await create(['api.*.read_api'], { name: 'before' });
-    const answer = await call('rootKeys.updateRootKey', { rootKeyId, name: 'after', permissions: ['api.*.fly'] });
-    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
-    expect(answer.error.errors).toEqual([expect.objectContaining({ location: 'body.permissions[0]' })]);
+    expect(
+      await call('rootKeys.updateRootKey', { rootKeyId, name: 'after', permissions: ['api.*.fly'] }),
+    ).toMatchObject(onlyInvalidAt('body.permissions[0]'));
     expect(await listed(rootKeyId)).toMatchObject({ name: 'before' });
   });
 
