@@ -74,6 +74,8 @@ function copyFiles(stage) {
 function compile(stage) {
   const code = runLocal('tsc', ['-p', 'tsconfig.build.json', '--outDir', join(stage, 'dist')]);
   if (code !== 0) throw new Error('The build failed. The errors are above.');
+  // The build made it of lua/, which is not in the archive.
+  cpSync(join(root, 'dist', 'tollgate.lua'), join(stage, 'dist', 'tollgate.lua'));
   writeFileSync(join(stage, 'dist', 'commit.txt'), versionSuffix());
 }
 

@@ -112,7 +112,7 @@ describe('the archive', () => {
   test('has the server, its packages and pages, and nothing for development', () => {
     expect(readdirSync(unpacked).sort()).toEqual(
       ['CHANGELOG.md', 'LICENSE', 'README.md', 'SECURITY.md', 'THIRD_PARTY.md', 'bin', 'deploy', 'dist', 'docs'].concat(
-        ['examples', 'lua', 'node_modules', 'package.json', 'src'],
+        ['examples', 'node_modules', 'package.json', 'src'],
       ),
     );
     const paths = readdirSync(unpacked, { recursive: true, encoding: 'utf8' });
