@@ -278,6 +278,13 @@ export async function createExpired(
   return created;
 }
 
+/** Verifies a key on these servers, which cache its snapshot from the second use on. */
+export async function cacheOn(servers: readonly Pick<ReturnType<typeof harness>, 'call'>[], key: string, as: string) {
+  for (const { call } of servers) {
+    for (let times = 0; times < 2; times++) await call('keys.verifyKey', { key }, as);
+  }
+}
+
 /** A log that stores the causes of responses with 500, by request id. */
 export const logOfCauses = (causes: Map<string, string>) =>
   pino(

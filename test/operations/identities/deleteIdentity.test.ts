@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { harness } from '../../support/harness.ts';
+import { cacheOn, harness } from '../../support/harness.ts';
 
 const app = harness();
 const { call, ok, send, createKey, createRootKey, clock } = app;
@@ -13,9 +13,7 @@ async function newIdentity() {
   const externalId = `user.${++made}`;
   const { identityId } = await ok('identities.createIdentity', { externalId, meta: { a: 1 } });
   const { key, keyId, apiId } = await createKey({ externalId, name: 'n', credits: { remaining: 100 } });
-  for (const server of [app, elsewhere]) {
-    for (let times = 0; times < 2; times++) await server.call('keys.verifyKey', { key }, app.rootKey);
-  }
+  await cacheOn([app, elsewhere], key, app.rootKey);
   await ok('identities.updateIdentity', { identity: identityId, ratelimits: [requests] });
   return { identityId, externalId, key, keyId, apiId };
 }

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../../src/domain/keyString.ts';
-import { dayMs, harness, type InputOf, type OutputOf, testSettings } from '../../support/harness.ts';
-import { storedLimit } from '../../support/limits.ts';
+import { harness, type InputOf, type OutputOf, testSettings } from '../../support/harness.ts';
 import { volumeTest } from '../../support/testIf.ts';
 import { unitsOf } from '../../support/unit.ts';
 
@@ -89,41 +88,6 @@ describe('keys.migrateKeys: 200', () => {
     expect(units).toBeLessThan(2000);
     const { meta } = await ok('keys.getKey', { keyId: migrated[999]!.keyId });
     expect(meta).toEqual(keys[999]!.meta);
-  });
-
-  test('every field of a key', async () => {
-    await ok('permissions.createPermission', { name: 'through a role', slug: 'migrate.role' });
-    await ok('permissions.createRole', { name: 'migrated', permissions: ['migrate.role'] });
-    const expires = clock.now + dayMs;
-    const { key, keyId, apiId } = await migrate({
-      name: 'whole',
-      externalId: 'whole',
-      meta: { plan: 'pro' },
-      expires,
-      credits: { remaining: 2, refill: { interval: 'monthly', amount: 5, refillDay: 31 } },
-      ratelimits: [{ name: 'requests', limit: 2, duration: 60_000, autoApply: true }],
-      roles: ['migrated', 'migrated'],
-      permissions: ['migrate.new', 'migrate.role', 'migrate.new'],
-    });
-    expect(await ok('keys.getKey', { keyId })).toEqual({
-      keyId,
-      apiId,
-      start: '',
-      enabled: true,
-      createdAt: clock.now,
-      name: 'whole',
-      externalId: 'whole',
-      identity: { id: expect.stringMatching(/^id_/), externalId: 'whole', meta: {}, ratelimits: [] },
-      meta: { plan: 'pro' },
-      expires,
-      credits: { remaining: 2, refill: { interval: 'monthly', amount: 5, refillDay: 31 } },
-      ratelimits: [storedLimit({ name: 'requests', limit: 2, duration: 60_000, autoApply: true })],
-      roles: ['migrated'],
-      permissions: ['migrate.new', 'migrate.role'],
-    });
-    const verified = await ok('keys.verifyKey', { key, permissions: 'migrate.new AND migrate.role' });
-    expect(verified).toMatchObject({ valid: true, credits: 1, ratelimits: [{ name: 'requests', remaining: 1 }] });
-    expect(await ok('permissions.getPermission', { permission: 'migrate.new' })).toMatchObject({ name: 'migrate.new' });
   });
 
   test('disabled, expired, spent and unlimited keys stay so', async () => {

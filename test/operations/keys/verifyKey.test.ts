@@ -4,7 +4,7 @@ import { type Outcome, outcomes } from '../../../src/domain/verification.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { invalidAt } from '../../support/invalid.ts';
 import { combined, earlyRefusals, outcomeExamples, repairOf } from '../../support/keyExamples.ts';
-import { limitDefaults, storedLimit } from '../../support/limits.ts';
+import { limitDefaults } from '../../support/limits.ts';
 
 const app = harness();
 /** A second server on the same Redis: its own connection and cache. */
@@ -42,39 +42,6 @@ describe('keys.verifyKey: the response', () => {
   test('of a key without fields has its ids only', async () => {
     const { keyId, key } = await createKey({ apiId });
     expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
-  });
-
-  test('of a key with every field has every field', async () => {
-    const { keyId, key } = await createKey({
-      apiId,
-      name: 'Café 😀',
-      meta: { plan: 'pro' },
-      externalId: 'alice',
-      expires: clock.now + hourMs,
-      credits: { remaining: 10 },
-      ratelimits: [perMinute('requests', 5, true), perMinute('reports', 2)],
-      permissions: ['documents.read', 'documents.write'],
-    });
-    expect(await verify(key, { tags: ['path=/v1'], migrationId: 'm1' })).toEqual({
-      valid: true,
-      code: 'VALID',
-      keyId,
-      enabled: true,
-      name: 'Café 😀',
-      meta: { plan: 'pro' },
-      expires: clock.now + hourMs,
-      credits: 9,
-      permissions: ['documents.read', 'documents.write'],
-      identity: { id: expect.stringMatching(/^id_/), externalId: 'alice', meta: {}, ratelimits: [] },
-      ratelimits: [
-        {
-          ...storedLimit(perMinute('requests', 5, true)),
-          exceeded: false,
-          remaining: 4,
-          reset: expect.any(Number),
-        },
-      ],
-    });
   });
 
   test('is the same for a cached key', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { harness, type InputOf } from '../../support/harness.ts';
+import { cacheOn, harness, type InputOf } from '../../support/harness.ts';
 
 const app = harness();
 const { ok, createKey } = app;
@@ -19,9 +19,7 @@ const verify = (key: string, permissions?: string) =>
 /** A key whose snapshot both servers have cached. */
 async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
   const created = await createKey(input);
-  for (const server of [app, elsewhere]) {
-    for (let times = 0; times < 2; times++) await server.call('keys.verifyKey', { key: created.key }, app.rootKey);
-  }
+  await cacheOn([app, elsewhere], created.key, app.rootKey);
   return created;
 }
 

@@ -148,8 +148,3 @@ test('system.getStatus: sessions that may hold leases, and those that did not re
   await redis.quit();
   expect((await statusOf(rootKey)).leases).toEqual({ sessions: 2, silent: 1 });
 });
-
-test('system.getStatus: 403 without read_status', async () => {
-  expect((await call('system.getStatus', {}, ['workspace.*.read_settings'])).status).toBe(403);
-  expect((await call('system.getStatus', {}, ['system.*.read_status'])).status).toBe(200);
-});

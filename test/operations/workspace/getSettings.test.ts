@@ -12,7 +12,3 @@ test('workspace.getSettings: a new workspace has its name and protects nothing',
     protectApis: false,
   });
 });
-
-test('workspace.getSettings: 403 without read_settings', async () => {
-  expect((await call('workspace.getSettings', {}, ['workspace.*.update_settings'])).status).toBe(403);
-});

@@ -79,7 +79,3 @@ test.each<[string, object]>([
 ])('workspace.updateSettings: 400 for a wrong %s: %j', async (field, input) => {
   expect(await call('workspace.updateSettings', input as never)).toMatchObject(onlyInvalidAt(`body.${field}`));
 });
-
-test('workspace.updateSettings: 403 without update_settings', async () => {
-  expect((await call('workspace.updateSettings', { name: 'a' }, ['workspace.*.read_settings'])).status).toBe(403);
-});
