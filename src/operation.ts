@@ -13,7 +13,7 @@ import type { ErrorCode } from './errors.ts';
 import type { Store } from './store.ts';
 
 /** The actions of which an operation requires all, by resource. */
-type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
+export type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 
 /**
  * The id that a scoped grant must name: one for all of `needs`, or one for each resource. `*` is a resource without an
@@ -135,8 +135,10 @@ interface Decides<Name extends string, Input extends TSchema, Output extends TSc
 // biome-ignore lint/suspicious/noExplicitAny: the registry has operations of every type.
 export type AnyOperation = Manages<string, TSchema, TSchema, any> | Decides<string, TSchema, TSchema>;
 
+/** Without `scope` the caller needs grants for `*`. */
 export function manages<const Name extends string, Input extends TSchema, Output extends TSchema, Loaded = undefined>(
-  operation: Omit<Manages<Name, Input, Output, Loaded>, 'kind' | 'handle'> & {
+  operation: Omit<Manages<Name, Input, Output, Loaded>, 'kind' | 'handle' | 'scope'> & {
+    scope?(input: Static<Input>, loaded: Loaded): Scope;
     handle(
       input: Static<Input>,
       context: ManageContext,
@@ -144,7 +146,7 @@ export function manages<const Name extends string, Input extends TSchema, Output
     ): Promise<Static<Output> extends readonly (infer Item)[] ? Page<Item> | Static<Output> : Static<Output>>;
   },
 ): Manages<Name, Input, Output, Loaded> {
-  return { kind: 'manages', ...operation } as Manages<Name, Input, Output, Loaded>;
+  return { kind: 'manages', scope: () => '*', ...operation } as Manages<Name, Input, Output, Loaded>;
 }
 
 export function streams<const Name extends string, Input extends TSchema, Output extends TSchema>(

@@ -91,7 +91,6 @@ export function recordOperations<
         ...needs('read'),
         input: Fields({ ...searchFields, ...filters }),
         output: Type.Array(item),
-        scope: () => '*',
         // `plans` of `plans.listPlans`. A cursor is valid only for the list it came from.
         list: (input) =>
           `${'deleted' in input && input.deleted ? 'deleted-' : ''}${operation.name.replace(/^.*\.list/, '').toLowerCase()}`,

@@ -48,12 +48,17 @@ export function checkCredits(
       'Leave it out, or set interval to monthly.',
     );
   }
-  if (credits.remaining === null) {
-    throw invalid(
-      `${location}.refill`,
-      `needs a balance: ${without} has nothing to refill`,
-      'Set remaining to a number.',
-    );
+  if (credits.remaining === null) throw nothingToRefill(without, 'Set remaining to a number.', location);
+}
+
+/** The error for a refill without a balance. */
+export const nothingToRefill = (without: string, fix: string, location = 'body.credits') =>
+  invalid(`${location}.refill`, `needs a balance: ${without} has nothing to refill`, fix);
+
+/** Refuses the fields of Unkey that ask for the plaintext of a key. */
+export function refusePlaintext(fields: Readonly<Record<string, unknown>>) {
+  for (const [name, isAsked] of Object.entries(fields)) {
+    if (isAsked) throw invalid(`body.${name}`, 'cannot be true: the plaintext of a key is never stored');
   }
 }
 

@@ -92,13 +92,10 @@ export type EndRefusal = 'ended' | 'too_late';
  * Why a limit was not changed: a new one has no duration; there would be too many; a concurrency limit cannot have that
  * limit or duration; its end; it has another type than the one that is in force again then.
  */
-export type LimitRefusal =
-  | 'new_limit'
-  | 'too_many_limits'
-  | 'slots_limit'
-  | 'slots_duration'
-  | EndRefusal
-  | 'type_of_former';
+export type LimitRefusal = EndRefusal | (typeof limitRefusals)[number];
+const limitRefusals = ['new_limit', 'too_many_limits', 'slots_limit', 'slots_duration', 'type_of_former'] as const;
+export const isLimitRefusal = (refused: string): refused is LimitRefusal =>
+  ['ended', 'too_late', ...limitRefusals].includes(refused);
 
 /** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
 export interface KeyChanges extends UpdatedValues, Partial<Record<KeyTime, number | null | undefined>> {

@@ -4,13 +4,14 @@
 import { setTimeout as delay, setImmediate as otherRequests } from 'node:timers/promises';
 import type { Static } from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
-import { hourMs } from '../../domain/time.ts';
+import { dayMs, hourMs } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import type { ManageContext, Page } from '../../operation.ts';
 import { Ordered } from '../../usage/ordered.ts';
 import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
 import { Steps } from '../../usage/steps.ts';
+import { monthOf } from '../../usage/sums.ts';
 import { checkMilliseconds, invalid } from '../rules.ts';
 import { OneOf, optional, out, UnixTime } from '../schemas.ts';
 
@@ -47,19 +48,16 @@ export const counted = outcomes.filter((outcome) => outcome !== 'NOT_FOUND');
 
 /** Returns the start of the bucket that contains an hour, in Unix milliseconds. */
 export function bucketOf(hour: number, granularity: Granularity): number {
-  if (granularity === 'total') return 0;
-  if (granularity === 'hour') return hour * hourMs;
-  if (granularity === 'day') return Math.floor(hour / dayHours) * dayHours * hourMs;
-  const date = new Date(hour * hourMs);
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
+  const number = bucketNumber(hour, granularity);
+  return granularity === 'month' ? Date.UTC(1970, number, 1) : number * (granularity === 'day' ? dayMs : hourMs);
 }
 
 /** Counts buckets from that of 1970. */
 function bucketNumber(hour: number, granularity: Granularity): number {
   if (granularity === 'total') return 0;
-  if (granularity !== 'month') return Math.floor(hour / (granularity === 'day' ? dayHours : 1));
-  const date = new Date(hour * hourMs);
-  return 12 * (date.getUTCFullYear() - 1970) + date.getUTCMonth();
+  if (granularity === 'hour') return hour;
+  const day = Math.floor(hour / dayHours);
+  return granularity === 'month' ? monthOf(day) : day;
 }
 
 /** Returns the hours a query covers. Rejects more than a thousand buckets. */

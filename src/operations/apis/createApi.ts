@@ -9,7 +9,6 @@ export const createApi = manages({
   output: Type.Object({ apiId: out.text('Id of the new API.') }),
   errors: ['too_many_records'],
   needs: { api: ['create_api'] },
-  scope: () => '*',
 
   async handle({ name }, { store, caller, actor }) {
     return { apiId: await store.apis.create(caller.workspaceId, name, actor) };

@@ -12,7 +12,6 @@ export const listApis = manages({
   }),
   output: Type.Array(Api),
   needs: { api: ['read_api'] },
-  scope: () => '*',
   // A cursor is valid only for the list and order it came from.
   list: ({ order = 'asc', deleted }) => `${deleted ? 'deleted-' : ''}apis-${order}`,
   listedIds: 'api',

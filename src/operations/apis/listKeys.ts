@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { KeyRecord } from '../keys/keyFields.ts';
-import { apiNotFound, invalid } from '../rules.ts';
+import { apiNotFound, refusePlaintext } from '../rules.ts';
 import { ApiId, ExternalId, Fields, OptionalFlag, Plaintext, pageFields } from '../schemas.ts';
 
 export const listKeys = manages({
@@ -20,9 +20,7 @@ export const listKeys = manages({
   scope: ({ apiId }) => apiId,
   list: ({ apiId, externalId = '' }) => `keys:${apiId}:${externalId}`,
   listedIds: 'key',
-  check({ decrypt }) {
-    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never stored');
-  },
+  check: ({ decrypt }) => refusePlaintext({ decrypt }),
 
   async handle({ apiId, limit = 100, externalId }, { store, caller, after }) {
     const page = await store.keys.list(caller.workspaceId, { apiId, externalId, after, count: limit });

@@ -49,7 +49,6 @@ export const listEvents = manages({
   }),
   needs: { audit: ['read_audit'] },
   check: ({ start, end }) => checkMilliseconds({ start, end }),
-  scope: () => '*',
   list: ({ order = 'asc', ...filter }) => listOf(`audit-${order}`, filter),
   listedIds: 'stream',
 

@@ -17,7 +17,6 @@ export const createIdentity = manages({
   output: Type.Object({ identityId: out.text('Id of the new identity.') }),
   errors: ['identity_already_exists', 'precondition_failed', 'too_many_records'],
   needs: { identity: ['create_identity'] },
-  scope: () => '*',
   check({ meta, ratelimits, credits }, context) {
     checkLimits(ratelimits);
     checkCredits(credits, 'body.credits', 'the identity');

@@ -5,9 +5,9 @@ import {
   checkCredits,
   checkLimits,
   checkOneOfRatelimits,
-  invalid,
   limitRefused,
   metaText,
+  nothingToRefill,
   requireLimits,
 } from '../rules.ts';
 import {
@@ -51,12 +51,7 @@ export const updateIdentity = manages({
     const text = meta && (metaText(meta, context, 'meta') ?? '');
     const changes = { identity: id, meta: text, ratelimits, ratelimit, credits };
     const result = existing(await store.identities.update(caller.workspaceId, changes, actor), 'identity');
-    if (result.refused === 'refill_unlimited')
-      throw invalid(
-        'body.credits.refill',
-        'needs a balance: the identity has nothing to refill',
-        'Set remaining as well.',
-      );
+    if (result.refused === 'refill_unlimited') throw nothingToRefill('the identity', 'Set remaining as well.');
     if (result.refused) throw limitRefused(result.refused, { ratelimit }, result.at);
     return result.identity;
   },

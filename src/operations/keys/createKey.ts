@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, invalid, metaText, requireLimits } from '../rules.ts';
+import { checkSlugs, metaText, refusePlaintext, requireLimits } from '../rules.ts';
 import { ApiId, Fields, Int, out, Plaintext, Text } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
@@ -24,9 +24,7 @@ export const createKey = manages({
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
   check(input, context) {
-    if (input.recoverable) {
-      throw invalid('body.recoverable', 'cannot be true: the plaintext of a key is never stored');
-    }
+    refusePlaintext({ recoverable: input.recoverable });
     checkKeyFields(input, 'body');
     metaText(input.meta, context, 'meta');
   },

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { invalid } from '../rules.ts';
+import { refusePlaintext } from '../rules.ts';
 import { Fields, KeyId, Plaintext } from '../schemas.ts';
 import { ofKey } from './keyById.ts';
 import { KeyRecord } from './keyFields.ts';
@@ -15,9 +15,7 @@ export const getKey = manages({
   output: KeyRecord,
   errors: ['key_not_found'],
   needs: { api: ['read_key'] },
-  check({ decrypt }) {
-    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never stored');
-  },
+  check: ({ decrypt }) => refusePlaintext({ decrypt }),
   ...ofKey,
 
   handle: async (_input, _context, { key }) => key,

@@ -2,6 +2,10 @@
 
 import Type from 'typebox';
 import type { ChangedHold } from '../../decide/holds.ts';
+import type { PresentedRootKey } from '../../domain/caller.ts';
+import { print } from '../../domain/json.ts';
+import { Printed } from '../../operation.ts';
+import type { Store } from '../../store.ts';
 import { Debt, DescribedFields, ExpiresAt, Int, may, OneOf, optional, out, Text, Units } from '../schemas.ts';
 
 /** The first version of the data that can store holds, and debts. */
@@ -58,10 +62,18 @@ export const changedHoldOutput = Type.Object({
 const balanceFields = (balance: number | undefined) =>
   balance === undefined ? {} : { credits: Math.max(0, balance), ...(balance < 0 && { debt: -balance }) };
 
-export const changedHoldOf = ({ keyId, balance, identityBalance, ratelimits, late }: ChangedHold) => ({
+const changedHoldOf = ({ keyId, balance, identityBalance, ratelimits, late }: ChangedHold) => ({
   keyId,
   ...balanceFields(balance ?? identityBalance),
   ...(identityBalance !== undefined && { identity: balanceFields(identityBalance) }),
   ratelimits,
   late,
 });
+
+/** Ends a hold, and prints the response. */
+export const endHold = (
+  store: Store,
+  rootKey: PresentedRootKey,
+  holdId: string,
+  change: Parameters<Store['decide']['holds']['prepareChange']>[2],
+) => new Printed(store.decide.holds.prepareChange(rootKey, holdId, change), (changed) => print(changedHoldOf(changed)));

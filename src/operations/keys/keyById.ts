@@ -1,7 +1,7 @@
 // Shared by the operations that take a `keyId`: loading the key, and the API that scoped grants must name.
 
-import { ApiError, existing } from '../../errors.ts';
-import type { ManageContext } from '../../operation.ts';
+import { ApiError, type ErrorCode, existing } from '../../errors.ts';
+import type { ManageContext, Needs } from '../../operation.ts';
 import type { KeyRecord } from '../../records/records.ts';
 
 export interface FoundKey {
@@ -17,6 +17,17 @@ export const ofKey = {
     existing(await store.keys.find(caller.workspaceId, keyId), 'key'),
   scope: scopeOfKey,
 };
+
+/** How operations change the permissions and roles of a key. */
+export type Mode = 'add' | 'remove' | 'set';
+
+/** What such an operation declares by itself. */
+export interface KeyPartsOperation<Name extends string> {
+  name: Name;
+  summary: string;
+  errors: readonly ErrorCode[];
+  needs: Needs;
+}
 
 /** The error for a change of credits that `keys.rerollKey` moved to another key, whose id is '' if it was removed. */
 export const creditsElsewhere = (keyId: string) =>

@@ -1,13 +1,14 @@
 // Shared by keys.addPermissions, removePermissions and setPermissions.
 
 import Type from 'typebox';
-import type { ManageContext } from '../../operation.ts';
+import { type ManageContext, manages } from '../../operation.ts';
 import { permissionsMax } from '../../records/keys.ts';
 import type { Permission as PermissionRecord } from '../../records/rbac.ts';
 import { checkSlugs, invalid, refusalError } from '../rules.ts';
-import { KeyId, Permission, Slug } from '../schemas.ts';
+import { Fields, KeyId, Permission, Slug } from '../schemas.ts';
+import { type KeyPartsOperation, type Mode, ofKey } from './keyById.ts';
 
-export const input = (minItems: 0 | 1) => ({
+const input = (minItems: 0 | 1) => ({
   keyId: KeyId,
   permissions: Type.Array(Slug, {
     minItems,
@@ -15,10 +16,10 @@ export const input = (minItems: 0 | 1) => ({
     description: `Permissions. A key has at most ${permissionsMax} direct ones.`,
   }),
 });
-export const output = Type.Array(Permission, { description: 'All direct permissions of the key after the call.' });
+const output = Type.Array(Permission, { description: 'All direct permissions of the key after the call.' });
 
-export async function changePermissions(
-  mode: 'add' | 'remove' | 'set',
+async function change(
+  mode: Mode,
   { keyId, permissions }: { keyId: string; permissions: string[] },
   context: ManageContext,
 ): Promise<PermissionRecord[]> {
@@ -33,3 +34,14 @@ export async function changePermissions(
     ? invalid('body.permissions', `would leave the key with more than ${permissionsMax} direct permissions`)
     : refusalError({ refused, name });
 }
+
+/** An operation: its mode, and what else it declares. */
+export const permissionsOperation = <const Name extends string>(mode: Mode, declared: KeyPartsOperation<Name>) =>
+  manages({
+    ...declared,
+    input: Fields(input(mode === 'set' ? 0 : 1)),
+    output,
+    ...ofKey,
+
+    handle: (input, context) => change(mode, input, context),
+  });

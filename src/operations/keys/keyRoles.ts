@@ -1,13 +1,14 @@
 // Shared by keys.addRoles, removeRoles and setRoles.
 
 import Type from 'typebox';
-import type { ManageContext } from '../../operation.ts';
+import { type ManageContext, manages } from '../../operation.ts';
 import { rolesMax } from '../../records/keys.ts';
 import type { RoleOfKey } from '../../records/rbac.ts';
 import { invalid, refusalError } from '../rules.ts';
-import { KeyId, out, Role, RoleName } from '../schemas.ts';
+import { Fields, KeyId, out, Role, RoleName } from '../schemas.ts';
+import { type KeyPartsOperation, type Mode, ofKey } from './keyById.ts';
 
-export const input = (minItems: 0 | 1) => ({
+const input = (minItems: 0 | 1) => ({
   keyId: KeyId,
   roles: Type.Array(RoleName, {
     minItems,
@@ -16,13 +17,13 @@ export const input = (minItems: 0 | 1) => ({
   }),
 });
 const { permissions, ...fields } = Role.properties;
-export const output = out.objects(
+const output = out.objects(
   'All roles of the key after the call. In a response above 10 MB, `permissions` is left out; use permissions.getRole.',
   { ...fields, permissions: Type.Optional(permissions) },
 );
 
-export async function changeRoles(
-  mode: 'add' | 'remove' | 'set',
+async function change(
+  mode: Mode,
   { keyId, roles }: { keyId: string; roles: string[] },
   { store, caller, actor }: ManageContext,
 ): Promise<RoleOfKey[]> {
@@ -33,3 +34,14 @@ export async function changeRoles(
     ? invalid('body.roles', `would leave the key with more than ${rolesMax} roles`)
     : refusalError({ refused, name });
 }
+
+/** An operation: its mode, and what else it declares. */
+export const rolesOperation = <const Name extends string>(mode: Mode, declared: KeyPartsOperation<Name>) =>
+  manages({
+    ...declared,
+    input: Fields(input(mode === 'set' ? 0 : 1)),
+    output,
+    ...ofKey,
+
+    handle: (input, context) => change(mode, input, context),
+  });

@@ -1,7 +1,6 @@
-import { print } from '../../domain/json.ts';
-import { decides, Printed } from '../../operation.ts';
+import { decides } from '../../operation.ts';
 import { Fields } from '../schemas.ts';
-import { changedHoldOf, changedHoldOutput, HoldId } from './holdFields.ts';
+import { changedHoldOutput, endHold, HoldId } from './holdFields.ts';
 
 export const releaseHold = decides({
   name: 'keys.releaseHold',
@@ -11,8 +10,5 @@ export const releaseHold = decides({
   errors: ['hold_not_found', 'conflict'],
   needs: { api: ['verify_key'] },
 
-  prepare: ({ holdId }, rootKey, store) =>
-    new Printed(store.decide.holds.prepareChange(rootKey, holdId, { action: 'release' }), (changed) =>
-      print(changedHoldOf(changed)),
-    ),
+  prepare: ({ holdId }, rootKey, store) => endHold(store, rootKey, holdId, { action: 'release' }),
 });

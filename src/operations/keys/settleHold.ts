@@ -1,9 +1,8 @@
 import Type from 'typebox';
-import { print } from '../../domain/json.ts';
-import { decides, Printed } from '../../operation.ts';
+import { decides } from '../../operation.ts';
 import { checkNamesOnce } from '../rules.ts';
 import { costMax, DescribedFields, Fields, Int, optional, Text } from '../schemas.ts';
-import { changedHoldOf, changedHoldOutput, HoldId } from './holdFields.ts';
+import { changedHoldOutput, endHold, HoldId } from './holdFields.ts';
 
 export const settleHold = decides({
   name: 'keys.settleHold',
@@ -29,9 +28,6 @@ export const settleHold = decides({
 
   prepare({ holdId, credits, ratelimits }, rootKey, store) {
     checkNamesOnce(ratelimits);
-    const change = { action: 'settle', credits: credits?.cost, ratelimits } as const;
-    return new Printed(store.decide.holds.prepareChange(rootKey, holdId, change), (changed) =>
-      print(changedHoldOf(changed)),
-    );
+    return endHold(store, rootKey, holdId, { action: 'settle', credits: credits?.cost, ratelimits });
   },
 });

@@ -1,13 +1,13 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import type { KeyChanges } from '../../records/keys.ts';
+import { isLimitRefusal, type KeyChanges } from '../../records/keys.ts';
 import {
   checkMilliseconds,
   checkOneOfRatelimits,
   checkSlugs,
-  invalid,
   limitRefused,
   metaText,
+  nothingToRefill,
   refusalError,
   requireLimits,
 } from '../rules.ts';
@@ -46,25 +46,8 @@ export const updateKey = manages({
     const result = await store.keys.update(caller.workspaceId, keyId, changes, mayCreatePermissions, actor);
     if (!result) return {};
     const { refused, name } = result;
-    switch (refused) {
-      case 'new_limit':
-      case 'too_many_limits':
-      case 'slots_limit':
-      case 'slots_duration':
-      case 'ended':
-      case 'too_late':
-      case 'type_of_former':
-        throw limitRefused(refused, unchanged, name);
-      case 'refill_unlimited':
-        throw invalid(
-          'body.credits.refill',
-          'needs a balance: an unlimited key has nothing to refill',
-          'Set remaining as well.',
-        );
-      case 'draws':
-        throw creditsElsewhere(name);
-      default:
-        throw refusalError({ refused, name });
-    }
+    if (isLimitRefusal(refused)) throw limitRefused(refused, unchanged, name);
+    if (refused === 'refill_unlimited') throw nothingToRefill('an unlimited key', 'Set remaining as well.');
+    throw refused === 'draws' ? creditsElsewhere(name) : refusalError({ refused, name });
   },
 });

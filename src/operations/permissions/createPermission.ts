@@ -14,7 +14,6 @@ export const createPermission = manages({
   output: Type.Object({ permissionId: out.text('Id of the new permission.') }),
   errors: ['permission_already_exists', 'too_many_records'],
   needs: { rbac: ['create_permission'] },
-  scope: () => '*',
 
   async handle(permission, { store, caller, actor }) {
     const permissionId = await store.permissions.create(caller.workspaceId, permission, actor);

@@ -15,7 +15,6 @@ export const createRole = manages({
   output: Type.Object({ roleId: out.text('Id of the new role.') }),
   errors: ['role_already_exists', 'too_many_records'],
   needs: { rbac: ['create_role'] },
-  scope: () => '*',
 
   async handle({ name, description, permissions = [] }, context) {
     const { store, caller, actor } = context;

@@ -13,7 +13,6 @@ export const setRolePermissions = manages({
   output: Type.Array(Permission, { description: 'All permissions of the role after the call.' }),
   errors: ['role_not_found', 'too_many_records'],
   needs: { rbac: ['add_permission_to_role', 'remove_permission_from_role'] },
-  scope: () => '*',
 
   async handle({ roleId, permissions }, context) {
     const { store, caller, actor } = context;

@@ -14,7 +14,6 @@ export const listNamespaces = manages({
     overrideCount: out.int('Number of its overrides.'),
   }),
   needs: { ratelimit: ['read_namespace'] },
-  scope: () => '*',
   list: ({ order = 'asc' }) => `namespaces-${order}`,
   listedIds: 'namespace',
 

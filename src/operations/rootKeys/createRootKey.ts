@@ -15,7 +15,6 @@ export const createRootKey = manages({
   }),
   errors: ['too_many_records'],
   needs: { root_key: ['create_root_key'] },
-  scope: () => '*',
   check({ permissions }) {
     parseGrants(permissions);
   },

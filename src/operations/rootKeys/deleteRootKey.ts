@@ -10,7 +10,6 @@ export const deleteRootKey = manages({
   output: Empty,
   errors: ['root_key_not_found', 'precondition_failed'],
   needs: { root_key: ['delete_root_key'] },
-  scope: () => '*',
 
   async handle({ rootKeyId }, { store, caller, actor }) {
     const result = await store.rootKeys.delete(caller.workspaceId, rootKeyId, actor);

@@ -24,7 +24,6 @@ export const listRootKeys = manages({
     lastUsedAt: may.int('Time of its last use in Unix milliseconds.'),
   }),
   needs: { root_key: ['read_root_key'] },
-  scope: () => '*',
   list: () => 'rootKeys',
   listedIds: 'root_key',
 

@@ -20,7 +20,6 @@ export const updateRootKey = manages({
   output: Empty,
   errors: ['root_key_not_found', 'precondition_failed'],
   needs: { root_key: ['update_root_key'] },
-  scope: () => '*',
   check({ permissions, expires }) {
     checkMilliseconds({ expires });
     if (permissions) parseGrants(permissions);

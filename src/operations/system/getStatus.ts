@@ -105,7 +105,6 @@ export const getStatus = manages({
     }),
   }),
   needs: { system: ['read_status'] },
-  scope: () => '*',
 
   async handle(_input, { store, caller, decisionTimes, checks }) {
     const { redis, ...status } = await store.status.read(caller.workspaceId);

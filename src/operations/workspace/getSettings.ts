@@ -13,7 +13,6 @@ export const getSettings = manages({
     ...settings,
   }),
   needs: { workspace: ['read_settings'] },
-  scope: () => '*',
 
   handle: (_input, { store, caller }) => store.workspaces.settings(caller.workspaceId),
 });

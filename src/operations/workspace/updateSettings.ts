@@ -9,7 +9,6 @@ export const updateSettings = manages({
   input: Fields({ name: Type.Optional(settings.name), protectApis: Type.Optional(settings.protectApis) }),
   output: Empty,
   needs: { workspace: ['update_settings'] },
-  scope: () => '*',
 
   async handle(changes, { store, caller, actor }) {
     await store.workspaces.update(caller.workspaceId, changes, actor);
