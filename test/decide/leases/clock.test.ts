@@ -34,23 +34,19 @@ async function untilGranted(request: (cost: number) => Promise<boolean>, cost: n
 
 const month = { name: 'requests', limit: 100_000, duration: 30 * 24 * hourMs, autoApply: true };
 
+async function ofCredits(more: Parameters<typeof createKey>[0]) {
+  const { key, keyId } = await createKey({ credits: { remaining: 100_000 }, ...more });
+  return {
+    request: async (cost: number) => (await call('keys.verifyKey', { key, credits: { cost } })).data.valid,
+    left: async () => (await ok('keys.getKey', { keyId })).credits!.remaining,
+  };
+}
+
 /** How to spend units, and how many are left. */
 const kinds = {
-  async credits() {
-    const { key, keyId } = await createKey({ credits: { remaining: 100_000 } });
-    return {
-      request: async (cost: number) => (await call('keys.verifyKey', { key, credits: { cost } })).data.valid,
-      left: async () => (await ok('keys.getKey', { keyId })).credits!.remaining,
-    };
-  },
-  async 'credits of a key with a limit, whose window moves with the clock'() {
-    const minute = { ...month, duration: 60_000 };
-    const { key, keyId } = await createKey({ credits: { remaining: 100_000 }, ratelimits: [minute] });
-    return {
-      request: async (cost: number) => (await call('keys.verifyKey', { key, credits: { cost } })).data.valid,
-      left: async () => (await ok('keys.getKey', { keyId })).credits!.remaining,
-    };
-  },
+  credits: () => ofCredits({}),
+  'credits of a key with a limit, whose window moves with the clock': () =>
+    ofCredits({ ratelimits: [{ ...month, duration: 60_000 }] }),
   async 'a limit of a month'() {
     const { key, keyId } = await createKey({ ratelimits: [month] });
     return {

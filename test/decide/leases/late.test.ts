@@ -9,7 +9,7 @@ import { digestTextOf } from '../../../src/domain/keyString.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
 import { harness } from '../../support/harness.ts';
 import { redisOfFile } from '../../support/ofFile.ts';
-import { openServer, presentedOf } from './lateServer.ts';
+import { openServer, presentedOf, untilGranted } from './lateServer.ts';
 
 const app = harness(undefined, { leaseMs: 0, nowMs: () => undefined });
 const redis = await redisOfFile();
@@ -34,14 +34,7 @@ const kinds = {
 test.each(Object.entries(kinds))('%s', async (_kind, make) => {
   const request = await make();
   const [holder, other] = [await openServer(redis, leaseMs), await openServer(redis, leaseMs)];
-  let spent = 0;
-  await vi.waitFor(
-    async () => {
-      if (await request(holder, 1)) spent++;
-      expect(Math.max(...holder.granted)).toBeGreaterThan(0);
-    },
-    { timeout: 5000, interval: 1 },
-  );
+  const spent = await untilGranted(holder, () => request(holder, 1));
   holder.isLate = true;
   const [startedAt, left] = [performance.now(), 1000 - spent];
   expect(await request(other, left)).toBe(false);

@@ -1,6 +1,7 @@
 // A server, as far as it decides by leases, that settles when the test lets it.
 
 import { setTimeout as delay } from 'node:timers/promises';
+import { expect, vi } from 'vitest';
 import { AcceptedRootKeys } from '../../../src/decide/accepted.ts';
 import { openDecide } from '../../../src/decide/decide.ts';
 import { Leasing } from '../../../src/decide/leases/leasing.ts';
@@ -21,6 +22,19 @@ export const presentedOf = ({ workspaceId, rootKey }: { workspaceId: string; roo
   digest: digestOf(rootKey),
   digestText: digestTextOf(rootKey),
 });
+
+/** Sends a request, which must pass, until the server was granted units. Returns how often. */
+export async function untilGranted(server: { granted: number[] }, request: () => Promise<boolean>): Promise<number> {
+  let times = 0;
+  server.granted.length = 0;
+  const send = async () => {
+    expect(await request()).toBe(true);
+    times++;
+    expect(server.granted.some((units) => units > 0)).toBe(true);
+  };
+  await vi.waitFor(send, { timeout: 15_000, interval: 1 });
+  return times;
+}
 
 /** `now` is the time by Redis's clock; '' for its own. */
 export async function openServer(redis: RedisClient, leaseMs: number, now: () => number | '' = () => '') {

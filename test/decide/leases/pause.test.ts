@@ -6,7 +6,7 @@ import type { Decide } from '../../../src/decide/decide.ts';
 import { digestTextOf } from '../../../src/domain/keyString.ts';
 import { harness } from '../../support/harness.ts';
 import { redisOfFile } from '../../support/ofFile.ts';
-import { openServer, presentedOf } from './lateServer.ts';
+import { openServer, presentedOf, untilGranted } from './lateServer.ts';
 
 const leaseMs = 40;
 /** The pause: two terms and 100 ms. */
@@ -30,7 +30,7 @@ beforeAll(async () => {
   ];
   // A server asks for leases from a term after it connected on, once it hears of recalls.
   const warm = checkOf(randomBytes(4).toString('hex'));
-  for (const server of [holder, waiting, newcomer]) await untilGranted(server, warm);
+  for (const server of [holder, waiting, newcomer]) await untilGranted(server, () => warm(server, 1));
 });
 afterAll(() => Promise.all([holder, waiting, newcomer, withoutLeases].map(({ decider }) => decider.leasing.close())));
 
@@ -74,24 +74,9 @@ const kinds: Record<string, () => Promise<{ [who in 'holder' | 'waiting' | 'newc
   },
 };
 
-/** Returns the number of requests. */
-async function untilGranted(server: Server, request: Request): Promise<number> {
-  let requests = 0;
-  server.granted.length = 0;
-  await vi.waitFor(
-    async () => {
-      expect(await request(server, 1)).toBe(true);
-      requests++;
-      expect(server.granted.some((units) => units > 0)).toBe(true);
-    },
-    { timeout: 15_000, interval: 1 },
-  );
-  return requests;
-}
-
 test.each(Object.entries(kinds))('%s', async (_kind, make) => {
   const by = await make();
-  const spent = await untilGranted(holder, by.holder);
+  const spent = await untilGranted(holder, () => by.holder(holder, 1));
   holder.isLate = true;
   newcomer.granted.length = 0;
   waiting.recalls.length = 0;
@@ -110,12 +95,12 @@ test.each(Object.entries(kinds))('%s', async (_kind, make) => {
   for (let times = 0; times < 80; times++) await by.newcomer(newcomer, 1);
   expect(newcomer.granted).toEqual([]);
   app.clock.advance(1);
-  await untilGranted(newcomer, by.newcomer);
+  await untilGranted(newcomer, () => by.newcomer(newcomer, 1));
 });
 
 test('a server without leases waits for the term of the others', async () => {
   const request = checkOf(randomBytes(4).toString('hex'));
-  const spent = await untilGranted(holder, request);
+  const spent = await untilGranted(holder, () => request(holder, 1));
   holder.isLate = true;
   expect(await request(withoutLeases, 1000 - spent)).toBe(false);
   expect(withoutLeases.recalls).toEqual([leaseMs]);
