@@ -6,10 +6,10 @@
 
 import { Redis } from 'ioredis';
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import { wildcardsMax } from '../src/domain/wildcards.ts';
 import type { ErrorCode } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
-import { wildcardsMax } from '../src/records/overrides.ts';
 import { dataKey, echoChannel, formKey, recallChannel } from '../src/redis/names.ts';
 import { buildLibrary, isScript, readLua } from '../src/scripts/library.ts';
 import { library, useLibrary } from '../src/scripts/loader.ts';

@@ -10,22 +10,15 @@
 -- ARGV[6]  former_limit of the former one of an export; '' for none, and for the one that is in force
 -- ARGV[7]  former_duration
 -- ARGV[8]  literals     number of characters of the identifier that are not `*`
--- ARGV[9]  stars_max    limits of the wildcards of a namespace, see weight_of
--- ARGV[10] searching_max
--- ARGV[11] bytes_max
--- ARGV[12] workspace_max limit of the wildcards of a workspace
--- ARGV[13] lasts_max    limit of the milliseconds from now until `ends_ms`
--- ARGV[14] kept_id      the id of an override of an export, without `rlor_`: then an existing one is not changed; or ''
--- ARGV[15] created_ms   its time of creation, Unix milliseconds; '' for now
+-- ARGV[9]  kept_id      the id of an override of an export, without `rlor_`: then an existing one is not changed; or ''
+-- ARGV[10] created_ms   its time of creation, Unix milliseconds; '' for now
 -- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'} |
 --          {'ended'} | {'too_late'}, only without a kept id | {'exists'}, only with a kept id
 
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local ends, former_limit, former_duration = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local literals, stars_max, searching_max, bytes_max =
-  tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local workspace_max, lasts_max, kept_id, created, actor, now =
-  tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14], tonumber(ARGV[15]), ARGV[16], now_ms(ARGV[17])
+local literals, kept_id, created, actor, now =
+  tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10]), ARGV[11], now_ms(ARGV[12])
 
 -- Limit of the ended overrides that one call removes.
 local ENDED_MAX = 100
@@ -40,7 +33,7 @@ if ends and ends <= now then
   if not former_limit then return { 'ended' } end
   limit, duration, ends = former_limit, former_duration, nil
 end
-if ends and kept_id == '' and ends > now + lasts_max then return { 'too_late' } end
+if ends and kept_id == '' and ends > now + LASTS_MAX then return { 'too_late' } end
 local former = former_limit and { limit = former_limit, duration = former_duration }
 if before then former = not before.ends and before or before.former end
 
@@ -54,13 +47,15 @@ if namespace then
 end
 if not before then
   if is_wild then
-    if (tonumber(redis.call('HGET', workspace, 'wildcards')) or 0) >= workspace_max then
+    if (tonumber(redis.call('HGET', workspace, 'wildcards')) or 0) >= WILDCARDS_MAX then
       return { 'too_many_in_workspace' }
     end
     local patterns = wild > 0 and wildcard_patterns(workspace, namespace) or {}
     patterns[#patterns + 1] = identifier
     local stars, searching, bytes = override_records.weight_of(patterns)
-    if stars > stars_max or searching > searching_max or bytes > bytes_max then return { 'too_many' } end
+    if stars > WILDCARD_STARS_MAX or searching > WILDCARD_SEARCHING_MAX or bytes > WILDCARD_BYTES_MAX then
+      return { 'too_many' }
+    end
   end
   all, wild = all + 1, is_wild and wild + 1 or wild
 end

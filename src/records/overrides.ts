@@ -1,7 +1,6 @@
 // Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
-import { lastsMax } from '../domain/limit.ts';
 import { type Run, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
@@ -27,19 +26,6 @@ export interface OverrideReply {
   formerLimit?: string;
   formerDuration?: string;
 }
-
-/**
- * Limits of the wildcards of a namespace, all together, because a script may compare each of a hundred checks with
- * every one: how many `*` they have; how many have text between two `*`, which needs a search through the whole
- * identifier; their bytes.
- */
-export const wildcardsMax = { stars: 256, searching: 16, bytes: 16_384 };
-
-/**
- * Limit of the wildcards of all namespaces of a workspace, because a call may name a hundred namespaces and the script
- * parses the wildcards of all of them: 4 µs each.
- */
-export const workspaceWildcardsMax = 2000;
 
 /** After this many calls a page has fewer overrides than were asked for. */
 const listStepsMax = 5;
@@ -121,11 +107,6 @@ export function openOverrides({ run }: StoreContext) {
         formerLimit: former?.limit ?? '',
         formerDuration: former?.duration ?? '',
         literals,
-        starsMax: wildcardsMax.stars,
-        searchingMax: wildcardsMax.searching,
-        bytesMax: wildcardsMax.bytes,
-        workspaceMax: workspaceWildcardsMax,
-        lastsMax,
         keptId,
         createdMs,
         actor,

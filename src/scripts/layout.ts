@@ -57,6 +57,7 @@ import {
 } from '../domain/limit.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
+import { wildcardsMax, workspaceWildcardsMax } from '../domain/wildcards.ts';
 import {
   ascii,
   bytes,
@@ -940,6 +941,10 @@ const limitLiterals = (): Record<string, number | string> => ({
   TEMPORARY: temporarySwitch,
   LIMIT_SWITCHES_END: 2 * temporarySwitch,
   LASTS_MAX: lastsMax,
+  WILDCARD_STARS_MAX: wildcardsMax.stars,
+  WILDCARD_SEARCHING_MAX: wildcardsMax.searching,
+  WILDCARD_BYTES_MAX: wildcardsMax.bytes,
+  WILDCARDS_MAX: workspaceWildcardsMax,
   // A limit of at most this has slices of a millisecond (lua/include/windowLog.lua).
   FINE_LIMIT: 64,
   // A result is the fields of VERIFIED_LIMIT in a list of results: the place of each after the result before it.

@@ -1,7 +1,7 @@
 import Type from 'typebox';
+import { wildcardsMax, workspaceWildcardsMax } from '../../domain/wildcards.ts';
 import { type ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
 import { endRefused, invalid, lacks, requireData, temporarySince } from '../rules.ts';
 import { Duration, Fields, Identifier, Int, lastsBound, NamespaceRef, OverrideId, UnixTime } from '../schemas.ts';
 
