@@ -75,36 +75,21 @@ function explainedResult(found: Explanation, unchecked: readonly string[]): Comm
   };
 }
 
-function figuresOf({
-  result,
-  reason,
-  expires,
-  allowedIps,
-  ip,
-  slugs,
-  missing,
-  ratelimits,
-  balance,
-  debt,
-  cost,
-  remaining,
-  refill,
-  identity,
-  of,
-}: Rule): string {
+function figuresOf(rule: Rule): string {
+  const { allowedIps, slugs, missing, ratelimits = [], balance, debt, cost, remaining, refill } = rule;
   return [
-    reason?.replaceAll('_', ' '),
-    expires !== undefined && `at ${timeText(expires)}`,
-    allowedIps && `${ip ?? 'no address'}; ${allowedIps.join(', ')} may use it`,
+    rule.reason?.replaceAll('_', ' '),
+    rule.expires !== undefined && `at ${timeText(rule.expires)}`,
+    allowedIps && `${rule.ip ?? 'no address'}; ${allowedIps.join(', ')} may use it`,
     slugs && `has ${slugs.filter(({ held }) => held).length} of ${slugs.length} permissions`,
     missing && `missing: ${missing.join(', ')}`,
-    ...(ratelimits ?? []).map(
+    ...ratelimits.map(
       ({ name, of, used, limit, duration, cost, ...rest }) =>
         `${name} of ${of}: ${used} of ${limit} ${rest.type ? 'slots for' : 'per'} ${durationText(duration)}${endText(rest)}, cost ${cost}`,
     ),
-    ...balanceTexts('balance', { balance, debt, remaining, refill }, cost, result),
-    ...balanceTexts('balance of the identity', identity ?? {}, cost, result),
-    of && `that of the ${of} is too small`,
+    ...balanceTexts('balance', { balance, debt, remaining, refill }, cost, rule.result),
+    ...balanceTexts('balance of the identity', rule.identity ?? {}, cost, rule.result),
+    rule.of && `that of the ${rule.of} is too small`,
   ]
     .filter(Boolean)
     .join('; ');

@@ -81,18 +81,13 @@ export type LimitChange = { name: string; limit: number | null; until?: number |
 export type StoredEnd = Record<'ends' | `former${Capitalize<FormerValueName>}`, number | string>;
 
 /** `formerLimit` is 0 or undefined without one: no limit is 0. */
-const endOf = ({
-  ends,
-  formerLimit,
-  formerDuration,
-  formerAutoApply,
-}: StoredEnd): Pick<Ratelimit, 'until' | 'former'> => ({
+const endOf = ({ ends, ...former }: StoredEnd): Pick<Ratelimit, 'until' | 'former'> => ({
   until: Number(ends),
-  ...(Number(formerLimit ?? 0) > 0 && {
+  ...(Number(former.formerLimit ?? 0) > 0 && {
     former: {
-      limit: Number(formerLimit),
-      duration: Number(formerDuration),
-      autoApply: Number(formerAutoApply) === 1,
+      limit: Number(former.formerLimit),
+      duration: Number(former.formerDuration),
+      autoApply: Number(former.formerAutoApply) === 1,
     },
   }),
 });

@@ -65,13 +65,8 @@ interface EmbeddedOptions {
  * Rejects when another process owns the data directory, whose pid is `owner` of the error, and when no suitable Redis
  * is installed.
  */
-export async function startEmbedded({
-  dataDir,
-  binary,
-  durable = false,
-  onEvent = () => {},
-  monotonicMs = () => performance.now(),
-}: EmbeddedOptions): Promise<EmbeddedRedis> {
+export async function startEmbedded({ dataDir, binary, ...options }: EmbeddedOptions): Promise<EmbeddedRedis> {
+  const { durable = false, onEvent = () => {}, monotonicMs = () => performance.now() } = options;
   const program = findProgram(binary ? [binary] : ['redis-server', 'valkey-server'], durable);
   let paths: Paths;
   try {
@@ -97,12 +92,8 @@ export async function startEmbedded({
 
 function fullDiskError(error: NodeJS.ErrnoException, dataDir: string): Error {
   if (!['ENOSPC', 'EDQUOT'].includes(error.code!)) return error;
-  return new Error(
-    `The disk with TOLLGATE_DATA_DIR (${dataDir}) is full. Free space on it, and start Tollgate again.`,
-    {
-      cause: error,
-    },
-  );
+  const problem = `The disk with TOLLGATE_DATA_DIR (${dataDir}) is full. Free space on it, and start Tollgate again.`;
+  return new Error(problem, { cause: error });
 }
 
 /** Whether an embedded Redis was ever started in a data directory, or a backup was restored into it. */
