@@ -136,11 +136,8 @@ export async function openStore(storeOptions: StoreOptions) {
   });
   const { leasing } = decide;
   reconnected = () => leasing.reconnected();
-  const workspaces = openWorkspaces(
-    context,
-    () => rootKeys,
-    (workspaceId) => leasing.changes.creating(workspaceId),
-  );
+  const creating = (workspaceId: string) => leasing.changes.creating(workspaceId);
+  const workspaces = openWorkspaces(context, () => rootKeys, creating);
   const { ids: workspaceIds } = workspaces;
   /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
   const replies = atMostOnceIn(checkedMs.replies, () =>

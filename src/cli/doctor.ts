@@ -173,20 +173,17 @@ async function scriptsAndRootKeys(settings: Parameters<typeof openStore>[0], roo
 /** The data directory and its disk. */
 function placeOf({ redisUrl, dataDir }: Config, isNew: boolean): Finding[] {
   if (redisUrl) return [];
-  if (isNew) return [noDataDirectory(dataDir)];
+  if (isNew) {
+    const change =
+      'The first start of the server creates it. If a server runs, set TOLLGATE_DATA_DIR as for the server.';
+    return [unknown('data directory', `${dataDir} has no data yet`, change)];
+  }
   try {
     return [dataDirectory(dataDir), disk(dataDir)];
   } catch (error) {
     return [fault('data directory', oneLine(error), 'It must belong to the user that runs Tollgate.')];
   }
 }
-
-const noDataDirectory = (dataDir: string): Finding =>
-  unknown(
-    'data directory',
-    `${dataDir} has no data yet`,
-    'The first start of the server creates it. If a server runs, set TOLLGATE_DATA_DIR as for the server.',
-  );
 
 function dataDirectory(dataDir: string): Finding {
   const dir = join(dataDir, 'redis');
@@ -199,11 +196,8 @@ function dataDirectory(dataDir: string): Finding {
     accessSync(dir, constants.R_OK | constants.W_OK | constants.X_OK);
     return ok(check, `${dir}, private`);
   } catch {
-    return fault(
-      check,
-      `${dir} cannot be written`,
-      'Check its permissions, and that the file system is not read-only.',
-    );
+    const change = 'Check its permissions, and that the file system is not read-only.';
+    return fault(check, `${dir} cannot be written`, change);
   }
 }
 

@@ -129,6 +129,7 @@ async function* allLines(
   if (!position) yield await header(store, workspaces, { api, without });
   const first = position ? workspaces.findIndex(({ workspaceId }) => workspaceId === position.workspaceId) : 0;
   if (first < 0) throw new Error(`There is no workspace ${position?.workspaceId}, in which the file ends.`);
+  const omits = (kind: Kind) => omitted.has(kind);
   let index: Promise<WindowIndex> | undefined;
   const windowIndex = () => {
     index ??= store.windows.index();
@@ -137,13 +138,14 @@ async function* allLines(
   let place = position;
   for (const { workspaceId, apis } of workspaces.slice(first)) {
     if (!place) {
-      yield await settingsLine(store, workspaceId);
+      const { name, createdAt, protectApis } = await store.workspaces.settings(workspaceId);
+      const sequence = await store.workspaces.sequenceOf(workspaceId);
+      yield workspaceLine({ workspaceId, name, createdAt, protectApis, sequence });
       counts.workspace++;
     }
     const begun = place ? names.indexOf(place.section as SectionName) : 0;
     if (begun < 0) throw new Error('The file was begun with other options. Use the same ones, or name a new file.');
     for (const section of names.slice(begun)) {
-      const omits = (kind: Kind) => omitted.has(kind);
       const exported = {
         store,
         workspaceId,
@@ -183,12 +185,6 @@ async function header(
     ...(api !== undefined && { api }),
     ...(without && { without }),
   });
-}
-
-async function settingsLine(store: Store, workspaceId: string): Promise<string> {
-  const { name, createdAt, protectApis } = await store.workspaces.settings(workspaceId);
-  const sequence = await store.workspaces.sequenceOf(workspaceId);
-  return workspaceLine({ workspaceId, name, createdAt, protectApis, sequence });
 }
 
 async function allApis(store: Store, workspace: string): Promise<ApiRecord[]> {

@@ -73,11 +73,8 @@ const listed = <Item>(
 ): Section =>
   async function* pages(exported, after) {
     if (exported.omits(kind)) return;
-    yield* pagesAfter(
-      after,
-      (at) => read(exported, at),
-      (items) => items.map(lineOf),
-    );
+    const linesOf = (items: Item[]) => items.map(lineOf);
+    yield* pagesAfter(after, (at) => read(exported, at), linesOf);
   };
 
 /** The place after the last page of a section. */
@@ -206,10 +203,8 @@ const formerKeys = ofApis(async function* pages({ store, workspaceId, omits }, {
   for (let at = Number(after ?? 0); ; at += keysPerPage) {
     const keys = await store.usageExport.formerKeys(workspaceId, id.slice(-8), at, keysPerPage);
     if (keys.length === 0) return;
-    const usage = await store.usageExport.keys(
-      workspaceId,
-      keys.map(({ keyId }) => keyId),
-    );
+    const ids = keys.map(({ keyId }) => keyId);
+    const usage = await store.usageExport.keys(workspaceId, ids);
     const lines = keys.flatMap(({ keyId, deletedHour }) =>
       keyUsageLines(id, { keyId, deletedHour, days: usage.get(keyId) ?? [] }),
     );

@@ -408,10 +408,8 @@ export class Importer {
       for (const some of byApi(entries.filter((entry) => entry.kind === kind))) {
         const left = acceptedOf(some, creator, settle);
         for (const step of stepsByCost(left, ({ record }) => creator.cost?.(record) ?? 0)) {
-          const outcomes = await creator.create(
-            target,
-            step.map(({ record }) => record),
-          );
+          const records = step.map(({ record }) => record);
+          const outcomes = await creator.create(target, records);
           for (const [at, entry] of step.entries()) settle(entry, outcomes[at]!);
         }
       }
@@ -698,11 +696,8 @@ export class Importer {
       ],
       cost: ({ key: { ratelimits, permissions } }) => costOfLimits(ratelimits) + this.#permissionCosts.of(permissions),
       create: async (target, keys) => {
-        const outcomes = await this.#createKeys(
-          target,
-          keys[0]!.apiId,
-          keys.map(({ key }) => key),
-        );
+        const given = keys.map(({ key }) => key);
+        const outcomes = await this.#createKeys(target, keys[0]!.apiId, given);
         for (const [at, { key }] of keys.entries()) if (outcomes[at] === 'created') this.#noteNew(key);
         return outcomes;
       },
