@@ -11,7 +11,9 @@ COPY package.json package-lock.json ./
 RUN ["npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
+COPY lua ./lua
 RUN ["node_modules/.bin/tsc", "-p", "tsconfig.build.json"]
+RUN ["node", "dist/scripts/writeLibrary.js"]
 # Fails the build, instead of the start, when the build of uWebSockets.js for this system is missing or differs from its pin.
 RUN ["node", "-e", "import('./dist/http/uws.js').then(({ uws }) => uws())"]
 # After the version: nothing in a release; otherwise --build-arg VERSION_SUFFIX=+g$(git rev-parse --short HEAD).
@@ -27,7 +29,6 @@ COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY --from=build /app/src/http/examples.json /app/src/http/console.bundle.js /app/src/http/console.bundle.css ./src/http/
 COPY package.json LICENSE ./
-COPY lua ./lua
 COPY deploy/image/tollgate /usr/local/bin/tollgate
 # The output of a container is kept as a log, which must not contain a root key: the command line creates the first one.
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080 FIRST_ROOT_KEY=none
