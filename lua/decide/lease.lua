@@ -5,7 +5,7 @@
 -- its term, see GRANTED.
 local function grant_lease(kind, outcome, position, last, root, wanted, number)
   this_session.register()
-  -- A number that is not new was sent before the connection was lost, and the session no longer waits for it.
+  -- A request whose number is not new was sent before the connection was lost. The session no longer waits for it.
   if not this_session.may_grant or number <= this_session.granted then return 0, 0 end
   local units, term = kind.lease(outcome, position, last, root, wanted, number)
   add_work(20)

@@ -28,7 +28,7 @@ import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './s
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
 
-/** Groups of screens, each with its path, its name, its component and its icon: a line in a square of 16. */
+/** The groups of screens. A screen has a path, a name, a component and an icon: the path of an SVG of 16 by 16. */
 const screens = [
   [
     'Traffic',

@@ -8,7 +8,10 @@ import { Fields, Int, Nullable, OneOf } from './schemas.ts';
 
 const operations = ['set', 'increment', 'decrement'] as const;
 
-/** The input: the owner of a balance, by the reference `name`, and the change. `without` is an owner that has none. */
+/**
+ * The input of a change of a balance. `name` is the field that refers to its owner. `without` describes an owner
+ * without a balance.
+ */
 export const creditChange = <const Name extends string, Reference extends TSchema>(
   name: Name,
   reference: Reference,

@@ -34,7 +34,8 @@ export const Fields = <const Properties extends TProperties>(
 
 /** Also accepts null, whose meaning the operation defines. */
 export function Nullable<Schema extends TSchema>(schema: Schema) {
-  const { type, ...rest } = schema as unknown as { type: string };
+  const { type, ...rest } = schema as unknown as { type?: string };
+  if (type === undefined) throw new Error('Nullable: a schema without `type`, such as an enum, is not supported');
   return Type.Unsafe<Static<Schema> | null>({ ...rest, type: [type, 'null'] });
 }
 

@@ -54,8 +54,8 @@ local function returning_to_identity(record, number, used)
   end
 end
 
--- Counts decisions in the history of the key, because the key was deleted since, has another identity, another hour
--- began, or its state has no place for them.
+-- Counts decisions in the history of the key. Its state cannot count them, because since they were made the key was
+-- deleted, got another identity or began another hour, or because it has no place for them.
 local function count_former(external_id, hour, count, outcome, spent)
   local counts = {}
   for number = 1, OUTCOMES_IN_TAIL do
