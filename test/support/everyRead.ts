@@ -288,15 +288,17 @@ async function readPages(
   omitted: readonly string[],
 ): Promise<{ read: Read; items: Record<string, string>[] }> {
   const pages: unknown[] = [];
-  let cursor: string | undefined;
-  do {
-    const { status, data, pagination, error } = await call(name, { ...input, ...(cursor !== undefined && { cursor }) });
-    if (status >= 500 || status === 401 || status === 403 || status === 429)
+  let cursor: string | undefined = '';
+  while (cursor !== undefined) {
+    const { status, data, pagination, error } = await call(name, { ...input, ...(cursor !== '' && { cursor }) });
+    // A busy machine: other reads of the workspace took longer than a read waits.
+    if (status === 429) continue;
+    if (status >= 500 || status === 401 || status === 403)
       throw new Error(`${name} ${JSON.stringify(input)}: ${status} ${JSON.stringify(error)}`);
     if (status !== 200) return { read: { name, input: shown(input), status, code: codeOf(error) }, items: [] };
     pages.push(data);
     cursor = pagination?.cursor;
-  } while (cursor !== undefined);
+  }
   const whole = pages.length === 1 ? pages[0] : pages.flatMap(itemsOf);
   const items = pages.flatMap(itemsOf) as Record<string, string>[];
   return { read: { name, input: shown(input), status: 200, data: without(whole, new Set(omitted)) }, items };
