@@ -2,7 +2,7 @@
 -- every item, because a table for each would be most of the work; as fields of tables they cost 3 to 16 % (callgrind).
 
 -- The call (call.lua). Only begin_call and add_work change these variables.
--- Its arguments, see the header of lua/decide/batch.lua. The digests of the root keys are in `call_items` after
+-- Its arguments, see the header of lua/decide.lua. The digests of the root keys are in `call_items` after
 -- `call_roots_at`.
 local call_workspace, call_items, call_roots_at
 -- The prefix of the names of key records.

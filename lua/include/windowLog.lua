@@ -24,44 +24,24 @@ local AHEAD = -1
 -- The functions of windows besides a charge.
 local window_log = {}
 
--- Formats by kind: `entry`; `newest`, the newest entry and the sum; `head`, everything up to the oldest entry.
+-- The formats of a kind of counter: `entry`, two fields of `bytes`; `newest`, the newest entry and the sum; `head`,
+-- everything up to the oldest entry.
+local function kind_of(entry, bytes, steps_max, units_max)
+  return {
+    entry = '>' .. entry,
+    newest = '>' .. entry .. 'I7',
+    head = '>xI6I6' .. entry,
+    bytes = bytes,
+    newest_bytes = bytes + 7,
+    steps_max = steps_max,
+    units_max = units_max,
+  }
+end
 local WINDOW_KINDS = {
-  {
-    entry = '>BB',
-    newest = '>BBI7',
-    head = '>xI6I6BB',
-    bytes = 2,
-    newest_bytes = 9,
-    steps_max = 2 ^ 8 - 1,
-    units_max = 2 ^ 8 - 1,
-  },
-  {
-    entry = '>I2I2',
-    newest = '>I2I2I7',
-    head = '>xI6I6I2I2',
-    bytes = 4,
-    newest_bytes = 11,
-    steps_max = 2 ^ 16 - 1,
-    units_max = 2 ^ 16 - 1,
-  },
-  {
-    entry = '>I4I4',
-    newest = '>I4I4I7',
-    head = '>xI6I6I4I4',
-    bytes = 8,
-    newest_bytes = 15,
-    steps_max = 2 ^ 32 - 1,
-    units_max = 2 ^ 32 - 1,
-  },
-  {
-    entry = '>I6I7',
-    newest = '>I6I7I7',
-    head = '>xI6I6I6I7',
-    bytes = 13,
-    newest_bytes = 20,
-    steps_max = 2 ^ 48 - 1,
-    units_max = 2 ^ 53,
-  },
+  kind_of('BB', 2, 2 ^ 8 - 1, 2 ^ 8 - 1),
+  kind_of('I2I2', 4, 2 ^ 16 - 1, 2 ^ 16 - 1),
+  kind_of('I4I4', 8, 2 ^ 32 - 1, 2 ^ 32 - 1),
+  kind_of('I6I7', 13, 2 ^ 48 - 1, 2 ^ 53),
 }
 local WINDOW_HEAD = '>BI6I6'
 local WINDOW_HEAD_BYTES = 13

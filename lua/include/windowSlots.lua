@@ -1,5 +1,5 @@
 -- The slots of a concurrency limit are a counter whose entries end when their slots do, so that a slot is free at that
--- time even if nobody gives it back.
+-- time even if no call gives it back.
 
 local window_slots = {}
 

@@ -2,6 +2,7 @@
 
 import { Command } from 'ioredis';
 import { ApiError } from '../errors.ts';
+import { atMostOnceIn } from '../redis/atMostOnce.ts';
 import type { Breaker } from '../redis/breaker.ts';
 import { mastersOf, type RedisClient, storeError } from '../redis/connection.ts';
 import { absentKey } from '../redis/names.ts';
@@ -48,7 +49,8 @@ export async function loadScripts(
   const library = currentLibrary();
   const { scripts } = library;
   const pace = new ReadPace();
-  const load = () => loadLibrary(redis, library);
+  // All calls that find it missing wait for one load: its text has half a megabyte.
+  const load = atMostOnceIn(0, () => loadLibrary(redis, library));
   await load();
   await removeOldLibraries(redis, library);
 
@@ -173,7 +175,9 @@ async function loadLibrary(redis: RedisClient, library: Library): Promise<void> 
 /** Removes the libraries of other versions. A server of such a version loads its library again with its next call. */
 async function removeOldLibraries(redis: RedisClient, library: Library): Promise<void> {
   for (const server of mastersOf(redis)) {
-    const reply = (await server.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
+    const listed = server.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`);
+    // A master that is down keeps them.
+    const reply = (await listed.catch(() => [])) as string[][];
     for (const [, name] of reply) {
       if (name === library.name) continue;
       // This fails when the library is already gone, and on a replica, where it takes only a little memory.

@@ -120,7 +120,9 @@ describe('at the start', () => {
     await loadScripts(own.redis, workspaceKey);
     expect(await loads()).toEqual([0, 0]);
     await own.redis.function('FLUSH');
-    expect(await scripts.run('workspaces/status', 'ws_scripts', [''])).toBeTruthy();
+    // Its text has half a megabyte: calls that find it missing together send it once.
+    const asked = Array.from({ length: 20 }, () => scripts.run('workspaces/status', 'ws_scripts', ['']));
+    for (const reply of await Promise.all(asked)) expect(reply).toBeTruthy();
     expect(await loads()).toEqual([1, 0]);
   });
 });

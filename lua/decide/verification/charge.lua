@@ -14,7 +14,7 @@ local charge_exceeded = false
 -- The expiry of the hold that takes slots, and gives them back; false until it is known, and no slot is taken before.
 -- A list that gets {limit, duration, cost, total} of each concurrency limit that is checked; false for none.
 local charge_expires, charge_slots = false, false
--- Why check_limits_and_balance has no outcome (these are above 0), besides AHEAD (include/window): it has an item
+-- Why check_limits_and_balance has no outcome (these are above 0), besides AHEAD (include/windowLog): it has an item
 -- error, or a hold has to take slots.
 local FAILED, TAKES_SLOTS = -2, -3
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.

@@ -10,12 +10,10 @@ local function slot_limits(packed, limits_at, tail_bytes)
 end
 
 -- Moves the slots of an open hold to a new expiry, in memory: `ttl` from now, or as late as their limits allow. Returns
--- the expiry, and a function that writes the slots.
+-- the expiry, and the windows to write (held_charges.write_windows); nil for none.
 local function move_slots(hold, ttl)
   ttl = math.min(ttl, hold.at + hold_list.EXPIRES_WITHIN - call_now)
-  if #hold.slots == 0 then
-    return call_now + ttl, function() end
-  end
+  if #hold.slots == 0 then return call_now + ttl end
   local _, identity = held_charges.charged_identity(hold.more)
   local of_key = slot_limits(key_packed, key_limits_at, key_flags.tail_bytes)
   local of_identity = slot_limits(identity, IDENTITY_LIMITS_AT, 0)
@@ -41,17 +39,13 @@ local function move_slots(hold, ttl)
     end
   end
   hold.slots = slots
-  return expires,
-    function()
-      redis.call('HSET', key_name, 'state', key_packed)
-      held_charges.write_windows(settling)
-    end
+  return expires, settling
 end
 
 -- Sets another expiry: `ttl` from now, or earlier if the limits whose slots it takes require that.
 local function extend_hold(h, hold, _, _, ttl)
   if hold.state == hold_format.RELEASED then return item_error('hold_ended', hold.suffix) end
-  local expires, write_slots = move_slots(hold, ttl)
+  local expires, settling = move_slots(hold, ttl)
   -- The clock has stepped back since it was made. A hold with units keeps its time, as they are in the slice of that
   -- time: it ends then.
   if expires < hold.at and #hold.windows == 0 then hold.at = call_now end
@@ -65,7 +59,7 @@ local function extend_hold(h, hold, _, _, ttl)
   local queued = hold_times.look_by(expires, due)
   redis.call('HSET', key_name, 'state', key_packed, hold_list.fields(h))
   hold_times.queue(queued)
-  write_slots()
+  if settling then held_charges.write_windows(settling) end
   if identity then hold_times.note_identity(identity, expires, identity_until) end
   return hold_settlements.pack({ expires = expires, windows = {}, packed = '' })
 end
