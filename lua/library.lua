@@ -1,8 +1,9 @@
 -- The library of Redis that the build makes of lua/ (src/scripts/library.ts): every module, then every script. A line
--- `-- @…` is replaced by what it names. Redis stores the library once, with its functions, under a name of its version.
+-- `-- @…` is replaced by what it names. Redis stores the library once, with its functions, under a name of its
+-- version.
 --
--- The modules exist twice: for scripts, and for the dry run of keys/explain, in which `redis.call` changes nothing
--- (lua/include/dryRun.lua).
+-- The modules that keys/explain needs exist twice: for other scripts, and for its dry run, in which `redis.call`
+-- changes nothing (lua/include/dryRun.lua).
 
 local function load_modules(is_dry)
   -- @locals

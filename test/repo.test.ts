@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join, posix, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
+import { nearest, stepsFor } from '../bin/mutants/tests.mjs';
 import { errorCatalogue } from '../src/errors.ts';
 import { operations } from '../src/operations/index.ts';
 import { luaLiterals, luaSignatures } from '../src/scripts/layout.ts';
@@ -490,6 +491,7 @@ describe('references in comments and documents', () => {
   test.each([
     ['src/a.ts', ' * As in DESIGN.md.', ['DESIGN.md']],
     ['src/a.ts', ' * See decide/gone.lua and src/gone/.', ['src/gone', 'decide/gone.lua']],
+    ['lua/a.lua', '-- See include/gone, and fields of decide/limitChecks/limitChecks.', ['include/gone']],
     ['lua/a.lua', '-- docs/contract.md §1 and §99, CONTRACT §2', ['§99', '§2']],
     ['lua/a.lua', '-- docs/limits.md#gone, docs/limits.md#algorithm', ['docs/limits.md#gone']],
     ['docs/a.md', '[one](gone.md), [two](limits.md#gone), [three](limits.md#algorithm)', ['gone.md', 'limits.md#gone']],
@@ -498,6 +500,15 @@ describe('references in comments and documents', () => {
   ])('finds the broken ones: %s %s', (file, text, expected) => {
     expect(broken(file, text)).toEqual(expected);
   });
+});
+
+test('mutants of each file of lua/ have tests near it, and every pattern of bin/mutants/tests.mjs a file', () => {
+  const tests = filesBelow('test', '.test.ts');
+  const files = scripts.filter((path) => path !== 'lua/library.lua');
+  expect(files.filter((path) => stepsFor(path, tests, true).length === 0)).toEqual([]);
+  const patternOf = (path: string) => nearest.find(([pattern]) => pattern.test(path))?.[0];
+  const used = new Set(files.map(patternOf));
+  expect(nearest.map(([pattern]) => pattern).filter((pattern) => !used.has(pattern))).toEqual([]);
 });
 
 const exportedNames = (path: string) =>

@@ -1,6 +1,6 @@
-// Mutants of a Lua file: small changes that keep it valid Lua. Comments, includes and the first line of a library are
-// not changed. lua/ is formatted by StyLua, so a statement begins at a line or after `then`, `else` or `do`, and ends
-// at the end of a line.
+// Mutants of a Lua file: small changes that keep it valid Lua. Comments and a first line `#!lua …` are not changed. lua/
+// is formatted by StyLua, so a statement begins at a line or after `then`, `else` or `do`, and ends at the end of a
+// line.
 
 const token =
   /--\[\[[\s\S]*?\]\]|--[^\n]*|^#![^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[A-Za-z_]\w*|\d+(?:\.\d+)?|==|~=|<=|>=|\.{2,3}|\S/g;

@@ -21,13 +21,13 @@ const state = ['test/lua/include/state.test.ts', 'test/scripts/layout.test.ts', 
 const records = [...under('operations', 'recordOperations audit/listEvents records'), ...under('scripts', 'keyspace')];
 
 /** Tests by file: the first pattern that matches the path applies. */
-const nearest = [
+export const nearest = [
   [
     /^lua\/decide\.lua/,
     [...verify, ...ratelimits, 'test/decide/decider.test.ts', 'test/operations/rootKeys/expiry.test.ts'],
   ],
   [
-    /limitChecks\/ratelimit/,
+    /decide\/limitChecks\/limitChecks/,
     [
       ...ratelimits,
       ...under('operations/ratelimits', 'setOverride'),
@@ -39,16 +39,26 @@ const nearest = [
     ],
   ],
   [
-    /verification\/(hold|due|returns|identityCredits)|include\/(held|holds|settledHolds|identityBalance)|(lua|sweep)\/holds/,
+    /verification\/(hold|held|expiredHolds|ownedWindows|packedCharges|slotEnds|identityCredits)|include\/(held|hold|settledHolds|identityBalance)|(lua|sweep)\/holds/,
     holds,
   ],
-  [/decide\/(\w+\/)?lease|include\/(change|leasedCredits)|leases\/deactivate/, leases],
-  [/verification\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts', ...leases]],
-  [/verification\/verify/, [...verify, ...analytics, 'test/decide/snapshots.test.ts', 'test/decide/decider.test.ts']],
   [
-    /decide\/(apis|totals|tags)/,
+    /decide\/(\w+\/)?(lease|settle|checkLeases|notedLeases|thisSession)|include\/(change|lease)|leases\/deactivate/,
+    leases,
+  ],
+  [
+    /verification\/(charge|adhocLimits|endedLimits|newState|precheck|restriction|windowRepair)/,
+    [...verify, ...window, 'test/lua/include/counters.test.ts', ...leases],
+  ],
+  [
+    /verification\/(verify|answer|itemRequest|keyCounts)/,
+    [...verify, ...analytics, 'test/decide/snapshots.test.ts', 'test/decide/decider.test.ts'],
+  ],
+  [
+    /decide\/(apis|totals|usageByTag|notedRefusals)/,
     [
       ...analytics,
+      ...under('operations/analytics', 'listRefusals'),
       'test/scripts/bounded.test.ts',
       'test/lua/include/usage.test.ts',
       ...verify,
@@ -57,12 +67,11 @@ const nearest = [
     ],
   ],
   [
-    /decide\/(roots|call)/,
+    /decide\/(roots|call|batch|again|kinds|registers)/,
     [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/decide/decider.test.ts'],
   ],
-  [/verification\/key/, [...verify, ...analytics, 'test/lua/include/counters.test.ts', 'test/decide/decider.test.ts']],
   [
-    /decide\/(memo|permitted|verification\/snapshot)/,
+    /decide\/(memo|permitted|verification\/keySnapshot)/,
     [
       ...verify,
       'test/decide/decider.test.ts',
@@ -70,13 +79,17 @@ const nearest = [
       ...under('operations/permissions', 'setRolePermissions deletePermission'),
     ],
   ],
+  [
+    /verification\/(currentKey|loadedKey)/,
+    [...verify, ...analytics, 'test/lua/include/counters.test.ts', 'test/decide/decider.test.ts'],
+  ],
   [/include\/audit/, under('operations/audit', 'listEvents')],
   [/include\/calendar/, ['test/lua/include/calendar.test.ts', ...verify]],
   [/include\/clock/, [...verify, 'test/scripts/scripts.test.ts']],
   [/include\/counters/, ['test/lua/include/counters.test.ts', 'test/lua/include/identityKeys.test.ts', ...verify]],
-  [/include\/grants/, ['test/domain/grants.test.ts', ...verify, 'test/operations/permissionTable.test.ts']],
+  [/include\/rootGrants/, ['test/domain/grants.test.ts', ...verify, 'test/operations/permissionTable.test.ts']],
   [
-    /include\/identities/,
+    /include\/(identities|packedIdentity|relinking)/,
     [
       'test/lua/include/identityKeys.test.ts',
       ...under('operations/identities', 'updateIdentity createIdentity getIdentity deleteIdentity'),
@@ -85,7 +98,7 @@ const nearest = [
   [/include\/(ids|keyIds)/, ['test/lua/include/ids.test.ts', ...keys, 'test/operations/apis/listKeys.test.ts']],
   [/keys\/inspect/, inspection],
   [
-    /include\/(keyRecords|limits|records|state)/,
+    /include\/(keyRecords|limitEnds|limitList|records|refills|state)/,
     [
       ...state,
       ...inspection,
@@ -97,7 +110,7 @@ const nearest = [
     ],
   ],
   [/lua\/limits/, [...under('operations/ratelimits', 'listTemporary'), 'test/lua/include/ends.test.ts']],
-  [/include\/names/, [...verify, 'test/scripts/keyspace.test.ts', ...ratelimits]],
+  [/include\/nameOf/, [...verify, 'test/scripts/keyspace.test.ts', ...ratelimits]],
   [
     /include\/overrides|include\/overrideRecords|sweep\/ended/,
     [
@@ -113,7 +126,7 @@ const nearest = [
       ...verify,
       ...under(
         'operations/permissions',
-        'createRole setRolePermissions listRoles listPermissions deletePermission deleteRole',
+        'permissions setRolePermissions listRoles listPermissions deletePermission deleteRole',
       ),
       ...under('operations/keys', 'permissionsAndRoles createKey getKey'),
     ],

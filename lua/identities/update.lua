@@ -2,7 +2,7 @@
 --
 -- derives  identity record, list and list of keys, window counters, the audit stream
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
---                     ratelimit (see with_one in include/limits), credits (null removes them) {remaining, refill
+--                     ratelimit (see with_one in include/limitList), credits (null removes them) {remaining, refill
 --                     (null removes it)}}
 -- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a
 --          refusal of limit_list.with_one or with_all, the latter with a space and the index of the limit, from 0

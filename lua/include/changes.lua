@@ -9,7 +9,7 @@ local function names_text(names)
   return table.concat(names, ', ', 1, ITEMS_MAX) .. string.format(', … (%d in all)', #names)
 end
 
--- Grants (include/grants) as text.
+-- Grants (include/rootGrants) as text.
 local function grants_list(grants)
   local list = {}
   for grant in string.gmatch(grants, '[^\n]+') do

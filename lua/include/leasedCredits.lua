@@ -1,4 +1,4 @@
--- Credits of a key that leases charged (include/leases).
+-- Credits of a key that leases charged (include/leaseList).
 
 -- A balance that is set has nothing of what leases took from the old one, and gets nothing back. Returns a function
 -- that notes this in the leases of a key: those that charged the balance with the number `kept` (nil for none) have

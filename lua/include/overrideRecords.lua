@@ -27,8 +27,8 @@ function override_records.update_kinds(workspace, namespace, all, wild)
   redis.call('HSET', name_of.namespace_ids(workspace), namespace.name, namespace.id16 .. kinds)
 end
 
--- Notes when an override ends (nil for a permanent one), in the index of ends (include/limits). One that replaced none
--- is also noted for its removal.
+-- Notes when an override ends (nil for a permanent one), in the index of ends (include/limitList). One that replaced
+-- none is also noted for its removal.
 function override_records.note_end(workspace, namespace, identifier, id16, ends, former)
   local of_all, of_namespace = name_of.override_ends(workspace), name_of.override_ends_of(workspace, namespace.id16)
   local index, member = name_of.ends(workspace), name_of.override_end(namespace.id16, id16)

@@ -9,7 +9,7 @@
 --          {'refill_unlimited'} | {'draws', id of the key that has the balance} | {'new_limit'} |
 --          {'too_many_limits'} | {'slots_limit'} | {'slots_duration'} |
 --          {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late', as before} |
---          {'type_of_former', as before} (limit_list.with_one and with_all in include/limits)
+--          {'type_of_former', as before} (limit_list.with_one and with_all in include/limitList)
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null

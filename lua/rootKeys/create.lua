@@ -2,7 +2,8 @@
 --
 -- derives  root key record and list, the set of admin root keys, the audit stream
 -- ARGV[1]  digest     SHA-256 of the root key string
--- ARGV[2]  request    JSON {name, start, grants (text, see include/grants), expires}; name and expires may be absent
+-- ARGV[2]  request    JSON {name, start, grants (text, see include/rootGrants), expires}; name and expires may be
+--                     absent
 -- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller expires} |
 --          {'expired'} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 

@@ -1,8 +1,9 @@
 -- Create root keys of an export with their ids, from the command line only. Existing ones are skipped.
 --
 -- derives  root key records and list, the set of admin root keys, the audit stream
--- ARGV[1]  request    JSON {rootKeys: [{id (without `root_`), name, start, grants (text, see include/grants), enabled,
---                     expires, created, used}], dryRun}, with distinct ids; name, expires and used may be absent
+-- ARGV[1]  request    JSON {rootKeys: [{id (without `root_`), name, start, grants (text, see include/rootGrants),
+--                     enabled, expires, created, used}], dryRun}, with distinct ids; name, expires and used may
+--                     be absent
 -- ARGV[2]  digests    SHA-256 of each root key string, 32 bytes each, distinct
 -- returns  {for each root key 'created' | 'exists' | 'id_taken'}
 

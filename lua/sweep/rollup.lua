@@ -8,7 +8,7 @@
 -- ARGV[2]  bytes_max     after this many bytes no further key is read
 -- ARGV[3]  retention_ms
 -- returns  {} when nothing is due | {how long it has been due (ms), now, kind, id and day, see rollup_queue in
---          include/names}; of used keys then: {position in the list, its length, whether the API exists, {id16, log or
+--          include/nameOf}; of used keys then: {position in the list, its length, whether the API exists, {id16, log or
 --          false, days or false, …}}
 
 local workspace, count, bytes_max, retention_ms = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

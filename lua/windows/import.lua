@@ -7,7 +7,7 @@
 -- returns  {for each window 1, or 0 when it exists, or its owner has too many}
 
 local workspace, windows, dry_run, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2] == '1', now_ms(ARGV[3])
--- Longest time that a window is kept: that of a removed limit, see include/limits.
+-- Longest time that a window is kept: that of a removed limit, see include/limitList.
 local DURATION_MAX = 30 * DAY_MS
 local stored, left = {}, {}
 for index, window in ipairs(windows) do

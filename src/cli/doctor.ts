@@ -164,7 +164,8 @@ async function scriptsAndRootKeys(settings: Parameters<typeof openStore>[0], roo
     return [ok('scripts', `all ${library().scripts.size} load`), ...found];
   } catch (error) {
     const isRefused = refusalOf(((error as Error).cause as Error | undefined)?.message ?? '') !== undefined;
-    const other = isUnsupported(error) ? 'Nothing was changed.' : 'Allow this account to use FCALL and FUNCTION LOAD.';
+    const allow = 'Allow this account to use FCALL, FUNCTION LIST, FUNCTION LOAD and FUNCTION DELETE.';
+    const other = isUnsupported(error) ? 'Nothing was changed.' : allow;
     const change = isRefused ? 'Correct `writes` first.' : other;
     return [fault('scripts', oneLine(error), change)];
   }

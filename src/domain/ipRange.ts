@@ -15,7 +15,10 @@ export const rangeCharactersMax = addressCharactersMax + 4;
 
 const bitsOfDigit = 4;
 
-/** An address, packed; undefined if the text is none. An octet with leading zeros is refused, as programs differ. */
+/**
+ * An address, packed; undefined if the text is none. An octet with leading zeros is refused, because some programs read
+ * it as octal.
+ */
 export function packAddress(text: string): string | undefined {
   if (isIPv4(text)) return digitsOfIpv4(text);
   // A zone has a meaning on one machine only.
@@ -90,6 +93,6 @@ export function unpackRanges(packed: string): string[] {
 export function addressText(digits: string): string {
   if (digits.length === 8)
     return digits.replace(/../g, (byte, at) => `${at > 0 ? '.' : ''}${Number.parseInt(byte, 16)}`);
-  // The host of a URL has that form.
+  // URL prints IPv6 addresses in canonical form.
   return new URL(`http://[${digits.match(/.{4}/g)!.join(':')}]`).hostname.slice(1, -1);
 }

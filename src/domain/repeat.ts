@@ -1,4 +1,7 @@
-/** Runs a task after each interval, from the end of the run before; the first time after `firstMs`. */
+/**
+ * Runs a task, which must not reject, after each interval, from the end of the run before; the first time after
+ * `firstMs`.
+ */
 export function repeat(intervalMs: number, run: () => Promise<unknown>, firstMs = intervalMs) {
   let timer: NodeJS.Timeout | undefined;
   let running: Promise<unknown> = Promise.resolve();
@@ -14,7 +17,7 @@ export function repeat(intervalMs: number, run: () => Promise<unknown>, firstMs 
     get isStopped(): boolean {
       return isStopped;
     },
-    /** Resolves when the task does not run. */
+    /** Runs it no more. Resolves when a running task has ended. */
     async stop(): Promise<void> {
       isStopped = true;
       clearTimeout(timer);

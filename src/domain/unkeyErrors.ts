@@ -29,7 +29,7 @@ const paths: Record<string, string> = {
   store_full: 'unkey/application/service_unavailable',
 };
 
-/** A title is that of the status there, with one exception. */
+/** Unkey's title of a status: the standard one, except for 409. */
 const titleOf = (status: number): string | undefined =>
   status === 409 ? 'Conflicting Resource' : STATUS_CODES[status];
 

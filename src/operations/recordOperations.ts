@@ -44,9 +44,7 @@ export function recordOperations<
   const described = { input: Type.Unsafe<Reference>(Fields({ [kind]: ref })), errors: [`${kind}_not_found`] as const };
   const references = byReference(kind, (store, workspaceId, reference) => roomOf(store).find(workspaceId, reference));
   // If grants name no ids of the kind, they are checked before the record is looked up.
-  const scoped: Partial<typeof references> & Pick<typeof references, 'scope'> = isScoped(resource)
-    ? references
-    : { scope: () => '*' };
+  const scoped: Partial<typeof references> = isScoped(resource) ? references : {};
 
   return {
     /** `load` and `scope` of further operations. */

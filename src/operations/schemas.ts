@@ -69,7 +69,7 @@ export const OneOf = <const Name extends string>(names: readonly Name[], descrip
 export const DescribedFields = <const Properties extends TProperties>(description: string, properties: Properties) =>
   Fields(properties, { description });
 
-/** Values in responses. */
+/** Values with only a description, mostly in responses. */
 export const out = {
   text: (description: string) => Type.String({ description }),
   int: (description: string) => Type.Integer({ description }),

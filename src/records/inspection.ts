@@ -314,7 +314,7 @@ function readHours(log: Buffer): { hours: (InspectedUsage & { externalId: string
   return { hours, fault: undefined };
 }
 
-/** The days before: empty if they cannot be decoded. Earlier ones are kept as sums only. */
+/** The rolled-up days: empty if they cannot be decoded. Earlier ones are kept as sums only. */
 function readStoredDays(stored: Buffer) {
   try {
     const days = readDays(stored).map(({ day, externalId, sums, hours }) => {

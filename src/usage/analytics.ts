@@ -87,7 +87,7 @@ export function openAnalytics(context: StoreContext) {
       const countAll = (visitCount: Visit<UsageCount>) =>
         isOfKeys(query)
           ? countByKey(scope, query, visitCount)
-          : // Kept by hour.
+          : // These totals keep their hours: the period is not widened to whole days.
             countByApi(isOfTags ? scope : { ...scope, period: { ...period, ...clamped } }, visitCount);
       if (!isOfTags) await countAll(visitMatching);
       else if (tag !== undefined) await countByTag(scope, visitMatching);
@@ -110,7 +110,7 @@ export function openAnalytics(context: StoreContext) {
       if (byIdentifier) await countByIdentifier(of, namespaceIds, period, visit);
       else if (identifier !== undefined) await countByNamespace(of, namespaceIds, identifier, period, visit);
       else {
-        // Kept by hour.
+        // These totals keep their hours: the period is not widened to whole days.
         await countByNamespace(of, namespaceIds, undefined, { ...period, ...clamped }, visit);
         return query;
       }

@@ -48,7 +48,7 @@ export interface UsageQuery extends Period {
   bounded?: boolean;
 }
 
-/** What a query of verifications reads. */
+/** The workspace, APIs and period of a query of verifications. */
 export interface UsageScope {
   context: StoreContext;
   workspaceId: string;

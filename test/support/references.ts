@@ -52,6 +52,9 @@ export function brokenReferences(file: string, files: readonly string[], text = 
         files.some((path) => path === name || path.endsWith(`/${name}`)),
       );
     }
+    for (const [name] of file.endsWith('.lua') ? withoutLinks.matchAll(moduleName) : []) {
+      check(name, isThere(`lua/${name}.lua`, files) || isThere(`lua/${name}`, files));
+    }
     for (const [command, name] of withoutLinks.matchAll(/npm run (\w+(?::\w+)?)/g)) {
       check(command, name! in packageScripts());
     }
@@ -73,6 +76,9 @@ const fileName = new RegExp(
   `(?<![\\w/.<>…*-])(?!(?:${folders})/)[\\w.-]+(?:/[\\w.-]+)*\\.(?:md|lua|mjs|ts)\\b(?![\\w-])`,
   'g',
 );
+
+/** A module of lua/ without its ending. */
+const moduleName = /(?<![\w/])(?:include|decide)\/\w+(?:\/\w+)*\b(?!\.lua|\/)/g;
 
 /** Paths below the folders of the repository, each with its anchor. A path with a placeholder is cut off before it. */
 function* pathsIn(text: string): Generator<[path: string, anchor?: string]> {

@@ -77,7 +77,7 @@ export const getVerifications = manages({
   needs: { api: ['read_analytics'] },
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
-  // A cursor also contains the period, because the default period moves.
+  // The cursor contains the period, because the default period moves.
   list: (query) => listOf('usage', query, 12),
   listedIds: 'row',
   check({ query }) {

@@ -31,7 +31,7 @@ export const listCustomers = manages({
   needs: { api: ['read_analytics'] },
   // A caller with grants for some APIs gets only their usage.
   scope: () => undefined,
-  // A cursor also contains the period, because the default period moves.
+  // The cursor contains the period, because the default period moves.
   list: (query) => listOf('customers', query, 12),
   listedIds: 'customer',
 

@@ -30,7 +30,7 @@ export const listEvents = manages({
     rootKeyId: out.text('`cli` for a change by the command line.'),
     rootKeyName: may.text('Present name of the root key. Absent if it has none or was deleted.'),
     operation: out.text(
-      'Name of the operation. `cli.import` and `cli.move` are imports and moves by the command line.',
+      'Name of the operation. `cli.import` is an import by the command line, `cli.move` a move by an earlier release.',
     ),
     resource: out.object('The changed resource.', {
       type: out.text('Type of the resource.'),

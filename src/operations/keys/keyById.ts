@@ -21,7 +21,7 @@ export const ofKey = {
 /** How operations change the permissions and roles of a key. */
 export type Mode = 'add' | 'remove' | 'set';
 
-/** What such an operation declares by itself. */
+/** The fields that differ between these operations. */
 export interface KeyPartsOperation<Name extends string> {
   name: Name;
   summary: string;

@@ -35,7 +35,7 @@ async function change(
     : refusalError({ refused, name });
 }
 
-/** An operation: its mode, and what else it declares. */
+/** Makes the operation of a mode; `declared` has its remaining fields. */
 export const rolesOperation = <const Name extends string>(mode: Mode, declared: KeyPartsOperation<Name>) =>
   manages({
     ...declared,
