@@ -740,7 +740,17 @@ describe('a part', () => {
     const text = await exportTo(newFile(), '--workspace', tollgate.workspaceId, '--api', things[0]!.apiId);
     const found = linesOf(text);
     const kindsFound = new Set(found.map(({ kind }) => kind));
-    for (const kind of ['key', 'deletedKey', 'keyUsage', 'apiUsage', 'tagUsage', 'identity', 'permission', 'role'])
+    for (const kind of [
+      'api',
+      'key',
+      'deletedKey',
+      'keyUsage',
+      'apiUsage',
+      'tagUsage',
+      'identity',
+      'permission',
+      'role',
+    ])
       expect(kindsFound).toContain(kind);
     for (const kind of ['rootKey', 'auditEvent', 'namespace', 'override', 'refusals'])
       expect(kindsFound).not.toContain(kind);

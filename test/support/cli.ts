@@ -46,11 +46,15 @@ export async function runCli(
   return { code, out: stdout.text, err: stderr.text };
 }
 
-/** The command must print this error and nothing else, and end with exit code 1. */
+/**
+ * The command must print this error and nothing else, and end with exit code 1. A text that ends its line is the whole
+ * error, any other a part of it.
+ */
 export async function refused(outcome: Promise<Outcome>, message: string | RegExp, about?: string): Promise<void> {
   const { code, out, err } = await outcome;
   expect({ code, out }, about).toEqual({ code: 1, out: '' });
-  expect(err, about).toMatch(message);
+  if (typeof message === 'string' && message.endsWith('\n')) expect(err, about).toBe(message);
+  else expect(err, about).toMatch(message);
 }
 
 class Collector extends Writable {

@@ -289,11 +289,12 @@ async function readPages(
 ): Promise<{ read: Read; items: Record<string, string>[] }> {
   const pages: unknown[] = [];
   let cursor: string | undefined = '';
+  let refusals = 0;
   while (cursor !== undefined) {
     const { status, data, pagination, error } = await call(name, { ...input, ...(cursor !== '' && { cursor }) });
-    // A busy machine: other reads of the workspace took longer than a read waits.
-    if (status === 429) continue;
-    if (status >= 500 || status === 401 || status === 403)
+    // On a busy machine other reads of the workspace may take longer than a read waits.
+    if (status === 429 && ++refusals < 10) continue;
+    if (status >= 500 || status === 401 || status === 403 || status === 429)
       throw new Error(`${name} ${JSON.stringify(input)}: ${status} ${JSON.stringify(error)}`);
     if (status !== 200) return { read: { name, input: shown(input), status, code: codeOf(error) }, items: [] };
     pages.push(data);

@@ -94,6 +94,19 @@ describe.each(files)('%s', (file) => {
   });
 });
 
+test('what starts them, and what each job may do', () => {
+  expect(workflowOf('ci.yml').on).toEqual({ push: { branches: ['main'] }, pull_request: null, workflow_call: null });
+  const permissionsOf = (file: string) =>
+    Object.entries(workflowOf(file).jobs).map(([name, { permissions }]) => [name, permissions]);
+  expect(permissionsOf('ci.yml')).toEqual([['check', undefined]]);
+  const attests = { 'id-token': 'write', attestations: 'write' };
+  expect(permissionsOf('release.yml')).toEqual([
+    ['check', undefined],
+    ['archive', { contents: 'write', ...attests }],
+    ['image', { contents: 'read', packages: 'write', ...attests }],
+  ]);
+});
+
 test('the commands are those that run here', () => {
   const commands = files.flatMap(stepsOf).flatMap(({ run }) => run ?? []);
   expect(commands).toContainEqual(expect.stringContaining('bash .ci/run'));

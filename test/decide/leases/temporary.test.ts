@@ -41,12 +41,15 @@ async function owned({ first: { ok } }: Servers, of: 'key' | 'identity', ratelim
     keyId,
     async send(server: Server, cost?: number) {
       const named = cost === undefined ? {} : { ratelimits: [{ name: 'most', cost }] };
-      const { valid, ratelimits, identity } = await server.ok('keys.verifyKey', { key, ...named });
+      const { valid, code, ratelimits, identity } = await server.ok('keys.verifyKey', { key, ...named });
       const returned = identity?.ratelimits.find(({ name }) => name === 'most');
-      if (identity && ratelimits) expect(returned?.limit).toBe(ratelimits[0]?.limit);
+      // A disabled key has no limits in its response, but its identity has.
+      const isDisabled = code === 'DISABLED';
+      if (!isDisabled) expect(code).toBe(valid ? 'VALID' : 'RATE_LIMITED');
+      if (identity && !isDisabled) expect(returned?.limit).toBe(ratelimits?.[0]?.limit);
       return {
         passed: valid,
-        limit: ratelimits?.[0]?.limit ?? returned?.limit,
+        limit: isDisabled ? returned?.limit : ratelimits?.[0]?.limit,
         remaining: ratelimits?.[0]?.remaining ?? 0,
       };
     },
@@ -159,6 +162,21 @@ describe.each<[string, Servers, Make, number | undefined]>([
     await limited.set(longer);
     expect(await left()).toBe(90_000 - during);
   });
+});
+
+test.each([held, slow])('admit again when an override of 0 ends: %#', async (group) => {
+  const until = group.clock.now + 1000;
+  const limited = await checked(group, { limit: 0, until });
+  const { check, send } = limited;
+  const all = (limit: number) => group.servers.map(() => limit);
+  // A refusal is leased without units, of which no count is kept.
+  for (const server of group.servers)
+    for (let times = 0; times < 6; times++) expect((await send(server)).passed).toBe(false);
+  expect(await applied(group, limited)).toEqual({ limits: all(0), local: group.servers.length });
+  group.clock.set(until - 1);
+  expect((await applied(group, limited)).limits).toEqual(all(0));
+  group.clock.set(until);
+  expect(await applied(group, limited)).toEqual({ limits: all(check.limit), local: 0 });
 });
 
 test.each([held, slow])('leases of several checks end with the first of their overrides: %#', async (group) => {

@@ -59,6 +59,13 @@ describe('keys.getKey: refusals', () => {
     expect(answer.error.errors).toMatchObject([{ location }]);
   });
 
+  test.each(['key_unknown', `key_${'1'.repeat(24)}`, 'k'.repeat(255), 'api_1'])(
+    '404 for the unknown id %s',
+    async (keyId) => {
+      expect(await get({ keyId })).toMatchObject({ status: 404, code: 'key_not_found' });
+    },
+  );
+
   test('404 for ids that sort before and after an existing one', async () => {
     const { keyId } = await createKey();
     const last = keyId.at(-9)!;

@@ -417,6 +417,9 @@ describe('keys.updateKey: 400; nothing changes', () => {
     ['an id of a limit that is no text', { ratelimits: [{ ...requests, id: 1 }] }, 'body.ratelimits[0].id'],
     ['a permission of 2', { permissions: ['ab'] }, 'body.permissions[0]'],
     ['the prefix, which cannot be changed', { prefix: 'live' }, 'body.prefix'],
+    ['an unknown field', { apiId: 'api_1' }, 'body.apiId'],
+    ['an unknown field in credits', { credits: { cost: 1 } }, 'body.credits.cost'],
+    ['a day in a daily refill', { credits: { refill: { ...refill, refillDay: 1 } } }, 'body.credits.refill.refillDay'],
     [
       'a refill without a balance that omits its interval',
       { credits: { refill: { amount: 1 } } },
@@ -424,7 +427,11 @@ describe('keys.updateKey: 400; nothing changes', () => {
     ],
   ])('for %s', async (_title, changes, location) => {
     const { keyId } = await newKey(everything);
-    expect(await update(keyId, changes)).toMatchObject(invalidAt(location));
+    const before = await read(keyId);
+    clock.advance(10);
+    const good = { name: 'Bob', enabled: false, credits: { remaining: 1 }, permissions: [] };
+    expect(await update(keyId, { ...good, ...changes })).toMatchObject(invalidAt(location));
+    expect(await read(keyId)).toEqual(before);
   });
 
   test('for a refill on an unlimited key', async () => {
