@@ -208,7 +208,7 @@ export const ownerOption = ['--owner <externalId>', 'only of this identity'] as 
 export const confirmOption = ['--confirm <name>', 'its name; without it a terminal asks, and a script fails'] as const;
 export const permanentOption = ['--permanent', 'remove it; it cannot be restored'] as const;
 
-/** An error about a field that the command itself sets. */
+/** A field that the command itself sets: no option does. */
 export const constant = <Value extends string | boolean>(value: Value) => ({ options: [], read: () => value });
 
 export const duration = (text: string): number => durationOf(text);

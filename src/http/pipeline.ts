@@ -111,6 +111,7 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
 class Pipeline {
   readonly #store: Store;
   readonly #options: PipelineOptions;
+  readonly #limits: Context['limits'];
   readonly #callLog: CallLog;
   readonly #metrics: Metrics;
   readonly #routes: ReadonlyMap<string, Route>;
@@ -127,6 +128,8 @@ class Pipeline {
     const { store, log, callLog = new CallLog(log), metrics = new Metrics() } = options;
     const { isStopping = () => false, gatewayRootKey, scrape } = options;
     this.#options = options;
+    // Only these: the options have secrets, too.
+    this.#limits = { metaBytesMax: options.metaBytesMax };
     this.#store = store;
     this.#addresses = new CallerAddresses(log);
     this.#callLog = callLog;
@@ -245,7 +248,7 @@ class Pipeline {
     return {
       store: this.#store,
       requestId,
-      limits: this.#options,
+      limits: this.#limits,
       decisionTimes: this.#metrics.decisionTimes,
       checks: this.#options.checks,
       text(...path) {

@@ -1,8 +1,7 @@
 // The arguments and reply of each script, and calls of scripts by name. The build fails if a header in lua/ names other
-// arguments.
+// arguments (signatureCheck.ts).
 
 import type { Actor } from '../domain/caller.ts';
-import { isScript, type LuaFiles } from './library.ts';
 import type { Argument, Scripts } from './scripts.ts';
 
 /** A reply as Redis sends it: strings, numbers, and lists of these. */
@@ -20,7 +19,7 @@ export const refusal = <Refusal extends string>(refused: Refusal, name = ''): Re
 /** The units of a window: index of its limit, from 1; ends of slices; units of each (lua/include/exported.lua). */
 export type UsedUnits = [index: number, ends: string[], units: string[]];
 
-interface Signature<Names extends readonly string[], Returned> {
+export interface Signature<Names extends readonly string[], Returned> {
   names: Names;
   /** Strings in the reply are Buffers, because it has packed bytes. */
   isPacked: boolean;
@@ -45,7 +44,7 @@ const takes = <const Names extends readonly string[]>(...names: Names) => ({
   }),
 });
 
-const signatures = {
+export const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
   'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<Buffer | 0>(),
   'analytics/sums': takes('api8', 'month', 'from', 'upTo', 'bytesMax').returnsPacked<
@@ -287,45 +286,4 @@ export function openCalls(scripts: Scripts, { now, actorText }: CallOptions): Ru
     const reply = isPacked ? scripts.runPacked(name, workspaceId, args) : scripts.run(name, workspaceId, args);
     return reply as Promise<Returned<typeof name>>;
   };
-}
-
-/**
- * For the build: throws if the header of a script names other arguments or outcomes than its signature, or the script
- * returns another outcome. The arguments of lua/decide.lua are packed by src/decide/.
- */
-export function checkSignatures(files: LuaFiles) {
-  for (const [name, source] of files) {
-    if (!isScript(name) || name === 'decide') continue;
-    const signature = (signatures as Record<string, Signature<readonly string[], unknown>>)[name];
-    const named = signature?.names.join(', ');
-    const documented = argumentsIn(source).join(', ');
-    if (named !== documented)
-      throw new Error(`lua/${name}.lua takes ${documented || 'nothing'}; src/scripts/calls.ts has ${named}`);
-    if (signature?.outcomes) checkOutcomes(name, source, signature.outcomes);
-  }
-}
-
-function checkOutcomes(name: string, source: string, outcomes: readonly string[]) {
-  const [header = ''] = /^-- returns.*(?:\n--.*)*/m.exec(source) ?? [];
-  const documented = [...header.matchAll(/\{'(\w+)'/g)].map((match) => match[1]!);
-  const returned = [...source.matchAll(/return \{ '(\w+)'/g)].map((match) => match[1]!);
-  const found = [...new Set([...documented, ...returned])].sort().join(', ');
-  const declared = [...outcomes].sort().join(', ');
-  if (found !== declared || documented.length !== outcomes.length)
-    throw new Error(`lua/${name}.lua returns ${found}; src/scripts/calls.ts has ${declared}`);
-}
-
-const camel = (name: string) =>
-  name.replace(/_ms$/, 'Ms').replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
-
-/**
- * The arguments of a script: the names in its header (`ARGV[1]  key_id  …` is keyId), and after the fixed ones those
- * that no header lists (lua/README.md).
- */
-function argumentsIn(source: string): string[] {
-  const listed = [...source.matchAll(/^-- ARGV\[\d+(…?)\] +(\w+)/gm)].map(([, all, name]) => all! + camel(name!));
-  const code = source.replace(/--.*$/gm, '');
-  const last = [/\bactor\b/, /\bnow(?=_ms\()/].flatMap((use) => use.exec(code)?.[0] ?? []);
-  const rest = listed.filter((name) => name.startsWith('…'));
-  return [...listed.slice(0, listed.length - rest.length), ...last, ...rest.map((name) => name.replace('…', '...'))];
 }

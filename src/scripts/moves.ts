@@ -27,8 +27,10 @@ export async function refuseMoves(redis: RedisClient): Promise<void> {
         'named: docs/running.md#upgrades.',
     );
   }
+  const failed = looks.find((each) => each.status === 'rejected');
   // While a master of a Cluster is lost, the others serve; the next start looks again.
-  if (looks.some(({ status }) => status === 'rejected')) return;
+  if (failed && redis.isCluster) return;
+  if (failed) throw failed.reason;
   // A full Redis or a replica may refuse it: then the next start looks again.
   await redis.hset(dataKey, 'moveless', '1').catch(() => {});
 }

@@ -1,8 +1,8 @@
 // Run by the build (bin/prepare.mjs): writes the library of Redis to dist/.
 
 import { writeFileSync } from 'node:fs';
-import { checkSignatures } from './calls.ts';
 import { buildLibrary, readLua } from './library.ts';
+import { checkSignatures } from './signatureCheck.ts';
 
 const files = readLua();
 checkSignatures(files);

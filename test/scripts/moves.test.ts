@@ -71,6 +71,17 @@ test('records are found among very many names', async () => {
   expect(await refusal()).toContain(move.to);
 });
 
+test('data that cannot be looked at is not served', async () => {
+  await writeFormerMove(own.redis, newMove(), 'only a receipt');
+  await own.redis.acl('SETUSER', 'default', '-scan');
+  try {
+    await expect(refuseMoves(own.redis)).rejects.toMatchObject({ code: 'store_unavailable' });
+  } finally {
+    await own.redis.acl('SETUSER', 'default', '+scan');
+  }
+  expect(await refusal()).toContain('the API …');
+});
+
 test('other data is looked at once', async () => {
   await refuseMoves(own.redis);
   expect(await own.redis.hget(dataKey, 'moveless')).toBe('1');
