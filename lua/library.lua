@@ -23,6 +23,7 @@ local function load_modules(is_dry)
       function_name = name,
       callback = function(KEYS, ARGV)
         if not server then begin() end
+        modules.hold_buckets.begin()
         return run(KEYS, ARGV)
       end,
       flags = flags,

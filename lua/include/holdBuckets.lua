@@ -5,6 +5,8 @@ local hold_buckets = {}
 -- The work of reading holds and settlements since it was asked for, in units of about a microsecond (decide/call): with
 -- 10,000 settlements a search reads a megabyte.
 local noted_bytes = 0
+-- Called by library.lua before each script: what an earlier one read, maybe of another workspace, is not its work.
+function hold_buckets.begin() noted_bytes = 0 end
 function hold_buckets.work()
   local bytes = noted_bytes
   noted_bytes = 0

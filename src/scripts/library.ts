@@ -204,4 +204,5 @@ export function buildLibrary(
 const ofFrame: ReadonlyMap<string, string> = new Map([
   ['include/change', 'leaseholders'],
   ['include/fullMemory', 'full_memory'],
+  ['include/holdBuckets', 'hold_buckets'],
 ]);
