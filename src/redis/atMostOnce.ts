@@ -1,6 +1,6 @@
 /**
- * Calls `read` at most once in `ms`, counted from its begin, and once at a time. Calls until then share its result, even
- * an error, which is never older.
+ * Calls `read` at most once in `ms`, counted from its begin, and once at a time. Calls until then share its result,
+ * even an error, which is never older.
  */
 export function atMostOnceIn<Result>(ms: number, read: () => Promise<Result>): () => Promise<Result> {
   let current: Promise<Result>;
