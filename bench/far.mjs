@@ -111,6 +111,7 @@ async function measureAt(distance) {
   const { apiId } = (await send(near, 'apis.createApi', { name: 'bench' })).data;
   const create = async (fields) => (await send(near, 'keys.createKey', { apiId, name, meta, ...fields })).data;
   const limited = await create({ ratelimits: [limit] });
+  const metered = await create({ ratelimits: [{ ...limit, duration: undefined, period: 'month' }] });
   const unlimited = await create({});
   const warm = [];
   for (let count = 0; count < warmCount; count++) warm.push((await create({})).key);
@@ -119,6 +120,7 @@ async function measureAt(distance) {
   await load(far, [unlimited.key], rate, options.quick ? 2 : 8);
   progress(`${distance} ms: hot`);
   const hot = await load(far, [limited.key], rate, seconds);
+  const quota = await load(far, [metered.key], rate, seconds);
   const free = await load(far, [unlimited.key], rate, seconds);
   progress(`${distance} ms: warm`);
   await load(far, warm, warmRate * warmCount, 3);
@@ -129,7 +131,7 @@ async function measureAt(distance) {
   const stopped = await changeAfter('SIGSTOP', near, far, unlimited);
   await delay(1000);
   const killed = await changeAfter('SIGKILL', near, far, unlimited);
-  return { distance, hot, free, warmed, atNear, atFar, stopped, killed };
+  return { distance, hot, quota, free, warmed, atNear, atFar, stopped, killed };
 }
 
 async function measure() {
@@ -142,14 +144,16 @@ async function measure() {
       'Redis away, ms',
       'hot, one limit',
       'p50, ms',
+      'hot, a monthly quota',
+      'p50, ms',
       'hot, no limit',
       'p50, ms',
       `${warmRate}/s each, no limit`,
       'p50, ms',
     ],
-    measured.map(({ distance, hot, free, warmed }) => [
+    measured.map(({ distance, hot, quota, free, warmed }) => [
       distance,
-      ...[hot, free, warmed].flatMap(({ share, p50 }) => [percent(share), number(p50)]),
+      ...[hot, quota, free, warmed].flatMap(({ share, p50 }) => [percent(share), number(p50)]),
     ]),
   );
   const waits = table(

@@ -45,7 +45,7 @@ const snapshotOf = (text) => ({
 });
 const verifiedOf = (text) => ({
   outcome: 'VALID',
-  snapshot: printSnapshot(snapshotOf(text)),
+  snapshot: printSnapshot(snapshotOf(text), 0),
   credits: 999,
   ratelimits: [{ exceeded: false, remaining: 99, resetAtMs: 1_795_190_554_255, of: 'key', index: 0 }],
 });

@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { type Periodic, quotaPeriods } from '../src/domain/quota.ts';
 import { errorCatalogue } from '../src/errors.ts';
 import type { OperationName } from '../src/operations/index.ts';
 import {
@@ -172,6 +173,17 @@ const maybe = <Value>(value: fc.Arbitrary<Value>, oneIn = 2) => fc.option(value,
 const rarely = <Value>(value: fc.Arbitrary<Value>) =>
   fc.oneof({ weight: 4, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
 const durations = one(1000, 1063, 6400, 60_000, dayMs);
+/** How long a limit lasts: any time, or a period of the calendar. */
+const lasts: fc.Arbitrary<Periodic> = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ duration: durations }) },
+  {
+    weight: 1,
+    arbitrary: fc.record(
+      { period: one(...quotaPeriods), anchor: one(0, Date.UTC(2025, 11, 31, 9), Date.UTC(2024, 1, 29)) },
+      { requiredKeys: ['period'] },
+    ),
+  },
+);
 const mosts = fc.oneof(
   { weight: 5, arbitrary: one(1, 2, 3, 5) },
   { weight: 3, arbitrary: one(64, 65, 130) },
@@ -182,10 +194,15 @@ const costs = one(undefined, undefined, undefined, 0, 1, 2, 3, 60);
 const optionalValues = (Object.keys(limitDefaults) as (keyof typeof limitDefaults)[]).map(
   (name) => [name, one(limitOthers[name], limitOthers[name], limitDefaults[name])] as const,
 );
-const ratelimit: fc.Arbitrary<LimitInput> = fc.record(
-  { name: one(...limitNames), limit: mosts, duration: durations, ...Object.fromEntries(optionalValues) },
-  { requiredKeys: ['name', 'limit', 'duration'] },
-);
+const ratelimit: fc.Arbitrary<LimitInput> = fc
+  .tuple(
+    fc.record(
+      { name: one(...limitNames), limit: mosts, ...Object.fromEntries(optionalValues) },
+      { requiredKeys: ['name', 'limit'] },
+    ),
+    lasts,
+  )
+  .map(([limit, length]) => ({ ...limit, ...length }));
 const ratelimits = fc.oneof(
   { weight: 9, arbitrary: fc.uniqueArray(ratelimit, { maxLength: 3, selector: ({ name }) => name }) },
   { weight: 1, arbitrary: fc.array(ratelimit, { maxLength: 3 }) },
@@ -330,8 +347,8 @@ const items = fc.oneof(
   {
     weight: 3,
     arbitrary: fc
-      .record({ name: one(...limitNames, 'own'), cost: costs, limit: mosts, duration: durations })
-      .map((item) => [item]),
+      .tuple(fc.record({ name: one(...limitNames, 'own'), cost: costs, limit: mosts }), lasts)
+      .map(([item, length]) => [{ ...item, ...length }]),
   },
   {
     weight: 1,
@@ -364,7 +381,7 @@ const check = fc.record({
   byId: one(false, false, true),
   identifier: one(...identifiers),
   limit: mosts,
-  duration: durations,
+  lasts,
   cost: costs,
 });
 
@@ -480,7 +497,8 @@ function expectExplained({ status, data }: Called<Explained>, verified: Verified
   }
 }
 
-function checkOf({ model }: World, { namespace, byId, ...rest }: Of<typeof check>): CheckInput {
+function checkOf({ model }: World, { namespace, byId, lasts: length, ...values }: Of<typeof check>): CheckInput {
+  const rest = { ...values, ...length };
   const name = namespaceNames[namespace % namespaceNames.length]!;
   if (namespace === 11) return { namespace: 'rlns_none', ...rest };
   const id = model.namespaces.find((one) => one.name === name)?.id.value;
@@ -615,7 +633,8 @@ const kinds: [weight: number, kind: Kind][] = [
     step('updateKey', fc.tuple(nth, keyChanges, rarely(mosts)), (world, [n, made, limit]) => {
       const keyId = keyIdOf(world, n);
       const changes = withExpiry(made) as KeyChanges;
-      if (limit) changes.ratelimits = (keyOf(world, n)?.limits ?? []).map(({ id: _, ...same }) => ({ ...same, limit }));
+      const had = keyOf(world, n)?.limits ?? [];
+      if (limit) changes.ratelimits = had.map(world.model.shown).map(({ id: _, ...same }) => ({ ...same, limit }));
       return same(world, 'keys.updateKey', { keyId, ...changes }, () => world.model.updateKey(keyId, changes));
     }),
   ],
@@ -856,9 +875,9 @@ const kinds: [weight: number, kind: Kind][] = [
       'setOverride',
       fc.tuple(check, one(...patterns), one(0, 1, 2, 65), one(undefined, 1, 700, 20_000, hourMs)),
       (world, [made, identifier, limit, lastsMs]) => {
-        const { namespace, duration } = checkOf(world, made);
+        const { namespace } = checkOf(world, made);
         const until = lastsMs && world.model.now + lastsMs;
-        const input = { namespace, identifier, limit, duration, ...(until && { until }) };
+        const input = { namespace, identifier, limit, ...made.lasts, ...(until && { until }) };
         return same(world, 'ratelimits.setOverride', input, () => world.model.setOverride(input));
       },
     ),

@@ -1,5 +1,7 @@
 // A proxy in front of a language model whose customers pay by token. How many tokens a response has is known only at its
-// end, so the proxy holds `max_tokens` credits before it asks the model, and settles what was streamed.
+// end, so the proxy holds `max_tokens` credits before it asks the model, and settles what was streamed. The same goes for
+// two budgets in millionths of a dollar: one a month per customer, a quota `budget` of the identity of the key, and one a
+// day per model and key, a quota of the request.
 //
 //   TOLLGATE_URL=http://127.0.0.1:8080 TOLLGATE_ROOT_KEY=root_… MODEL_URL=http://127.0.0.1:3002 \
 //     node examples/llm-proxy/proxy.mjs
@@ -10,6 +12,7 @@ import { createServer } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 
 const { TOLLGATE_URL, TOLLGATE_ROOT_KEY, MODEL_URL, PORT = '3001', HOLD_MS = '30000' } = process.env;
+const { MODEL = 'stand-in', TOKEN_COST = '20', MODEL_BUDGET = '0', WITH_BUDGET = '' } = process.env;
 if (!TOLLGATE_URL || !TOLLGATE_ROOT_KEY || !MODEL_URL) {
   console.error('Set TOLLGATE_URL, TOLLGATE_ROOT_KEY and MODEL_URL: see examples/llm-proxy/README.md.');
   process.exit(1);
@@ -40,15 +43,30 @@ async function toll(operation, input, attempts = 3) {
   }
 }
 
-/** Reserves credits. The id makes the call repeatable: while the hold is open, nothing is charged again. */
-const reserve = (key, credits) =>
-  toll('keys.verifyKey', { key, credits: { cost: credits }, hold: { ttl: holdMs, id: randomUUID() } });
+/** The budgets by which tokens are charged, in millionths of a dollar. Those of the request name their limit. */
+const budgets = [
+  ...(WITH_BUDGET ? [{ name: 'budget' }] : []),
+  ...(MODEL_BUDGET === '0' ? [] : [{ name: `model ${MODEL}`, limit: Number(MODEL_BUDGET), period: 'day' }]),
+];
+const costOf = (tokens) => tokens * Number(TOKEN_COST);
+
+/** Reserves credits and budget. The id makes the call repeatable: while the hold is open, nothing is charged again. */
+const reserve = (key, tokens) =>
+  toll('keys.verifyKey', {
+    key,
+    credits: { cost: tokens },
+    ratelimits: budgets.map((budget) => ({ ...budget, cost: costOf(tokens) })),
+    hold: { ttl: holdMs, id: randomUUID() },
+  });
 
 /** Ends a hold. When Tollgate is away for longer, `tollgate key hold-settle` does it by hand, for 24 hours. */
 async function end(holdId, tokens) {
   try {
     if (tokens === 0) await toll('keys.releaseHold', { holdId }, 10);
-    else await toll('keys.settleHold', { holdId, credits: { cost: tokens } }, 10);
+    else {
+      const ratelimits = budgets.map(({ name }) => ({ name, cost: costOf(tokens) }));
+      await toll('keys.settleHold', { holdId, credits: { cost: tokens }, ratelimits }, 10);
+    }
   } catch (error) {
     console.error(`${holdId} is to be settled by ${tokens} credits. ${error.message}`);
   }

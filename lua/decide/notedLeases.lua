@@ -84,6 +84,6 @@ function noted_leases.write_of_window(check, leases)
   if leases == '' then
     redis.call('DEL', record)
   else
-    redis.call('SET', record, leases, 'PX', window_log.ttl(check.duration))
+    redis.call('SET', record, leases, 'PX', window_log.ttl(check.duration, call_now))
   end
 end

@@ -1,4 +1,4 @@
--- Times of refills (docs/contract.md §14), in UTC.
+-- Times of refills (docs/contract.md §14) and months, in UTC.
 
 -- The day (since 1970-01-01) on which a month begins. `month` is from 0 and may be above 11.
 local function days_to_month(year, month)
@@ -23,18 +23,20 @@ local function month_of(day)
   return 1970 + math.floor(months / 12), months % 12
 end
 
+-- The beginning of a day of a month, or of its last day if it is shorter.
+local function day_in_month(year, month, day)
+  local first, next_first = days_to_month(year, month), days_to_month(year, month + 1)
+  return math.min(first + day - 1, next_first - 1) * DAY_MS
+end
+
 -- The time of the first refill after `now`. `refill_day` 0 is daily; 1 to 31 is that day of each month, or its last
 -- day.
 local function refill_after(now, refill_day)
   local today = math.floor(now / DAY_MS)
   if refill_day == 0 then return (today + 1) * DAY_MS end
   local year, month = month_of(today)
-  local function start_of(in_month)
-    local first, next_first = days_to_month(year, in_month), days_to_month(year, in_month + 1)
-    return math.min(first + refill_day - 1, next_first - 1) * DAY_MS
-  end
-  local due = start_of(month)
-  if due <= now then due = start_of(month + 1) end
+  local due = day_in_month(year, month, refill_day)
+  if due <= now then due = day_in_month(year, month + 1, refill_day) end
   return due
 end
 

@@ -30,7 +30,7 @@ end
 local function write_counters(workspace, owner, counters, now)
   local list, longest, has_new = name_of.window_list(workspace, owner), 0, false
   for _, counter in ipairs(counters) do
-    local member, ttl = counter[1], window_log.ttl(counter[3])
+    local member, ttl = counter[1], window_log.ttl(counter[3], now)
     redis.call('SET', name_of.window_at(workspace, owner, member), counter[2], 'PX', ttl)
     if counter[4] then
       redis.call('ZADD', list, int(now + ttl), member)

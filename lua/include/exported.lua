@@ -11,15 +11,16 @@ local function limits_in_force(workspace, owner, limits, now)
   return list
 end
 
--- The units that count in the windows of limits that last a day or longer: {index of the limit, from 1; end of each
--- slice; its units}. Shorter windows are not exported: they are soon empty. Slots are not: they belong to holds.
+-- The units that count in quotas, and in the windows of limits that last a day or longer: {index of the limit, from 1;
+-- end of each slice; its units}. Shorter windows are not exported: they are soon empty. Slots are not: they belong to
+-- holds.
 local function used_units(limits, now)
   local used = {}
   for index, l in ipairs(limits) do
     local window = l.duration >= DAY_MS and l.type ~= 1 and l.window ~= '' and read_window(l.window)
     local ends, units = {}, {}
     for entry, slice_end in ipairs(window and window.ends or {}) do
-      if slice_end + l.duration > now then
+      if window_log.reset(slice_end, l.duration) > now then
         ends[#ends + 1], units[#units + 1] = int(slice_end), int(window.units[entry])
       end
     end
@@ -37,7 +38,8 @@ local function restore_limits(limits, wanted)
     for entry, slice in ipairs(given.used or {}) do
       ends[entry], units[entry] = slice[1], slice[2]
     end
-    if #ends > 0 then l.window = new_window(ends, units, window_log.slice_end(0, l.limit, l.duration)) end
+    local step = l.duration < QUOTA_CODES and window_log.slice_end(0, l.limit, l.duration) or HOUR_MS
+    if #ends > 0 then l.window = new_window(ends, units, step) end
   end
   return limits
 end

@@ -4,14 +4,15 @@ local limit_list = {
   -- Limits of an owner (src/operations/schemas.ts).
   MAX = 50,
   -- The values of a limit that are 0 or 1, as requests and states name them. `window` is the type of a limit without
-  -- one.
-  SWITCHED = { [true] = 1, [false] = 0, window = 0, concurrency = 1 },
+  -- one; a quota is stored as a window whose duration is a code.
+  SWITCHED = { [true] = 1, [false] = 0, window = 0, quota = 0, concurrency = 1 },
   -- Longest time that the counter of a removed limit is kept in case the limit is added again.
   KEPT_DURATION_MAX = 30 * DAY_MS,
 }
 
 -- A limit {name, LIMIT_VALUES (numbers), ends and former if it is temporary} of one in a request or a state, some of
--- whose values may be absent. The end in a request, `until`, is set by limit_list.set_end.
+-- whose values may be absent. The end in a request, `until`, is set by limit_list.set_end, the duration of a quota by
+-- limit_list.keep_type.
 function limit_list.of(wanted)
   local limit, defaults =
     { name = wanted.name, ends = wanted.ends, former = wanted.ends and wanted.former }, LIMIT_DEFAULTS
@@ -25,6 +26,27 @@ end
 -- The duration by which the counter of a limit is found: 0 for the slots of a concurrency limit, which do not depend on
 -- its duration. So a limit that gets another type begins with an empty counter.
 function limit_list.counter_duration(limit) return limit.type == 1 and 0 or limit.duration end
+
+function limit_list.type_of(limit)
+  return limit.type == 1 and 'concurrency' or limit.duration >= QUOTA_CODES and 'quota' or 'window'
+end
+
+-- Sets the type of a limit in a request that has none, and the duration of a quota: its code. `before` is the limit in
+-- force with its name, or nil, whose type, period and anchor stay if none is given. A quota may have the length of its
+-- period as its duration, as responses do. Returns nil, or why it cannot be: `quota_period`, `quota_duration`,
+-- `not_quota` (one that gets another type needs a duration).
+function limit_list.keep_type(wanted, before)
+  local is_quota, period, anchor = before and limit_list.type_of(before) == 'quota', wanted.period, wanted.anchor
+  wanted.type = wanted.type or period and 'quota' or before and limit_list.type_of(before)
+  if wanted.type ~= 'quota' then
+    return anchor and 'quota_period' or is_quota and not wanted.duration and 'not_quota' or nil
+  end
+  if not period and not is_quota then return 'quota_period' end
+  local code = period and quota_periods.code(period, anchor) or before.duration
+  if anchor and not period then code = quota_periods.code((quota_periods.of(code)), anchor) end
+  if wanted.duration and not quota_periods.has_length(code, wanted.duration) then return 'quota_duration' end
+  wanted.duration = code
+end
 
 -- Why a concurrency limit cannot have its number or duration: `slots_limit`, `slots_duration`; nil if it can.
 function limit_list.slots_refusal(limit)
@@ -51,7 +73,7 @@ function limit_list.set_end(limit, wanted, before, now)
     return 'ended'
   elseif ends > now + LASTS_MAX and not (before and before.ends == ends) then
     return 'too_late'
-  elseif former and before.type ~= limit.type then
+  elseif former and limit_list.type_of(before) ~= limit_list.type_of(limit) then
     return 'type_of_former'
   end
   limit.ends = ends
@@ -59,8 +81,8 @@ function limit_list.set_end(limit, wanted, before, now)
 end
 
 -- The list of a request that replaces the limits of an owner, which are in force. A limit without a type keeps that of
--- the limit with its name, as it keeps its end. Returns nil, why not (slots_refusal, set_end), and the index in the
--- list, from 0.
+-- the limit with its name, as it keeps its end. Returns nil, why not (keep_type, slots_refusal, set_end), and the index
+-- in the list, from 0.
 function limit_list.with_all(limits, wanted, now)
   local before, list = {}, {}
   for _, l in ipairs(limits) do
@@ -68,9 +90,10 @@ function limit_list.with_all(limits, wanted, now)
   end
   for index, w in ipairs(wanted) do
     local former = before[w.name]
-    w.type = w.type or former and former.type
+    local refusal = limit_list.keep_type(w, former)
+    if refusal then return nil, refusal, index - 1 end
     list[index] = limit_list.of(w)
-    local refusal = limit_list.slots_refusal(list[index]) or limit_list.set_end(list[index], w, former, now)
+    refusal = limit_list.slots_refusal(list[index]) or limit_list.set_end(list[index], w, former, now)
     if refusal then return nil, refusal, index - 1 end
   end
   return list
@@ -88,6 +111,8 @@ function limit_list.with_one(limits, change, now)
     if is_named then changed = list[#list] end
   end
   if change.limit == cjson.null then return list end
+  local refusal = limit_list.keep_type(change, before)
+  if refusal then return nil, refusal end
   if not before then
     if not change.duration then return nil, 'new_limit' end
     if #list >= limit_list.MAX then return nil, 'too_many_limits' end
@@ -98,7 +123,7 @@ function limit_list.with_one(limits, change, now)
     local given = change[value]
     if given ~= nil then changed[value] = limit_list.SWITCHED[given] or given end
   end
-  local refusal = limit_list.slots_refusal(changed) or limit_list.set_end(changed, change, before, now)
+  refusal = limit_list.slots_refusal(changed) or limit_list.set_end(changed, change, before, now)
   if refusal then return nil, refusal end
   return list
 end
@@ -108,6 +133,9 @@ function limit_list.apply_ended(wanted, now)
   for index = #wanted, 1, -1 do
     local w = wanted[index]
     local former, duration = w.keptFormer, w.duration
+    if former and former ~= cjson.null and former.period then
+      former.duration = quota_periods.code(former.period, former.anchor)
+    end
     if former == cjson.null and w['until'] <= now then
       table.remove(wanted, index)
     elseif former and w['until'] <= now then
@@ -159,7 +187,9 @@ function limit_list.replace(workspace, owner, old, wanted, now)
   for _, l in pairs(by_name) do
     if l.window ~= '' then
       local duration = counter_duration(l)
-      local kept_for = math.min(duration > 0 and duration or DAY_MS, limit_list.KEPT_DURATION_MAX)
+      local kept_for = duration > 0 and duration or DAY_MS
+      -- A quota is kept until its period ends.
+      if duration < QUOTA_CODES then kept_for = math.min(kept_for, limit_list.KEPT_DURATION_MAX) end
       kept[#kept + 1] = { name_of.window_member(duration, l.name), l.window, kept_for, true }
     end
   end

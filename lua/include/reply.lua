@@ -1,12 +1,14 @@
 -- Replies of the scripts that manage records.
 
--- A limit of a state as a named reply {id, name, LIMIT_VALUES (text)}, with what is in `more`.
-local function limit_reply(l, more)
+-- A limit of a state as a named reply {id, name, LIMIT_VALUES (text), at: the time if it is a quota}, with what is in
+-- `more`.
+local function limit_reply(l, now, more)
   local reply = more or {}
   reply.id, reply.name = l.id, l.name
   for _, value in ipairs(LIMIT_VALUES) do
     reply[value] = int(l[value])
   end
+  if l.duration >= QUOTA_CODES then reply.at = int(now) end
   if l.ends then
     local former = l.former
     reply.ends = int(l.ends)
@@ -19,11 +21,11 @@ end
 
 -- An override, as read_override (include/overrides) returns it, as an OverrideReply (src/records/overrides.ts), with
 -- what is in `more`.
-local function override_reply(override, identifier, more)
+local function override_reply(override, identifier, now, more)
   local reply, former = more or {}, override.former
   reply.id, reply.identifier, reply.limit = override.id16, identifier, int(override.limit)
   reply.duration, reply.created = int(override.duration), int(override.created)
-  reply.ends = override.ends and int(override.ends)
+  reply.at, reply.ends = int(now), override.ends and int(override.ends)
   reply.formerLimit, reply.formerDuration = former and int(former.limit), former and int(former.duration)
   return named(reply)
 end
@@ -32,7 +34,7 @@ end
 local function limit_replies(limits, now)
   local replies = {}
   for index, l in ipairs((limit_ends.in_force(limits, now))) do
-    replies[index] = limit_reply(l)
+    replies[index] = limit_reply(l, now)
   end
   return replies
 end

@@ -8,7 +8,7 @@
 
 local FLAGS = KEY_FLAGS
 -- The values and marks of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a
--- place of their own there.
+-- place of their own there. The switch of a quota is set by its duration, which is a code (src/domain/quota.ts).
 local limit_head = { VALUES = LIMIT_HEAD_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
 
 -- Sets a field of `into` for each flag of a state, by its name; of other `bits` for each of these.
@@ -85,7 +85,7 @@ end
 local function pack_limits(limits)
   local parts, count, is_temporary = { struct.pack('>B', #limits) }, #limits, false
   for index, l in ipairs(limits) do
-    local head, switches = {}, l.ends and TEMPORARY or 0
+    local head, switches = {}, (l.ends and TEMPORARY or 0) + (l.duration < QUOTA_CODES and 0 or QUOTA)
     local window = limit_ends.pack(l) .. l.window
     is_temporary = is_temporary or l.ends ~= nil
     for _, value in ipairs(limit_head.VALUES) do

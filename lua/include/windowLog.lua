@@ -8,6 +8,9 @@
 -- that is stored. So it counts for one duration from the step on: the step neither admits units early nor blocks them
 -- for longer.
 --
+-- The counter of a quota has the same form (include/quotaLog). Where functions take a duration, they take its code,
+-- too: the slice of a quota is its period.
+--
 -- A counter is packed: kind (1), base (6), step (6), then for each entry the end of its slice (in steps from base) and
 -- its units, then the sum of all units (7). It is empty when nothing counts. The kind is the width of the entries, the
 -- narrowest that fits. For example 3 units in the millisecond that ends at 1763596805257, and no others:
@@ -74,6 +77,10 @@ function window_log.slice_of(duration) return (duration - duration % 64) / 64 en
 
 -- The end of the slice at a time, as window_charge computes it too, without this call.
 function window_log.slice_end(at, limit, duration)
+  if duration >= QUOTA_CODES then
+    local _, ends = quota_periods.at(duration, at)
+    return ends
+  end
   local slice = limit <= FINE_LIMIT and 1 or window_log.slice_of(duration)
   return at - at % slice + slice
 end
@@ -170,8 +177,10 @@ function window_log.repaired(text, now, duration)
   return new_window(ends, units, slice)
 end
 
--- The time at which the oldest entry expires; `now` when nothing counts (see `oldest` of window_charge).
+-- The time at which the oldest entry expires; `now` when nothing counts (see `oldest` of window_charge and
+-- quota_charge).
 function window_log.reset(oldest, duration)
+  if duration >= QUOTA_CODES then return oldest end
   local reset = oldest + duration
   return reset < WINDOW_LATEST and reset or WINDOW_LATEST
 end
@@ -179,6 +188,7 @@ end
 -- The earliest time at which `cost` fits if nothing else is charged. If the cost is above the limit, or the limit is 0,
 -- it never fits: then one duration from now (docs/contract.md §8).
 function window_log.free_at(text, first, total, first_live, now, limit, duration, cost)
+  if duration >= QUOTA_CODES then return window_log.slice_end(now, limit, duration) end
   if cost > limit or limit == 0 then return math.min(now + duration, WINDOW_LATEST) end
   if total + cost > limit then
     local kind = WINDOW_KINDS[string.byte(text, first)]
@@ -193,4 +203,7 @@ end
 
 -- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry
 -- counts. It frees memory and never decides.
-function window_log.ttl(duration) return duration + window_log.slice_of(duration) + 60000 end
+function window_log.ttl(duration, now)
+  if duration >= QUOTA_CODES then return window_log.slice_end(now, 0, duration) - now + 60000 end
+  return duration + window_log.slice_of(duration) + 60000
+end

@@ -34,9 +34,10 @@ end
 function window_returns.without(text, at, now, duration, is_fine, units)
   if text == '' then return nil end
   local slice_end = window_log.charged_end(at, is_fine, duration)
-  if slice_end + duration <= now then return nil end
+  if window_log.reset(slice_end, duration) <= now then return nil end
   -- After the clock stepped back, units are charged in a slice that ends up to a slice later (window_log.repaired).
-  local kept, suffix = window_returns.taken(text, 1, #text, slice_end, at + window_log.slice_of(duration), units)
+  local latest = duration < QUOTA_CODES and at + window_log.slice_of(duration) or slice_end
+  local kept, suffix = window_returns.taken(text, 1, #text, slice_end, latest, units)
   if IN_TESTS and not suffix then error('no slice has ' .. units .. ' units that are given back') end
   return suffix and string.sub(text, 1, kept) .. suffix
 end

@@ -24,7 +24,8 @@ end
 local function limit_figures(requested)
   local checked, figures = {}, {}
   local function noted(text, first, last, at, limit, duration, cost)
-    local total, first_live, oldest = window_charge(text, first, last, at, limit, duration, cost, false)
+    local charge = quota_log.charge_of(duration)
+    local total, first_live, oldest = charge(text, first, last, at, limit, duration, cost, false)
     if total ~= AHEAD then
       checked[#checked + 1] = { limit = limit, duration = duration, cost = cost, total = total }
     end

@@ -37,11 +37,12 @@ local function counted_in(bytes, limit, duration, has_slots)
     local ends, _, total = window_slots.read(bytes, 1, #bytes, now)
     return total, ends[1], false
   end
-  local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)
+  local charge = quota_log.charge_of(duration)
+  local counted, _, oldest = charge(bytes, 1, #bytes, now, limit, duration, 0, false)
   local is_ahead = counted == AHEAD
   if is_ahead then
-    local settled = window_log.repaired(bytes, now, duration)
-    counted, _, oldest = window_charge(settled, 1, #settled, now, limit, duration, 0, false)
+    local settled = quota_log.repaired(bytes, now, duration)
+    counted, _, oldest = charge(settled, 1, #settled, now, limit, duration, 0, false)
   end
   return counted, window_log.reset(oldest, duration), is_ahead
 end
@@ -70,7 +71,7 @@ end
 local function limits_reply(limits)
   local replies = {}
   for index, l in ipairs(limits) do
-    replies[index] = limit_reply(l, { window = window_reply(l.window, l.limit, l.duration, l.type == 1) })
+    replies[index] = limit_reply(l, now, { window = window_reply(l.window, l.limit, l.duration, l.type == 1) })
   end
   return replies
 end
@@ -87,7 +88,7 @@ local function counters_reply(owner)
       local duration = tonumber(duration_text)
       replies[#replies + 1] = named({
         name = limit_name,
-        duration = duration,
+        duration = duration_text,
         expiresIn = redis.call('PTTL', name),
         window = window_reply(bytes, nil, duration, duration == 0),
       })

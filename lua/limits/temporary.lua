@@ -62,7 +62,7 @@ local function temporary_limit(kind, id, name, ends)
   for field, value in pairs(owner.shared) do
     reply[field] = value
   end
-  return limit_reply(l, reply)
+  return limit_reply(l, now, reply)
 end
 
 local function temporary_override(namespace16, id16, ends)
@@ -70,7 +70,7 @@ local function temporary_override(namespace16, id16, ends)
   local override = identifier and read_override(workspace, { id16 = namespace16 }, identifier, now)
   if not override or override.ends ~= ends then return nil end
   local namespace = redis.call('HGET', name_of.namespace_names(workspace), namespace16)
-  return override_reply(override, identifier, { kind = 'o', namespace = namespace, namespaceId = namespace16 })
+  return override_reply(override, identifier, now, { kind = 'o', namespace = namespace, namespaceId = namespace16 })
 end
 
 -- A member of the index that is wanted as a reply, or nil.

@@ -20,7 +20,7 @@ local function item_of(_, each, id16)
   last = id16
   local override = read_override(workspace, namespace, each, now)
   if not override then return nil end
-  return override_reply(override, each)
+  return override_reply(override, each, now)
 end
 if identifier ~= '' then return { { item_of(workspace, identifier, '') }, 0, '' } end
 local page = page_of(workspace, name_of.override_list(workspace, namespace.id16), after, 'asc', count, item_of)

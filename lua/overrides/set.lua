@@ -5,7 +5,7 @@
 -- ARGV[1]  namespace    name or id
 -- ARGV[2]  identifier   each `*` matches any characters
 -- ARGV[3]  limit        0 blocks completely
--- ARGV[4]  duration     milliseconds
+-- ARGV[4]  duration     milliseconds, or the code of a quota
 -- ARGV[5]  ends_ms      Unix milliseconds; '' for a permanent one
 -- ARGV[6]  former_limit of the former one of an export; '' for none, and for the one that is in force
 -- ARGV[7]  former_duration
@@ -36,6 +36,8 @@ end
 if ends and kept_id == '' and ends > now + LASTS_MAX then return { 'too_late' } end
 local former = former_limit and { limit = former_limit, duration = former_duration }
 if before then former = not before.ends and before or before.former end
+
+local function duration_text(each) return each < QUOTA_CODES and each or quota_periods.text(each) end
 
 -- Overrides that have ended leave room for this one.
 override_records.remove_ended(workspace, now, ENDED_MAX)
@@ -82,7 +84,7 @@ audit(workspace, now, actor, 'override', 'rlor_' .. id16, {
   { 'namespace', before and namespace.name, namespace.name },
   { 'identifier', before and identifier, identifier },
   { 'limit', before and before.limit, limit },
-  { 'duration', before and before.duration, duration },
+  { 'duration', before and duration_text(before.duration), duration_text(duration) },
   { 'until', before and before.ends, ends },
 })
 return { 'set', id16 }

@@ -25,11 +25,11 @@ for _, window in ipairs(windows) do
   if window.is_new then
     -- A step that the slices do not have is 1 ms, see new_window.
     local limit = { id = '', limit = 65, duration = window.duration, window = '' }
-    local duration = math.min(window.duration, DURATION_MAX)
+    local duration = window.duration < QUOTA_CODES and math.min(window.duration, DURATION_MAX) or window.duration
     local packed = restore_limits({ limit }, { window })[1].window
     if window.isNamespace then
       local name = name_of.window_at(workspace, window.owner, window.member)
-      redis.call('SET', name, packed, 'PX', window_log.ttl(duration))
+      redis.call('SET', name, packed, 'PX', window_log.ttl(duration, now))
     else
       write_counters(workspace, window.owner, { { window.member, packed, duration, true } }, now)
     end

@@ -244,6 +244,16 @@ export function periodOf({ last, from, to }: Given, nowMs: number): { start?: nu
   return given({ start, end });
 }
 
+/** The period of a quota. */
+export const periodSets = {
+  period: ['--per <period>', 'a quota per `hour`, `day`, `week`, `month` or `year` in UTC, in place of a duration'],
+  anchor: [
+    '--from <time>',
+    'with --per: where periods begin, such as 2026-01-31; at midnight, on Monday, the 1st, 1 January by default',
+    (text: string, _of: string, nowMs: number) => timeOf(text, nowMs),
+  ],
+} as const;
+
 /** When a temporary limit or override ends, and `then` applies. */
 export const until = (then: string) =>
   ({

@@ -4,7 +4,7 @@ import { idForms } from '../domain/records.ts';
 import type { Call, InputOf, OutputOf } from './client.ts';
 import { runs } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { durationText, endText, limitText, numberOf, tableOf, timeText } from './table.ts';
+import { endText, lastsText, limitText, numberOf, tableOf, timeText } from './table.ts';
 
 type Explanation = OutputOf<'keys.explainKey'>;
 type Rule = Explanation['rules'][number];
@@ -84,8 +84,10 @@ function figuresOf(rule: Rule): string {
     slugs && `has ${slugs.filter(({ held }) => held).length} of ${slugs.length} permissions`,
     missing && `missing: ${missing.join(', ')}`,
     ...ratelimits.map(
-      ({ name, of, used, limit, duration, cost, ...rest }) =>
-        `${name} of ${of}: ${used} of ${limit} ${rest.type ? 'slots for' : 'per'} ${durationText(duration)}${endText(rest)}, cost ${cost}`,
+      ({ name, of, used, limit, cost, reset, ...rest }) =>
+        `${name} of ${of}: ${used} of ${limit} ${lastsText(rest, rest.type)}${endText(rest)}${
+          rest.period ? `, renews ${timeText(reset)}` : ''
+        }, cost ${cost}`,
     ),
     ...balanceTexts('balance', { balance, debt, remaining, refill }, cost, rule.result),
     ...balanceTexts('balance of the identity', rule.identity ?? {}, cost, rule.result),

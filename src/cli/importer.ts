@@ -5,7 +5,15 @@ import { dayMs } from '../domain/time.ts';
 import { sharedCreditsSince } from '../operations/identities/sharedCredits.ts';
 import { holdsSince } from '../operations/keys/holdFields.ts';
 import { keyFieldsSince, movedCreditsSince } from '../operations/keys/keyFields.ts';
-import { concurrencySince, hasConcurrency, hasEnd, temporarySince, tooOld } from '../operations/rules.ts';
+import {
+  concurrencySince,
+  hasConcurrency,
+  hasEnd,
+  hasQuota,
+  quotasSince,
+  temporarySince,
+  tooOld,
+} from '../operations/rules.ts';
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
@@ -25,6 +33,7 @@ const newFields: readonly NewField[] = [
   ),
   ['ratelimits', concurrencySince, ({ ratelimits }) => hasConcurrency(ratelimits)],
   ['ratelimits', temporarySince, ({ ratelimits }) => hasEnd(ratelimits)],
+  ['ratelimits', quotasSince, ({ ratelimits }) => hasQuota(ratelimits)],
   ['drawsOn', movedCreditsSince, ({ drawsOn }) => drawsOn !== undefined],
   ['credits.debt', holdsSince, ({ remaining = 0 }) => remaining < 0],
 ];
@@ -485,7 +494,7 @@ export class Importer {
         if (ofLimits !== undefined && (hasConcurrency(ratelimits) || hasEnd(ratelimits)))
           return ['ratelimits', ofLimits];
         const ofCredits = credits && tooOld(this.#store, sharedCreditsSince, 'credits');
-        return ofCredits === undefined ? undefined : ['credits', ofCredits];
+        return ofCredits === undefined ? this.#quotaFault(ratelimits) : ['credits', ofCredits];
       },
       cost: ({ ratelimits }) => costOfLimits(ratelimits),
       create: (target, identities) => this.#createIdentities(target, identities),
@@ -496,14 +505,15 @@ export class Importer {
     },
     override: {
       time: ({ overrideId }) => ofId('overrideId', overrideId.slice('rlor_'.length)),
-      fault: ({ until }) => {
+      fault: ({ until, former, ...amount }) => {
         const problem = until === undefined ? undefined : tooOld(this.#store, temporarySince, 'until');
-        return problem === undefined ? undefined : ['until', problem];
+        return problem === undefined ? this.#quotaFault([amount, former ?? {}]) : ['until', problem];
       },
       create: each((target, override) => this.#createOverride(target, override)),
     },
     window: {
       cost: costOfWindow,
+      fault: (window) => this.#quotaFault([window]),
       create: async ({ workspaceId }, windows) => {
         const given = windows.map(({ owner, ...window }) => {
           const [prefix] = owner.split('_', 1);
@@ -644,16 +654,21 @@ export class Importer {
     return existence(!existing);
   }
 
+  /** Why data of this version cannot store one of these limits. */
+  #quotaFault(limits: Parameters<typeof hasQuota>[0]): Fault | undefined {
+    const problem = hasQuota(limits) ? tooOld(this.#store, quotasSince, 'period') : undefined;
+    return problem === undefined ? undefined : ['period', problem];
+  }
+
   async #createOverride(target: Target, override: RecordOf<'override'>): Promise<Outcome> {
     const { workspaceId } = target;
-    const { namespace, identifier, limit, duration, overrideId, createdAt, until, former } = override;
+    const { namespace, identifier, overrideId, createdAt, until, ...given } = override;
     if (this.#options.dryRun) {
-      const hasEnded = until !== undefined && until <= this.#nowMs && !former;
+      const hasEnded = until !== undefined && until <= this.#nowMs && !given.former;
       return existence(!(await this.#store.overrides.find(workspaceId, namespace, identifier)) && !hasEnded);
     }
     const keptId = overrideId.slice('rlor_'.length);
-    const given = { namespace, identifier, limit, durationMs: duration, untilMs: until, former };
-    const record = { ...given, keptId, createdMs: createdAt };
+    const record = { ...given, namespace, identifier, untilMs: until, keptId, createdMs: createdAt };
     const result = await this.#store.overrides.set(workspaceId, record, actorFor(target));
     if (!('refused' in result)) return 'created';
     // An override that has ended since the export counts as one that exists: there is nothing to create.

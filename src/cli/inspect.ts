@@ -142,8 +142,8 @@ function usageText({ hour, counts, spentCredits }: InspectedUsage): string {
 }
 
 function limitLines({ id, name, window, until, former, ...values }: InspectedLimit): string[] {
-  const amountText = ({ limit, duration, autoApply }: NonNullable<InspectedLimit['former']>) =>
-    `${number(limit)} ${values.type ? 'slots for' : 'per'} ${number(duration)} ms, ${autoApply ? 'autoApply' : 'if the request names it'}`;
+  const amountText = ({ limit, duration, period, autoApply }: NonNullable<InspectedLimit['former']>) =>
+    `${number(limit)} ${values.type === 'concurrency' ? 'slots for' : 'per'} ${period ?? `${number(duration)} ms`}, ${autoApply ? 'autoApply' : 'if the request names it'}`;
   const end = until === undefined ? '' : `, until ${timeOf(until)}, then ${former ? amountText(former) : 'none'}`;
   return [`  ${name}  ${amountText(values)}${end}  ${id}`, ...indented(indented(windowLines(window)))];
 }
@@ -194,8 +194,8 @@ function counterLines({ count: listed, counters }: InspectedCounters): string[] 
   if (listed === 0) return [];
   const omitted = listed - counters.length;
   return [
-    ...counters.flatMap(({ name, duration, expiresIn, window }) => [
-      `  ${name}  ${duration === 0 ? 'former limit of slots' : `ad hoc or former limit per ${number(duration)} ms`}, expires in ${number(expiresIn)} ms`,
+    ...counters.flatMap(({ name, duration, period, expiresIn, window }) => [
+      `  ${name}  ${duration === 0 ? 'former limit of slots' : `ad hoc or former limit per ${period ?? `${number(duration)} ms`}`}, expires in ${number(expiresIn)} ms`,
       ...indented(indented(windowLines(window))),
     ]),
     ...(omitted > 0 ? [`  ${number(omitted)} more listed: expired, or beyond the first 100`] : []),

@@ -14,8 +14,17 @@ import { createKey } from '../operations/keys/createKey.ts';
 import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrateKeys.ts';
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
-import { checkCredits, checkLimits, checkSlots, invalid, metaText } from '../operations/rules.ts';
-import { ExternalId, Fields, Int, RatelimitRequest, RoleName, ratelimitsMax, Slug } from '../operations/schemas.ts';
+import { checkCredits, checkLimits, checkPeriod, checkSlots, invalid, metaText } from '../operations/rules.ts';
+import {
+  Duration,
+  ExternalId,
+  Fields,
+  Int,
+  RatelimitRequest,
+  RoleName,
+  ratelimitsMax,
+  Slug,
+} from '../operations/schemas.ts';
 import type { ApiRecord } from '../records/apis.ts';
 import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
 import type { ExportedKey, NewKey } from '../records/keys.ts';
@@ -33,7 +42,7 @@ const keptId = (prefix: string) => Type.Optional(idOf(prefix));
 const { id, name, type, until, former: _former, ...formerValues } = RatelimitRequest.properties;
 const LineLimit = Fields({
   ...RatelimitRequest.properties,
-  former: Type.Optional(Fields({ ...formerValues, autoApply: Type.Boolean() })),
+  former: Type.Optional(Fields({ ...formerValues, duration: Duration, autoApply: Type.Boolean() })),
   used: Type.Optional(Used),
 });
 const Limits = Type.Optional(Type.Array(LineLimit, { maxItems: ratelimitsMax }));
@@ -249,6 +258,7 @@ function formerOfLine(
     return undefined;
   }
   if (!former) return null;
+  checkPeriod(former, `${location}.former`);
   checkSlots({ name: '', ...former, type }, `${location}.former`);
   return former;
 }

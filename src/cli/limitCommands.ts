@@ -1,7 +1,7 @@
 // The commands that change one limit of a key, or of an identity, whose keys share it.
 
 import type { Call, InputOf, OutputOf } from './client.ts';
-import { duration, type Given, keyId, runs, until } from './commandRow.ts';
+import { duration, type Given, keyId, periodSets, runs, until } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
 import { limitText, numberOf, tableOf } from './table.ts';
 
@@ -16,12 +16,14 @@ const atOnce = 8;
 
 const limitArguments = '<name> <limit> [duration]';
 const about =
-  'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay, and the duration and type of one that exists if none is given.';
+  'Set a limit by its name, for example `requests 100 1m` or `tokens 1000000 --per month`; `none` removes it. Other limits stay, and the duration and type of one that exists if none is given.';
 const ends = until('the permanent limit before it applies again, or none');
 const limitSets = {
   'ratelimit.name': '<name>',
   'ratelimit.limit': ['<limit>', (text: string, of: string) => (text === 'none' ? null : numberOf(text, of))],
   'ratelimit.duration': ['[duration]', duration],
+  'ratelimit.period': periodSets.period,
+  'ratelimit.anchor': periodSets.anchor,
   'ratelimit.type': [
     '--type <type>',
     '`concurrency` for slots, which verifications take and the ends of their holds free, each for the duration at most; or `window`',
@@ -76,16 +78,16 @@ export const identityLimitRow = runs<{ identity: string; ratelimit: Change }>({
 
 /** The change of one limit, as the operation expects it. A new one is checked in every verification. */
 function changeOf(given: Change, limits: readonly Limit[]): Change {
-  const { name, limit, duration, until } = given;
+  const { name, limit, duration, period, until } = given;
   if (limit === null) {
     if (typeof until === 'number') throw new Error('A limit is removed at once. Leave --for and --until out.');
     return { name, limit };
   }
   if (limits.some((one) => one.name === name)) return given;
-  if (duration !== undefined) return { ...given, autoApply: true };
+  if (duration !== undefined || period !== undefined) return { ...given, autoApply: true };
   const names = limits.map((one) => one.name).join(', ');
   throw new Error(
-    `There is no limit ${name}${names && `, only ${names}`}. Give a duration to add it, such as \`${limit} 1m\`.`,
+    `There is no limit ${name}${names && `, only ${names}`}. Give a duration or a period to add it, such as \`${limit} 1m\` or \`${limit} --per month\`.`,
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { overrideColumns } from '../domain/columns.ts';
 import type { OutputOf } from './client.ts';
-import { type CommandRow, calls, done, until } from './commandRow.ts';
+import { type CommandRow, calls, done, periodSets, until } from './commandRow.ts';
 import { amountText, columnsOf, durationOf, numberOf, tableOf, timeText } from './table.ts';
 
 type Override = OutputOf<'ratelimits.getOverride'>;
@@ -30,14 +30,15 @@ export const overrideRows: readonly CommandRow[] = [
     prints: (override) => tableOf(table.headings, [table.rowOf(override)]),
   }),
   calls({
-    words: 'override set <namespace> <identifier> <limit> <duration>',
+    words: 'override set <namespace> <identifier> <limit> [duration]',
     about:
-      'Set the limit of an identifier, or of those that match its `*`, for example `mail user_42 500 1m`. 0 blocks them.',
+      'Set the limit of an identifier, or of those that match its `*`, for example `mail user_42 500 1m` or `mail user_42 500 --per day`. 0 blocks them.',
     operation: 'ratelimits.setOverride',
     sets: {
       ...one,
       limit: ['<limit>', numberOf],
-      duration: ['<duration>', (text, of) => durationOf(text, `${of} `)],
+      duration: ['[duration]', (text, of) => durationOf(text, `${of} `)],
+      ...periodSets,
       until: until('the permanent override before it applies again'),
     },
     prints({ overrideId }, { namespace, identifier, until, ...amount }) {

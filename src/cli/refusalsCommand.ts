@@ -110,15 +110,13 @@ const table = columnsOf(
 );
 
 function limitOf(refusals: Refusals[number]): string {
-  const { outcome, ratelimit, limit, duration, type, cost, remaining, of, source } = refusals;
+  const { outcome, ratelimit, limit, duration, cost, remaining, of, source } = refusals;
   const left = remaining === undefined ? '' : `, ${remaining} left${of ? ' of the identity' : ''}`;
   const figures = cost === undefined ? '' : `cost ${cost}${left}`;
   if (ratelimit === undefined)
     return figures || (outcome === 'RATE_LIMITED' && source === 'lease' ? '(by a lease)' : '');
   const isWhole = limit !== undefined && duration !== undefined;
-  return [isWhole ? limitText({ name: ratelimit, limit, duration, type }) : ratelimit, figures]
-    .filter(Boolean)
-    .join(', ');
+  return [isWhole ? limitText({ ...refusals, name: ratelimit, limit }) : ratelimit, figures].filter(Boolean).join(', ');
 }
 
 const isListed = ({ refused, listed }: Counted[number]) => refused === listed;

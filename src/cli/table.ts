@@ -1,6 +1,7 @@
 // Tables, times and durations on a terminal.
 
 import type { Shared } from '../domain/columns.ts';
+import { defaultAnchor, type Periodic, type QuotaPeriod } from '../domain/quota.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 
 /** Headings, and the cells of a row below them. */
@@ -64,7 +65,10 @@ export function durationText(ms: number): string {
 interface LimitFigures {
   name: string;
   limit: number;
-  duration: number;
+  duration?: number | undefined;
+  /** Of a quota. */
+  period?: QuotaPeriod | undefined;
+  anchor?: number | undefined;
   type?: string | undefined;
   /** False: only requests that name the limit are checked. */
   autoApply?: boolean | undefined;
@@ -73,11 +77,18 @@ interface LimitFigures {
   former?: Amount | undefined;
 }
 
-type Amount = Pick<LimitFigures, 'limit' | 'duration' | 'autoApply'>;
+type Amount = Pick<LimitFigures, 'limit' | 'autoApply' | keyof Periodic>;
+
+/** How long a limit lasts, such as `per 1m`, `slots for 1m`, or `per month from 2026-01-31 00:00:00`. */
+export function lastsText({ duration, period, anchor }: Periodic, type?: string): string {
+  if (period === undefined) return `${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration!)}`;
+  const isDefault = anchor === undefined || anchor === defaultAnchor(period);
+  return `per ${period}${isDefault ? '' : ` from ${timeText(anchor)}`}`;
+}
 
 /** The units or slots of a limit, such as `100 per 1m`, or `10 slots for 1m (only when named)`. */
-export const amountText = ({ limit, duration, autoApply }: Amount, type?: string): string =>
-  `${limit} ${type === 'concurrency' ? 'slots for' : 'per'} ${durationText(duration)}${autoApply === false ? ' (only when named)' : ''}`;
+export const amountText = ({ limit, autoApply, ...lasts }: Amount, type?: string): string =>
+  `${limit} ${lastsText(lasts, type)}${autoApply === false ? ' (only when named)' : ''}`;
 
 /** When a temporary limit ends, and what applies then, after a space; '' for a permanent one. */
 export const endText = ({ until, former, type }: Omit<LimitFigures, 'name' | 'limit' | 'duration'>): string =>

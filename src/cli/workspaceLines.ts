@@ -5,8 +5,8 @@ import Type, { type Static } from 'typebox';
 import { timeMax } from '../domain/time.ts';
 import { setOverride } from '../operations/ratelimits/setOverride.ts';
 import { parseGrants } from '../operations/rootKeys/grantList.ts';
-import { invalid } from '../operations/rules.ts';
-import { Fields, Identifier, Int, KeyName } from '../operations/schemas.ts';
+import { checkPeriod, invalid } from '../operations/rules.ts';
+import { Fields, Identifier, Int, KeyName, periodFields } from '../operations/schemas.ts';
 import type { StoredEvent } from '../records/audit.ts';
 import type { Namespace, Override } from '../records/overrides.ts';
 import type { ExportedRootKey } from '../records/rootKeys.ts';
@@ -14,6 +14,8 @@ import { lineOf, lineText } from './exportedLine.ts';
 import { base58, type Counts, idOf, kinds, lineKind } from './lineKinds.ts';
 import { checkUsed, LineNamespaceId, Used } from './usageLines.ts';
 
+const { limit, duration, period, anchor } = setOverride.input.properties;
+const overrideAmount = { limit, duration, period, anchor };
 const WorkspaceId = idOf('ws');
 const RootKeyId = idOf('root');
 const Time = Int([0, timeMax]);
@@ -63,15 +65,14 @@ export const workspaceKinds = {
       overrideId: idOf('rlor'),
       namespace: Type.String({ minLength: 1, maxLength: 512 }),
       identifier: Identifier,
-      limit: setOverride.input.properties.limit,
-      duration: setOverride.input.properties.duration,
+      ...overrideAmount,
       createdAt: Type.Optional(Time),
       until: Type.Optional(Time),
-      former: Type.Optional(
-        Fields({ limit: setOverride.input.properties.limit, duration: setOverride.input.properties.duration }),
-      ),
+      former: Type.Optional(Fields(overrideAmount)),
     }),
     (override) => {
+      checkPeriod(override, 'body');
+      if (override.former) checkPeriod(override.former, 'body.former');
       if (override.former && override.until === undefined)
         throw invalid('body.former', 'needs `until`, the time from which on it is in force');
       return override;
@@ -80,11 +81,13 @@ export const workspaceKinds = {
   window: lineKind(
     Fields({
       owner: OwnerId,
-      duration: Int(1000),
+      duration: Type.Optional(Int(1000)),
+      ...periodFields,
       name: Type.String({ minLength: 1, maxLength: 512 }),
       used: Used,
     }),
     (window) => {
+      checkPeriod(window, 'body');
       checkUsed(window.used, 'body.used');
       return window;
     },

@@ -1,5 +1,6 @@
 // Numbers and times as text. Times are in UTC, like the buckets of counts.
 
+import { defaultAnchor, type Quota } from '../domain/quota.ts';
 import { visible } from './visibleText.ts';
 
 const whole = new Intl.NumberFormat('en');
@@ -101,6 +102,15 @@ export function download(name: string, file: Blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+export interface Amount extends Partial<Quota> {
+  limit: number;
+  duration: number;
+}
+
 /** The units of a limit, or its slots. */
-export const unitsOf = ({ limit, duration: ms, type }: { limit: number; duration: number; type?: string }): string =>
-  type ? `${count(limit)} slots, each for ${duration(ms)} at most` : `${count(limit)} in any ${duration(ms)}`;
+export function unitsOf({ limit, duration: ms, type, period, anchor }: Amount & { type?: string }): string {
+  if (type === 'concurrency') return `${count(limit)} slots, each for ${duration(ms)} at most`;
+  if (!period) return `${count(limit)} in any ${duration(ms)}`;
+  const from = anchor === defaultAnchor(period) ? '' : `, from ${dateTime(anchor!, { seconds: false })} UTC`;
+  return `${count(limit)} each ${period}${from}`;
+}

@@ -67,8 +67,10 @@ export class SnapshotCache {
     return generation === this.#generation;
   }
 
-  /** Moves an entry whose version was just confirmed to the recent generation. */
-  keep(digest: string, entry: CachedSnapshot): SnapshotText {
+  /** Moves an entry whose version was confirmed at a time to the recent generation. */
+  keep(digest: string, entry: CachedSnapshot, atMs: number): SnapshotText {
+    const { periods } = entry.snapshot;
+    if (periods && atMs >= periods.end) entry.snapshot = flattened(printSnapshot(periods.of, atMs));
     // An earlier request may have added a newer version.
     if (entry.generation !== this.#generation && !this.#recent.has(digest)) this.#put(digest, entry);
     return entry.snapshot;
@@ -80,14 +82,16 @@ export class SnapshotCache {
     digest: string,
     { version, snapshot }: VersionedSnapshot,
     outdated: CachedSnapshot | undefined,
+    atMs: number,
   ): SnapshotText {
     // An earlier request may have added this version.
     const added = this.find(workspaceId, digest);
-    if (added?.version === version) return this.keep(digest, added);
-    const printed = printSnapshot(snapshot);
+    if (added?.version === version) return this.keep(digest, added, atMs);
+    const printed = printSnapshot(snapshot, atMs);
     if (!outdated && !this.#isSecondUse(digest)) return printed;
     const flat = flattened(printed);
-    const bytes = 250 + bytesOf(flat);
+    // One with quotas has what it was printed of, too.
+    const bytes = 250 + bytesOf(flat) * (flat.periods ? 2 : 1);
     const extraWeight = extraWeightOf(flat, bytes);
     this.#put(digest, { workspaceId, version, snapshot: flat, bytes, extraWeight, generation: this.#generation });
     return flat;
@@ -131,7 +135,7 @@ export interface VersionedSnapshot {
  * Reads what lua/decide/verification/keySnapshot.lua packs. The caller has to read the slugs of the numbers in
  * `permissionLists`.
  */
-export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLists: string[] } {
+export function readSnapshot(packed: Buffer, atMs: number): VersionedSnapshot & { permissionLists: string[] } {
   const reader = new Reader(packed);
   const { version, ...fields } = snapshotStruct.read(reader);
   const snapshot: Snapshot = {
@@ -142,8 +146,8 @@ export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLi
     values: valuesOf(fields),
     permissions: linesOf(fields.slugs),
     roles: fields.roles.map(({ name }) => name),
-    ratelimits: readLimits(fields.limits, reader),
-    identity: reader.isAtEnd ? undefined : readIdentity(reader),
+    ratelimits: readLimits(fields.limits, reader, atMs),
+    identity: reader.isAtEnd ? undefined : readIdentity(reader, atMs),
   };
   return { version, snapshot, permissionLists: linesOf(fields.permissionLists) };
 }
@@ -158,22 +162,25 @@ function valuesOf(fields: Record<VerifiedName, string | undefined>): Snapshot['v
   return values;
 }
 
-function readIdentity(reader: Reader): SnapshotIdentity {
+function readIdentity(reader: Reader, atMs: number): SnapshotIdentity {
   const { id16, externalId, meta, limits } = snapshotIdentity.read(reader);
-  return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: readLimits(limits, reader) };
+  return {
+    id: `id_${id16}`,
+    externalId,
+    meta: new JsonText(meta ?? '{}'),
+    ratelimits: readLimits(limits, reader, atMs),
+  };
 }
 
 const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
 
 /** The ends of the temporary limits follow the limits. */
-const readLimits = (limits: readonly Values<typeof limitStruct.fields>[], reader: Reader): Ratelimit[] =>
-  limits.map(({ id16, name, ...stored }) =>
-    ratelimitOf(`rl_${id16}`, name, {
-      ...stored,
-      ...switchesOf(stored.switches),
-      ...(stored.switches & temporarySwitch && limitEnd.read(reader)),
-    }),
-  );
+const readLimits = (limits: readonly Values<typeof limitStruct.fields>[], reader: Reader, atMs: number): Ratelimit[] =>
+  limits.map(({ id16, name, ...fields }) => {
+    const { switches } = fields;
+    const ends = switches & temporarySwitch ? limitEnd.read(reader) : undefined;
+    return ratelimitOf(`rl_${id16}`, name, { ...fields, ...switchesOf(switches), ...ends }, atMs);
+  });
 
 /**
  * A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the

@@ -4,6 +4,7 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import { holdIdOf } from '../domain/holdId.ts';
 import { chargedUnits } from '../domain/limit.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
+import { type Periodic, storedDuration } from '../domain/quota.ts';
 import { keyIdOf, keyNameOf, type Outcome, outcomes, type SnapshotText } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from '../redis/observer.ts';
@@ -66,7 +67,7 @@ export interface VerifyRequest {
   /** Credits. */
   cost: number;
   query?: PostfixQuery | undefined;
-  ratelimits?: readonly { name: string; cost: number; limit?: number; duration?: number }[] | undefined;
+  ratelimits?: readonly ({ name: string; cost: number; limit?: number } & Periodic)[] | undefined;
   tags?: readonly string[] | undefined;
   /** The address of the end user, packed (domain/ipRange.ts); undefined if the caller sent none. */
   ip?: string | undefined;
@@ -201,14 +202,14 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
   ): Verified | Promise<Verified> {
     let snapshot: SnapshotText | undefined | Promise<SnapshotText>;
     if (answer.snapshot) {
-      snapshot = this.#cache(workspaceId, digest, answer.snapshot, cached);
+      snapshot = this.#cache(workspaceId, digest, answer.snapshot, cached, decision.atMs);
       snapshots.set(digest, snapshot);
     } else if (hasSnapshotBefore(answer)) {
       snapshot = snapshots.get(digest);
       if (!snapshot) throw new Error('The snapshot of the key is in an answer that cannot be read.');
     } else if (cached && decision.outcome !== 'NOT_FOUND') {
       // This round trip confirmed the cached version.
-      snapshot = this.#snapshots.keep(digest, cached);
+      snapshot = this.#snapshots.keep(digest, cached, decision.atMs);
     }
     if (snapshot instanceof Promise) return snapshot.then((read) => Object.assign(decision, { snapshot: read }));
     decision.snapshot = snapshot;
@@ -270,9 +271,9 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
   }
 
   /** Reads a snapshot, and caches it. */
-  #cache(workspaceId: string, digest: string, packed: Buffer, cached: CachedSnapshot | undefined) {
-    const { version, snapshot, permissionLists } = readSnapshot(packed);
-    const add = () => this.#snapshots.add(workspaceId, digest, { version, snapshot }, cached);
+  #cache(workspaceId: string, digest: string, packed: Buffer, cached: CachedSnapshot | undefined, atMs: number) {
+    const { version, snapshot, permissionLists } = readSnapshot(packed, atMs);
+    const add = () => this.#snapshots.add(workspaceId, digest, { version, snapshot }, cached, atMs);
     if (permissionLists.length === 0) return add();
     return this.#options.slugsOf(workspaceId, permissionLists).then((slugs) => {
       snapshot.permissions = slugs;
@@ -281,8 +282,8 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
   }
 }
 
-const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
-  limit === undefined ? [name, cost] : [name, cost, limit, duration];
+const limitItem = ({ name, cost, limit, ...rest }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
+  limit === undefined ? [name, cost] : [name, cost, limit, storedDuration(rest)];
 
 /** The request of a verification without its key, as JSON in the format of layout.ts. */
 export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'digest'>): Buffer =>
@@ -387,8 +388,8 @@ export const identityOwner = (externalId: string): string => `identity ${externa
 function amountsOf({ snapshot, credits, ratelimits }: Verified, { about, cost, request }: Verification) {
   const amounts = ratelimits.map(({ of, index, left }): DecidedAmount => {
     if (of === 'request') {
-      const { name, cost: units, limit, duration } = request.ratelimits![index]!;
-      return { owner: about, name, duration: duration!, limit: limit!, left, units };
+      const { name, cost: units, limit, ...rest } = request.ratelimits![index]!;
+      return { owner: about, name, duration: storedDuration(rest), limit: limit!, left, units };
     }
     const isKey = of === 'key';
     const printed = (isKey ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;

@@ -1,7 +1,8 @@
 // Outcomes of a verification, and what a response contains of a key (docs/contract.md §6).
 
 import { type JsonText, print } from './json.ts';
-import { type PrintedLimit, printLimit, type Ratelimit } from './limit.ts';
+import { type PrintedLimit, presented, printLimit, type Ratelimit } from './limit.ts';
+import { periodAt, type Quota } from './quota.ts';
 
 /**
  * The outcomes other than VALID, each with the error that the gateway check responds with (src/errors.ts), and what it
@@ -62,11 +63,20 @@ export interface SnapshotText {
   metaEnd: number;
   keyLimits: readonly PrintedLimit[];
   identityLimits: readonly PrintedLimit[];
+  /** If there are quotas: when the first of their periods ends, and what is printed again then, with other lengths. */
+  periods?: { end: number; of: Snapshot };
 }
 
 const beforeKeyId = '"keyId":"';
 
-export function printSnapshot(snapshot: Snapshot): SnapshotText {
+/** When the first period of the quotas of a key ends, in which a time is; undefined without quotas. */
+function periodsEnd(limits: readonly Ratelimit[], atMs: number): number | undefined {
+  const quotas = limits.flatMap((limit) => [limit, limit.former ?? []].flat()).filter(({ period }) => period);
+  return quotas.length === 0 ? undefined : Math.min(...quotas.map((quota) => periodAt(quota as Quota, atMs).end));
+}
+
+/** Prints a snapshot as of a time. */
+export function printSnapshot(snapshot: Snapshot, atMs: number): SnapshotText {
   const { keyId, apiId, enabled, values, expires, permissions, roles, identity, ratelimits } = snapshot;
   let fields = `${beforeKeyId}${keyId}","enabled":${enabled}`;
   let metaStart = 0;
@@ -80,13 +90,24 @@ export function printSnapshot(snapshot: Snapshot): SnapshotText {
   if (expires !== undefined) fields += `,"expires":${expires}`;
   if (permissions.length > 0) fields += `,"permissions":${JSON.stringify(permissions)}`;
   if (roles.length > 0) fields += `,"roles":${JSON.stringify(roles)}`;
-  const identityLimits = identity?.ratelimits.map(printLimit) ?? [];
+  const printed = (limit: Ratelimit) => printLimit(presented(limit, atMs));
+  const identityLimits = identity?.ratelimits.map(printed) ?? [];
   if (identity) {
     const limits = identityLimits.map(({ text }) => `${text}}`).join(',');
     fields += `,"identity":{"id":"${identity.id}","externalId":${JSON.stringify(identity.externalId)},"meta":${identity.meta.text},"ratelimits":[${limits}]}`;
   }
   const externalId = identity?.externalId;
-  return { apiId, externalId, fields, metaStart, metaEnd, keyLimits: ratelimits.map(printLimit), identityLimits };
+  const end = periodsEnd([...ratelimits, ...(identity?.ratelimits ?? [])], atMs);
+  return {
+    apiId,
+    externalId,
+    fields,
+    metaStart,
+    metaEnd,
+    keyLimits: ratelimits.map(printed),
+    identityLimits,
+    ...(end !== undefined && { periods: { end, of: snapshot } }),
+  };
 }
 
 export const keyIdOf = ({ fields }: SnapshotText): string =>

@@ -23,6 +23,7 @@ const steps: readonly Step[] = [
   { to: 5, script: 'migrations/to5', does: 'indexes keys by expiry, and removes a field that nothing reads' },
   { to: 6, does: 'allows holds, and other records that earlier releases cannot read' },
   { to: 7, does: 'lets the holds of a key have their bytes counted and bounded' },
+  { to: 8, does: 'allows quotas, which earlier releases would take for windows' },
 ];
 
 /** How long the lock lasts without being renewed, and how often it is. */

@@ -1,6 +1,7 @@
 // Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
 import { slotDurationMax, slotsMax } from '../domain/limit.ts';
+import { hasLength, type QuotaPeriod } from '../domain/quota.ts';
 import type { RecordName } from '../domain/records.ts';
 import { ApiError, existing, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
@@ -99,6 +100,8 @@ interface GivenLimit {
   limit: number | null;
   duration?: number | undefined;
   type?: string | undefined;
+  period?: QuotaPeriod | undefined;
+  anchor?: number | undefined;
   until?: number | null | undefined;
 }
 
@@ -112,10 +115,42 @@ export function checkSlots({ limit, duration = 0, type }: GivenLimit, location: 
   if (duration > slotDurationMax) throw invalid(`${location}.duration`, slotDurationProblem);
 }
 
+const periodProblems = {
+  length: 'must be left out of a quota, or the length of one of its periods, as it was read',
+  none: 'is required: a limit has a duration, or as a quota a period',
+  other: 'is only of a quota, which has a period',
+};
+
+/**
+ * A quota has a period, others a duration. A change of a limit may have neither (keep_type of
+ * lua/include/limitList.lua).
+ */
+export function checkPeriod(
+  { duration, type, period, anchor }: Omit<GivenLimit, 'name' | 'limit'>,
+  location: string,
+  isChange = false,
+) {
+  const isOther = type !== undefined && type !== 'quota';
+  if (period !== undefined) {
+    if (isOther) throw invalid(`${location}.period`, periodProblems.other, 'Leave it out, or send type `quota`.');
+    if (duration !== undefined && !hasLength(period, duration))
+      throw invalid(`${location}.duration`, periodProblems.length);
+    return;
+  }
+  if (anchor !== undefined && (isOther || !isChange || duration !== undefined))
+    throw invalid(`${location}.anchor`, periodProblems.other, 'Send its period as well.');
+  if (isChange) return;
+  if (type === 'quota') throw invalid(`${location}.period`, periodProblems.none);
+  if (duration === undefined) throw invalid(`${location}.duration`, periodProblems.none);
+}
+
 /** Limits of a key or an identity. */
 export function checkLimits(limits: readonly GivenLimit[] | null | undefined, location = 'body.ratelimits') {
   checkNamesOnce(limits, location);
-  for (const [index, limit] of (limits ?? []).entries()) checkSlots(limit, `${location}[${index}]`);
+  for (const [index, limit] of (limits ?? []).entries()) {
+    checkPeriod(limit, `${location}[${index}]`);
+    checkSlots(limit, `${location}[${index}]`);
+  }
 }
 
 /** The first version of the data that can store concurrency limits. */
@@ -128,16 +163,29 @@ export const temporarySince = 6;
 export const hasEnd = (limits: readonly { until?: number | null | undefined }[] | null | undefined): boolean =>
   (limits ?? []).some(({ until }) => until !== undefined && until !== null);
 
+/** Since which version data can store quotas. */
+export const quotasSince = 8;
+export const hasQuota = (limits: readonly { period?: unknown }[] | null | undefined): boolean =>
+  (limits ?? []).some(({ period }) => period !== undefined);
+/** Refuses a quota while servers of an earlier release may take it for a window of very long. */
+export const requireQuotas = (
+  limits: readonly { period?: unknown }[] | undefined,
+  store: Pick<Store, 'dataVersion'>,
+) => {
+  if (hasQuota(limits)) requireData(store, quotasSince, 'a limit with a period');
+};
+
 interface LimitFields {
   ratelimit?: GivenLimit | undefined;
   ratelimits?: readonly GivenLimit[] | null | undefined;
 }
 
 /**
- * Refuses concurrency limits and temporary ones while servers of an earlier release may verify keys: they would take
- * the former for windows, and could not read the latter.
+ * Refuses quotas, concurrency limits and temporary ones while servers of an earlier release may verify keys: they would
+ * take the first two for windows, and could not read the last.
  */
 export function requireLimits({ ratelimit, ratelimits }: LimitFields, store: Pick<Store, 'dataVersion'>) {
+  requireQuotas([...(ratelimits ?? []), ...(ratelimit ? [ratelimit] : [])], store);
   if (hasConcurrency(ratelimits) || (ratelimit && hasConcurrency([ratelimit])))
     requireData(store, concurrencySince, 'a limit of type concurrency');
   if (hasEnd(ratelimits) || (ratelimit && hasEnd([ratelimit])))
@@ -146,7 +194,10 @@ export function requireLimits({ ratelimit, ratelimits }: LimitFields, store: Pic
 
 /** A single limit to change, and a list that replaces all, contradict each other. */
 export function checkOneOfRatelimits({ ratelimit, ratelimits }: LimitFields) {
-  if (ratelimit) checkSlots(ratelimit, 'body.ratelimit');
+  if (ratelimit) {
+    checkPeriod(ratelimit, 'body.ratelimit', true);
+    checkSlots(ratelimit, 'body.ratelimit');
+  }
   if (ratelimit === undefined || ratelimits === undefined) return;
   throw invalid('body.ratelimit', 'cannot be sent together with ratelimits', 'Leave one of them out.');
 }
@@ -177,6 +228,12 @@ export function limitRefused(refused: LimitRefusal, { ratelimit }: LimitFields, 
       return invalid('body.ratelimit', `would be one more than the ${ratelimitsMax} limits that are allowed`);
     case 'slots_limit':
       return invalid(`${location}.limit`, slotsProblem, keptType);
+    case 'quota_period':
+      return invalid(`${location}.period`, periodProblems.none, 'Send its period, such as `month`.');
+    case 'quota_duration':
+      return invalid(`${location}.duration`, periodProblems.length, 'Send type `window` to make it a window.');
+    case 'not_quota':
+      return invalid(`${location}.duration`, periodProblems.none);
     case 'slots_duration':
       return invalid(`${location}.duration`, slotDurationProblem, keptType);
     case 'ended':

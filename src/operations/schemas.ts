@@ -12,6 +12,7 @@ import {
   slotDurationMax,
   slotsMax,
 } from '../domain/limit.ts';
+import { anchorMax, type Quota, quotaPeriods } from '../domain/quota.ts';
 import { dayMs, timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
@@ -183,6 +184,26 @@ export const Duration = Int(1000, 'Duration in milliseconds.');
 /** Duration of a limit whose counter is a Redis key of its own, which is kept as long. */
 export const CounterDuration = Int([1000, 2_592_000_000], 'Duration in milliseconds, at most 30 days.');
 
+export const orPeriod = 'Required without `period`; with it only as it was read.';
+const anchorMeaning =
+  'Time in Unix milliseconds. Each period begins at its time of day, weekday, day of the month and month in UTC; on the last day of a month that is shorter. By default midnight, Monday, the 1st, 1 January.';
+/** Of a quota, in requests. */
+export const periodFields = optional({
+  period: OneOf(
+    quotaPeriods,
+    'Makes it a quota: `limit` units in each period of the calendar, in place of `duration`. `anchor` says where periods begin.',
+  ),
+  anchor: Int([0, anchorMax], `Only with \`period\`. ${anchorMeaning}`),
+});
+/** Of a quota, in responses. */
+export const shownPeriodFields = {
+  period: may.oneOf(
+    quotaPeriods,
+    'Period of a quota, whose `duration` is the length of the present period. Absent for others.',
+  ),
+  anchor: may.int(`Of a quota. ${anchorMeaning}`),
+};
+
 /** A member that a read returns, in a request that repeats the response. */
 export const Ignored = <Schema extends TSchema>(schema: Schema) =>
   Type.Optional({ ...schema, description: 'Accepted and ignored, so that an item can be sent as it was read.' });
@@ -205,10 +226,10 @@ const limitValueFields = {
   autoApply: out.flag(`True if every verification checks the limit, even if not named, ${unlessReplaced}.`),
 } satisfies Record<FormerValueName, TSchema>;
 
-const FormerRatelimit = Type.Object(limitValueFields, {
-  description:
-    'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
-});
+const FormerRatelimit = out.object(
+  'The permanent limit that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
+  { ...limitValueFields, ...shownPeriodFields },
+);
 
 /** In a request that repeats the response of a read, maybe by a caller that is older than some values. */
 const IgnoredFormer = Ignored(
@@ -220,17 +241,18 @@ const IgnoredFormer = Ignored(
   }),
 );
 
-const typeMeaning = `\`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
+const typeMeaning = `\`quota\` admits \`limit\` units in each \`period\`. \`window\` admits \`limit\` units in any interval of \`duration\`. \`concurrency\` has \`limit\` slots, at most ${slotsMax}: a verification takes one and makes a hold, whose end frees it, at the latest after \`duration\`, at most ${slotDurationMax} ms.`;
 
 const requestedType = (otherwise: string) => Type.Optional(OneOf(limitTypes, `${typeMeaning} ${otherwise}`));
 
-type LimitSchemas = Record<LimitValueName | 'id' | 'name' | 'until' | 'former', TSchema>;
+type LimitSchemas = Record<LimitValueName | keyof Quota | 'id' | 'name' | 'until' | 'former', TSchema>;
 
 export const RatelimitRequest = Fields({
   id: Ignored(Type.String({ maxLength: 255 })),
   name: Text(3, 128, 'Name of the limit, unique in its list.'),
-  limit: Int(1, 'Units admitted in any interval of `duration`, or slots.'),
-  duration: Duration,
+  limit: Int(1, 'Units admitted in any interval of `duration` or each `period`, or slots.'),
+  duration: Type.Optional(Int(1000, `Duration in milliseconds. ${orPeriod}`)),
+  ...periodFields,
   autoApply: OptionalFlag(`Check the limit in every verification, even if not named, ${unlessReplaced}.`, false),
   type: requestedType(
     'Of a new limit `window` by default. In `ratelimits` of an update, the type of the limit with this name.',
@@ -252,7 +274,10 @@ export const RatelimitChange = DescribedFields(
     id: Ignored(Type.String({ maxLength: 255 })),
     name: Text(3, 128, 'Name of the limit.'),
     limit: Nullable(Int(1, 'Units admitted in any interval of `duration`, or slots. null: the limit is removed.')),
-    duration: Type.Optional(Int(1000, 'Duration in milliseconds; as before by default. A new limit needs one.')),
+    duration: Type.Optional(
+      Int(1000, `Duration in milliseconds; as before by default. A new limit needs one, or a period. ${orPeriod}`),
+    ),
+    ...periodFields,
     autoApply: OptionalFlag(
       `Check the limit in every verification, even if not named, ${unlessReplaced}; as before by default, and false for a new limit.`,
     ),
@@ -263,22 +288,25 @@ export const RatelimitChange = DescribedFields(
     former: IgnoredFormer,
   } satisfies LimitSchemas,
 );
+export const limitTypeMeaning =
+  '`concurrency` for a limit of slots, `quota` for one with a period. Absent for a window.';
 /** The fields of a configured limit in responses. */
 export const ratelimitFields = {
   name: out.text('Name of the limit.'),
   ...limitValueFields,
-  type: may.oneOf(['concurrency'], '`concurrency` for a limit of slots. Absent for a window.'),
+  type: may.oneOf(['concurrency', 'quota'], limitTypeMeaning),
+  ...shownPeriodFields,
   until: may.int('End of a temporary limit in Unix milliseconds. Absent: it is permanent.'),
   former: Type.Optional(FormerRatelimit),
-} satisfies Record<LimitValueName | 'name' | 'until' | 'former', TSchema>;
+} satisfies Record<LimitValueName | keyof Quota | 'name' | 'until' | 'former', TSchema>;
 
-/** In a request that names a limit, and may repeat its fields as they were read. */
+/** In a request that names a limit, and may repeat its fields as they were read. Its period has a meaning there. */
 export const ignoredLimitFields = {
   autoApply: Ignored(ratelimitFields.autoApply),
   type: Ignored(Type.Enum([...limitTypes])),
   until: Ignored(Type.Integer()),
   former: IgnoredFormer,
-} satisfies Record<Exclude<keyof typeof ratelimitFields, 'name' | 'limit' | 'duration'>, TSchema>;
+} satisfies Record<Exclude<keyof typeof ratelimitFields, 'name' | 'limit' | 'duration' | keyof Quota>, TSchema>;
 
 export const Ratelimit = Type.Object({ id: out.text('Id of the limit.'), ...ratelimitFields });
 
@@ -428,6 +456,7 @@ export const Override = out.object('An override: the limit of an identifier in a
   identifier: out.text('Identifier, or a wildcard with `*`.'),
   limit: out.int('Units admitted in any interval of `duration`. 0 blocks every request.'),
   duration: out.int('Duration in milliseconds.'),
+  ...shownPeriodFields,
   createdAt: CreatedAt,
   until: may.int('End of a temporary override in Unix milliseconds. Absent: it is permanent.'),
   former: may.object(
@@ -435,6 +464,7 @@ export const Override = out.object('An override: the limit of an identifier in a
     {
       limit: out.int('Units admitted in any interval of `duration`.'),
       duration: out.int('Duration in milliseconds.'),
+      ...shownPeriodFields,
     },
   ),
 });

@@ -6,7 +6,7 @@ import { noVersion, readSnapshot } from '../decide/snapshots.ts';
 import { readVerified, requestText, type Verified, type VerifyRequest, withAddress } from '../decide/verification.ts';
 import { unpackRanges } from '../domain/ipRange.ts';
 import { digestTextOf } from '../domain/keyString.ts';
-import { adHocLimit, type Ratelimit } from '../domain/limit.ts';
+import { adHocLimit, presentedDuration, type Ratelimit } from '../domain/limit.ts';
 import type { Snapshot } from '../domain/verification.ts';
 import type { HeldUnits, Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
@@ -112,7 +112,7 @@ export function openExplain({ redis, run }: StoreContext) {
     const packed = reply[1]!;
     const decision = readVerified({ packed, at: 0, end: packed.length, snapshot: undefined, atMs: nowMs });
     // A refusal has no snapshot: then its limits are not named either.
-    const snapshot = reply[2] && readSnapshot(reply[2]).snapshot;
+    const snapshot = reply[2] && readSnapshot(reply[2], nowMs).snapshot;
     return { ...read(figures, decision, snapshot, request), holds: figures.holds && (await held(figures.holds)) };
 
     async function held([open, ...first]: NonNullable<Explained['holds']>): Promise<NonNullable<Explanation['holds']>> {
@@ -179,9 +179,19 @@ function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest):
   const configured = {
     key: () => snapshot.ratelimits[index]!,
     identity: () => snapshot.identity!.ratelimits[index]!,
-    request: () => adHocLimit(request.ratelimits![index]!.name, limit, duration),
+    request: () => adHocLimit(request.ratelimits![index]!.name, limit, duration, reset - 1),
   }[of]();
-  return { ...configured, limit, duration, of, cost, used, exceeded: exceeded === 1, remaining, reset };
+  return {
+    ...configured,
+    limit,
+    ...presentedDuration(duration, reset - 1),
+    of,
+    cost,
+    used,
+    exceeded: exceeded === 1,
+    remaining,
+    reset,
+  };
 }
 
 /** The limits as the decision reports them, if it reached them. It has them in the same order. */

@@ -1,6 +1,7 @@
 // The units and credits that open holds of a key hold (lua/include/heldUnits.lua), read in steps.
 
 import type { Ratelimit, UsedSlices } from '../domain/limit.ts';
+import { quotaCodes, storedDuration } from '../domain/quota.ts';
 import type { HeldUnits, Run } from '../scripts/calls.ts';
 import { creditsOf, type KeyRecord } from './records.ts';
 
@@ -53,10 +54,11 @@ type UsedByLimit = ReadonlyMap<number, UsedSlices>;
 function withoutHeld({ units }: Held, limits: readonly Ratelimit[], used: UsedByLimit): UsedByLimit {
   const left = new Map([...used].map(([index, slices]) => [index, slices.map(([end, count]) => ({ end, count }))]));
   for (const { name, duration, sliceEnd, cost } of units) {
-    const index = limits.findIndex((limit) => limit.name === name && limit.duration === duration);
+    const index = limits.findIndex((limit) => limit.name === name && storedDuration(limit) === duration);
+    const length = duration < quotaCodes ? Math.floor(duration / 64) : 1;
     let returned = sliceEnd > 0 ? cost : 0;
     for (const slice of left.get(index) ?? []) {
-      if (slice.end < sliceEnd || slice.end >= sliceEnd + Math.floor(duration / 64)) continue;
+      if (slice.end < sliceEnd || slice.end >= sliceEnd + length) continue;
       const taken = Math.min(returned, slice.count);
       slice.count -= taken;
       returned -= taken;

@@ -1,7 +1,8 @@
 // Reads the reply of lua/keys/inspect.lua, for `tollgate inspect`. Times are in Unix milliseconds, durations in
 // milliseconds.
 
-import type { Ratelimit } from '../domain/limit.ts';
+import { presentedDuration, type Ratelimit } from '../domain/limit.ts';
+import { quotaCodes } from '../domain/quota.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import type { Reply } from '../scripts/calls.ts';
@@ -90,7 +91,7 @@ interface WindowReply {
 
 interface CounterReply {
   name: string;
-  duration: number;
+  duration: string;
   /** Time until Redis removes it. */
   expiresIn: number;
   window: Reply;
@@ -201,7 +202,11 @@ function readWindow(reply: Reply, duration: number, now: number): InspectedWindo
   const { fault, bytes, counted, remaining, reset, ahead, kind, base, step, sum, ends, units } =
     fromNamed<WindowReply>(reply);
   if (fault !== undefined) return { fault: readFault(fault)! };
-  const slices = (ends ?? []).map((end, index) => ({ end, units: units![index]!, counts: end + duration > now }));
+  const slices = (ends ?? []).map((end, index) => ({
+    end,
+    units: units![index]!,
+    counts: (duration < quotaCodes ? end + duration : end) > now,
+  }));
   const isAhead = ahead === 1 ? true : undefined;
   return { bytes, counted, remaining, reset, isAhead, kind, base, step, sum, slices };
 }
@@ -209,7 +214,7 @@ function readWindow(reply: Reply, duration: number, now: number): InspectedWindo
 function readLimit(reply: Reply, now: number): InspectedLimit {
   const { window, ...stored } = fromNamed<LimitReply & { window: Reply }>(reply);
   const limit = limitOfReply(stored);
-  return { ...limit, window: readWindow(window, limit.type ? 0 : limit.duration, now) };
+  return { ...limit, window: readWindow(window, limit.type === 'concurrency' ? 0 : Number(stored.duration), now) };
 }
 
 /**
@@ -218,8 +223,9 @@ function readLimit(reply: Reply, now: number): InspectedLimit {
  */
 function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number) {
   const read = counters.map((reply) => {
-    const { name, duration, expiresIn, window } = fromNamed<CounterReply>(reply);
-    return { name, duration, expiresIn, window: readWindow(window, duration, now) };
+    const { name, expiresIn, window, ...stored } = fromNamed<CounterReply>(reply);
+    const duration = Number(stored.duration);
+    return { name, ...presentedDuration(duration, now), expiresIn, window: readWindow(window, duration, now) };
   });
   return { count: counterCount, counters: read };
 }

@@ -93,7 +93,10 @@ export type EndRefusal = 'ended' | 'too_late';
  * limit or duration; its end; it has another type than the one that is in force again then.
  */
 export type LimitRefusal = EndRefusal | (typeof limitRefusals)[number];
-const limitRefusals = ['new_limit', 'too_many_limits', 'slots_limit', 'slots_duration', 'type_of_former'] as const;
+const limitRefusals = [
+  ...(['new_limit', 'too_many_limits', 'slots_limit', 'slots_duration'] as const),
+  ...(['quota_period', 'quota_duration', 'not_quota', 'type_of_former'] as const),
+] as const;
 export const isLimitRefusal = (refused: string): refused is LimitRefusal =>
   ['ended', 'too_late', ...limitRefusals].includes(refused);
 

@@ -1,6 +1,8 @@
 // Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
+import { presentedDuration } from '../domain/limit.ts';
+import { type Periodic, storedDuration } from '../domain/quota.ts';
 import { type Run, refusal } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
@@ -20,6 +22,8 @@ export interface OverrideReply {
   limit: string;
   duration: string;
   created: string;
+  /** The time of the reply. */
+  at: string;
   /** Missing for a permanent one. */
   ends?: string;
   /** The values of the permanent override that is in force again from the end on. */
@@ -33,15 +37,16 @@ const listStepsMax = 5;
 export type Override = ReturnType<typeof readOverride>;
 
 export function readOverride(override: OverrideReply) {
-  const { id, identifier, limit, duration, created, ends, formerLimit, formerDuration } = override;
+  const { id, identifier, limit, duration, created, at, ends, formerLimit, formerDuration } = override;
+  const presented = (stored: string) => presentedDuration(Number(stored), Number(at));
   return {
     overrideId: `rlor_${id}`,
     identifier,
     limit: Number(limit),
-    duration: Number(duration),
+    ...presented(duration),
     createdAt: Number(created),
     until: ends === undefined ? undefined : Number(ends),
-    former: formerLimit === undefined ? undefined : { limit: Number(formerLimit), duration: Number(formerDuration) },
+    former: formerLimit === undefined ? undefined : { limit: Number(formerLimit), ...presented(formerDuration!) },
   };
 }
 
@@ -87,25 +92,24 @@ export function openOverrides({ run }: StoreContext) {
         namespace: string;
         identifier: string;
         limit: number;
-        durationMs: number;
         untilMs?: number | undefined;
         /** The id in an export, without `rlor_`. An existing override is then not changed. */
         keptId?: string;
         createdMs?: number | undefined;
-        former?: Override['former'];
-      },
+        former?: ({ limit: number } & Periodic) | undefined;
+      } & Periodic,
       actor: Actor,
     ) {
-      const { namespace, identifier, limit, durationMs, untilMs = '', keptId = '', createdMs = '', former } = override;
+      const { namespace, identifier, limit, untilMs = '', keptId = '', createdMs = '', former } = override;
       const literals = [...identifier].filter((character) => character !== '*').length;
       const [outcome, detail = ''] = await run('overrides/set', workspaceId, {
         namespace,
         identifier,
         limit,
-        duration: durationMs,
+        duration: storedDuration(override),
         endsMs: untilMs,
         formerLimit: former?.limit ?? '',
-        formerDuration: former?.duration ?? '',
+        formerDuration: former ? storedDuration(former) : '',
         literals,
         keptId,
         createdMs,

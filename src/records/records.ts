@@ -52,7 +52,11 @@ export const readUsedUnits = (replies: readonly UsedUnits[]): Map<number, UsedSl
   );
 
 /** As limit_reply of lua/include/reply.lua returns it. */
-export type LimitReply = Record<LimitValueName | 'id' | 'name', string> & Partial<Record<keyof StoredEnd, string>>;
+export type LimitReply = Record<LimitValueName | 'id' | 'name', string> &
+  Partial<Record<keyof StoredEnd, string>> & {
+    /** Of a quota: the time of the reply. */
+    at?: string;
+  };
 
 interface IdentityReply {
   id: string;
@@ -103,7 +107,8 @@ export interface KeyReply extends Partial<Record<DisplayField | KeyTime, string>
   restorableUntil?: string;
 }
 
-export const limitOfReply = (reply: LimitReply): Ratelimit => ratelimitOf(`rl_${reply.id}`, reply.name, reply);
+export const limitOfReply = (reply: LimitReply): Ratelimit =>
+  ratelimitOf(`rl_${reply.id}`, reply.name, reply, Number(reply.at ?? 0));
 const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
 
 function identityOfReply(named: IdentityReply) {

@@ -2,6 +2,7 @@
 // were removed. Windows of namespaces are in no list, so an export looks through all names.
 
 import type { UsedSlices } from '../domain/limit.ts';
+import { type QuotaPeriod, quotaOf, storedDuration } from '../domain/quota.ts';
 import { dayMs } from '../domain/time.ts';
 import { chunks } from '../redis/chunks.ts';
 import { mastersOf, orStoreError, type RedisClient } from '../redis/connection.ts';
@@ -13,7 +14,9 @@ interface ExportedWindow {
   /** 16 characters of a namespace or identity, or 24 of a key. */
   owner: string;
   isNamespace: boolean;
-  duration: number;
+  duration?: number | undefined;
+  period?: QuotaPeriod | undefined;
+  anchor?: number | undefined;
   /** The name of the limit, or the identifier. */
   name: string;
   used: UsedSlices;
@@ -30,6 +33,9 @@ interface WindowName {
  * workspace without windows has no entry.
  */
 export type WindowIndex = ReadonlyMap<string, readonly WindowName[] | undefined>;
+
+/** A window of a quota has its period, not a duration. */
+const exported = ({ duration, ...rest }: WindowName) => ({ ...rest, ...(quotaOf(duration) ?? { duration }) });
 
 /** Names that one command looks at. */
 const namesStep = 2000;
@@ -50,7 +56,7 @@ export function openWindows({ redis, run }: StoreContext) {
       const owners = used.map(([place]) => some[place]!.owner);
       const namespaces = await orStoreError(redis.hmget(namespaceNamesKey(workspaceKey(workspaceId)), ...owners));
       for (const [index, [place, slices]] of used.entries())
-        windows.push({ ...some[place]!, isNamespace: namespaces[index] !== null, used: slices });
+        windows.push({ ...exported(some[place]!), isNamespace: namespaces[index] !== null, used: slices });
     }
     return windows;
   }
@@ -101,7 +107,8 @@ export function openWindows({ redis, run }: StoreContext) {
     async import(workspaceId: string, windows: readonly ExportedWindow[], isDryRun: boolean): Promise<boolean[]> {
       const stored: boolean[] = [];
       for (let at = 0; at < windows.length; at += windowsStep) {
-        const some = JSON.stringify(windows.slice(at, at + windowsStep));
+        const step = windows.slice(at, at + windowsStep);
+        const some = JSON.stringify(step.map((window) => ({ ...window, duration: storedDuration(window) })));
         const reply = await run('windows/import', workspaceId, { windows: some, dryRun: isDryRun ? 1 : 0 });
         stored.push(...reply.map((isNew) => isNew === 1));
       }

@@ -51,10 +51,12 @@ import {
   lastsMax,
   limitSwitches,
   limitValues,
+  quotaSwitch,
   type StoredEnd,
   slotsMax,
   temporarySwitch,
 } from '../domain/limit.ts';
+import { codeUnit, quotaCodes, quotaPeriods } from '../domain/quota.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../domain/wildcards.ts';
@@ -88,7 +90,7 @@ function inLua<const Of extends Fields>(name: string, fields: Of): Struct<Of> {
 }
 
 /** The version of all data in Redis that this release migrates to, see dataVersion.ts. */
-export const dataVersion = 7;
+export const dataVersion = 8;
 /** The oldest version that this release reads and writes. Older data is refused at the start. */
 export const oldestDataVersion = 4;
 
@@ -299,8 +301,9 @@ const verifiedFields = Object.fromEntries(verifiedNames.map((name) => [name, key
 inLua('LINK', { identityId16: bytes(16), externalId: rest });
 
 /**
- * The beginning of a limit. `switches` are the bits of `limitSwitches`, and `temporarySwitch`; those of `type` and of
- * that since data version 6.
+ * The beginning of a limit. `switches` are the bits of `limitSwitches`, `temporarySwitch` and `quotaSwitch`; those of
+ * `type` and `temporarySwitch` since data version 6. The duration of a quota, since data version 8, is its code
+ * (domain/quota.ts).
  */
 const limitStart = { limit: uint(7), duration: uint(7), switches: uint(1), nameBytes: uint(2) };
 inLua('LIMIT_START', limitStart);
@@ -939,7 +942,11 @@ const limitLiterals = (): Record<string, number | string> => ({
   LIMIT_SWITCHES: luaTable(Object.entries(limitSwitches)),
   CONCURRENCY: limitSwitches.type,
   TEMPORARY: temporarySwitch,
-  LIMIT_SWITCHES_END: 2 * temporarySwitch,
+  QUOTA: quotaSwitch,
+  LIMIT_SWITCHES_END: 2 * quotaSwitch,
+  QUOTA_CODES: quotaCodes,
+  CODE_UNIT: codeUnit,
+  QUOTA_PERIODS: luaList([...quotaPeriods]),
   LASTS_MAX: lastsMax,
   WILDCARD_STARS_MAX: wildcardsMax.stars,
   WILDCARD_SEARCHING_MAX: wildcardsMax.searching,

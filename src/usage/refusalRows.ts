@@ -1,6 +1,8 @@
 // The rows of recent refusals as Redis stores them (lua/decide/notedRefusals.lua), an hour at a time.
 
 import { setImmediate as otherRequests } from 'node:timers/promises';
+import { presentedDuration } from '../domain/limit.ts';
+import { quotaCodes } from '../domain/quota.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { orStoreError } from '../redis/connection.ts';
@@ -172,6 +174,7 @@ function refusalsOf(packed: Buffer, at: number, apiId: string) {
   const more = reader.isAtEnd ? undefined : notedMore.read(reader);
   const outcome = outcomes[row.outcome - 1] as Exclude<Outcome, 'VALID' | 'NOT_FOUND'>;
   const isOfLimit = duration > 0;
+  const type = leased === 2 ? ('concurrency' as const) : duration >= quotaCodes && ('quota' as const);
   const isOfCredits = outcome === 'USAGE_EXCEEDED' && more !== undefined;
   const isCut = more && more.query.length > notedQueryMax;
   return {
@@ -182,7 +185,7 @@ function refusalsOf(packed: Buffer, at: number, apiId: string) {
     ...(externalId !== '' && { externalId }),
     ...(more && more.query !== '' && { permissions: more.query.slice(0, notedQueryMax) }),
     ...(isCut && { permissionsCut: true as const }),
-    ...(isOfLimit && { ratelimit, limit, duration, ...(leased === 2 && { type: 'concurrency' as const }) }),
+    ...(isOfLimit && { ratelimit, limit, ...presentedDuration(duration, time), ...(type && { type }) }),
     ...(more && (isOfLimit || isOfCredits) && { cost: more.cost }),
     // The balance at the time of a decision by a lease is not known.
     ...(more && (isOfLimit || (isOfCredits && leased !== 1)) && { remaining: more.remaining }),

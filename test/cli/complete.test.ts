@@ -134,6 +134,9 @@ const identifiers = ['one', 'two', 'né:2p'];
 /** What is left in windows of ten days. */
 let left: { remaining: number }[];
 const check = { namespace: 'daily', limit: 5, duration: 10 * dayMs, cost: 0 };
+/** A quota of a year, of which each day has used one. */
+const yearly = { name: 'yearly', limit: 1000, period: 'year' as const, anchor: Date.UTC(2024, 1, 29), autoApply: true };
+const yearlyCheck = { namespace: 'yearly', identifier: 'yearly one', limit: 50, period: 'year' as const };
 
 /** Three keys on one balance: the first two were rotated. */
 let rotated: { keyId: string; key: string }[];
@@ -157,12 +160,15 @@ beforeAll(async () => {
   await ok('workspace.updateSettings', { protectApis: true });
   const { apiId } = await ok('apis.createApi', { name: 'daily' });
   const limits = [{ name: 'monthly', limit: 1000, duration: 28 * dayMs, autoApply: true }];
-  await ok('identities.createIdentity', { externalId: 'owner', ratelimits: limits });
+  await ok('identities.createIdentity', { externalId: 'owner', ratelimits: [...limits, yearly] });
   ({ key: dailyKey } = await ok('keys.createKey', {
     apiId,
     prefix: 'daily',
     externalId: 'owner',
-    ratelimits: [{ ...limits[0]!, name: 'own monthly', limit: 40 }],
+    ratelimits: [
+      { ...limits[0]!, name: 'own monthly', limit: 40 },
+      { ...yearly, name: 'own yearly' },
+    ],
     credits: { remaining: 500, refill: { interval: 'monthly', amount: 100, refillDay: 31 } },
   }));
   rotated = [await ok('keys.createKey', { apiId, credits: { remaining: 50 } })];
@@ -188,10 +194,12 @@ beforeAll(async () => {
     await ok('keys.verifyKey', { key: erased.key, tags: ['erased'] });
     for (const identifier of identifiers)
       await ok('ratelimits.limit', { namespace: 'daily', identifier, limit: 5, duration: 10 * dayMs });
+    await ok('ratelimits.limit', yearlyCheck);
     if (day % 5 === 0) things.push(await makeThings(tollgate.call, tollgate.rootKey));
     if (day === 12) await ok('identities.deleteIdentity', { identity: 'gone' });
     await sweep(tollgate.store, tollgate.workspaceId);
   }
+  await ok('ratelimits.setOverride', { ...yearlyCheck, identifier: 'two', anchor: yearly.anchor });
   await ok('keys.deleteKey', { keyId: erased.keyId, permanent: true });
   await ok('rootKeys.createRootKey', { permissions: ['api.*.verify_key'], name: 'gateway', expires: now + dayMs });
   const { rootKeyId } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_key'] });
@@ -271,7 +279,15 @@ describe('into an empty Redis', () => {
     const call = callAs(tollgate.rootKey);
     expect((await call('keys.getKey', { keyId: dueId })).data.credits.remaining).toBe(9);
     // The units of windows of weeks are carried: 40 a month, of which 20 days used 2 each, and one more.
-    expect((await verify(call, dailyKey)).data).toMatchObject({ valid: false, code: 'RATE_LIMITED' });
+    const refused = (await verify(call, dailyKey)).data;
+    expect(refused).toMatchObject({ valid: false, code: 'RATE_LIMITED' });
+    // Those of quotas, too.
+    const { ratelimits } = await ok('keys.verifyKey', { key: dailyKey });
+    expect(refused.ratelimits).toEqual(ratelimits);
+    expect(ratelimits!.find(({ name }) => name === 'own yearly')!.remaining).toBeLessThan(1000);
+    const looked = (await call('ratelimits.limit', { ...yearlyCheck, cost: 0 })).data;
+    expect(looked).toEqual(await ok('ratelimits.limit', { ...yearlyCheck, cost: 0 }));
+    expect(looked.remaining).toBeLessThan(50);
     const leftThere = [];
     for (const identifier of identifiers)
       leftThere.push((await call('ratelimits.limit', { ...check, identifier })).data);
@@ -1070,7 +1086,7 @@ describe('hostile lines', () => {
 
 test('open holds are exported as at their expiry, and a debt is one afterwards', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'holds' });
-  const ratelimits = [{ name: 'daily', limit: 1000, duration: 2 * dayMs, autoApply: true }];
+  const ratelimits = [{ name: 'daily', limit: 1000, duration: 2 * dayMs, autoApply: true }, yearly];
   await ok('identities.createIdentity', { externalId: 'holding', credits: { remaining: 200 } });
   const owned = { apiId, externalId: 'holding' };
   const { key, keyId } = await ok('keys.createKey', { ...owned, credits: { remaining: 100 }, ratelimits });
@@ -1078,7 +1094,7 @@ test('open holds are exported as at their expiry, and a debt is one afterwards',
     ok('keys.verifyKey', {
       key,
       credits: { cost },
-      ratelimits: [{ name: 'daily', cost: 10 * cost }],
+      ratelimits: ['daily', 'yearly'].map((name) => ({ name, cost: 10 * cost })),
       hold: { ttl: hourMs, onExpiry },
     });
   const { hold } = await held(20, 'release');
@@ -1093,6 +1109,6 @@ test('open holds are exported as at their expiry, and a debt is one afterwards',
   expect((await call('keys.verifyKey', { key })).data).toMatchObject({
     credits: 69,
     identity: { credits: 169 },
-    ratelimits: [{ remaining: 699 }],
+    ratelimits: [{ remaining: 699 }, { remaining: 699 }],
   });
 });

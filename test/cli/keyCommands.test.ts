@@ -250,7 +250,10 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
 
   test('a key is explained by its id or string, and nothing is charged', async () => {
     const { apiId } = await json('api', 'create', 'explained');
-    const ratelimits = [{ name: 'requests', limit: 10, duration: 60_000, autoApply: true }];
+    const ratelimits = [
+      { name: 'requests', limit: 10, duration: 60_000, autoApply: true },
+      { name: 'units', limit: 50, period: 'year' as const, autoApply: true },
+    ];
     const { keyId, key } = await app.ok('keys.createKey', {
       apiId,
       externalId: 'ada',
@@ -270,9 +273,11 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       'ratelimits',
       'credits',
     ]);
-    expect(table.join('\n')).toMatch(/\nratelimits +passed +requests of key: 0 of 10 per 1m, cost 1\n/);
+    expect(table.join('\n')).toMatch(
+      /\nratelimits +passed +requests of key: 0 of 10 per 1m, cost 1; units of key: 0 of 50 per year, renews \d{4}-01-01T00:00:00Z, cost 1\n/,
+    );
     expect(table.join('\n')).toMatch(/\ncredits +passed +balance 2, cost 1; then 1\n/);
-    expect(table.at(-1)).toBe('A verification would charge 1 credit, 1 of limit requests.');
+    expect(table.at(-1)).toBe('A verification would charge 1 credit, 1 of limit requests, 1 of limit units.');
 
     const restricted = await json('key', 'create', '--api', apiId, '--allowed-ip', '203.0.113.0/24', '2001:DB8::1');
     const explained = await lines('key', 'explain', restricted.keyId, '--ip', '::ffff:198.51.100.7');
@@ -295,7 +300,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     expect(await json('key', 'explain', key, '--cost', '3')).toMatchObject({ code: 'USAGE_EXCEEDED', keyId });
     expect(
       (await lines('key', 'explain', keyId, '--ratelimit', 'requests=5', '--tag', 'eu', '--tag', 'web')).at(-1),
-    ).toBe('A verification would charge 1 credit, 5 of limit requests.');
+    ).toBe('A verification would charge 1 credit, 5 of limit requests, 1 of limit units.');
     expect(await json('key', 'explain', keyId, '--ratelimit', 'requests=11')).toMatchObject({ code: 'RATE_LIMITED' });
     expect(await json('key', 'explain', keyId, '--ratelimit', 'requests')).toMatchObject({ code: 'VALID' });
     expect(await app.ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 2 } });
@@ -384,7 +389,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       [['identity', 'create', 'x', '--meta', '[]'], 'tollgate: --meta must '],
       [
         ['key', 'limit', keyId, 'requests', '3'],
-        'There is no limit requests. Give a duration to add it, such as `3 1m`',
+        'There is no limit requests. Give a duration or a period to add it, such as `3 1m` or `3 --per month`',
       ],
       [['key', 'limit', keyId, 'requests', 'x', '1m'], 'is not a whole number'],
       [['key', 'rotate', keyId, '--grace', 'soon'], 'is not a duration'],

@@ -648,6 +648,7 @@ describe('with a Redis of its own', () => {
     const identities = [
       { kind: 'identity', externalId: 'plain' },
       { kind: 'identity', externalId: 'prepaid', credits: { remaining: 5 } },
+      { kind: 'identity', externalId: 'metered', ratelimits: [{ name: 'tokens', limit: 5, period: 'day' }] },
     ];
     const own = { REDIS_URL: redis.url };
     const text = textOf([...overrides, ...identities, ...lines]);
@@ -656,6 +657,7 @@ describe('with a Redis of its own', () => {
     expect(made.map(({ externalId }) => externalId)).toEqual(['plain']);
     for (const field of ['allowedIps', 'credits.debt', 'credits', 'until'])
       expect(`${out}${err}`).toContain(`${field} needs version 6 of the stored data, and it has version 5`);
+    expect(`${out}${err}`).toContain('period needs version 8 of the stored data, and it has version 5');
     const { items } = (await store.keys.list(workspaceId, { apiId, count: 10 }))!;
     expect(items.map(({ name }) => name)).toEqual(['any']);
     const found = (await store.overrides.list(workspaceId, { namespace: 'earlier', count: 10 }))!;

@@ -47,7 +47,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect((await limitsOf(keyId)).map(({ autoApply }) => autoApply)).toEqual([true, false, true]);
     await refused(
       run(['key', 'limit', keyId, 'others', '7']),
-      'tollgate: There is no limit others, only requests, exports, mails. Give a duration to add it, such as `7 1m`.\n',
+      'tollgate: There is no limit others, only requests, exports, mails. Give a duration or a period to add it, such as `7 1m` or `7 --per month`.\n',
     );
     // The type stays, as the duration does.
     const slots = ['key', 'limit', keyId, 'mails', '5', '--type'];
@@ -61,6 +61,28 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect((await lines(...slots, 'window'))[0]).toContain('mails 5 per 90s.');
     for (const name of ['requests', 'exports', 'mails']) await lines('key', 'limit', keyId, name, 'none');
     expect(await json('key', 'limit', keyId, 'mails', 'none')).toEqual({ keyId, ratelimits: [] });
+  });
+
+  test('a quota renews by the calendar', async () => {
+    const { keyId } = await app.createKey({ ratelimits: [requests] });
+    const limit = (...args: string[]) => lines('key', 'limit', keyId, ...args);
+    expect(await limit('tokens', '1000000', '--per', 'month')).toEqual([
+      `${keyId} now has the limits requests 10 per 1m, tokens 1000000 per month.`,
+    ]);
+    // The period stays, as the duration does.
+    expect((await limit('tokens', '5', '--from', '2026-01-31'))[0]).toContain(
+      'tokens 5 per month from 2026-01-31T00:00:00Z.',
+    );
+    expect((await limit('tokens', '7'))[0]).toContain('tokens 7 per month from 2026-01-31T00:00:00Z.');
+    expect((await limit('tokens', '7', '--per', 'day'))[0]).toContain('tokens 7 per day.');
+    expect(await limitsOf(keyId)).toMatchObject([requests, { name: 'tokens', period: 'day', anchor: 0 }]);
+    expect((await lines('audit', '--resource', keyId)).join('\n')).toContain('tokens 7 per day');
+    expect((await lines('key', 'explain', keyId)).join('\n')).toContain('tokens of key: 0 of 7 per day, cost 1');
+    expect((await limit('tokens', '7', '1m', '--type', 'window'))[0]).toContain('tokens 7 per 1m.');
+    await refused(run(['key', 'limit', keyId, 'tokens', '7', '--per', 'fortnight']), 'tollgate: --per must be');
+    await refused(run(['key', 'limit', keyId, 'tokens', '7', '1m', '--per', 'day']), '[duration] must be left out');
+    await refused(run(['key', 'limit', keyId, 'tokens', '7', '--from', '2026-01-31']), '--per is required');
+    await refused(run(['key', 'limit', keyId, 'tokens', '7', '--per', 'day', '--from', 'soon']), 'soon is not a time');
   });
 
   test('a limit applies for some time, and then the one before or none', async () => {

@@ -80,10 +80,18 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect(await json('override', 'get', namespace, 'user_42')).not.toHaveProperty('until');
   });
 
+  test('an override may be a quota', async () => {
+    const namespace = `mail ${++made}`;
+    const set = await lines('override', 'set', namespace, 'user_42', '10', '--per', 'week', '--from', '2026-01-07');
+    expect(set).toEqual([`user_42 in ${namespace} has 10 per week from 2026-01-07T00:00:00Z.`]);
+    expect((await lines('override', 'get', namespace, 'user_42'))[1]).toContain('10 per week from 2026-01-07');
+  });
+
   test.each([
     [['lots', '1m'], '<limit> lots is not a whole number.'],
-    [['5', '1'], '<duration> 1 is not a duration.'],
-    [['5', '1ms'], '<duration> must be '],
+    [['5', '1'], '[duration] 1 is not a duration.'],
+    [['5', '1ms'], '[duration] must be '],
+    [['5'], '[duration] is required: a limit has a duration, or as a quota a period'],
   ])('a limit of %j is refused', async (limit, message) => {
     await refused(run(['override', 'set', 'mail', 'user_42', ...limit]), `tollgate: ${message}`);
   });

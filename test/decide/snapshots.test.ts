@@ -19,16 +19,16 @@ const versioned = (version: number, name: string, limits = 0): VersionedSnapshot
     values: { name },
     permissions: [],
     roles: [],
-    ratelimits: Array.from({ length: limits }, () => adHocLimit('l'.repeat(100), 1, 1000)),
+    ratelimits: Array.from({ length: limits }, () => adHocLimit('l'.repeat(100), 1, 1000, 0)),
     identity: undefined,
   },
 });
 
 test('a key is cached from its second use on, with its version', () => {
   const cache = new SnapshotCache();
-  expect(cache.add(workspaceId, digestOf(1), versioned(7, 'Ada'), undefined).fields).toContain('"name":"Ada"');
+  expect(cache.add(workspaceId, digestOf(1), versioned(7, 'Ada'), undefined, 0).fields).toContain('"name":"Ada"');
   expect(cache.find(workspaceId, digestOf(1))).toBeUndefined();
-  cache.add(workspaceId, digestOf(1), versioned(7, 'Ada'), undefined);
+  cache.add(workspaceId, digestOf(1), versioned(7, 'Ada'), undefined, 0);
   const known = cache.find(workspaceId, digestOf(1));
   expect(known?.snapshot.fields).toContain('"name":"Ada"');
   expect(known?.version).toBe('version 7');
@@ -36,23 +36,23 @@ test('a key is cached from its second use on, with its version', () => {
 
 test('a newer version replaces a cached snapshot at once', () => {
   const cache = new SnapshotCache();
-  cache.add(workspaceId, digestOf(1), versioned(1, 'before'), undefined);
-  cache.add(workspaceId, digestOf(1), versioned(1, 'before'), undefined);
-  cache.add(workspaceId, digestOf(1), versioned(2, 'after'), cache.find(workspaceId, digestOf(1)));
+  cache.add(workspaceId, digestOf(1), versioned(1, 'before'), undefined, 0);
+  cache.add(workspaceId, digestOf(1), versioned(1, 'before'), undefined, 0);
+  cache.add(workspaceId, digestOf(1), versioned(2, 'after'), cache.find(workspaceId, digestOf(1)), 0);
   expect(cache.find(workspaceId, digestOf(1))?.snapshot.fields).toContain('"name":"after"');
 });
 
 test('an entry is recent until another version or another generation takes its place', () => {
   const cache = new SnapshotCache();
-  for (const version of [1, 1]) cache.add(workspaceId, digestOf(1), versioned(version, 'before'), undefined);
+  for (const version of [1, 1]) cache.add(workspaceId, digestOf(1), versioned(version, 'before'), undefined, 0);
   const before = cache.find(workspaceId, digestOf(1))!;
   expect(cache.isRecent(before)).toBe(true);
-  cache.add(workspaceId, digestOf(1), versioned(2, 'after'), before);
+  cache.add(workspaceId, digestOf(1), versioned(2, 'after'), before, 0);
   const after = cache.find(workspaceId, digestOf(1))!;
   expect([before, after].map((entry) => cache.isRecent(entry))).toEqual([false, true]);
   // 72 MB of other keys.
   for (let index = 2; index < 182; index++) {
-    for (const _ of [1, 2]) cache.add(workspaceId, digestOf(index), versioned(1, 'n'.repeat(400_000)), undefined);
+    for (const _ of [1, 2]) cache.add(workspaceId, digestOf(index), versioned(1, 'n'.repeat(400_000)), undefined, 0);
   }
   expect(cache.find(workspaceId, digestOf(1))).toBeUndefined();
   expect(cache.isRecent(after)).toBe(false);
@@ -60,7 +60,8 @@ test('an entry is recent until another version or another generation takes its p
 
 test('a snapshot of one workspace is not found by another that has the same key', () => {
   const cache = new SnapshotCache();
-  const add = (workspaceId: string, name: string) => cache.add(workspaceId, digestOf(1), versioned(1, name), undefined);
+  const add = (workspaceId: string, name: string) =>
+    cache.add(workspaceId, digestOf(1), versioned(1, name), undefined, 0);
   add('ws_1', 'one');
   add('ws_1', 'one');
   expect(cache.find('ws_2', digestOf(1))).toBeUndefined();
@@ -72,7 +73,8 @@ test('a snapshot of one workspace is not found by another that has the same key'
 test('very few of the keys that are used once are cached, for any number of keys', () => {
   const cache = new SnapshotCache();
   const many = 300_000;
-  for (let index = 0; index < many; index++) cache.add(workspaceId, digestOf(index), versioned(1, 'once'), undefined);
+  for (let index = 0; index < many; index++)
+    cache.add(workspaceId, digestOf(index), versioned(1, 'once'), undefined, 0);
   let cached = 0;
   for (let index = 0; index < many; index++) if (cache.find(workspaceId, digestOf(index))) cached++;
   // The few that are cached: the last bits of their digests are those of another key.
@@ -83,7 +85,7 @@ test('the cache is bounded in bytes, limits included', () => {
   const cache = new SnapshotCache();
   for (let index = 0; index < 8000; index++) {
     for (let time = 0; time < 2; time++)
-      cache.add(workspaceId, digestOf(index), versioned(1, 'limited', 50), undefined);
+      cache.add(workspaceId, digestOf(index), versioned(1, 'limited', 50), undefined, 0);
   }
   expect(cache.find(workspaceId, digestOf(7999))?.snapshot.keyLimits).toHaveLength(50);
   expect(cache.find(workspaceId, digestOf(0))).toBeUndefined();

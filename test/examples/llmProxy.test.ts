@@ -164,15 +164,16 @@ test('a refused key and a wrong request ask the model nothing', async () => {
 
 test('the commands of README.md work', async () => {
   const dir = dirOfTest();
-  const [proxyPort, modelPort] = [await freePort(), await freePort()];
+  const [proxyPort, modelPort, budgetPort] = [await freePort(), await freePort(), await freePort()];
   const blocks = blocksOf('examples/llm-proxy/README.md');
-  expect(blocks).toHaveLength(5);
+  expect(blocks).toHaveLength(6);
   const commands = [...blocks, 'kill $MODEL']
     .join('\n')
     .replace('export ROOT_KEY=root_…\n', '')
     .replaceAll('http://127.0.0.1:8080', tollgate.url)
     .replaceAll('127.0.0.1:3001', `127.0.0.1:${proxyPort}`)
     .replaceAll('127.0.0.1:3002', `127.0.0.1:${modelPort}`)
+    .replaceAll('3003', `${budgetPort}`)
     .replace('node examples/llm-proxy/model.mjs', `PORT=${modelPort} node examples/llm-proxy/model.mjs`)
     .replace('TOLLGATE_URL=', `PORT=${proxyPort} TOLLGATE_URL=`)
     .replaceAll('examples/llm-proxy/', resolve('examples/llm-proxy/').concat('/'));
@@ -184,6 +185,11 @@ test('the commands of README.md work', async () => {
     'data: [DONE]',
     '"remaining":970',
     '{"code":"USAGE_EXCEEDED"}"credits":400',
+    expect.stringMatching(/^id_\w+$/),
+    '"data":{}',
+    'data: [DONE]',
+    '"used":600',
+    '{"code":"RATE_LIMITED"}',
   ]);
   expect(readFileSync(join(dir, 'answer.txt'), 'utf8')).toContain('data: {"token":"the"}');
 });

@@ -530,6 +530,25 @@ describe('metadata as headers', () => {
   });
 });
 
+test('the policy of a quota has the length of its period, and its state when that ends', async () => {
+  const before = h.clock.now;
+  h.clock.now = Date.UTC(2026, 1, 27, 23, 59, 30);
+  const { key } = await h.createKey({ ratelimits: [{ name: 'tokens', limit: 2, period: 'month', autoApply: true }] });
+  const states: [string, number, string][] = [
+    [`"tokens";q=2;w=${28 * 86_400}`, 200, `"tokens";r=1;t=${86_400 + 30}`],
+    [`"tokens";q=2;w=${28 * 86_400}`, 200, `"tokens";r=0;t=${86_400 + 30}`],
+    [`"tokens";q=2;w=${28 * 86_400}`, 429, `"tokens";r=0;t=${86_400 + 30}`],
+  ];
+  for (const state of states) {
+    const { status, headers } = await ask(own, bearer(key));
+    expect([headers['ratelimit-policy'], status, headers.ratelimit]).toEqual(state);
+  }
+  h.clock.now = Date.UTC(2026, 2, 1);
+  const { headers } = await ask(own, bearer(key));
+  expect(headers['ratelimit-policy']).toBe(`"tokens";q=2;w=${31 * 86_400}`);
+  h.clock.now = before;
+});
+
 test('the name of a limit cannot end its quotes in a RateLimit header', async () => {
   const name = 'a"b\\c\r\nü';
   const { key } = await h.createKey({ ratelimits: [{ ...requests, name, limit: 2 ** 53 - 1 }] });

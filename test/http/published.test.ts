@@ -258,8 +258,27 @@ const examples: Record<string, () => Example[]> = {
     ['keys.verifyKey', { key: 'k', ratelimits: [{ name: 'requests', duration: 1000 }] }],
     ['keys.explainKey', { key: 'k', ratelimits: [{ name: 'requests', limit: 1 }] }],
   ],
+  'limit and period go together': () => [
+    ['keys.verifyKey', { key: 'k', ratelimits: [{ name: 'requests', limit: 1, type: 'quota' }] }],
+  ],
   'one with limit and duration is a window': () => [
     ['keys.verifyKey', { key: 'k', ratelimits: [{ ...limitOf('requests', 1), type: 'concurrency' }] }],
+  ],
+  'a limit has a duration, or as a quota a period': () => [
+    ...withLimit({ name: 'requests', limit: 1 }),
+    ['ratelimits.limit', { namespace: 'n', identifier: 'i', limit: 1 }],
+    ['ratelimits.multiLimit', [{ namespace: 'n', identifier: 'i', limit: 1 }]],
+    ['ratelimits.setOverride', { namespace: 'n', identifier: 'i', limit: 1 }],
+  ],
+  'is only of a quota': () => [
+    ...withLimit({ ...limitOf('requests', 1), type: 'window', period: 'day' }),
+    ...withLimit({ ...limitOf('requests', 1), anchor: 0 }),
+    ['keys.updateKey', { keyId: 'key_1', ratelimit: { name: 'requests', limit: 1, type: 'window', anchor: 0 } }],
+    ['keys.verifyKey', { key: 'k', ratelimits: [{ ...limitOf('requests', 1), anchor: 0 }] }],
+  ],
+  'or the length of one of its periods': () => [
+    ...withLimit({ ...limitOf('requests', 1), period: 'month' }),
+    ['keys.verifyKey', { key: 'k', ratelimits: [{ ...limitOf('requests', 1), period: 'month' }] }],
   ],
   'body must have either key or keyId': () => [
     ['keys.explainKey', {}],
@@ -296,6 +315,10 @@ const credits = (value: object): Example[] => [
   ['keys.createKey', { apiId, credits: value }],
   ['keys.updateKey', { keyId: 'key_1', credits: value }],
   ['identities.createIdentity', { externalId: 'a', credits: value }],
+];
+const withLimit = (limit: object): Example[] => [
+  ['keys.createKey', { apiId, ratelimits: [limit] }],
+  ['identities.createIdentity', { externalId: 'a', ratelimits: [limit] }],
 ];
 const limitOf = (name: string, limit: number) => ({ name, limit, duration: 60_000 });
 const importOf = (...keys: object[]) => ({ migrationId: 'import', apiId, keys });

@@ -12,6 +12,7 @@ const { call, ok, clock, createKey } = harness(undefined, {
 const plain = { name: 'requests', limit: 10, duration: 60_000 };
 const slots = { ...plain, type: 'concurrency' as const };
 const temporary = { ...plain, limit: 20, until: clock.now + dayMs };
+const quota = { name: 'requests', limit: 10, period: 'month' as const };
 const credits = { remaining: 1 };
 const allowedIps = ['203.0.113.0/24'];
 const identity = 'old.data';
@@ -28,7 +29,7 @@ const migrationOf = (fields: object) => ({
   keys: [{ hash: Buffer.alloc(32, 7).toString('base64'), ...fields }],
 });
 
-type Row = [what: string, operation: OperationName, input: () => object];
+type Row = [what: string, operation: OperationName, input: () => object, since?: number];
 const ofKeys = (what: string, fields: object): Row[] => [
   [what, 'keys.createKey', () => ({ apiId: of.apiId, ...fields })],
   [what, 'keys.updateKey', () => ({ keyId: of.keyId, name: 'changed', ...fields })],
@@ -41,10 +42,19 @@ const ofLimits = (what: string, limit: object): Row[] => [
   [what, 'identities.updateIdentity', () => ({ identity, ratelimits: [limit] })],
   [what, 'identities.updateIdentity', () => ({ identity, ratelimit: limit })],
 ];
+const quotaCheck = { namespace: 'old', identifier: 'ada', limit: 50, period: 'month' };
+const quotas: [OperationName, () => object][] = [
+  ['keys.verifyKey', () => ({ key: of.key, ratelimits: [quota] })],
+  ['ratelimits.limit', () => quotaCheck],
+  ['ratelimits.multiLimit', () => [quotaCheck]],
+  ['ratelimits.setOverride', () => quotaCheck],
+];
 const refused: Row[] = [
   ...ofKeys('allowedIps', { allowedIps }),
   ...ofLimits('a limit of type concurrency', slots),
   ...ofLimits('a limit with until', temporary),
+  ...ofLimits('a limit with a period', quota).map(([what, operation, input]): Row => [what, operation, input, 8]),
+  ...quotas.map(([operation, input]): Row => ['a limit with a period', operation, input, 8]),
   ['hold', 'keys.verifyKey', () => ({ key: of.key, hold: { ttl: 60_000 } })],
   ['credits of an identity', 'identities.createIdentity', () => ({ externalId: 'new.data', credits })],
   ['credits of an identity', 'identities.updateIdentity', () => ({ identity, meta: { a: 1 }, credits })],
@@ -59,12 +69,11 @@ const stored = async () => [
   await ok('ratelimits.listNamespaces', {}),
 ];
 
-test.each(refused)('%s by %s', async (what, operation, input) => {
+test.each(refused)('%s by %s', async (what, operation, input, since = 6) => {
   const before = await stored();
   const { status, code, error } = await call(operation, input() as never);
   expect({ status, code }).toEqual({ status: 412, code: 'precondition_failed' });
-  const why =
-    'needs version 6 of the stored data, and it has version 5 until all servers are upgraded and it is migrated';
+  const why = `needs version ${since} of the stored data, and it has version 5 until all servers are upgraded and it is migrated`;
   expect(error.detail).toBe(`${what} ${why}.`);
   expect(await stored()).toEqual(before);
 });

@@ -194,6 +194,26 @@ test('counters of ad hoc and former limits', async () => {
   expect(byName.minute).toMatchObject({ duration: 60_000, window: { counted: 1 } });
 });
 
+test('a quota of the key, and the counter of a former one, which is kept until its period ends', async () => {
+  const year = { name: 'tokens', limit: 10, period: 'year' as const, anchor: clock.now, autoApply: true };
+  const { key, keyId } = await createKey({ ratelimits: [year] });
+  await verify(key);
+  const end = clock.now + 365 * dayMs;
+  const [limit] = (await inspect(keyId)).state!.limits;
+  expect(limit).toMatchObject({ period: 'year', duration: 365 * dayMs });
+  expect(limit!.window).toMatchObject({
+    counted: 1,
+    remaining: 9,
+    reset: end,
+    slices: [{ end, units: 1, counts: true }],
+  });
+  await ok('keys.updateKey', { keyId, ratelimit: { ...year, period: 'day' } });
+  const [former] = (await inspect(keyId)).counters.counters;
+  expect(former).toMatchObject({ name: 'tokens', period: 'year', duration: 365 * dayMs, window: { counted: 1 } });
+  expect(former!.expiresIn).toBeGreaterThan(365 * dayMs);
+  expect(former!.expiresIn).toBeLessThanOrEqual(365 * dayMs + 60_000);
+});
+
 test('of many counters a hundred are read', async () => {
   const { key, keyId } = await createKey();
   for (let index = 0; index < 105; index++)
@@ -381,7 +401,7 @@ describe('bytes that cannot be decoded', () => {
   test.each([
     ['link', linkAt, linkAt + 1, 3],
     ['link', linkAt, linkAt, 255],
-    ['limits[0].switches', limitAt + limit.at.switches, limitAt + limit.at.switches, 8],
+    ['limits[0].switches', limitAt + limit.at.switches, limitAt + limit.at.switches, 16],
     ['limits[0].name', limitAt + limit.at.name, limitAt + limit.at.nameBytes, 255],
     ['limits[1].switches', secondAt + limit.at.switches, secondAt + limit.at.switches, 255],
   ])('%s that does not fit is named', async (field, offset, at, byte) => {

@@ -1,6 +1,8 @@
 // The model of lua/include/windowLog.lua: a sliding-window log with sub-windows, as simple as possible. No entries are
 // merged or packed, and all are added up each time.
 
+import { periodAt, quotaOf } from '../../src/domain/quota.ts';
+
 export interface Admitted {
   units: number;
   /** The end of their sub-window. The units count until one duration after it. */
@@ -60,5 +62,46 @@ export class Counter {
     const usedAt = (moment: number) => unitsOf(counted.filter(({ end }) => end + this.duration > moment));
     const moments = [now, ...counted.map(({ end }) => end + this.duration)].sort((a, b) => a - b);
     return moments.find((moment) => usedAt(moment) + cost <= limit)!;
+  }
+}
+
+/** The model of lua/include/quotaLog.lua: `duration` is the code of the quota, and an entry ends with its period. */
+export class QuotaCounter extends Counter {
+  #end(now: number): number {
+    return periodAt(quotaOf(this.duration)!, now).end;
+  }
+
+  /** Entries of later periods than the next count in the present one from the first call on. */
+  override counted(now: number): Admitted[] {
+    const end = this.#end(now);
+    const next = this.#end(end);
+    const moved = this.live.filter((admitted) => admitted.end > next);
+    for (const admitted of moved) admitted.end = end;
+    if (moved.length > 0) this.#keep(now);
+    return this.live.filter((admitted) => admitted.end === end);
+  }
+
+  /** Of the periods before the present one, the last is known only. */
+  #keep(now: number) {
+    const end = this.#end(now);
+    const before = Math.max(0, ...this.live.map((admitted) => admitted.end).filter((one) => one < end));
+    this.live = this.live.filter((admitted) => admitted.end >= before);
+  }
+
+  override charge(now: number, _limit: number, units: number): Admitted | undefined {
+    if (units === 0) return undefined;
+    this.counted(now);
+    const admitted = { units, end: this.#end(now) };
+    this.live.push(admitted);
+    this.#keep(now);
+    return admitted;
+  }
+
+  override admittedReset(now: number): number {
+    return this.#end(now);
+  }
+
+  override deniedReset(now: number): number {
+    return this.#end(now);
   }
 }

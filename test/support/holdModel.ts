@@ -2,11 +2,13 @@
 // is a record of its own, which ends with its slice, and each taken slot one that ends by itself.
 
 import { expect } from 'vitest';
+import { periodAt, quotaCodes, quotaOf } from '../../src/domain/quota.ts';
 import { dayMs, hourMs } from './harness.ts';
 
 export interface ModelLimit {
   name: string;
   limit: number;
+  /** Of a quota its code. */
   duration: number;
   autoApply: boolean;
   type?: 'concurrency' | undefined;
@@ -543,7 +545,8 @@ export class HoldModel {
     for (const [index, held] of windows.entries()) {
       const more = units[index]! - (state === 'open' ? held.units : 0);
       if (more < 0) giveBack(held, hold.at, now, -more);
-      else if (more > 0) charge(held.window, Number.MAX_SAFE_INTEGER, held.duration, more, now);
+      else if (more > 0 && !isOver(held, hold.at, now))
+        charge(held.window, Number.MAX_SAFE_INTEGER, held.duration, more, now);
     }
     const shared = this.#existing(hold.shared);
     const held = state === 'open' ? hold.cost : 0;
@@ -694,17 +697,25 @@ function bySuffix(a: string, b: string): number {
 export const creditsFor = (balance: number | undefined): Shown =>
   balance === undefined ? [undefined, undefined] : [Math.max(0, balance), balance < 0 ? -balance : undefined];
 
+/** Units of a quota count until the end of their period. */
+const countsUntil = (end: number, duration: number) => (duration < quotaCodes ? end + duration : end);
 const totalOf = (window: Charge[], duration: number, now: number) =>
-  window.filter(({ end }) => end + duration > now).reduce((sum, { units }) => sum + units, 0);
+  window.filter(({ end }) => countsUntil(end, duration) > now).reduce((sum, { units }) => sum + units, 0);
+
+/** Whether the period of a quota has ended in which a hold was made. */
+const isOver = ({ duration }: HeldWindow, at: number, now: number) =>
+  duration >= quotaCodes && sliceEnd(at, duration, false) <= now;
 
 const sliceEnd = (at: number, duration: number, isFine: boolean) => {
+  const quota = quotaOf(duration);
+  if (quota) return periodAt(quota, at).end;
   const slice = sliceOf(isFine ? 64 : 65, duration);
   return at - (at % slice) + slice;
 };
 
 function charge(window: Charge[], limit: number, duration: number, units: number, now: number) {
   // A slice of which all units came back is gone.
-  const ends = window.filter((each) => each.units > 0 && each.end + duration > now).map(({ end }) => end);
+  const ends = window.filter((each) => each.units > 0 && countsUntil(each.end, duration) > now).map(({ end }) => end);
   window.push({ units, end: Math.max(sliceEnd(now, duration, limit <= 64), ...ends) });
 }
 
@@ -714,9 +725,9 @@ function charge(window: Charge[], limit: number, duration: number, units: number
  */
 function giveBack({ window, duration, isFine }: HeldWindow, at: number, now: number, units: number) {
   const earliest = sliceEnd(at, duration, isFine);
-  if (earliest + duration <= now) return;
+  if (countsUntil(earliest, duration) <= now) return;
   for (const each of [...window].sort((a, b) => a.end - b.end)) {
-    if (each.end < earliest || each.end > at + sliceOf(65, duration)) continue;
+    if (each.end < earliest || each.end > (duration < quotaCodes ? at + sliceOf(65, duration) : earliest)) continue;
     const taken = Math.min(units, each.units);
     each.units -= taken;
     units -= taken;

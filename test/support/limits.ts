@@ -2,12 +2,14 @@
 
 import { expect } from 'vitest';
 import { defaultValues, type LimitValueName, limitValues, type Ratelimit } from '../../src/domain/limit.ts';
+import type { Quota } from '../../src/domain/quota.ts';
 
 /**
- * Without `type`: the model of concurrency limits is in holdModel.ts. Without `until` and `former`: that of temporary
- * limits is in test/operations/keys/temporaryLimits.test.ts.
+ * Without `type`, period and anchor: the model of concurrency limits is in holdModel.ts, that of quotas in
+ * test/operations/quotas.test.ts. Without `until` and `former`: that of temporary limits is in
+ * test/operations/keys/temporaryLimits.test.ts.
  */
-type OptionalValues = Omit<Ratelimit, 'id' | 'name' | 'limit' | 'duration' | 'type' | 'until' | 'former'>;
+type OptionalValues = Omit<Ratelimit, 'id' | 'name' | 'limit' | 'duration' | 'type' | keyof Quota | 'until' | 'former'>;
 
 /** Of each value that may be absent in a request. */
 const optionalValues = (storedOf: (stored: number) => number) =>

@@ -2,9 +2,11 @@
 // are never merged. It has no Redis, no packing, no cache and no batches. Each method is named like an operation. It
 // returns the `data` that the operation must return, or throws the code of its error.
 
+import { presentedDuration } from '../../src/domain/limit.ts';
+import { hasLength, type Periodic, quotaCodes, quotaOf, storedDuration } from '../../src/domain/quota.ts';
 import type { UniqueRecord } from '../../src/domain/records.ts';
 import type { ErrorCode } from '../../src/errors.ts';
-import { Counter } from './counter.ts';
+import { Counter, QuotaCounter } from './counter.ts';
 import { limitDefaults } from './limits.ts';
 
 export class Refusal extends Error {
@@ -42,14 +44,21 @@ class Owner {
   counter(name: string, duration: number): NamedCounter {
     const found = this.counters.find((counter) => counter.name === name && counter.duration === duration);
     if (found) return found;
-    const counter = Object.assign(new Counter(duration), { name });
+    const counter = Object.assign(new (duration < quotaCodes ? Counter : QuotaCounter)(duration), { name });
     this.counters.push(counter);
     return counter;
   }
 }
 
-export type LimitInput = { name: string; limit: number; duration: number } & Partial<typeof limitDefaults>;
-type Limit = Required<LimitInput> & { id: Id };
+export type LimitInput = { name: string; limit: number } & Periodic & Partial<typeof limitDefaults>;
+/** `duration` is that which is stored. */
+type Limit = { name: string; limit: number; duration: number } & typeof limitDefaults & { id: Id };
+
+/** As responses have a duration. */
+const shownDuration = (duration: number, now: number) => ({
+  ...presentedDuration(duration, now),
+  ...(duration >= quotaCodes && { type: 'quota' as const }),
+});
 export interface RefillInput {
   interval: 'daily' | 'monthly';
   amount: number;
@@ -193,15 +202,12 @@ export interface VerifyInput {
   key: string;
   credits?: { cost: number } | undefined;
   ip?: string | undefined;
-  ratelimits?:
-    | { name: string; cost?: number | undefined; limit?: number | undefined; duration?: number | undefined }[]
-    | undefined;
+  ratelimits?: ({ name: string; cost?: number | undefined; limit?: number | undefined } & Periodic)[] | undefined;
 }
-export interface CheckInput {
+export interface CheckInput extends Periodic {
   namespace: string;
   identifier: string;
   limit: number;
-  duration: number;
   cost?: number | undefined;
 }
 
@@ -344,7 +350,7 @@ export class Model {
     const owners: Owner[] = [...this.keys, ...this.identities.all, ...this.namespaces];
     const moments = owners
       .flatMap(({ counters }) => counters)
-      .flatMap(({ live, duration }) => live.map(({ end }) => end + duration));
+      .flatMap(({ live, duration }) => live.map(({ end }) => (duration < quotaCodes ? end + duration : end)));
     return moments.filter((moment) => moment >= this.now);
   }
 
@@ -390,10 +396,16 @@ export class Model {
 
   #limitsFrom(wanted: readonly LimitInput[], had: readonly Limit[]): Limit[] {
     return wanted.map((given) => {
-      const id = had.find(({ name }) => name === given.name)?.id ?? new Id('rl');
-      return { ...limitDefaults, ...given, id };
+      const { id = new Id('rl'), duration: former = 0 } = had.find(({ name }) => name === given.name) ?? {};
+      const { period, anchor: _anchor, duration, ...values } = given;
+      // A limit without a period stays a quota: its duration was read.
+      const quota = period ? undefined : quotaOf(former);
+      if (quota && !hasLength(quota.period, duration!)) refuse('invalid_input');
+      return { ...limitDefaults, ...values, duration: quota ? former : storedDuration(given), id };
     });
   }
+
+  shown = ({ duration, ...limit }: Limit) => ({ ...limit, ...shownDuration(duration, this.now) });
 
   /** A refill more than two periods in the future was scheduled while the clock was ahead. It is scheduled again. */
   #settleRefill({ refill }: Key) {
@@ -439,7 +451,12 @@ export class Model {
       refillDay: refill.interval === 'monthly' ? (refill.refillDay ?? 1) : undefined,
     };
 
-  #identityRecord = ({ id, externalId, meta, limits }: Identity) => ({ id, externalId, meta, ratelimits: limits });
+  #identityRecord = ({ id, externalId, meta, limits }: Identity) => ({
+    id,
+    externalId,
+    meta,
+    ratelimits: limits.map(this.shown),
+  });
 
   #listedIdentity = (identity: Identity) => ({
     ...this.#identityRecord(identity),
@@ -470,7 +487,7 @@ export class Model {
       roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
       credits: remaining === undefined ? undefined : { remaining, refill: this.#refillRecord(key.refill) },
       identity: key.identity && this.#identityRecord(key.identity),
-      ratelimits: key.limits.length > 0 ? key.limits : undefined,
+      ratelimits: key.limits.length > 0 ? key.limits.map(this.shown) : undefined,
       allowedIps: key.allowedIps,
     };
   }
@@ -569,6 +586,8 @@ export class Model {
     const limited = credits?.remaining !== undefined ? credits.remaining !== null : key.balance !== undefined;
     if (credits?.refill && !limited) refuse('invalid_input');
     this.#requireNamed(changes);
+    const limits =
+      changes.ratelimits === undefined ? key.limits : this.#limitsFrom(changes.ratelimits ?? [], key.limits);
 
     this.#refill(key);
     if (credits === null || credits?.remaining === null) {
@@ -584,7 +603,7 @@ export class Model {
       key.allowedIps = changes.allowedIps ? canonical(changes.allowedIps) : undefined;
     if (changes.expires !== undefined) key.expires = changes.expires ?? undefined;
     if (changes.enabled !== undefined) key.enabled = changes.enabled;
-    if (changes.ratelimits !== undefined) key.limits = this.#limitsFrom(changes.ratelimits ?? [], key.limits);
+    key.limits = limits;
     if (changes.roles) key.roles = this.#roles(changes.roles);
     if (changes.permissions) key.permissions = this.#permissionsOrNew(changes.permissions);
     if (changes.externalId === null) key.link = undefined;
@@ -676,7 +695,7 @@ export class Model {
     const items = input.ratelimits ?? [];
     if (query === 'malformed') refuse('permissions_query_syntax');
     this.#checkLimits(items);
-    if (items.some(({ limit, duration }) => (limit === undefined) !== (duration === undefined)))
+    if (items.some(({ limit, duration, period }) => (limit === undefined) !== (duration === undefined && !period)))
       refuse('invalid_input');
     if (!caller) refuse('insufficient_permissions');
 
@@ -696,7 +715,9 @@ export class Model {
       checked = this.#selected(key, items).map(({ id, limit, owner, cost }) => {
         const counter = owner.counter(limit.name, limit.duration);
         const exceeded = counter.used(this.now) + cost > limit.limit;
-        return { reported: { ...limit, id }, counter, limit: limit.limit, cost, exceeded };
+        const { duration, ...values } = limit;
+        const reported = { ...values, id, ...shownDuration(duration, this.now) };
+        return { reported, counter, limit: limit.limit, cost, exceeded };
       });
       this.#settleRefill(key);
       this.#refill(account);
@@ -740,16 +761,17 @@ export class Model {
 
   /** The limits that a verification checks, each with its cost (docs/contract.md §6). */
   #selected(key: Key, items: NonNullable<VerifyInput['ratelimits']>) {
-    type Selected = { id: Id | ''; limit: Required<LimitInput>; owner: Owner; cost: number };
+    type Selected = { id: Id | ''; limit: Omit<Limit, 'id'>; owner: Owner; cost: number };
     const selected: Selected[] = [];
     const ofIdentity = (key.identity?.limits ?? []).filter(({ name }) => !key.limits.some((own) => own.name === name));
     const merged = [
       ...key.limits.map((limit) => ({ limit, owner: key as Owner })),
       ...ofIdentity.map((limit) => ({ limit, owner: key.identity as Owner })),
     ];
-    for (const { name, cost = 1, limit, duration } of items) {
+    for (const { name, cost = 1, limit, ...lasts } of items) {
       const found = merged.find((one) => one.limit.name === name);
-      if (limit !== undefined && duration !== undefined) {
+      if (limit !== undefined) {
+        const duration = storedDuration(lasts);
         selected.push({ id: '', limit: { ...limitDefaults, name, limit, duration }, owner: key, cost });
       } else if (found) selected.push({ id: found.limit.id, ...found, cost });
       else refuse('precondition_failed');
@@ -786,8 +808,8 @@ export class Model {
   updateIdentity(ref: string, meta?: object, ratelimits?: LimitInput[]) {
     this.#checkLimits(ratelimits);
     const identity = this.identities.find(ref);
-    if (meta) identity.meta = meta;
     if (ratelimits) identity.limits = this.#limitsFrom(ratelimits, identity.limits);
+    if (meta) identity.meta = meta;
     return this.#listedIdentity(identity);
   }
 
@@ -859,7 +881,7 @@ export class Model {
     const checks = inputs.map(({ namespace: ref, identifier, cost = 1, ...asked }) => {
       const namespace = this.#namespaceOrNew(ref);
       const override = this.#override(namespace, identifier);
-      const { limit, duration } = override ?? asked;
+      const { limit, duration } = override ?? { limit: asked.limit, duration: storedDuration(asked) };
       const counter = namespace.counter(identifier, duration);
       const before = taken.get(counter) ?? 0;
       const passed = limit > 0 && counter.used(this.now) + before + cost <= limit;
@@ -899,10 +921,11 @@ export class Model {
     namespace: ref,
     identifier,
     limit,
-    duration,
     until,
+    ...lasts
   }: Omit<CheckInput, 'cost'> & { until?: number | undefined }) {
     if (!this.#namespace(ref) && ref.startsWith('rlns_')) refuse('namespace_not_found');
+    const duration = storedDuration(lasts);
     this.#removeEnded();
     const { overrides } = this.#namespaceOrNew(ref);
     let override = overrides.find((one) => one.identifier === identifier);
@@ -929,7 +952,14 @@ export class Model {
   listOverrides(ref: string) {
     const namespace = this.#overrides(ref);
     const { id, name } = namespace;
-    return namespace.overridesAt(this.now).map((override) => ({ ...override, namespace: name, namespaceId: id }));
+    const shown = ({ duration }: { duration: number }) => presentedDuration(duration, this.now);
+    return namespace.overridesAt(this.now).map(({ former, ...override }) => ({
+      ...override,
+      ...shown(override),
+      ...(former && { former: { limit: former.limit, ...shown(former) } }),
+      namespace: name,
+      namespaceId: id,
+    }));
   }
 
   getOverride(ref: string, identifier: string) {

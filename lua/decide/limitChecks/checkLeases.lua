@@ -14,13 +14,13 @@ local function charge_windows(units, number)
   end
   for index = 1, #item_checks do
     local check = item_checks[index]
-    local bytes, cost = check.counter.bytes, check.cost
-    local _, _, _, kept, suffix =
-      window_charge(bytes, 1, #bytes, call_now, check.limit, check.duration, units * cost, true)
+    local bytes, cost, duration = check.counter.bytes, check.cost, check.duration
+    local _, _, ends, kept, suffix =
+      quota_log.charge_of(duration)(bytes, 1, #bytes, call_now, check.limit, duration, units * cost, true)
     bytes = string.sub(bytes, 1, kept) .. suffix
-    local charged = struct.pack(LEASED_CHECK, window_log.newest(bytes), cost)
+    local charged = struct.pack(LEASED_CHECK, duration < QUOTA_CODES and window_log.newest(bytes) or ends, cost)
     local entry = struct.pack(NOTED_LEASE, this_session.id, number, call_now, 0, units, #charged, charged)
-    redis.call('SET', check.counter.name, bytes, 'PX', window_log.ttl(check.duration))
+    redis.call('SET', check.counter.name, bytes, 'PX', window_log.ttl(duration, call_now))
     noted_leases.write_of_window(check, noted[index] .. entry)
   end
   return true
@@ -44,7 +44,7 @@ function check_leases.lease(outcome, _, _, root, wanted, number)
     local recent = not has_passed and lease_list.recent(noted_leases.of_window(check), call_now) or ''
     if recent ~= '' then return 0, 0 end
     if check.ends then ends = math.min(ends, check.ends) end
-    if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
+    if counter.total > 0 then ends = math.min(ends, window_log.reset(counter.oldest, duration)) end
     if has_passed then
       if cost == 0 then return 0, 0 end
       ends = math.min(ends, window_log.slice_end(call_now, limit, duration))
@@ -75,7 +75,7 @@ local function return_to_window(check, number, used)
     if suffix == '' then
       redis.call('DEL', name)
     elseif suffix then
-      redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_log.ttl(check.duration))
+      redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_log.ttl(check.duration, call_now))
     end
   end
   noted_leases.write_of_window(check, others)

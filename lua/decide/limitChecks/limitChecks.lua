@@ -138,17 +138,17 @@ local function check_counters(checks)
   for index = 1, #checks do
     local check = checks[index]
     local counter, limit, cost = check.counter, check.limit, check.cost
+    local charge = check.duration < QUOTA_CODES and window_charge or quota_charge
     -- A limit of 0 blocks completely, a cost of 0 included.
     local total, _, oldest, kept, suffix =
-      window_charge(counter.bytes, 1, #counter.bytes, call_now, limit, check.duration, cost, limit > 0)
+      charge(counter.bytes, 1, #counter.bytes, call_now, limit, check.duration, cost, limit > 0)
     if total == AHEAD then
-      local repaired = window_log.repaired(counter.bytes, call_now, check.duration)
-      redis.call('SET', counter.name, repaired, 'PX', window_log.ttl(check.duration))
+      local repaired = quota_log.repaired(counter.bytes, call_now, check.duration)
+      redis.call('SET', counter.name, repaired, 'PX', window_log.ttl(check.duration, call_now))
       -- Leases give nothing back: the slice in which they were charged has moved.
       noted_leases.write_of_window(check, '')
       counter.before, counter.bytes = repaired, repaired
-      total, _, oldest, kept, suffix =
-        window_charge(repaired, 1, #repaired, call_now, limit, check.duration, cost, limit > 0)
+      total, _, oldest, kept, suffix = charge(repaired, 1, #repaired, call_now, limit, check.duration, cost, limit > 0)
     end
     check.fits = limit > 0 and total + cost <= limit
     if suffix then
@@ -189,9 +189,9 @@ local function write_checked(counters, passed)
     local before = counter.before
     if not passed then
       counter.total, counter.first_live, counter.oldest =
-        window_charge(before, 1, #before, call_now, 0, counter.duration, 0, false)
+        quota_log.charge_of(counter.duration)(before, 1, #before, call_now, 0, counter.duration, 0, false)
     elseif counter.bytes ~= before then
-      redis.call('SET', name, counter.bytes, 'PX', window_log.ttl(counter.duration))
+      redis.call('SET', name, counter.bytes, 'PX', window_log.ttl(counter.duration, call_now))
     end
   end
 end

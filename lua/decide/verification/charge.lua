@@ -3,7 +3,7 @@
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The
 -- variables and tables here are used again for every item, because a table for each limit of each verification would be
 -- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored,
--- check_adhoc, check_limit, check_slots and look_at_limits change them.
+-- check_adhoc, check_limit, check_quota, check_slots and look_at_limits change them.
 
 -- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
@@ -37,7 +37,7 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   if total == AHEAD then
     local window = string.sub(bytes, first, last)
     charge_exceeded, charge_ahead = true, math.max(charge_ahead or 0, window_log.newest(window))
-    return first - 1, window_log.repaired(window, call_now, duration)
+    return first - 1, quota_log.repaired(window, call_now, duration)
   end
   local left, results, at = limit - total, charge_results, RESULT_FIELDS * charge_count
   charge_count = charge_count + 1
@@ -54,6 +54,15 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
     if reset > WINDOW_LATEST then reset = WINDOW_LATEST end
     results[at + RESULT_RESET] = reset
   end
+  return kept_until, suffix
+end
+
+-- check_limit for a quota, which is reset at the end of its period, however much is left.
+local function check_quota(charge, place, limit, duration, cost, bytes, first, last)
+  local at = RESULT_FIELDS * charge_count + RESULT_RESET
+  if charge == window_charge then charge = quota_charge end
+  local kept_until, suffix = check_limit(charge, place, limit, duration, cost, bytes, first, last)
+  charge_results[at] = window_log.slice_end(call_now, limit, duration)
   return kept_until, suffix
 end
 
@@ -92,18 +101,21 @@ local function check_slots(_, place, limit, duration, cost, bytes, first, last)
   return first - 1, window
 end
 
--- check_limit and check_slots for a temporary limit: LIMIT_END is at `first`. It has not ended, see ended_limits.
-local function check_ending(charge, place, limit, duration, cost, bytes, first, last)
-  return check_limit(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
+-- The same for a temporary limit: LIMIT_END is at `first`. It has not ended, see ended_limits.
+local function ending(check)
+  return function(charge, place, limit, duration, cost, bytes, first, last)
+    return check(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
+  end
 end
-local function check_ending_slots(charge, place, limit, duration, cost, bytes, first, last)
-  return check_slots(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
-end
+local check_ending, check_ending_quota, check_ending_slots =
+  ending(check_limit), ending(check_quota), ending(check_slots)
 
 -- The functions that check a limit with other switches than autoApply.
 local function check_of(switches)
+  local is_ending = limit_ends.is_switched(switches)
+  if switches >= QUOTA then return is_ending and check_ending_quota or check_quota end
   local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
-  if not limit_ends.is_switched(switches) then return is_window and check_limit or check_slots end
+  if not is_ending then return is_window and check_limit or check_slots end
   return is_window and check_ending or check_ending_slots
 end
 
@@ -157,10 +169,10 @@ end
 -- maximum of counters.
 local function check_adhoc(charge, number, wanted)
   local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
-  local place = PLACES_OF_REQUEST + number
+  local place, check = PLACES_OF_REQUEST + number, duration < QUOTA_CODES and check_limit or check_quota
   local first, last, slot, end_bytes = adhoc_limits.find_window(name, duration)
   if slot then
-    local kept_until, suffix = check_limit(charge, place, limit, duration, cost, key_packed, first, last)
+    local kept_until, suffix = check(charge, place, limit, duration, cost, key_packed, first, last)
     if suffix then
       charge_suffix[slot], charge_kept_until[slot], charge_window_end[slot] = suffix, kept_until, last
       charge_lengths[slot] = end_bytes + kept_until - first + 1 + #suffix
@@ -168,7 +180,7 @@ local function check_adhoc(charge, number, wanted)
     return true
   end
   local member, window = adhoc_limits.counter_of(name, duration)
-  local kept_until, suffix = check_limit(charge, place, limit, duration, cost, window, 1, #window)
+  local kept_until, suffix = check(charge, place, limit, duration, cost, window, 1, #window)
   return not suffix or adhoc_limits.charge(member, window, duration, kept_until, suffix)
 end
 

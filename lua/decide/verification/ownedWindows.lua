@@ -6,8 +6,12 @@ local owned_windows = {}
 -- A window with `units` more now, even above its limit. If the clock has stepped back they are charged in the newest
 -- slice: the next verification moves that.
 local function with_units(bytes, duration, units)
-  local now = bytes == '' and call_now or math.max(call_now, window_log.newest(bytes) - window_log.slice_of(duration))
-  local _, _, _, kept, suffix = window_charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, units, true)
+  local charge = quota_log.charge_of(duration)
+  local total, _, _, kept, suffix = charge(bytes, 1, #bytes, call_now, SAFE_INTEGER, duration, units, true)
+  if total == AHEAD then
+    local now = window_log.newest(bytes) - (duration < QUOTA_CODES and window_log.slice_of(duration) or 1)
+    _, _, _, kept, suffix = charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, units, true)
+  end
   return suffix and string.sub(bytes, 1, kept) .. suffix
 end
 
@@ -34,6 +38,8 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
         w.is_found, w.moved_to = window and true, moved_to
         return window
       end
+      -- What belongs to a period that has ended changes nothing of the present one.
+      if w.duration >= QUOTA_CODES and window_log.slice_end(w.at, 0, w.duration) <= call_now then return nil end
       if w.units < 0 then return with_units(bytes, w.duration, -w.units) end
       -- After the clock stepped back, windows have other slices.
       if w.units == 0 or w.at > call_now or shifted_charges.has(wanted.shifted, w.at) then return nil end

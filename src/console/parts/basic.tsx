@@ -8,6 +8,7 @@ import { curlOf, type Failure } from '../api.ts';
 import { ago, count, dateTime, timeSpan } from '../format.ts';
 import { customerPath } from '../paths.ts';
 import { endsOf, periods, type usePeriod } from '../period.ts';
+import type { Ratelimit } from '../records.ts';
 import { currentSignIn } from '../session.ts';
 import { visible } from '../visibleText.ts';
 
@@ -373,13 +374,16 @@ export function Gauge({ used, of, label, what }: { used: number; of: number; lab
 }
 
 /** How full a limit is. */
-export const LimitGauge = ({
+export function LimitGauge({
   used,
   limit,
 }: {
   used: number;
-  limit: { name: string; limit: number; type?: string };
-}) => <Gauge used={used} of={limit.limit} label={`${limit.name} used`} {...(limit.type && { what: 'slots' })} />;
+  limit: Pick<Ratelimit, 'name' | 'limit' | 'type' | 'period'>;
+}) {
+  const what = limit.type === 'concurrency' ? 'slots' : limit.period && `this ${limit.period}`;
+  return <Gauge used={used} of={limit.limit} label={`${limit.name} used`} {...(what && { what })} />;
+}
 
 /** Displayed in place of an action that the root key may not take. */
 export const Lacks = ({ title, grant }: { title?: string; grant: string }) => (

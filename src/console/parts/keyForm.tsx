@@ -1,19 +1,21 @@
 // The parts of a key's form: they are the same for a new key and for changes.
 
 import { useState } from 'preact/hooks';
-import { type LimitType, type NewLimit, slotDurationMax, slotsMax } from '../../domain/limit.ts';
-import { count, duration, readDuration } from '../format.ts';
+import { type NewLimit, slotDurationMax, slotsMax } from '../../domain/limit.ts';
+import { count, duration } from '../format.ts';
 import type { Credits, Ratelimit } from '../records.ts';
 import { Button, Check, Field, SelectField, TextField } from './basic.tsx';
 import { isComplete, type Lasting, LastingFields, lastingOf } from './lasting.tsx';
+import { type Length, LengthFields, lengthGiven, lengthOf } from './length.tsx';
 import { inputTime, TimeField } from './times.tsx';
 
 export interface LimitDraft {
   name: string;
   limit: string;
-  duration: string;
+  /** How long it lasts; of slots the text is that of their time. */
+  length: Length;
   autoApply: boolean;
-  type: LimitType;
+  isSlots: boolean;
   lasting: Lasting;
   /** Undefined for a new one. */
   before: Ratelimit | undefined;
@@ -22,9 +24,9 @@ export interface LimitDraft {
 export const newDraft = (name: string, limit: string): LimitDraft => ({
   name,
   limit,
-  duration: '1 min',
+  length: lengthOf(undefined),
   autoApply: true,
-  type: 'window',
+  isSlots: false,
   lasting: lastingOf(undefined),
   before: undefined,
 });
@@ -32,43 +34,30 @@ export const newDraft = (name: string, limit: string): LimitDraft => ({
 export const draftOf = (before: Ratelimit): LimitDraft => ({
   name: before.name,
   limit: `${before.limit}`,
-  duration: duration(before.duration, 5),
+  length: lengthOf(before),
   autoApply: before.autoApply,
-  type: before.type ?? 'window',
+  isSlots: before.type === 'concurrency',
   lasting: lastingOf(before),
   before,
 });
 
 const wholeOf = (text: string) =>
   /^\d+$/.test(text.replaceAll(',', '').trim()) ? Number(text.replaceAll(',', '')) : undefined;
-/** "1 min 30 s" and the like; each part as in readDuration. */
-export function durationOf(text: string): number | undefined {
-  const parts = text.match(/\d+(?:\.\d+)?\s*[a-z]*/g);
-  if (!parts || parts.join('').replaceAll(' ', '') !== text.replaceAll(' ', '')) return undefined;
-  let sum = 0;
-  for (const part of parts) {
-    const ms = readDuration(part);
-    if (ms === undefined) return undefined;
-    sum += ms;
-  }
-  return sum;
-}
-
 /** A temporary limit is sent with its end, because editing its units would make it permanent. */
-const limitOf = ({ name, limit, duration: text, autoApply, type, lasting, before }: LimitDraft): NewLimit => ({
+const limitOf = ({ name, limit, length, autoApply, isSlots, lasting, before }: LimitDraft): NewLimit => ({
   name: name.trim(),
   limit: wholeOf(limit) ?? 0,
-  duration: durationOf(text) ?? 0,
+  ...(lengthGiven(isSlots ? { ...length, period: '' } : length) ?? { duration: 0 }),
   autoApply,
   // Sent for a window, too: without a type, an existing limit keeps its own.
-  type,
+  type: isSlots ? 'concurrency' : length.period === '' ? 'window' : 'quota',
   ...(lasting.until !== undefined ? { until: lasting.until } : before?.until !== undefined && { until: null }),
 });
 
 /** A message for each field that is not complete. */
 function missingIn(draft: LimitDraft) {
-  const { name, limit, duration: ms, type } = limitOf(draft);
-  const isSlots = type === 'concurrency';
+  const { name, limit, duration: ms = slotDurationMax } = limitOf(draft);
+  const { isSlots } = draft;
   return {
     name: name.length < 3 && 'At least 3 characters.',
     limit:
@@ -100,27 +89,31 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
       />
       <SelectField
         label="Limits"
-        value={draft.type}
-        set={(type) => change({ type: type as LimitType })}
+        value={draft.isSlots ? 'concurrency' : 'window'}
+        set={(type) => change({ isSlots: type === 'concurrency' })}
         options={[
           ['window', 'units in a time'],
           ['concurrency', 'slots at once'],
         ]}
       />
       <TextField
-        label={draft.type === 'window' ? 'Units' : 'Slots'}
+        label={draft.isSlots ? 'Slots' : 'Units'}
         inputMode="numeric"
         value={draft.limit}
         set={(limit) => change({ limit })}
         hint={missing.limit}
       />
-      <TextField
-        label={draft.type === 'window' ? 'In any' : 'Taken at most'}
-        value={draft.duration}
-        set={(text) => change({ duration: text })}
-        hint={missing.duration}
-        placeholder="10 s, 1 min, 1 h"
-      />
+      {draft.isSlots ? (
+        <TextField
+          label="Taken at most"
+          value={draft.length.text}
+          set={(text) => change({ length: { ...draft.length, text } })}
+          hint={missing.duration}
+          placeholder="10 s, 1 min, 1 h"
+        />
+      ) : (
+        <LengthFields length={draft.length} set={(length) => change({ length })} hint={missing.duration} />
+      )}
       <LastingFields
         before={draft.name === draft.before?.name ? draft.before : undefined}
         lasting={draft.lasting}

@@ -1,15 +1,10 @@
 // For how long a limit or an override applies, in forms and tables.
 
-import { dateTime, unitsOf } from '../format.ts';
+import { type Amount, dateTime, unitsOf } from '../format.ts';
 import { dayMs, hourMs } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
 import { SelectField } from './basic.tsx';
 import { inputTime, TimeField, timeOfInput } from './times.tsx';
-
-interface Amount {
-  limit: number;
-  duration: number;
-}
 
 /** A limit or an override as it was before a change. */
 type Before = (Amount & Pick<Ratelimit, 'type'> & { until?: number; former?: Amount }) | undefined;
@@ -83,7 +78,7 @@ export function LastingFields(props: {
 export const formerOf = ({ former, type }: Pick<NonNullable<Before>, 'former' | 'type'>): string =>
   former ? unitsOf({ ...former, ...(type && { type }) }) : 'none';
 
-type Limit = Pick<Ratelimit, 'limit' | 'duration' | 'type' | 'until' | 'former'>;
+type Limit = Amount & Pick<Ratelimit, 'type' | 'until' | 'former'>;
 
 /** When a temporary limit ends, and what applies then; '' for a permanent one. */
 export const endTextOf = (limit: Limit): string =>

@@ -1,23 +1,22 @@
 // The form of an override: what applies to an identifier, and for how long.
 
 import { useState } from 'preact/hooks';
-import { duration } from '../format.ts';
 import type { Override } from '../records.ts';
 import { TextField } from './basic.tsx';
 import { Act } from './dialog.tsx';
-import { durationOf } from './keyForm.tsx';
 import { isComplete, LastingFields, lastingOf } from './lasting.tsx';
+import { LengthFields, lengthGiven, lengthOf } from './length.tsx';
 
 export function SetOverride(props: { namespace: string; override: Override | undefined; close: () => void }) {
   const { namespace, override, close } = props;
   const [identifier, setIdentifier] = useState(override?.identifier ?? '');
   const [limit, setLimit] = useState(`${override?.limit ?? 100}`);
-  const [text, setText] = useState(override ? duration(override.duration, 5) : '1 min');
+  const [length, setLength] = useState(lengthOf(override));
   const [lasting, setLasting] = useState(lastingOf(override));
-  const ms = durationOf(text);
   const { until } = lasting;
-  const input = { namespace, identifier, limit: Number(limit), duration: ms, ...(until !== undefined && { until }) };
-  const hasAmount = /^\d+$/.test(limit) && ms !== undefined;
+  const lasts = lengthGiven(length);
+  const input = { namespace, identifier, limit: Number(limit), ...lasts, ...(until !== undefined && { until }) };
+  const hasAmount = /^\d+$/.test(limit) && lasts !== undefined;
   return (
     <Act
       title={override ? `Override of ${override.identifier}` : 'New override'}
@@ -39,7 +38,7 @@ export function SetOverride(props: { namespace: string; override: Override | und
       )}
       <div class="fields">
         <TextField label="Limit" inputMode="numeric" value={limit} set={setLimit} hint="0 blocks every request." />
-        <TextField label="In any" value={text} set={setText} hint="10 s, 1 min, 1 h" />
+        <LengthFields length={length} set={setLength} hint="10 s, 1 min, 1 h" />
       </div>
       <LastingFields
         before={override}

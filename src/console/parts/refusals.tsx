@@ -15,10 +15,10 @@ import { KeyName } from './keyName.tsx';
 import { type Column, List, shared } from './table.tsx';
 import { TimeField, timeOfInput } from './times.tsx';
 
-const limitOf = ({ ratelimit, limit = 0, duration = 0, type, source, outcome }: Refusals) =>
+const limitOf = ({ ratelimit, limit = 0, duration = 0, source, outcome, ...rest }: Refusals) =>
   ratelimit === undefined
     ? source === 'lease' && outcome === 'RATE_LIMITED' && <Badge>local</Badge>
-    : `${ratelimit}: ${unitsOf({ limit, duration, ...(type && { type }) })}`;
+    : `${ratelimit}: ${unitsOf({ ...rest, limit, duration })}`;
 
 const costOf = ({ cost, remaining, of }: Refusals) =>
   cost !== undefined &&

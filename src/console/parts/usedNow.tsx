@@ -1,6 +1,7 @@
 // How full limits are now.
 
 import { useData } from '../api.ts';
+import { dateTime } from '../format.ts';
 import type { Explained, Ratelimit } from '../records.ts';
 import { LimitGauge } from './basic.tsx';
 
@@ -17,7 +18,14 @@ export function useUsedNow(keyId: string | undefined, limits: readonly Ratelimit
   );
   const now = data?.rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
   return (limit: Ratelimit) => {
-    const used = now.find(({ id }) => id === limit.id)?.used;
-    return used !== undefined && <LimitGauge used={used} limit={limit} />;
+    const found = now.find(({ id }) => id === limit.id);
+    return (
+      found && (
+        <>
+          <LimitGauge used={found.used} limit={limit} />
+          {limit.period && <small>renews {dateTime(found.reset, { seconds: false })} UTC</small>}
+        </>
+      )
+    );
   };
 }

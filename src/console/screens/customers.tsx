@@ -32,8 +32,8 @@ const columns: Column<Identity>[] = [
     csv: ({ ratelimits = [] }) =>
       ratelimits
         .map(
-          ({ name, limit, duration: ms, type, until }) =>
-            `${name} ${limit}${type ? ' slots' : ''}/${ms}${until === undefined ? '' : ` until ${isoOf(until)}`}`,
+          ({ name, limit, duration: ms, type, period, until }) =>
+            `${name} ${limit}${type === 'concurrency' ? ' slots' : ''}/${period ?? ms}${until === undefined ? '' : ` until ${isoOf(until)}`}`,
         )
         .join(' '),
   },

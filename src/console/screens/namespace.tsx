@@ -36,7 +36,11 @@ export function Namespace({ namespace }: { namespace: string }) {
       ),
     }),
     shared(overrideColumns, 'Limit'),
-    { name: 'In any', cell: (row) => duration(row.duration), csv: (row) => row.duration },
+    {
+      name: 'In any',
+      cell: ({ period, duration: ms }) => period ?? duration(ms),
+      csv: ({ period, duration: ms }) => period ?? ms,
+    },
     shared(overrideColumns, 'Until', { cell: (row) => <Lasting override={row} /> }),
     shared(overrideColumns, 'Created', { isWide: true }),
     {

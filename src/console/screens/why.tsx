@@ -180,10 +180,11 @@ const reasons: Record<string, string> = {
   hold_too_large: 'The hold that a slot needs would be too large.',
 };
 
-const exceededOf = ({ name, used, limit, cost, duration: ms, type }: ExplainedLimit) =>
-  type
-    ? `${name}: ${count(used)} of ${count(limit)} slots are taken, the cost is ${count(cost)}.`
-    : `${name}: ${count(used)} of ${count(limit)} in any ${duration(ms)} are used, the cost is ${count(cost)}.`;
+function exceededOf({ name, used, limit, cost, duration: ms, type, period }: ExplainedLimit) {
+  const lasts = period ? `of this ${period}` : `in any ${duration(ms)}`;
+  const are = type === 'concurrency' ? 'slots are taken' : `${lasts} are used`;
+  return `${name}: ${count(used)} of ${count(limit)} ${are}, the cost is ${count(cost)}.`;
+}
 
 /** A balance and its refill in sentences; nothing without one. */
 function balanceOf(name: string, figures: NonNullable<ExplainedRule['identity']>, cost: number) {

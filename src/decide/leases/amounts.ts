@@ -4,6 +4,8 @@
 // this process hold and have not used, and decisions by leases count on from there: one server alone returns
 // `remaining` and `credits` as Redis alone would. Charges of other servers are known with the next answer of Redis.
 
+import { quotaCodes } from '../../domain/quota.ts';
+
 /** A window or balance. */
 class Amount {
   /** Digest of the key or identity that has it, or of the window itself if that belongs to a namespace. */
@@ -59,16 +61,16 @@ export const leftOf = ({ amount, limit }: Charge): number =>
 
 /**
  * The reset of a limit `elapsedMs` after a decision, at `atMs`. A cost that exceeds its limit never fits: its reset is
- * one duration from now. The reset of an empty window is now.
+ * one duration from now, except that of a quota. The reset of an empty window is now.
  */
 export function resetAfter(
-  { limit, units }: Charge,
+  { amount, limit, units }: Charge,
   isExceeded: boolean,
   resetAtMs: number,
   elapsedMs: number,
   atMs: number,
 ) {
-  const isNever = isExceeded && (limit === 0 || units > limit);
+  const isNever = isExceeded && (limit === 0 || units > limit) && amount.duration < quotaCodes;
   return isNever ? resetAtMs + elapsedMs : Math.max(resetAtMs, atMs);
 }
 

@@ -3,7 +3,20 @@ import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import { listOf } from '../lists.ts';
 import { checkMilliseconds } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, may, OneOf, out, UnixTime } from '../schemas.ts';
+import {
+  ApiId,
+  Cursor,
+  ExternalId,
+  Fields,
+  Int,
+  KeyId,
+  limitTypeMeaning,
+  may,
+  OneOf,
+  out,
+  shownPeriodFields,
+  UnixTime,
+} from '../schemas.ts';
 import { counted } from './buckets.ts';
 
 const refusedOutcomes = counted.filter((outcome) => outcome !== 'VALID');
@@ -34,7 +47,8 @@ export const listRefusals = manages({
       ratelimit: may.text('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
       limit: may.int('Units that this limit admits, or slots that it has.'),
       duration: may.int('Duration of this limit in milliseconds.'),
-      type: may.oneOf(['concurrency'], 'The limit is one of slots. Absent for a window.'),
+      type: may.oneOf(['concurrency', 'quota'], limitTypeMeaning),
+      ...shownPeriodFields,
       cost: may.int('Units of this limit, or credits, that the verification would have taken.'),
       remaining: may.int('Units of this limit, or credits, that were left. Absent for decisions by a lease.'),
       of: Type.Optional(

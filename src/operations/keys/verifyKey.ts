@@ -6,11 +6,12 @@ import { packAddress } from '../../domain/ipRange.ts';
 import { digestTextOf } from '../../domain/keyString.ts';
 import { adHocLimit, limitText } from '../../domain/limit.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
+import { lengthOf, storedDuration } from '../../domain/quota.ts';
 import { type Outcome, outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { decides, Printed } from '../../operation.ts';
 import type { Store } from '../../store.ts';
-import { checkNamesOnce, invalid, requireData } from '../rules.ts';
+import { checkNamesOnce, checkPeriod, invalid, requireData, requireQuotas } from '../rules.ts';
 import {
   CounterDuration,
   costMax,
@@ -27,7 +28,9 @@ import {
   OneOf,
   OptionalFlag,
   optional,
+  orPeriod,
   out,
+  periodFields,
   Tag,
   Text,
   VerifiedIdentity,
@@ -46,10 +49,14 @@ const NamedLimit = Fields({
     ),
     limit: Int(
       1,
-      'Requires `duration`, and no `type` other than `window`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
+      'Requires `duration`, and no `type` other than `window`; or `period`, which makes it a quota. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
     ),
-    duration: { ...CounterDuration, description: 'Duration in milliseconds, at most 30 days. Only with `limit`.' },
+    duration: {
+      ...CounterDuration,
+      description: `Duration in milliseconds, at most 30 days. Only with \`limit\`. ${orPeriod}`,
+    },
   }),
+  ...periodFields,
   id: Ignored(Type.String({ maxLength: 255 })),
   ...ignoredLimitFields,
 });
@@ -125,18 +132,22 @@ export function prepareHeld(
 ): Prepared<Verified> {
   const request = { digest: digestTextOf(key), ...verificationOf(verification) };
   requireData(store, holdsSince, 'hold');
+  requireQuotas(verification.ratelimits, store);
   return store.decide.holds.prepare(rootKey, request, { ttlMs: ttl, onExpiry, id });
 }
 
 /**
  * Prepares a verification, also for the gateway check. Throws if input breaks a rule that the schema cannot express.
  */
-export const prepareVerification = (
+export function prepareVerification(
   { key, ...verification }: Static<typeof input>,
   rootKey: PresentedRootKey,
   store: Store,
-): Prepared<Verified> =>
-  store.decide.verifications.prepare(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
+): Prepared<Verified> {
+  const request = { digest: digestTextOf(key), ...verificationOf(verification) };
+  requireQuotas(verification.ratelimits, store);
+  return store.decide.verifications.prepare(rootKey, request);
+}
 
 /** The request to the store. Throws if the input breaks a rule that the schema cannot express. */
 export function verificationOf({ permissions, credits, ratelimits, tags, ip }: Omit<Static<typeof input>, 'key'>) {
@@ -175,11 +186,17 @@ type NamedLimits = Static<typeof NamedLimit>[];
 
 function checkRatelimits(ratelimits: NamedLimits) {
   checkNamesOnce(ratelimits);
-  for (const [index, { limit, duration, type }] of ratelimits.entries()) {
-    if ((limit === undefined) !== (duration === undefined)) {
-      const missing = limit === undefined ? 'limit' : 'duration';
-      throw invalid(`body.ratelimits[${index}].${missing}`, 'is missing: limit and duration go together');
+  for (const [index, { limit, ...rest }] of ratelimits.entries()) {
+    const { duration, period, type } = rest;
+    // A quota of the key, sent as it was read.
+    if (limit === undefined && duration === undefined && type === 'quota') continue;
+    if ((limit === undefined) !== (duration === undefined && period === undefined)) {
+      const length = type === 'quota' ? 'period' : 'duration';
+      const missing = limit === undefined ? 'limit' : length;
+      throw invalid(`body.ratelimits[${index}].${missing}`, `is missing: limit and ${length} go together`);
     }
+    const given = { ...rest, type: type === 'concurrency' ? undefined : type };
+    if (limit !== undefined) checkPeriod(given, `body.ratelimits[${index}]`);
     if (type === 'concurrency' && limit !== undefined) {
       const problem = 'is of a limit of the key or its identity: one with limit and duration is a window';
       throw invalid(`body.ratelimits[${index}].type`, problem, 'Leave out limit and duration, or type.');
@@ -239,23 +256,26 @@ const heads = Object.fromEntries(
 
 /** Prints a limit as domain/verification.ts does, without its closing brace. */
 function textOfLimit(
-  { of, index }: LimitState,
+  { of, index, resetAtMs }: LimitState,
   snapshot: NonNullable<Verified['snapshot']>,
   requested: NamedLimits | undefined,
 ): string {
   if (of === 'key') return snapshot.keyLimits[index]!.text;
   if (of === 'identity') return snapshot.identityLimits[index]!.text;
-  const { name, limit, duration } = requested![index]!;
-  return limitText(adHocLimit(name, limit!, duration!));
+  const { name, limit, ...rest } = requested![index]!;
+  return limitText(adHocLimit(name, limit!, storedDuration(rest), resetAtMs - 1));
 }
 
 /** Returns the limit that a state belongs to. `requested` are the limits of the request. */
 export function limitOf(
-  { of, index }: LimitState,
+  { of, index, resetAtMs }: LimitState,
   snapshot: NonNullable<Verified['snapshot']>,
   requested: NamedLimits | undefined,
 ): { name: string; limit: number; duration: number } {
-  if (of === 'key') return snapshot.keyLimits[index]!;
-  if (of === 'identity') return snapshot.identityLimits[index]!;
-  return requested![index] as Required<NamedLimits[number]>;
+  if (of === 'request') {
+    const { name, limit, ...rest } = requested![index]!;
+    return { name, limit: limit!, duration: lengthOf(storedDuration(rest), resetAtMs - 1) };
+  }
+  const { name, limit, duration } = (of === 'key' ? snapshot.keyLimits : snapshot.identityLimits)[index]!;
+  return { name, limit, duration: lengthOf(duration, resetAtMs - 1) };
 }

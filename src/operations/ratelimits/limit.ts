@@ -1,14 +1,45 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
+import { storedDuration } from '../../domain/quota.ts';
 import { decides, Printed } from '../../operation.ts';
-import { CounterDuration, Fields, Identifier, Int, OverrideId, out, Remaining, Text } from '../schemas.ts';
+import type { Store } from '../../store.ts';
+import { checkPeriod, requireQuotas } from '../rules.ts';
+import {
+  CounterDuration,
+  Fields,
+  Identifier,
+  Int,
+  OverrideId,
+  orPeriod,
+  out,
+  periodFields,
+  Remaining,
+  Text,
+} from '../schemas.ts';
 
 export const LimitCheck = Fields({
   namespace: Text(1, 512, 'Name or id (`rlns_…`) of a namespace. An unknown name is created.'),
   identifier: Identifier,
   limit: Int(1, 'Units admitted in any interval of `duration`.'),
-  duration: CounterDuration,
+  duration: Type.Optional({
+    ...CounterDuration,
+    description: `Duration in milliseconds, at most 30 days. ${orPeriod}`,
+  }),
+  ...periodFields,
   cost: Type.Optional(Int(0, 'Units to charge. 0 checks whether the count is within the limit without charging.', 1)),
 });
+
+/** The checks of a request as they are decided. `at` is the location of one. */
+export function checksOf(given: readonly Static<typeof LimitCheck>[], store: Store, at: (index: number) => string) {
+  for (const [index, check] of given.entries()) checkPeriod(check, at(index));
+  requireQuotas(given, store);
+  return given.map(({ namespace, identifier, limit, cost = 1, ...rest }) => ({
+    namespace,
+    identifier,
+    limit,
+    durationMs: storedDuration(rest),
+    cost,
+  }));
+}
 
 export const limit = decides({
   name: 'ratelimits.limit',
@@ -25,9 +56,9 @@ export const limit = decides({
   errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['limit'] },
 
-  prepare({ namespace, identifier, limit, duration, cost = 1 }, rootKey, store) {
-    const check = { namespace, identifier, limit, durationMs: duration, cost };
-    return new Printed(store.decide.limitChecks.prepare(rootKey, [check]), ({ passed, checks }) => {
+  prepare(input, rootKey, store) {
+    const given = checksOf([input], store, () => 'body');
+    return new Printed(store.decide.limitChecks.prepare(rootKey, given), ({ passed, checks }) => {
       const { remaining, resetAtMs, override: used, limit: effective } = checks[0]!;
       const override = used ? `,"overrideId":"${used.id}"` : '';
       return `{"success":${passed},"limit":${effective},"remaining":${remaining},"reset":${resetAtMs}${override}}`;

@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { print } from '../../domain/json.ts';
 import { decides, Printed } from '../../operation.ts';
 import { OverrideId, out, Remaining } from '../schemas.ts';
-import { LimitCheck } from './limit.ts';
+import { checksOf, LimitCheck } from './limit.ts';
 
 export const multiLimit = decides({
   name: 'ratelimits.multiLimit',
@@ -25,7 +25,7 @@ export const multiLimit = decides({
   needs: { ratelimit: ['limit'] },
 
   prepare(input, rootKey, store) {
-    const checks = input.map(({ duration, cost = 1, ...check }) => ({ ...check, durationMs: duration, cost }));
+    const checks = checksOf(input, store, (index) => `body[${index}]`);
     return new Printed(store.decide.limitChecks.prepare(rootKey, checks), (result) => {
       const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, override }, index) => {
         const { namespace, identifier } = checks[index]!;

@@ -2,8 +2,18 @@ import Type from 'typebox';
 import { wildcardsMax, workspaceWildcardsMax } from '../../domain/wildcards.ts';
 import { type ApiError, notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { endRefused, invalid, lacks, requireData, temporarySince } from '../rules.ts';
-import { Duration, Fields, Identifier, Int, lastsBound, NamespaceRef, OverrideId, UnixTime } from '../schemas.ts';
+import { checkPeriod, endRefused, invalid, lacks, requireData, requireQuotas, temporarySince } from '../rules.ts';
+import {
+  Fields,
+  Identifier,
+  Int,
+  lastsBound,
+  NamespaceRef,
+  OverrideId,
+  orPeriod,
+  periodFields,
+  UnixTime,
+} from '../schemas.ts';
 
 const wildcardsBound =
   `all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ${wildcardsMax.bytes} bytes in total, ` +
@@ -18,7 +28,8 @@ export const setOverride = manages({
     namespace: NamespaceRef,
     identifier: Identifier,
     limit: Int(0, 'Units admitted in any interval of `duration`. 0 blocks every request.'),
-    duration: Duration,
+    duration: Type.Optional(Int(1000, `Duration in milliseconds. ${orPeriod}`)),
+    ...periodFields,
     until: Type.Optional(
       UnixTime(
         `Time in Unix milliseconds at which the override ends, ${lastsBound}. The permanent override that it replaces is in force again from then on, if there is one. Absent: it is permanent, and replaces what was set before.`,
@@ -39,11 +50,16 @@ export const setOverride = manages({
   },
   scope: (_input, namespace) => namespace?.id ?? '*',
 
-  async handle({ namespace, identifier, limit, duration, until }, { store, caller, actor }) {
+  check(input) {
+    checkPeriod(input, 'body');
+  },
+
+  async handle({ namespace, identifier, until, ...amount }, { store, caller, actor }) {
+    requireQuotas([amount], store);
     if (until !== undefined) requireData(store, temporarySince, 'until');
     const result = await store.overrides.set(
       caller.workspaceId,
-      { namespace, identifier, limit, durationMs: duration, untilMs: until },
+      { namespace, identifier, ...amount, untilMs: until },
       actor,
     );
     if ('overrideId' in result) return result;

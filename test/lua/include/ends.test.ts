@@ -179,7 +179,7 @@ test('an import: a deleted key is in it once it is restored, and what has ended 
   expect(await faults()).toEqual({ faults: [], count: 1 });
   await store.identities.create(workspaceId, [{ externalId: 'imported', ratelimits }], cliActor);
   expect(await faults()).toEqual({ faults: [], count: 2 });
-  const override = { namespace: 'mail', limit: 1, durationMs: minute, former: { limit: 2, duration: minute } };
+  const override = { namespace: 'mail', limit: 1, duration: minute, former: { limit: 2, duration: minute } };
   for (const [index, untilMs] of [clock.now + 1000, clock.now].entries()) {
     const keptId = `1111111111111${index + 1}11`;
     await store.overrides.set(workspaceId, { ...override, identifier: `${index}`, untilMs, keptId }, cliActor);

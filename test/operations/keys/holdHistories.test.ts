@@ -6,6 +6,7 @@
 // it, RUNS=<n> runs more histories.
 
 import { describe, expect, test } from 'vitest';
+import { codeOf, type Periodic, quotaCodes, quotaOf, storedDuration } from '../../../src/domain/quota.ts';
 import { heldServers } from '../../decide/leases/heldServers.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import {
@@ -41,6 +42,8 @@ const ofIdentity = { name: 'shared', limit: 900, duration: 5 * 60_000, autoApply
 const jobs = { name: 'jobs', limit: 3, duration: 60_000, autoApply: true, type: 'concurrency' as const };
 const streams = { name: 'streams', limit: 100, duration: 10 * 60_000, autoApply: false, type: 'concurrency' as const };
 const together = { name: 'together', limit: 5, duration: hourMs, autoApply: true, type: 'concurrency' as const };
+const hourly = { name: 'hourly', limit: 60, duration: codeOf('hour', 90_000), autoApply: true };
+const daily = { name: 'daily', limit: 500, duration: codeOf('day', 1_234_567), autoApply: false };
 const slots = ['jobs', 'streams', 'together'];
 // Most durations are no multiples of 64 ms: those of slices are not exact 64ths of them.
 const limitSets: ModelLimit[][] = [
@@ -58,7 +61,16 @@ const limitSets: ModelLimit[][] = [
     { ...jobs, limit: 70 },
   ],
   [{ name: 'jobs', limit: 60, duration: 60_000, autoApply: true }, streams],
+  [hourly, daily, fine],
+  [{ ...daily, limit: 40, autoApply: true }, coarse],
 ];
+
+/** A request in which quotas have their period. */
+const withPeriods = (input: unknown) =>
+  JSON.parse(JSON.stringify(input), (_, value) => {
+    const quota = typeof value?.duration === 'number' && quotaOf(value.duration);
+    return quota ? { ...value, duration: undefined, ...quota } : value;
+  });
 
 interface World {
   pick: Pick;
@@ -78,7 +90,7 @@ interface World {
 const one = <Value>(pick: Pick, values: readonly Value[]): Value => values[pick(0, values.length - 1)]!;
 
 async function send<Name extends Parameters<Call>[0]>(world: World, name: Name, input: InputOf<Name>) {
-  const answer = await world.call(name, input);
+  const answer = await world.call(name, withPeriods(input));
   const { status, data } = answer;
   const {
     identity: _,
@@ -127,7 +139,12 @@ function wantedOf({ pick, model }: World, key: HeldKey): Wanted[] {
   // Also by the name of a limit of the key or, more often, of the identity.
   const ofOwner = model.identityLimitsOf(key.identity).map(({ name }) => name);
   const name = one(pick, ['adhoc', ...[...names, ...ofOwner, ...ofOwner].filter((each) => !slots.includes(each))]);
-  const adhoc = { name, cost: pick(0, 5), limit: one(pick, [30, 500]), duration: one(pick, [hourMs, 60_000]) };
+  const adhoc = {
+    name,
+    cost: pick(0, 5),
+    limit: one(pick, [30, 500]),
+    duration: one(pick, [hourMs, 60_000, hourly.duration]),
+  };
   return [...wanted.filter((each) => each.name !== name), adhoc];
 }
 
@@ -153,7 +170,7 @@ async function verify(world: World, key: HeldKey, wanted: Wanted[], cost: number
   expect(shownIn(data)).toEqual(model.shownOf(key));
   if (expected.left)
     expect(
-      Object.fromEntries(data.ratelimits?.map((limit) => [limit.name + limit.duration, limit.remaining]) ?? []),
+      Object.fromEntries(data.ratelimits?.map((limit) => [limit.name + storedDuration(limit), limit.remaining]) ?? []),
     ).toEqual(expected.left);
 }
 
@@ -289,10 +306,11 @@ async function changeLimits(
   } else {
     const [given] = withEnds(pick, [one(pick, present)]);
     const { name, limit, duration, until } = given!;
+    const others = duration < quotaCodes ? [2000, hourMs] : [hourly.duration, daily.duration];
     const ratelimit = {
       name,
       limit: one(pick, [limit, limit, 2, 25, 90]),
-      ...(pick(0, 2) === 0 && { duration: one(pick, [duration, 2000, hourMs]) }),
+      ...(pick(0, 2) === 0 && { duration: one(pick, [duration, ...others]) }),
       ...('until' in given! && { until }),
     };
     changes = { ratelimit };
@@ -379,8 +397,9 @@ async function manageIdentity(world: World) {
 /** An identity without a balance, in the place of one of this name, which holds no longer find. */
 async function makeIdentity({ call, model }: World, externalId: string) {
   await call('identities.deleteIdentity', { identity: externalId, permanent: true } as never);
-  await call('identities.createIdentity', { externalId, ratelimits: [ofIdentity, together] });
-  model.addIdentity(externalId, [ofIdentity, together]);
+  const ratelimits = [ofIdentity, together, { ...daily, limit: 300, autoApply: true }];
+  await call('identities.createIdentity', withPeriods({ externalId, ratelimits }));
+  model.addIdentity(externalId, ratelimits);
 }
 
 /** A key whose balance, if it has none of its own, is that of its identity. */
@@ -390,10 +409,14 @@ async function makeShared(world: World) {
   world.model.setShared('held.one', remaining);
 }
 
-const shownLimits = (limits: readonly ModelLimit[] = []) =>
-  limits.map(({ name, limit, duration, autoApply, type, until, former }) =>
-    JSON.parse(JSON.stringify({ name, limit, duration, autoApply, type, until, former })),
-  );
+/** Those of the model have the code of a quota as their duration, responses its period. */
+const shownLimits = (limits: readonly (Omit<ModelLimit, 'type'> & Periodic & { type?: string | undefined })[] = []) =>
+  limits.map(({ name, limit, autoApply, type, until, former, ...lasts }) => {
+    const shown = { name, limit, duration: storedDuration(lasts), autoApply, until };
+    const isSlots = type === 'concurrency' && { type };
+    const before = former && { ...former, duration: storedDuration(former), period: undefined, anchor: undefined };
+    return JSON.parse(JSON.stringify({ ...shown, ...isSlots, former: before }));
+  });
 
 /** Compares all that is held and left, and the limits in force. */
 async function check(world: World) {
@@ -416,13 +439,9 @@ async function check(world: World) {
       model.openOf(key),
     );
     model.checkSums(key);
-    if (key.enabled)
-      await verify(
-        world,
-        key,
-        model.limitsOf(key).map(({ name }) => ({ name, cost: 0 })),
-        0,
-      );
+    const names = new Set(model.limitsOf(key).map(({ name }) => name));
+    const limits = [...names].map((name) => ({ name, cost: 0 }));
+    if (key.enabled) await verify(world, key, limits, 0);
   }
 }
 

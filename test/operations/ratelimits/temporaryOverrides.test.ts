@@ -424,7 +424,7 @@ test('an override of an export keeps its id and its end; one that has ended is i
   const former = { limit: 7, duration: 2 * minute };
   const importOf = (identifier: string, more: object) => {
     const keptId = identifier.padEnd(16, 'x');
-    const given = { namespace, identifier, limit: 50, durationMs: minute, keptId, createdMs, ...more };
+    const given = { namespace, identifier, limit: 50, duration: minute, keptId, createdMs, ...more };
     return h.store.overrides.set(h.workspaceId, given, cliActor);
   };
   const until = clock.now + 400 * dayMs;
