@@ -36,7 +36,7 @@ const Decisions = out.object('Recent verifications and limit checks of this proc
 });
 
 /** As in `/health/ready`. */
-export const Migration = out.object('The migration of the stored data, while one runs.', {
+export const Migration = out.object('The migration of the stored data, while one runs. Servers serve meanwhile.', {
   from: count('The version that the data had.'),
   to: count('The version that it is migrated to.'),
   done: count('Records that were migrated.'),
