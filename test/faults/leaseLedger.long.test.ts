@@ -6,6 +6,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { lengthOf, storedDuration } from '../../src/domain/quota.ts';
 import { dayMs, hourMs, type InputOf } from '../support/harness.ts';
 import { build, endAll } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
@@ -21,8 +22,12 @@ afterEach(endAll);
 const callersEach = 3;
 /** More than any window counts. */
 const large = 100_000_000;
-/** No unit expires during the test. */
-const durations = [dayMs, 2 * dayMs] as const;
+/** A quota whose period neither begins nor ends during the test. */
+const quota = { period: 'year' as const, anchor: Date.now() - 180 * dayMs };
+const quotaLength = lengthOf(storedDuration(quota), Date.now());
+/** No unit expires during the test. The last one is that of the quota. */
+const durations = [dayMs, 2 * dayMs, quotaLength] as const;
+const lasting = (duration: number) => (duration === quotaLength ? quota : { duration });
 
 /** A sum for each name. */
 class Sums extends Map<string, number> {
@@ -70,7 +75,8 @@ type Ratelimit = NonNullable<InputOf<'keys.createKey'>['ratelimits']>[number];
 const limit = (name: string, most = 500, duration: number = durations[0]): Ratelimit => ({
   name,
   limit: most,
-  duration,
+  ...lasting(duration),
+  type: duration === quotaLength ? 'quota' : 'window',
   autoApply: true,
 });
 const refills = [1000, 2000, 3000].map((amount) => ({ interval: 'monthly' as const, amount, refillDay: refillDay() }));
@@ -79,8 +85,8 @@ function refillDay() {
   return (new Date(Date.now() + 15 * dayMs).getUTCDate() % 28) + 1;
 }
 
-/** Numbers from which the duration of a check is known: an override's is the second one if its number is odd. */
-const checkLimit = 10_000_000;
+/** The remainder of the number of a check, also of an override, is the index of its duration. */
+const checkLimit = 9_000_000;
 const checkOf = (identifier: string): InputOf<'ratelimits.limit'> => ({
   namespace: 'ledger',
   identifier,
@@ -119,6 +125,7 @@ async function openLedger(rig: LeaseRig) {
   ];
   // Only its number changes, because a deletion erases the counters of limits that a key has no more.
   const numbered = await newKey([{}], { ratelimits: [limit('key1')] });
+  const renewed = await newKey([{}], { ratelimits: [limit('key1', 500, quotaLength)] });
   const members = [
     await newKey([{}], { externalId: 'ada' }),
     await newKey([{ tags: ['a'] }], { externalId: 'ada' }),
@@ -130,7 +137,7 @@ async function openLedger(rig: LeaseRig) {
     await newKey([{ tags: ['b'] }], { remaining: 30_000, externalId: 'bob', ratelimits: [limit('key1', 2000)] }),
   ];
   const adHoc = [await newKey([{ ratelimits: [{ name: 'key3', limit: 1_000_000, duration: durations[0] }] }])];
-  const permanent = [...limited, numbered, ...members, ...credited, ...adHoc];
+  const permanent = [...limited, numbered, renewed, ...members, ...credited, ...adHoc];
   const identifiers = ['x', 'y'];
   /** Keys that are used and deleted for good, one after the other. */
   const mortal: { now: Key; all: Key[] } = { now: await newKey([{}], { externalId: 'ada' }), all: [] };
@@ -172,7 +179,7 @@ async function openLedger(rig: LeaseRig) {
     expect(status).toBe(200);
     answers.total++;
     answers.outcomes.add(`${identifier} ${data.success ? 'passed' : 'blocked'}`, 1);
-    if (data.success) answers.admitted.add(`${identifier} ${durations[data.limit % 2]}`, cost);
+    if (data.success) answers.admitted.add(`${identifier} ${durations[data.limit % 3]}`, cost);
   }
 
   /** A caller of a server, until `isDone`. */
@@ -223,8 +230,10 @@ async function openLedger(rig: LeaseRig) {
       updated(adHoc[0]!, {
         ratelimits: one([[], [{ ...limit('key3', large), autoApply: false }], [limit('key1', large)]]),
       }),
-    'the number of a limit of a key': () =>
-      updated(numbered, { ratelimits: [limit('key1', near(numbered.keyId, 'key1', durations[0]))] }),
+    'the number of a limit of a key': () => {
+      const [key, duration] = one([[numbered, durations[0]] as const, [renewed, quotaLength] as const]);
+      return updated(key, { ratelimits: [limit('key1', near(key.keyId, 'key1', duration), duration)] });
+    },
     'limits of an identity': () => {
       const identity = one(identities);
       return anyServer().ok('identities.updateIdentity', { identity, ratelimits: limitsOf(identity, 'ids') });
@@ -249,7 +258,7 @@ async function openLedger(rig: LeaseRig) {
       await updated(key, { enabled: true });
     },
     'a key deleted and restored': async () => {
-      const { keyId } = one([numbered, members[0]!, members[1]!, credited[0]!, credited[1]!]);
+      const { keyId } = one([numbered, renewed, members[0]!, members[1]!, credited[0]!, credited[1]!]);
       await anyServer().ok('keys.deleteKey', { keyId });
       await delay(pick(0, 20));
       await anyServer().ok('keys.restoreKey', { keyId });
@@ -263,16 +272,15 @@ async function openLedger(rig: LeaseRig) {
     },
     'an override': async () => {
       const { namespace, identifier } = checkOf(one(identifiers));
-      const number = pick(0, 5);
-      if (number === 5) return anyServer().call('ratelimits.deleteOverride', { namespace, identifier });
-      // Even numbers have the first duration, odd ones the second.
-      const most = Math.max(100, answers.admitted.of(`${identifier} ${durations[number % 2]}`) + pick(-100, 5000));
-      const duration = durations[number % 2]!;
+      const number = pick(0, 6);
+      if (number === 6) return anyServer().call('ratelimits.deleteOverride', { namespace, identifier });
+      const duration = durations[number % 3]!;
+      const most = Math.max(100, answers.admitted.of(`${identifier} ${duration}`) + pick(-100, 5000));
       return anyServer().ok('ratelimits.setOverride', {
         namespace,
         identifier,
-        duration,
-        limit: most - (most % 2) + (number % 2),
+        ...lasting(duration),
+        limit: most - (most % 3) + (number % 3),
       });
     },
   };
@@ -339,8 +347,8 @@ async function windowsOf(rig: LeaseRig, { answers, keys, identities, identifiers
   }
   for (const identifier of identifiers) {
     for (const duration of durations) {
-      const of = { ...checkOf(identifier), duration };
-      const override = { namespace: of.namespace, identifier, duration };
+      const of = checkOf(identifier);
+      const override = { namespace: of.namespace, identifier, ...lasting(duration) };
       await ok('ratelimits.setOverride', { ...override, limit: large });
       const used = answers.admitted.of(`${identifier} ${duration}`);
       differ(
@@ -441,7 +449,7 @@ test(`granted = admitted + left, and usage = answers, with changes of every kind
   const changes = [...changed.values()].reduce((sum, times) => sum + times, 0);
   report({
     order: '13.13',
-    fault: `Four servers with leases of units and credits under load for ${seconds} s, while limits, links, refills, balances, roles, keys and overrides are changed at random servers`,
+    fault: `Four servers with leases of units and credits under load for ${seconds} s, while limits, quotas, links, refills, balances, roles, keys and overrides are changed at random servers`,
     expected:
       'granted = admitted + left for each window and balance; usage = answers by key, API, identity, tag and hour',
     measured: `${answers.total} answers, ${decided} of them without Redis, ${changes} changes of ${changed.size} kinds; ${answers.admitted.size} windows and ${ledger.keys.credited.length} balances exact, every answer counted`,
