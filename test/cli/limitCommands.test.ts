@@ -77,7 +77,9 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect((await limit('tokens', '7', '--per', 'day'))[0]).toContain('tokens 7 per day.');
     expect(await limitsOf(keyId)).toMatchObject([requests, { name: 'tokens', period: 'day', anchor: 0 }]);
     expect((await lines('audit', '--resource', keyId)).join('\n')).toContain('tokens 7 per day');
-    expect((await lines('key', 'explain', keyId)).join('\n')).toContain('tokens of key: 0 of 7 per day, cost 1');
+    expect((await lines('key', 'explain', keyId)).join('\n')).toMatch(
+      /tokens of key: 0 of 7 per day, renews \d{4}-\d\d-\d\dT00:00:00Z, cost 1/,
+    );
     expect((await limit('tokens', '7', '1m', '--type', 'window'))[0]).toContain('tokens 7 per 1m.');
     await refused(run(['key', 'limit', keyId, 'tokens', '7', '--per', 'fortnight']), 'tollgate: --per must be');
     await refused(run(['key', 'limit', keyId, 'tokens', '7', '1m', '--per', 'day']), '[duration] must be left out');

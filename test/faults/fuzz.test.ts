@@ -119,7 +119,11 @@ const hints: Hints = {
   tag: mostly(named('tag')),
   tags: sometimes(['path=/a'], ['a', 'b', 'a']),
   name: sometimes('requests', 'tokens'),
-  duration: sometimes(1000, 1500, 60_000),
+  // A limit has a duration or a period.
+  duration: (own) =>
+    fc.oneof({ weight: 5, arbitrary: fc.constantFrom(1000, 1500, 60_000) }, { weight: 1, arbitrary: own }),
+  period: (own) => fc.oneof({ weight: 12, arbitrary: fc.constant(undefined) }, own),
+  anchor: (own) => fc.oneof({ weight: 20, arbitrary: fc.constant(undefined) }, own),
   refillDay: sometimes(undefined),
   until: (own) =>
     fc.oneof({ weight: 8, arbitrary: fc.constantFrom(undefined, Date.now() + 300_000, Date.now() + 5000) }, own),
@@ -656,7 +660,7 @@ test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => 
   expect(seen.answers + seen.cutOff).toBeGreaterThanOrEqual(requestsMin);
   // The test must not pass because all requests were refused.
   expect(missing().map(({ name }) => name)).toEqual([]);
-  expect(seen.ok / seen.valid).toBeGreaterThan(0.3);
+  expect(seen.ok / seen.valid).toBeGreaterThan(0.25);
 
   let records = 0;
   for (const lane of lanes) records += await examineStore(lane);
