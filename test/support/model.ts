@@ -585,9 +585,9 @@ export class Model {
     this.#requireOwnBalance(key, credits !== undefined);
     const limited = credits?.remaining !== undefined ? credits.remaining !== null : key.balance !== undefined;
     if (credits?.refill && !limited) refuse('invalid_input');
-    this.#requireNamed(changes);
     const limits =
       changes.ratelimits === undefined ? key.limits : this.#limitsFrom(changes.ratelimits ?? [], key.limits);
+    this.#requireNamed(changes);
 
     this.#refill(key);
     if (credits === null || credits?.remaining === null) {
