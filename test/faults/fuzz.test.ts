@@ -114,17 +114,20 @@ const hints: Hints = {
   namespace: (own) => fc.oneof({ weight: 6, arbitrary: fc.constant('emails') }, named('namespace'), own),
   identifier: (own) =>
     fc.oneof({ weight: 6, arbitrary: fc.constantFrom('user_1', 'user_*') }, named('identifier'), own),
-  cursor: (own) => fc.oneof(fc.constant(undefined), named('cursor'), own),
+  // Most are cursors of another list.
+  cursor: (own) => fc.oneof({ weight: 4, arbitrary: fc.constant(undefined) }, named('cursor'), own),
   decrypt: sometimes(undefined, false),
   tag: mostly(named('tag')),
   tags: sometimes(['path=/a'], ['a', 'b', 'a']),
   name: sometimes('requests', 'tokens'),
   // A limit has a duration or a period.
   duration: (own) =>
-    fc.oneof({ weight: 5, arbitrary: fc.constantFrom(1000, 1500, 60_000) }, { weight: 1, arbitrary: own }),
+    fc.oneof({ weight: 12, arbitrary: fc.constantFrom(1000, 1500, 60_000) }, { weight: 1, arbitrary: own }),
+  // Not together with `ratelimits`.
+  ratelimit: (own) => fc.oneof({ weight: 2, arbitrary: fc.constant(undefined) }, own),
   period: (own) => fc.oneof({ weight: 12, arbitrary: fc.constant(undefined) }, own),
   anchor: (own) => fc.oneof({ weight: 20, arbitrary: fc.constant(undefined) }, own),
-  refillDay: sometimes(undefined),
+  refillDay: (own) => fc.oneof({ weight: 5, arbitrary: fc.constant(undefined) }, own),
   until: (own) =>
     fc.oneof({ weight: 8, arbitrary: fc.constantFrom(undefined, Date.now() + 300_000, Date.now() + 5000) }, own),
   // A new key that has expired is refused.
@@ -187,6 +190,7 @@ const hintsOf = ({ name }: AnyOperation): Hints => {
   if (name === 'ratelimits.setOverride')
     return { ...hints, until: (own) => fc.oneof({ weight: 6, arbitrary: fc.constant(Date.now() + 300_000) }, own) };
   if (name === 'ratelimits.listTemporary') return { ...hints, ...atMostOneOf('kinds', 'apiId', 'namespace') };
+  if (name === 'analytics.getTop') return { ...hints, ...atMostOneOf('apiId', 'namespace', 'externalId', 'tag') };
   if (name === 'keys.restoreKey') return { ...hints, keyId: mostly(named('deletedKeyId')) };
   if (name === 'apis.restoreApi') return { ...hints, apiId: mostly(named('deletedApiId')) };
   if (name === 'identities.deleteIdentity') return { ...hints, identity: mostly(named('identityId')) };
@@ -467,7 +471,8 @@ async function send(lane: Lane, fuzzed: Fuzzed) {
   try {
     const answered = examine(path, answer);
     if (fuzzed.body.kind === 'valid') {
-      seen.valid++;
+      // Others are refused by their method, type or root key, whatever their body.
+      if (![401, 405, 415].includes(answer.status)) seen.valid++;
       const accepts = inputs.get(operation.name)!;
       must(accepts(JSON.parse(text)), () => `the arbitrary made what the schema refuses: ${failuresOf(accepts)}`);
     }
@@ -660,7 +665,7 @@ test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => 
   expect(seen.answers + seen.cutOff).toBeGreaterThanOrEqual(requestsMin);
   // The test must not pass because all requests were refused.
   expect(missing().map(({ name }) => name)).toEqual([]);
-  expect(seen.ok / seen.valid).toBeGreaterThan(0.25);
+  expect(seen.ok / seen.valid).toBeGreaterThan(0.3);
 
   let records = 0;
   for (const lane of lanes) records += await examineStore(lane);

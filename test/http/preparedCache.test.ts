@@ -35,13 +35,17 @@ describe('PreparedCache', () => {
 
   test('never returns what belongs to a body with the same short hash', () => {
     const count = 200_000;
-    const cache = new PreparedCache<number | undefined>(accepted, count);
-    // About 18 pairs of these have the same hash of 30 bits; with an unlucky beginning of the hash some times as many.
     const bodies = Array.from({ length: count }, (_, index) => Buffer.from(`{"key":"${index}"}`));
-    for (const [index, each] of bodies.entries()) addTo(cache, one, each, index);
-    const found = bodies.map((each) => find(cache, one, each));
-    expect(found.filter((each, index) => each !== undefined && each !== index)).toEqual([]);
-    expect(found.filter((each) => each !== undefined).length).toBeGreaterThan(count - 500);
+    // By the random beginning of a cache's hash of 30 bits, 20 to 60 of these have that of another one, and more than 100
+    // in one of 40 caches.
+    const kept = [1, 2, 3].map(() => {
+      const cache = new PreparedCache<number | undefined>(accepted, count);
+      for (const [index, each] of bodies.entries()) addTo(cache, one, each, index);
+      const found = bodies.map((each) => find(cache, one, each));
+      expect(found.filter((each, index) => each !== undefined && each !== index)).toEqual([]);
+      return found.filter((each) => each !== undefined).length;
+    });
+    expect(Math.max(...kept)).toBeGreaterThan(count - 100);
   });
 
   test('has at most two generations, and keeps what is used', () => {
