@@ -23,8 +23,9 @@ local function limits_text(limits, now)
   local texts = {}
   for index, l in ipairs((limit_ends.in_force(limits, now))) do
     local applied, ends = l.autoApply == 1 and ', autoApply' or '', l.ends and ', until ' .. int(l.ends) or ''
+    local lasts = l.duration < QUOTA_CODES and int(l.duration) .. ' ms' or quota_periods.audited(l.duration)
     local format = l.type == 1 and '%s %s slots for %s' or '%s %s per %s'
-    texts[index] = string.format(format, l.name, int(l.limit), quota_periods.text(l.duration)) .. applied .. ends
+    texts[index] = string.format(format, l.name, int(l.limit), lasts) .. applied .. ends
   end
   return names_text(texts)
 end

@@ -29,10 +29,9 @@ function quota_periods.of(code)
   return quota_periods.NAMES[period + 1], (number - period) / CODE_UNIT
 end
 
--- A duration in the audit log.
-function quota_periods.text(duration)
-  if duration < QUOTA_CODES then return string.format('%.0f ms', duration) end
-  return string.format('%s from %.0f', quota_periods.of(duration))
+-- A duration as a value in the audit log: milliseconds, or of a quota its period and anchor as text.
+function quota_periods.audited(duration)
+  return duration < QUOTA_CODES and duration or string.format('%s from %.0f', quota_periods.of(duration))
 end
 
 -- Where the period that a time is in starts and ends. Computed for each code once in a period.

@@ -15,7 +15,7 @@ audit(workspace, now, actor, 'override', 'rlor_' .. override.id16, {
   { 'namespace', namespace.name },
   { 'identifier', identifier },
   { 'limit', override.limit },
-  { 'duration', override.duration < QUOTA_CODES and override.duration or quota_periods.text(override.duration) },
+  { 'duration', quota_periods.audited(override.duration) },
   { 'until', override.ends },
 })
 return 1

@@ -37,8 +37,6 @@ if ends and kept_id == '' and ends > now + LASTS_MAX then return { 'too_late' } 
 local former = former_limit and { limit = former_limit, duration = former_duration }
 if before then former = not before.ends and before or before.former end
 
-local function duration_text(each) return each < QUOTA_CODES and each or quota_periods.text(each) end
-
 -- Overrides that have ended leave room for this one.
 override_records.remove_ended(workspace, now, ENDED_MAX)
 if namespace then override_records.remove_rest(workspace, namespace, identifier, now) end
@@ -84,7 +82,7 @@ audit(workspace, now, actor, 'override', 'rlor_' .. id16, {
   { 'namespace', before and namespace.name, namespace.name },
   { 'identifier', before and identifier, identifier },
   { 'limit', before and before.limit, limit },
-  { 'duration', before and duration_text(before.duration), duration_text(duration) },
+  { 'duration', before and quota_periods.audited(before.duration), quota_periods.audited(duration) },
   { 'until', before and before.ends, ends },
 })
 return { 'set', id16 }

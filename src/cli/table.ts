@@ -1,7 +1,7 @@
 // Tables, times and durations on a terminal.
 
 import type { Shared } from '../domain/columns.ts';
-import { defaultAnchor, type Periodic, type QuotaPeriod } from '../domain/quota.ts';
+import { defaultAnchor, type Periodic } from '../domain/quota.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 
 /** Headings, and the cells of a row below them. */
@@ -62,13 +62,9 @@ export function durationText(ms: number): string {
   return `${ms / units[unit]}${unit}`;
 }
 
-interface LimitFigures {
+interface LimitFigures extends Periodic {
   name: string;
   limit: number;
-  duration?: number | undefined;
-  /** Of a quota. */
-  period?: QuotaPeriod | undefined;
-  anchor?: number | undefined;
   type?: string | undefined;
   /** False: only requests that name the limit are checked. */
   autoApply?: boolean | undefined;

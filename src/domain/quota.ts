@@ -1,4 +1,4 @@
-// The periods of quotas, in UTC. The same rules are in lua/include/calendar.lua.
+// The periods of quotas, in UTC. The same rules are in lua/include/quotaPeriods.lua.
 //
 // Where windows have a duration, a quota has its *code*: a number above all durations that has the period and the
 // anchor. So everything that finds a counter by a duration finds that of a quota.

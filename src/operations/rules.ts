@@ -1,7 +1,7 @@
 // Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
 import { slotDurationMax, slotsMax } from '../domain/limit.ts';
-import { hasLength, type QuotaPeriod } from '../domain/quota.ts';
+import { hasLength, type Periodic } from '../domain/quota.ts';
 import type { RecordName } from '../domain/records.ts';
 import { ApiError, existing, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
@@ -95,13 +95,10 @@ export function checkNamesOnce(items: readonly { name: string }[] | null | undef
   }
 }
 
-interface GivenLimit {
+interface GivenLimit extends Periodic {
   name: string;
   limit: number | null;
-  duration?: number | undefined;
   type?: string | undefined;
-  period?: QuotaPeriod | undefined;
-  anchor?: number | undefined;
   until?: number | null | undefined;
 }
 

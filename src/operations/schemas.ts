@@ -184,6 +184,8 @@ export const Duration = Int(1000, 'Duration in milliseconds.');
 /** Duration of a limit whose counter is a Redis key of its own, which is kept as long. */
 export const CounterDuration = Int([1000, 2_592_000_000], 'Duration in milliseconds, at most 30 days.');
 
+/** Of the number of a limit, in requests and responses. */
+export const unitsMeaning = 'Units admitted in any interval of `duration`, or of a quota in each `period`';
 export const orPeriod = 'Required without `period`; with it only as it was read.';
 const anchorMeaning =
   'Time in Unix milliseconds. Each period begins at its time of day, weekday, day of the month and month in UTC; on the last day of a month that is shorter. By default midnight, Monday, the 1st, 1 January.';
@@ -221,7 +223,7 @@ const unlessReplaced = 'unless an earlier check refuses it or another limit of t
 
 /** The values of a configured limit in responses. */
 const limitValueFields = {
-  limit: out.int('Units admitted in any interval of `duration`, or slots.'),
+  limit: out.int(`${unitsMeaning}, or slots.`),
   duration: out.int('Duration in milliseconds.'),
   autoApply: out.flag(`True if every verification checks the limit, even if not named, ${unlessReplaced}.`),
 } satisfies Record<FormerValueName, TSchema>;
@@ -250,7 +252,7 @@ type LimitSchemas = Record<LimitValueName | keyof Quota | 'id' | 'name' | 'until
 export const RatelimitRequest = Fields({
   id: Ignored(Type.String({ maxLength: 255 })),
   name: Text(3, 128, 'Name of the limit, unique in its list.'),
-  limit: Int(1, 'Units admitted in any interval of `duration` or each `period`, or slots.'),
+  limit: Int(1, `${unitsMeaning}, or slots.`),
   duration: Type.Optional(Int(1000, `Duration in milliseconds. ${orPeriod}`)),
   ...periodFields,
   autoApply: OptionalFlag(`Check the limit in every verification, even if not named, ${unlessReplaced}.`, false),
@@ -273,7 +275,7 @@ export const RatelimitChange = DescribedFields(
   {
     id: Ignored(Type.String({ maxLength: 255 })),
     name: Text(3, 128, 'Name of the limit.'),
-    limit: Nullable(Int(1, 'Units admitted in any interval of `duration`, or slots. null: the limit is removed.')),
+    limit: Nullable(Int(1, `${unitsMeaning}, or slots. null: the limit is removed.`)),
     duration: Type.Optional(
       Int(1000, `Duration in milliseconds; as before by default. A new limit needs one, or a period. ${orPeriod}`),
     ),
@@ -454,7 +456,7 @@ export const Override = out.object('An override: the limit of an identifier in a
   namespace: out.text('Name of the namespace.'),
   namespaceId: out.text('Id of the namespace (`rlns_…`).'),
   identifier: out.text('Identifier, or a wildcard with `*`.'),
-  limit: out.int('Units admitted in any interval of `duration`. 0 blocks every request.'),
+  limit: out.int(`${unitsMeaning}. 0 blocks every request.`),
   duration: out.int('Duration in milliseconds.'),
   ...shownPeriodFields,
   createdAt: CreatedAt,
@@ -462,7 +464,7 @@ export const Override = out.object('An override: the limit of an identifier in a
   former: may.object(
     'The permanent override that a temporary one replaced, which is in force again from `until` on. Absent: there is none then.',
     {
-      limit: out.int('Units admitted in any interval of `duration`.'),
+      limit: out.int(`${unitsMeaning}.`),
       duration: out.int('Duration in milliseconds.'),
       ...shownPeriodFields,
     },

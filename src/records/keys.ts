@@ -94,8 +94,14 @@ export type EndRefusal = 'ended' | 'too_late';
  */
 export type LimitRefusal = EndRefusal | (typeof limitRefusals)[number];
 const limitRefusals = [
-  ...(['new_limit', 'too_many_limits', 'slots_limit', 'slots_duration'] as const),
-  ...(['quota_period', 'quota_duration', 'not_quota', 'type_of_former'] as const),
+  'new_limit',
+  'too_many_limits',
+  'slots_limit',
+  'slots_duration',
+  'quota_period',
+  'quota_duration',
+  'not_quota',
+  'type_of_former',
 ] as const;
 export const isLimitRefusal = (refused: string): refused is LimitRefusal =>
   ['ended', 'too_late', ...limitRefusals].includes(refused);

@@ -2,7 +2,7 @@
 // were removed. Windows of namespaces are in no list, so an export looks through all names.
 
 import type { UsedSlices } from '../domain/limit.ts';
-import { type QuotaPeriod, quotaOf, storedDuration } from '../domain/quota.ts';
+import { type Periodic, quotaOf, storedDuration } from '../domain/quota.ts';
 import { dayMs } from '../domain/time.ts';
 import { chunks } from '../redis/chunks.ts';
 import { mastersOf, orStoreError, type RedisClient } from '../redis/connection.ts';
@@ -10,13 +10,10 @@ import { allWindowNames, namespaceNamesKey, windowNames, workspaceKey } from '..
 import type { StoreContext } from '../scripts/context.ts';
 import { readUsedUnits } from './records.ts';
 
-interface ExportedWindow {
+interface ExportedWindow extends Periodic {
   /** 16 characters of a namespace or identity, or 24 of a key. */
   owner: string;
   isNamespace: boolean;
-  duration?: number | undefined;
-  period?: QuotaPeriod | undefined;
-  anchor?: number | undefined;
   /** The name of the limit, or the identifier. */
   name: string;
   used: UsedSlices;

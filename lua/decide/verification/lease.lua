@@ -9,9 +9,8 @@ local lease_durations = {}
 -- `this_session.required` times as many. With `lease_times` 0 it only checks.
 local function leased_charge(text, first, last, now, limit, duration, cost, may_charge)
   local units = cost * lease_times
-  local charge = duration < QUOTA_CODES and window_charge or quota_charge
   local total, first_live, oldest, kept_until, suffix =
-    charge(text, first, last, now, limit, duration, units, may_charge and units > 0)
+    quota_log.charge_of(duration)(text, first, last, now, limit, duration, units, may_charge and units > 0)
   -- A cost of 0 leaves a window empty: its reset would change with the first charge by another request.
   if not first_live or total + units * this_session.required > limit then lease_exceeds = true end
   lease_slice_ends = math.min(lease_slice_ends, window_log.slice_end(now, limit, duration))

@@ -43,6 +43,7 @@ export const draftOf = (before: Ratelimit): LimitDraft => ({
 
 const wholeOf = (text: string) =>
   /^\d+$/.test(text.replaceAll(',', '').trim()) ? Number(text.replaceAll(',', '')) : undefined;
+
 /** A temporary limit is sent with its end, because editing its units would make it permanent. */
 const limitOf = ({ name, limit, length, autoApply, isSlots, lasting, before }: LimitDraft): NewLimit => ({
   name: name.trim(),

@@ -14,12 +14,13 @@ import {
   periodFields,
   Remaining,
   Text,
+  unitsMeaning,
 } from '../schemas.ts';
 
 export const LimitCheck = Fields({
   namespace: Text(1, 512, 'Name or id (`rlns_…`) of a namespace. An unknown name is created.'),
   identifier: Identifier,
-  limit: Int(1, 'Units admitted in any interval of `duration`.'),
+  limit: Int(1, `${unitsMeaning}.`),
   duration: Type.Optional({
     ...CounterDuration,
     description: `Duration in milliseconds, at most 30 days. ${orPeriod}`,

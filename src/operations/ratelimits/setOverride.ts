@@ -13,6 +13,7 @@ import {
   orPeriod,
   periodFields,
   UnixTime,
+  unitsMeaning,
 } from '../schemas.ts';
 
 const wildcardsBound =
@@ -27,7 +28,7 @@ export const setOverride = manages({
   input: Fields({
     namespace: NamespaceRef,
     identifier: Identifier,
-    limit: Int(0, 'Units admitted in any interval of `duration`. 0 blocks every request.'),
+    limit: Int(0, `${unitsMeaning}. 0 blocks every request.`),
     duration: Type.Optional(Int(1000, `Duration in milliseconds. ${orPeriod}`)),
     ...periodFields,
     until: Type.Optional(
