@@ -14,7 +14,7 @@ import { dataKey, echoChannel, formKey, recallChannel } from '../src/redis/names
 import { buildLibrary, isScript, readLua } from '../src/scripts/library.ts';
 import { library, useLibrary } from '../src/scripts/loader.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
-import { endAllLeases, harness, type InputOf } from './support/harness.ts';
+import { type Called, endAllLeases, harness, type InputOf, type OutputOf } from './support/harness.ts';
 import { redisOfFile } from './support/ofFile.ts';
 import { strict } from './support/strict.ts';
 import { sample, testIf } from './support/testIf.ts';
@@ -155,11 +155,12 @@ async function callWithFault<Name extends OperationName>(
   input: InputOf<Name>,
   { rootKey, workspaceId }: Workspace,
   where: { command?: number; inScript?: string } = {},
-) {
+): Promise<Called<OutputOf<Name>> & { sent: string[]; trace: string[] }> {
   // Decisions keep state between calls. The library is loaded again, so that all calls do the same.
   if (sent.hasDecided) await redis.function('LOAD', 'REPLACE', library().text);
   sent.hasDecided = false;
-  // A status has facts that it reads once a second: here just before.
+  // A status has facts that it reads once a second: here just before, unless the machine is busy.
+  const startedMs = performance.now();
   if (name === 'system.getStatus') await call(name, input, rootKey);
   await redis.del(trace);
   if (where.inScript) await redis.set(fault, where.inScript);
@@ -169,6 +170,8 @@ async function callWithFault<Name extends OperationName>(
     sent.armed = false;
   });
   await redis.del(fault);
+  if (name === 'system.getStatus' && performance.now() - startedMs >= 1000)
+    return callWithFault(name, input, { rootKey, workspaceId }, where);
   // With leases, an earlier test may still settle some.
   const traced = (await redis.lrange(trace, 0, -1)).filter((line) => line.includes(workspaceId));
   return { ...answer, sent: [...sent.names], trace: traced };
@@ -288,8 +291,12 @@ const rehearsals = new Map<OperationName, Promise<Done>>();
 /** A successful call, made once for the tests of an operation. */
 function rehearse(name: OperationName): Promise<Done> {
   const rehearsal = async () => {
-    const workspace = await createWorkspace();
-    return callWithFault(name, inputOf(name, await makeThings(call, workspace.rootKey)), workspace);
+    for (;;) {
+      const workspace = await createWorkspace();
+      const done = await callWithFault(name, inputOf(name, await makeThings(call, workspace.rootKey)), workspace);
+      // A server of another test has removed this library, and the call loaded it again: others do not.
+      if (name === 'system.getStatus' || !done.sent.includes('function')) return done;
+    }
   };
   if (!rehearsals.has(name)) rehearsals.set(name, rehearsal());
   return rehearsals.get(name)!;

@@ -36,8 +36,8 @@ describe('PreparedCache', () => {
   test('never returns what belongs to a body with the same short hash', () => {
     const count = 200_000;
     const bodies = Array.from({ length: count }, (_, index) => Buffer.from(`{"key":"${index}"}`));
-    // By the random beginning of a cache's hash of 30 bits, 20 to 60 of these have that of another one, and more than 100
-    // in one of 40 caches.
+    // By the random beginning of a cache's hash of 30 bits, 20 to 60 of these have that of another one, and more than
+    // 100 in one of 40 caches.
     const kept = [1, 2, 3].map(() => {
       const cache = new PreparedCache<number | undefined>(accepted, count);
       for (const [index, each] of bodies.entries()) addTo(cache, one, each, index);
