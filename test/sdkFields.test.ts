@@ -44,6 +44,8 @@ function dropped(ours: Json, theirs: Zod, at = ''): string[] {
 
 const schemas = components as unknown as Record<string, Zod | undefined>;
 function schemaOf(operation: string, part: string): Zod | undefined {
+  // Its request is a list of those of `ratelimits.limit`.
+  if (operation === 'ratelimits.multiLimit' && part.startsWith('Request')) return schemaOf('ratelimits.limit', part);
   const [service = '', method = ''] = operation.replace('ratelimits.', 'ratelimit.').split('.');
   return schemas[
     `V2${service[0]!.toUpperCase()}${service.slice(1)}${method[0]!.toUpperCase()}${method.slice(1)}${part}`

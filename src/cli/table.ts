@@ -117,8 +117,9 @@ export function timeOf(text: string, nowMs: number): number {
   const iso = hasDate ? text : `${new Date(nowMs).toISOString().slice(0, 10)}T${text}`;
   const hasZone = /(Z|[+-]\d\d:\d\d)$/.test(text);
   const ms = Date.parse(hasZone || !iso.includes(':') ? iso : `${iso}Z`);
-  if (!(hasDate || clockTime.test(text)) || !isDay(iso.slice(0, 10)) || Number.isNaN(ms) || ms < 0)
+  if (!(hasDate || clockTime.test(text)) || !isDay(iso.slice(0, 10)) || Number.isNaN(ms))
     throw new Error(`${text} is not a time. Use a time of UTC such as 14:03, 2026-11-22 or 2026-11-22T14:03.`);
+  if (ms < 0) throw new Error(`${text} is before 1970, when times begin.`);
   // A zone may move a time without a date to the day before or after.
   return hasDate ? ms : ms - Math.ceil((ms - nowMs) / dayMs) * dayMs;
 }

@@ -107,10 +107,14 @@ export interface Amount extends Partial<Quota> {
   duration: number;
 }
 
+/** Such as `month`, or `month, from 31 Jan 2026, 09:40 UTC` with an anchor of its own. */
+export const periodText = (period: Quota['period'], anchor: number | undefined): string =>
+  anchor === undefined || anchor === defaultAnchor(period)
+    ? period
+    : `${period}, from ${dateTime(anchor, { seconds: false })} UTC`;
+
 /** The units of a limit, or its slots. */
 export function unitsOf({ limit, duration: ms, type, period, anchor }: Amount & { type?: string }): string {
   if (type === 'concurrency') return `${count(limit)} slots, each for ${duration(ms)} at most`;
-  if (!period) return `${count(limit)} in any ${duration(ms)}`;
-  const from = anchor === defaultAnchor(period) ? '' : `, from ${dateTime(anchor!, { seconds: false })} UTC`;
-  return `${count(limit)} each ${period}${from}`;
+  return `${count(limit)} ${period ? `each ${periodText(period, anchor)}` : `in any ${duration(ms)}`}`;
 }

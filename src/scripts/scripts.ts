@@ -80,7 +80,7 @@ export async function loadScripts(
     const { functionName, hasFull } = scripts.get(name)!;
     const workspace = workspaceKey(workspaceId);
     const all = redis.isCluster ? ['2', workspace, absentKey(workspace), ...args] : ['1', workspace, ...args];
-    const send = (prefix = '') =>
+    const send: Send = (prefix = '') =>
       redis.sendCommand(
         new LibraryCall('fcall', [prefix + functionName, ...all], { replyEncoding }),
       ) as Promise<unknown>;
@@ -93,15 +93,7 @@ export async function loadScripts(
       try {
         reply = await send();
       } catch (cause) {
-        // It has not run, so it may be sent again.
-        const { message } = cause as Error;
-        const refusal = hasFull && refusalOf(message);
-        if (refusal && refusal !== 'replica') reply = await send('full_');
-        else if (message.includes('Function not found')) {
-          // If loading fails, the second call reports why.
-          await load().catch(() => {});
-          reply = await send();
-        } else throw cause;
+        reply = await sendAgain(send, hasFull, cause as Error);
       }
       observe?.ran(name, performance.now() - startedAt, true);
       return reply;
@@ -115,6 +107,16 @@ export async function loadScripts(
     }
   }
 
+  /** After a failure of `send` that says it has not run; rejects with any other one. */
+  async function sendAgain(send: Send, hasFull: boolean, cause: Error, loadsLeft = 3): Promise<unknown> {
+    const refusal = hasFull && refusalOf(cause.message);
+    if (refusal && refusal !== 'replica') return send('full_');
+    if (!cause.message.includes('Function not found') || loadsLeft === 0) throw cause;
+    // If loading fails, the last call reports why. Servers of another release that start remove it again.
+    await load().catch(() => {});
+    return send().catch((next: Error) => sendAgain(send, hasFull, next, loadsLeft - 1));
+  }
+
   return {
     run: (name, workspaceId, args) => call('utf8', name, workspaceId, args),
     runPacked: (name, workspaceId, args) => call(null, name, workspaceId, args),
@@ -125,6 +127,7 @@ export async function loadScripts(
 }
 
 type Encoding = 'utf8' | null;
+type Send = (prefix?: string) => Promise<unknown>;
 
 /**
  * FCALL without ioredis's function of that name, which collects and copies the arguments. Writes texts followed by one

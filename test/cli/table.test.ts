@@ -35,20 +35,16 @@ test('a period may end in the future, or on the day after its start', () => {
   }
 });
 
-test.each([
-  '',
-  '14',
-  '25:00',
-  '2026-11',
-  '2026-13-01',
-  '2026-02-31',
-  '2026-11-16T',
-  'T14:03',
-  'now',
-  '1795385741189',
-  '1969-12-31',
-])('%j is no time', (text) => {
-  expect(() => timeOf(text, now)).toThrow(`${text} is not a time. Use a time of UTC such as 14:03`);
+test.each(['', '14', '25:00', '2026-11', '2026-13-01', '2026-02-31', '2026-11-16T', 'T14:03', 'now', '1795385741189'])(
+  '%j is no time',
+  (text) => {
+    expect(() => timeOf(text, now)).toThrow(`${text} is not a time. Use a time of UTC such as 14:03`);
+  },
+);
+
+test('times begin in 1970', () => {
+  expect(() => timeOf('1969-12-31', now)).toThrow('1969-12-31 is before 1970');
+  expect(timeOf('1970-01-01', now)).toBe(0);
 });
 
 test.each([

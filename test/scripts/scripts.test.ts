@@ -1,7 +1,7 @@
 // The library of lua/: what the build refuses, how Redis gets it, and every error has our files and lines.
 
 import { readFileSync } from 'node:fs';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { buildLibrary, readLua, scriptNames } from '../../src/scripts/library.ts';
@@ -124,5 +124,20 @@ describe('at the start', () => {
     const asked = Array.from({ length: 20 }, () => scripts.run('workspaces/status', 'ws_scripts', ['']));
     for (const reply of await Promise.all(asked)) expect(reply).toBeTruthy();
     expect(await loads()).toEqual([1, 0]);
+  });
+
+  test('servers of another release that start remove the library again and again', async () => {
+    const scripts = await loadScripts(own.redis, workspaceKey);
+    const call = own.redis.function.bind(own.redis) as unknown as (...args: string[]) => Promise<unknown>;
+    let removals = 2;
+    await own.redis.function('FLUSH');
+    const spy = vi.spyOn(own.redis, 'function').mockImplementation((async (...args: string[]) => {
+      const reply = await call(...args);
+      if (args[0] === 'LOAD' && removals-- > 0) await call('FLUSH');
+      return reply;
+    }) as unknown as typeof own.redis.function);
+    onTestFinished(() => spy.mockRestore());
+    expect(await scripts.run('workspaces/status', 'ws_scripts', [''])).toBeTruthy();
+    expect(removals).toBe(-1);
   });
 });

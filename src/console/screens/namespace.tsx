@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { overrideColumns } from '../../domain/columns.ts';
 import { call, type Failure } from '../api.ts';
-import { ago, count, dateTime, duration, isoOf, unitsOf } from '../format.ts';
+import { ago, count, dateTime, duration, isoOf, periodText, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { Badge, Button, Card, Empty, Head, LacksScreen, PeriodChoice, Problem, TextField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
@@ -38,7 +38,7 @@ export function Namespace({ namespace }: { namespace: string }) {
     shared(overrideColumns, 'Limit'),
     {
       name: 'In any',
-      cell: ({ period, duration: ms }) => period ?? duration(ms),
+      cell: ({ period, anchor, duration: ms }) => (period ? periodText(period, anchor) : duration(ms)),
       csv: ({ period, duration: ms }) => period ?? ms,
     },
     shared(overrideColumns, 'Until', { cell: (row) => <Lasting override={row} /> }),
