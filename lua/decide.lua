@@ -1,19 +1,23 @@
--- Decide a batch: verifications of keys, ends of holds, and limit checks of one workspace, in order, each authorised by
--- its root key. Each item is decided, charged and counted on its own; a broken record fails only its own item.
+-- Decide batches, one after the other: verifications of keys, ends of holds, and limit checks of one workspace, in
+-- order, each authorised by its root key. Each item is decided, charged and counted on its own; a broken record fails
+-- only its own item, and an error of a batch only that batch.
 --
+-- KEYS     the workspace of each batch
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, holds, leases,
 --          usage counts, refusals
 -- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API,
 --                      bytes of an API's counts by tag in a day, identifiers that a namespace counts in a day, records
 --                      of the workspace (0 is no limit); hours for which refusals are kept, and the limit of their
 --                      bytes in an hour; the version of the stored data; the time, for tests (nothing is Redis's clock)
--- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM;
---                      HOLD_ITEM and VERIFY_ITEM; HOLD_CHANGE_ITEM and each SETTLED_WINDOW; or a number of checks (1)
---                      and each LIMIT_CHECK. Of a session LEASE_ITEM and one of these, or SETTLE_ITEM and each TALLY.
---                      After the items LEASE_SESSION if there are items of leases; the SHA-256 of each distinct root
---                      key (32); the budget, the work after which the call leaves the remaining items to the next call
---                      (2); the number of root keys (1); 1 with a session, else 0 (1)
--- returns  answers, or with more than these {answers, number of counts by identifier that were left out, the same by
+-- ARGV[2…] items       of each batch, one after the other: ITEM_HEAD with the index of its root key (from 1), then
+--                      VERIFY_ITEM; HOLD_ITEM and VERIFY_ITEM; HOLD_CHANGE_ITEM and each SETTLED_WINDOW; or a number
+--                      of checks (1) and each LIMIT_CHECK. Of a session LEASE_ITEM and one of these, or SETTLE_ITEM and
+--                      each TALLY. After the items LEASE_SESSION if there are items of leases; the SHA-256 of each
+--                      distinct root key (32); the budget, the work after which the batch leaves the remaining items to
+--                      the next call (2); the number of root keys (1); 1 with a session, else 0 (1)
+-- returns  the reply to the only batch, or {one to each}: '' if it was not begun, because those before it had the work
+--          of a call; an error; or
+--          answers, or with more than these {answers, number of counts by identifier that were left out, the same by
 --          tag, number of writes after a charge that failed, the last error of these, then the snapshots of keys whose
 --          version in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
@@ -29,5 +33,5 @@
 --
 -- The structures in capitals are declared in src/scripts/layout.ts.
 
-local workspace, settings, items = KEYS[1], ARGV[1], ARGV[2]
-return decide_batch(workspace, settings, items)
+local workspaces, settings, batches = KEYS, ARGV[1], ARGV
+return decide_batches(workspaces, settings, batches)

@@ -231,9 +231,11 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   test('documents exactly the ARGV that it reads, in order, and KEYS[1] if that is no workspace', () => {
     // `ARGV[5…]` means the rest of the list, which the script reads as ARGV itself.
     const written = documented.map((reference) => reference.replace(/\[\d+…\]/, ''));
-    expect([...new Set(readInBody)].sort()).toEqual(['KEYS[1]', ...written].sort());
-    const [key = 'workspace'] = header.flatMap((line) => /^-- KEYS\[1\] +(\w+)/.exec(line)?.[1] ?? []);
-    expect(body.filter((line) => new RegExp(`^local ${key}\\b.* = KEYS\\[1\\]`).test(line))).toHaveLength(1);
+    const takesSeveral = header.some((line) => line.startsWith('-- KEYS  '));
+    expect([...new Set(readInBody)].sort()).toEqual([takesSeveral ? 'KEYS' : 'KEYS[1]', ...written].sort());
+    const [named = 'workspace'] = header.flatMap((line) => /^-- KEYS\[1\] +(\w+)/.exec(line)?.[1] ?? []);
+    const naming = takesSeveral ? /^local workspaces\b.* = KEYS,/ : new RegExp(`^local ${named}\\b.* = KEYS\\[1\\]`);
+    expect(body.filter((line) => naming.test(line))).toHaveLength(1);
     const numbers = documented.map((reference) => Number(reference.match(/\d+/)));
     expect(numbers).toEqual(numbers.map((_, index) => index + 1));
   });
@@ -253,7 +255,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('its header lists the names that it derives', () => {
-    const derives = body.some((line) => /\b\w+\(workspace\b/.test(line));
+    const derives = body.some((line) => /\b\w+\(workspaces?\b/.test(line));
     expect(header.some((line) => line.startsWith('-- derives  '))).toBe(derives);
   });
 

@@ -1,9 +1,9 @@
--- A call of decide, and the data that its items share; see also registers.lua.
+-- A call of decide, its batches, and the data that the items of a batch share; see also registers.lua.
 
--- Read once per call: root keys by index (roots.lua). apis.lua has the APIs.
+-- Read once per batch: root keys by index (roots.lua). apis.lua has the APIs.
 local call_roots = {}
 -- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last
--- query that was evaluated. `is_filled`: the tables of namespaces and totals have entries, so the next call needs new
+-- query that was evaluated. `is_filled`: the tables of namespaces and totals have entries, so the next batch needs new
 -- ones. `budget`: the work after which no further item is begun. `failures`: writes after a charge that failed, and
 -- `failure`: the last error.
 local call_state = { rbac_version = false, is_filled = false, held = false, budget = 0, failures = 0, failure = '' }
@@ -28,22 +28,25 @@ local function read_settings(text)
   }
 end
 
--- Tables are kept for the next call where they can be: one that every call creates, fills and leaves to the garbage
--- collector costs as much as a read. Returns the packed session, '' for none, and the end of the items.
-local function begin_call(workspace, settings, items)
+-- Reads what is the same for all batches of a call.
+local function begin_call(settings)
   -- They are the same in nearly all calls.
   if settings ~= call_settings.text then read_settings(settings) end
+  call_now, call_work = now_ms(call_settings.time), 0
+  local hour = math.floor(call_now / HOUR_MS)
+  if hour ~= call_hour then
+    call_hour, call_day, call_hour_of_day = hour, day_text(hour), hour_of_day_text(hour)
+  end
+end
+
+-- Tables are kept for the next batch where they can be: one that every batch creates, fills and leaves to the garbage
+-- collector costs as much as a read. Returns the packed session, '' for none, and the end of the items.
+local function begin_batch(workspace, items)
   if workspace ~= call_workspace then
     call_workspace, call_key_records = workspace, name_of.key_record(workspace, '')
   end
   local high, low, roots, has_session = string.byte(items, -4, -1)
   call_items, call_roots_at = items, #items - 4 - 32 * roots
-  local now = now_ms(call_settings.time)
-  call_now = now
-  local hour = math.floor(now / HOUR_MS)
-  if hour ~= call_hour then
-    call_hour, call_day, call_hour_of_day = hour, day_text(hour), hour_of_day_text(hour)
-  end
   for index = 1, roots do
     call_roots[index] = nil
   end
@@ -57,6 +60,12 @@ local function begin_call(workspace, settings, items)
   if has_session == 0 then return '', call_roots_at end
   local items_end = call_roots_at - LEASE_SESSION_LENGTH
   return string.sub(items, items_end + 1, call_roots_at), items_end
+end
+
+-- Begins a call with one batch, for scripts that decide none.
+local function begin_only_batch(workspace, settings, items)
+  begin_call(settings)
+  begin_batch(workspace, items)
 end
 
 -- A coarse measure: work that grows with the data is added where the data is read, all other work by the bytes of an

@@ -1,8 +1,9 @@
 -- The variables that the modules of a decision share. They are declared before all modules. They are used again for
 -- every item, because a table for each would be most of the work; as fields of tables they cost 3 to 16 % (callgrind).
 
--- The call (call.lua). Only begin_call and add_work change these variables.
--- Its arguments, see the header of lua/decide.lua. The digests of the root keys are in `call_items` after
+-- The call, and the batch that it decides now (call.lua). Only begin_call, begin_batch and add_work change these
+-- variables.
+-- The arguments of the batch, see the header of lua/decide.lua. The digests of the root keys are in `call_items` after
 -- `call_roots_at`.
 local call_workspace, call_items, call_roots_at
 -- The prefix of the names of key records.
@@ -12,13 +13,13 @@ local call_key_records
 local call_settings = {}
 -- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).
 local call_now, call_hour, call_day, call_hour_of_day
--- Increases with every call.
+-- Increases with every batch.
 local call_number = 0
--- Namespaces by name, read once per call (limitChecks.lua).
+-- Namespaces by name, read once per batch (limitChecks.lua).
 local call_namespaces = {}
--- Written at the end of the call (totals.lua): counts by record and field, and the limits of a record.
+-- Written at the end of the batch (totals.lua): counts by record and field, and the limits of a record.
 local call_totals, call_total_bounds = {}, {}
--- The work done so far, in units of about a microsecond.
+-- The work done for the batch so far, in units of about a microsecond.
 local call_work
 
 -- A cache of results (memo.lua).

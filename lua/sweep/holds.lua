@@ -19,7 +19,7 @@ local late = due[1] and math.max(0, now - tonumber(redis.call('ZSCORE', queue, d
 local WORK_MAX = 5000
 
 -- Without items and root keys.
-begin_call(workspace, retention .. ' 0 0 0 0 0 0 ' .. data_version .. ' ' .. int(now), '\0\0\0\0')
+begin_only_batch(workspace, retention .. ' 0 0 0 0 0 0 ' .. data_version .. ' ' .. int(now), '\0\0\0\0')
 
 -- Whether a key has more expired holds than one look settles.
 local has_more = false

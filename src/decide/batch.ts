@@ -31,7 +31,7 @@ const noRoot = Buffer.alloc(rootDigestBytes);
 /** The request for a lease, as in LEASE_ITEM. */
 export type LeasePart = Omit<Written<typeof leaseItem.fields>, 'kind'>;
 
-/** Requests of one workspace that are sent to Redis as one call. */
+/** Requests of one workspace that are sent to Redis in one call. */
 export class Batch implements QueuedBatch {
   /** The distinct digests of the items' root keys. */
   readonly roots: Buffer[] = [];

@@ -1,21 +1,21 @@
 // Decides requests: by a lease, or in a batch at Redis (lua/decide.lua). Requests that arrive in one turn of the event
-// loop are sent to Redis as one call per workspace, so that a busy server sends one command instead of up to 24. A lone
-// request is sent immediately.
+// loop are a batch of their workspace, and batches share a call to Redis, so that a busy server sends one command
+// instead of up to 24. A lone request is sent immediately.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { storeError, tooManyRecords } from '../redis/connection.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import type { DataVersion } from '../scripts/dataVersion.ts';
-import type { Scripts } from '../scripts/scripts.ts';
+import type { Argument, Scripts } from '../scripts/scripts.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
 import { Batch, type LeasePart, type SnapshotsOfBatch } from './batch.ts';
 import type { Called } from './flow.ts';
 import type { CallerRequest, Kind } from './kind.ts';
 import { type Ask, type LeasedRequest, type LeaseOptions, noText } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
-import { WorkspaceQueues } from './queues.ts';
-import { type Answer, type ItemError, readDone, readGranted, readReply } from './reply.ts';
+import { type Part, WorkspaceQueues } from './queues.ts';
+import { type Answer, type ItemError, readDone, readGranted, readReply, unreadable } from './reply.ts';
 import type { Tail } from './tail/tail.ts';
 
 export interface DeciderOptions {
@@ -40,9 +40,9 @@ export interface DeciderOptions {
 }
 
 /**
- * A batch is full with the work of this many plain items. Larger batches cost Redis a little less per item, but server
- * and Redis wait for each other. At 64 connections, batches of 24 serve a fifth more requests than batches of 64.
- * Batches of 16 serve as many as 24, but cost Redis more.
+ * A batch is full with the work of this many plain items, and so is a call. Larger ones cost Redis a little less per
+ * item, but server and Redis wait for each other. At 64 connections, calls of 24 serve a fifth more requests than calls
+ * of 64. Calls of 16 serve as many as 24, but cost Redis more.
  */
 const batchWeightMax = 24;
 
@@ -71,6 +71,12 @@ const attemptsMax = 10;
 /** How often failed writes after charges are logged. */
 const reportEveryMs = 60_000;
 
+/** The refusal of a call with several workspaces by a Cluster behind a URL without `+cluster`. It has not run. */
+const crossesSlots = /^-?CROSSSLOT\b/;
+
+/** The reply of lua/decide.lua to a batch. */
+type BatchReply = Buffer | [Buffer, number, number, number, Buffer, ...Buffer[]] | Error;
+
 /** Leases that a request has recalled and waited for, `session.number` each, and how often it did so. */
 interface Recalled {
   leases: string;
@@ -82,6 +88,8 @@ export class Decider {
   /** The argument `settings` of lua/decide.lua, without the version of the data and the time of a test. */
   readonly #settings: string;
   readonly #queues: WorkspaceQueues<Batch>;
+  /** A call may have several workspaces: in a Cluster each has a slot of its own. */
+  #sharesCalls: boolean;
   readonly #tail: Tail;
   readonly leasing: Leasing;
   /**
@@ -96,13 +104,15 @@ export class Decider {
     const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax } = options;
     const { refusalHours, refusalBytesMax, inFlightMax, commandTimeoutMs, observe } = options;
     this.#options = options;
+    this.#sharesCalls = !options.scripts.isCluster;
     this.#tail = options.tail;
     const limits = [tagsMax, tagBytesMax, identifiersMax, recordsMax];
     this.#settings = `${[usageRetentionMs, ...limits, refusalHours, refusalBytesMax].join(' ')} `;
     this.#queues = new WorkspaceQueues({
       newBatch: () => new Batch(),
-      send: (workspaceId, batch, budget) => this.#send(workspaceId, batch, budget),
+      send: (parts) => this.#send(parts),
       nodeOf: (workspaceId) => options.scripts.nodeOf(workspaceId),
+      sharesCalls: () => this.#sharesCalls,
       weightMax: batchWeightMax,
       workMax,
       shareMax,
@@ -248,22 +258,51 @@ export class Decider {
     });
   }
 
-  /** Sends the undecided items of a batch, and resolves those that the call decides. */
-  async #send(workspaceId: string, batch: Batch, budget: number): Promise<Called> {
+  /** Sends the undecided items of batches, and resolves those that the call decides. */
+  async #send(parts: readonly Part<Batch>[]): Promise<Called> {
     const { scripts, dataVersion, now, observe } = this.#options;
-    const { waiting, decided: first } = batch;
-    if (first === 0) observe?.sent(batch.count);
-    const items = batch.packed(batch.hasLeases ? this.leasing.sessionOf(batch) : undefined, budget);
+    const args: Argument[] = [`${this.#settings}${dataVersion.current} ${now()}`];
+    for (const { batch, budget } of parts)
+      args.push(batch.packed(batch.hasLeases ? this.leasing.sessionOf(batch) : undefined, budget));
+    const [first, ...others] = parts.map(({ workspaceId }) => workspaceId);
     const sentAt = performance.now();
-    const reply = (await scripts.runPacked('decide', workspaceId, [
-      `${this.#settings}${dataVersion.current} ${now()}`,
-      items,
-    ])) as Buffer | [Buffer, number, number, number, Buffer, ...Buffer[]];
+    let reply: unknown;
+    try {
+      reply = await scripts.runPacked('decide', first!, args, others);
+    } catch (error) {
+      if (!crossesSlots.test((error as Error).message)) throw error;
+      // Each batch is sent again as a call of its own.
+      this.#sharesCalls = false;
+      return { works: parts.map(() => 0), work: 0, allWork: 0, at: performance.now() };
+    }
+    const replies = (parts.length === 1 ? [reply] : reply) as BatchReply[];
+    if (replies.length !== parts.length) throw unreadable();
+    const called: Called = { works: [], work: 0, allWork: 0, at: performance.now() };
+    const before = parts.reduce((sum, { batch }) => sum + batch.decided, 0);
+    for (const [index, part] of parts.entries()) {
+      try {
+        called.works.push(this.#answer(part, replies[index]!, called, sentAt));
+      } catch (error) {
+        called.works.push(error as Error);
+      }
+    }
+    observe?.sent(parts.reduce((sum, { batch }) => sum + batch.decided, -before));
+    return called;
+  }
+
+  /** Resolves the items of a batch that a call decided. Returns its work, 0 if it was not begun. */
+  #answer({ workspaceId, batch }: Part<Batch>, reply: BatchReply, called: Called, sentAt: number): number {
+    const { scripts, observe } = this.#options;
+    if (reply instanceof Error) throw storeError(reply, (message) => scripts.locate(message));
+    if (reply.length === 0) return 0;
     const [packed, identifiers, tags, failures, failure, ...snapshots] = Buffer.isBuffer(reply)
       ? [reply, 0, 0, 0, undefined]
       : reply;
+    const { waiting, decided: first } = batch;
     const { answers, work, allWork } = readReply(packed, snapshots, waiting.length - first);
-    const at = performance.now();
+    called.work += work;
+    called.allWork = allWork;
+    const { at } = called;
     batch.latencyMs = at - batch.since;
     batch.noteDecided(answers.length);
     if (batch.hasLeases) this.leasing.measured(at - sentAt);
@@ -279,7 +318,7 @@ export class Decider {
         entry.reject(cause);
       }
     }
-    return { work, allWork, at };
+    return work;
   }
 
   /**

@@ -11,10 +11,12 @@
 //
 // The cost of a request is known by its reply, and a caller may send cheap requests and then expensive ones. So a batch
 // beyond that work has a budget: twice what the last ones cost. Redis leaves requests beyond it undecided, and they are
-// sent again when their cost is known. A call decides at least one request, so these calls are few, too (queues.ts).
+// sent again when their cost is known. A call decides at least one of a batch, so these are few, too (queues.ts).
 
-/** The work that Redis does for a call at most, in units of about a microsecond; a request that is begun is decided. */
-export const budgetMax = 2500;
+import { budgetMax } from '../scripts/layout.ts';
+
+/** A plain request costs less than this, also in a batch of its own, in units of about a microsecond. */
+const plainCost = 50;
 
 /** The weight of a new value in a moving average over replies. */
 const smoothing = 1 / 4;
@@ -31,15 +33,19 @@ const quietGain = 1.5;
 /** Whether Redis was quiet in this time, in which `allWork` grew from one value to another. */
 const isQuiet = (from: number, to: number, ms: number): boolean => (to - from) >>> 0 < 1000 * quietShare * ms;
 
-/** The report of a call. */
+/** The report of a call. All costs are in units of about a microsecond. */
 export interface Called {
-  /** The cost for Redis, in units of about a microsecond. */
+  /** The cost of each batch for Redis, 0 if it was not begun, or why it failed. */
+  works: (number | Error)[];
+  /** The cost of all of them. */
   work: number;
   /** The cost of all calls of all servers, modulo 2 ** 32. */
   allWork: number;
   /** When its reply was read, by performance.now(). */
   at: number;
 }
+
+const flightMs = (sentAt: number, { at }: Called): number => Math.max(tripMin, at - sentAt);
 
 const windowMs = 5000;
 /** A window has at least this many calls, because a few calls may all have waited. */
@@ -56,6 +62,9 @@ export class RedisWait {
   allWork = 0;
   /** The weight of what this process has sent, and that has no reply yet. */
   sent = 0;
+  /** The last call, and the time that it was on the way. */
+  #called: Called | undefined;
+  #tripMs = tripMin;
   #shortest = Number.POSITIVE_INFINITY;
   #inWindow = Number.POSITIVE_INFINITY;
   #calls = 0;
@@ -66,10 +75,20 @@ export class RedisWait {
   #leastBefore = Number.POSITIVE_INFINITY;
   #recent = 0;
 
+  /** Returns how long a call was on the way, without its time at Redis, in milliseconds. Its batches share `called`. */
+  tripMs({ sentAt, isAlone }: Flight, called: Called): number {
+    if (called !== this.#called) {
+      this.#called = called;
+      const wayMs = flightMs(sentAt, called) - called.work / 1000;
+      this.#tripMs = Math.max(tripMin, wayMs - this.#after(wayMs, isAlone, called));
+    }
+    return this.#tripMs;
+  }
+
   /**
    * Returns how long calls wait, in milliseconds, after one that took `ms`. `isAlone`: nearly nothing else was sent.
    */
-  after(ms: number, isAlone: boolean, { allWork, at }: Called): number {
+  #after(ms: number, isAlone: boolean, { allWork, at }: Called): number {
     this.allWork = allWork;
     if (ms < this.#shortest) this.#shortest = ms;
     if (isAlone) {
@@ -100,7 +119,7 @@ export class RedisWait {
 }
 
 /** A batch that has no reply yet. */
-interface Flight {
+export interface Flight {
   weight: number;
   sentAt: number;
   /** The weight that was answered before it was sent. */
@@ -173,22 +192,26 @@ export class Flow {
     return { weight, sentAt: nowMs, answered: this.#answered, wait, allWork: wait.allWork, isAlone, budget };
   }
 
-  /** `left` is the weight of the requests that the call left undecided. */
-  replied(flight: Flight, left: number, called: Called) {
-    const { weight, sentAt, wait, isAlone } = flight;
-    const { work, allWork, at } = called;
+  /** What a batch takes of a call: its weight, or more if the last ones cost more than plain requests. */
+  partOfCall(weight: number): number {
+    return weight * Math.max(1, this.#cost / plainCost);
+  }
+
+  /** `work` is the cost of the batch, `left` the weight of its requests that the call left undecided. */
+  replied(flight: Flight, left: number, work: number, called: Called) {
+    const { weight, wait } = flight;
     const done = weight - left;
     this.#work -= weight;
     wait.sent -= weight;
+    if (work === 0) return;
     this.#answered += done;
     const cost = work / done;
     this.#cost = this.#cost === 0 ? cost : this.#cost + smoothing * (cost - this.#cost);
-    const flightMs = Math.max(tripMin, at - sentAt);
-    const wayMs = flightMs - work / 1000;
-    const tripMs = Math.max(tripMin, wayMs - wait.after(wayMs, isAlone, called));
+    const tookMs = flightMs(flight.sentAt, called);
+    const tripMs = wait.tripMs(flight, called);
     this.#tripMs = tripMs;
-    const gain = isQuiet(flight.allWork, allWork, flightMs) ? quietGain : 1;
-    const answered = (this.#answered - flight.answered) * (tripMs / flightMs);
+    const gain = isQuiet(flight.allWork, called.allWork, tookMs) ? quietGain : 1;
+    const answered = (this.#answered - flight.answered) * (tripMs / tookMs);
     const most = (1000 * this.#shareMax * Math.max(0, tripMs - nearMs)) / this.#cost;
     this.#onTheWay += smoothing * (Math.min(gain * answered, most) - this.#onTheWay);
   }

@@ -2,6 +2,8 @@
 // work that a workspace has at Redis is limited (flow.ts); further batches wait here. So Redis's own queue stays short:
 // a caller that sends the most expensive requests waits for all of them, and other workspaces wait for a few of them.
 //
+// Batches that may be sent in the same turn share a call. Expensive requests fill one, as soon as their cost is known.
+//
 // Requests whose root key was not accepted recently (accepted.ts) are from unknown callers. A caller can invent any
 // number of workspaces, each with a batch and a call of its own, so a limit per workspace does not limit unknown
 // callers. All of them together have a limit of batches at Redis. Other requests wait for no more than these batches,
@@ -10,9 +12,9 @@
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
 import { storeError } from '../redis/connection.ts';
-import { type Called, Flow, RedisWait } from './flow.ts';
+import { type Called, type Flight, Flow, RedisWait } from './flow.ts';
 
-/** Requests that are sent to Redis as one call, or as several if a call leaves some undecided. */
+/** Requests that are sent to Redis in one call, or in several if a call leaves some undecided. */
 export interface QueuedBatch {
   /** The work of the requests that are not decided; a plain request is 1. */
   readonly weight: number;
@@ -27,16 +29,31 @@ export interface QueuedBatch {
   fail(error: unknown): void;
 }
 
+/** A batch in a call. */
+export interface Part<Batch> {
+  workspaceId: string;
+  batch: Batch;
+  /** The call decides at least one request of a batch that it begins, and no further one after this work. */
+  budget: number;
+}
+
+interface SentPart<Batch> extends Part<Batch> {
+  queue: Queue<Batch>;
+  flight: Flight;
+}
+
 interface QueueOptions<Batch extends QueuedBatch> {
   newBatch: () => Batch;
   /**
-   * Sends the undecided requests of a batch as one call, and resolves those that it decides: at least one, and no
-   * further one after work of `budget`. Rejects when it decided none of them.
+   * Sends the undecided requests of batches as one call, and resolves those that it decides. It begins at least the
+   * first batch. Rejects when it decided none.
    */
-  send: (workspaceId: string, batch: Batch, budget: number) => Promise<Called>;
+  send: (parts: readonly Part<Batch>[]) => Promise<Called>;
   /** Returns a function that names the Redis server that has the workspace now. */
   nodeOf: (workspaceId: string) => () => string;
-  /** A batch with this weight is full. */
+  /** Whether a call may have several workspaces. */
+  sharesCalls: () => boolean;
+  /** A batch with this weight is full, and so is a call. */
   weightMax: number;
   /** While a workspace has this much work at Redis (flow.ts), its next batches wait. */
   workMax: number;
@@ -88,8 +105,8 @@ class Queue<Batch> {
 }
 
 /**
- * While batches have fewer requests than this on average, a request that finds none in flight is sent immediately. If
- * they have more, as with four connections, this would make smaller batches, which cost the server and Redis a tenth
+ * While calls have fewer requests than this on average, a request that finds none in flight is sent immediately. If
+ * they have more, as with four connections, this would make smaller calls, which cost the server and Redis a tenth
  * more for each request.
  */
 const loneMean = 1.5;
@@ -109,7 +126,11 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   /** How long calls wait, by Redis server. */
   readonly #waits = new Map<string, RedisWait>();
 
-  /** Requests of a batch, on average of about the last 16. */
+  /** The call that is sent next, and what its batches take of it (flow.ts). */
+  #call: SentPart<Batch>[] = [];
+  #callWeight = 0;
+
+  /** Requests of a call, on average of about the last 16. */
   #meanCount = 1;
 
   constructor(options: QueueOptions<Batch>) {
@@ -165,6 +186,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
       queue.scheduled = false;
       this.#sendWaiting(queue);
     }
+    this.#sendCall();
   }
 
   #sendWaiting(queue: Queue<Batch>, isAfterPause = false) {
@@ -183,34 +205,66 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
         return;
       }
       const batch = queue.waiting.shift()!;
-      if (now - batch.since < waitMs) void this.#send(queue, batch, now);
+      if (now - batch.since < waitMs) this.#addToCall(queue, batch, now);
       else this.#fail(queue, batch, storeError(new Error('Waited too long in the queue')));
     }
   }
 
-  async #send(queue: Queue<Batch>, batch: Batch, sentAt: number) {
-    const isUnknown = queue.group === this.#unknown;
-    const { flow } = queue;
-    this.#meanCount += (batch.count - this.#meanCount) / 16;
-    const flight = flow.sent(batch.weight, sentAt, this.#waitAt(queue.nodeNow()));
-    if (isUnknown) this.#unknownAtRedis++;
+  #addToCall(queue: Queue<Batch>, batch: Batch, now: number) {
+    const { weightMax, sharesCalls } = this.#options;
+    const { workspaceId, flow } = queue;
+    const weight = flow.partOfCall(batch.weight);
+    if (this.#callWeight + weight > weightMax) this.#sendCall();
+    const flight = flow.sent(batch.weight, now, this.#waitAt(queue.nodeNow()));
+    if (queue.group === this.#unknown) this.#unknownAtRedis++;
+    this.#call.push({ workspaceId, batch, budget: flight.budget, queue, flight });
+    this.#callWeight += weight;
+    if (this.#callWeight >= weightMax || !sharesCalls()) this.#sendCall();
+  }
+
+  #sendCall() {
+    const call = this.#call;
+    if (call.length === 0) return;
+    this.#call = [];
+    this.#callWeight = 0;
+    void this.#send(call);
+  }
+
+  async #send(call: SentPart<Batch>[]) {
+    const count = call.reduce((sum, { batch }) => sum + batch.count, 0);
+    this.#meanCount += (count - this.#meanCount) / 16;
     try {
-      const called = await this.#options.send(queue.workspaceId, batch, flight.budget);
-      flow.replied(flight, batch.weight, called);
-      if (batch.isDone) this.#leave(queue, batch);
-      else queue.waiting.unshift(batch);
+      const called = await this.#options.send(call);
+      // What is left of the batches of a workspace stays in order.
+      for (let index = call.length - 1; index >= 0; index--) this.#replied(call[index]!, called.works[index]!, called);
     } catch (error) {
-      flow.failed(flight);
-      batch.fail(error);
-      // If Redis is unavailable, waiting batches fail now instead of one after the other.
-      const isUnavailable = error instanceof ApiError && error.status === 503;
-      if (isUnavailable)
-        for (const other of isUnknown ? [queue, ...this.#waitingUnknown] : [queue]) this.#failAll(other, error);
-      this.#leave(queue, batch);
-    } finally {
-      if (!queue.scheduled) this.#sendWaiting(queue);
-      if (isUnknown) this.#nextUnknown();
+      for (const part of call) this.#failed(part, error);
     }
+    // What a call did not begin is at its end. It is first in the next call.
+    for (const { queue } of call.reverse()) {
+      if (!queue.scheduled) this.#sendWaiting(queue);
+      if (queue.group === this.#unknown) this.#nextUnknown();
+    }
+    this.#sendCall();
+  }
+
+  #replied(part: SentPart<Batch>, work: number | Error, called: Called) {
+    if (typeof work !== 'number') return this.#failed(part, work);
+    const { queue, batch, flight } = part;
+    queue.flow.replied(flight, batch.weight, work, called);
+    if (batch.isDone) this.#leave(queue, batch);
+    else queue.waiting.unshift(batch);
+  }
+
+  #failed({ queue, batch, flight }: SentPart<Batch>, error: unknown) {
+    queue.flow.failed(flight);
+    batch.fail(error);
+    // If Redis is unavailable, waiting batches fail now instead of one after the other.
+    const isUnavailable = error instanceof ApiError && error.status === 503;
+    const isUnknown = queue.group === this.#unknown;
+    if (isUnavailable)
+      for (const other of isUnknown ? [queue, ...this.#waitingUnknown] : [queue]) this.#failAll(other, error);
+    this.#leave(queue, batch);
   }
 
   /** After a pause, sends the waiting batches if the limit allows it then. Otherwise the next reply does. */
@@ -224,6 +278,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     const paced = [...this.#paced];
     this.#paced.clear();
     for (const queue of paced) this.#sendWaiting(queue, true);
+    this.#sendCall();
   }
 
   /** Gives a place of unknown callers at Redis to the queue that has waited longest for one. */

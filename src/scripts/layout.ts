@@ -687,11 +687,14 @@ inLua('REGISTERED', {
  */
 const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
 
+/** A call that has done this much work, in units of about a microsecond, begins no further request and batch. */
+export const budgetMax = 2500;
+
 /** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
 export const itemHead = inLua('ITEM_HEAD', { bytes: uint(4), kind: uint(1), root: uint(1) });
 /** The end of a batch, after the items, the session if there is one, and the digests of its root keys. */
 export const batchTail = struct({
-  /** After this much work the call leaves the remaining items to the next call. In units of about a microsecond. */
+  /** After this much work the batch leaves the remaining items to the next call. In units of about a microsecond. */
   budget: uint(2),
   roots: uint(1),
   session: uint(1),
@@ -803,9 +806,9 @@ export const limitCheck = inLua('LIMIT_CHECK', {
 export const batchHead = inLua('BATCH_HEAD', {
   /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
-  /** The work of the call, in units of about a microsecond; at most its maximum. */
+  /** The work of the batch, in units of about a microsecond; at most its maximum. */
   work: uint(2),
-  /** The work of all calls since Redis has this library, modulo 2 ** 32. */
+  /** The work of all batches since Redis has this library, modulo 2 ** 32. */
   allWork: uint(4),
   /**
    * Number of answers. If the budget was used, it is below the number of items, and the server sends the others again.
@@ -1063,6 +1066,7 @@ function literalsOf(): Map<string, string> {
     ...usageLiterals(),
     // Limit of the bytes of the query in a row of refusals.
     NOTED_QUERY_MAX: notedQueryMax,
+    BUDGET_MAX: budgetMax,
     ...leaseLiterals(),
     NO_ID24: zeros(talliedKey.fields.id24.bytes),
     OVERRIDE_DURATION: `'>${luaFields({ duration: override.fields.duration })}'`,

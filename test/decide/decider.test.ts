@@ -5,7 +5,6 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
 import { Batch } from '../../src/decide/batch.ts';
 import { type Decide, type DecideOptions, openDecide } from '../../src/decide/decide.ts';
-import { budgetMax } from '../../src/decide/flow.ts';
 import type { Kind } from '../../src/decide/kind.ts';
 import { Leasing } from '../../src/decide/leases/leasing.ts';
 import { readReply } from '../../src/decide/reply.ts';
@@ -18,7 +17,7 @@ import { outcomes } from '../../src/domain/verification.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import type { StoreObserver } from '../../src/redis/observer.ts';
-import { batchHead, batchTail, dataVersion } from '../../src/scripts/layout.ts';
+import { batchHead, batchTail, budgetMax, dataVersion } from '../../src/scripts/layout.ts';
 import { library } from '../../src/scripts/loader.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { harness, testSettings } from '../support/harness.ts';
@@ -298,8 +297,9 @@ describe('a broken record', () => {
 async function damaged(damage: string) {
   const { text, name } = library();
   const changed = text.replace(
-    /^return decide_batch\((.+)\)$/m,
-    `local reply = decide_batch($1) if type(reply) == 'string' then reply = { reply, 0, 0 } end ${damage} return reply`,
+    /^return decide_batches\((.+)\)$/m,
+    `local reply = decide_batches($1)
+     if type(reply) == 'string' then reply = { reply, 0, 0 } end ${damage} return reply`,
   );
   expect(changed).not.toBe(text);
   await own.redis.function('LOAD', 'REPLACE', changed);

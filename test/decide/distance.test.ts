@@ -3,9 +3,9 @@
 
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { Batch } from '../../src/decide/batch.ts';
-import { budgetMax } from '../../src/decide/flow.ts';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { budgetMax } from '../../src/scripts/layout.ts';
 import { harness, testSettings } from '../support/harness.ts';
 import { redisProxy } from './leases/proxy.ts';
 

@@ -1,7 +1,8 @@
 // How much work a workspace may have on the way to Redis and waiting there, in a model of both.
 
 import { afterEach, expect, test, vi } from 'vitest';
-import { budgetMax, Flow, RedisWait } from '../../src/decide/flow.ts';
+import { Flow, RedisWait } from '../../src/decide/flow.ts';
+import { budgetMax } from '../../src/scripts/layout.ts';
 import { queueModel } from './queueModel.ts';
 
 afterEach(() => void vi.unstubAllGlobals());
@@ -211,9 +212,9 @@ test('after a failure it begins again with the work that may wait at Redis', () 
   const mayPass = () => flow.mayPass(200);
   const [first, second] = [send(0), send(0)];
   expect(mayPass()).toBe(false);
-  flow.replied(first, 0, { work: 2000, allWork: 2000, at: 100 });
+  flow.replied(first, 0, 2000, { works: [2000], work: 2000, allWork: 2000, at: 100 });
   expect(mayPass()).toBe(false);
-  flow.replied(second, 0, { work: 2000, allWork: 4000, at: 100 });
+  flow.replied(second, 0, 2000, { works: [2000], work: 2000, allWork: 4000, at: 100 });
   const lost = send(100);
   expect(mayPass()).toBe(true);
   flow.failed(lost);

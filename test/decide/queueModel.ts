@@ -3,8 +3,9 @@
 
 import { vi } from 'vitest';
 import type { Called } from '../../src/decide/flow.ts';
-import { type QueuedBatch, WorkspaceQueues } from '../../src/decide/queues.ts';
+import { type Part, type QueuedBatch, WorkspaceQueues } from '../../src/decide/queues.ts';
 import { ApiError } from '../../src/errors.ts';
+import { budgetMax } from '../../src/scripts/layout.ts';
 
 interface Request {
   costMicros: number;
@@ -69,34 +70,43 @@ export function queueModel() {
     const last = { atRedis: 0, atServer: 0 };
     let sent = 0;
     let sentMax = 0;
-    const send = (workspaceId: string, batch: Batch, budget: number): Promise<Called> =>
+    const send = (parts: readonly Part<Batch>[]): Promise<Called> =>
       new Promise((resolve) => {
-        sent += batch.weight;
-        const weight = batch.weight;
+        const weight = parts.reduce((sum, { batch }) => sum + batch.weight, 0);
+        sent += weight;
         sentMax = Math.max(sentMax, sent);
         last.atRedis = Math.max(last.atRedis, now + distance.ms / 2);
         at(last.atRedis, () => {
-          let work = 0;
-          let count = 0;
-          const waiting = batch.requests.slice(batch.decided);
-          for (const { costMicros } of waiting) {
-            if (work >= budget) break;
-            work += costMicros;
-            count++;
-          }
-          add(workspaceId, work);
-          redis.freeAt = Math.max(redis.freeAt, now) + (redis.slowness * (work + 20)) / 1000;
+          let all = 0;
+          const done = parts.map(({ workspaceId, batch, budget }) => {
+            let work = 0;
+            let count = 0;
+            const waiting = batch.requests.slice(batch.decided);
+            for (const { costMicros } of all < budgetMax ? waiting : []) {
+              if (work >= budget) break;
+              work += costMicros;
+              count++;
+            }
+            add(workspaceId, work);
+            all += work;
+            return { workspaceId, batch, work, answered: waiting.slice(0, count) };
+          });
+          const works = done.map(({ work }) => work && work + 20);
+          const sum = works.reduce((total, work) => total + work, 0);
+          redis.freeAt = Math.max(redis.freeAt, now) + (redis.slowness * sum) / 1000;
           at(redis.freeAt, () => {
-            add(workspaceId, -work);
-            redis.allWork = (redis.allWork + work + 20) % 2 ** 32;
+            for (const { workspaceId, work } of done) add(workspaceId, -work);
+            redis.allWork = (redis.allWork + sum) % 2 ** 32;
             const { allWork } = redis;
             last.atServer = Math.max(last.atServer, now + distance.ms / 2);
             if (turnMs > 0) last.atServer = Math.ceil(last.atServer / turnMs) * turnMs;
             at(last.atServer, () => {
               sent -= weight;
-              batch.decided += count;
-              for (const { answered } of waiting.slice(0, count)) answered(true);
-              resolve({ work: work + 20, allWork, at: now });
+              for (const { batch, answered } of done) {
+                batch.decided += answered.length;
+                for (const request of answered) request.answered(true);
+              }
+              resolve({ works, work: sum, allWork, at: now });
             });
           });
         });
@@ -105,6 +115,7 @@ export function queueModel() {
       newBatch: () => new Batch(),
       send,
       nodeOf: () => () => distance.node,
+      sharesCalls: () => true,
       weightMax: 24,
       workMax: 192,
       shareMax: 0.5,

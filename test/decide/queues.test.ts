@@ -18,28 +18,41 @@ class Batch implements QueuedBatch {
 interface Sent {
   workspaceId: string;
   batch: Batch;
+  call: unknown;
   /** Decides the batch, or this many of its requests. */
-  answer(count?: number): void;
+  answer(count?: number, work?: number): void;
+  /** Fails the call. */
   fail(error: Error): void;
+  /** Fails the batch only. */
+  failAlone(error: Error): void;
 }
 
-/** WorkspaceQueues whose batches the test settles. */
-function open({ inFlightMax = 1000, unknownAtOnce = 1000 } = {}) {
+/** WorkspaceQueues whose batches the test settles: a call is answered when all of its batches are. */
+function open({ inFlightMax = 1000, unknownAtOnce = 1000, sharesCalls = false } = {}) {
   const sent: Sent[] = [];
   const overloaded = vi.fn();
   const queues = new WorkspaceQueues({
     newBatch: () => new Batch(),
-    send: (workspaceId, batch) =>
+    send: (parts) =>
       new Promise((resolve, fail) => {
-        const answer = (count = batch.count) => {
-          batch.weight *= 1 - count / batch.count;
-          batch.isBegun = true;
-          batch.isDone = count === batch.count;
-          resolve({ work: 1, allWork: 0, at: performance.now() });
-        };
-        sent.push({ workspaceId, batch, answer, fail });
+        const works: (number | Error)[] = [];
+        for (const [index, { workspaceId, batch }] of parts.entries()) {
+          const settle = (work: number | Error) => {
+            works[index] = work;
+            if (Object.keys(works).length < parts.length) return;
+            resolve({ works, work: works.length, allWork: 0, at: performance.now() });
+          };
+          const answer = (count = batch.count, work = 1) => {
+            batch.weight *= 1 - count / batch.count;
+            batch.isBegun = count > 0;
+            batch.isDone = count === batch.count;
+            settle(count && work);
+          };
+          sent.push({ workspaceId, batch, call: parts, answer, fail, failAlone: settle });
+        }
       }),
     nodeOf: () => () => '',
+    sharesCalls: () => sharesCalls,
     shareMax: 0,
     weightMax: 3,
     workMax: 6,
@@ -290,5 +303,91 @@ describe('unknown callers', () => {
     for (const { answer } of sent) answer();
     await turn();
     expect(queues.inFlight).toBe(0);
+  });
+});
+
+describe('batches that may be sent in the same turn', () => {
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  /** The batches of each call. */
+  const callsOf = (sent: readonly Sent[]) =>
+    [...new Set(sent.map(({ call }) => call))].map((call) =>
+      sent.flatMap((each) => (each.call === call ? `${each.workspaceId}${each.batch.count}` : [])).join(' '),
+    );
+
+  test('share calls up to the weight of a full one; in a Cluster each has its own', async () => {
+    for (const [sharesCalls, expected] of [
+      [true, ['a1 b1 c1', 'd1 e1']],
+      [false, ['a1', 'b1', 'c1', 'd1', 'e1']],
+    ] as const) {
+      const { queues, join, sent } = open({ sharesCalls });
+      for (const name of names) join(name);
+      await turn();
+      expect(callsOf(sent)).toEqual(expected);
+      for (const { answer } of sent) answer();
+      await turn();
+      expect(queues.inFlight).toBe(0);
+    }
+  });
+
+  test('also of unknown callers, after a reply', async () => {
+    const { queues, joinAsUnknown, sent } = open({ sharesCalls: true, unknownAtOnce: 2 });
+    for (const name of names) joinAsUnknown(name);
+    for (let answered = 0; answered < names.length; ) {
+      await turn();
+      while (answered < sent.length) sent[answered++]!.answer();
+    }
+    expect(callsOf(sent)).toEqual(['a1 b1', 'c1 d1', 'e1']);
+    await turn();
+    expect(queues.inFlight).toBe(0);
+  });
+
+  test('a batch that a call did not begin is first in the next one, and then one that has more', async () => {
+    const { queues, join, sent } = open({ sharesCalls: true });
+    join('a');
+    join('a');
+    join('b');
+    await turn();
+    const [a, b] = sent as [Sent, Sent];
+    a.answer(1);
+    b.answer(0);
+    await turn();
+    expect(callsOf(sent)).toEqual(['a2 b1', 'b1 a2']);
+    expect(sent.slice(2).map(({ batch }) => batch)).toEqual([b.batch, a.batch]);
+    for (const { answer } of sent.slice(2)) answer();
+    await turn();
+    expect(queues.inFlight).toBe(0);
+  });
+
+  test('one that fails fails alone; a call that fails fails all, and what waits in their workspaces', async () => {
+    const { queues, join, sent } = open({ sharesCalls: true });
+    const [a, b] = [join('a'), join('b')];
+    await turn();
+    sent[0]!.failAlone(new Error('a bug'));
+    sent[1]!.answer();
+    await turn();
+    expect([a.failed, b.failed]).toEqual([new Error('a bug'), undefined]);
+    const others = names.slice(0, 3).map((name) => join(name));
+    await turn();
+    const waiting = Array.from({ length: 7 }, () => join('a')).at(-1)!;
+    await turn();
+    sent[2]!.fail(unavailable);
+    await turn();
+    expect([...others, waiting].map(({ failed }) => failed)).toEqual(Array(4).fill(unavailable));
+    for (const { answer } of sent.slice(2)) answer();
+    await turn();
+    expect(queues.inFlight).toBe(0);
+  });
+
+  test('are not delayed by a workspace whose requests are expensive: it has calls of its own', async () => {
+    const { join, sent } = open({ sharesCalls: true });
+    for (let index = 0; index < 3; index++) join('a');
+    for (let index = 0; index < 3; index++) join('a');
+    await turn();
+    sent[0]!.answer(3, 1000);
+    await turn();
+    sent.length = 0;
+    for (const name of names.slice(0, 3)) join(name);
+    await turn();
+    expect(callsOf(sent)).toEqual(['a1', 'b1 c1']);
   });
 });
