@@ -58,6 +58,7 @@ const thoroughFiles: Record<string, readonly string[]> = {
   'test/cli/keyLines.test.ts': exports,
   'test/console/secrets.test.ts': ['src/console'],
   'test/decide/brokenRecords.test.ts': ['lua/decide', 'src/redis/keyspace.md'],
+  'test/decide/sharedCalls.test.ts': ['lua/decide', 'src/decide'],
   'test/decide/leases/far.test.ts': leases,
   'test/decide/leases/model.test.ts': leases,
   'test/decide/leases/nothingLost.test.ts': leases,
