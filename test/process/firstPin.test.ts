@@ -136,7 +136,8 @@ function start(settings: Record<string, string> = {}, command = ['bin/start.mjs'
     HOME: dir,
     npm_config_fetch_retry_mintimeout: '1',
   };
-  const env = { PATH: process.env.PATH, PORT: '0', ...npm, ...settings };
+  // A busy machine may take longer than the default for the first command.
+  const env = { PATH: process.env.PATH, PORT: '0', REDIS_TIMEOUT_MS: '10000', ...npm, ...settings };
   const program = run(process.execPath, command, { cwd: dir, env });
   atEnd(() => program.stop('SIGINT'));
   return program;
