@@ -86,6 +86,11 @@ const goals = [
     figure: '`WORKERS=2` / `WORKERS=1`, CPU time per request, 64 connections in all',
     most: 1.1,
   },
+  {
+    key: 'ratesCost',
+    figure: 'CPU time of server and Redis per verification, default / `LEASE_MS=0`, at any rate of a key',
+    most: 1,
+  },
   { key: 'workersCostEach', figure: 'The same, 64 connections per process', most: 1.1 },
 ];
 
@@ -191,6 +196,7 @@ const order = [
   'console-live',
   'endurance',
   'workers',
+  'rates',
   'far',
   'growth',
   'holds',

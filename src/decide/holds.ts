@@ -116,6 +116,8 @@ class HoldChangeRequest implements Prepared<ChangedHold>, CallerRequest {
   about = '';
   readonly cost = 0;
   readonly text = noText;
+  readonly leasedBytes = 0;
+  readonly tags = '';
   slot = -1;
   name = '';
   readonly #kind: HoldChanges;

@@ -4,7 +4,7 @@
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Amounts } from './leases/amounts.ts';
-import type { LeasedRequest, Repeatable } from './leases/leases.ts';
+import type { LeasedRequest, Repeatable, Tally } from './leases/leases.ts';
 import type { Answer, ItemError } from './reply.ts';
 import type { DecisionSource } from './tail/tail.ts';
 
@@ -40,7 +40,7 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
   /** The decision as a lease repeats it; `hasUnits` if each repetition charges. */
   repeatable(decision: Decision, request: Request, hasUnits: boolean, amounts: Amounts): Repeatable<Decision>;
   /** A lost answer may have granted units: the outcome and subject with which they are returned. */
-  unanswered(request: Request): Pick<Repeatable<Decision>, 'outcome' | 'subject'>;
+  unanswered(request: Request): Pick<Tally, 'outcome' | 'subject'>;
   /** Counts a decision in the metrics. */
   count(decision: Decision): void;
   /** Offers a decision to the tail, while that is open. */

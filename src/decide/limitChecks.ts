@@ -60,6 +60,8 @@ class CheckRequest implements Prepared<Limited>, CallerRequest {
   readonly about: string;
   readonly cost = 0;
   readonly text = noText;
+  readonly leasedBytes = 0;
+  readonly tags = '';
   slot = -1;
   name = '';
   readonly #kind: LimitChecks;
@@ -217,10 +219,10 @@ const amountOf = (
 
 class RepeatedChecks implements Repeatable<Limited> {
   readonly outcome: number;
-  readonly subject: Buffer;
   /** The charge of each check. */
   readonly charges: readonly Charge[];
   readonly #first: Limited;
+  readonly #subject: Buffer;
 
   constructor(first: Limited, { checks, packed }: CheckRequest, amounts: Amounts) {
     this.#first = first;
@@ -228,13 +230,17 @@ class RepeatedChecks implements Repeatable<Limited> {
     const decided = first.checks.map((result, index) => amountOf(result, checks[index]!));
     this.charges = decided.map((amount) => amounts.charge(amount));
     const hasOverride = first.checks.some(({ override }) => override !== undefined);
-    this.subject = hasOverride
+    this.#subject = hasOverride
       ? packChecks(checks.map((check, index) => ({ ...check, durationMs: decided[index]!.duration })))
       : packed;
   }
 
   get atMs(): number {
     return this.#first.atMs;
+  }
+
+  subjectOf(): Buffer {
+    return this.#subject;
   }
 
   decisionAfter(elapsedMs: number): Limited {

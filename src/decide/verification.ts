@@ -99,6 +99,8 @@ export class Verification implements Prepared<Verified>, CallerRequest {
   readonly about: string;
   readonly cost: number;
   readonly text: Buffer;
+  readonly leasedBytes: number;
+  readonly tags: string;
   /**
    * `text` with the address of the end user. A lease is for a request with any address: a key whose outcome depends on
    * the address is not leased (lua/decide/verification/lease.lua).
@@ -120,6 +122,8 @@ export class Verification implements Prepared<Verified>, CallerRequest {
     this.about = request.digest;
     this.cost = request.cost;
     this.text = requestText(request);
+    this.tags = request.tags ? JSON.stringify(request.tags) : '';
+    this.leasedBytes = bytesBeforeTags(this.text, this.tags);
     this.ofItem = withAddress(request, this.text);
     this.weight = weightOf(request);
   }
@@ -291,6 +295,10 @@ export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'di
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
     : noText;
 
+/** The bytes of a text before `,"tags":[…]}`, or before the `}` of one without tags; 0 for one with nothing else. */
+const bytesBeforeTags = ({ length }: Buffer, tags: string): number =>
+  Math.max(0, tags === '' ? length - 1 : length - Buffer.byteLength(`,"tags":${tags}}`));
+
 /** The end of a VERIFY_ITEM: the text of a request, after its address if it has one. */
 export const withAddress = ({ ip }: Pick<VerifyRequest, 'ip'>, text: Buffer): Buffer =>
   ip === undefined ? text : Buffer.concat([Buffer.of(ip.length), Buffer.from(ip), text]);
@@ -404,7 +412,6 @@ function amountsOf({ snapshot, credits, ratelimits }: Verified, { about, cost, r
 
 class RepeatedVerification implements Repeatable<Verified> {
   readonly outcome: number;
-  readonly subject: Buffer;
   /** The charges to each limit of the answer, then to the balance if the key has one. Empty if nothing was checked. */
   readonly charges: readonly Charge[];
   readonly #first: Verified;
@@ -415,12 +422,16 @@ class RepeatedVerification implements Repeatable<Verified> {
     this.#hasUnits = hasUnits;
     // NOT_FOUND has no key to count for.
     this.outcome = first.outcome === 'NOT_FOUND' ? 0 : numberOf(first.outcome);
-    this.subject = subjectOf(verification, first.credits === undefined ? 0 : verification.cost, first.snapshot);
     this.charges = amountsOf(first, verification).map((amount) => amounts.charge(amount));
   }
 
   get atMs(): number {
     return this.#first.atMs;
+  }
+
+  subjectOf(request: LeasedRequest): Buffer {
+    const { credits, snapshot } = this.#first;
+    return subjectOf(request, credits === undefined ? 0 : request.cost, snapshot);
   }
 
   decisionAfter(elapsedMs: number): Verified {

@@ -128,13 +128,13 @@ async function openLedger(rig: LeaseRig) {
   const renewed = await newKey([{}], { ratelimits: [limit('key1', 500, quotaLength)] });
   const members = [
     await newKey([{}], { externalId: 'ada' }),
-    await newKey([{ tags: ['a'] }], { externalId: 'ada' }),
+    await newKey([{ tags: ['a'] }, { tags: ['b'] }, { tags: ['a', 'b'] }], { externalId: 'ada' }),
     await newKey([{}, { tags: ['a'] }], { externalId: 'bob', ratelimits: [limit('key1', 5000)] }),
   ];
   const credited = [
     await newKey([{}], { remaining: 50_000 }),
     await newKey([{}, { credits: { cost: 3 } }], { remaining: 80_000 }),
-    await newKey([{ tags: ['b'] }], { remaining: 30_000, externalId: 'bob', ratelimits: [limit('key1', 2000)] }),
+    await newKey([{ tags: ['b'] }, {}, { tags: ['c', 'b'] }], { remaining: 30_000, externalId: 'bob', ratelimits: [limit('key1', 2000)] }),
   ];
   const adHoc = [await newKey([{ ratelimits: [{ name: 'key3', limit: 1_000_000, duration: durations[0] }] }])];
   const permanent = [...limited, numbered, renewed, ...members, ...credited, ...adHoc];

@@ -8,8 +8,9 @@
 //            their number and the term of the lease (`granted`). A decision that charges nothing (a key without limits
 //            and credits, or a refusal) is leased without units.
 //   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided
-//            is tallied. When a quarter of its units or its term is left, or no more of the term than a round trip, one
-//            request asks for the next lease, and the others are decided here meanwhile. The next lease ends this one.
+//            is tallied, for each list of tags by itself. When a quarter of its units or its term is left, or no more of
+//            the term than a round trip, one request asks for the next lease, and the others are decided here meanwhile.
+//            The next lease ends this one.
 //   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used
 //            (`settle`). Of a lease that decided little, there is one tally, at its end.
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back
@@ -80,6 +81,10 @@ export interface LeasedRequest {
   cost: number;
   /** The rest of a verification, as in TALLIED_KEY. */
   text: Buffer;
+  /** A lease is for requests with the same bytes of `text` up to here. The others, the tags, are only counted. */
+  leasedBytes: number;
+  /** The tags as JSON; '' for none. */
+  tags: string;
   /**
    * The slot of its counters in `Leases`, and its name; -1 and '' until they are needed. They are computed once, as a
    * repeated request is the same object.
@@ -92,8 +97,8 @@ export interface LeasedRequest {
 export interface Repeatable<Decision> {
   /** As in TALLY; 0 for a decision that is not counted. */
   readonly outcome: number;
-  /** As in TALLY. */
-  readonly subject: Buffer;
+  /** As in TALLY, for a request with other tags than the first one. */
+  subjectOf(request: LeasedRequest): Buffer;
   /** Time of the first decision by Redis's clock, in Unix milliseconds. */
   readonly atMs: number;
   /** The charges of each repetition; without units, the amounts that the decision depends on. */
@@ -140,6 +145,13 @@ interface PendingAsk extends Ask {
   finish: () => void;
 }
 
+/** Decisions with the same tags, since the last settlement. */
+interface Count {
+  tags: string;
+  subject: Buffer;
+  count: number;
+}
+
 interface Lease {
   request: LeasedRequest;
   /** 0 for a lease without units. */
@@ -161,8 +173,12 @@ interface Lease {
   before: number;
   /** Its decisions. */
   decided: number;
-  /** Its decisions since the last settlement. */
+  /** Its decisions since the last settlement: all, those by tags, and those with the tags of the last one. */
   count: number;
+  counts: Map<string, Count>;
+  last: Count;
+  /** Its lists of tags besides the first one, for each time that they are tallied. */
+  others: number;
   usedAt: number;
   grantedAt: number;
   decision: Repeatable<unknown>;
@@ -171,8 +187,8 @@ interface Lease {
 /**
  * Counters by a hash of a request, so that most requests need no look-up in a Map. The last byte of a counter is the
  * heat, the others are the number of leases and wishes (`WorkspaceLeases`) with this hash: one number, because most
- * requests read both. The hash is of the whole request, because a lease is for the same request only: a key in heavy
- * use whose requests differ, for example by their tags, asks for none.
+ * requests read both. The hash is of all that a lease is for: a key in heavy use whose requests differ, in more than
+ * their tags, asks for none.
  */
 const slots = 131_072;
 /** A lease or a wish. */
@@ -265,6 +281,9 @@ const backlogMax = 4 * talliesMax;
  * MEMO_TEXT_MAX).
  */
 const textMax = 1024;
+/** The lists of tags that a lease may count until its next tally, and all leases together besides their first ones. */
+const tagsMax = 1024;
+const allTagsMax = 32_768;
 /** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
 const tallyMin = 8;
 /**
@@ -313,6 +332,8 @@ export class Leases {
   readonly #pauses = new Uint16Array(slots);
   #heatSince = 0;
   #held = 0;
+  /** Of `Count`s, besides the first ones of leases. */
+  #tagged = 0;
   #lastNumber = 0;
   /** Returns of leases of units that wait for a settlement. */
   #returning = 0;
@@ -353,6 +374,10 @@ export class Leases {
       lease.isRenewing = true;
       return undefined;
     }
+    const counted = lease.last.tags === request.tags ? lease.last : this.#countOf(lease, request);
+    if (!counted) return undefined;
+    lease.last = counted;
+    counted.count++;
     lease.left--;
     lease.decided++;
     lease.count++;
@@ -361,6 +386,19 @@ export class Leases {
     if (lease.number > 0) charge(lease.decision.charges);
     const elapsedMs = Math.max(0, Math.round(now - lease.grantedAt));
     return lease.decision.decisionAfter(elapsedMs) as Decision;
+  }
+
+  /** Where a lease counts decisions with the tags of a request; undefined if it counts too many lists already. */
+  #countOf(lease: Lease, request: LeasedRequest): Count | undefined {
+    const { counts, decision } = lease;
+    const { tags, text } = request;
+    const known = counts.get(tags);
+    if (known || counts.size >= tagsMax || this.#tagged >= allTagsMax || text.length > textMax) return known;
+    const added = { tags, subject: decision.subjectOf(request), count: 0 };
+    counts.set(tags, added);
+    lease.others++;
+    this.#tagged++;
+    return added;
   }
 
   /** The amounts that leases of this process charge in a workspace; undefined if there are none. */
@@ -417,6 +455,8 @@ export class Leases {
     const renewed = known?.leases.get(name);
     const wish = known?.wishes.get(name);
     if (decided < least && !wish && !renewed?.isRenewing) return undefined;
+    // A lease that did not decide it counts too many lists of tags.
+    if (renewed && !renewed.isRenewing && now < renewed.endsAt) return undefined;
     if (wish && now < wish.from) return undefined;
     if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
     const workspace = this.#workspaceOf(request.workspaceId);
@@ -459,6 +499,7 @@ export class Leases {
     const { request, askedAt, number, wanted } = ask;
     for (const { amount, units: each } of decision.charges) amount.held += each * units;
     const endsAt = askedAt + term;
+    const last = { tags: request.tags, subject: decision.subjectOf(request), count: 0 };
     const aheadMs = renewedTrips * (this.#options.roundTripMs?.() ?? 0);
     const part = Math.max(renewedPart, Math.min(1, aheadMs / term));
     // Some calls to Redis take a little longer than the shortest.
@@ -480,6 +521,9 @@ export class Leases {
       before: 0,
       decided: 0,
       count: 0,
+      counts: new Map([[request.tags, last]]),
+      last,
+      others: 0,
       usedAt: askedAt,
       grantedAt: this.#options.nowMs(),
       decision,
@@ -504,7 +548,7 @@ export class Leases {
    * The answer to an ask is lost: a lease of units that was granted is returned. Units are granted with one outcome
    * only.
    */
-  lost(ask: Ask, { outcome, subject }: Pick<Repeatable<unknown>, 'outcome' | 'subject'>) {
+  lost(ask: Ask, { outcome, subject }: Pick<Tally, 'outcome' | 'subject'>) {
     const { request, number } = ask as PendingAsk;
     const { about } = request;
     const workspace = this.#workspaceOf(request.workspaceId);
@@ -539,7 +583,7 @@ export class Leases {
     }
     for (const lease of leases) {
       this.#end(workspace, lease);
-      this.#recalled(workspace, lease.request, lease.before + lease.decided);
+      this.#recalled(workspace, lease.request, lease.before + gainOf(lease));
     }
     await Promise.all(asks.map(({ done }) => done));
     await this.#settleAll(workspace);
@@ -618,7 +662,7 @@ export class Leases {
     workspace.leases.delete(name);
     this.#held--;
     if (this.#isKept(lease)) {
-      const { isLong, endsAt, asksFrom, decided } = lease;
+      const { isLong, endsAt, asksFrom } = lease;
       const now = this.#options.nowMs();
       const from = now < endsAt ? 0 : asksFrom;
       const until = Math.max(now, from) + 2 * (isLong ? this.#longMs : this.#options.termMs);
@@ -627,7 +671,7 @@ export class Leases {
         isHot: this.#isHot(lease, now),
         from,
         until,
-        decided,
+        decided: gainOf(lease),
       });
     }
     this.#return(workspace, lease);
@@ -637,9 +681,9 @@ export class Leases {
    * Whether a lease decides so often that the next one is asked for. The decisions of the lease before it count, too,
    * because a lease that was renewed early had little time.
    */
-  #isKept({ before, decided, isLong }: Lease): boolean {
+  #isKept(lease: Lease): boolean {
     const { after } = this.#options;
-    return before + decided >= (isLong ? Math.min(after, keptAfter) : after);
+    return lease.before + gainOf(lease) >= (lease.isLong ? Math.min(after, keptAfter) : after);
   }
 
   /** Whether it decides so often that it is worth a lease for a term of LEASE_MS. */
@@ -649,8 +693,7 @@ export class Leases {
   }
 
   #return(workspace: WorkspaceLeases, lease: Lease) {
-    const tally = tallyOf(lease, lease.number);
-    if (tally) this.#tally(workspace, tally);
+    this.#tallyLease(workspace, lease, lease.number);
     if (lease.number > 0) this.#options.observe?.returned(lease.left);
     else for (const each of lease.decision.charges) workspace.amounts.release(each);
     this.#tick();
@@ -697,9 +740,31 @@ export class Leases {
   /** Tallies the leases that decided at least `tallyMin` times since the last settlement. */
   #tallyAll(workspace: WorkspaceLeases) {
     for (const lease of workspace.leases.values()) {
-      const tally = lease.count >= tallyMin && tallyOf(lease, 0);
-      if (tally) this.#tally(workspace, tally);
+      if (lease.count >= tallyMin * lease.counts.size) this.#tallyLease(workspace, lease, 0);
     }
+  }
+
+  /**
+   * Takes from a lease what it decided since the last settlement, as a tally for each list of tags. A `number` above 0
+   * also returns the lease, with the first one.
+   */
+  #tallyLease(workspace: WorkspaceLeases, lease: Lease, number: number) {
+    const { counts, last, decided, grantedAt, decision, left, request } = lease;
+    const { outcome, atMs, charges } = decision;
+    const usedAt = atMs + Math.max(0, Math.round(lease.usedAt - grantedAt));
+    let returned = number;
+    for (const { subject, count } of counts.size > 1 ? counts.values() : [last]) {
+      const isCounted = outcome > 0 && count > 0;
+      if (!isCounted && returned === 0) continue;
+      const of = returned > 0 ? { number, used: decided, charges, left } : { number: 0, used: 0, charges: [], left: 0 };
+      const { about } = request;
+      this.#tally(workspace, { ...of, count: isCounted ? count : 0, outcome, usedAt, subject, about });
+      returned = 0;
+    }
+    this.#tagged -= counts.size - 1;
+    if (counts.size > 1) lease.counts = new Map([[last.tags, last]]);
+    last.count = 0;
+    lease.count = 0;
   }
 
   async #settleAll(workspace: WorkspaceLeases): Promise<void> {
@@ -770,29 +835,8 @@ function settled({ amounts }: WorkspaceLeases, tallies: readonly PendingTally[])
   }
 }
 
-/**
- * Takes from a lease what it decided since the last settlement, as a tally. A `number` above 0 also returns the lease.
- * Undefined when there is nothing to settle.
- */
-function tallyOf(lease: Lease, number: number): PendingTally | undefined {
-  const { count, decided, grantedAt, decision, request } = lease;
-  const { outcome, subject, atMs, charges } = decision;
-  const isCounted = outcome > 0 && count > 0;
-  const isReturned = number > 0;
-  if (!isCounted && !isReturned) return undefined;
-  lease.count = 0;
-  return {
-    number,
-    count: isCounted ? count : 0,
-    outcome,
-    used: isReturned ? decided : 0,
-    usedAt: atMs + Math.max(0, Math.round(lease.usedAt - grantedAt)),
-    subject,
-    about: request.about,
-    charges: isReturned ? charges : [],
-    left: isReturned ? lease.left : 0,
-  };
-}
+/** How many calls to Redis a lease saves: each list of tags has a tally, which costs as much as a verification. */
+const gainOf = ({ decided, others }: Lease): number => decided - others;
 
 const isNearlyUsed = ({ number, left, renewsLeft }: Lease): boolean => number > 0 && left <= renewsLeft;
 
@@ -822,20 +866,20 @@ function countOfSettlement(tallies: readonly Tally[]): number {
   return count;
 }
 
-/** The name of a request: all of it, except its workspace. */
+/** The name of a request: all that a lease is for, except its workspace. */
 function nameOf(request: LeasedRequest): string {
-  const { rootDigest, cost, about, text } = request;
-  if (request.name === '') request.name = `${rootDigest}${cost} ${about}${text.toString('latin1')}`;
+  const { rootDigest, cost, about, text, leasedBytes } = request;
+  if (request.name === '') request.name = `${rootDigest}${cost} ${about}${text.toString('latin1', 0, leasedBytes)}`;
   return request.name;
 }
 
 /** The slot of a request, which is that of its name. Most requests never need the name as text. */
 function slotOfRequest(request: LeasedRequest): number {
-  const { rootDigest, cost, about, text } = request;
+  const { rootDigest, cost, about, text, leasedBytes } = request;
   if (request.slot < 0) {
     let hash = hashOf(about, hashOf(`${rootDigest}${cost} `));
     // A longer text is not leased.
-    const bytes = Math.min(text.length, textMax);
+    const bytes = Math.min(leasedBytes, textMax);
     for (let at = 0; at < bytes; at++) hash = Math.imul(hash ^ text[at]!, 0x01000193);
     request.slot = slotOfHash(hash);
   }

@@ -50,6 +50,24 @@ describe('a key that was deleted', () => {
   });
 });
 
+test.each([1, 3])('requests with different tags share a lease, and each is counted, at cost %i', async (cost) => {
+  const { key, keyId, apiId } = await createKey({ credits: { remaining: 2000 } });
+  const lists = [['a'], ['b', 'é "\n'], undefined, ['a', 'b'], []];
+  const before = holder.counts.decided;
+  for (let number = 0; number < 500; number++) {
+    const data = await holder.ok('keys.verifyKey', { key, tags: lists[number % 5], credits: { cost } });
+    expect(data.credits).toBe(2000 - cost * (number + 1));
+  }
+  expect(holder.counts.decided - before).toBeGreaterThan(400);
+  await holder.recall();
+  const hour = clock.now - (clock.now % hourMs);
+  const counted = (count: number) => new Map([[hour, { count, spentCredits: cost * count }]]);
+  const tags = { a: 200, b: 200, 'é "\n': 100 };
+  for (const [tag, count] of Object.entries(tags)) expect(await hoursOf({ apiId, tag }), tag).toEqual(counted(count));
+  expect(await hoursOf({ keyId })).toEqual(counted(500));
+  expect((await ok('keys.getKey', { keyId })).credits?.remaining).toBe(2000 - cost * 500);
+});
+
 describe('the hour of a decision', () => {
   const endOf = (ms: number) => (Math.floor(clock.now / ms) + 1) * ms;
   const month = () => Date.UTC(new Date(clock.now).getUTCFullYear(), new Date(clock.now).getUTCMonth() + 1);

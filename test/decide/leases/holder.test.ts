@@ -5,6 +5,8 @@ import { type LeasedRequest, Leases } from '../../../src/decide/leases/leases.ts
 
 const termMs = 100;
 let sent: number[];
+/** By tags, which are the subjects of tallies here. */
+let counted: Map<string, number>;
 let hasLeft: boolean;
 let leases: Leases;
 let now: number;
@@ -20,6 +22,10 @@ const open = (after: number, longMs?: number) =>
     mayAsk: () => true,
     async settle(_workspaceId, _settlement, tallies, leaves) {
       if (!isSettling) throw new Error('Redis is away');
+      for (const { subject, count } of tallies) {
+        const tags = subject.toString();
+        counted.set(tags, (counted.get(tags) ?? 0) + count);
+      }
       sent.push(tallies.reduce((sum, { count }) => sum + count, 0));
       hasLeft ||= leaves > 0;
     },
@@ -27,6 +33,7 @@ const open = (after: number, longMs?: number) =>
 beforeEach(() => {
   vi.useFakeTimers();
   sent = [];
+  counted = new Map();
   now = 0;
   roundTripMs = 0;
   isSettling = true;
@@ -37,12 +44,14 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const requestOf = (name: string, text = ''): LeasedRequest => ({
+const requestOf = (name: string, text = '', tags = ''): LeasedRequest => ({
   workspaceId: 'ws',
   rootDigest: 'root',
   about: name,
   cost: 1,
-  text: Buffer.from(text),
+  text: Buffer.from(text + tags),
+  leasedBytes: text.length,
+  tags,
   slot: -1,
   name: '',
 });
@@ -51,7 +60,8 @@ function decideOften(request: LeasedRequest, times: number) {
 }
 
 const grant = (units: number, term: number) => ({ units, term, isCut: false, isLong: false });
-const decision = { outcome: 1, subject: Buffer.alloc(0), atMs: 0, charges: [], decisionAfter: () => true };
+const subjectOf = ({ text }: LeasedRequest) => text;
+const decision = { outcome: 1, subjectOf, atMs: 0, charges: [], decisionAfter: () => true };
 
 test('a quarter of a term settles the decisions of all keys, however many they are', async () => {
   const requests = Array.from({ length: 300 }, (_, index) => requestOf(`${index}`));
@@ -64,7 +74,7 @@ test('a quarter of a term settles the decisions of all keys, however many they a
 });
 
 test('a settlement is bounded in bytes', async () => {
-  const large = { ...decision, subject: Buffer.alloc(4000) };
+  const large = { ...decision, subjectOf: () => Buffer.alloc(4000) };
   const requests = Array.from({ length: 10 }, (_, index) => requestOf(`${index}`));
   for (const request of requests) leases.granted(leases.ask(request)!, grant(0, termMs), () => large);
   for (const request of requests) decideOften(request, 8);
@@ -410,7 +420,7 @@ test('no lease is asked for with a long request', () => {
 
 test('requests of one key that differ are counted apart, so none of them asks for a lease', () => {
   leases = open(4);
-  const requests = Array.from({ length: 1000 }, (_, index) => requestOf('key', `tag ${index}`));
+  const requests = Array.from({ length: 1000 }, (_, index) => requestOf('key', `limit ${index}`));
   for (let time = 1; time <= 3; time++) {
     const asked = requests.filter((request) => leases.ask(request));
     // A few have the same hash.
@@ -419,7 +429,7 @@ test('requests of one key that differ are counted apart, so none of them asks fo
 });
 
 test.each<[string, Partial<LeasedRequest>]>([
-  ['tags', { text: Buffer.from('b') }],
+  ['limit', { text: Buffer.from('b') }],
   ['cost', { cost: 2 }],
   ['root key', { rootDigest: 'toor' }],
   ['key', { about: 'another' }],
@@ -432,4 +442,72 @@ test.each<[string, Partial<LeasedRequest>]>([
   expect(leases.decide(other)).toBeUndefined();
   leases.granted(leases.ask(other)!, grant(0, termMs), () => ({ ...decision, decisionAfter: () => 'second' }));
   expect([leases.decide(request), leases.decide(other)]).toEqual(['first', 'second']);
+});
+
+describe('requests that differ in their tags', () => {
+  const tagged = (tags: string | number) => requestOf('key', '', `${tags}`);
+  async function settle() {
+    now += termMs;
+    await vi.advanceTimersByTimeAsync(termMs);
+  }
+
+  test('share a lease, which counts each list of tags', async () => {
+    leases = open(4);
+    for (const tags of ['a', 'b', 'a']) expect(leases.ask(tagged(tags))).toBeUndefined();
+    leases.granted(leases.ask(tagged('a'))!, grant(100, termMs), () => decision);
+    for (const tags of ['a', 'b', 'b', '', 'a', 'b']) expect(leases.decide(tagged(tags))).toBeDefined();
+    await settle();
+    expect(counted).toEqual(new Map(Object.entries({ a: 2, b: 3, '': 1 })));
+    expect(sent).toEqual([6]);
+  });
+
+  test('are tallied while the lease lasts, and counted once', async () => {
+    leases.granted(leases.ask(tagged('a'))!, grant(0, 10 * termMs), () => decision);
+    for (let turn = 1; turn <= 4; turn++) {
+      for (const tags of ['a', 'b']) decideOften(tagged(tags), 8);
+      await vi.advanceTimersByTimeAsync(termMs / 4);
+      expect(counted).toEqual(new Map(Object.entries({ a: 8 * turn, b: 8 * turn })));
+    }
+  });
+
+  test('are decided at Redis when there are too many lists for a lease, which is not asked for again by them', async () => {
+    leases.granted(leases.ask(tagged(0))!, grant(4000, termMs), () => decision);
+    for (let number = 1; number < 1024; number++) decideOften(tagged(number), 1);
+    const other = tagged('other');
+    expect([leases.decide(other), leases.ask(other)]).toEqual([undefined, undefined]);
+    decideOften(tagged(7), 3);
+    await settle();
+    expect(counted.get('7')).toBe(4);
+    expect(sent.reduce((sum, count) => sum + count, 0)).toBe(1026);
+  });
+
+  test('are decided at Redis when all leases together have too many', () => {
+    const keys = Array.from({ length: 40 }, (_, index) => `${index}`);
+    let local = 0;
+    for (const key of keys) leases.granted(leases.ask(requestOf(key))!, grant(0, termMs), () => decision);
+    for (const key of keys)
+      for (let tag = 0; tag < 1000; tag++) if (leases.decide(requestOf(key, '', `t${tag}`))) local++;
+    expect(local).toBe(32_768);
+  });
+
+  test('are decided at Redis when they are too long', () => {
+    leases.granted(leases.ask(tagged('a'))!, grant(0, termMs), () => decision);
+    decideOften(tagged('x'.repeat(1024)), 1);
+    expect(leases.decide(tagged('x'.repeat(1025)))).toBeUndefined();
+  });
+
+  test('a lease that gained nothing is not asked for again before its key is in heavy use', async () => {
+    leases = open(4);
+    const askOften = () => {
+      for (let time = 1; time <= 3; time++) expect(leases.ask(tagged('a'))).toBeUndefined();
+      return leases.ask(tagged('a'))!;
+    };
+    leases.granted(askOften(), grant(0, termMs), () => decision);
+    for (let number = 1; number < 30; number++) decideOften(tagged(number), 1);
+    await settle();
+    leases.granted(askOften(), grant(0, termMs), () => decision);
+    for (let number = 1; number < 30; number++) decideOften(tagged(number % 3), 1);
+    await settle();
+    expect(leases.ask(tagged('a'))).toBeDefined();
+  });
 });
