@@ -283,7 +283,7 @@ const backlogMax = 4 * talliesMax;
 const textMax = 1024;
 /** The lists of tags that a lease may count until its next tally, and all leases together besides their first ones. */
 const tagsMax = 1024;
-const allTagsMax = 32_768;
+const allTagsMax = 16_384;
 /** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
 const tallyMin = 8;
 /**
