@@ -37,7 +37,7 @@ export interface LeaseOptions {
   /** LEASE_LONG_MS; not less than LEASE_MS. */
   longMs?: (() => number) | undefined;
   /**
-   * A lease is asked for from this many decisions in a term of LEASE_MS on, or from at most `warmAfter` in a long one.
+   * A lease is asked for from this many decisions in a term of LEASE_MS on, or from fewer in a long one (`near`).
    */
   after: number;
   /** Milliseconds of a monotonic clock. */
@@ -287,11 +287,15 @@ const allTagsMax = 16_384;
 /** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
 const tallyMin = 8;
 /**
- * A long lease is asked for from `warmAfter` decisions within its term on, and again after one that decided `keptAfter`
- * times. An ask and a tally cost Redis as much as two to four verifications.
+ * A long lease is asked for from this many decisions within its term on, and again after one that decided `kept` times.
+ * An ask and a tally cost as much processor time as about four verifications, and a decision by a lease saves six tenths
+ * of one (`npm run bench -- rates`). So where Redis is near, a lease that decides seldom does not pay; where it is far it
+ * saves time.
  */
-const warmAfter = 6;
-const keptAfter = 3;
+const near = { asked: 12, kept: 9 };
+const far = { asked: 6, kept: 3 };
+/** From this round trip on Redis is far, in milliseconds. */
+const farMs = 10;
 /** A lease is asked for with at most this many times the units that were wanted with the last one. */
 const growthMax = 8;
 /** How often settlements are sent in a term. */
@@ -349,12 +353,16 @@ export class Leases {
 
   constructor(options: LeaseOptions) {
     this.#options = options;
-    this.#askedFrom = options.longMs ? Math.min(options.after, warmAfter) : options.after;
+    this.#askedFrom = options.longMs ? Math.min(options.after, far.asked) : options.after;
   }
 
   get #longMs(): number {
     const { termMs, longMs } = this.#options;
     return longMs?.() ?? termMs;
+  }
+
+  get #warm(): typeof near {
+    return (this.#options.roundTripMs?.() ?? 0) < farMs ? near : far;
   }
 
   /** Decides a request by a lease; undefined when there is none. `Decision` is the type that its leases repeat. */
@@ -448,7 +456,7 @@ export class Leases {
     const now = this.#options.nowMs();
     const known = counter < oneEntry ? undefined : this.#workspaces.get(request.workspaceId);
     const isLong = this.#longMs > termMs;
-    const least = isLong ? this.#askedFrom : after;
+    const least = isLong ? Math.min(after, this.#warm.asked) : after;
     const decided = this.#decidedInTerm(slot, now);
     if (decided === 0 || (decided < least && !known)) return undefined;
     const name = nameOf(request);
@@ -594,7 +602,7 @@ export class Leases {
    * request starts at 0: with so many changes, the next lease would be taken back as early.
    */
   #recalled(workspace: WorkspaceLeases, request: LeasedRequest, decided: number) {
-    if (decided >= Math.min(this.#options.after, keptAfter)) return;
+    if (decided >= Math.min(this.#options.after, this.#warm.kept)) return;
     workspace.wishes.delete(nameOf(request));
     this.#setHeat(slotOfRequest(request), 0);
   }
@@ -683,7 +691,7 @@ export class Leases {
    */
   #isKept(lease: Lease): boolean {
     const { after } = this.#options;
-    return lease.before + gainOf(lease) >= (lease.isLong ? Math.min(after, keptAfter) : after);
+    return lease.before + gainOf(lease) >= (lease.isLong ? Math.min(after, this.#warm.kept) : after);
   }
 
   /** Whether it decides so often that it is worth a lease for a term of LEASE_MS. */

@@ -296,6 +296,7 @@ describe('long terms', () => {
   const request = requestOf('warm');
   const long = (units: number) => ({ units, term: 1000, isCut: false, isLong: true });
   beforeEach(() => {
+    roundTripMs = 10;
     leases = open(12, 1000);
   });
   /** Requests for Redis, one each so many milliseconds; the ask of the last one. */
@@ -309,6 +310,15 @@ describe('long terms', () => {
 
   test('a lease is asked for from six decisions in one on, and for one only', () => {
     expect(requests(6, 160)).toMatchObject({ isHot: false });
+  });
+
+  test.each([8, 9])('where Redis is nearer than 10 ms, from twelve on, and again after one that decided nine times, not %i', (times) => {
+    roundTripMs = 9;
+    leases.granted(requests(12, 80)!, long(0), () => decision);
+    decideOften(request, times);
+    now += 1000;
+    expect(leases.decide(request)).toBeUndefined();
+    expect(leases.ask(request) !== undefined).toBe(times === 9);
   });
 
   test('and from twelve in a term of LEASE_MS on for that, too', () => {

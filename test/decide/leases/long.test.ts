@@ -88,28 +88,28 @@ describe('a lease lasts for LEASE_MS', () => {
   });
 });
 
-describe('a request of six in a second', () => {
+describe('a request of twelve in a second', () => {
   const [server] = usual.servers as [typeof usual.first];
-  async function sendSix(fields: Fields) {
+  async function sendTwelve(fields: Fields) {
     const { key } = await usual.createKey(fields);
     // Each begins with a second of its own.
     usual.clock.advance(2000);
     const before = server.counts.granted.length;
-    // Perhaps the second began with the fifth of them.
-    for (let times = 1; times <= 12 && server.counts.granted.length === before; times++) {
-      if (times > 1) usual.clock.advance(150);
+    // Perhaps the second began with the eleventh of them.
+    for (let times = 1; times <= 24 && server.counts.granted.length === before; times++) {
+      if (times > 1) usual.clock.advance(80);
       expect(await codeOf(server, { key })).toBe('VALID');
     }
     return server.counts.granted.slice(before);
   }
 
   test('gets a lease for the long term', async () => {
-    expect(await sendSix({})).toEqual([0]);
-    expect(await sendSix({ ratelimits: [perDay(1000)] })).toEqual([12]);
+    expect(await sendTwelve({})).toEqual([0]);
+    expect(await sendTwelve({ ratelimits: [perDay(1000)] })).toEqual([24]);
   });
 
   test('and none for LEASE_MS, which would end before it is used', async () => {
-    expect(await sendSix({ ratelimits: [perDay(90)] })).toEqual([]);
+    expect(await sendTwelve({ ratelimits: [perDay(90)] })).toEqual([]);
   });
 });
 
