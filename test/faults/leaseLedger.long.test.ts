@@ -134,7 +134,11 @@ async function openLedger(rig: LeaseRig) {
   const credited = [
     await newKey([{}], { remaining: 50_000 }),
     await newKey([{}, { credits: { cost: 3 } }], { remaining: 80_000 }),
-    await newKey([{ tags: ['b'] }, {}, { tags: ['c', 'b'] }], { remaining: 30_000, externalId: 'bob', ratelimits: [limit('key1', 2000)] }),
+    await newKey([{ tags: ['b'] }, {}, { tags: ['c', 'b'] }], {
+      remaining: 30_000,
+      externalId: 'bob',
+      ratelimits: [limit('key1', 2000)],
+    }),
   ];
   const adHoc = [await newKey([{ ratelimits: [{ name: 'key3', limit: 1_000_000, duration: durations[0] }] }])];
   const permanent = [...limited, numbered, renewed, ...members, ...credited, ...adHoc];

@@ -8,9 +8,9 @@
 //            their number and the term of the lease (`granted`). A decision that charges nothing (a key without limits
 //            and credits, or a refusal) is leased without units.
 //   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided
-//            is tallied, for each list of tags by itself. When a quarter of its units or its term is left, or no more of
-//            the term than a round trip, one request asks for the next lease, and the others are decided here meanwhile.
-//            The next lease ends this one.
+//            is tallied, for each list of tags by itself. When a quarter of its units or its term is left, or no more
+//            of the term than a round trip, one request asks for the next lease, and the others are decided here
+//            meanwhile. The next lease ends this one.
 //   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used
 //            (`settle`). Of a lease that decided little, there is one tally, at its end.
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back
@@ -288,9 +288,9 @@ const allTagsMax = 16_384;
 const tallyMin = 8;
 /**
  * A long lease is asked for from this many decisions within its term on, and again after one that decided `kept` times.
- * An ask and a tally cost as much processor time as about four verifications, and a decision by a lease saves six tenths
- * of one (`npm run bench -- rates`). So where Redis is near, a lease that decides seldom does not pay; where it is far it
- * saves time.
+ * An ask and a tally cost as much processor time as about four verifications, and a decision by a lease saves six
+ * tenths of one (`npm run bench -- rates`). So where Redis is near, a lease that decides seldom does not pay; where it
+ * is far it saves time.
  */
 const near = { asked: 12, kept: 9 };
 const far = { asked: 6, kept: 3 };

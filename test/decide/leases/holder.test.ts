@@ -312,14 +312,17 @@ describe('long terms', () => {
     expect(requests(6, 160)).toMatchObject({ isHot: false });
   });
 
-  test.each([8, 9])('where Redis is nearer than 10 ms, from twelve on, and again after one that decided nine times, not %i', (times) => {
-    roundTripMs = 9;
-    leases.granted(requests(12, 80)!, long(0), () => decision);
-    decideOften(request, times);
-    now += 1000;
-    expect(leases.decide(request)).toBeUndefined();
-    expect(leases.ask(request) !== undefined).toBe(times === 9);
-  });
+  test.each([8, 9])(
+    'where Redis is nearer than 10 ms, from twelve on, and again after one that decided nine times, not %i',
+    (times) => {
+      roundTripMs = 9;
+      leases.granted(requests(12, 80)!, long(0), () => decision);
+      decideOften(request, times);
+      now += 1000;
+      expect(leases.decide(request)).toBeUndefined();
+      expect(leases.ask(request) !== undefined).toBe(times === 9);
+    },
+  );
 
   test('and from twelve in a term of LEASE_MS on for that, too', () => {
     leases.granted(requests(6, 8)!, grant(0, 0), () => decision);
