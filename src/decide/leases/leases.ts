@@ -292,7 +292,7 @@ const tallyMin = 8;
  * tenths of one (`npm run bench -- rates`). So where Redis is near, a lease that decides seldom does not pay; where it
  * is far it saves time.
  */
-const near = { asked: 12, kept: 9 };
+const near = { asked: 10, kept: 4 };
 const far = { asked: 6, kept: 3 };
 /** From this round trip on Redis is far, in milliseconds. */
 const farMs = 10;

@@ -88,28 +88,28 @@ describe('a lease lasts for LEASE_MS', () => {
   });
 });
 
-describe('a request of twelve in a second', () => {
+describe('a request of ten in a second', () => {
   const [server] = usual.servers as [typeof usual.first];
-  async function sendTwelve(fields: Fields) {
+  async function sendTen(fields: Fields) {
     const { key } = await usual.createKey(fields);
     // Each begins with a second of its own.
     usual.clock.advance(2000);
     const before = server.counts.granted.length;
-    // Perhaps the second began with the eleventh of them.
-    for (let times = 1; times <= 24 && server.counts.granted.length === before; times++) {
-      if (times > 1) usual.clock.advance(80);
+    // Perhaps the second began with the ninth of them.
+    for (let times = 1; times <= 20 && server.counts.granted.length === before; times++) {
+      if (times > 1) usual.clock.advance(95);
       expect(await codeOf(server, { key })).toBe('VALID');
     }
     return server.counts.granted.slice(before);
   }
 
   test('gets a lease for the long term', async () => {
-    expect(await sendTwelve({})).toEqual([0]);
-    expect(await sendTwelve({ ratelimits: [perDay(1000)] })).toEqual([24]);
+    expect(await sendTen({})).toEqual([0]);
+    expect(await sendTen({ ratelimits: [perDay(1000)] })).toEqual([20]);
   });
 
   test('and none for LEASE_MS, which would end before it is used', async () => {
-    expect(await sendTwelve({ ratelimits: [perDay(90)] })).toEqual([]);
+    expect(await sendTen({ ratelimits: [perDay(90)] })).toEqual([]);
   });
 });
 
