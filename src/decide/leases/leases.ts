@@ -231,6 +231,7 @@ interface Wish {
   from: number;
   until: number;
   decided: number;
+  hasWaited: boolean;
 }
 
 /** The leases of this process in a workspace. */
@@ -292,7 +293,7 @@ const tallyMin = 8;
  * tenths of one (`npm run bench -- rates`). So where Redis is near, a lease that decides seldom does not pay; where it
  * is far it saves time.
  */
-const near = { asked: 10, kept: 4 };
+const near = { asked: 10, kept: 6 };
 const far = { asked: 6, kept: 3 };
 /** From this round trip on Redis is far, in milliseconds. */
 const farMs = 10;
@@ -494,13 +495,23 @@ export class Leases {
       const lease = this.#leaseOf(ask as PendingAsk, grant, repeatable(workspace.amounts));
       if (isLeased) this.#hold(workspace, lease);
       else this.#return(workspace, lease);
-    } else if (term === 0 && !workspace.wishes.delete(nameOf(request))) {
+    } else if (term === 0 && !this.#waits(workspace, request)) {
       // An ask costs Redis more than a verification, so a request that gets no lease does not ask each time. With a
       // wish it does: it may have asked in the last moment of a slice.
       this.#refuse(slotOfRequest(request));
     }
     workspace.usedAt = this.#options.nowMs();
     this.finished(ask);
+  }
+
+  /** Whether a request that was granted nothing asks again soon: once, if it had a lease before. */
+  #waits({ wishes }: WorkspaceLeases, request: LeasedRequest): boolean {
+    const wish = wishes.get(nameOf(request));
+    if (!wish) return false;
+    const now = this.#options.nowMs();
+    if (wish.hasWaited) wishes.delete(nameOf(request));
+    else Object.assign(wish, { from: now + this.#options.termMs / 4, hasWaited: true });
+    return true;
   }
 
   #leaseOf(ask: PendingAsk, { units, term, isCut, isLong }: Grant, decision: Repeatable<unknown>): Lease {
@@ -680,6 +691,7 @@ export class Leases {
         from,
         until,
         decided: gainOf(lease),
+        hasWaited: false,
       });
     }
     this.#return(workspace, lease);
