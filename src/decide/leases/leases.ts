@@ -497,7 +497,7 @@ export class Leases {
       else this.#return(workspace, lease);
     } else if (term === 0 && !this.#waits(workspace, request)) {
       // An ask costs Redis more than a verification, so a request that gets no lease does not ask each time. With a
-      // wish it does: it may have asked in the last moment of a slice.
+      // wish it asks once more: it may have asked in the last moment of a slice.
       this.#refuse(slotOfRequest(request));
     }
     workspace.usedAt = this.#options.nowMs();
