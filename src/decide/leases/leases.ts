@@ -297,6 +297,8 @@ const near = { asked: 10, kept: 6 };
 const far = { asked: 6, kept: 3 };
 /** From this round trip on Redis is far, in milliseconds. */
 const farMs = 10;
+/** After this many milliseconds a request that had a lease asks again, if it was granted nothing. */
+const againMs = 25;
 /** A lease is asked for with at most this many times the units that were wanted with the last one. */
 const growthMax = 8;
 /** How often settlements are sent in a term. */
@@ -510,7 +512,7 @@ export class Leases {
     if (!wish) return false;
     const now = this.#options.nowMs();
     if (wish.hasWaited) wishes.delete(nameOf(request));
-    else Object.assign(wish, { from: now + this.#options.termMs / 4, hasWaited: true });
+    else Object.assign(wish, { from: now + againMs, hasWaited: true });
     return true;
   }
 

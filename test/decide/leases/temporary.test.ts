@@ -109,8 +109,11 @@ describe.each<[string, Servers, Make, number | undefined]>([
     expect((await applied(group, limited)).limits).toEqual(all(90_000));
     clock.set(until);
     expect(await applied(group, limited)).toEqual({ limits: all(20_000), local: 0 });
-    // Until then the lease may not have ended for Redis. A request that was refused one asks again after a while.
-    clock.advance(80);
+    // Until then the lease may not have ended for Redis, so none is asked for.
+    clock.advance(30);
+    // A request that was refused one asks again after 25 ms.
+    await applied(group, limited);
+    clock.advance(25);
     await leaseAll(group, limited);
     clock.advance(1300);
     expect(await applied(group, limited)).toEqual({ limits: all(20_000), local: count });
