@@ -145,7 +145,7 @@ interface PendingAsk extends Ask {
   finish: () => void;
 }
 
-/** Decisions with the same tags, since the last settlement. */
+/** Decisions with the same tags that were not tallied. */
 interface Count {
   tags: string;
   subject: Buffer;
@@ -173,7 +173,7 @@ interface Lease {
   before: number;
   /** Its decisions. */
   decided: number;
-  /** Its decisions since the last settlement: all, those by tags, and those with the tags of the last one. */
+  /** Its decisions that were not tallied: all, those by tags, and those with the tags of the last one. */
   count: number;
   counts: Map<string, Count>;
   last: Count;
@@ -285,7 +285,10 @@ const textMax = 1024;
 /** The lists of tags that a lease may count until its next tally, and all leases together besides their first ones. */
 const tagsMax = 1024;
 const allTagsMax = 16_384;
-/** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
+/**
+ * Fewer decisions with the same tags are tallied at the end of their lease: a tally costs Redis as much as a
+ * verification.
+ */
 const tallyMin = 8;
 /**
  * A long lease is asked for from this many decisions within its term on, and again after one that decided `kept` times.
@@ -759,34 +762,38 @@ export class Leases {
     counted();
   }
 
-  /** Tallies the leases that decided at least `tallyMin` times since the last settlement. */
+  /** Tallies what leases decided at least `tallyMin` times for a list of tags since it was last tallied. */
   #tallyAll(workspace: WorkspaceLeases) {
     for (const lease of workspace.leases.values()) {
-      if (lease.count >= tallyMin * lease.counts.size) this.#tallyLease(workspace, lease, 0);
+      if (lease.count >= tallyMin) this.#tallyLease(workspace, lease, 0, tallyMin);
     }
   }
 
   /**
-   * Takes from a lease what it decided since the last settlement, as a tally for each list of tags. A `number` above 0
-   * also returns the lease, with the first one.
+   * Takes from a lease what it decided and did not tally, as a tally for each list of tags with at least `min`
+   * decisions. A `number` above 0 also returns the lease, with the first one.
    */
-  #tallyLease(workspace: WorkspaceLeases, lease: Lease, number: number) {
+  #tallyLease(workspace: WorkspaceLeases, lease: Lease, number: number, min = 0) {
     const { counts, last, decided, grantedAt, decision, left, request } = lease;
     const { outcome, atMs, charges } = decision;
     const usedAt = atMs + Math.max(0, Math.round(lease.usedAt - grantedAt));
     let returned = number;
-    for (const { subject, count } of counts.size > 1 ? counts.values() : [last]) {
+    for (const counted of counts.values()) {
+      const { subject, count, tags } = counted;
+      if (count < min) continue;
+      if (counted !== last) {
+        counts.delete(tags);
+        this.#tagged--;
+      }
       const isCounted = outcome > 0 && count > 0;
+      counted.count = 0;
+      lease.count -= count;
       if (!isCounted && returned === 0) continue;
       const of = returned > 0 ? { number, used: decided, charges, left } : { number: 0, used: 0, charges: [], left: 0 };
       const { about } = request;
       this.#tally(workspace, { ...of, count: isCounted ? count : 0, outcome, usedAt, subject, about });
       returned = 0;
     }
-    this.#tagged -= counts.size - 1;
-    if (counts.size > 1) lease.counts = new Map([[last.tags, last]]);
-    last.count = 0;
-    lease.count = 0;
   }
 
   async #settleAll(workspace: WorkspaceLeases): Promise<void> {

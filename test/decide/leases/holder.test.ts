@@ -486,6 +486,20 @@ describe('requests that differ in their tags', () => {
     }
   });
 
+  test('are tallied by the count of each list: few decisions wait for the end, and no list for another one', async () => {
+    leases.granted(leases.ask(tagged('a'))!, grant(0, 2 * termMs), () => decision);
+    decideOften(tagged('a'), 9);
+    for (const tags of ['b', 'c', 'd']) decideOften(tagged(tags), 7);
+    await vi.advanceTimersByTimeAsync(termMs / 4);
+    expect(counted).toEqual(new Map([['a', 9]]));
+    decideOften(tagged('b'), 1);
+    await vi.advanceTimersByTimeAsync(termMs / 4);
+    expect(counted).toEqual(new Map(Object.entries({ a: 9, b: 8 })));
+    now = 2 * termMs;
+    await vi.advanceTimersByTimeAsync(termMs);
+    expect(counted).toEqual(new Map(Object.entries({ a: 9, b: 8, c: 7, d: 7 })));
+  });
+
   test('are decided at Redis when there are too many lists for a lease, which is not asked for again by them', async () => {
     leases.granted(leases.ask(tagged(0))!, grant(4000, termMs), () => decision);
     for (let number = 1; number < 1024; number++) decideOften(tagged(number), 1);
