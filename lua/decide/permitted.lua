@@ -9,12 +9,8 @@ end
 
 -- `text` is the JSON of the request with the query. The result is cached by everything that it depends on: workspace,
 -- version of permissions and roles, request, lists of the key.
-local function is_permitted(query, text, record, has_permissions)
-  local direct, roles = '', ''
-  if has_permissions then
-    local stored = redis.call('HMGET', record, 'direct', 'roles')
-    direct, roles = stored[1] or '', stored[2] or ''
-  end
+local function is_permitted(query, text)
+  local direct, roles = plans_of_key.permissions()
   local memo_key = table.concat({ call_workspace, rbac_version(), text, direct, roles }, '\n')
   local permitted = memo[memo_key]
   if permitted == nil then

@@ -18,10 +18,10 @@ local function grants_list(grants)
   return names_text(list)
 end
 
--- The limits of a state that are in force, as text.
+-- The own limits of a state that are in force, as text.
 local function limits_text(limits, now)
   local texts = {}
-  for index, l in ipairs((limit_ends.in_force(limits, now))) do
+  for index, l in ipairs(limit_list.own((limit_ends.in_force(limits, now)))) do
     local applied, ends = l.autoApply == 1 and ', autoApply' or '', l.ends and ', until ' .. int(l.ends) or ''
     local lasts = l.duration < QUOTA_CODES and int(l.duration) .. ' ms' or quota_periods.audited(l.duration)
     local format = l.type == 1 and '%s %s slots for %s' or '%s %s per %s'

@@ -1,6 +1,6 @@
 -- The part of an export about limits besides their values: ids, and the units that long windows have counted.
 
--- The limits in force of an owner, with their windows: that of a former limit of another duration is in a record.
+-- The own limits in force of an owner, with their windows: that of a former limit of another duration is in a record.
 local function limits_in_force(workspace, owner, limits, now)
   local list, has_ended = limit_ends.in_force(limits, now)
   for _, l in ipairs(has_ended and list or {}) do
@@ -8,7 +8,7 @@ local function limits_in_force(workspace, owner, limits, now)
       l.window = redis.call('GET', name_of.window_at(workspace, owner, name_of.window_member(l.duration, l.name))) or ''
     end
   end
-  return list
+  return limit_list.own(list)
 end
 
 -- The units that count in quotas, and in the windows of limits that last a day or longer: {index of the limit, from 1;

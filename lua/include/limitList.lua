@@ -10,12 +10,22 @@ local limit_list = {
   KEPT_DURATION_MAX = 30 * DAY_MS,
 }
 
--- A limit {name, LIMIT_VALUES (numbers), ends and former if it is temporary} of one in a request or a state, some of
--- whose values may be absent. The end in a request, `until`, is set by limit_list.set_end, the duration of a quota by
+-- The limits that are the owner's own: not those of its plan (include/plans).
+function limit_list.own(limits)
+  local own = {}
+  for _, l in ipairs(limits) do
+    if not l.of_plan then own[#own + 1] = l end
+  end
+  return own
+end
+
+-- A limit {name, LIMIT_VALUES (numbers), ends and former if it is temporary, of_plan} of one in a request or a state,
+-- some of whose values may be absent. The end in a request, `until`, is set by limit_list.set_end, the duration of a quota by
 -- limit_list.keep_type.
 function limit_list.of(wanted)
   local limit, defaults =
     { name = wanted.name, ends = wanted.ends, former = wanted.ends and wanted.former }, LIMIT_DEFAULTS
+  limit.of_plan = wanted.of_plan
   for _, value in ipairs(LIMIT_VALUES) do
     local given = wanted[value]
     limit[value] = limit_list.SWITCHED[given] or given or defaults[value]
@@ -80,12 +90,12 @@ function limit_list.set_end(limit, wanted, before, now)
   limit.former = former and limit_ends.former_of(former)
 end
 
--- The list of a request that replaces the limits of an owner, which are in force. A limit without a type keeps that of
+-- The list of a request that replaces the own limits of an owner, which are in force. A limit without a type keeps that of
 -- the limit with its name, as it keeps its end. Returns nil, why not (keep_type, slots_refusal, set_end), and the index
 -- in the list, from 0.
 function limit_list.with_all(limits, wanted, now)
   local before, list = {}, {}
-  for _, l in ipairs(limits) do
+  for _, l in ipairs(limit_list.own(limits)) do
     before[l.name] = l
   end
   for index, w in ipairs(wanted) do
@@ -99,12 +109,12 @@ function limit_list.with_all(limits, wanted, now)
   return list
 end
 
--- The limits of an owner, which are in force, with one change: {name, limit (null removes the limit), other
+-- The own limits of an owner, which are in force, with one change: {name, limit (null removes the limit), other
 -- LIMIT_VALUES, until}, where the others are as before if they are absent. Returns nil and why not: if the limit is
 -- new, `new_limit` without a duration, or `too_many_limits`; or as with_all.
 function limit_list.with_one(limits, change, now)
   local list, changed, before = {}, nil, nil
-  for _, l in ipairs(limits) do
+  for _, l in ipairs(limit_list.own(limits)) do
     local is_named = l.name == change.name
     if is_named then before = l end
     if not is_named or change.limit ~= cjson.null then list[#list + 1] = limit_list.of(l) end
@@ -157,7 +167,8 @@ function limit_list.of_new(wanted, now)
   return list, refusal, index
 end
 
--- Replaces limits by name. `wanted` are limits as with_all returns them. A limit with the same name keeps its id, and
+-- Replaces limits by name. `wanted` are limits as with_all returns them, and those of a plan (plans.merged), which keep
+-- the ids that they have in it. A limit with the same name keeps its id, and
 -- with the same duration its window; a concurrency limit keeps its slots with any duration. The window of a removed
 -- limit is stored in a record of its own until it expires, and a limit with its name and duration uses it again.
 -- Returns the new limits (limit_list.name gives ids to new ones), and for limit_list.keep_counters {reused: members of
@@ -172,7 +183,7 @@ function limit_list.replace(workspace, owner, old, wanted, now)
   for index, w in ipairs(wanted) do
     local before = by_name[w.name]
     local limit = limit_list.of(w)
-    limit.id, limit.window = before and before.id, ''
+    limit.id, limit.window = w.of_plan and w.id or before and not before.of_plan and before.id or nil, ''
     local duration = counter_duration(limit)
     if before and counter_duration(before) == duration then
       limit.window = before.window

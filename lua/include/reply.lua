@@ -33,7 +33,7 @@ end
 -- The replies of the limits in force.
 local function limit_replies(limits, now)
   local replies = {}
-  for index, l in ipairs((limit_ends.in_force(limits, now))) do
+  for index, l in ipairs(limit_list.own((limit_ends.in_force(limits, now)))) do
     replies[index] = limit_reply(l, now)
   end
   return replies

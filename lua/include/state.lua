@@ -8,7 +8,8 @@
 
 local FLAGS = KEY_FLAGS
 -- The values and marks of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a
--- place of their own there. The switch of a quota is set by its duration, which is a code (src/domain/quota.ts).
+-- place of their own there. The switch of a quota is set by its duration, which is a code (src/domain/quota.ts); that of
+-- a limit of a plan by `of_plan`.
 local limit_head = { VALUES = LIMIT_HEAD_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
 
 -- Sets a field of `into` for each flag of a state, by its name; of other `bits` for each of these.
@@ -47,6 +48,7 @@ local function read_limits(packed, position, tail_bytes)
       l[value] = bit and (switches % (bit + bit) >= bit and 1 or 0) or head[limit_head.PLACES[value]]
     end
     if limit_ends.is_switched(switches) then limit_ends.read(l, packed, window_first) end
+    if switches >= OF_PLAN then l.of_plan = true end
     limits[index] = l
     position, window_first = name_at + name_bytes, window_first + lengths[index]
   end
@@ -86,6 +88,7 @@ local function pack_limits(limits)
   local parts, count, is_temporary = { struct.pack('>B', #limits) }, #limits, false
   for index, l in ipairs(limits) do
     local head, switches = {}, (l.ends and TEMPORARY or 0) + (l.duration < QUOTA_CODES and 0 or QUOTA)
+    if l.of_plan then switches = switches + OF_PLAN end
     local window = limit_ends.pack(l) .. l.window
     is_temporary = is_temporary or l.ends ~= nil
     for _, value in ipairs(limit_head.VALUES) do

@@ -52,10 +52,7 @@ end
 -- unless an earlier check refused the key: half a megabyte of lists is not searched twice.
 local function held_in(query)
   local held, slugs = call_state.held, {}
-  if not held then
-    local stored = key_flags.permissions and dry_call('HMGET', key_name, 'direct', 'roles') or {}
-    held = held_slugs(workspace, query, stored[1] or '', stored[2] or '')
-  end
+  if not held then held = held_slugs(workspace, query, plans_of_key.permissions()) end
   for position, token in ipairs(query) do
     if type(token) == 'string' then slugs[#slugs + 1] = held[position] and '1' or '0' end
   end
@@ -105,6 +102,7 @@ local function figures_of(digest)
   end
   local decisions, others = leased_decisions()
   local shared = key_identity and identity_credits.of_key()
+  local plan_id, identity_plan_id = plans_of_key.ids()
   return {
     status = 'found',
     keyId = 'key_' .. key24(),
@@ -123,6 +121,8 @@ local function figures_of(digest)
       refillDay = shared.refilled and shared.refill_day,
       refillDue = shared.refilled and int(shared.refill_due),
     }),
+    planId = plan_id,
+    identityPlanId = identity_plan_id,
     leased = decisions,
     leasedByOthers = others,
   }

@@ -2,7 +2,14 @@
 // only when the version that the server sends is out of date, as with an ETag.
 
 import { JsonText } from '../domain/json.ts';
-import { type PrintedLimit, type Ratelimit, ratelimitOf, switchesOf, temporarySwitch } from '../domain/limit.ts';
+import {
+  type PrintedLimit,
+  planSwitch,
+  type Ratelimit,
+  ratelimitOf,
+  switchesOf,
+  temporarySwitch,
+} from '../domain/limit.ts';
 import { printSnapshot, type Snapshot, type SnapshotIdentity, type SnapshotText } from '../domain/verification.ts';
 import {
   keyRecordFields,
@@ -148,6 +155,7 @@ export function readSnapshot(packed: Buffer, atMs: number): VersionedSnapshot & 
     roles: fields.roles.map(({ name }) => name),
     ratelimits: readLimits(fields.limits, reader, atMs),
     identity: reader.isAtEnd ? undefined : readIdentity(reader, atMs),
+    plan: planOf(fields),
   };
   return { version, snapshot, permissionLists: linesOf(fields.permissionLists) };
 }
@@ -161,6 +169,9 @@ function valuesOf(fields: Record<VerifiedName, string | undefined>): Snapshot['v
   }
   return values;
 }
+
+const planOf = ({ planId, planMeta }: Pick<Values<typeof snapshotStruct.fields>, 'planId' | 'planMeta'>) =>
+  planId === undefined ? undefined : { planId, meta: planMeta === undefined ? undefined : new JsonText(planMeta) };
 
 function readIdentity(reader: Reader, atMs: number): SnapshotIdentity {
   const { id16, externalId, meta, limits } = snapshotIdentity.read(reader);
@@ -179,7 +190,8 @@ const readLimits = (limits: readonly Values<typeof limitStruct.fields>[], reader
   limits.map(({ id16, name, ...fields }) => {
     const { switches } = fields;
     const ends = switches & temporarySwitch ? limitEnd.read(reader) : undefined;
-    return ratelimitOf(`rl_${id16}`, name, { ...fields, ...switchesOf(switches), ...ends }, atMs);
+    const limit = ratelimitOf(`rl_${id16}`, name, { ...fields, ...switchesOf(switches), ...ends }, atMs);
+    return switches & planSwitch ? { ...limit, ofPlan: true } : limit;
   });
 
 /**

@@ -29,9 +29,10 @@ export const limitValues = {
 
 /** The bits of the values that are 0 or 1, which are stored together. */
 export const limitSwitches = { autoApply: 1, type: 2 } as const;
-/** The bits of a temporary limit and of a quota, next to them. */
+/** The bits of a temporary limit, of a quota and of a limit of a plan, next to them. */
 export const temporarySwitch = 4;
 export const quotaSwitch = 8;
+export const planSwitch = 16;
 
 export type LimitValueName = keyof typeof limitValues;
 type ValueTypes = { number: number; boolean: boolean; type: LimitType };
@@ -59,6 +60,8 @@ export interface Ratelimit extends Omit<LimitValues, 'type'> {
   until?: number;
   /** The limit in force again from `until` on. If absent, the limit is removed then. */
   former?: FormerLimit;
+  /** It is one of a plan of its owner, in the snapshot of a key. */
+  ofPlan?: true;
 }
 
 type FormerLimit = Pick<LimitValues, FormerValueName> & Partial<Quota>;

@@ -51,6 +51,8 @@ export interface Snapshot {
   roles: string[];
   ratelimits: Ratelimit[];
   identity: SnapshotIdentity | undefined;
+  /** The plan of the key, or else of its identity. */
+  plan: { planId: string; meta: JsonText | undefined } | undefined;
 }
 
 /** A snapshot as text, printed once. Responses contain `fields` unchanged. */
@@ -77,7 +79,7 @@ function periodsEnd(limits: readonly Ratelimit[], atMs: number): number | undefi
 
 /** Prints a snapshot as of a time. */
 export function printSnapshot(snapshot: Snapshot, atMs: number): SnapshotText {
-  const { keyId, apiId, enabled, values, expires, permissions, roles, identity, ratelimits } = snapshot;
+  const { keyId, apiId, enabled, values, expires, permissions, roles, identity, ratelimits, plan } = snapshot;
   let fields = `${beforeKeyId}${keyId}","enabled":${enabled}`;
   let metaStart = 0;
   let metaEnd = 0;
@@ -95,6 +97,9 @@ export function printSnapshot(snapshot: Snapshot, atMs: number): SnapshotText {
   if (identity) {
     const limits = identityLimits.map(({ text }) => `${text}}`).join(',');
     fields += `,"identity":{"id":"${identity.id}","externalId":${JSON.stringify(identity.externalId)},"meta":${identity.meta.text},"ratelimits":[${limits}]}`;
+  }
+  if (plan) {
+    fields += `,"plan":{"planId":${JSON.stringify(plan.planId)}${plan.meta ? `,"meta":${plan.meta.text}` : ''}}`;
   }
   const externalId = identity?.externalId;
   const end = periodsEnd([...ratelimits, ...(identity?.ratelimits ?? [])], atMs);

@@ -34,6 +34,9 @@ interface Explained {
   drawsOn?: string;
   /** The balance of its identity and its refill as above, a named reply; missing if it has none. */
   shared?: Reply;
+  /** The plans of the key and of its identity; missing for none. */
+  planId?: string;
+  identityPlanId?: string;
   /** A `1` or `0` for each slug of the query. */
   held?: string;
   /** Decisions by the key, and by other keys of its identity, that servers have charged in advance. */
@@ -45,8 +48,10 @@ interface Explained {
   limits?: (string | number)[][];
 }
 
-interface LimitFigures extends Ratelimit {
+interface LimitFigures extends Omit<Ratelimit, 'ofPlan'> {
   of: (typeof limitOwners)[number];
+  /** The plan of its owner that it is from; undefined for one of the owner itself. */
+  planId: string | undefined;
   cost: number;
   /** Units that count now. */
   used: number;
@@ -130,7 +135,8 @@ function read(
   request: ExplainRequest,
 ): Omit<Explanation, 'holds'> {
   const { expires, allowedIps, balance, held = '' } = figures;
-  const limits = snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request));
+  const limits =
+    snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request, figures));
   return {
     status: 'found',
     nowMs: Number(figures.now),
@@ -163,7 +169,12 @@ const sharedOf = (figures: Refilled & { balance: string }) => ({
   refill: refillOf(figures),
 });
 
-function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest): LimitFigures {
+function limitOf(
+  values: number[],
+  snapshot: Snapshot,
+  request: ExplainRequest,
+  { planId, identityPlanId }: Explained,
+): LimitFigures {
   const [place, exceeded, remaining, reset, limit, duration, cost, used] = values as [
     number,
     number,
@@ -176,7 +187,7 @@ function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest):
   ];
   const of = limitOwners[Math.floor((place - 1) / placesOfOwner)]!;
   const index = (place - 1) % placesOfOwner;
-  const configured = {
+  const { ofPlan, ...configured }: Ratelimit = {
     key: () => snapshot.ratelimits[index]!,
     identity: () => snapshot.identity!.ratelimits[index]!,
     request: () => adHocLimit(request.ratelimits![index]!.name, limit, duration, reset - 1),
@@ -186,6 +197,7 @@ function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest):
     limit,
     ...presentedDuration(duration, reset - 1),
     of,
+    planId: ofPlan && (of === 'key' ? planId : identityPlanId),
     cost,
     used,
     exceeded: exceeded === 1,

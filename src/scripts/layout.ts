@@ -51,6 +51,7 @@ import {
   lastsMax,
   limitSwitches,
   limitValues,
+  planSwitch,
   quotaSwitch,
   type StoredEnd,
   slotsMax,
@@ -114,7 +115,7 @@ export const keyFlags = [
 ] as const;
 
 /** Bits of the marks of a key, from 1: more flags, in KEY_EXTENSION. */
-export const keyMarks = ['restricted', 'pays', 'draws'] as const;
+export const keyMarks = ['restricted', 'pays', 'draws', 'planned'] as const;
 
 /** The numbers of the outcomes that usage counts: all except NOT_FOUND, which has no key. */
 export const countedOutcomes: readonly number[] = outcomes.flatMap((outcome, index) =>
@@ -272,6 +273,8 @@ export const keyRecordFields = {
   meta: { ...everywhere, flag: undefined, value: jsonText, verified: optional(4) },
   /** The addresses that may use it (domain/ipRange.ts), since data version 6. */
   allowedIps: { ...everywhere, flag: 'restricted', value: rangesText },
+  /** The name of its plan, since data version 8. Field `merged` has the version of the plan whose limits it has. */
+  planId: { ...everywhere, flag: 'planned', value: plainText },
   /** The id of the key that replaced it (rerollKey). */
   successor: { display: true, given: true, updated: false, copied: false, flag: undefined, value: plainText },
   /** The id of the key on whose balance it draws (rerollKey with `credits: 'move'`), since data version 7. */
@@ -301,9 +304,9 @@ const verifiedFields = Object.fromEntries(verifiedNames.map((name) => [name, key
 inLua('LINK', { identityId16: bytes(16), externalId: rest });
 
 /**
- * The beginning of a limit. `switches` are the bits of `limitSwitches`, `temporarySwitch` and `quotaSwitch`; those of
- * `type` and `temporarySwitch` since data version 6. The duration of a quota, since data version 8, is its code
- * (domain/quota.ts).
+ * The beginning of a limit. `switches` are the bits of `limitSwitches`, `temporarySwitch`, `quotaSwitch` and
+ * `planSwitch`; those of `type` and `temporarySwitch` since data version 6, those of a quota and a plan since 8. The
+ * duration of a quota is its code (domain/quota.ts).
  */
 const limitStart = { limit: uint(7), duration: uint(7), switches: uint(1), nameBytes: uint(2) };
 inLua('LIMIT_START', limitStart);
@@ -347,6 +350,7 @@ const keyExtension = inLua('KEY_EXTENSION', {
   /**
    * See keyMarks. A `restricted` key may be used by some addresses only: field `allowedIps` of its record. One that
    * `draws` is charged to the balance of the key in `drawsOn`, which `pays`; its own balance is an old copy of that.
+   * One that is `planned` has a plan: field `planId`.
    */
   marks: uint(1),
   /** FORBIDDEN verifications of the hour in KEY_TAIL. */
@@ -386,14 +390,16 @@ inLua('KEY_TAIL', {
 
 /**
  * The state of an identity; its limits follow, with the windows that all its keys share. The highest bit of the time in
- * its version, which no time uses, says that its record has a balance, and the next one that a limit is temporary: so
- * an identity without both costs nothing more.
+ * its version, which no time uses, says that its record has a balance, the next one that a limit is temporary, and one
+ * more that it has a plan: so an identity without these costs nothing more.
  */
 const identityHead = inLua('IDENTITY_HEAD', { id16: bytes(16), version: bytes(version.bytes) });
 /** Added to the first byte of the version of an identity with a balance. */
 const withBalance = 128;
 /** Added to the first byte of the version of an identity with a temporary limit. */
 const withTemporary = 64;
+/** Added to the first byte of the version of an identity with a plan, since data version 8. */
+const withPlan = 32;
 
 /** The balance of an identity, field `credits` of its record, since data version 6. */
 inLua('IDENTITY_BALANCE', {
@@ -882,6 +888,9 @@ export const snapshot = inLua('SNAPSHOT', {
   enabled: uint(1),
   expires: uint(6),
   ...verifiedFields,
+  /** The plan of the key, or else of its identity. */
+  planId: optional(2),
+  planMeta: optional(4),
   /** Slugs, joined by line breaks; empty if `permissionLists` is not. */
   slugs: ascii(4),
   /**
@@ -946,7 +955,8 @@ const limitLiterals = (): Record<string, number | string> => ({
   CONCURRENCY: limitSwitches.type,
   TEMPORARY: temporarySwitch,
   QUOTA: quotaSwitch,
-  LIMIT_SWITCHES_END: 2 * quotaSwitch,
+  OF_PLAN: planSwitch,
+  LIMIT_SWITCHES_END: 2 * planSwitch,
   QUOTA_CODES: quotaCodes,
   CODE_UNIT: codeUnit,
   QUOTA_PERIODS: luaList([...quotaPeriods]),
@@ -998,6 +1008,8 @@ const flagLiterals = (): Record<string, number | string> => ({
   LIMITED_FLAG: 2 ** keyFlags.indexOf('limited'),
   EXTENDED_FLAG: 2 ** keyFlags.indexOf('extended'),
   TEMPORARY_FLAG: 2 ** keyFlags.indexOf('temporary'),
+  // Added to the flags of a key in memory, if it or its identity has a plan.
+  WITH_PLANS: 2 ** keyFlags.length,
 });
 
 /** About the counts of verifications and of limit checks. */
@@ -1046,6 +1058,7 @@ function literalsOf(): Map<string, string> {
     IDENTITY_LIMITS_AT: identityHead.bytes + 1,
     WITH_BALANCE: withBalance,
     WITH_TEMPORARY: withTemporary,
+    WITH_PLAN: withPlan,
     HAS_BALANCE_OF_IDENTITY: hasBalances.identity,
     NO_USAGE: zeros(usage.bytes),
     NO_REFUSALS: zeros(usageCount.bytes * (outcomesInTail - 1)),

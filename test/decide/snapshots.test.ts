@@ -21,6 +21,7 @@ const versioned = (version: number, name: string, limits = 0): VersionedSnapshot
     roles: [],
     ratelimits: Array.from({ length: limits }, () => adHocLimit('l'.repeat(100), 1, 1000, 0)),
     identity: undefined,
+    plan: undefined,
   },
 });
 

@@ -98,7 +98,7 @@ local function check_slots(_, place, limit, duration, cost, bytes, first, last)
   return first - 1, window
 end
 
--- The same for a temporary limit: LIMIT_END is at `first`. It has not ended, see ended_limits.
+-- The same for a temporary limit: LIMIT_END is at `first`. It has not ended, see current_limits.
 local function ending(check)
   return function(charge, place, limit, duration, cost, bytes, first, last)
     return check(charge, place, limit, duration, cost, bytes, first + LIMIT_END_LENGTH, last)
@@ -109,6 +109,10 @@ local check_ending, check_ending_quota, check_ending_slots =
 
 -- The functions that check a limit with other switches than autoApply.
 local function check_of(switches)
+  if switches >= OF_PLAN then
+    switches = switches - OF_PLAN
+    if switches < CONCURRENCY then return check_limit end
+  end
   local is_ending = limit_ends.is_switched(switches)
   if switches >= QUOTA then return is_ending and check_ending_quota or check_quota end
   local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY

@@ -1,16 +1,24 @@
 -- Loads a key as it is now.
 
--- As read_key; but expired holds are given back, and ended limits of the key and its identity replaced.
+-- Whether an identity has temporary limits or a plan.
+local function may_change(identity) return string.byte(identity, IDENTITY_HEAD_VERSION_AT) % WITH_BALANCE >= WITH_PLAN end
+
+-- As read_key; but expired holds are given back, and limits of the key and its identity that have changed by themselves
+-- replaced (current_limits).
 local function read_current_key(digest, has_snapshot, with_holds)
   if not read_key(digest, has_snapshot, with_holds) then return false end
+  local has_plan = false
   if key_flags.extended then
-    if are_holds_due(loaded_key.load_extension()) then
+    local holds_due, is_planned = loaded_key.load_extension()
+    if are_holds_due(holds_due) then
       apply_due_holds()
       if not read_key(digest, has_snapshot, with_holds) then return false end
       loaded_key.load_extension()
     end
+    has_plan = is_planned
   end
-  local has_temporary = key_flags.temporary or key_identity and limit_ends.is_flagged(key_identity)
-  if has_temporary then ended_limits.apply() end
+  if has_plan or key_flags.temporary or key_identity and may_change(key_identity) then
+    current_limits.apply(has_plan)
+  end
   return true
 end

@@ -27,16 +27,15 @@ end
 
 -- The permissions and roles of a key, packed: slugs, or lists of permission numbers if there are too many for a script;
 -- role names.
-local function packed_permissions(record)
-  local stored = redis.call('HMGET', record, 'direct', 'roles')
-  local slugs, number_lists, given = effective_slugs(call_workspace, stored[1] or '', stored[2] or '')
+local function packed_permissions()
+  local direct, roles = plans_of_key.permissions()
+  local slugs, number_lists, given = effective_slugs(call_workspace, direct, roles)
   add_work(3 * #slugs + given / 50)
-  return table.concat(slugs, '\n'),
-    table.concat(number_lists, '\n'),
-    pack_names(names_of_roles(call_workspace, stored[2] or ''))
+  return table.concat(slugs, '\n'), table.concat(number_lists, '\n'), pack_names(names_of_roles(call_workspace, roles))
 end
 
--- The versions that the snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
+-- The versions that the snapshot depends on besides the key's own: of its identity, and of all permissions and roles. A
+-- change of its plan gives its owner another version (currentLimits.lua).
 function key_snapshot.dependencies()
   local version = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH) or ''
   return key_flags.permissions and version .. rbac_version() or version
@@ -48,10 +47,11 @@ function key_snapshot.pack(dependencies)
   key_api.snapshots = key_api.snapshots or {}
   local slugs, number_lists, roles = '', '', '\0\0'
   if key_flags.permissions then
-    slugs, number_lists, roles = packed_permissions(key_name)
+    slugs, number_lists, roles = packed_permissions()
   end
   local display = key_display or redis.call('HMGET', key_name, 'state', 'name', 'meta')
   local name, meta = display[2], display[3]
+  local plan_id, plan_meta = plans_of_key.displayed()
   local external_id, format, identity_meta, identity_limits = key_external_id, SNAPSHOT, nil, nil
   if key_identity then
     format = SNAPSHOT_WITH_IDENTITY
@@ -66,6 +66,7 @@ function key_snapshot.pack(dependencies)
     key_version_time, key_version_number, #dependencies, dependencies,
     key_packed, key_api.id, key_flags.enabled and 1 or 0, key_expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '',
+    plan_id and #plan_id + 1 or 0, plan_id or '', plan_meta and #plan_meta + 1 or 0, plan_meta or '',
     #slugs, slugs, #number_lists, number_lists, roles,
     configured_limits(key_packed, key_limits_at, key_flags.tail_bytes, key_flags.temporary),
     key_identity, #external_id, external_id,

@@ -1,16 +1,23 @@
 -- The key of one verification, with its identity; see also registers.lua.
 
--- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per
+-- The flags of a state by their number, with WITH_PLANS if the key or its identity has a plan. Each table is created once, which saves 7 % of Redis's instructions per
 -- verification (callgrind, 2026-11-22).
 local flag_sets = {}
 local function flags_of(number)
   local flags = {}
   read_flags(number, flags)
-  flags.permissions = flags.direct or flags.roles
+  flags.planned = number >= WITH_PLANS
+  flags.permissions = flags.direct or flags.roles or flags.planned
   -- The number of bytes after the limits.
   flags.tail_bytes = KEY_TAIL_LENGTH + (flags.extended and KEY_EXTENSION_LENGTH or 0)
   flag_sets[number] = flags
   return flags
+end
+
+-- Takes the flags of the state that changed.
+local function take_flags(number)
+  if key_flags.planned then number = number + WITH_PLANS end
+  key_flags = flag_sets[number] or flags_of(number)
 end
 
 -- The extension of the key that was loaded, see KEY_EXTENSION. Its functions change it in memory. `stored_holds`: field
@@ -74,13 +81,14 @@ end
 -- Whether the key has a mark of KEY_MARKS.
 function loaded_key.has(mark) return (loaded_key.extension()) % (mark + mark) >= mark end
 
--- Reads the fields of an extended key about holds, and the balance that it draws on. Returns holds_due.
+-- Reads the fields of an extended key about holds, and the balance that it draws on. Returns holds_due, and whether it
+-- has a plan.
 function loaded_key.load_extension()
   local marks, forbidden, holds_due, balances =
     struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
   loaded_key.due, loaded_key.balances, loaded_key.payer = holds_due, balances, false
   if marks % (DRAWS_MARK + DRAWS_MARK) >= DRAWS_MARK then loaded_key.draw(marks, forbidden, holds_due) end
-  return holds_due
+  return holds_due, marks % (PLANNED_MARK + PLANNED_MARK) >= PLANNED_MARK
 end
 
 function loaded_key.put_extension(marks, forbidden, holds_due, balances)
@@ -94,7 +102,14 @@ function loaded_key.put_extension(marks, forbidden, holds_due, balances)
     .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, head_end)
     .. struct.pack(KEY_EXTENSION, marks, forbidden, holds_due, balances)
     .. string.sub(key_packed, key_tail_at)
-  key_flags, key_tail_at = flag_sets[flags] or flags_of(flags), #key_packed - (KEY_TAIL_LENGTH - 1)
+  take_flags(flags)
+  key_tail_at = #key_packed - (KEY_TAIL_LENGTH - 1)
+end
+
+-- Notes that the key or its identity has a plan, until it is read again.
+function loaded_key.set_planned()
+  local number = string.byte(key_packed, KEY_FIXED_FLAGS_AT) + WITH_PLANS
+  key_flags = flag_sets[number] or flags_of(number)
 end
 
 -- Gives the balance its next number, because it was refilled.
@@ -174,7 +189,8 @@ function loaded_key.set_limits(version, limits, is_temporary)
     .. limits
     .. tail
   key_version_time, key_version_number = struct.unpack(VERSION, version)
-  key_flags, key_tail_at = flag_sets[flags] or flags_of(flags), #key_packed - (KEY_TAIL_LENGTH - 1)
+  take_flags(flags)
+  key_tail_at = #key_packed - (KEY_TAIL_LENGTH - 1)
 end
 
 -- Counts `more` FORBIDDEN verifications of an extended key, or none (nil). Returns their number before.

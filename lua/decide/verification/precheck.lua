@@ -5,9 +5,7 @@ local function precheck(request, text, ip)
   if not key_flags.enabled then return DISABLED end
   if call_now >= key_expires then return EXPIRED end
   if key_flags.extended and restriction.refuses(ip) then return FORBIDDEN end
-  if request and request.query and not is_permitted(request.query, text, key_name, key_flags.permissions) then
-    return INSUFFICIENT_PERMISSIONS
-  end
+  if request and request.query and not is_permitted(request.query, text) then return INSUFFICIENT_PERMISSIONS end
   return VALID
 end
 

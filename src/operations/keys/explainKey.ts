@@ -41,6 +41,7 @@ const errorsOfVerifyKey = ['precondition_failed', 'invalid_input'] as const sati
 const LimitFigures = Type.Object({
   id: out.text('Id of the limit; empty for a limit that the request defined.'),
   of: OneOf(['key', 'identity', 'request'], 'Owner of the limit.'),
+  planId: may.text('The plan of its owner that the limit is from. Absent for one of the owner itself.'),
   ...ratelimitFields,
   cost: out.int('Units or slots that the verification would take.'),
   used: out.int('Units that count now, or slots that are taken.'),

@@ -1,0 +1,79 @@
+-- The plans of the key that was loaded: its own, and that of its identity. A key without both reads nothing of this.
+
+local plans_of_key = {}
+
+-- Those of the loaded key; false for none. Valid while key_flags.planned is set.
+local key_plan, identity_plan = false, false
+
+-- {id, version, direct, roles} of a plan, read once per batch. One that does not exist has an empty version, and
+-- permits nothing.
+local function plan_of(id)
+  local state = call_state
+  if state.plans_of ~= call_number then
+    state.plans, state.plans_of = {}, call_number
+  end
+  local plan = state.plans[id]
+  if not plan then
+    local record = name_of.plan_record(call_workspace, id)
+    local stored = redis.call('HMGET', record, 'version', 'direct', 'roles')
+    plan = { id = id, version = stored[1] or '', direct = stored[2] or '', roles = stored[3] or '' }
+    state.plans[id] = plan
+  end
+  return plan
+end
+
+-- The plan of an owner by the name of its record, and whether its limits are those of another version.
+local function plan_in(record)
+  local stored = redis.call('HMGET', record, 'planId', 'merged')
+  if not stored[1] then return false end
+  local plan = plan_of(stored[1])
+  plan.is_changed = plan.version ~= (stored[2] or '')
+  return plan
+end
+
+-- Reads the plans of the key and its identity by the names of their records, false for an owner without one. Returns
+-- {id, version, is_changed: the limits of the owner are those of another version} of each, or false.
+function plans_of_key.load(record, identity_record)
+  key_plan = record and plan_in(record)
+  local is_changed = key_plan and key_plan.is_changed
+  identity_plan = identity_record and plan_in(identity_record)
+  if key_plan or identity_plan then loaded_key.set_planned() end
+  -- Both may have the same plan.
+  return key_plan and { id = key_plan.id, version = key_plan.version, is_changed = is_changed }, identity_plan
+end
+
+-- Two lists of numbers (`,3,17,`) as one.
+local function both(list, other)
+  if other == '' then return list end
+  if list == '' then return other end
+  return as_list(combine('add', numbers_in(list), numbers_in(other)))
+end
+
+-- The permissions and the roles of the key, own and by its plans, as lists of numbers; '' for none.
+function plans_of_key.permissions()
+  if not key_flags.permissions then return '', '' end
+  local stored = redis.call('HMGET', key_name, 'direct', 'roles')
+  local direct, roles = stored[1] or '', stored[2] or ''
+  if not key_flags.planned then return direct, roles end
+  for _, plan in ipairs({ key_plan or identity_plan, key_plan and identity_plan or nil }) do
+    direct, roles = both(direct, plan.direct), both(roles, plan.roles)
+  end
+  return direct, roles
+end
+
+-- The id and the metadata (JSON text, nil for none) of the plan of the key, or else of its identity; nil without one.
+function plans_of_key.displayed()
+  if not key_flags.planned then return nil end
+  for _, plan in ipairs({ key_plan or identity_plan, key_plan and identity_plan or nil }) do
+    if plan.version ~= '' then
+      return plan.id, redis.call('HGET', name_of.plan_record(call_workspace, plan.id), 'meta') or nil
+    end
+  end
+end
+
+-- The ids of both plans, of the key and of its identity; false for none.
+function plans_of_key.ids()
+  if not key_flags.planned then return false, false end
+  return key_plan and key_plan.version ~= '' and key_plan.id,
+    identity_plan and identity_plan.version ~= '' and identity_plan.id
+end
