@@ -201,6 +201,7 @@ const readLimits = (limits: readonly Values<typeof limitStruct.fields>[], reader
 const flattened = ({
   apiId,
   externalId,
+  planId,
   fields,
   keyLimits,
   identityLimits,
@@ -208,6 +209,7 @@ const flattened = ({
 }: SnapshotText): SnapshotText => ({
   apiId: copied(apiId),
   externalId: externalId && copied(externalId),
+  planId: planId && copied(planId),
   fields: copied(fields),
   keyLimits: keyLimits.map(copiedLimit),
   identityLimits: identityLimits.map(copiedLimit),

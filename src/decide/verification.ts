@@ -468,6 +468,7 @@ function eventOf({ tags, ratelimits }: VerifyRequest, { outcome, snapshot, ratel
     name: snapshot && keyNameOf(snapshot),
     apiId: snapshot?.apiId,
     externalId: snapshot?.externalId,
+    planId: snapshot?.planId,
     tags,
     ratelimit: exceeded && limitNameOf(exceeded, snapshot, ratelimits),
   };

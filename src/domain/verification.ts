@@ -59,6 +59,7 @@ export interface Snapshot {
 export interface SnapshotText {
   apiId: string;
   externalId: string | undefined;
+  planId: string | undefined;
   fields: string;
   /** Start and end of the key's metadata in `fields`; both 0 without metadata. */
   metaStart: number;
@@ -106,6 +107,7 @@ export function printSnapshot(snapshot: Snapshot, atMs: number): SnapshotText {
   return {
     apiId,
     externalId,
+    planId: plan?.planId,
     fields,
     metaStart,
     metaEnd,

@@ -38,10 +38,11 @@ const sample = out.int(
 const Verification = out.object('Data of the event `verification`.', {
   time,
   outcome: OneOf(outcomes, 'Outcome, as `code` of `keys.verifyKey`.'),
-  keyId: may.text('Absent for NOT_FOUND, as the next three fields.'),
+  keyId: may.text('Absent for NOT_FOUND, as the next four fields.'),
   name: may.text('Name of the key, if it has one.'),
   apiId: may.text('Id of the API.'),
   externalId: may.text('externalId of the identity, if the key has one.'),
+  planId: may.text('Plan of the key, or else of its identity.'),
   tags: may.texts('Tags of the request.'),
   ratelimit: may.text('Name of the first limit that is exceeded.'),
   latencyMs,
