@@ -70,6 +70,7 @@ const groups: Record<string, string> = {
   api: 'Manage APIs, the containers of keys.',
   key: 'Manage keys.',
   identity: 'Manage identities, the owners of keys.',
+  plan: 'Manage plans, named sets of limits, permissions and roles that keys and identities have.',
   override: 'Manage overrides, other limits of some identifiers in a namespace.',
 };
 

@@ -208,6 +208,14 @@ export const ownerOption = ['--owner <externalId>', 'only of this identity'] as 
 export const confirmOption = ['--confirm <name>', 'its name; without it a terminal asks, and a script fails'] as const;
 export const permanentOption = ['--permanent', 'remove it; it cannot be restored'] as const;
 
+export function metaOf(json: string): Record<string, unknown> {
+  try {
+    return JSON.parse(json);
+  } catch {
+    throw new Error('--meta is not JSON. Use, for example, \'{"seats":5}\'.');
+  }
+}
+
 /** A field that the command itself sets: no option does. */
 export const constant = <Value extends string | boolean>(value: Value) => ({ options: [], read: () => value });
 

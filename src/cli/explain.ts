@@ -84,8 +84,8 @@ function figuresOf(rule: Rule): string {
     slugs && `has ${slugs.filter(({ held }) => held).length} of ${slugs.length} permissions`,
     missing && `missing: ${missing.join(', ')}`,
     ...ratelimits.map(
-      ({ name, of, used, limit, cost, reset, ...rest }) =>
-        `${name} of ${of}: ${used} of ${limit} ${lastsText(rest, rest.type)}${endText(rest)}${
+      ({ name, of, planId, used, limit, cost, reset, ...rest }) =>
+        `${name} of ${of}${planId === undefined ? '' : ` (plan ${planId})`}: ${used} of ${limit} ${lastsText(rest, rest.type)}${endText(rest)}${
           rest.period ? `, renews ${timeText(reset)}` : ''
         }, cost ${cost}`,
     ),

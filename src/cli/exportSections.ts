@@ -3,10 +3,11 @@
 
 import type { ApiRecord } from '../records/apis.ts';
 import type { PageOf } from '../records/pages.ts';
+import type { PlanWindow } from '../records/plans.ts';
 import type { WindowIndex } from '../records/windows.ts';
 import type { Store } from '../store.ts';
 import type { ExportedLine } from './exportedLine.ts';
-import { apiLine, identityLine, keyLine, permissionLine, roleLine } from './keyLines.ts';
+import { apiLine, identityLine, keyLine, permissionLine, planLine, roleLine } from './keyLines.ts';
 import type { Kind } from './lineKinds.ts';
 import {
   apiUsageLine,
@@ -212,6 +213,17 @@ const formerKeys = ofApis(async function* pages({ store, workspaceId, omits }, {
   }
 });
 
+/** The windows of the limits that an owner has of its plan. They are before the owner, whose import uses them. */
+const windowsOfPlan = (owner: string, planUsed: readonly PlanWindow[] = []) =>
+  planUsed.map((window) => windowLine({ owner, ...window }));
+
+const identities: Section = ({ store, workspaceId }, after) =>
+  pagesAfter(
+    after,
+    (at) => store.identities.export(workspaceId, { after: at, count: keysPerPage }),
+    (items) => items.flatMap((identity) => [...windowsOfPlan(identity.id, identity.planUsed), identityLine(identity)]),
+  );
+
 /** Pages of the keys of an API; none if it was deleted meanwhile. */
 const keysOf =
   ({ store, workspaceId }: Exported, apiId: string, deleted: boolean) =>
@@ -225,15 +237,18 @@ const keys = ofApis((exported, { id }, after) =>
     const ids = items.map(({ keyId }) => keyId);
     const usage = omits('keyUsage') ? undefined : await store.usageExport.keys(workspaceId, ids);
     return items.flatMap((key) => {
-      const { keyId, externalId } = key;
+      const { keyId, externalId, planUsed } = key;
       const days = usage?.get(keyId);
-      return [...(days ? keyUsageLines(id, { keyId, externalId, days }) : []), keyLine(key)];
+      const usageLines = days ? keyUsageLines(id, { keyId, externalId, days }) : [];
+      return [...usageLines, ...windowsOfPlan(keyId, planUsed), keyLine(key)];
     });
   }),
 );
 
 const deletedKeys = ofApis((exported, { id }, after) =>
-  pagesAfter(after, keysOf(exported, id, true), (items) => items.map(keyLine)),
+  pagesAfter(after, keysOf(exported, id, true), (items) =>
+    items.flatMap((key) => [...windowsOfPlan(key.keyId, key.planUsed), keyLine(key)]),
+  ),
 );
 
 const emptyPage = { items: [], next: undefined };
@@ -250,10 +265,11 @@ export const sections = {
   roles: listed('role', roleLine, ({ store, workspaceId }, after) =>
     store.roles.list(workspaceId, { after, count: 20 }),
   ),
-  apis,
-  identities: listed('identity', identityLine, ({ store, workspaceId }, after) =>
-    store.identities.export(workspaceId, { after, count: keysPerPage }),
+  plans: listed('plan', planLine, ({ store, workspaceId }, after) =>
+    store.plans.list(workspaceId, { after, count: 100 }),
   ),
+  apis,
+  identities,
   namespaces: listed('namespace', namespaceLine, ({ store, workspaceId }, after) =>
     store.namespaces.list(workspaceId, { after, count: 500, order: 'asc' }),
   ),

@@ -10,6 +10,7 @@ import {
   hasConcurrency,
   hasEnd,
   hasQuota,
+  plansSince,
   quotasSince,
   temporarySince,
   tooOld,
@@ -158,8 +159,9 @@ export class Importer {
   /** Lines of records by kind. */
   readonly #read = newCounts();
   readonly #permissionCosts = new PermissionCosts();
-  /** In a dry run: names of roles, ids of APIs and names of namespaces that earlier lines would have created. */
+  /** In a dry run: names of roles, plans, APIs (ids) and namespaces that earlier lines would have created. */
   readonly #newRoles = new Set<string>();
+  readonly #newPlans = new Set<string>();
   readonly #newApis = new Set<string>();
   readonly #newNamespaces = new Map<string, string>();
   /** The API and namespace of the last usage, and whether they exist. */
@@ -369,7 +371,7 @@ export class Importer {
   }
 
   #forgetWorkspace() {
-    const known = [this.#newRoles, this.#newApis, this.#newNamespaces, this.#otherIds, this.#permissionCosts];
+    const known = [this.#newRoles, this.#newPlans, this.#newApis, this.#newNamespaces, this.#otherIds, this.#permissionCosts];
     for (const each of known) each.clear();
     this.#knownApi = { apiId: '', exists: false };
     this.#knownNamespace = { namespaceId: '', id16: undefined };
@@ -479,6 +481,11 @@ export class Importer {
       time: ({ keptId }) => ofId('roleId', keptId),
       create: (target, roles) => Promise.all(roles.map((role) => this.#createRole(target, role))),
     },
+    plan: {
+      distinct: ({ planId }) => [[planId, 'existed']],
+      fault: ({ ratelimits }) => this.#planFault('planId') ?? this.#quotaFault(ratelimits),
+      create: each((target, plan) => this.#createPlan(target, plan)),
+    },
     api: {
       time: ({ apiId }) => ofId('apiId', apiId.slice('api_'.length)),
       create: each((target, api) => this.#createApi(target, api)),
@@ -489,7 +496,9 @@ export class Importer {
         [`externalId ${externalId}`, 'existed'],
         [keptId, ['identityId', 'is the id of another identity']],
       ],
-      fault: ({ ratelimits, credits }) => {
+      fault: ({ ratelimits, credits, planId }) => {
+        const ofPlan = planId === undefined ? undefined : this.#planFault('planId');
+        if (ofPlan !== undefined) return ofPlan;
         const ofLimits = tooOld(this.#store, Math.max(concurrencySince, temporarySince), 'ratelimits');
         if (ofLimits !== undefined && (hasConcurrency(ratelimits) || hasEnd(ratelimits)))
           return ['ratelimits', ofLimits];
@@ -614,6 +623,35 @@ export class Importer {
     return existence(isNew);
   }
 
+  async #createPlan({ workspaceId, ...of }: Target, plan: RecordOf<'plan'>): Promise<Outcome> {
+    if (this.#options.dryRun) {
+      const unknown = await this.#unknownRole(workspaceId, plan.roles);
+      if (unknown !== undefined) return noSuch('roles', 'role', unknown);
+      const isNew = !(await this.#store.plans.find(workspaceId, plan.planId));
+      if (isNew) this.#newPlans.add(plan.planId);
+      return existence(isNew);
+    }
+    const request = { ...plan, mayCreatePermissions: true };
+    const result = await this.#store.plans.create(workspaceId, request, actorFor({ workspaceId, ...of }));
+    if (!('refused' in result)) return 'created';
+    if (result.refused === 'exists') return 'existed';
+    if (result.refused === 'role_not_found') return noSuch('roles', 'role', result.name);
+    throw new Error(`An imported plan was refused: ${result.refused}.`);
+  }
+
+  /** The first of these roles that neither exists nor would exist by now. */
+  async #unknownRole(workspaceId: string, roles: readonly string[]): Promise<string | undefined> {
+    for (const name of roles)
+      if (!this.#newRoles.has(name) && !(await this.#store.roles.find(workspaceId, name))) return name;
+    return undefined;
+  }
+
+  /** Why data of this version cannot store a plan, or its name in a key or an identity. */
+  #planFault(field: string): Fault | undefined {
+    const problem = tooOld(this.#store, plansSince, field);
+    return problem === undefined ? undefined : [field, problem];
+  }
+
   async #createApi(target: Target, api: RecordOf<'api'>): Promise<Outcome> {
     const { workspaceId } = target;
     const { dryRun } = this.#options;
@@ -629,16 +667,24 @@ export class Importer {
   }
 
   async #createIdentities(target: Target, given: readonly RecordOf<'identity'>[]): Promise<Outcome[]> {
+    const { identities, plans } = this.#store;
     const { workspaceId } = target;
-    const { identities } = this.#store;
+    // The script creates all or none, so those whose plan is unknown are left out.
+    const outcomes = new Map<string, Outcome>();
+    for (const planId of new Set(given.map((one) => one.planId).filter((one) => one !== undefined)))
+      if (!this.#newPlans.has(planId) && !(await plans.find(workspaceId, planId)))
+        for (const { externalId } of given.filter((one) => one.planId === planId))
+          outcomes.set(externalId, noSuch('planId', 'plan', planId));
+    const some = given.filter(({ externalId }) => !outcomes.has(externalId));
     const created = this.#options.dryRun
       ? await Promise.all(
-          given.map(async ({ externalId }) => ((await identities.find(workspaceId, externalId)) ? null : externalId)),
+          some.map(async ({ externalId }) => ((await identities.find(workspaceId, externalId)) ? null : externalId)),
         )
-      : await identities.create(workspaceId, given, actorFor(target));
+      : await identities.create(workspaceId, some, actorFor(target));
     // The end of a limit in a line may be at any time.
-    if ('refused' in created) throw new Error(`An imported limit was refused: ${created.refused}.`);
-    return created.map((id) => existence(id !== null));
+    if ('refused' in created) throw new Error(`An imported identity was refused: ${created.refused}.`);
+    for (const [at, id] of created.entries()) outcomes.set(some[at]!.externalId, existence(id !== null));
+    return given.map(({ externalId }) => outcomes.get(externalId)!);
   }
 
   async #createNamespace(target: Target, namespace: RecordOf<'namespace'>): Promise<Outcome> {
@@ -736,7 +782,7 @@ export class Importer {
       if (problem !== undefined) reject(has, field, problem);
     }
     for (let some = left(); some.length > 0; some = left()) {
-      const given = some.map((key) => this.#withoutNewRoles(key));
+      const given = some.map((key) => this.#withoutNewRecords(key));
       const request: CreateKeys = { apiId, keys: given, mayCreatePermissions: true, dryRun };
       const result = await this.#store.keys.create(target.workspaceId, request, actorFor(target));
       if ('refused' in result) reject(...reasonOf(result));
@@ -745,10 +791,16 @@ export class Importer {
     return keys.map((key) => outcomes.get(key)!);
   }
 
-  /** In a dry run, the store lacks roles that the import would have created by now. */
-  #withoutNewRoles(key: NewKey) {
-    if (this.#newRoles.size === 0) return key;
-    return { ...key, roles: key.roles?.filter((role) => !this.#newRoles.has(role)) };
+  /** In a dry run, the store lacks roles and plans that the import would have created by now. */
+  #withoutNewRecords(key: NewKey): NewKey {
+    if (this.#newRoles.size === 0 && this.#newPlans.size === 0) return key;
+    const { planId } = key;
+    const isNewPlan = planId !== undefined && this.#newPlans.has(planId);
+    return {
+      ...key,
+      roles: key.roles?.filter((role) => !this.#newRoles.has(role)),
+      planId: isNewPlan ? undefined : planId,
+    };
   }
 
   /**
@@ -839,6 +891,11 @@ const idOfRootKeyTaken = ['rootKeyId', 'is the id or the hash of another root ke
 const noSuchApi = ['apiId', 'There is no such API. Import its line first, or pass another API with --api.'] as const;
 const noSuchNamespace = ['namespaceId', 'There is no such namespace.'] as const;
 
+const noSuch = (field: string, noun: string, name: string): Fault => [
+  field,
+  `There is no ${noun} ${JSON.stringify(name)}.`,
+];
+
 const partOutcome = (outcome: 'stored' | 'exists' | 'misplaced'): Outcome =>
   outcome === 'misplaced'
     ? ['part', 'is of counts whose line before it was not accepted']
@@ -846,10 +903,9 @@ const partOutcome = (outcome: 'stored' | 'exists' | 'misplaced'): Outcome =>
 
 function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>): Reason {
   const { refused, name } = result;
-  const absent = (field: 'roles' | 'permissions', noun: string): Reason => [
-    (key) => key[field]?.includes(name) === true,
-    field,
-    `There is no ${noun} ${JSON.stringify(name)}.`,
+  const absent = (field: 'roles' | 'permissions' | 'planId', noun: string): Reason => [
+    (key) => [key[field]].flat().includes(name),
+    ...noSuch(field, noun, name),
   ];
   switch (refused) {
     case 'api_not_found':
@@ -858,6 +914,8 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
       return [(key) => key.keptId === name, 'keyId', idTaken];
     case 'role_not_found':
       return absent('roles', 'role');
+    case 'plan_not_found':
+      return absent('planId', 'plan');
     case 'create_permission':
       return absent('permissions', 'permission');
     case 'expired':

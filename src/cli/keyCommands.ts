@@ -15,6 +15,7 @@ import {
   keyId,
   limitOption,
   listResult,
+  metaOf,
   newestOption,
   ownerOption,
   period,
@@ -27,6 +28,7 @@ import { explainRow } from './explain.ts';
 import { holdRows } from './holdCommands.ts';
 import { identityLimitRow, keyLimitRow } from './limitCommands.ts';
 import { overrideRows } from './overrideCommands.ts';
+import { planOption, planOrNone, planRows } from './planCommands.ts';
 import { refusalRows } from './refusalsCommand.ts';
 import { columnsOf, durationOf, durationText, limitText, numberOf, timeText } from './table.ts';
 import { temporaryRow } from './temporaryCommand.ts';
@@ -61,7 +63,8 @@ function balanceText({ credits, identity }: Key): string {
 const keyTable = (_input: object, keys: readonly Key[]) => {
   const isDeleted = keys.some(({ restorableUntil }) => restorableUntil !== undefined);
   const until = isDeleted ? 'Can be restored until' : 'Expires';
-  const names = ['Id', 'Key', 'Name', 'Customer', 'State', until, 'Credits', 'Last used'] as const;
+  const plan = keys.some(({ planId }) => planId !== undefined) ? (['Plan'] as const) : [];
+  const names = ['Id', 'Key', 'Name', 'Customer', ...plan, 'State', until, 'Credits', 'Last used'] as const;
   return columnsOf(keyColumns, names, { Credits: balanceText });
 };
 
@@ -96,19 +99,11 @@ function valueText(field: string, value = ''): string {
     .replaceAll(/, until (\d{13})\b/g, (_, ms) => `, until ${timeText(Number(ms))}`);
 }
 
-function metaOf(json: string): Record<string, unknown> {
-  try {
-    return JSON.parse(json);
-  } catch {
-    throw new Error('--meta is not JSON. Use, for example, \'{"plan":"pro"}\'.');
-  }
-}
-
 const apiNames = ['Id', 'Name', 'Keys', 'Created'] as const;
 const apiTable = ({ deleted }: { deleted?: boolean }) =>
   columnsOf(apiColumns, deleted ? ([...apiNames, 'Can be restored until'] as const) : apiNames, {});
 
-const identityNames = ['Id', 'Customer', 'Keys', 'Limits', 'Credits'] as const;
+const identityNames = ['Id', 'Customer', 'Plan', 'Keys', 'Limits', 'Credits'] as const;
 const identityTable = ({ deleted }: { deleted?: boolean }) =>
   columnsOf(identityColumns, deleted ? ([...identityNames, 'Can be restored until'] as const) : identityNames, {
     Limits: ({ ratelimits }: OutputOf<'identities.listIdentities'>[number]) => ratelimits.map(limitText).join(', '),
@@ -198,6 +193,7 @@ const keyRows: readonly CommandRow[] = [
       name: ['--name <name>', 'a name'],
       prefix: ['--prefix <prefix>', 'the beginning of its string'],
       externalId: ['--owner <externalId>', 'the identity that it belongs to'],
+      planId: planOption,
       expires: ['--expires <when>', 'a date such as 2027-01-31, or a duration from now such as 30d', expiry],
       'credits.remaining': ['--credits <n>', 'its balance; unlimited by default', numberOf],
       allowedIps: ['--allowed-ip <range...>', 'an IP address or CIDR range that may use it; any address by default'],
@@ -224,6 +220,7 @@ const keyRows: readonly CommandRow[] = [
       rerolledInUse: ['--rotated', 'rotated, and still used'],
       permission: ['--permission <slug>', 'with this permission, also through a role'],
       role: ['--role <name>', 'with this role'],
+      planId: ['--plan <planId>', 'with this plan of their own'],
       order: newestOption,
     },
     prints: ['keys', keyTable],
@@ -326,6 +323,13 @@ const keyRows: readonly CommandRow[] = [
       done(`${keyId} has ${balance.remaining ?? 'unlimited'} credits${debtText(balance)}.`, { keyId, ...balance }),
   }),
   keyLimitRow,
+  calls({
+    words: 'key plan <keyId> <planId>',
+    about: 'Give a key a plan, effective immediately: `none` removes it, and then the plan of its owner applies alone.',
+    operation: 'keys.updateKey',
+    sets: { keyId, planId: planOrNone },
+    prints: (_, { keyId, planId }) => (planId === null ? `${keyId} has no plan.` : `${keyId} has the plan ${planId}.`),
+  }),
   ...holdRows,
 ];
 
@@ -337,6 +341,7 @@ const otherRows: readonly CommandRow[] = [
     sets: {
       search: ['--search <text>', 'only those whose id or externalId contains it'],
       creditsBelow: ['--credits-below <n>', 'with a balance below this', numberOf],
+      planId: ['--plan <planId>', 'with this plan'],
       deleted: deletedOption,
     },
     prints: ['identities', identityTable],
@@ -354,7 +359,8 @@ const otherRows: readonly CommandRow[] = [
     operation: 'identities.createIdentity',
     sets: {
       externalId: '<owner>',
-      meta: ['--meta <json>', 'metadata, such as `{"plan":"pro"}`', metaOf],
+      planId: planOption,
+      meta: ['--meta <json>', 'metadata, such as `{"seats":5}`', metaOf],
       'credits.remaining': ['--credits <n>', 'a balance that its keys share; none by default', numberOf],
     },
     prints: ({ identityId }) => `Created identity ${identityId}.`,
@@ -386,6 +392,16 @@ const otherRows: readonly CommandRow[] = [
     prints: (_, { identityId }) => `Restored identity ${identityId}.`,
   }),
   identityLimitRow,
+  calls({
+    words: 'identity plan <owner> <planId>',
+    about:
+      'Give an identity a plan, whose limits all its keys share, effective immediately: `none` removes it. Units that count in limits of the same name and period or duration stay.',
+    operation: 'identities.updateIdentity',
+    sets: { identity: '<owner>', planId: planOrNone },
+    prints: ({ externalId, planId }) =>
+      planId === undefined ? `${externalId} has no plan.` : `${externalId} has the plan ${planId}.`,
+  }),
+  ...planRows,
   calls({
     words: 'audit',
     about: 'List changes, the newest first: who changed what, from what to what.',

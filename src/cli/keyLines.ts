@@ -14,6 +14,7 @@ import { createKey } from '../operations/keys/createKey.ts';
 import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrateKeys.ts';
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
+import { createPlan } from '../operations/plans/createPlan.ts';
 import { checkCredits, checkLimits, checkPeriod, checkSlots, invalid, metaText } from '../operations/rules.ts';
 import {
   Duration,
@@ -28,9 +29,10 @@ import {
 import type { ApiRecord } from '../records/apis.ts';
 import type { ExportedIdentity, NewIdentity } from '../records/identities.ts';
 import type { ExportedKey, NewKey } from '../records/keys.ts';
+import type { Plan } from '../records/plans.ts';
 import type { Permission, Role } from '../records/rbac.ts';
 import type { KeyRecord } from '../records/records.ts';
-import { lineOf } from './exportedLine.ts';
+import { type ExportedLine, lineOf } from './exportedLine.ts';
 import { base58, idOf, type Kind, kinds, type LineContext, lineKind, type Marker } from './lineKinds.ts';
 import { checkUsed, LineApiId, LineKeyId, Used, usageKinds } from './usageLines.ts';
 import { markerKinds, workspaceKinds } from './workspaceLines.ts';
@@ -89,6 +91,9 @@ const IdentityLine = Fields({
   refillAt: Time,
 });
 
+/** The limits keep their ids. A limit of a plan has no end, and counts nothing itself. */
+const PlanLine = Fields(createPlan.input.properties);
+
 const lines = {
   permission: lineKind(
     // An import accepts the slugs and names of other services.
@@ -99,6 +104,16 @@ const lines = {
     Fields({ ...createRole.input.properties, name: RoleName, roleId: keptId('role') }),
     ({ roleId, permissions = [], ...role }) => ({ ...role, permissions, keptId: roleId?.slice('role_'.length) }),
   ),
+  plan: lineKind(PlanLine, ({ planId, ratelimits = [], permissions = [], roles = [], meta }, context) => {
+    checkLimits(ratelimits);
+    return {
+      planId,
+      ratelimits: limitsOfLine(ratelimits),
+      permissions,
+      roles,
+      meta: metaText(meta, context, 'meta') ?? undefined,
+    };
+  }),
   api: lineKind(Fields({ apiId: LineApiId, ...createApi.input.properties, createdAt: Time }), (api) => api),
   identity: lineKind(IdentityLine, readIdentityLine),
   key: lineKind(KeyLine, readKeyLine),
@@ -163,7 +178,7 @@ function withoutNulls(fields: Record<string, unknown>, depth = 1): Record<string
 }
 
 function readIdentityLine(line: Static<typeof IdentityLine>, context: LineContext): NewIdentity {
-  const { externalId, meta, ratelimits = [], identityId, refillAt } = line;
+  const { externalId, planId, meta, ratelimits = [], identityId, refillAt } = line;
   checkLimits(ratelimits);
   checkCredits(line.credits, 'body.credits', 'the identity');
   const { debt, credits } = creditsOfLine(line.credits);
@@ -171,6 +186,7 @@ function readIdentityLine(line: Static<typeof IdentityLine>, context: LineContex
   const refill = credits?.refill as NewKey['refill'];
   return {
     externalId,
+    planId,
     meta: metaText(meta, context, 'meta') ?? undefined,
     ratelimits: limitsOfLine(ratelimits),
     keptId: identityId?.slice('id_'.length),
@@ -286,12 +302,31 @@ export const permissionLine = ({ id, slug, name, description }: Permission) =>
 export const roleLine = ({ id, name, description, permissions }: Role) =>
   lineOf('role', { roleId: id, name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
 
+export const planLine = ({ planId, ratelimits, permissions, roles, meta }: Plan) =>
+  lineOf('plan', {
+    planId,
+    ratelimits: notEmpty(ratelimits),
+    permissions: notEmpty(permissions),
+    roles: notEmpty(roles),
+    meta: meta && withoutEmpty(meta),
+  });
+
 export const apiLine = ({ id, name, createdAt }: ApiRecord) => lineOf('api', { apiId: id, name, createdAt });
 
-export const identityLine = ({ id, externalId, meta, ratelimits, credits, refillDue, used }: ExportedIdentity) =>
+export const identityLine = ({
+  id,
+  externalId,
+  planId,
+  meta,
+  ratelimits,
+  credits,
+  refillDue,
+  used,
+}: ExportedIdentity): ExportedLine =>
   lineOf('identity', {
     identityId: id,
     externalId,
+    planId,
     meta: withoutEmpty(meta),
     credits,
     refillAt: refillDue,
@@ -299,7 +334,16 @@ export const identityLine = ({ id, externalId, meta, ratelimits, credits, refill
   });
 
 /** The key may be deleted: then it has `restorableUntil`. */
-export function keyLine({ digest, identity: _shared, meta, ratelimits, start, used, ...key }: ExportedKey) {
+export function keyLine({
+  digest,
+  identity: _shared,
+  meta,
+  ratelimits,
+  start,
+  used,
+  planUsed: _inWindows,
+  ...key
+}: ExportedKey): ExportedLine {
   const { apiId, keyId, refillDue, formerLink, ...rest } = key;
   return lineOf(key.restorableUntil === undefined ? 'key' : 'deletedKey', {
     apiId,

@@ -1,12 +1,13 @@
 // The commands that change one limit of a key, or of an identity, whose keys share it.
 
 import type { Call, InputOf, OutputOf } from './client.ts';
-import { duration, type Given, keyId, periodSets, runs, until } from './commandRow.ts';
+import { duration, type Given, given, keyId, periodSets, runs, until } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
 import { limitText, numberOf, tableOf } from './table.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
 type Limit = NonNullable<Key['ratelimits']>[number];
+type NewLimits = NonNullable<InputOf<'plans.updatePlan'>['ratelimits']>;
 type Change = NonNullable<InputOf<'identities.updateIdentity'>['ratelimit']>;
 
 /** Limit of the keys that are printed; --json prints all. */
@@ -18,7 +19,7 @@ const limitArguments = '<name> <limit> [duration]';
 const about =
   'Set a limit by its name, for example `requests 100 1m` or `tokens 1000000 --per month`; `none` removes it. Other limits stay, and the duration and type of one that exists if none is given.';
 const ends = until('the permanent limit before it applies again, or none');
-const limitSets = {
+const permanentSets = {
   'ratelimit.name': '<name>',
   'ratelimit.limit': ['<limit>', (text: string, of: string) => (text === 'none' ? null : numberOf(text, of))],
   'ratelimit.duration': ['[duration]', duration],
@@ -28,6 +29,9 @@ const limitSets = {
     '--type <type>',
     '`concurrency` for slots, which verifications take and the ends of their holds free, each for the duration at most; or `window`',
   ],
+} as const;
+const limitSets = {
+  ...permanentSets,
   'ratelimit.until': {
     options: [...ends.options, ['--always', 'for good: also a limit that is temporary now']],
     read({ always, ...given }: Given, nowMs: number): number | null | undefined {
@@ -75,6 +79,32 @@ export const identityLimitRow = runs<{ identity: string; ratelimit: Change }>({
     }
   },
 });
+
+export const planLimitRow = runs<{ planId: string; ratelimit: Change }>({
+  words: `plan limit <planId> ${limitArguments}`,
+  about: `${about} It applies to all keys and customers that have the plan, except those with a limit of that name of their own.`,
+  sets: { planId: '<planId>', ...permanentSets },
+  async run(call, { planId, ratelimit: given }) {
+    const { data: before } = await call('plans.getPlan', { planId });
+    const change = changeOf(given, before.ratelimits);
+    const { data } = await call('plans.updatePlan', { planId, ratelimits: withChange(before.ratelimits, change) });
+    const { ratelimits } = data;
+    return { lines: [nowHas(planId, ratelimits)], json: { planId, ratelimits } };
+  },
+});
+
+/** The limits of a plan with one change: a plan is updated with all of its limits. */
+function withChange(limits: readonly Limit[], { limit, ...change }: Change): NewLimits {
+  const before = limits.find(({ name }) => name === change.name);
+  if (limit === null) return limits.filter((one) => one !== before);
+  const { duration, period, anchor, type, ...kept } = before ?? {};
+  // Another duration or period replaces both. Without a type, the operation keeps that of the limit before.
+  const replaced = change.duration === undefined ? {} : { type: type === 'concurrency' ? type : 'window' };
+  const isReplaced = change.duration !== undefined || change.period !== undefined;
+  const lasts = isReplaced ? replaced : { duration, period, anchor, type };
+  const changed = given({ ...kept, ...lasts, ...change, limit }) as NewLimits[number];
+  return before ? limits.map((one) => (one === before ? changed : one)) : [...limits, changed];
+}
 
 /** The change of one limit, as the operation expects it. A new one is checked in every verification. */
 function changeOf(given: Change, limits: readonly Limit[]): Change {

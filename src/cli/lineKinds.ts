@@ -5,19 +5,21 @@ import { compileInputLater } from '../input/validate.ts';
 import type { Context } from '../operation.ts';
 
 /**
- * Records, in order of dependence: the order of their creation during an import. Usage is before keys, and keys before
- * root keys, so that nothing is counted for a record whose usage follows.
+ * Records, in order of dependence: the order of their creation during an import. Windows are before identities and
+ * keys, whose limits of a plan use them. Usage is before keys, and keys before root keys, so that nothing is counted
+ * for a record whose usage follows.
  */
 export const kinds = [
   'workspace',
   'auditEvent',
   'permission',
   'role',
+  'plan',
   'api',
-  'identity',
   'namespace',
   'override',
   'window',
+  'identity',
   'apiUsage',
   'tagUsage',
   'namespaceUsage',
@@ -57,6 +59,7 @@ export const kindRows: Readonly<Record<Kind, KindRow>> = {
   api: { names: ['API', 'APIs'], isRecord: true },
   role: { names: ['role', 'roles'], isRecord: true, intoApi: true },
   permission: { names: ['permission', 'permissions'], isRecord: true, intoApi: true },
+  plan: { names: ['plan', 'plans'], isRecord: true, intoApi: true },
   namespace: { names: ['namespace', 'namespaces'], isRecord: true },
   override: { names: ['override', 'overrides'], isRecord: true },
   window: { names: ['window', 'windows'] },

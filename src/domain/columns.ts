@@ -91,6 +91,7 @@ export const keyColumns = {
   Key: text('start'),
   Name: text('name?'),
   Customer: text('externalId?'),
+  Plan: text('planId?'),
   'API id': text('apiId'),
   State: made('text', stateOf),
   Created: time('createdAt'),
@@ -122,9 +123,18 @@ export const apiColumns = {
 export const identityColumns = {
   Customer: text('externalId'),
   Id: text('id'),
+  Plan: text('planId?'),
   Keys: count('keyCount'),
   Credits: made('count', ({ credits }: Balance) => credits?.remaining),
   'Can be restored until': time('restorableUntil?'),
+};
+
+export const planColumns = {
+  Plan: text('planId'),
+  Keys: count('keyCount'),
+  Customers: count('identityCount'),
+  Created: time('createdAt'),
+  Changed: time('updatedAt?'),
 };
 
 export const holdColumns = {
