@@ -58,6 +58,14 @@ test('holds.md', () => {
   expect(credits).toEqual(['600', '863', '863', ...ofSlots, '853', '853', '409']);
 });
 
+test('plans.md', () => {
+  const out = run(blocksOf('docs/plans.md').join('\n'));
+  expect(out.match(/"remaining":\d+/g)).toEqual(
+    [99, 9998, 49_997, 19_996].map((remaining) => `"remaining":${remaining}`),
+  );
+  expect(out).toContain('Deleted plan free. Its keys and customers have pro.');
+});
+
 test('moving.md', () => {
   const out = run(blocksOf('docs/moving.md').join('\n'));
   const [hash] = out.split('\n');
@@ -177,7 +185,7 @@ test('clients.md: the document', () => {
 });
 
 test('every command of a page is run by a test, except those for Kubernetes', () => {
-  const runWhole = ['backup.md', 'gateways.md', 'holds.md', 'limits.md', 'moving.md'];
+  const runWhole = ['backup.md', 'gateways.md', 'holds.md', 'limits.md', 'moving.md', 'plans.md'];
   const isRun = (text: string) =>
     [
       'TLS_CERT_FILE',
