@@ -218,9 +218,12 @@ const billNames = Object.keys(billColumns) as (keyof typeof billColumns)[];
 const cellOf = (row: Billed, name: keyof typeof billColumns) => billColumns[name].value(row, Date.now());
 /** The rows of a file, with the columns of the console's file. */
 const csvRow = (row: Billed) => billNames.map((name) => cellOf(row, name));
-const billTable = columnsOf(billColumns, ['Customer', 'Valid', 'Refused', 'Verifications', 'Credits'], {
-  Customer: ({ externalId = noCustomer }: Billed) => externalId,
-});
+const billTableOf = (rows: readonly Billed[]) => {
+  const plan = rows.some(({ planId }) => planId !== undefined) ? (['Plan'] as const) : [];
+  return columnsOf(billColumns, ['Customer', ...plan, 'Valid', 'Refused', 'Verifications', 'Credits'], {
+    Customer: ({ externalId = noCustomer }: Billed) => externalId,
+  });
+};
 
 /** Prints the bill as CSV, page after page, so that any number of customers needs little memory. */
 async function printBill(call: Call, options: Given, output: Output): Promise<undefined> {
@@ -253,6 +256,7 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
   customers.sort((a, b) => amountOf(b) - amountOf(a));
   const sumOf = (name: keyof typeof billColumns) =>
     customers.reduce((sum, row) => sum + (cellOf(row, name) as number), 0);
+  const billTable = billTableOf(customers);
   return {
     period: periodText(period),
     headings: options.csv ? billNames : billTable.headings,

@@ -42,6 +42,7 @@ type Counted = (typeof outcomes)[number];
 export const refusals = outcomes.slice(1) as Exclude<Counted, 'VALID'>[];
 export interface Billed {
   externalId?: string | undefined;
+  planId?: string | undefined;
   count: number;
   outcomes: Partial<Record<Counted, number>>;
   spentCredits: number;
@@ -49,7 +50,7 @@ export interface Billed {
 
 export const noCustomer = '(no customer)';
 
-/** A bill charges for `Valid`. The columns of the outcomes add up to `Verifications`. */
+/** A bill charges for `Valid`. The columns of the outcomes add up to `Verifications`. `Plan` is the present one. */
 export const billColumns = {
   Customer: text('externalId?'),
   Valid: made('count', ({ outcomes }: Billed) => outcomes.VALID ?? 0),
@@ -59,6 +60,7 @@ export const billColumns = {
   ...(Object.fromEntries(
     refusals.map((outcome) => [outcome, made('count', (row: Billed) => row.outcomes[outcome] ?? 0)]),
   ) as unknown as Record<(typeof refusals)[number], Shared<Billed>>),
+  Plan: text('planId?'),
 };
 
 interface Balance {

@@ -98,6 +98,8 @@ export interface CustomerRow {
   /** Without outcomes that were not counted. */
   outcomes: Partial<Record<Outcome, number>>;
   spentCredits: number;
+  /** The plan of the identity now. */
+  planId?: string;
 }
 
 export interface CustomersPage {

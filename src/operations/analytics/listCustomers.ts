@@ -27,6 +27,7 @@ export const listCustomers = manages({
       { description: 'The same by outcome, without those of which there are none.' },
     ),
     spentCredits: out.int('Credits that they spent.'),
+    planId: may.text('Plan of the identity now, if it has one.'),
   }),
   needs: { api: ['read_analytics'] },
   // A caller with grants for some APIs gets only their usage.
@@ -50,8 +51,11 @@ export const listCustomers = manages({
 });
 
 /** Names each field, because copying the others of a thousand rows takes most of the time of a page. */
-const itemOf = ({ externalId, count, outcomes, spentCredits }: CustomerRow) =>
-  externalId === '' ? { count, outcomes, spentCredits } : { externalId, count, outcomes, spentCredits };
+const itemOf = ({ externalId, count, outcomes, spentCredits, planId }: CustomerRow) => {
+  if (externalId === '') return { count, outcomes, spentCredits };
+  const customer = { externalId, count, outcomes, spentCredits };
+  return planId === undefined ? customer : { ...customer, planId };
+};
 
 /** A cursor: the period, the listing, and after a point the last externalId, which is '' for keys without one. */
 const placeText = ({ fromHour, toHour }: Period, { listing, place }: CustomersFrom): string =>
