@@ -20,6 +20,8 @@ import { Live } from './screens/live.tsx';
 import { Namespace } from './screens/namespace.tsx';
 import { NewKey } from './screens/newKey.tsx';
 import { Overview } from './screens/overview.tsx';
+import { PlanScreen } from './screens/plan.tsx';
+import { Plans } from './screens/plans.tsx';
 import { RateLimits } from './screens/rateLimits.tsx';
 import { SignInScreen } from './screens/signIn.tsx';
 import { System } from './screens/system.tsx';
@@ -46,6 +48,7 @@ const screens = [
       ['/new-key', 'New key', NewKey, 'M8 3v10M3 8h10'],
       ['/why', 'Explain', () => <Why />, 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
       ['/customers', 'Customers', Customers, 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
+      ['/plans', 'Plans', Plans, 'M2 13h12M3.5 13V9.5M8 13V6.5M12.5 13v-10'],
       ['/bill', 'Bill', Bill, 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4'],
       ['/rate-limits', 'Rate limits', RateLimits, 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],
     ],
@@ -121,6 +124,9 @@ function Shell({ add }: { add: () => void }) {
           <Route path="/why/:keyId">{({ keyId }) => <Why key={keyId} keyId={keyId} />}</Route>
           <Route path="/customers/:externalId">
             {({ externalId }) => <Customer key={externalId} externalId={textOfPart(externalId)} />}
+          </Route>
+          <Route path="/plans/:planId">
+            {({ planId }) => <PlanScreen key={planId} planId={textOfPart(planId)} />}
           </Route>
           <Route path="/rate-limits/:namespace">
             {({ namespace }) => <Namespace key={namespace} namespace={textOfPart(namespace)} />}

@@ -1,4 +1,4 @@
-// Paths of screens that are named by a text of a caller: a customer, a namespace.
+// Paths of screens that are named by a text of a caller: a customer, a plan, a namespace.
 
 /**
  * A text as a part of a path. A browser takes `.` and `..` for steps in the path, even if they are encoded, and the
@@ -20,4 +20,5 @@ export function textOfPart(part: string): string {
 }
 
 export const customerPath = (externalId: string): string => `/customers/${partOf(externalId)}`;
+export const planPath = (planId: string): string => `/plans/${partOf(planId)}`;
 export const namespacePath = (name: string): string => `/rate-limits/${partOf(name)}`;

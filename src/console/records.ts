@@ -41,6 +41,7 @@ export type Override = Output<'ratelimits.getOverride'>;
 export type Permission = Output<'permissions.getPermission'>;
 /** Refusals of a key that have one row. */
 export type Refusals = Row<'analytics.listRefusals'>;
+export type Plan = Output<'plans.getPlan'>;
 export type Role = Output<'permissions.getRole'>;
 export type RootKey = Row<'rootKeys.listRootKeys'>;
 export type Status = Output<'system.getStatus'>;

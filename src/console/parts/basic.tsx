@@ -6,7 +6,7 @@ import { Link } from 'wouter-preact';
 import type { Outcome as Verified } from '../../domain/verification.ts';
 import { curlOf, type Failure } from '../api.ts';
 import { ago, count, dateTime, timeSpan } from '../format.ts';
-import { customerPath } from '../paths.ts';
+import { customerPath, planPath } from '../paths.ts';
 import { endsOf, periods, type usePeriod } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
 import { currentSignIn } from '../session.ts';
@@ -53,6 +53,8 @@ export const Button = ({ tone, class: more, ...props }: ButtonProps) => (
 export const CustomerLink = ({ externalId }: { externalId: string }) => (
   <Link href={customerPath(externalId)}>{externalId}</Link>
 );
+
+export const PlanLink = ({ planId }: { planId: string }) => <Link href={planPath(planId)}>{planId}</Link>;
 
 /** Returns whether the text was copied. */
 async function copyText(text: string, within: Element): Promise<boolean> {

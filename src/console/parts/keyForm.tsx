@@ -76,8 +76,13 @@ export const limitsOf = (drafts: readonly LimitDraft[]): NewLimit[] | undefined 
     ? drafts.map(limitOf)
     : undefined;
 
-function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDraft>) => void; remove: () => void }) {
-  const { draft, change, remove } = props;
+function OneLimit(props: {
+  draft: LimitDraft;
+  change: (changes: Partial<LimitDraft>) => void;
+  remove: () => void;
+  isOfPlan: boolean;
+}) {
+  const { draft, change, remove, isOfPlan } = props;
   const missing = missingIn(draft);
   return (
     <div class="fields limit">
@@ -115,11 +120,13 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
       ) : (
         <LengthFields length={draft.length} set={(length) => change({ length })} hint={missing.duration} />
       )}
-      <LastingFields
-        before={draft.name === draft.before?.name ? draft.before : undefined}
-        lasting={draft.lasting}
-        set={(lasting) => change({ lasting })}
-      />
+      {!isOfPlan && (
+        <LastingFields
+          before={draft.name === draft.before?.name ? draft.before : undefined}
+          lasting={draft.lasting}
+          set={(lasting) => change({ lasting })}
+        />
+      )}
       <Check label="Checked in every request" value={draft.autoApply} set={(autoApply) => change({ autoApply })} />
       <Button class="small" onClick={remove} aria-label={`Remove ${draft.name}`}>
         Remove
@@ -128,7 +135,13 @@ function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDra
   );
 }
 
-export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; set: (drafts: LimitDraft[]) => void }) {
+/** Limits of a plan have no end. */
+export function LimitFields(props: {
+  drafts: readonly LimitDraft[];
+  set: (drafts: LimitDraft[]) => void;
+  isOfPlan?: true;
+}) {
+  const { drafts, set, isOfPlan = false } = props;
   const change = (index: number, changes: Partial<LimitDraft>) =>
     set(drafts.map((draft, at) => (at === index ? { ...draft, ...changes } : draft)));
   return (
@@ -138,6 +151,7 @@ export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; se
         <OneLimit
           key={index}
           draft={draft}
+          isOfPlan={isOfPlan}
           change={(changes) => change(index, changes)}
           remove={() => set(drafts.filter((_, at) => at !== index))}
         />
@@ -329,7 +343,7 @@ export function MetaField({ value, set }: { value: string; set: (value: string) 
           id={id}
           spellcheck={false}
           value={value}
-          placeholder='{"plan": "pro"}'
+          placeholder='{"seats": 5}'
           onInput={(e) => set(e.currentTarget.value)}
           onBlur={() => setLeft(true)}
         />

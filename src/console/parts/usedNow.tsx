@@ -2,14 +2,15 @@
 
 import { useData } from '../api.ts';
 import { dateTime } from '../format.ts';
-import type { Explained, Ratelimit } from '../records.ts';
+import type { Explained } from '../records.ts';
 import { LimitGauge } from './basic.tsx';
+import type { PlacedLimit } from './plan.tsx';
 
 /**
  * The cell of a limit, with the figures of a verification of this key. Empty until there is a key, and for limits that
  * the key does not use.
  */
-export function useUsedNow(keyId: string | undefined, limits: readonly Ratelimit[]) {
+export function useUsedNow(keyId: string | undefined, limits: readonly PlacedLimit[]) {
   const names = [...new Set(limits.map(({ name }) => name))];
   const { data } = useData<Explained>(
     'keys.explainKey',
@@ -17,8 +18,9 @@ export function useUsedNow(keyId: string | undefined, limits: readonly Ratelimit
     2000,
   );
   const now = data?.rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
-  return (limit: Ratelimit) => {
-    const found = now.find(({ id }) => id === limit.id);
+  return (limit: PlacedLimit) => {
+    // A limit of a plan has one id for all that have the plan.
+    const found = now.find(({ id, of }) => id === limit.id && of === limit.of);
     return (
       found && (
         <>

@@ -8,6 +8,7 @@ import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
+import { PlanField, PlanOf, placedLimits, usePlan } from '../parts/plan.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { List, Table } from '../parts/table.tsx';
 import { Usage, useUsage } from '../parts/usage.tsx';
@@ -31,23 +32,24 @@ export function Customer({ externalId }: { externalId: string }) {
 }
 
 const columns = keyColumns.filter(({ name }) => name !== 'Customer');
-type Editing = 'meta' | 'credits' | 'limits';
+type Editing = 'meta' | 'plan' | 'credits' | 'limits';
 
 const ownFirst = 'A key that has its own limit of the same name uses its own.';
 
 function Screen({ data, period }: { data: Identity; period: ReturnType<typeof usePeriod> }) {
   const [acting, setActing] = useState<Editing | 'delete'>();
   const [, go] = useLocation();
-  const { externalId, ratelimits = [] } = data;
+  const { externalId, planId } = data;
+  const ratelimits = placedLimits('identity', data.ratelimits, usePlan(planId));
   const keys = usePages<Key>('keys.listKeys', { externalId, order: 'desc', limit: 25 }, 10_000);
   // A key with its own limit of the same name does not use that of the customer.
   const isShared = ({ name }: { name: string }) => ratelimits.some((shared) => shared.name === name);
   const keyOfShared = keys.rows?.find((key) => !key.ratelimits?.some(isShared));
   const usedNow = useUsedNow(keyOfShared?.keyId, ratelimits);
-  const edit = (what: Editing) =>
+  const edit = (what: Editing, text = 'Edit') =>
     may('identity', 'update_identity') && (
       <Button class="small" onClick={() => setActing(what)}>
-        Edit
+        {text}
       </Button>
     );
   const close = () => setActing(undefined);
@@ -67,6 +69,10 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
             <dt>Id</dt>
             <dd>
               <Id id={data.id} />
+            </dd>
+            <dt>Plan</dt>
+            <dd>
+              <PlanOf planId={planId} /> {edit('plan', 'Change plan')}
             </dd>
             <dt>Metadata</dt>
             <dd>
@@ -95,7 +101,15 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
                 rows={ratelimits}
                 idOf={({ id }) => id}
                 columns={[
-                  { name: 'Limit', cell: ({ name }) => name },
+                  {
+                    name: 'Limit',
+                    cell: ({ name, planId }) => (
+                      <>
+                        {name}
+                        {planId && <small>of the plan {planId}</small>}
+                      </>
+                    ),
+                  },
                   { name: 'Units', cell: (row) => <Units limit={row} /> },
                   { name: 'Used now', cell: usedNow },
                   { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named') },
@@ -127,6 +141,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         />
       </Card>
       {acting === 'meta' && <EditMeta data={data} close={close} />}
+      {acting === 'plan' && <EditPlan data={data} close={close} />}
       {acting === 'credits' && <EditSharedCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
       {acting === 'delete' && (
@@ -164,6 +179,26 @@ function EditMeta({ data, close }: { data: Identity; close: () => void }) {
       close={close}
     >
       <MetaField value={text} set={setText} />
+    </Act>
+  );
+}
+
+function EditPlan({ data, close }: { data: Identity; close: () => void }) {
+  const [planId, setPlanId] = useState(data.planId ?? '');
+  return (
+    <Act
+      title={`Plan of ${data.externalId}`}
+      operation="identities.updateIdentity"
+      input={{ identity: data.id, planId: planId || null }}
+      act="Save"
+      isEdit
+      close={close}
+    >
+      <PlanField value={planId} set={setPlanId} />
+      <p class="hint">
+        What was used counts in limits of the same name and period. Limits of its own take the place of those of the
+        plan.
+      </p>
     </Act>
   );
 }

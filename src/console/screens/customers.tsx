@@ -4,11 +4,12 @@ import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, slicesOf, usePages } from '../pages.ts';
-import { Button, Card, Choice, CustomerLink, Empty, Head, LacksScreen, SearchField } from '../parts/basic.tsx';
+import { Button, Card, Choice, CustomerLink, Empty, Head, LacksScreen, PlanLink, SearchField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { endTextOf } from '../parts/lasting.tsx';
+import { PlanField } from '../parts/plan.tsx';
 import { type Column, List, shared } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { countOf, lastSteps, periodOf } from '../period.ts';
@@ -18,6 +19,7 @@ import { may } from '../session.ts';
 const columns: Column<Identity>[] = [
   shared(identityColumns, 'Customer', { cell: ({ externalId }) => <CustomerLink externalId={externalId} /> }),
   shared(identityColumns, 'Id', { cell: ({ id }) => <code>{id}</code>, isWide: true }),
+  shared(identityColumns, 'Plan', { cell: ({ planId }) => planId && <PlanLink planId={planId} /> }),
   shared(identityColumns, 'Keys'),
   shared(identityColumns, 'Credits', { isWide: true }),
   {
@@ -98,6 +100,12 @@ function usedColumns(rows: readonly Identity[]): Column<Identity>[] {
   return [column('7 days', countOf), column('Refused', refusedOf)];
 }
 
+/** The columns of customers with those of their use, if that may be read. */
+export const customersWithUse = (rows: readonly Identity[]): Column<Identity>[] => {
+  const used = may('api', 'read_analytics') ? usedColumns(rows) : [];
+  return [...columns.slice(0, 4), ...used, ...columns.slice(4)];
+};
+
 export function Customers() {
   const search = useTyped('search');
   const { settled } = search;
@@ -112,8 +120,6 @@ export function Customers() {
   const pages = usePages<Identity>('identities.listIdentities', mayRead ? listed : undefined, 10_000, true);
   useInAddress(search, isFound(pages));
   if (!mayRead) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
-  const used = mayCount ? usedColumns(pages.rows ?? []) : [];
-  const allColumns = [...columns.slice(0, 3), ...used, ...columns.slice(3)];
   return (
     <>
       <Head title="Customers">
@@ -138,7 +144,7 @@ export function Customers() {
         <List
           label="Customers"
           isCards
-          columns={isDeleted ? deletedColumns(setRestored) : allColumns}
+          columns={isDeleted ? deletedColumns(setRestored) : customersWithUse(pages.rows ?? [])}
           of={pages}
           idOf={({ id }) => id}
           empty={
@@ -172,6 +178,7 @@ const RestoreCustomer = ({ customer, close }: { customer: Identity; close: () =>
 
 function NewCustomer({ close }: { close: () => void }) {
   const [externalId, setExternalId] = useState('');
+  const [planId, setPlanId] = useState('');
   const [meta, setMeta] = useState('');
   const [drafts, setDrafts] = useState<LimitDraft[]>([]);
   const [ratelimits, metadata] = [limitsOf(drafts), metaOf(meta)];
@@ -179,13 +186,14 @@ function NewCustomer({ close }: { close: () => void }) {
     <Act
       title="New customer"
       operation="identities.createIdentity"
-      input={{ externalId, ratelimits, ...(meta.trim() && { meta: metadata }) }}
+      input={{ externalId, ...(planId && { planId }), ratelimits, ...(meta.trim() && { meta: metadata }) }}
       act="Create"
       ready={externalId !== '' && ratelimits !== undefined && metadata !== undefined}
       isPartial={metadata === undefined}
       close={close}
     >
       <CustomerField value={externalId} set={setExternalId} />
+      <PlanField value={planId} set={setPlanId} />
       <LimitFields drafts={drafts} set={setDrafts} />
       <MetaField value={meta} set={setMeta} />
     </Act>

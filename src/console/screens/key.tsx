@@ -5,16 +5,29 @@ import { stateOf } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
-import { Badge, Button, Card, CustomerLink, Empty, Head, Id, LacksScreen, Loaded, Time } from '../parts/basic.tsx';
+import {
+  Badge,
+  Button,
+  Card,
+  CustomerLink,
+  Empty,
+  Head,
+  Id,
+  LacksScreen,
+  Loaded,
+  PlanLink,
+  Time,
+} from '../parts/basic.tsx';
 import { CreditsCard } from '../parts/credits.tsx';
 import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
 import { Units } from '../parts/lasting.tsx';
+import { type PlacedLimit, PlanOf, placedLimits, usePlan } from '../parts/plan.tsx';
 import { Table } from '../parts/table.tsx';
 import { Usage, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
-import type { Api, Key, Ratelimit } from '../records.ts';
+import type { Api, Key } from '../records.ts';
 import { may } from '../session.ts';
 import { DeleteKey, EditAccess, EditDetails, EditKeyCredits, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
 import { State } from './keys.tsx';
@@ -70,6 +83,8 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
         <Card title="Permissions and roles" actions={edit('access')}>
           <Names title="Permissions, with those of roles" names={data.permissions} none="It has no permission." />
           <Names title="Roles" names={data.roles} none="It has no role." />
+          <OfPlan planId={data.planId} />
+          {data.identity?.planId !== data.planId && <OfPlan planId={data.identity?.planId} />}
         </Card>
       </div>
       <Holds keyId={keyId} />
@@ -120,6 +135,15 @@ const Details = ({ data }: { data: Key }) => (
     </dd>
     <dt>Customer</dt>
     <dd>{data.externalId ? <CustomerLink externalId={data.externalId} /> : <span class="quiet">none</span>}</dd>
+    <dt>Plan</dt>
+    <dd>
+      <PlanOf planId={data.planId} />{' '}
+      {data.identity?.planId !== undefined && (
+        <span class="quiet">
+          Of its customer: <PlanLink planId={data.identity.planId} />
+        </span>
+      )}
+    </dd>
     <dt>Created</dt>
     <dd>
       <Time ms={data.createdAt} /> <span class="quiet">{dateTime(data.createdAt)} UTC</span>
@@ -157,8 +181,10 @@ const Details = ({ data }: { data: Key }) => (
 
 /** Each limit, and how full it is now. */
 function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
-  const own = data.ratelimits ?? [];
-  const limits = [...own, ...(data.identity?.ratelimits ?? [])];
+  const { identity } = data;
+  const own = placedLimits('key', data.ratelimits, usePlan(data.planId));
+  const shared = placedLimits('identity', identity?.ratelimits, usePlan(identity?.planId));
+  const limits = [...own, ...shared];
   const usedNow = useUsedNow(data.keyId, limits);
   return (
     <Card title="Limits" actions={edit}>
@@ -168,7 +194,7 @@ function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
         <Table
           label="Limits"
           rows={limits}
-          idOf={({ id }) => id}
+          idOf={({ id, of }) => `${of} ${id}`}
           columns={[
             {
               name: 'Limit',
@@ -189,14 +215,18 @@ function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
 }
 
 /** Notes on a limit: its owner, and when it is checked. */
-function notesOf(limit: Ratelimit, own: readonly Ratelimit[]): string {
-  const isOwn = own.includes(limit);
-  if (!isOwn && own.some(({ name }) => name === limit.name)) return 'of the customer: not used, the key has its own';
-  const notes = [!isOwn && 'of the customer, shared by all its keys', !limit.autoApply && 'checked when named'];
+function notesOf({ name, of, planId, autoApply }: PlacedLimit, own: readonly PlacedLimit[]): string {
+  const isOwn = of === 'key';
+  if (!isOwn && own.some((one) => one.name === name)) return 'of the customer: not used, the key has its own';
+  const notes = [
+    planId !== undefined && `of the plan ${planId}`,
+    !isOwn && 'of the customer, shared by all its keys',
+    !autoApply && 'checked when named',
+  ];
   return notes.filter(Boolean).join('; ');
 }
 
-const Names = ({ title, names, none }: { title: string; names: string[] | undefined; none: string }) => (
+export const Names = ({ title, names, none }: { title: string; names: string[] | undefined; none: string }) => (
   <div>
     <h3>{title}</h3>
     {names?.length ? (
@@ -212,6 +242,13 @@ const Names = ({ title, names, none }: { title: string; names: string[] | undefi
     )}
   </div>
 );
+
+/** The permissions and roles that a plan adds. */
+function OfPlan({ planId }: { planId: string | undefined }) {
+  const plan = usePlan(planId);
+  if (!plan) return null;
+  return <Names title={`Of the plan ${plan.planId}`} names={[...plan.permissions, ...plan.roles]} none="It adds none." />;
+}
 
 /** The credits of a key: its own, those of its customer, or those of its successor. */
 function CreditsOfKey({ data: { credits, identity, drawsOn } }: { data: Key }) {

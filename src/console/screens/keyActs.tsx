@@ -19,6 +19,7 @@ import {
 } from '../parts/keyForm.tsx';
 import { nameOf } from '../parts/keyName.tsx';
 import { NamesField } from '../parts/names.tsx';
+import { PlanField, planOfKeyHint } from '../parts/plan.tsx';
 import { SecretDialog } from '../parts/secret.tsx';
 import { inputTime, isTimeInput, timeOfInput } from '../parts/times.tsx';
 import { countOf, periodOf } from '../period.ts';
@@ -34,6 +35,7 @@ export function EditDetails({ data: current, close }: KeyAct) {
   const [data] = useState(current);
   const [name, setName] = useState(data.name ?? '');
   const [customer, setCustomer] = useState(data.externalId ?? '');
+  const [planId, setPlanId] = useState(data.planId ?? '');
   const [expires, setExpires] = useState(inputTime(data.expires));
   const [allowedIps, setAllowedIps] = useState((data.allowedIps ?? []).join(' '));
   const [meta, setMeta] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
@@ -43,6 +45,7 @@ export function EditDetails({ data: current, close }: KeyAct) {
     keyId: data.keyId,
     ...(name !== (data.name ?? '') && { name: name || null }),
     ...(customer !== (data.externalId ?? '') && { externalId: customer || null }),
+    ...(planId !== (data.planId ?? '') && { planId: planId || null }),
     ...(isExpiryChanged && isTimeInput(expires) && { expires: timeOfInput(expires) ?? null }),
     ...(namesOf(allowedIps).join() !== (data.allowedIps ?? []).join() && {
       allowedIps: allowedIps.trim() ? namesOf(allowedIps) : null,
@@ -62,6 +65,7 @@ export function EditDetails({ data: current, close }: KeyAct) {
     >
       <TextField label="Name" value={name} set={setName} maxLength={255} />
       <CustomerField value={customer} set={setCustomer} />
+      <PlanField value={planId} set={setPlanId} hint={planOfKeyHint} />
       <ExpiryField value={expires} set={setExpires} />
       <AllowedIpsField value={allowedIps} set={setAllowedIps} />
       <MetaField value={meta} set={setMeta} />

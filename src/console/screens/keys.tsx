@@ -134,6 +134,7 @@ export const keyColumns: Column<Key>[] = [
   shared(columns, 'Customer', {
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
   }),
+  shared(columns, 'Plan', { isCsvOnly: true }),
   { name: 'API', cell: ({ apiId }) => apiId, csv: ({ apiId }) => apiNames.get(apiId), isCsvOnly: true },
   shared(columns, 'API id', { isCsvOnly: true }),
   shared(columns, 'State', { cell: (key) => <State of={stateOf(key, Date.now())} /> }),

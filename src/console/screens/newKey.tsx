@@ -30,6 +30,7 @@ import {
   newDraft,
 } from '../parts/keyForm.tsx';
 import { NamesField } from '../parts/names.tsx';
+import { PlanField, planOfKeyHint } from '../parts/plan.tsx';
 import { Secret } from '../parts/secret.tsx';
 import { isTimeInput, timeOfInput } from '../parts/times.tsx';
 import type { Api } from '../records.ts';
@@ -72,7 +73,7 @@ export function NewKey() {
   );
 }
 
-const noFields = { name: '', prefix: '', expires: '', permissions: '', roles: '', allowedIps: '', meta: '' };
+const noFields = { name: '', prefix: '', planId: '', expires: '', permissions: '', roles: '', allowedIps: '', meta: '' };
 
 /** The draft of a key, and the input of keys.createKey; undefined while it is not complete. */
 function useDraft(first: { apiId: string; externalId: string }) {
@@ -96,6 +97,7 @@ function useDraft(first: { apiId: string; externalId: string }) {
     ...(fields.name && { name: fields.name }),
     ...(fields.prefix && { prefix: fields.prefix }),
     ...(fields.externalId && { externalId: fields.externalId }),
+    ...(fields.planId && { planId: fields.planId }),
     ...(fields.expires && { expires: timeOfInput(fields.expires) }),
     ...(balance && { credits: balance }),
     ...(ratelimits.length > 0 && { ratelimits }),
@@ -163,6 +165,7 @@ function Form(props: {
           />
           <TextField label="Name" value={fields.name} set={set('name')} maxLength={255} placeholder="Ada's key" />
           <CustomerField value={fields.externalId} set={set('externalId')} />
+          <PlanField value={fields.planId} set={set('planId')} hint={planOfKeyHint} />
           <TextField label="Prefix" value={fields.prefix} set={set('prefix')} maxLength={16} placeholder="pay" />
         </div>
         <ExpiryField value={fields.expires} set={set('expires')} />

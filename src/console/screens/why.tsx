@@ -255,6 +255,9 @@ function Rules({ rules }: { rules: readonly ExplainedRule[] }) {
   );
 }
 
+const limitNameOf = ({ name, of, planId }: ExplainedLimit) =>
+  `${name} (of the ${of === 'identity' ? 'customer' : of}${planId === undefined ? '' : `, from the plan ${planId}`})`;
+
 function Answer({ answer, input }: { answer: Explained; input: object }) {
   const { code, rules, keyId, time, charge, leased } = answer;
   const ratelimits = rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
@@ -290,9 +293,9 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
           <Table
             label="Limits"
             rows={ratelimits}
-            idOf={({ id, name }) => id + name}
+            idOf={({ id, name, of }) => id + name + of}
             columns={[
-              { name: 'Limit', cell: ({ name, of }) => `${name} (of the ${of === 'identity' ? 'customer' : of})` },
+              { name: 'Limit', cell: limitNameOf },
               { name: 'Units', cell: (row) => <Units limit={row} /> },
               { name: 'Used', cell: (row) => <LimitGauge used={row.used} limit={row} /> },
               { name: 'Cost', cell: ({ cost }) => count(cost), isNumber: true },

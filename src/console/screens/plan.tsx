@@ -1,0 +1,204 @@
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { useLocation } from 'wouter-preact';
+import { useData } from '../api.ts';
+import { count } from '../format.ts';
+import { usePages } from '../pages.ts';
+import { Changes } from '../parts/audit.tsx';
+import { Button, Card, Empty, Head, LacksScreen, Loaded } from '../parts/basic.tsx';
+import { Act } from '../parts/dialog.tsx';
+import { draftOf, LimitFields, limitsOf, MetaField, metaOf, namesOf } from '../parts/keyForm.tsx';
+import { Units } from '../parts/lasting.tsx';
+import { NamesField } from '../parts/names.tsx';
+import { PlanField } from '../parts/plan.tsx';
+import { List, Table } from '../parts/table.tsx';
+import type { Identity, Key, Plan } from '../records.ts';
+import { may } from '../session.ts';
+import { customersWithUse } from './customers.tsx';
+import { Names } from './key.tsx';
+import { keyColumns } from './keys.tsx';
+
+export function PlanScreen({ planId }: { planId: string }) {
+  const plan = useData<Plan>('plans.getPlan', { planId }, 10_000);
+  if (!may('plan', 'read_plan')) return <LacksScreen title={planId} grant="plan.*.read_plan" />;
+  return (
+    <Loaded of={plan} lines={10} title={planId}>
+      {(data) => <Screen data={data} />}
+    </Loaded>
+  );
+}
+
+type Editing = 'limits' | 'access' | 'meta';
+
+function Screen({ data }: { data: Plan }) {
+  const [acting, setActing] = useState<Editing | 'delete'>();
+  const [, go] = useLocation();
+  const { planId, ratelimits, permissions, roles, meta } = data;
+  const close = () => setActing(undefined);
+  const edit = (what: Editing) =>
+    may('plan', 'update_plan') && (
+      <Button class="small" onClick={() => setActing(what)}>
+        Edit
+      </Button>
+    );
+  return (
+    <>
+      <Head title={planId}>
+        {may('plan', 'delete_plan') && (
+          <Button tone="danger" onClick={() => setActing('delete')}>
+            Delete …
+          </Button>
+        )}
+      </Head>
+      <div class="columns">
+        <Card title="Limits" actions={edit('limits')}>
+          {ratelimits.length === 0 ? (
+            <Empty title="It has no limit" />
+          ) : (
+            <Table
+              label="Limits"
+              rows={ratelimits}
+              idOf={({ id }) => id}
+              columns={[
+                { name: 'Limit', cell: ({ name }) => name },
+                { name: 'Units', cell: (row) => <Units limit={row} /> },
+                { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named') },
+              ]}
+            />
+          )}
+          <p class="quiet">{ownFirst}</p>
+        </Card>
+        <Card title="Permissions and roles" actions={edit('access')}>
+          <Names title="Permissions" names={permissions} none="It has no permission." />
+          <Names title="Roles" names={roles} none="It has no role." />
+        </Card>
+        <Card title="Metadata" actions={edit('meta')}>
+          {meta ? <code>{JSON.stringify(meta)}</code> : <Empty title="It has none" />}
+          <p class="quiet">Verifications return it, with the name of the plan.</p>
+        </Card>
+      </div>
+      {may('identity', 'read_identity') && <CustomersOf data={data} />}
+      {may('api', 'read_key') && <KeysOf data={data} />}
+      {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'plan', id: data.id } }} />}
+      {acting === 'limits' && <EditLimits data={data} close={close} />}
+      {acting === 'access' && <EditAccess data={data} close={close} />}
+      {acting === 'meta' && <EditMeta data={data} close={close} />}
+      {acting === 'delete' && <DeletePlan data={data} close={close} done={() => go('/plans')} />}
+    </>
+  );
+}
+
+const ownFirst = 'A customer or a key that has its own limit of the same name uses its own.';
+
+function CustomersOf({ data: { planId, identityCount } }: { data: Plan }) {
+  const pages = usePages<Identity>('identities.listIdentities', { planId, limit: 25 }, 10_000);
+  return (
+    <Card title={`${count(identityCount)} customers`}>
+      <List
+        label="Customers"
+        isCards
+        columns={customersWithUse(pages.rows ?? []).filter(({ name }) => name !== 'Plan')}
+        of={pages}
+        idOf={({ id }) => id}
+        empty={<Empty title="No customer has it" />}
+      />
+    </Card>
+  );
+}
+
+function KeysOf({ data: { planId, keyCount } }: { data: Plan }) {
+  const pages = usePages<Key>('keys.listKeys', { planId, order: 'desc', limit: 25 }, 10_000);
+  return (
+    <Card title={`${count(keyCount)} keys with this plan of their own`}>
+      <List
+        label="Keys"
+        isCards
+        columns={keyColumns}
+        of={pages}
+        idOf={({ keyId }) => keyId}
+        empty={<Empty title="No key has it: they have the plan of their customer" />}
+      />
+    </Card>
+  );
+}
+
+interface PlanAct {
+  data: Plan;
+  close: () => void;
+}
+
+const usersOf = ({ identityCount, keyCount }: Plan) => `${count(identityCount)} customers and ${count(keyCount)} keys`;
+
+const Change = (props: PlanAct & { what: string; input: object; ready?: boolean; children: ComponentChildren }) => (
+  <Act
+    title={`${props.what} of ${props.data.planId}`}
+    operation="plans.updatePlan"
+    input={{ planId: props.data.planId, ...props.input }}
+    act="Save"
+    ready={props.ready ?? true}
+    isEdit
+    close={props.close}
+  >
+    {props.children}
+    <p class="hint">It applies to {usersOf(props.data)} from the next verification on. Counts stay.</p>
+  </Act>
+);
+
+function EditLimits(props: PlanAct) {
+  const [drafts, setDrafts] = useState(props.data.ratelimits.map(draftOf));
+  const ratelimits = limitsOf(drafts);
+  return (
+    <Change {...props} what="Limits" input={{ ratelimits }} ready={ratelimits !== undefined}>
+      <LimitFields drafts={drafts} set={setDrafts} isOfPlan />
+    </Change>
+  );
+}
+
+function EditAccess(props: PlanAct) {
+  const [permissions, setPermissions] = useState(props.data.permissions.join(' '));
+  const [roles, setRoles] = useState(props.data.roles.join(' '));
+  return (
+    <Change {...props} what="Permissions" input={{ permissions: namesOf(permissions), roles: namesOf(roles) }}>
+      <NamesField label="Permissions" of="permissions" value={permissions} set={setPermissions} />
+      <NamesField label="Roles" of="roles" value={roles} set={setRoles} hint="Names with spaces between them." />
+    </Change>
+  );
+}
+
+function EditMeta(props: PlanAct) {
+  const [text, setText] = useState(props.data.meta ? JSON.stringify(props.data.meta, null, 2) : '');
+  const meta = metaOf(text);
+  return (
+    <Change {...props} what="Metadata" input={{ meta: text.trim() ? meta : null }} ready={meta !== undefined}>
+      <MetaField value={text} set={setText} />
+    </Change>
+  );
+}
+
+function DeletePlan({ data, close, done }: PlanAct & { done: () => void }) {
+  const [replaceWith, setReplaceWith] = useState('');
+  const { planId, keyCount, identityCount } = data;
+  const isUsed = keyCount + identityCount > 0;
+  return (
+    <Act
+      title={`Delete ${planId}`}
+      operation="plans.deletePlan"
+      input={{ planId, ...(replaceWith && { replaceWith }) }}
+      act="Delete"
+      danger
+      ready={!isUsed || replaceWith !== ''}
+      confirm={planId}
+      close={close}
+      done={done}
+    >
+      {isUsed ? (
+        <>
+          <p>{usersOf(data)} have it. They get another plan first. It cannot be restored.</p>
+          <PlanField label="Their plan from then on" value={replaceWith} set={setReplaceWith} hint="It must exist." />
+        </>
+      ) : (
+        <p>No customer and no key has it. It cannot be restored.</p>
+      )}
+    </Act>
+  );
+}
