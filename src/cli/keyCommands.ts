@@ -63,8 +63,7 @@ function balanceText({ credits, identity }: Key): string {
 const keyTable = (_input: object, keys: readonly Key[]) => {
   const isDeleted = keys.some(({ restorableUntil }) => restorableUntil !== undefined);
   const until = isDeleted ? 'Can be restored until' : 'Expires';
-  const plan = keys.some(({ planId }) => planId !== undefined) ? (['Plan'] as const) : [];
-  const names = ['Id', 'Key', 'Name', 'Customer', ...plan, 'State', until, 'Credits', 'Last used'] as const;
+  const names = ['Id', 'Key', 'Name', 'Customer', ...planColumn(keys), 'State', until, 'Credits', 'Last used'] as const;
   return columnsOf(keyColumns, names, { Credits: balanceText });
 };
 
@@ -103,12 +102,17 @@ const apiNames = ['Id', 'Name', 'Keys', 'Created'] as const;
 const apiTable = ({ deleted }: { deleted?: boolean }) =>
   columnsOf(apiColumns, deleted ? ([...apiNames, 'Can be restored until'] as const) : apiNames, {});
 
-const identityNames = ['Id', 'Customer', 'Plan', 'Keys', 'Limits', 'Credits'] as const;
-const identityTable = ({ deleted }: { deleted?: boolean }) =>
-  columnsOf(identityColumns, deleted ? ([...identityNames, 'Can be restored until'] as const) : identityNames, {
-    Limits: ({ ratelimits }: OutputOf<'identities.listIdentities'>[number]) => ratelimits.map(limitText).join(', '),
-    Credits: ({ credits }: OutputOf<'identities.listIdentities'>[number]) => (credits ? creditsText(credits) : ''),
+type Identity = OutputOf<'identities.listIdentities'>[number];
+const planColumn = (rows: readonly { planId?: string }[]) =>
+  rows.some(({ planId }) => planId !== undefined) ? (['Plan'] as const) : [];
+const identityTable = ({ deleted }: { deleted?: boolean }, identities: readonly Identity[]) => {
+  const until = deleted ? (['Can be restored until'] as const) : [];
+  const names = ['Id', 'Customer', ...planColumn(identities), 'Keys', 'Limits', 'Credits', ...until] as const;
+  return columnsOf(identityColumns, names, {
+    Limits: ({ ratelimits }: Identity) => ratelimits.map(limitText).join(', '),
+    Credits: ({ credits }: Identity) => (credits ? creditsText(credits) : ''),
   });
+};
 
 type AuditEvent = OutputOf<'audit.listEvents'>[number];
 const eventTable = columnsOf(eventColumns, ['Time, UTC', 'Root key', 'Operation', 'Resource', 'Changes'], {

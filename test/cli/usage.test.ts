@@ -10,7 +10,7 @@ const url = served(app);
 let apiIds: string[];
 const keyIds: Record<string, string> = {};
 const billHeadings =
-  'Customer,Valid,Refused,Verifications,Credits,RATE_LIMITED,USAGE_EXCEEDED,INSUFFICIENT_PERMISSIONS,FORBIDDEN,DISABLED,EXPIRED';
+  'Customer,Valid,Refused,Verifications,Credits,RATE_LIMITED,USAGE_EXCEEDED,INSUFFICIENT_PERMISSIONS,FORBIDDEN,DISABLED,EXPIRED,Plan';
 /** The cells of refusals of a row without any. */
 const none = '0,0,0,0,0,0';
 const month = new Date().toISOString().slice(0, 7);
@@ -125,7 +125,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect({ code, out, err }).toEqual({
       code: 0,
       // Refusals are not charged for. test/console/bill.test.ts: the same columns.
-      out: `${billHeadings}\n,1,0,1,1,${none}\nada,2,1,3,2,0,1,0,0,0,0\nbob,2,0,2,2,${none}\n`,
+      out: `${billHeadings}\n,1,0,1,1,${none},\nada,2,1,3,2,0,1,0,0,0,0,\nbob,2,0,2,2,${none},\n`,
       err: `${notFinal}\n`,
     });
     const sorted = await run(['usage', '--month', '--csv', '--order-by', 'count']);

@@ -44,10 +44,10 @@ inChromium(() => {
     await page().getByText('laptop 119', { exact: true }).waitFor();
     const [head, successor, old, ...others] = await linesOf();
     expect(head).toBe(
-      'Key,Name,Id,Customer,API,API id,State,Created,Last used,Expires,Credits,Roles,Permissions,Metadata',
+      'Key,Name,Id,Customer,Plan,API,API id,State,Created,Last used,Expires,Credits,Roles,Permissions,Metadata',
     );
     expect(successor).toMatch(
-      new RegExp(`^pay_\\w+,"x;'＝1\\+1",key_\\w+,,'=payments,${apiId},used_up,20\\d\\d-[^,]+,,,0,,documents.read,`),
+      new RegExp(`^pay_\\w+,"x;'＝1\\+1",key_\\w+,,,'=payments,${apiId},used_up,20\\d\\d-[^,]+,,,0,,documents.read,`),
     );
     expect(successor!.endsWith(`"{""formula"":""\\t=1"",""plan"":""gold, large""}"`)).toBe(true);
     expect(old).toContain(',expired,');
@@ -66,7 +66,7 @@ inChromium(() => {
     await page().getByText('Restore …').waitFor();
     const [head, only, ...none] = await linesOf();
     expect(head!.endsWith(',Can be restored until')).toBe(true);
-    expect([only!.split(',')[6], none]).toEqual(['deleted', []]);
+    expect([only!.split(',')[7], none]).toEqual(['deleted', []]);
     await ok('keys.restoreKey', { keyId: data[0]!.keyId });
   });
 
