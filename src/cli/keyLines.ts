@@ -92,7 +92,7 @@ const IdentityLine = Fields({
 });
 
 /** The limits keep their ids. A limit of a plan has no end, and counts nothing itself. */
-const PlanLine = Fields(createPlan.input.properties);
+const PlanLine = Fields({ ...createPlan.input.properties, createdAt: Time, updatedAt: Time });
 
 const lines = {
   permission: lineKind(
@@ -104,14 +104,17 @@ const lines = {
     Fields({ ...createRole.input.properties, name: RoleName, roleId: keptId('role') }),
     ({ roleId, permissions = [], ...role }) => ({ ...role, permissions, keptId: roleId?.slice('role_'.length) }),
   ),
-  plan: lineKind(PlanLine, ({ planId, ratelimits = [], permissions = [], roles = [], meta }, context) => {
+  plan: lineKind(PlanLine, ({ ratelimits = [], permissions = [], roles = [], meta, ...line }, context) => {
     checkLimits(ratelimits);
+    const { planId, createdAt, updatedAt } = line;
     return {
       planId,
       ratelimits: limitsOfLine(ratelimits),
       permissions,
       roles,
       meta: metaText(meta, context, 'meta') ?? undefined,
+      created: createdAt,
+      updated: updatedAt,
     };
   }),
   api: lineKind(Fields({ apiId: LineApiId, ...createApi.input.properties, createdAt: Time }), (api) => api),
@@ -302,13 +305,15 @@ export const permissionLine = ({ id, slug, name, description }: Permission) =>
 export const roleLine = ({ id, name, description, permissions }: Role) =>
   lineOf('role', { roleId: id, name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
 
-export const planLine = ({ planId, ratelimits, permissions, roles, meta }: Plan) =>
+export const planLine = ({ planId, ratelimits, permissions, roles, meta, createdAt, updatedAt }: Plan) =>
   lineOf('plan', {
     planId,
     ratelimits: notEmpty(ratelimits),
     permissions: notEmpty(permissions),
     roles: notEmpty(roles),
     meta: meta && withoutEmpty(meta),
+    createdAt,
+    updatedAt,
   });
 
 export const apiLine = ({ id, name, createdAt }: ApiRecord) => lineOf('api', { apiId: id, name, createdAt });

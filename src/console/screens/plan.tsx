@@ -79,7 +79,7 @@ function Screen({ data }: { data: Plan }) {
       </div>
       {may('identity', 'read_identity') && <CustomersOf data={data} />}
       {may('api', 'read_key') && <KeysOf data={data} />}
-      {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'plan', id: data.id } }} />}
+      {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'plan', id: planId } }} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
       {acting === 'access' && <EditAccess data={data} close={close} />}
       {acting === 'meta' && <EditMeta data={data} close={close} />}
