@@ -371,7 +371,14 @@ export class Importer {
   }
 
   #forgetWorkspace() {
-    const known = [this.#newRoles, this.#newPlans, this.#newApis, this.#newNamespaces, this.#otherIds, this.#permissionCosts];
+    const known = [
+      this.#newRoles,
+      this.#newPlans,
+      this.#newApis,
+      this.#newNamespaces,
+      this.#otherIds,
+      this.#permissionCosts,
+    ];
     for (const each of known) each.clear();
     this.#knownApi = { apiId: '', exists: false };
     this.#knownNamespace = { namespaceId: '', id16: undefined };

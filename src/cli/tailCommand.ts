@@ -56,7 +56,14 @@ function lineOf(data: Exclude<Event, { reason: string }>): string {
   const outcome = isCheck ? (data.passed ? 'PASSED' : 'BLOCKED') : data.outcome;
   const details = isCheck
     ? [data.namespace, data.identifier, `${data.remaining} of ${data.limit} left`, `cost ${data.cost}`]
-    : [data.keyId, data.name, data.externalId, data.planId, data.ratelimit && `limit ${data.ratelimit}`, data.tags?.join(', ')];
+    : [
+        data.keyId,
+        data.name,
+        data.externalId,
+        data.planId,
+        data.ratelimit && `limit ${data.ratelimit}`,
+        data.tags?.join(', '),
+      ];
   const measured = [
     `${data.latencyMs} ms`,
     data.source === 'lease' && 'lease',

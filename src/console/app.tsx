@@ -125,9 +125,7 @@ function Shell({ add }: { add: () => void }) {
           <Route path="/customers/:externalId">
             {({ externalId }) => <Customer key={externalId} externalId={textOfPart(externalId)} />}
           </Route>
-          <Route path="/plans/:planId">
-            {({ planId }) => <PlanScreen key={planId} planId={textOfPart(planId)} />}
-          </Route>
+          <Route path="/plans/:planId">{({ planId }) => <PlanScreen key={planId} planId={textOfPart(planId)} />}</Route>
           <Route path="/rate-limits/:namespace">
             {({ namespace }) => <Namespace key={namespace} namespace={textOfPart(namespace)} />}
           </Route>

@@ -76,7 +76,9 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect(ofFree.map((key: { keyId: string }) => key.keyId).sort()).toEqual([keyId, created.keyId].sort());
     const [heading] = await lines('key', 'list', '--plan', free);
     expect(cellsOf(heading!)).toContain('PLAN');
-    expect((await lines('key', 'explain', keyId)).join('\n')).toContain(`requests of key (plan ${free}): 0 of 10 per month`);
+    expect((await lines('key', 'explain', keyId)).join('\n')).toContain(
+      `requests of key (plan ${free}): 0 of 10 per month`,
+    );
     expect(await lines('key', 'plan', keyId, 'none')).toEqual([`${keyId} has no plan.`]);
     expect((await lines('key', 'explain', keyId)).join('\n')).toContain(`requests of identity (plan ${pro})`);
 

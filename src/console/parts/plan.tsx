@@ -8,7 +8,8 @@ import { PlanLink, TextField } from './basic.tsx';
 
 /** A plan, if there is one and the root key may read it. */
 export const usePlan = (planId: string | undefined): Plan | undefined =>
-  useData<Plan>('plans.getPlan', planId !== undefined && may('plan', 'read_plan') ? { planId } : undefined, 10_000).data;
+  useData<Plan>('plans.getPlan', planId !== undefined && may('plan', 'read_plan') ? { planId } : undefined, 10_000)
+    .data;
 
 /** A limit of a key, with the place that it is from. */
 export interface PlacedLimit extends Ratelimit {

@@ -4,7 +4,17 @@ import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, slicesOf, usePages } from '../pages.ts';
-import { Button, Card, Choice, CustomerLink, Empty, Head, LacksScreen, PlanLink, SearchField } from '../parts/basic.tsx';
+import {
+  Button,
+  Card,
+  Choice,
+  CustomerLink,
+  Empty,
+  Head,
+  LacksScreen,
+  PlanLink,
+  SearchField,
+} from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';

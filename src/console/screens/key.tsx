@@ -247,7 +247,9 @@ export const Names = ({ title, names, none }: { title: string; names: string[] |
 function OfPlan({ planId }: { planId: string | undefined }) {
   const plan = usePlan(planId);
   if (!plan) return null;
-  return <Names title={`Of the plan ${plan.planId}`} names={[...plan.permissions, ...plan.roles]} none="It adds none." />;
+  return (
+    <Names title={`Of the plan ${plan.planId}`} names={[...plan.permissions, ...plan.roles]} none="It adds none." />
+  );
 }
 
 /** The credits of a key: its own, those of its customer, or those of its successor. */

@@ -73,7 +73,16 @@ export function NewKey() {
   );
 }
 
-const noFields = { name: '', prefix: '', planId: '', expires: '', permissions: '', roles: '', allowedIps: '', meta: '' };
+const noFields = {
+  name: '',
+  prefix: '',
+  planId: '',
+  expires: '',
+  permissions: '',
+  roles: '',
+  allowedIps: '',
+  meta: '',
+};
 
 /** The draft of a key, and the input of keys.createKey; undefined while it is not complete. */
 function useDraft(first: { apiId: string; externalId: string }) {

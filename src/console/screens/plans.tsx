@@ -59,7 +59,9 @@ export function Plans() {
           idOf={({ planId }) => planId}
           empty={
             <Empty title={search.settled ? 'No plan matches' : 'There is no plan yet'}>
-              <p class="quiet">A plan has the limits, permissions and roles of a tier. Customers and keys refer to it.</p>
+              <p class="quiet">
+                A plan has the limits, permissions and roles of a tier. Customers and keys refer to it.
+              </p>
             </Empty>
           }
         />
