@@ -47,7 +47,7 @@ async function exportOf(workspaceId: string, ...options: string[]): Promise<stri
   return keyLinesOf(out);
 }
 
-const ownKinds = ['permission', 'role', 'api', 'identity', 'key'];
+const ownKinds = ['permission', 'role', 'plan', 'api', 'identity', 'key'];
 const keyLinesOf = (text: string) => textOf(linesOf(text).filter(({ kind }) => ownKinds.includes(kind)));
 const ownCounts = (counts: Record<string, number>) => Object.fromEntries(ownKinds.map((kind) => [kind, counts[kind]]));
 
@@ -80,6 +80,7 @@ const verify = async (key: string, rootKey: string) => {
 
 describe('a workspace with every kind of record', () => {
   const pick = random(seed);
+  const plans = ['free', 'pro'] as const;
   const apis: string[] = [];
   const keys: { key: string; keyId: string }[] = [];
   let exported: string;
@@ -110,8 +111,21 @@ describe('a workspace with every kind of record', () => {
       permissions: ['documents.read', 'mail.*'],
     });
     await ok('permissions.createRole', { name: 'nothing' });
-    for (const externalId of ['ada', 'bob', 'alone'])
-      await ok('identities.createIdentity', { externalId, meta: meta(), ratelimits: limits() });
+    for (const planId of plans) {
+      clock.now++;
+      const ratelimits = [...limits(), { name: planId, limit: 5, period: 'month' as const, autoApply: true }];
+      const access = planId === 'pro' && { permissions: ['documents.read'], roles: ['nothing', 'reader'] };
+      await ok('plans.createPlan', { planId, ratelimits, ...access, meta: meta() });
+    }
+    clock.now++;
+    await ok('plans.updatePlan', { planId: 'pro', meta: meta() });
+    for (const [externalId, planId] of [['ada', 'free'], ['bob'], ['alone', 'pro']] as const)
+      await ok('identities.createIdentity', {
+        externalId: externalId!,
+        ...(planId && { planId }),
+        meta: meta(),
+        ratelimits: limits(),
+      });
     for (const name of ['payments', 'mail', 'empty']) apis.push((await ok('apis.createApi', { name })).apiId);
     // More than one page of one API.
     for (let at = 0; at < 229; at++) {
@@ -126,6 +140,7 @@ describe('a workspace with every kind of record', () => {
           ...(pick(0, 1) && { externalId: ['ada', 'bob', `user_${at}`][pick(0, 2)]! }),
           ...(pick(0, 1) && { meta: meta() }),
           ...(pick(0, 4) === 0 && { expires: [1, Date.now() + dayMs][pick(0, 1)]! }),
+          ...(pick(0, 2) === 0 && { planId: plans[pick(0, 1)]! }),
           ...(pick(0, 4) === 0 && { enabled: false }),
           ...(pick(0, 1) && { ratelimits: limits() }),
           ...(pick(0, 2) === 0 && { roles: ['reader', 'nothing'].slice(pick(0, 1)) }),
@@ -147,8 +162,8 @@ describe('a workspace with every kind of record', () => {
   test(`an import into an empty workspace exports the same lines (seed ${seed})`, async () => {
     const there = await createWorkspace();
     const count = (kind: string) => linesOf(exported).filter((line) => line.kind === kind).length;
-    const all = { permission: 3, role: 2, api: 3, identity: count('identity'), key: 228 };
-    const none = { permission: 0, role: 0, api: 0, identity: 0, key: 0 };
+    const all = { permission: 3, role: 2, plan: 2, api: 3, identity: count('identity'), key: 228 };
+    const none = { permission: 0, role: 0, plan: 0, api: 0, identity: 0, key: 0 };
     expect(Object.fromEntries(Object.keys(all).map((kind) => [kind, count(kind)]))).toEqual(all);
 
     // A dry run reports the same, and changes nothing.
@@ -232,6 +247,54 @@ describe('a workspace with every kind of record', () => {
       code: 1,
       err: expect.stringMatching(/tollgate: The reader of the output has closed it\.\n$/),
     });
+  });
+});
+
+describe('plans', () => {
+  const month = { limit: 1000, period: 'month', autoApply: true } as const;
+
+  test('the limits of a plan keep their counts, of keys and of identities', async () => {
+    const [here, there] = [await createWorkspace(), await createWorkspace()];
+    const shared = { name: 'shared', ...month };
+    const single = { name: 'single', limit: 1000, duration: dayMs, autoApply: true };
+    await tollgate.call('plans.createPlan', { planId: 'pro', ratelimits: [shared] }, here.rootKey);
+    await tollgate.call('plans.createPlan', { planId: 'key', ratelimits: [single] }, here.rootKey);
+    await tollgate.call('identities.createIdentity', { externalId: 'ada', planId: 'pro' }, here.rootKey);
+    const { data: api } = await tollgate.call('apis.createApi', { name: 'moved' }, here.rootKey);
+    const given = { apiId: api.apiId, externalId: 'ada', planId: 'key' };
+    const { data: made } = await tollgate.call('keys.createKey', given, here.rootKey);
+    const leftOf = async (rootKey: string) => {
+      const { data } = await tollgate.call('keys.verifyKey', { key: made.key }, rootKey);
+      return Object.fromEntries(data.ratelimits!.map(({ name, remaining }) => [name, remaining]));
+    };
+    for (const left of [999, 998]) expect(await leftOf(here.rootKey)).toEqual({ single: left, shared: left });
+    const { out } = await cli(['export', '--workspace', here.workspaceId]);
+    const text = textOf(linesOf(out).filter(({ kind }) => kind !== 'rootKey' && kind !== 'auditEvent'));
+    await importInto(there.workspaceId, text);
+    expect(await leftOf(there.rootKey)).toEqual({ single: 997, shared: 997 });
+  });
+
+  test('who names an unknown plan is rejected, and the others are imported', async () => {
+    const { workspaceId, apiId } = await withApi();
+    const key = (planId: string) => ({ apiId, hash: hashOf(newSecret()), planId });
+    const lines = [
+      { kind: 'role', name: 'reader' },
+      { kind: 'plan', planId: 'pro', ratelimits: [{ name: 'requests', ...month }], roles: ['reader'] },
+      { kind: 'plan', planId: 'team', roles: ['unknown'] },
+      { kind: 'identity', externalId: 'ada', planId: 'pro' },
+      { kind: 'identity', externalId: 'bob', planId: 'gone' },
+      key('pro'),
+      key('gone'),
+    ];
+    for (const option of [['--dry-run'], []]) {
+      const file = newFile();
+      writeFileSync(file, textOf(lines));
+      const { out } = await cli(['import', file, '--workspace', workspaceId, ...option]);
+      expect(out).toContain(`${option.length ? 'Would import' : 'Imported'} 1 key, 1 identity, 1 role, 1 plan.`);
+      expect(out).toContain('  line 3: roles There is no role "unknown".\n');
+      expect(out).toContain('  line 5: planId There is no plan "gone".\n');
+      expect(out).toContain('  line 7: planId There is no plan "gone".\n');
+    }
   });
 });
 
