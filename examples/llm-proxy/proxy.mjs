@@ -1,6 +1,6 @@
 // A proxy in front of a language model whose customers pay by token. How many tokens a response has is known only at its
 // end, so the proxy holds `max_tokens` credits before it asks the model, and settles what was streamed. The same goes for
-// two budgets in millionths of a dollar: one a month per customer, a quota `budget` of the identity of the key, and one a
+// two budgets in millionths of a dollar: one a month per customer, a quota `budget` of the identity of the key or of its plan, and one a
 // day per model and key, a quota of the request.
 //
 //   TOLLGATE_URL=http://127.0.0.1:8080 TOLLGATE_ROOT_KEY=root_… MODEL_URL=http://127.0.0.1:3002 \
@@ -134,15 +134,16 @@ async function readInput(request) {
 const statusOf = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
 
 async function respond(request, response) {
-  const refuse = (status, code) =>
-    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ code }));
+  // With the plan, from which the client can offer a larger one.
+  const refuse = (status, code, plan) =>
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ code, plan }));
   const input = await readInput(request);
   if (!input) return refuse(400, 'INVALID');
   const [, key] = /^Bearer (.{1,512})$/i.exec(request.headers.authorization ?? '') ?? [];
   if (!key) return refuse(401, 'NOT_FOUND');
 
-  const { code, hold } = await reserve(key, input.max_tokens);
-  if (!hold) return refuse(statusOf[code] ?? 403, code);
+  const { code, hold, plan } = await reserve(key, input.max_tokens);
+  if (!hold) return refuse(statusOf[code] ?? 403, code, plan?.planId);
   const tokens = await stream({ ...input, holdId: hold.id }, response);
   // Before the end of the response: whoever has seen it finds the credits settled.
   await end(hold.id, tokens);

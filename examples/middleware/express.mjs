@@ -29,6 +29,8 @@ const isUnavailable = ({ name, statusCode }) =>
 // Limits that every request checks with a cost, such as [{"name":"tokens","cost":5}], besides those that the key itself
 // applies to each.
 const limits = JSON.parse(process.env.LIMITS || '[]');
+// What every request needs, such as `docs.write`: a permission that the plan of a customer may give.
+const permissions = process.env.PERMISSIONS || undefined;
 const costOf = (name) => limits.find((limit) => limit.name === name)?.cost ?? 1;
 
 const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
@@ -39,7 +41,7 @@ async function requireKey(request, response, next) {
   if (!key) return response.status(401).set('WWW-Authenticate', 'Bearer').json({ error: 'NOT_FOUND' });
 
   let unavailable = false;
-  const result = await unkey.keys.verifyKey({ key, ratelimits: limits }).catch((error) => {
+  const result = await unkey.keys.verifyKey({ key, permissions, ratelimits: limits }).catch((error) => {
     console.error(`Tollgate: ${error.message}`);
     unavailable = isUnavailable(error);
   });

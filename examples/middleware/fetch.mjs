@@ -15,6 +15,9 @@ if (!TOLLGATE_URL || !TOLLGATE_ROOT_KEY) {
 // is wrong.
 const failOpen = process.env.FAIL_OPEN === 'true';
 
+// What every request needs, such as `docs.write`: a permission that the plan of a customer may give.
+const permissions = process.env.PERMISSIONS;
+
 const forTheClient = ['content-type', 'www-authenticate', 'retry-after', 'ratelimit', 'ratelimit-policy'];
 
 /** Returns the result of the check as `{ status, headers, body }`: 200 lets the request pass, any other is sent to the client. */
@@ -26,6 +29,7 @@ async function check({ headers: { authorization = '' } }) {
       headers: {
         authorization: authorization.length > 600 ? '' : authorization,
         'x-tollgate-root-key': TOLLGATE_ROOT_KEY,
+        ...(permissions && { 'x-tollgate-permissions': permissions }),
       },
       signal: AbortSignal.timeout(2000),
     });

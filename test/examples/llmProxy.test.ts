@@ -188,8 +188,9 @@ test('the commands of README.md work', async () => {
     expect.stringMatching(/^id_\w+$/),
     '"data":{}',
     'data: [DONE]',
+    '"planId":"team"',
     '"used":600',
-    '{"code":"RATE_LIMITED"}',
+    '{"code":"RATE_LIMITED","plan":"team"}',
   ]);
   expect(readFileSync(join(dir, 'answer.txt'), 'utf8')).toContain('data: {"token":"the"}');
 });

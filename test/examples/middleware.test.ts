@@ -233,6 +233,23 @@ describe.each(programs)('%s', (name) => {
     });
   });
 
+  test('403 until the plan of the customer has the permission', async () => {
+    const needing = await startOne(name, { PERMISSIONS: 'docs.write' });
+    onTestFinished(async () => void (await needing.stop()));
+    const [free, pro, externalId] = ['free', 'pro', 'customer'].map((text) => `${text}.${name}`) as [
+      string,
+      string,
+      string,
+    ];
+    await tollgate.ok('plans.createPlan', { planId: free });
+    await tollgate.ok('plans.createPlan', { planId: pro, permissions: ['docs.write'] });
+    await tollgate.ok('identities.createIdentity', { externalId, planId: free });
+    const key = await newKey({ externalId });
+    expect((await needing.ask(`Bearer ${key}`)).status).toBe(403);
+    await tollgate.ok('identities.updateIdentity', { identity: externalId, planId: pro });
+    expect((await needing.ask(`Bearer ${key}`)).status).toBe(200);
+  });
+
   test('403 for a key that is disabled', async () => {
     expect(await ask(`Bearer ${await newKey({ enabled: false })}`)).toMatchObject({ status: 403, challenge: null });
   });
