@@ -130,5 +130,6 @@ async function setPlan(call: Call, wanted: Wanted): Promise<CommandResult> {
   return { lines: [line, ...(isThere ? [usersOf(plan)] : [])], json: plan };
 }
 
+const many = (number: number, noun: string) => `${number} ${noun}${number === 1 ? '' : 's'}`;
 const usersOf = ({ keyCount, identityCount }: Plan) =>
-  `It applies to ${keyCount} keys and ${identityCount} customers that have it.`;
+  `${many(keyCount, 'key')} and ${many(identityCount, 'customer')} have it.`;

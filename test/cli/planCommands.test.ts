@@ -29,11 +29,11 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect(await lines('plan', 'set', planId, '--permission', 'docs.read', 'docs.write')).toEqual([
       `Changed plan ${planId}. It has the limit requests 100 per 1m, the limit tokens 1000000 per month, ` +
         `the permission docs.read, the permission docs.write, the role ${planId}.`,
-      'It applies to 0 keys and 0 customers that have it.',
+      '0 keys and 0 customers have it.',
     ]);
     expect(await lines('plan', 'set', planId, '--role', 'none', '--permission', 'none', '--meta', 'null')).toEqual([
       `Changed plan ${planId}. It has the limit requests 100 per 1m, the limit tokens 1000000 per month.`,
-      'It applies to 0 keys and 0 customers that have it.',
+      '0 keys and 0 customers have it.',
     ]);
     const shown = await json('plan', 'show', planId);
     expect(shown).toMatchObject({ planId, permissions: [], roles: [], keyCount: 0, identityCount: 0 });

@@ -93,7 +93,7 @@ const ownFirst = 'A customer or a key that has its own limit of the same name us
 function CustomersOf({ data: { planId, identityCount } }: { data: Plan }) {
   const pages = usePages<Identity>('identities.listIdentities', { planId, limit: 25 }, 10_000);
   return (
-    <Card title={`${count(identityCount)} customers`}>
+    <Card title={many(identityCount, 'customer')}>
       <List
         label="Customers"
         isCards
@@ -109,7 +109,7 @@ function CustomersOf({ data: { planId, identityCount } }: { data: Plan }) {
 function KeysOf({ data: { planId, keyCount } }: { data: Plan }) {
   const pages = usePages<Key>('keys.listKeys', { planId, order: 'desc', limit: 25 }, 10_000);
   return (
-    <Card title={`${count(keyCount)} keys with this plan of their own`}>
+    <Card title={`${many(keyCount, 'key')} with this plan of their own`}>
       <List
         label="Keys"
         isCards
@@ -127,7 +127,9 @@ interface PlanAct {
   close: () => void;
 }
 
-const usersOf = ({ identityCount, keyCount }: Plan) => `${count(identityCount)} customers and ${count(keyCount)} keys`;
+const many = (number: number, noun: string) => `${count(number)} ${noun}${number === 1 ? '' : 's'}`;
+const usersOf = ({ identityCount, keyCount }: Plan) =>
+  `${many(identityCount, 'customer')} and ${many(keyCount, 'key')}`;
 
 const Change = (props: PlanAct & { what: string; input: object; ready?: boolean; children: ComponentChildren }) => (
   <Act
@@ -193,7 +195,7 @@ function DeletePlan({ data, close, done }: PlanAct & { done: () => void }) {
     >
       {isUsed ? (
         <>
-          <p>{usersOf(data)} have it. They get another plan first. It cannot be restored.</p>
+          <p>Its {usersOf(data)} get another plan first. It cannot be restored.</p>
           <PlanField label="Their plan from then on" value={replaceWith} set={setReplaceWith} hint="It must exist." />
         </>
       ) : (
