@@ -58,6 +58,7 @@ const columns: Column<Row>[] = [
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
     isWide: true,
   }),
+  column('Plan', 'text', ({ planId }) => planId, { isCsvOnly: true }),
   column('Limit', 'text', ({ ratelimit }) => ratelimit),
   column('Tags', 'text', ({ tags = [] }) => tags.join(' '), {
     cell: ({ tags = [] }) => tags.map((tag) => <Badge key={tag}>{tag}</Badge>),
@@ -81,8 +82,9 @@ interface Rate {
 
 /** Whether a decision has the text in its names, ids, tags or its outcome. */
 function hasText(decision: Decision, text: string): boolean {
-  const { keyId, name, externalId, tags = [], ratelimit, namespace, identifier } = decision;
-  const texts = [wordOf(outcomeOf(decision)), keyId, name, externalId, ...tags, ratelimit, namespace, identifier];
+  const { keyId, name, externalId, planId, tags = [], ratelimit, namespace, identifier } = decision;
+  const names = [keyId, name, externalId, planId, ...tags, ratelimit, namespace, identifier];
+  const texts = [wordOf(outcomeOf(decision)), ...names];
   return texts.some((one) => one?.toLowerCase().includes(text.toLowerCase()));
 }
 

@@ -71,6 +71,20 @@ test('customers are in order of their externalIds, keys without one first, with 
   expect(await ok('analytics.listCustomers', { start: clock.now })).toMatchObject([{ externalId: 'ada', count: 1 }]);
 });
 
+test('a customer has its present plan', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'planned' });
+  for (const planId of ['free', 'pro']) await ok('plans.createPlan', { planId });
+  await ok('identities.createIdentity', { externalId: 'planned', planId: 'free' });
+  for (const externalId of ['planned', 'unplanned', undefined]) {
+    const { key } = await createKey({ apiId, ...(externalId && { externalId }) });
+    await use(key, 1);
+  }
+  const plansOf = async () => (await ok('analytics.listCustomers', { apiId })).map(({ planId }) => planId);
+  expect(await plansOf()).toEqual([undefined, 'free', undefined]);
+  await ok('identities.updateIdentity', { identity: 'planned', planId: 'pro' });
+  expect(await plansOf()).toEqual([undefined, 'pro', undefined]);
+});
+
 test('a listing continues in its own period, and with a cursor of it only', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'listed' });
   for (const externalId of ['a', 'b', 'c']) {
