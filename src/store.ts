@@ -17,6 +17,7 @@ import { openKeySearch } from './records/keySearch.ts';
 import { digestOf, openKeys } from './records/keys.ts';
 import { openNamespaces } from './records/namespaces.ts';
 import { openOverrides } from './records/overrides.ts';
+import { openPlans } from './records/plans.ts';
 import { openRbac } from './records/rbac.ts';
 import { cliActor, openRootKeys } from './records/rootKeys.ts';
 import { openStatus } from './records/status.ts';
@@ -146,6 +147,7 @@ export async function openStore(storeOptions: StoreOptions) {
   return {
     decide,
     ...rbac,
+    plans: openPlans(context),
     analytics,
     apis: openApis(context),
     audit: openAudit(context),

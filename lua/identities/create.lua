@@ -1,11 +1,12 @@
 -- Create identities: one for createIdentity, many for imports. An identity whose externalId exists is skipped.
 --
 -- derives  identity records and list, the audit stream
--- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, credits {remaining, refill, refillDue}, keptId
---                     (of an export, without `id_`)}], with distinct externalIds; all but externalId and ratelimits
---                     may be absent
+-- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, planId, credits {remaining, refill, refillDue}, keptId
+--                     (of an export, without `id_`)}], with distinct externalIds; planId; all but externalId and
+--                     ratelimits may be absent
 -- returns  {for each identity its id, or false when its externalId or its id exists}, or for the first limit that
---          cannot be temporary `ended` or `too_late`, a space and its index, from 0
+--          cannot be temporary `ended` or `too_late`, a space and its index, from 0; or `plan_not_found` or
+--          `too_many_limits`, a space and the planId
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 
@@ -34,6 +35,10 @@ for index, identity in ipairs(request) do
     local refusal, refused_at
     identity.limits, refusal, refused_at = limit_list.of_new(identity.ratelimits, now)
     if refusal then return refusal .. ' ' .. int(refused_at) end
+    local missing_plan
+    identity.plan, missing_plan = plans.after(workspace, identity.planId, nil)
+    if missing_plan then return 'plan_not_found ' .. missing_plan end
+    if identity.plan and #identity.limits > plans.LIMITS_MAX then return 'too_many_limits ' .. identity.planId end
     stamps, created = stamps + 3 + #identity.limits, created + 1
   end
 end
@@ -46,12 +51,20 @@ for index, identity in ipairs(request) do
     local function id_of_identity() return identity.keptId or next_id() end
     local id16 = string.sub(create_identity(workspace, identity.externalId, id_of_identity, next_version), 1, 16)
     limit_list.name(identity.limits, next_id)
-    local limits = restore_limits(identity.limits, identity.ratelimits)
+    local limits = plans.merged(restore_limits(identity.limits, identity.ratelimits), identity.plan)
+    for _, l in ipairs(limits) do
+      l.window = l.window or ''
+    end
     local version = next_version()
     local balance = new_balance(identity, version)
-    local state = packed_identity.pack({ id16 = id16, version = version, has_balance = balance, limits = limits })
+    local made = { id16 = id16, version = version, has_balance = balance, has_plan = identity.plan, limits = limits }
+    local state = packed_identity.pack(made)
     if balance then identity_balance.write(balance) end
     set_fields(identity.record, { state = state, meta = identity.meta })
+    if identity.plan then
+      plans.keep(identity.record, identity.plan)
+      plans.index(workspace, identity.planId, id16)
+    end
     limit_list.note_ends(workspace, id16, {}, limits)
     identity.balance = balance
     answer[index] = 'id_' .. id16
@@ -67,6 +80,7 @@ else
     { 'credits.remaining', nil, request[1].balance and request[1].balance.balance },
     { 'credits.refill', nil, request[1].balance and refill_text(request[1].balance) },
     { 'ratelimits', nil, limits_text(request[1].limits, now) },
+    { 'planId', nil, request[1].planId },
   })
 end
 return answer

@@ -32,6 +32,7 @@ else
 end
 if has_keys then add_former(name_of.former_members(workspace, external_id), id16, now, usage_retention_ms) end
 limit_list.note_ends(workspace, id16, identity.limits, {})
+plans.unindex(workspace, identity.plan_id, id16)
 audit(workspace, now, actor, 'identity', 'id_' .. id16, {
   { 'externalId', external_id },
   { 'meta', meta or nil },

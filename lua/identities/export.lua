@@ -5,7 +5,7 @@
 -- derives  identity records and list
 -- ARGV[1]  after      the last id of the page before (without `id_`), or ''
 -- ARGV[2]  count      limit of the page
--- returns  {{{IdentityReply (src/records/records.ts), used_units of include/exported}…}, 1 if there are more, else 0}
+-- returns  {{{IdentityReply (src/records/records.ts), used_units and planned_units of include/exported}…}, 1 if there are more, else 0}
 
 local workspace, after, count, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), now_ms(ARGV[3])
 local function exported(_, external_id)
@@ -13,6 +13,7 @@ local function exported(_, external_id)
   local identity = load_identity(record)
   local balance = balance_of_identity(record, identity, now)
   local reply, parts = identity_reply(identity, external_id, identity_meta(record), balance, now, nil, true)
-  return { reply, used_units(limits_in_force(workspace, identity.id16, identity.limits, now), now) }, parts
+  local used = used_units(limits_in_force(workspace, identity.id16, identity.limits, now), now)
+  return { reply, used, planned_units(identity.limits, now) }, parts
 end
 return page_of(workspace, name_of.identity_list(workspace), after, 'asc', count, exported, REPLY_PARTS_MAX)

@@ -9,11 +9,12 @@
 -- ARGV[4]  wanted     limit of the identities to return
 -- ARGV[5]  below      '' for all; else only identities with a balance below this
 -- ARGV[6]  deleted    1 for deleted identities, else 0
+-- ARGV[7]  plan_id    '' for all; else only identities with this plan
 -- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are
 --          more or 0}
 
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-local below, deleted, now = tonumber(ARGV[5]), ARGV[6] == '1', now_ms(ARGV[7])
+local below, deleted, plan_id, now = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], now_ms(ARGV[8])
 local list = deleted and name_of.deleted_identities(workspace) or name_of.identity_list(workspace)
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
@@ -31,7 +32,8 @@ for index = 1, math.min(count, #members) do
       or name_of.identity_record(workspace, external_id)
     local identity, row_parts = load_identity(record), nil
     local balance = balance_of_identity(record, identity, now)
-    if not below or (balance and balance.balance < below) then
+    local is_wanted = plan_id == '' or identity.plan_id == plan_id
+    if is_wanted and (not below or (balance and balance.balance < below)) then
       local meta, key_count = identity_meta(record), count_all_identity_keys(workspace, record, identity)
       local until_ms = deleted and deleted_records.until_of(workspace, 'i', members[index]) or nil
       rows[#rows + 1], row_parts = identity_reply(identity, external_id, meta, balance, now, key_count, false, until_ms)

@@ -1,6 +1,6 @@
 -- Restore a deleted identity as it was, and some of its keys. The next calls, or the sweeper, link the others again.
 --
--- derives  identity record, list and list of keys, the deleted record, its list and queue, key records and lists, their
+-- derives  identity record, list and list of keys, identities of plans, the deleted record, its list and queue, key records and lists, their
 --          usage, former members, the index of ends, the audit stream
 -- ARGV[1]  identity_id
 -- ARGV[2]  continues    1: only link more keys
@@ -28,6 +28,11 @@ local link_keys = relinking.begin(workspace, id16, external_id, usage_retention_
 deleted_records.restore(workspace, 'i', id16 .. external_id)
 remove_former(name_of.former_members(workspace, external_id), id16)
 limit_list.note_ends(workspace, id16, {}, identity.limits)
+if identity.has_plan then
+  local record = name_of.identity_record(workspace, external_id)
+  identity.limits, identity.has_plan = plans.restore(workspace, record, id16, identity.limits)
+  if not identity.has_plan then redis.call('HSET', record, 'state', packed_identity.pack(identity)) end
+end
 audit(workspace, now, actor, 'identity', identity_id, {
   { 'externalId', nil, external_id },
   { 'meta', nil, meta or nil },

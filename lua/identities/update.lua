@@ -1,11 +1,11 @@
 -- Change an identity: only the fields that are in the request.
 --
 -- derives  identity record, list and list of keys, window counters, the audit stream
--- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
---                     ratelimit (see with_one in include/limitList), credits (null removes them) {remaining, refill
+-- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), planId (null
+--                     removes it), ratelimits, ratelimit (see with_one in include/limitList), credits (null removes them) {remaining, refill
 --                     (null removes it)}}
--- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', or a
---          refusal of limit_list.with_one or with_all, the latter with a space and the index of the limit, from 0
+-- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', `plan_not_found`
+--          or `too_many_limits`, a space and the planId, or a refusal of limit_list.with_one or with_all, the latter with a space and the index of the limit, from 0
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 
@@ -35,8 +35,13 @@ elseif request.ratelimits then
   request.ratelimits, refusal, refused_at = limit_list.with_all(limits, request.ratelimits, now)
 end
 if refusal then return refused_at and refusal .. ' ' .. int(refused_at) or refusal end
-if request.ratelimits then
-  identity.limits, counters = limit_list.replace(workspace, identity.id16, identity.limits, request.ratelimits, now)
+local plan, missing_plan = plans.after(workspace, request.planId, identity.plan_id)
+if missing_plan then return 'plan_not_found ' .. missing_plan end
+local wanted, changes_limits = request.ratelimits or limit_list.own(limits), request.ratelimits or request.planId
+if changes_limits and plan and #wanted > plans.LIMITS_MAX then return 'too_many_limits ' .. plan.id end
+if changes_limits then
+  identity.limits, counters =
+    limit_list.replace(workspace, identity.id16, identity.limits, plans.merged(wanted, plan), now)
 end
 local meta = identity_meta(record)
 local meta_before = meta or nil
@@ -49,10 +54,14 @@ if credits and not is_removed and credits.refill and credits.refill ~= null and 
 end
 
 local key_count = count_all_identity_keys(workspace, record, identity)
-local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
-if request.ratelimits then
+local next_id, next_version = take_stamps(workspace, now, 1 + #wanted)
+local plan_before = identity.plan_id
+if changes_limits then
   limit_list.name(identity.limits, next_id)
   limit_list.keep_counters(workspace, identity.id16, record, counters, now)
+  identity.has_plan, identity.plan_id = plan ~= nil, plan and plan.id
+  plans.keep(record, plan)
+  plans.move(workspace, plan_before, identity.plan_id, identity.id16)
 end
 identity.version = next_version()
 if is_removed then
@@ -76,5 +85,6 @@ audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
   { 'credits.remaining', balance_before, balance and balance.balance },
   { 'credits.refill', refill_before, balance and refill_text(balance) },
   { 'ratelimits', limits_before, limits_text(identity.limits, now) },
+  { 'planId', plan_before, identity.plan_id },
 })
 return (identity_reply(identity, external_id, meta, balance, now, key_count))

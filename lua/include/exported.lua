@@ -29,6 +29,20 @@ local function used_units(limits, now)
   return used
 end
 
+-- The units of the limits of a plan, of which an import keeps the counters: {duration (stored), name, ends and units as
+-- in used_units}.
+local function planned_units(limits, now)
+  local planned, rows = {}, {}
+  for _, l in ipairs(limits) do
+    if l.of_plan then planned[#planned + 1] = l end
+  end
+  for index, used in ipairs(used_units(planned, now)) do
+    local l = planned[used[1]]
+    rows[index] = { int(l.duration), l.name, used[2], used[3] }
+  end
+  return rows
+end
+
 -- Gives new limits the ids and windows that an export has of them: `keptId` and `used`, [[end of a slice, units]…].
 local function restore_limits(limits, wanted)
   for index, l in ipairs(limits) do

@@ -18,15 +18,22 @@ local function external_id_for(workspace, id_or_external_id)
 end
 
 -- `record` is the name of its record, here and below.
-local function load_identity(record) return packed_identity.read(redis.call('HGET', record, 'state')) end
+local function read_identity(record, packed)
+  local identity = packed_identity.read(packed)
+  identity.plan_id = identity.has_plan and redis.call('HGET', record, 'planId') or nil
+  return identity
+end
+
+local function load_identity(record) return read_identity(record, redis.call('HGET', record, 'state')) end
 
 -- The identity of a link: its state and externalId, or nil when there is none or it was deleted.
 local function identity_of(workspace, link)
   if link == '' then return nil end
   local external_id = string.sub(link, 17)
-  local packed = redis.call('HGET', name_of.identity_record(workspace, external_id), 'state')
+  local record = name_of.identity_record(workspace, external_id)
+  local packed = redis.call('HGET', record, 'state')
   if not packed or string.sub(packed, 1, 16) ~= string.sub(link, 1, 16) then return nil end
-  return packed_identity.read(packed), external_id
+  return read_identity(record, packed), external_id
 end
 
 -- The metadata of an identity, or false.
@@ -43,7 +50,7 @@ end
 local function identity_reply(identity, external_id, meta, balance, now, key_count, is_export, restorable_until)
   local limits = limit_replies(identity.limits, now)
   local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limits, keyCount = key_count }
-  reply.restorableUntil = restorable_until
+  reply.restorableUntil, reply.planId = restorable_until, identity.plan_id
   if balance then
     -- An export has no holds: they have expired in it.
     reply.balance = int(is_export and math.min(balance.balance + balance.held, SAFE_INTEGER) or balance.balance)

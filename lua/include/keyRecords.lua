@@ -90,9 +90,11 @@ end
 -- script. Returns the number of its counters.
 local function unlist_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
+  local plan_id = redis.call('HGET', name_of.key_record(workspace, digest), 'planId')
   redis.call('ZREM', name_of.key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
   unindex_expiry(workspace, state.id)
   redis.call('ZREM', name_of.refill_queue(workspace), digest)
+  plans.unindex(workspace, plan_id, state.id)
   unindex()
   erase_counters(workspace, state.id, counters)
   return #counters

@@ -44,6 +44,11 @@ function name_of.role_names(workspace) return workspace .. ':rs' end
 function name_of.role_permissions(workspace) return workspace .. ':rp' end
 function name_of.role_list(workspace) return workspace .. ':roles' end
 function name_of.role_record(workspace, number) return workspace .. ':role:' .. number end
+function name_of.plan_list(workspace) return workspace .. ':plans' end
+function name_of.plan_record(workspace, plan_id) return workspace .. ':pl:' .. plan_id end
+-- The keys and the identities that have a plan.
+function name_of.plan_keys(workspace, plan_id) return workspace .. ':plk:' .. plan_id end
+function name_of.plan_identities(workspace, plan_id) return workspace .. ':pli:' .. plan_id end
 function name_of.root_key_record(workspace, digest) return workspace .. ':rk:' .. digest end
 function name_of.root_key_list(workspace) return workspace .. ':rks' end
 function name_of.admin_root_keys(workspace) return workspace .. ':rkfull' end
@@ -55,6 +60,7 @@ function name_of.record_lists(workspace)
     workspace .. ':permissions',
     workspace .. ':roles',
     workspace .. ':rks',
+    name_of.plan_list(workspace),
     name_of.deleted_apis(workspace),
     name_of.deleted_identities(workspace),
   },

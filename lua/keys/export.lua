@@ -9,7 +9,8 @@
 -- ARGV[4]  count      limit of the page
 -- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only, and refillDue, formerLink (to an
 --          identity that was deleted: id16, externalId), restorableUntil; used_units of include/exported; {of the
---          key, and of each that draws on its balance, if it has holds {digest, HeldUnits of include/heldUnits}}}…},
+--          key, and of each that draws on its balance, if it has holds {digest, HeldUnits of include/heldUnits}};
+--          planned_units of include/exported}…},
 --          the last key id that was read (without `key_`) if there are more, or ''}, or false when there is no such API
 
 local workspace, api_id, is_deleted, after, count, now =
@@ -41,9 +42,9 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
     key.refillDue = state.refilled and int(state.refill_due)
     key.formerLink = state.link ~= '' and not key.identity and state.link
     key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
-    keys[#keys + 1], parts =
-      { digest, named(key), used_units(limits_in_force(workspace, state.id, state.limits, now), now), held },
-      parts + key_parts
+    local used = used_units(limits_in_force(workspace, state.id, state.limits, now), now)
+    keys[#keys + 1] = { digest, named(key), used, held, planned_units(state.limits, now) }
+    parts = parts + key_parts
   end
 end
 local last = #members > examined and string.sub(members[examined], 1, PACKED_ID_BYTES)

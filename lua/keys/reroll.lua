@@ -2,7 +2,7 @@
 -- and refill are copied; or they are moved: then it draws on the balance of the successor (include/drawnBy), and so do
 -- the keys that drew on its own, unless they have ended: these have no credits from then on.
 --
--- derives  key and API records, key lists, the indexes of starts and by expiry, the refill queue, the audit
+-- derives  key and API records, key lists, keys of plans, the indexes of starts and by expiry, the refill queue, the audit
 --          stream
 -- ARGV[1]  key_id      the old key
 -- ARGV[2]  digest      SHA-256 of the new key string
@@ -54,7 +54,8 @@ reserve_stamps()
 new.usage, new.forbidden, new.last_used, new.holds_due = NO_USAGE, 0, 0, NEVER
 new.balances, new.pays = moves_credits and old.balances or 0, moves_credits
 for _, l in ipairs(new.limits) do
-  l.id, l.window = next_id(), ''
+  l.window = ''
+  if not l.of_plan then l.id = next_id() end
 end
 fields.state, fields.start, fields.created = pack_state(new), start, created_field(new.id, now)
 fields.drawnBy = moves_credits and table.concat(drawn, ',')
@@ -62,6 +63,7 @@ fields.formerLink = is_of_deleted and former_link
 set_fields(name_of.key_record(workspace, new_digest), fields)
 redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 index_starts()
+plans.index(workspace, fields.planId, new.id)
 index_under_identity(workspace, is_of_deleted and former_link or new.link, new.id, is_of_deleted)
 if new.expires < NEVER then index_expiry_of(workspace, new) end
 limit_list.note_ends(workspace, new.id, {}, new.limits)

@@ -1,5 +1,5 @@
 -- Restore a deleted key, whose record is kept for the retention time. It is valid again immediately, with its fields,
--- limits and balance, a refill that was due since, its identity if that exists, and its usage.
+-- limits and balance, its plan if that exists, a refill that was due since, its identity if that exists, and its usage.
 --
 -- derives  key and API records, lists of keys and deleted keys, the index by expiry, identity's record and key
 --          list, refill and purge queues, lists of former keys, the audit stream
@@ -20,6 +20,7 @@ local _, next_version = take_stamps(workspace, now, 1)
 local api8 = string.sub(state.id, 17)
 local member = member_of_api(state.id, digest)
 state.deleted, state.version = false, next_version()
+state.limits, state.planned = plans.restore(workspace, record, state.id, state.limits)
 redis.call('HSET', record, 'state', pack_state(state))
 redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 redis.call('ZREM', name_of.deleted_keys(workspace, api8), member)

@@ -91,6 +91,7 @@ local function checks_of(filter)
   permission, role = permission and listed(permission), role and listed(role)
   needs(filter.unusedSince, 'created')
   needs(filter.rerolledInUse ~= nil, 'successor')
+  needs(filter.planId, 'planId')
   needs(filter.search, 'start', 'name', 'meta')
   needs(permission or role, 'roles')
   needs(permission, 'direct')
@@ -130,6 +131,7 @@ local function checks_of(filter)
     if state.draws then return false end
     return state.balance < filter.creditsBelow
   end)
+  add(filter.planId, function(_, values) return values[position.planId] == filter.planId end)
   add(role, function(_, values)
     local roles = values[position.roles]
     return roles and string.find(roles, role, 1, true) ~= nil

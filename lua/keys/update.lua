@@ -1,12 +1,12 @@
 #!lua full=allow-oom
 -- Change a key. Fields that are not in the request stay. If the change is refused, no field changes.
 --
--- derives  key, API, identity, permission and role records and their lists, window counters, the index by expiry,
---          the refill queue, usage history, the audit stream
+-- derives  key, API, identity, permission, role and plan records and their lists, window counters, the index by
+--          expiry, the refill queue, usage history, the audit stream
 -- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with
 --                     the values of keyRecordFields as text
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
---          {'refill_unlimited'} | {'draws', id of the key that has the balance} | {'new_limit'} |
+--          {'plan_not_found', planId} | {'refill_unlimited'} | {'draws', id of the key that has the balance} | {'new_limit'} |
 --          {'too_many_limits'} | {'slots_limit'} | {'slots_duration'} | {'quota_period'} | {'quota_duration'} |
 --          {'not_quota'} |
 --          {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late', as before} |
@@ -34,6 +34,8 @@ elseif request.ratelimits and request.ratelimits ~= null then
 end
 if refused_limit then return { refused_limit, refused_at and int(refused_at) or '' } end
 local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
+local plan, missing_plan = plans.after(workspace, request.planId, stored.planId or nil)
+if missing_plan then return { 'plan_not_found', missing_plan } end
 local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
 local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')
 local credits, balance_number = request.credits, state.refill_due
@@ -69,9 +71,12 @@ elseif request.externalId then
   new_link = find_identity_link(workspace, request.externalId)
 end
 local unindex = unindexing_under_identity(workspace, old_link, state.id)
-local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
-if request.ratelimits then
-  state.limits, counters = limit_list.replace(workspace, state.id, state.limits, wanted, now)
+local wanted, counters = limit_list.own(limits), nil
+if request.ratelimits then wanted = request.ratelimits ~= null and request.ratelimits or {} end
+local changes_limits = request.ratelimits or request.planId
+if changes_limits and plan and #wanted > plans.LIMITS_MAX then return { 'too_many_limits', 'planned' } end
+if changes_limits then
+  state.limits, counters = limit_list.replace(workspace, state.id, state.limits, plans.merged(wanted, plan), now)
 end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
 local sets_balance = credits == null or credits and credits.remaining ~= nil
@@ -87,9 +92,11 @@ local next_id, next_version, reserve = take_stamps(workspace, now, 3 + #wanted +
 -- Write.
 full_memory.may_write(has_only(request, ENDING) and was_usable and not is_usable(state))
 reserve()
-if request.ratelimits then
+if changes_limits then
   limit_list.name(state.limits, next_id)
   limit_list.keep_counters(workspace, state.id, record, counters, now)
+  plans.keep(record, plan)
+  plans.move(workspace, stored.planId, plan and plan.id, state.id)
 end
 if request.externalId then
   state.link = new_link or create_identity(workspace, request.externalId, next_id, next_version)

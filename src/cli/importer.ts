@@ -15,6 +15,7 @@ import {
   temporarySince,
   tooOld,
 } from '../operations/rules.ts';
+import { planLimitsMax } from '../operations/schemas.ts';
 import type { CreateKeys, NewKey } from '../records/keys.ts';
 import { cliActor } from '../records/rootKeys.ts';
 import type { Store } from '../store.ts';
@@ -640,7 +641,7 @@ export class Importer {
     }
     const request = { ...plan, mayCreatePermissions: true };
     const result = await this.#store.plans.create(workspaceId, request, actorFor({ workspaceId, ...of }));
-    if (!('refused' in result)) return 'created';
+    if (!result) return 'created';
     if (result.refused === 'exists') return 'existed';
     if (result.refused === 'role_not_found') return noSuch('roles', 'role', result.name);
     throw new Error(`An imported plan was refused: ${result.refused}.`);
@@ -925,6 +926,12 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
       return absent('planId', 'plan');
     case 'create_permission':
       return absent('permissions', 'permission');
+    case 'too_many_limits':
+      return [
+        ({ planId, ratelimits = [] }) => planId !== undefined && ratelimits.length > planLimitsMax,
+        'ratelimits',
+        `With a plan, a key has at most ${planLimitsMax} limits of its own.`,
+      ];
     case 'expired':
     case 'ended':
     case 'too_late':

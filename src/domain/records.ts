@@ -53,6 +53,7 @@ export const records = {
     actions: ['set', 'read', 'delete'],
     notFound: 'No override exists for exactly this identifier.',
   },
+  plan: { noun: 'plan', prefix: 'plan', resource: 'plan', actions: manage, unique: 'planId' },
   root_key: { noun: 'root key', prefix: 'root', resource: 'root_key', actions: manage },
 } as const satisfies Record<string, Kind>;
 

@@ -53,6 +53,11 @@ import { getRole } from './permissions/getRole.ts';
 import { listPermissions } from './permissions/listPermissions.ts';
 import { listRoles } from './permissions/listRoles.ts';
 import { setRolePermissions } from './permissions/setRolePermissions.ts';
+import { createPlan } from './plans/createPlan.ts';
+import { deletePlan } from './plans/deletePlan.ts';
+import { getPlan } from './plans/getPlan.ts';
+import { listPlans } from './plans/listPlans.ts';
+import { updatePlan } from './plans/updatePlan.ts';
 import { deleteOverride } from './ratelimits/deleteOverride.ts';
 import { getOverride } from './ratelimits/getOverride.ts';
 import { limit } from './ratelimits/limit.ts';
@@ -125,6 +130,11 @@ export const operations = [
   listRoles,
   deleteRole,
   setRolePermissions,
+  createPlan,
+  deletePlan,
+  getPlan,
+  listPlans,
+  updatePlan,
   getVerifications,
   getTop,
   getRatelimits,

@@ -7,7 +7,7 @@ import { ApiError, existing, type FieldError, notFound } from '../errors.ts';
 import type { Context, ManageContext } from '../operation.ts';
 import type { LimitRefusal } from '../records/keys.ts';
 import type { Store } from '../store.ts';
-import { lastsBound, ratelimitsMax, slugLengths } from './schemas.ts';
+import { lastsBound, planLimitsMax, ratelimitsMax, slugLengths } from './schemas.ts';
 
 export const invalid = (location: string, message: string, fix?: string): ApiError =>
   new ApiError('invalid_input', `${location} ${message}.`, {
@@ -171,6 +171,16 @@ export const requireQuotas = (
 ) => {
   if (hasQuota(limits)) requireData(store, quotasSince, 'a limit with a period');
 };
+
+/** Since which version data can store plans. */
+export const plansSince = 8;
+
+/** The error for a key or an identity with a plan that would have too many limits of its own. */
+export const tooManyOwnLimits = () =>
+  new ApiError(
+    'precondition_failed',
+    `With a plan, a key or an identity has at most ${planLimitsMax} limits of its own.`,
+  );
 
 interface LimitFields {
   ratelimit?: GivenLimit | undefined;

@@ -111,6 +111,8 @@ export const ExternalId = Text(
   'Your id of the owner of the key, such as a user or an organisation. Created if unknown.',
   { pattern: '^[a-zA-Z0-9_.-]+$' },
 );
+/** Named by callers, so that exports and configuration can name it. */
+export const PlanId = Text(1, 64, 'Name of a plan, such as `pro`.', { pattern: '^[a-zA-Z0-9_.-]+$' });
 export const KeyName = Text(1, 255, 'Name for people. Need not be unique.');
 export const KeyString = Text(1, 512, 'The key string.');
 
@@ -264,6 +266,8 @@ export const RatelimitRequest = Fields({
 } satisfies LimitSchemas);
 /** Maximum limits of a key or an identity; MAX in lua/include/limitList.lua. */
 export const ratelimitsMax = 50;
+/** Limits of a plan, and of an owner with a plan (LIMITS_MAX of lua/include/plans.lua). */
+export const planLimitsMax = 25;
 export const Ratelimits = Type.Array(RatelimitRequest, {
   maxItems: ratelimitsMax,
   description: `Rate limits, each of another name. A limit with \`until\` ends, ${lastsBound}. A temporary limit has the type of the permanent one.`,
@@ -338,6 +342,7 @@ const identityFields = {
 export const Identity = out.object('Owner of keys.', {
   ...identityFields,
   credits: may.object('Credits that all keys of the identity share. Absent: none.', Credits.properties),
+  planId: may.text('Its plan, which all its keys have. Its limits are not in `ratelimits`.'),
 });
 /** An identity that is read by itself, not as part of a key. */
 export const ListedIdentity = out.object('Owner of keys.', {

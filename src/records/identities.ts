@@ -7,6 +7,7 @@ import type { StoreContext } from '../scripts/context.ts';
 import { deletion } from './deletion.ts';
 import { type Balance, type EndRefusal, type KeyChanges, type LimitRefusal, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
+import { type PlanWindow, readPlanWindows } from './plans.ts';
 import {
   type Identity,
   type ListedIdentity,
@@ -26,11 +27,15 @@ export interface NewIdentity {
   /** JSON text. */
   meta?: string | undefined;
   ratelimits: readonly (NewLimit & ExportedLimit)[];
+  planId?: string | undefined;
   /** `remaining` is negative for the debt of an export; `refillDue` is of an export, Unix milliseconds. */
   credits?: { remaining: number; refill?: Refill | undefined; refillDue?: number | undefined } | undefined;
   /** The id in an export, without `id_`. */
   keptId?: string | undefined;
 }
+
+/** Why an owner cannot have a plan: there is none, or it has too many limits of its own. */
+type PlanRefusal = 'plan_not_found' | 'too_many_limits';
 
 interface CreditChange {
   identity: string;
@@ -44,12 +49,14 @@ interface ListPage {
   search?: string | undefined;
   creditsBelow?: number | undefined;
   deleted?: boolean | undefined;
+  planId?: string | undefined;
 }
 
 /** With the units of long windows, by the place of their limit. */
 export interface ExportedIdentity extends Identity {
   refillDue?: number;
   used: ReadonlyMap<number, UsedSlices>;
+  planUsed: readonly PlanWindow[];
 }
 
 export function openIdentities(context: StoreContext) {
@@ -75,18 +82,8 @@ export function openIdentities(context: StoreContext) {
     list: (workspaceId: string, page: ListPage) => listIdentities(run, workspaceId, page),
 
     /** A page in order of creation with everything that an import needs. It ends early where identities are large. */
-    async export(
-      workspaceId: string,
-      page: { after?: string | undefined; count: number },
-    ): Promise<PageOf<ExportedIdentity>> {
-      const given = { after: page.after?.slice('id_'.length) ?? '', count: page.count };
-      const [replies, more] = await run('identities/export', workspaceId, given);
-      const items = replies.map(([reply, used]) => {
-        const refillDue = refillDueOf(reply);
-        return { ...readIdentity(reply), ...(refillDue !== undefined && { refillDue }), used: readUsedUnits(used) };
-      });
-      return { items, next: more === 1 ? items.at(-1)?.id : undefined };
-    },
+    export: (workspaceId: string, page: { after?: string | undefined; count: number }) =>
+      exportIdentities(run, workspaceId, page),
 
     /** Absent fields are unchanged; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */
     async update(
@@ -98,15 +95,17 @@ export function openIdentities(context: StoreContext) {
         ratelimit?: LimitChange | undefined;
         /** Null removes the balance. */
         credits?: KeyChanges['credits'];
+        /** Null removes it. */
+        planId?: string | null | undefined;
       },
       actor: Actor,
     ): Promise<
       | { identity: ListedIdentity; refused?: undefined }
-      | { refused: LimitRefusal | 'refill_unlimited'; at: string }
+      | { refused: LimitRefusal | 'refill_unlimited' | 'plan_not_found'; at: string }
       | undefined
     > {
       const reply = await run('identities/update', workspaceId, { request: JSON.stringify(changes), actor });
-      if (typeof reply === 'string') return refusalAt<LimitRefusal | 'refill_unlimited'>(reply);
+      if (typeof reply === 'string') return refusalAt<LimitRefusal | 'refill_unlimited' | 'plan_not_found'>(reply);
       return reply ? { identity: readListedIdentity(reply) } : undefined;
     },
 
@@ -136,19 +135,39 @@ export function openIdentities(context: StoreContext) {
   };
 }
 
+async function exportIdentities(
+  run: StoreContext['run'],
+  workspaceId: string,
+  page: { after?: string | undefined; count: number },
+): Promise<PageOf<ExportedIdentity>> {
+  const given = { after: page.after?.slice('id_'.length) ?? '', count: page.count };
+  const [replies, more] = await run('identities/export', workspaceId, given);
+  const items = replies.map(([reply, used, planUsed]) => {
+    const refillDue = refillDueOf(reply);
+    return {
+      ...readIdentity(reply),
+      ...(refillDue !== undefined && { refillDue }),
+      used: readUsedUnits(used),
+      planUsed: readPlanWindows(planUsed),
+    };
+  });
+  return { items, next: more === 1 ? items.at(-1)?.id : undefined };
+}
+
 async function listIdentities(
   run: StoreContext['run'],
   workspaceId: string,
   page: ListPage,
 ): Promise<PageOf<ListedIdentity>> {
   const [search, below, deleted] = [page.search?.toLowerCase() ?? '', page.creditsBelow ?? '', page.deleted ? 1 : 0];
+  const { planId = '' } = page;
   const found: ListedIdentity[] = [];
   let metaLength = 0;
   let after = page.after?.slice('id_'.length) ?? '';
   for (let step = 0; step < stepsMax; step++) {
     const wanted = page.count - found.length;
-    const count = search === '' && below === '' ? wanted : stepMax;
-    const given = { after, count, search, below, deleted, wanted };
+    const count = search === '' && below === '' && planId === '' ? wanted : stepMax;
+    const given = { after, count, search, below, deleted, planId, wanted };
     const [replies, last, more] = await run('identities/list', workspaceId, given);
     const identities = replies.map(readListedIdentity);
     found.push(...identities);
@@ -165,12 +184,12 @@ async function createIdentities(
   workspaceId: string,
   identities: readonly NewIdentity[],
   actor: Actor,
-): Promise<(string | null)[] | { refused: EndRefusal; at: string }> {
+): Promise<(string | null)[] | { refused: EndRefusal | PlanRefusal; at: string }> {
   const reply = await run('identities/create', workspaceId, { request: JSON.stringify(identities), actor });
-  return typeof reply === 'string' ? refusalAt<EndRefusal>(reply) : reply;
+  return typeof reply === 'string' ? refusalAt<EndRefusal | PlanRefusal>(reply) : reply;
 }
 
-/** `at` is the index of a limit; '' for none. */
+/** `at` is the index of a limit, '' for none; or a planId. */
 function refusalAt<Refused extends string>(reply: string): { refused: Refused; at: string } {
   const [refused, at = ''] = reply.split(' ');
   return { refused: refused as Refused, at };

@@ -13,6 +13,7 @@ import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
 import type { PageOf } from './pages.ts';
+import { type PlanWindow, readPlanWindows } from './plans.ts';
 import {
   asText,
   creditsOf,
@@ -84,6 +85,7 @@ export interface ExportedKey extends KeyRecord {
   formerLink?: string | undefined;
   /** The units of long windows, by the place of their limit. */
   used: ReadonlyMap<number, UsedSlices>;
+  planUsed: readonly PlanWindow[];
 }
 
 /** Why a limit cannot be temporary: its end is not in the future, or too far away. */
@@ -215,7 +217,7 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       if (!reply) return undefined;
       const items: ExportedKey[] = [];
       const held = (digest: Buffer, first: unknown) => allHeld(run, workspaceId, digest, asText(first) as HeldUnits);
-      for (const [digest, keyReply, usedReply, heldReply] of reply[0]) {
+      for (const [digest, keyReply, usedReply, heldReply, planReply] of reply[0]) {
         const text = asText(keyReply);
         const { record, byteLength } = await readReply(redis, workspaceId, text);
         const { refillDue, formerLink } = fromNamed<{ refillDue?: string; formerLink?: string }>(text);
@@ -226,6 +228,7 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
           ...(refillDue !== undefined && { refillDue: Number(refillDue) }),
           ...(formerLink !== undefined && { formerLink }),
           used: readUsedUnits(asText(usedReply) as UsedUnits[]),
+          planUsed: readPlanWindows(asText(planReply)),
         };
         const all: Held[] = [];
         for (const [holder, first] of heldReply) {

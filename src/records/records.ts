@@ -69,6 +69,7 @@ interface IdentityReply {
   refillAmount?: string;
   refillDay?: number;
   keyCount?: number;
+  planId?: string;
   /** In an export only. */
   refillDue?: string;
   restorableUntil?: string;
@@ -109,10 +110,10 @@ export interface KeyReply extends Partial<Record<DisplayField | KeyTime, string>
 
 export const limitOfReply = (reply: LimitReply): Ratelimit =>
   ratelimitOf(`rl_${reply.id}`, reply.name, reply, Number(reply.at ?? 0));
-const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
+export const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
 
 function identityOfReply(named: IdentityReply) {
-  const { id, externalId, meta, limits } = named;
+  const { id, externalId, meta, limits, planId } = named;
   const credits = readCredits(named);
   return {
     id: `id_${id}`,
@@ -120,6 +121,7 @@ function identityOfReply(named: IdentityReply) {
     meta: new JsonText(meta ?? '{}'),
     ratelimits: limits.map(readLimit),
     ...(credits && { credits }),
+    ...(planId !== undefined && { planId }),
   };
 }
 

@@ -74,8 +74,8 @@ export const signatures = {
   'identities/delete': takes('identity', 'permanent', 'retentionMs', 'usageRetentionMs', 'actor', 'now').returns<
     0 | 1
   >(),
-  'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[]][], more: 0 | 1]>(),
-  'identities/list': takes('after', 'count', 'search', 'wanted', 'below', 'deleted', 'now').returns<
+  'identities/export': takes('after', 'count', 'now').returns<[[Reply, UsedUnits[], Reply[]][], more: 0 | 1]>(),
+  'identities/list': takes('after', 'count', 'search', 'wanted', 'below', 'deleted', 'planId', 'now').returns<
     [unknown[], string, 0 | 1]
   >(),
   'identities/read': takes('identity', 'now').returns<Reply>(),
@@ -94,6 +94,8 @@ export const signatures = {
     'api_not_found',
     'role_not_found',
     'create_permission',
+    'plan_not_found',
+    'too_many_limits',
     'key_id_taken',
     'expired',
     'ended',
@@ -107,7 +109,7 @@ export const signatures = {
   'keys/expiring': takes('expiresBefore', 'expiresAfter', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
-    [[Buffer, unknown, unknown, [Buffer, unknown][]][], Buffer] | null
+    [[Buffer, unknown, unknown, [Buffer, unknown][], unknown][], Buffer] | null
   >(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
   'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
@@ -141,6 +143,7 @@ export const signatures = {
     'key_not_found',
     'role_not_found',
     'create_permission',
+    'plan_not_found',
     'refill_unlimited',
     'draws',
     'new_limit',
@@ -188,7 +191,30 @@ export const signatures = {
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
   'permissions/read': takes('numbers').returns<Reply[]>(),
-  'records/read': takes('kindName', 'reference', 'after', 'count').returns<PageReply>(),
+  'plans/create': takes('request', 'actor', 'now').decides(
+    'created',
+    'exists',
+    'role_not_found',
+    'create_permission',
+    'slots_limit',
+    'slots_duration',
+    'quota_period',
+    'quota_duration',
+    'not_quota',
+  ),
+  'plans/delete': takes('planId', 'replaceWith', 'actor', 'now').decides('deleted', 'plan_not_found', 'more', 'in_use'),
+  'plans/update': takes('request', 'actor', 'now').decides(
+    'updated',
+    'plan_not_found',
+    'role_not_found',
+    'create_permission',
+    'slots_limit',
+    'slots_duration',
+    'quota_period',
+    'quota_duration',
+    'not_quota',
+  ),
+  'records/read': takes('kindName', 'reference', 'after', 'count', 'now').returns<PageReply>(),
   'roles/create': takes('request', 'actor', 'now').decides('created', 'exists', 'create_permission'),
   'roles/delete': takes('idOrName', 'actor', 'now').returns<0 | 1>(),
   'roles/read': takes('numbers').returns<Reply[]>(),

@@ -68,6 +68,9 @@ export async function makeThings(call: Call, rootKey: string) {
   await call('keys.updateKey', { keyId, ratelimit: { name: 'key tokens', limit: 500, until } }, rootKey);
   const ofIdentity = { identity: identityId, ratelimit: { name: 'tokens', limit: 500, duration: 2 * hour, until } };
   await call('identities.updateIdentity', ofIdentity, rootKey);
+  // Nor plans.
+  const planId = `${name}.plan`;
+  await call('plans.createPlan', { planId, ratelimits: [{ name: 'plan tokens', limit: 7, duration: hour }] }, rootKey);
   const deleted = await ok('keys.createKey', { apiId, name, externalId: name, ratelimits: limits });
   await ok('keys.verifyKey', { key: deleted.key });
   await ok('keys.deleteKey', { keyId: deleted.keyId });
@@ -98,6 +101,7 @@ export async function makeThings(call: Call, rootKey: string) {
     deletedIdentityId,
     rootKeyId,
     namespaceId,
+    planId,
   };
 }
 
@@ -247,6 +251,52 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     documented: () => ({ limit: 10 }),
   },
   'permissions.listRoles': { ...ofKind('role').list, ...bySearch('edit') },
+  'plans.createPlan': {
+    input: ({ name }) => ({
+      planId: freshName(),
+      ratelimits: newLimits(),
+      permissions: [name, freshName()],
+      roles: [name],
+      meta: { a: 1 },
+    }),
+    needs: ['plan.create_plan', 'rbac.create_permission'],
+    elsewhere: 'role_not_found',
+    changes: (_things, { planId }) => ['plan', planId],
+    documented: () => ({
+      planId: 'pro',
+      ratelimits: [
+        { name: 'requests', limit: 100, duration: minute, autoApply: true },
+        { name: 'tokens', limit: 1_000_000, period: 'month', autoApply: true },
+      ],
+      permissions: ['documents.write'],
+      meta: { seats: 5 },
+    }),
+  },
+  'plans.getPlan': {
+    input: ({ planId }) => ({ planId }),
+    ...ofKind('plan').read,
+    documented: () => ({ planId: 'pro' }),
+  },
+  'plans.listPlans': { ...ofKind('plan').list, ...bySearch('pro') },
+  'plans.updatePlan': {
+    input: ({ planId, name }) => ({
+      planId,
+      ratelimits: newLimits(),
+      permissions: [name, freshName()],
+      roles: [name],
+      meta: { a: 2 },
+    }),
+    needs: ['plan.update_plan', 'rbac.create_permission'],
+    elsewhere: 'plan_not_found',
+    changes: ({ planId }) => ['plan', planId],
+    documented: () => ({
+      planId: 'pro',
+      ratelimits: [
+        { name: 'requests', limit: 200, duration: minute, autoApply: true },
+        { name: 'tokens', limit: 1_000_000, period: 'month', autoApply: true },
+      ],
+    }),
+  },
   'identities.createIdentity': {
     input: () => ({
       externalId: freshName(),
@@ -656,6 +706,11 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: 'key_not_found',
     changes: ({ deletedKeyId }) => ['key', deletedKeyId],
     documented: ({ keyId }) => ({ keyId }),
+  },
+  'plans.deletePlan': {
+    input: ({ planId }) => ({ planId }),
+    ...ofKind('plan').delete,
+    documented: () => ({ planId: 'pro' }),
   },
   'permissions.deleteRole': { ...ofKind('role').delete, ...byReference('role', 'editor') },
   'permissions.deletePermission': { ...ofKind('permission').delete, ...byReference('permission', 'documents.write') },

@@ -129,6 +129,7 @@ export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
       [many(101, (index) => `10.0.0.${index}`)],
     ],
   },
+  planId: { values: ['pro', 'basic'], removed: null, invalid: [[''], ['a b'], ['x'.repeat(65)], [1]] },
 };
 
 export const fieldNames = Object.keys(fieldExamples) as FieldName[];
@@ -242,4 +243,5 @@ type Create = <Name extends OperationName>(operation: Name, input: InputOf<Name>
 /** Creates the records that the examples name and that a key does not create. */
 export async function makeExampleRecords(create: Create) {
   for (const name of ['editor', 'viewer']) await create('permissions.createRole', { name });
+  for (const planId of ['pro', 'basic']) await create('plans.createPlan', { planId });
 }

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { Int, OptionalFlag } from '../schemas.ts';
+import { Int, OptionalFlag, PlanId } from '../schemas.ts';
 import { identities } from './identityRecords.ts';
 
 export const listIdentities = identities.list({
@@ -8,6 +8,7 @@ export const listIdentities = identities.list({
     'List identities, or deleted ones, in order of creation, optionally those whose id or externalId contains a string.',
   filters: {
     creditsBelow: Type.Optional(Int(0, 'Identities with a balance below this number.')),
+    planId: Type.Optional(PlanId),
     deleted: OptionalFlag('With true only deleted identities that can be restored.'),
   },
 });

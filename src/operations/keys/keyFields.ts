@@ -5,7 +5,7 @@ import Type from 'typebox';
 import { isRange } from '../../domain/ipRange.ts';
 import type { JsonText } from '../../domain/json.ts';
 import type { Store } from '../../store.ts';
-import { checkCredits, checkLimits, invalid, requireData } from '../rules.ts';
+import { checkCredits, checkLimits, invalid, plansSince, requireData } from '../rules.ts';
 import {
   CreatedAt,
   CreditChanges,
@@ -24,6 +24,7 @@ import {
   Nullable,
   OptionalFlag,
   out,
+  PlanId,
   Ratelimit,
   Ratelimits,
   RoleName,
@@ -52,6 +53,7 @@ export const newKeyFields = {
   credits: Type.Optional(NewCredits),
   ratelimits: Type.Optional(Ratelimits),
   allowedIps: Type.Optional(AllowedIps),
+  planId: Type.Optional(PlanId),
 };
 
 /** In keys.updateKey: an omitted field is unchanged, and null removes a value. */
@@ -63,6 +65,7 @@ export const changedKeyFields = {
   credits: Type.Optional(Nullable(CreditChanges)),
   ratelimits: Type.Optional(Nullable(Ratelimits)),
   allowedIps: Type.Optional(Nullable(AllowedIps)),
+  planId: Type.Optional(Nullable(PlanId)),
   enabled: OptionalFlag(enabledDescription),
   roles: Type.Optional(RoleNames),
   permissions: Type.Optional(DirectSlugs),
@@ -98,6 +101,7 @@ export const KeyRecord = out.object('A key, without its string.', {
   identity: Type.Optional(Identity),
   ratelimits: Type.Optional(Type.Array(Ratelimit, { description: 'Limits of the key itself.' })),
   allowedIps: may.texts('IP addresses and CIDR ranges that may use it, in canonical form.'),
+  planId: may.text('Plan of the key itself. Its limits are not in `ratelimits`.'),
 });
 
 /** The fields that verifications return unchanged: `verified` of src/scripts/layout.ts. */
@@ -107,7 +111,7 @@ export const verifiedKeyFields = {
 };
 
 /** Errors of roles, permissions and limits that the fields name. */
-export const keyFieldErrors = ['role_not_found', 'precondition_failed', 'too_many_records'] as const;
+export const keyFieldErrors = ['role_not_found', 'plan_not_found', 'precondition_failed', 'too_many_records'] as const;
 
 const New = Fields(newKeyFields);
 const Changed = Fields(changedKeyFields);
@@ -126,7 +130,9 @@ export function checkKeyFields({ credits, ratelimits, allowedIps }: NewKeyInput 
 }
 
 /** The version of the stored data from which on all servers apply a field, if earlier ones have keys without it. */
-export const keyFieldsSince = { allowedIps: 6 } as const satisfies Partial<Record<keyof NewKeyInput, number>>;
+export const keyFieldsSince = { allowedIps: 6, planId: plansSince } as const satisfies Partial<
+  Record<keyof NewKeyInput, number>
+>;
 
 /** From which version on servers charge a key to the credits of its successor. */
 export const movedCreditsSince = 7;

@@ -15,6 +15,7 @@ import {
   OptionalFlag,
   optional,
   out,
+  PlanId,
   pageFields,
   RoleName,
   Slug,
@@ -43,6 +44,7 @@ export const keyFilters = optional({
   permission: Slug,
   role: RoleName,
   externalId: ExternalId,
+  planId: PlanId,
   deleted: OptionalFlag(
     'List deleted keys whose record is kept, instead of the others. `keys.restoreKey` restores them.',
     false,

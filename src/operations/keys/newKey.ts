@@ -3,7 +3,7 @@
 import type { ApiError } from '../../errors.ts';
 import type { NewKey } from '../../records/keys.ts';
 import type { Store } from '../../store.ts';
-import { apiNotFound, endRefused, expiredBefore, refusalError } from '../rules.ts';
+import { apiNotFound, endRefused, expiredBefore, refusalError, tooManyOwnLimits } from '../rules.ts';
 import type { NewKeyInput } from './keyFields.ts';
 
 /** An input without other fields than those of `Allowed`: they would have to be `never`. */
@@ -36,6 +36,7 @@ export function newKeyRefused(
     const [key, limit] = name.split(' ');
     return endRefused(refused, `${locationOf(key!)}.ratelimits[${limit}]`);
   }
+  if (refused === 'too_many_limits') return tooManyOwnLimits();
   if (refused === 'expired') return expiredBefore();
   if (refused === 'api_not_found') return apiNotFound(apiId);
   // Only imports contain ids.

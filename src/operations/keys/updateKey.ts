@@ -10,6 +10,7 @@ import {
   nothingToRefill,
   refusalError,
   requireLimits,
+  tooManyOwnLimits,
 } from '../rules.ts';
 import { Empty, Fields, KeyId, RatelimitChange } from '../schemas.ts';
 import { creditsElsewhere, ofKey } from './keyById.ts';
@@ -46,6 +47,8 @@ export const updateKey = manages({
     const result = await store.keys.update(caller.workspaceId, keyId, changes, mayCreatePermissions, actor);
     if (!result) return {};
     const { refused, name } = result;
+    // With a plan there are fewer.
+    if (refused === 'too_many_limits' && name === 'planned') throw tooManyOwnLimits();
     if (isLimitRefusal(refused)) throw limitRefused(refused, unchanged, name);
     if (refused === 'refill_unlimited') throw nothingToRefill('an unlimited key', 'Set remaining as well.');
     throw refused === 'draws' ? creditsElsewhere(name) : refusalError({ refused, name });

@@ -1,0 +1,157 @@
+-- Plans: named sets of limits, permissions, roles and metadata, to which keys and identities refer. The limits of a plan
+-- are merged into the states of its owners (decide/verification/currentLimits.lua): field `merged` of their records has
+-- the version of the plan that was merged. Its permissions and roles are read from its record.
+
+local plans = {
+  -- Limits of a plan, and own limits of an owner that has one: so it has at most limit_list.MAX after merging.
+  LIMITS_MAX = 25,
+}
+
+-- A plan: {id, id16, version, limits, direct and roles (lists of numbers, '' for none), meta (JSON text or false),
+-- created, updated (text, or false)}; nil if it does not exist.
+function plans.read(workspace, plan_id)
+  local record = name_of.plan_record(workspace, plan_id)
+  local plan = read_fields(record, 'id16', 'version', 'limits', 'direct', 'roles', 'meta', 'created', 'updated')
+  if not plan.version then return nil end
+  plan.id, plan.direct, plan.roles = plan_id, plan.direct or '', plan.roles or ''
+  plan.limits = read_limits(plan.limits, 1, 0)
+  return plan
+end
+
+-- The id16 of a plan; nil if it does not exist.
+function plans.find(workspace, plan_id)
+  return plan_id and redis.call('HGET', name_of.plan_record(workspace, plan_id), 'id16') or nil
+end
+
+-- The id of a plan if it exists, or nil.
+function plans.named(workspace, plan_id) return plans.find(workspace, plan_id) and plan_id or nil end
+
+-- The limits of an owner with those of its plan (nil for none), for limit_list.replace: an own limit replaces that of
+-- the plan with its name.
+function plans.merged(own, plan)
+  local list, names = {}, {}
+  for index, l in ipairs(own) do
+    list[index], names[l.name] = l, true
+  end
+  for _, l in ipairs(plan and plan.limits or {}) do
+    if not names[l.name] then
+      local planned = limit_list.of(l)
+      planned.id, planned.of_plan = l.id, true
+      list[#list + 1] = planned
+    end
+  end
+  return list
+end
+
+-- Stores the plan of an owner in its record, and which version of it was merged; nil removes both.
+function plans.keep(record, plan)
+  if plan then
+    redis.call('HSET', record, 'planId', plan.id, 'merged', plan.version)
+  else
+    redis.call('HDEL', record, 'planId', 'merged')
+  end
+end
+
+-- The list that has an owner, and its member: of a key (24) as under an identity, of an identity its id (16).
+local function listing_of(workspace, plan_id, owner)
+  if #owner == 16 then return name_of.plan_identities(workspace, plan_id), owner end
+  return name_of.plan_keys(workspace, plan_id), member_under_identity(owner)
+end
+
+-- Adds an owner to those of a plan; nil for none.
+function plans.index(workspace, plan_id, owner)
+  if not plan_id then return end
+  local list, member = listing_of(workspace, plan_id, owner)
+  redis.call('ZADD', list, 0, member)
+end
+
+-- Removes an owner from those of a plan; nil or false for none.
+function plans.unindex(workspace, plan_id, owner)
+  if not plan_id then return end
+  local list, member = listing_of(workspace, plan_id, owner)
+  redis.call('ZREM', list, member)
+end
+
+-- Moves an owner from one plan to another; nil or false for none.
+function plans.move(workspace, from, to, owner)
+  if (from or nil) == (to or nil) then return end
+  plans.unindex(workspace, from, owner)
+  plans.index(workspace, to, owner)
+end
+
+-- The numbers of keys and identities that have a plan.
+function plans.users(workspace, plan_id)
+  return redis.call('ZCARD', name_of.plan_keys(workspace, plan_id)),
+    redis.call('ZCARD', name_of.plan_identities(workspace, plan_id))
+end
+
+-- The plan of an owner that is restored: it is taken away, with its limits, if it was deleted meanwhile. `limits` are
+-- those of the state of the owner. Returns the limits, and whether it has the plan.
+function plans.restore(workspace, record, owner, limits)
+  local plan_id = redis.call('HGET', record, 'planId')
+  if not plan_id then return limits, false end
+  if plans.find(workspace, plan_id) then
+    plans.index(workspace, plan_id, owner)
+    return limits, true
+  end
+  plans.keep(record, nil)
+  return limit_list.own(limits), false
+end
+
+-- The plan of an owner after a change: `wanted` is that of the request (a planId, null for none, nil for as before).
+-- `stored` is that of its record, or false, and may not exist any more. Returns the plan, or nil; then the planId that
+-- does not exist.
+function plans.after(workspace, wanted, stored)
+  if wanted == cjson.null then return nil end
+  local plan_id = wanted or stored
+  local plan = plan_id and plans.read(workspace, plan_id) or nil
+  return plan, not plan and wanted or nil
+end
+
+-- The first of up to `count` owners of a plan, each {record, is_identity, owner}; records that are gone have none.
+function plans.owners(workspace, plan_id, count)
+  local owners = {}
+  for _, member in ipairs(redis.call('ZRANGE', name_of.plan_keys(workspace, plan_id), 0, count - 1)) do
+    local key24 = key_of_member(member)
+    local digest = digest_of(workspace, 'key_' .. key24)
+    owners[#owners + 1] = { owner = key24, record = digest and name_of.key_record(workspace, digest) }
+  end
+  local left = count - #owners
+  if left == 0 then return owners end
+  for _, id16 in ipairs(redis.call('ZRANGE', name_of.plan_identities(workspace, plan_id), 0, left - 1)) do
+    local external_id = external_id_for(workspace, 'id_' .. id16)
+    owners[#owners + 1] = { owner = id16, record = external_id and name_of.identity_record(workspace, external_id) }
+  end
+  return owners
+end
+
+-- The texts of a plan's values for its audit event.
+function plans.texts(workspace, plan, now)
+  return {
+    ratelimits = limits_text(plan.limits, now),
+    permissions = names_text(slugs_of(workspace, plan.direct)),
+    roles = names_text(names_of_roles(workspace, plan.roles)),
+    meta = plan.meta or nil,
+  }
+end
+
+-- A plan as a named reply (PlanReply in src/records/plans.ts), and the number of its parts.
+function plans.reply(workspace, plan_id, now)
+  local plan = plans.read(workspace, plan_id)
+  local key_count, identity_count = plans.users(workspace, plan_id)
+  local slugs, number_lists, given = effective_slugs(workspace, plan.direct, '')
+  return named({
+    id = 'plan_' .. plan.id16,
+    planId = plan_id,
+    limits = limit_replies(plan.limits, now),
+    slugs = slugs,
+    permissionLists = number_lists,
+    roleNames = names_of_roles(workspace, plan.roles),
+    meta = plan.meta,
+    created = plan.created,
+    updated = plan.updated,
+    keyCount = key_count,
+    identityCount = identity_count,
+  }),
+    given + parts_of_limits(plan.limits) + parts_of_meta(plan.meta)
+end

@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- Delete a plan that no key and no identity has. With a replacement, its keys and identities get that first, some with
+-- each call: it is called until it returns another outcome than `more`.
+--
+-- derives  plans and their list, key and identity records, lists of keys and identities of plans, the audit stream
+-- ARGV[1]  plan_id
+-- ARGV[2]  replace_with  the plan that its keys and identities get; '' for none
+-- returns  {'deleted'} | {'plan_not_found', planId} | {'more'} | {'in_use', its keys, its identities}
+
+local workspace, plan_id, replace_with, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
+-- Keys and identities of a step: some milliseconds of Redis's time.
+local MOVED_AT_ONCE = 100
+
+local plan = plans.read(workspace, plan_id)
+if not plan then return { 'plan_not_found', plan_id } end
+local keys, identities = plans.users(workspace, plan_id)
+if keys + identities > 0 and replace_with == '' then return { 'in_use', int(keys), int(identities) } end
+if replace_with ~= '' and not plans.find(workspace, replace_with) then return { 'plan_not_found', replace_with } end
+
+local owners = plans.owners(workspace, plan_id, MOVED_AT_ONCE)
+for _, moved in ipairs(owners) do
+  -- The next decision merges the limits of the other plan.
+  local stored = moved.record and redis.call('HGET', moved.record, 'planId')
+  if stored == plan_id then
+    redis.call('HSET', moved.record, 'planId', replace_with)
+    redis.call('HDEL', moved.record, 'merged')
+    plans.index(workspace, replace_with, moved.owner)
+  end
+  plans.unindex(workspace, plan_id, moved.owner)
+end
+if keys + identities > #owners then return { 'more' } end
+local texts = plans.texts(workspace, plan, now)
+redis.call('UNLINK', name_of.plan_record(workspace, plan_id))
+redis.call('ZREM', name_of.plan_list(workspace), plan.id16 .. plan_id)
+audit(workspace, now, actor, 'plan', plan_id, {
+  { 'ratelimits', texts.ratelimits },
+  { 'permissions', texts.permissions },
+  { 'roles', texts.roles },
+  { 'meta', texts.meta },
+  { 'replaceWith', nil, replace_with ~= '' and replace_with or nil },
+})
+return { 'deleted' }

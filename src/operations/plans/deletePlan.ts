@@ -1,0 +1,28 @@
+import Type from 'typebox';
+import { ApiError, notFound } from '../../errors.ts';
+import { manages } from '../../operation.ts';
+import { invalid } from '../rules.ts';
+import { Empty, Fields, PlanId } from '../schemas.ts';
+
+export const deletePlan = manages({
+  name: 'plans.deletePlan',
+  summary: 'Delete a plan that no key and no identity has, or give them another plan first.',
+  input: Fields({
+    planId: PlanId,
+    replaceWith: Type.Optional({ ...PlanId, description: 'Plan that its keys and identities get.' }),
+  }),
+  output: Empty,
+  errors: ['plan_not_found', 'precondition_failed'],
+  needs: { plan: ['delete_plan'] },
+  check({ planId, replaceWith }) {
+    if (planId === replaceWith) throw invalid('body.replaceWith', 'must be another plan');
+  },
+
+  async handle({ planId, replaceWith }, { store, caller, actor }) {
+    const refused = await store.plans.delete(caller.workspaceId, planId, replaceWith, actor);
+    if (!refused) return {};
+    if (refused.refused === 'plan_not_found') throw notFound('plan', refused.name);
+    const users = `${refused.keys} keys and ${refused.identities} identities have the plan ${JSON.stringify(planId)}`;
+    throw new ApiError('precondition_failed', `${users}. Name another one for them with replaceWith.`);
+  },
+});
