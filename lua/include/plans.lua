@@ -139,13 +139,13 @@ end
 function plans.reply(workspace, plan_id, now)
   local plan = plans.read(workspace, plan_id)
   local key_count, identity_count = plans.users(workspace, plan_id)
-  local slugs, number_lists, given = effective_slugs(workspace, plan.direct, '')
+  -- They are few, so they are not returned as lists of numbers.
+  local slugs, _, given = effective_slugs(workspace, plan.direct, '')
   return named({
     id = 'plan_' .. plan.id16,
     planId = plan_id,
     limits = limit_replies(plan.limits, now),
     slugs = slugs,
-    permissionLists = number_lists,
     roleNames = names_of_roles(workspace, plan.roles),
     meta = plan.meta,
     created = plan.created,

@@ -22,7 +22,7 @@ export const deletePlan = manages({
     const refused = await store.plans.delete(caller.workspaceId, planId, replaceWith, actor);
     if (!refused) return {};
     if (refused.refused === 'plan_not_found') throw notFound('plan', refused.name);
-    const users = `${refused.keys} keys and ${refused.identities} identities have the plan ${JSON.stringify(planId)}`;
-    throw new ApiError('precondition_failed', `${users}. Name another one for them with replaceWith.`);
+    const users = `The plan ${JSON.stringify(planId)} is used: keys: ${refused.keys}, identities: ${refused.identities}.`;
+    throw new ApiError('precondition_failed', `${users} Name another one for them with replaceWith.`);
   },
 });
