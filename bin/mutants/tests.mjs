@@ -47,7 +47,7 @@ export const nearest = [
     leases,
   ],
   [
-    /verification\/(charge|adhocLimits|endedLimits|newState|precheck|restriction|windowRepair)/,
+    /verification\/(charge|adhocLimits|currentLimits|plansOfKey|newState|precheck|restriction|windowRepair)/,
     [...verify, ...window, 'test/lua/include/counters.test.ts', ...leases],
   ],
   [

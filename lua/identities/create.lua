@@ -1,8 +1,8 @@
 -- Create identities: one for createIdentity, many for imports. An identity whose externalId exists is skipped.
 --
 -- derives  identity records and list, the audit stream
--- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, planId, credits {remaining, refill, refillDue}, keptId
---                     (of an export, without `id_`)}], with distinct externalIds; planId; all but externalId and
+-- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, planId, credits {remaining, refill, refillDue},
+--                     keptId (of an export, without `id_`)}], with distinct externalIds; planId; all but externalId and
 --                     ratelimits may be absent
 -- returns  {for each identity its id, or false when its externalId or its id exists}, or for the first limit that
 --          cannot be temporary `ended` or `too_late`, a space and its index, from 0; or `plan_not_found` or

@@ -5,7 +5,8 @@
 -- derives  identity records and list
 -- ARGV[1]  after      the last id of the page before (without `id_`), or ''
 -- ARGV[2]  count      limit of the page
--- returns  {{{IdentityReply (src/records/records.ts), used_units and planned_units of include/exported}…}, 1 if there are more, else 0}
+-- returns  {{{IdentityReply (src/records/records.ts), used_units and planned_units of include/exported}…}, 1 if there
+--          are more, else 0}
 
 local workspace, after, count, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), now_ms(ARGV[3])
 local function exported(_, external_id)

@@ -1,7 +1,7 @@
 -- Restore a deleted identity as it was, and some of its keys. The next calls, or the sweeper, link the others again.
 --
--- derives  identity record, list and list of keys, identities of plans, the deleted record, its list and queue, key records and lists, their
---          usage, former members, the index of ends, the audit stream
+-- derives  identity record, list and list of keys, identities of plans, the deleted record, its list and queue, key
+--          records and lists, their usage, former members, the index of ends, the audit stream
 -- ARGV[1]  identity_id
 -- ARGV[2]  continues    1: only link more keys
 -- ARGV[3]  usage_retention_ms

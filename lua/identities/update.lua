@@ -2,10 +2,11 @@
 --
 -- derives  identity record, list and list of keys, window counters, the audit stream
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), planId (null
---                     removes it), ratelimits, ratelimit (see with_one in include/limitList), credits (null removes them) {remaining, refill
---                     (null removes it)}}
--- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited', `plan_not_found`
---          or `too_many_limits`, a space and the planId, or a refusal of limit_list.with_one or with_all, the latter with a space and the index of the limit, from 0
+--                     removes it), ratelimits, ratelimit (see with_one in include/limitList), credits (null removes
+--                     them) {remaining, refill (null removes it)}}
+-- returns  IdentityReply (src/records/records.ts), false when there is no such identity, 'refill_unlimited',
+--          `plan_not_found` or `too_many_limits`, a space and the planId, or a refusal of limit_list.with_one or
+--          with_all, the latter with a space and the index of the limit, from 0
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 

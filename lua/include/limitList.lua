@@ -20,8 +20,8 @@ function limit_list.own(limits)
 end
 
 -- A limit {name, LIMIT_VALUES (numbers), ends and former if it is temporary, of_plan} of one in a request or a state,
--- some of whose values may be absent. The end in a request, `until`, is set by limit_list.set_end, the duration of a quota by
--- limit_list.keep_type.
+-- some of whose values may be absent. The end in a request, `until`, is set by limit_list.set_end, the duration of a
+-- quota by limit_list.keep_type.
 function limit_list.of(wanted)
   local limit, defaults =
     { name = wanted.name, ends = wanted.ends, former = wanted.ends and wanted.former }, LIMIT_DEFAULTS
@@ -90,9 +90,9 @@ function limit_list.set_end(limit, wanted, before, now)
   limit.former = former and limit_ends.former_of(former)
 end
 
--- The list of a request that replaces the own limits of an owner, which are in force. A limit without a type keeps that of
--- the limit with its name, as it keeps its end. Returns nil, why not (keep_type, slots_refusal, set_end), and the index
--- in the list, from 0.
+-- The list of a request that replaces the own limits of an owner, which are in force. A limit without a type keeps that
+-- of the limit with its name, as it keeps its end. Returns nil, why not (keep_type, slots_refusal, set_end), and the
+-- index in the list, from 0.
 function limit_list.with_all(limits, wanted, now)
   local before, list = {}, {}
   for _, l in ipairs(limit_list.own(limits)) do

@@ -60,7 +60,7 @@ function name_of.record_lists(workspace)
     workspace .. ':permissions',
     workspace .. ':roles',
     workspace .. ':rks',
-    name_of.plan_list(workspace),
+    workspace .. ':plans',
     name_of.deleted_apis(workspace),
     name_of.deleted_identities(workspace),
   },

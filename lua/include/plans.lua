@@ -1,6 +1,6 @@
--- Plans: named sets of limits, permissions, roles and metadata, to which keys and identities refer. The limits of a plan
--- are merged into the states of its owners (decide/verification/currentLimits.lua): field `merged` of their records has
--- the version of the plan that was merged. Its permissions and roles are read from its record.
+-- Plans: named sets of limits, permissions, roles and metadata, to which keys and identities refer. The limits of a
+-- plan are merged into the states of its owners (decide/verification/currentLimits.lua): field `merged` of their
+-- records has the version of the plan that was merged. Its permissions and roles are read from its record.
 
 local plans = {
   -- Limits of a plan, and own limits of an owner that has one: so it has at most limit_list.MAX after merging.

@@ -8,8 +8,8 @@
 
 local FLAGS = KEY_FLAGS
 -- The values and marks of a limit: those that are 0 or 1 are bits (BITS) of the switches in LIMIT_HEAD; others have a
--- place of their own there. The switch of a quota is set by its duration, which is a code (src/domain/quota.ts); that of
--- a limit of a plan by `of_plan`.
+-- place of their own there. The switch of a quota is set by its duration, which is a code (src/domain/quota.ts); that
+-- of a limit of a plan by `of_plan`.
 local limit_head = { VALUES = LIMIT_HEAD_VALUES, BITS = LIMIT_SWITCHES, PLACES = LIMIT_HEAD_PLACES }
 
 -- Sets a field of `into` for each flag of a state, by its name; of other `bits` for each of these.

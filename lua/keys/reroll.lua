@@ -2,8 +2,8 @@
 -- and refill are copied; or they are moved: then it draws on the balance of the successor (include/drawnBy), and so do
 -- the keys that drew on its own, unless they have ended: these have no credits from then on.
 --
--- derives  key and API records, key lists, keys of plans, the indexes of starts and by expiry, the refill queue, the audit
---          stream
+-- derives  key and API records, key lists, keys of plans, the indexes of starts and by expiry, the refill queue, the
+--          audit stream
 -- ARGV[1]  key_id      the old key
 -- ARGV[2]  digest      SHA-256 of the new key string
 -- ARGV[3]  start       of the new key string

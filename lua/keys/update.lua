@@ -6,11 +6,10 @@
 -- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with
 --                     the values of keyRecordFields as text
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
---          {'plan_not_found', planId} | {'refill_unlimited'} | {'draws', id of the key that has the balance} | {'new_limit'} |
---          {'too_many_limits'} | {'slots_limit'} | {'slots_duration'} | {'quota_period'} | {'quota_duration'} |
---          {'not_quota'} |
---          {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late', as before} |
---          {'type_of_former', as before} (limit_list.with_one and with_all in include/limitList)
+--          {'plan_not_found', planId} | {'refill_unlimited'} | {'draws', id of the key that has the balance} |
+--          {'new_limit'} | {'too_many_limits'} | {'slots_limit'} | {'slots_duration'} | {'quota_period'} |
+--          {'quota_duration'} | {'not_quota'} | {'ended', index in ratelimits from 0, '' for ratelimit} | {'too_late',
+--          as before} | {'type_of_former', as before} (limit_list.with_one and with_all in include/limitList)
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null

@@ -4,9 +4,9 @@
 -- derives  plans, permissions and roles and their lists, the audit stream
 -- ARGV[1]  request    JSON {planId, mayCreatePermissions} and any of {ratelimits, permissions (slugs), roles (names),
 --                     meta (JSON text, '' removes it)}
--- returns  {'updated'} | {'plan_not_found', planId} | {'role_not_found', name} | {'create_permission', slug} | a refusal
---          of a limit as in plans/create: {'slots_limit', index} | {'slots_duration', index} | {'quota_period', index} |
---          {'quota_duration', index} | {'not_quota', index}
+-- returns  {'updated'} | {'plan_not_found', planId} | {'role_not_found', name} | {'create_permission', slug} | a
+--          refusal of a limit as in plans/create: {'slots_limit', index} | {'slots_duration', index} | {'quota_period',
+--          index} | {'quota_duration', index} | {'not_quota', index}
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local plan = plans.read(workspace, request.planId)

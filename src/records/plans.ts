@@ -9,7 +9,7 @@ import type { StoreContext } from '../scripts/context.ts';
 import { readsOf } from './pages.ts';
 import { fromNamed, readLimit } from './records.ts';
 
-export interface NewPlan {
+interface NewPlan {
   planId: string;
   ratelimits: readonly (NewLimit & ExportedLimit)[];
   /** Slugs. */
@@ -24,7 +24,7 @@ export interface NewPlan {
 }
 
 /** Absent fields are unchanged; an empty `meta` removes it. */
-export type PlanChanges = Partial<Omit<NewPlan, 'created' | 'updated'>> & { planId: string };
+type PlanChanges = Partial<Omit<NewPlan, 'created' | 'updated'>> & { planId: string };
 
 /** As lua/include/plans.lua returns it. */
 interface PlanReply {

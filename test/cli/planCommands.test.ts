@@ -82,7 +82,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect(await lines('key', 'plan', keyId, 'none')).toEqual([`${keyId} has no plan.`]);
     expect((await lines('key', 'explain', keyId)).join('\n')).toContain(`requests of identity (plan ${pro})`);
 
-    await refused(run(['plan', 'delete', free, '--confirm', free]), '1 ');
+    await refused(run(['plan', 'delete', free, '--confirm', free]), 'is used: keys: 1, identities: 0.');
     expect(await lines('plan', 'delete', free, '--replace-with', pro, '--confirm', free)).toEqual([
       `Deleted plan ${free}. Its keys and customers have ${pro}.`,
     ]);
