@@ -20,7 +20,7 @@ export interface KeyspaceEntry {
 
 const fixedFields: Record<string, readonly string[]> = {
   ':data': ['run', 'fence', 'at', 'done'],
-  ':k:<digest>': ['state', 'leased', 'holds', 'holds<n>', 'shifted', 'formerLink', ...Object.keys(keyRecordFields)],
+  ':k:<digest>': ['state', 'leased', 'holds', 'holds<n>', 'shifted', 'formerLink', 'merged', ...Object.keys(keyRecordFields)],
 };
 
 const page = readFileSync(new URL('../../src/redis/keyspace.md', import.meta.url), 'utf8');
@@ -49,6 +49,7 @@ const parts: Record<string, string> = {
   key24: `${base58}{24}`,
   owner: `(?:${base58}{16}|${base58}{24})`,
   externalId: '[a-zA-Z0-9_.-]{1,255}',
+  planId: '[a-zA-Z0-9_.-]{1,64}',
   number: '[1-9][0-9]*',
   duration: '[1-9][0-9]{3,}',
   name: '[\\s\\S]+',
