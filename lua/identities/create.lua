@@ -35,10 +35,9 @@ for index, identity in ipairs(request) do
     local refusal, refused_at
     identity.limits, refusal, refused_at = limit_list.of_new(identity.ratelimits, now)
     if refusal then return refusal .. ' ' .. int(refused_at) end
-    local missing_plan
-    identity.plan, missing_plan = plans.after(workspace, identity.planId, nil)
-    if missing_plan then return 'plan_not_found ' .. missing_plan end
-    if identity.plan and #identity.limits > plans.LIMITS_MAX then return 'too_many_limits ' .. identity.planId end
+    local plan_id = identity.planId
+    if plan_id and not plans.find(workspace, plan_id) then return 'plan_not_found ' .. plan_id end
+    if plan_id and #identity.limits > plans.LIMITS_MAX then return 'too_many_limits ' .. plan_id end
     stamps, created = stamps + 3 + #identity.limits, created + 1
   end
 end
@@ -51,20 +50,15 @@ for index, identity in ipairs(request) do
     local function id_of_identity() return identity.keptId or next_id() end
     local id16 = string.sub(create_identity(workspace, identity.externalId, id_of_identity, next_version), 1, 16)
     limit_list.name(identity.limits, next_id)
-    local limits = plans.merged(restore_limits(identity.limits, identity.ratelimits), identity.plan)
-    for _, l in ipairs(limits) do
-      l.window = l.window or ''
-    end
+    -- The first decision merges those of its plan.
+    local limits = restore_limits(identity.limits, identity.ratelimits)
     local version = next_version()
     local balance = new_balance(identity, version)
-    local made = { id16 = id16, version = version, has_balance = balance, has_plan = identity.plan, limits = limits }
+    local made = { id16 = id16, version = version, has_balance = balance, has_plan = identity.planId, limits = limits }
     local state = packed_identity.pack(made)
     if balance then identity_balance.write(balance) end
-    set_fields(identity.record, { state = state, meta = identity.meta })
-    if identity.plan then
-      plans.keep(identity.record, identity.plan)
-      plans.index(workspace, identity.planId, id16)
-    end
+    set_fields(identity.record, { state = state, meta = identity.meta, planId = identity.planId })
+    plans.index(workspace, identity.planId, id16)
     limit_list.note_ends(workspace, id16, {}, limits)
     identity.balance = balance
     answer[index] = 'id_' .. id16

@@ -8,7 +8,7 @@
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
 -- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} |
 --          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id} |
---          {'plan_not_found', planId} | {'too_many_limits', as below} | {'expired'} | {'ended', index of the key, a
+--          {'plan_not_found', planId} | {'too_many_limits', index of the key} | {'expired'} | {'ended', index of the key, a
 --          space, index of its limit} | {'too_late', as before}; indexes from 0
 
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
@@ -48,11 +48,9 @@ for index, key in ipairs(request.keys) do
   local refusal, refused_at
   key.limits, refusal, refused_at = limit_list.of_new(key.ratelimits or {}, now)
   if refusal and not key.exists then return { refusal, int(index - 1) .. ' ' .. int(refused_at) } end
-  local missing_plan
-  key.plan, missing_plan = plans.after(workspace, not key.exists and key.planId or nil, nil)
-  if missing_plan then return { 'plan_not_found', missing_plan } end
-  if key.plan and #key.limits > plans.LIMITS_MAX then
-    return { 'too_many_limits', int(index - 1) .. ' ' .. int(plans.LIMITS_MAX) }
+  if key.planId and not key.exists then
+    if not plans.find(workspace, key.planId) then return { 'plan_not_found', key.planId } end
+    if #key.limits > plans.LIMITS_MAX then return { 'too_many_limits', int(index - 1) } end
   end
   stamps = stamps + 2 + #(key.limits or {})
 end
@@ -111,17 +109,14 @@ for index, key in ipairs(request.keys) do
     set_refill(state, key.refill, now)
     if key.refillDue and state.refilled then state.refill_due = key.refillDue end
     limit_list.name(key.limits, next_id)
-    state.limits = plans.merged(restore_limits(key.limits, key.ratelimits or {}), key.plan)
-    for _, l in ipairs(state.limits) do
-      l.window = l.window or ''
-    end
+    -- The first decision merges those of its plan.
+    state.limits = restore_limits(key.limits, key.ratelimits or {})
 
     local fields = {
       start = key.start,
       created = created_field(key.id, key.created or now),
       updated = key.updated and int(key.updated),
       migration = request.migrationId,
-      merged = key.plan and key.plan.version,
     }
     for _, field in ipairs({ KEY_GIVEN_FIELDS }) do
       fields[field] = key[field] ~= '' and key[field]

@@ -251,7 +251,7 @@ const requestedType = (otherwise: string) => Type.Optional(OneOf(limitTypes, `${
 
 type LimitSchemas = Record<LimitValueName | keyof Quota | 'id' | 'name' | 'until' | 'former', TSchema>;
 
-export const RatelimitRequest = Fields({
+const ratelimitRequestFields = {
   id: Ignored(Type.String({ maxLength: 255 })),
   name: Text(3, 128, 'Name of the limit, unique in its list.'),
   limit: Int(1, `${unitsMeaning}, or slots.`),
@@ -261,9 +261,14 @@ export const RatelimitRequest = Fields({
   type: requestedType(
     'Of a new limit `window` by default. In `ratelimits` of an update, the type of the limit with this name.',
   ),
+};
+export const RatelimitRequest = Fields({
+  ...ratelimitRequestFields,
   until: LimitEnd,
   former: IgnoredFormer,
 } satisfies LimitSchemas);
+/** A limit of a plan: it has no end. */
+export const PlanLimit = Fields(ratelimitRequestFields);
 /** Maximum limits of a key or an identity; MAX in lua/include/limitList.lua. */
 export const ratelimitsMax = 50;
 /** Limits of a plan, and of an owner with a plan (LIMITS_MAX of lua/include/plans.lua). */

@@ -113,7 +113,7 @@ describe('a workspace with every kind of record', () => {
     await ok('permissions.createRole', { name: 'nothing' });
     for (const planId of plans) {
       clock.now++;
-      const ratelimits = [...limits(), { name: planId, limit: 5, period: 'month' as const, autoApply: true }];
+      const ratelimits = [...limits(), { name: planId, limit: 1e6, period: 'month' as const, autoApply: true }];
       const access = planId === 'pro' && { permissions: ['documents.read'], roles: ['nothing', 'reader'] };
       await ok('plans.createPlan', { planId, ratelimits, ...access, meta: meta() });
     }

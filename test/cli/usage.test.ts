@@ -226,7 +226,7 @@ test('a bill of more customers than a page has each of them once', async () => {
   time.mockRestore();
   expect(printed).toEqual([
     billHeadings,
-    ...customers.map(({ externalId, count }) => `${externalId},${count},0,${count},1,${none}`),
+    ...customers.map(({ externalId, count }) => `${externalId},${count},0,${count},1,${none},`),
   ]);
   expect(shown).toEqual([
     ['Adding up', 1000, 'keys'],

@@ -20,7 +20,16 @@ export interface KeyspaceEntry {
 
 const fixedFields: Record<string, readonly string[]> = {
   ':data': ['run', 'fence', 'at', 'done'],
-  ':k:<digest>': ['state', 'leased', 'holds', 'holds<n>', 'shifted', 'formerLink', 'merged', ...Object.keys(keyRecordFields)],
+  ':k:<digest>': [
+    'state',
+    'leased',
+    'holds',
+    'holds<n>',
+    'shifted',
+    'formerLink',
+    'merged',
+    ...Object.keys(keyRecordFields),
+  ],
 };
 
 const page = readFileSync(new URL('../../src/redis/keyspace.md', import.meta.url), 'utf8');

@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, metaText } from '../rules.ts';
+import { checkLimits, checkSlugs, metaText } from '../rules.ts';
 import { Fields, out, PlanId } from '../schemas.ts';
-import { checkPlanLimits, planFields, planRefused, requirePlans } from './planFields.ts';
+import { planFields, planRefused, requirePlans } from './planFields.ts';
 
 export const createPlan = manages({
   name: 'plans.createPlan',
@@ -13,7 +13,7 @@ export const createPlan = manages({
   errors: ['plan_already_exists', 'role_not_found', 'precondition_failed', 'too_many_records'],
   needs: { plan: ['create_plan'] },
   check({ ratelimits, meta }, context) {
-    checkPlanLimits(ratelimits);
+    checkLimits(ratelimits);
     metaText(meta, context, 'meta');
   },
 

@@ -5,7 +5,7 @@ import Type from 'typebox';
 import { type ApiError, notFound } from '../../errors.ts';
 import type { Plan } from '../../records/plans.ts';
 import type { Store } from '../../store.ts';
-import { checkLimits, invalid, limitRefused, plansSince, refusalError, requireData } from '../rules.ts';
+import { limitRefused, plansSince, refusalError, requireData } from '../rules.ts';
 import {
   CreatedAt,
   Meta,
@@ -13,18 +13,18 @@ import {
   may,
   out,
   PlanId,
+  PlanLimit,
   planLimitsMax,
   Ratelimit,
-  RatelimitRequest,
   RoleName,
   Slug,
 } from '../schemas.ts';
 
 export const planFields = {
   ratelimits: Type.Optional(
-    Type.Array(RatelimitRequest, {
+    Type.Array(PlanLimit, {
       maxItems: planLimitsMax,
-      description: 'Limits that each key, or each identity for all its keys, has by the plan. Without `until`.',
+      description: 'Limits that each key, or each identity for all its keys, has by the plan, each of another name.',
     }),
   ),
   permissions: Type.Optional(
@@ -50,14 +50,6 @@ export const PlanRecord = out.object('A plan: limits, permissions and roles that
 
 /** Callers know a plan by its planId. */
 export const shownPlan = ({ id: _id, ...plan }: Plan): Static<typeof PlanRecord> => plan;
-
-/** Checks rules that the schema cannot express, except for `meta`. */
-export function checkPlanLimits(ratelimits: Static<(typeof planFields)['ratelimits']> | undefined) {
-  checkLimits(ratelimits);
-  const ending = (ratelimits ?? []).findIndex(({ until }) => until !== undefined && until !== null);
-  if (ending >= 0)
-    throw invalid(`body.ratelimits[${ending}].until`, 'is only of limits of a key or an identity', 'Leave it out.');
-}
 
 export const requirePlans = (store: Pick<Store, 'dataVersion'>) => requireData(store, plansSince, 'a plan');
 

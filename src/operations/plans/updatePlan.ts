@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, metaText } from '../rules.ts';
+import { checkLimits, checkSlugs, metaText } from '../rules.ts';
 import { Fields, Meta, Nullable, PlanId } from '../schemas.ts';
-import { checkPlanLimits, PlanRecord, planFields, planRefused, requirePlans, shownPlan } from './planFields.ts';
+import { PlanRecord, planFields, planRefused, requirePlans, shownPlan } from './planFields.ts';
 
 export const updatePlan = manages({
   name: 'plans.updatePlan',
@@ -16,7 +16,7 @@ export const updatePlan = manages({
   errors: ['plan_not_found', 'role_not_found', 'precondition_failed', 'too_many_records'],
   needs: { plan: ['update_plan'] },
   check({ ratelimits, meta }, context) {
-    checkPlanLimits(ratelimits);
+    checkLimits(ratelimits);
     metaText(meta, context, 'meta');
   },
 
