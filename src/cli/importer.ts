@@ -507,6 +507,7 @@ export class Importer {
       fault: ({ ratelimits, credits, planId }) => {
         const ofPlan = planId === undefined ? undefined : this.#planFault('planId');
         if (ofPlan !== undefined) return ofPlan;
+        if (planId !== undefined && ratelimits.length > planLimitsMax) return tooManyOwn('an identity');
         const ofLimits = tooOld(this.#store, Math.max(concurrencySince, temporarySince), 'ratelimits');
         if (ofLimits !== undefined && (hasConcurrency(ratelimits) || hasEnd(ratelimits)))
           return ['ratelimits', ofLimits];
@@ -763,6 +764,9 @@ export class Importer {
         [digest.toString('latin1'), 'existed'],
         [keptId, ['keyId', idTaken]],
       ],
+      // A dry run does not find it where an earlier line would have created the plan.
+      fault: ({ key: { planId, ratelimits = [] } }) =>
+        planId !== undefined && ratelimits.length > planLimitsMax ? tooManyOwn('a key') : undefined,
       cost: ({ key: { ratelimits, permissions } }) => costOfLimits(ratelimits) + this.#permissionCosts.of(permissions),
       create: async (target, keys) => {
         const given = keys.map(({ key }) => key);
@@ -899,6 +903,10 @@ const idOfRootKeyTaken = ['rootKeyId', 'is the id or the hash of another root ke
 const noSuchApi = ['apiId', 'There is no such API. Import its line first, or pass another API with --api.'] as const;
 const noSuchNamespace = ['namespaceId', 'There is no such namespace.'] as const;
 
+const tooManyOwn = (owner: string): Fault => [
+  'ratelimits',
+  `With a plan, ${owner} has at most ${planLimitsMax} limits of its own.`,
+];
 const noSuch = (field: string, noun: string, name: string): Fault => [
   field,
   `There is no ${noun} ${JSON.stringify(name)}.`,
@@ -926,16 +934,11 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
       return absent('planId', 'plan');
     case 'create_permission':
       return absent('permissions', 'permission');
-    case 'too_many_limits':
-      return [
-        ({ planId, ratelimits = [] }) => planId !== undefined && ratelimits.length > planLimitsMax,
-        'ratelimits',
-        `With a plan, a key has at most ${planLimitsMax} limits of its own.`,
-      ];
     case 'expired':
     case 'ended':
     case 'too_late':
-      // The expiry of a line, and the ends of its limits, may be at any time.
+    case 'too_many_limits':
+      // The expiry of a line, and the ends of its limits, may be at any time. Its limits were counted.
       throw new Error(`An imported key was refused: ${refused}.`);
   }
 }

@@ -276,6 +276,7 @@ describe('plans', () => {
   test('who names an unknown plan is rejected, and the others are imported', async () => {
     const { workspaceId, apiId } = await withApi();
     const key = (planId: string) => ({ apiId, hash: hashOf(newSecret()), planId });
+    const many = Array.from({ length: 26 }, (_, at) => ({ name: `limit ${at}`, limit: 1, duration: 1000 }));
     const lines = [
       { kind: 'role', name: 'reader' },
       { kind: 'plan', planId: 'pro', ratelimits: [{ name: 'requests', ...month }], roles: ['reader'] },
@@ -284,6 +285,8 @@ describe('plans', () => {
       { kind: 'identity', externalId: 'bob', planId: 'gone' },
       key('pro'),
       key('gone'),
+      { ...key('pro'), ratelimits: many },
+      { kind: 'identity', externalId: 'carol', planId: 'pro', ratelimits: many },
     ];
     for (const option of [['--dry-run'], []]) {
       const file = newFile();
@@ -293,6 +296,8 @@ describe('plans', () => {
       expect(out).toContain('  line 3: roles There is no role "unknown".\n');
       expect(out).toContain('  line 5: planId There is no plan "gone".\n');
       expect(out).toContain('  line 7: planId There is no plan "gone".\n');
+      expect(out).toContain('  line 8: ratelimits With a plan, a key has at most 25 limits of its own.\n');
+      expect(out).toContain('  line 9: ratelimits With a plan, an identity has at most 25 limits of its own.\n');
     }
   });
 });

@@ -140,7 +140,8 @@ inChromium(() => {
     const { keyId } = await h.createKey({ planId: 'hidden', ratelimits: [] });
     const { key } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_key', 'api.*.read_api'] });
     await open(`/keys/${keyId}`, key);
-    await page().getByText('whose limits your root key may not read').waitFor();
+    await page().getByText('Your root key may not read its limits.').waitFor();
+    await looksRight('key-plan-hidden');
     await goTo('/plans');
     await page().getByText('plan.*.read_plan').waitFor();
   });

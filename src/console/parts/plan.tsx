@@ -35,8 +35,8 @@ export const PlanOf = ({ planId }: { planId: string | undefined }) =>
     <span class="quiet">none</span>
   ) : (
     <>
-      <PlanLink planId={planId} />{' '}
-      {!may('plan', 'read_plan') && <span class="quiet">whose limits your root key may not read</span>}
+      <PlanLink planId={planId} />
+      {!may('plan', 'read_plan') && <div class="quiet">Your root key may not read its limits.</div>}
     </>
   );
 

@@ -5,19 +5,7 @@ import { stateOf } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
-import {
-  Badge,
-  Button,
-  Card,
-  CustomerLink,
-  Empty,
-  Head,
-  Id,
-  LacksScreen,
-  Loaded,
-  PlanLink,
-  Time,
-} from '../parts/basic.tsx';
+import { Badge, Button, Card, CustomerLink, Empty, Head, Id, LacksScreen, Loaded, Time } from '../parts/basic.tsx';
 import { CreditsCard } from '../parts/credits.tsx';
 import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
@@ -137,13 +125,16 @@ const Details = ({ data }: { data: Key }) => (
     <dd>{data.externalId ? <CustomerLink externalId={data.externalId} /> : <span class="quiet">none</span>}</dd>
     <dt>Plan</dt>
     <dd>
-      <PlanOf planId={data.planId} />{' '}
-      {data.identity?.planId !== undefined && (
-        <span class="quiet">
-          Of its customer: <PlanLink planId={data.identity.planId} />
-        </span>
-      )}
+      <PlanOf planId={data.planId} />
     </dd>
+    {data.identity?.planId !== undefined && (
+      <>
+        <dt>Plan of the customer</dt>
+        <dd>
+          <PlanOf planId={data.identity.planId} />
+        </dd>
+      </>
+    )}
     <dt>Created</dt>
     <dd>
       <Time ms={data.createdAt} /> <span class="quiet">{dateTime(data.createdAt)} UTC</span>
