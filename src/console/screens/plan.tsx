@@ -93,7 +93,7 @@ const ownFirst = 'A customer or a key that has its own limit of the same name us
 function CustomersOf({ data: { planId, identityCount } }: { data: Plan }) {
   const pages = usePages<Identity>('identities.listIdentities', { planId, limit: 25 }, 10_000);
   return (
-    <Card title={many(identityCount, 'customer')}>
+    <Card title={`Customers (${count(identityCount)})`}>
       <List
         label="Customers"
         isCards
@@ -109,7 +109,7 @@ function CustomersOf({ data: { planId, identityCount } }: { data: Plan }) {
 function KeysOf({ data: { planId, keyCount } }: { data: Plan }) {
   const pages = usePages<Key>('keys.listKeys', { planId, order: 'desc', limit: 25 }, 10_000);
   return (
-    <Card title={`${many(keyCount, 'key')} with this plan of their own`}>
+    <Card title={`Keys that have the plan themselves (${count(keyCount)})`}>
       <List
         label="Keys"
         isCards
