@@ -13,8 +13,8 @@ import { embeddedUrlIfRunning, startEmbedded } from '../../dist/redis/embedded.j
 import { within } from './network.mjs';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
-/** The folder of the build that startTollgate starts. */
-export const program = { root };
+/** The folder of the build that startTollgate starts, and the Node.js that runs it. */
+export const program = { root, node: process.execPath };
 
 const toStop = [];
 /** Registers a function that runs at the end, the last registered first. */
@@ -101,11 +101,7 @@ export async function startTarget(file, env) {
 export async function startTollgate({ redis, env, network } = {}) {
   const dataDir = redis ? '' : temporaryDir();
   const settings = { PORT: '0', HOST: '127.0.0.1', LOG_LEVEL: 'warn', REDIS_URL: redis?.url ?? '' };
-  const [command, ...words] = [
-    ...(network ? within(network) : []),
-    process.execPath,
-    join(program.root, 'dist/main.js'),
-  ];
+  const [command, ...words] = [...(network ? within(network) : []), program.node, join(program.root, 'dist/main.js')];
   const child = spawn(command, words, {
     env: { ...process.env, NODE_ENV: 'production', ...settings, TOLLGATE_DATA_DIR: dataDir, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],

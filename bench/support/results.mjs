@@ -196,6 +196,7 @@ const order = [
   'console-live',
   'endurance',
   'workers',
+  'versions',
   'rates',
   'far',
   'growth',
