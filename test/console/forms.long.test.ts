@@ -141,7 +141,7 @@ inChromium(() => {
           async (of) => (await of.boundingBox())!.y,
         ),
       );
-      expect(tops).toHaveLength(6);
+      expect(tops).toHaveLength(7);
       expect(Math.max(...tops) - Math.min(...tops)).toBeLessThan(4);
     }
     expect(await violations()).toEqual([]);
