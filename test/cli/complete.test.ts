@@ -1021,7 +1021,7 @@ describe('hostile lines', () => {
         .filter(({ kind }) => !['header', 'end', 'position'].includes(kind))
         .map((line) => [line.kind, line]),
     );
-    expect(ofKinds.size).toBe(18);
+    expect(ofKinds.size).toBe(19);
     // A workspace line is the beginning of another workspace.
     const inOrder = [...ofKinds.values()].sort(
       (a, b) => Number(a.kind === 'workspace') - Number(b.kind === 'workspace'),

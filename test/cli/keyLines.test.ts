@@ -287,6 +287,7 @@ describe('plans', () => {
       key('gone'),
       { ...key('pro'), ratelimits: many },
       { kind: 'identity', externalId: 'carol', planId: 'pro', ratelimits: many },
+      { kind: 'plan', planId: 'ending', ratelimits: [{ name: 'requests', ...month, until: Date.now() + dayMs }] },
     ];
     for (const option of [['--dry-run'], []]) {
       const file = newFile();
@@ -297,6 +298,7 @@ describe('plans', () => {
       expect(out).toContain('  line 5: planId There is no plan "gone".\n');
       expect(out).toContain('  line 7: planId There is no plan "gone".\n');
       expect(out).toContain('  line 8: ratelimits With a plan, a key has at most 25 limits of its own.\n');
+      expect(out).toContain('  line 10: ratelimits[0].until ');
       expect(out).toContain('  line 9: ratelimits With a plan, an identity has at most 25 limits of its own.\n');
     }
   });

@@ -24,7 +24,12 @@ const columns: Column<Billed>[] = [
         <span class="quiet">{noCustomer}</span>
       ) : (
         <>
-          <CustomerLink externalId={externalId} /> {planId !== undefined && <PlanLink planId={planId} />}
+          <CustomerLink externalId={externalId} />
+          {planId !== undefined && (
+            <small>
+              <PlanLink planId={planId} />
+            </small>
+          )}
         </>
       ),
   }),
