@@ -34,9 +34,17 @@ async function makeWorld() {
   const { apiId } = await of('apis.createApi', { name: 'main' });
   const window = { name: 'requests', limit: 1e9, duration: 60_000, autoApply: true };
   await of('permissions.createRole', { name: 'reader', permissions: ['documents.read'] });
+  await of('plans.createPlan', {
+    planId: 'pro',
+    ratelimits: [{ ...window, name: 'planned' }],
+    permissions: ['documents.write'],
+    roles: ['reader'],
+    meta: { seats: 5 },
+  });
   const slots = { name: 'slots', limit: 10_000, duration: hourMs, type: 'concurrency' as const };
   const { identityId } = await of('identities.createIdentity', {
     externalId: 'customer',
+    planId: 'pro',
     credits: { remaining: 1e12 },
     ratelimits: [
       { ...window, name: 'all' },
@@ -46,6 +54,7 @@ async function makeWorld() {
   const { key, keyId } = await of('keys.createKey', {
     apiId,
     externalId: 'customer',
+    planId: 'pro',
     credits: { remaining: 1e12 },
     ratelimits: [window, slots, { ...window, name: 'short', until: clock.now + 5000 * hourMs }],
     roles: ['reader'],
@@ -75,6 +84,7 @@ const placeholders: Record<string, (world: World) => (string | Buffer)[]> = {
   duration: () => ['60000'],
   name: () => ['ad hoc', 'alice', 'requests'],
   externalId: () => ['customer'],
+  planId: () => ['pro'],
   number: () => ['1'],
   bound: () => [''],
   hour: () => [`${Math.floor(clock.now / hourMs)}`, `${Math.floor(clock.now / hourMs) - 1}`],
