@@ -5,6 +5,7 @@ import { digestOf } from '../../src/domain/keyString.ts';
 import { workspaceKey } from '../../src/redis/names.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
 import { redisOfFile } from '../support/ofFile.ts';
+import { random, seed } from '../support/random.ts';
 
 const h = harness(undefined, { leaseMs: 0 });
 const { call, ok, clock, createKey } = h;
@@ -487,5 +488,161 @@ describe('a broken record of a plan that was changed: an error, or an answer, an
       clock.advance(3 * hourMs);
     }
     expect(failures).toEqual([]);
+  });
+});
+
+describe('random histories, against a plain model', () => {
+  // Quotas, whose counts are exact.
+  const periods = ['month', 'year'] as const;
+  const names = ['first', 'second', 'third'];
+  interface Limit {
+    limit: number;
+    period: (typeof periods)[number];
+    until?: number;
+    former?: Omit<Limit, 'until' | 'former'> | undefined;
+  }
+  type Limits = Map<string, Limit>;
+  interface Owner {
+    own: Limits;
+    plan: string | undefined;
+    counts: Map<string, number>;
+  }
+
+  function replaceEnded(own: Limits) {
+    for (const [name, { until, former }] of own) {
+      if (until === undefined || clock.now < until) continue;
+      if (former) own.set(name, former);
+      else own.delete(name);
+    }
+  }
+  function inForce({ own, plan }: Owner, plans: Map<string, Limits>): Limits {
+    replaceEnded(own);
+    const limits = new Map(own);
+    for (const [name, limit] of (plan && plans.get(plan)) || []) if (!limits.has(name)) limits.set(name, limit);
+    return limits;
+  }
+
+  test.each(Array.from({ length: 8 }, (_, at) => seed + at))('seed %i', async (seed) => {
+    clock.now = Math.ceil(clock.now / (32 * dayMs)) * 32 * dayMs;
+    const pick = random(seed);
+    const oneOf = <Item>(items: readonly Item[]) => items[pick(0, items.length - 1)]!;
+    const someLimit = () => ({ limit: pick(5, 60), period: oneOf(periods) });
+    const someLimits = (): Limits => new Map(names.filter(() => pick(0, 1) === 1).map((name) => [name, someLimit()]));
+    const asGiven = (limits: Limits) =>
+      [...limits].map(([name, { limit, period }]) => ({ name, limit, period, autoApply: true, until: null }));
+    const plansGiven = (limits: Limits) => asGiven(limits).map(({ until: _, ...limit }) => limit);
+
+    const plans = new Map<string, Limits>();
+    const newPlan = async () => {
+      const [planId, limits] = [newName(), someLimits()];
+      await ok('plans.createPlan', { planId, ratelimits: plansGiven(limits) });
+      plans.set(planId, limits);
+    };
+    for (let at = 0; at < 3; at++) await newPlan();
+    const newOwner = (): Owner => ({ own: new Map(), plan: undefined, counts: new Map() });
+    const { externalId } = await identityWith();
+    const identity = newOwner();
+    const keys = [await createKey({ externalId }), await createKey({ externalId })].map((key) => ({
+      ...key,
+      ...newOwner(),
+    }));
+    const log: string[] = [];
+
+    async function verifyOne() {
+      const key = oneOf(keys);
+      const [ofKey, ofIdentity] = [inForce(key, plans), inForce(identity, plans)];
+      for (const name of ofKey.keys()) ofIdentity.delete(name);
+      const all = [
+        ...[...ofKey].map((of) => [key, ...of] as const),
+        ...[...ofIdentity].map((of) => [identity, ...of] as const),
+      ];
+      const named = all.length > 0 && pick(0, 1) === 1 ? oneOf(all)[1] : undefined;
+      const cost = pick(0, 4);
+      const figures = all.map(([owner, name, { limit, period }]) => {
+        const counter = `${name} ${period}`;
+        const used = owner.counts.get(counter) ?? 0;
+        return { owner, counter, name, limit, used, cost: name === named ? cost : 1 };
+      });
+      const valid = figures.every(({ used, cost, limit }) => used + cost <= limit);
+      if (valid) for (const { owner, counter, used, cost } of figures) owner.counts.set(counter, used + cost);
+      const expected = figures.map(({ name, limit, used, cost }) => [
+        name,
+        limit,
+        Math.max(0, limit - used - (valid ? cost : 0)),
+      ]);
+      const { call } = oneOf([h, elsewhere]);
+      const extras = named === undefined ? {} : { ratelimits: [{ name: named, cost }] };
+      const { data } = await call('keys.verifyKey', { key: key.key, ...extras }, h.rootKey);
+      const got = (data.ratelimits ?? []).map(({ name, limit, remaining }) => [name, limit, remaining]);
+      const planId = [key.plan, identity.plan].find((id) => id !== undefined);
+      log.push(`verify ${JSON.stringify(extras)}`);
+      const sorted = (rows: unknown[][]) => rows.map((row) => row.join(' ')).sort();
+      expect([data.valid, data.plan?.planId, sorted(got)], log.slice(-12).join('\n')).toEqual([
+        valid,
+        planId,
+        sorted(expected),
+      ]);
+    }
+
+    async function changeOwner() {
+      const at = pick(0, keys.length);
+      const owner: Owner = keys[at] ?? identity;
+      const fields: { planId?: string | null; ratelimits?: object[]; ratelimit?: object } = {};
+      replaceEnded(owner.own);
+      if (pick(0, 1) === 1) {
+        fields.planId = pick(0, 2) === 0 ? null : oneOf([...plans.keys()]);
+        owner.plan = fields.planId ?? undefined;
+      }
+      const what = pick(0, 3);
+      const name = oneOf(names);
+      const before = owner.own.get(name);
+      if (what === 0) {
+        owner.own = someLimits();
+        fields.ratelimits = asGiven(owner.own);
+      } else if (what === 1) {
+        owner.own.delete(name);
+        fields.ratelimit = { name, limit: null };
+      } else if (what === 2) {
+        const limit = someLimit();
+        const until = pick(0, 1) === 1 ? clock.now + pick(1, 20) * 1000 : undefined;
+        const { until: wasUntil, former: wasFormer, ...permanent } = before ?? { ...limit };
+        const former = before && (wasUntil === undefined ? permanent : wasFormer);
+        owner.own.set(name, { ...limit, ...(until !== undefined && { until, former }) });
+        fields.ratelimit = { name, ...limit, type: 'quota', autoApply: true, until: until ?? null };
+      }
+      log.push(`${at} ${JSON.stringify(fields)}`);
+      const id = keys[at] ? { keyId: keys[at]!.keyId } : { identity: externalId };
+      const answer = await call(keys[at] ? 'keys.updateKey' : 'identities.updateIdentity', {
+        ...id,
+        ...fields,
+      } as never);
+      expect(answer.status, `${log.slice(-12).join('\n')}\n${answer.error?.detail}`).toBe(200);
+    }
+
+    async function changePlan() {
+      const planId = oneOf([...plans.keys()]);
+      const kind = pick(0, 9);
+      if (kind === 0) {
+        await newPlan();
+        const replaceWith = oneOf([...plans.keys()].filter((id) => id !== planId));
+        log.push(`delete ${planId} ${replaceWith}`);
+        await ok('plans.deletePlan', { planId, replaceWith });
+        plans.delete(planId);
+        for (const owner of [...keys, identity]) if (owner.plan === planId) owner.plan = replaceWith;
+        return;
+      }
+      const limits = someLimits();
+      plans.set(planId, limits);
+      log.push(`plan ${planId} ${JSON.stringify([...limits])}`);
+      await ok('plans.updatePlan', { planId, ratelimits: plansGiven(limits) } as never);
+    }
+
+    for (let step = 0; step < 200; step++) {
+      const kind = pick(0, 9);
+      if (kind < 5) await verifyOne();
+      else if (kind < 7) await changeOwner();
+      else if (kind < 9) await changePlan();
+      else clock.advance(pick(1, 20) * 1000);
+    }
   });
 });
