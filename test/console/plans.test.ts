@@ -48,17 +48,18 @@ inChromium(() => {
 
     await rows('Plans').first().getByRole('link', { name: 'free' }).click();
     await expect.poll(() => rows('Customers').count()).toBe(2);
-    expect(await rows('Keys').count()).toBe(1);
+    await expect.poll(() => rows('Keys').count()).toBe(1);
     await looksRight('plan');
-    await edit('Limits');
+    await button('Edit …').click();
     await dialog().getByLabel('Units', { exact: true }).fill('200');
     await dialog().getByText('It applies to 2 customers and 1 key from').waitFor();
+    await dialog().locator('summary').click();
+    // What was not changed is not sent, so that changes by others stay.
+    expect(await dialog().locator('pre').textContent()).not.toMatch(/permissions|roles|meta/);
     await save();
     await expect.poll(() => rows('Limits').textContent()).toContain('200 each month');
-    await edit('Permissions and roles');
+    await button('Edit …').click();
     await dialog().getByLabel('Permissions').fill('docs.read docs.write');
-    await save();
-    await edit('Metadata');
     await dialog().getByLabel('Metadata').fill('');
     await save();
     const changed = await ok('plans.getPlan', { planId: 'free' });
@@ -94,12 +95,12 @@ inChromium(() => {
     const limit = (name: string) => rows('Limits').filter({ hasText: name });
     await expect.poll(() => limit('requests').textContent()).toContain('of the plan team');
     await expect.poll(() => limit('requests').textContent()).toContain('1 of 1,000 this month');
-    await button('Change plan').click();
+    await edit('Customer');
     await dialog().getByLabel('Plan', { exact: true }).fill('');
     await save();
     expect(await ok('identities.getIdentity', { identity: 'carol' })).not.toHaveProperty('planId');
     await page().getByText('It has no limit').waitFor();
-    await button('Change plan').click();
+    await edit('Customer');
     await dialog().getByLabel('Plan', { exact: true }).fill('team');
     await save();
     await expect.poll(() => limit('requests').textContent()).toContain('1 of 1,000 this month');

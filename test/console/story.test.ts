@@ -449,7 +449,7 @@ inChromium(() => {
     await page.setViewportSize({ width: 390, height: 800 });
     const folder = process.env.SCREENSHOTS;
     const names = await page.locator('nav[aria-label=Screens] a').allTextContents();
-    expect(names).toHaveLength(12);
+    expect(names).toHaveLength(13);
     for (const name of names) {
       await button('Menu').click();
       await goTo(name);

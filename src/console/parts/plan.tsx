@@ -1,10 +1,13 @@
-// The plan of a key or a customer: its limits where they apply, and its choice in forms.
+// The plan of a key or a customer: its limits where they apply, its choice in forms, and its own form.
 
+import { useState } from 'preact/hooks';
 import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
 import type { Plan, Ratelimit } from '../records.ts';
 import { may } from '../session.ts';
 import { PlanLink, TextField } from './basic.tsx';
+import { draftOf, LimitFields, limitsOf, MetaField, metaOf, namesOf, newDraft } from './keyForm.tsx';
+import { NamesField } from './names.tsx';
 
 /** A plan, if there is one and the root key may read it. */
 export const usePlan = (planId: string | undefined): Plan | undefined =>
@@ -75,4 +78,37 @@ export function PlanField({ label = 'Plan', value, set, hint = planHint }: PlanF
       </datalist>
     </>
   );
+}
+
+const draftOfPlan = (plan: Plan | undefined) => ({
+  limits: plan?.ratelimits.map(draftOf) ?? [newDraft('requests', '100')],
+  permissions: plan?.permissions.join(' ') ?? '',
+  roles: plan?.roles.join(' ') ?? '',
+  meta: plan?.meta ? JSON.stringify(plan.meta, null, 2) : '',
+});
+
+/** The fields of a plan, and what was changed in them. `before` is undefined for a new one. */
+export function usePlanForm(before?: Plan) {
+  const [first] = useState(draftOfPlan(before));
+  const [draft, setDraft] = useState(first);
+  const set = (name: keyof typeof draft) => (value: unknown) => setDraft({ ...draft, [name]: value });
+  const { limits, permissions, roles, meta } = draft;
+  const [ratelimits, metadata] = [limitsOf(limits), metaOf(meta)];
+  return {
+    isComplete: ratelimits !== undefined && metadata !== undefined,
+    input: {
+      ...((limits !== first.limits || !before) && { ratelimits }),
+      ...(permissions.trim() !== first.permissions && { permissions: namesOf(permissions) }),
+      ...(roles.trim() !== first.roles && { roles: namesOf(roles) }),
+      ...(meta.trim() !== first.meta && { meta: meta.trim() ? metadata : null }),
+    },
+    fields: (
+      <>
+        <LimitFields drafts={limits} set={set('limits')} isOfPlan />
+        <NamesField label="Permissions" of="permissions" value={permissions} set={set('permissions')} />
+        <NamesField label="Roles" of="roles" value={roles} set={set('roles')} hint="Names with spaces between them." />
+        <MetaField value={meta} set={set('meta')} />
+      </>
+    ),
+  };
 }

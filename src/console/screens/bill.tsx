@@ -8,7 +8,7 @@ import { useData } from '../api.ts';
 import { count, date } from '../format.ts';
 import { type Paged, pagesOf, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
-import { Card, CustomerLink, Empty, Head, LacksScreen, PlanLink } from '../parts/basic.tsx';
+import { Card, CustomerLink, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { Figure } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { type Column, List, shared, Table } from '../parts/table.tsx';
@@ -19,19 +19,8 @@ import { may } from '../session.ts';
 
 const columns: Column<Billed>[] = [
   shared(billColumns, 'Customer', {
-    cell: ({ externalId, planId }) =>
-      externalId === undefined ? (
-        <span class="quiet">{noCustomer}</span>
-      ) : (
-        <>
-          <CustomerLink externalId={externalId} />
-          {planId !== undefined && (
-            <small>
-              <PlanLink planId={planId} />
-            </small>
-          )}
-        </>
-      ),
+    cell: ({ externalId }) =>
+      externalId === undefined ? <span class="quiet">{noCustomer}</span> : <CustomerLink externalId={externalId} />,
   }),
   shared(billColumns, 'Valid'),
   shared(billColumns, 'Refused', { isWide: true }),

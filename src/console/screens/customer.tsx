@@ -32,7 +32,7 @@ export function Customer({ externalId }: { externalId: string }) {
 }
 
 const columns = keyColumns.filter(({ name }) => name !== 'Customer');
-type Editing = 'meta' | 'plan' | 'credits' | 'limits';
+type Editing = 'meta' | 'credits' | 'limits';
 
 const ownFirst = 'A key that has its own limit of the same name uses its own.';
 
@@ -46,10 +46,10 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   const isShared = ({ name }: { name: string }) => ratelimits.some((shared) => shared.name === name);
   const keyOfShared = keys.rows?.find((key) => !key.ratelimits?.some(isShared));
   const usedNow = useUsedNow(keyOfShared?.keyId, ratelimits);
-  const edit = (what: Editing, text = 'Edit') =>
+  const edit = (what: Editing) =>
     may('identity', 'update_identity') && (
       <Button class="small" onClick={() => setActing(what)}>
-        {text}
+        Edit
       </Button>
     );
   const close = () => setActing(undefined);
@@ -72,7 +72,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
             </dd>
             <dt>Plan</dt>
             <dd>
-              <PlanOf planId={planId} /> {edit('plan', 'Change plan')}
+              <PlanOf planId={planId} />
             </dd>
             <dt>Metadata</dt>
             <dd>
@@ -140,8 +140,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           empty={<Empty title="It has no key" />}
         />
       </Card>
-      {acting === 'meta' && <EditMeta data={data} close={close} />}
-      {acting === 'plan' && <EditPlan data={data} close={close} />}
+      {acting === 'meta' && <EditCustomer data={data} close={close} />}
       {acting === 'credits' && <EditSharedCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
       {acting === 'delete' && (
@@ -165,40 +164,29 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   );
 }
 
-function EditMeta({ data, close }: { data: Identity; close: () => void }) {
-  const [text, setText] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
+function EditCustomer({ data, close }: { data: Identity; close: () => void }) {
+  // As it was when the dialog opened.
+  const [first] = useState({ planId: data.planId ?? '', text: data.meta ? JSON.stringify(data.meta, null, 2) : '' });
+  const [planId, setPlanId] = useState(first.planId);
+  const [text, setText] = useState(first.text);
   const meta = metaOf(text);
   return (
     <Act
-      title={`Metadata of ${data.externalId}`}
+      title={`Edit ${data.externalId}`}
       operation="identities.updateIdentity"
-      input={{ identity: data.id, meta }}
+      input={{
+        identity: data.id,
+        ...(planId !== first.planId && { planId: planId || null }),
+        ...(text !== first.text && { meta }),
+      }}
       act="Save"
       ready={meta !== undefined}
       isEdit
-      close={close}
-    >
-      <MetaField value={text} set={setText} />
-    </Act>
-  );
-}
-
-function EditPlan({ data, close }: { data: Identity; close: () => void }) {
-  const [planId, setPlanId] = useState(data.planId ?? '');
-  return (
-    <Act
-      title={`Plan of ${data.externalId}`}
-      operation="identities.updateIdentity"
-      input={{ identity: data.id, planId: planId || null }}
-      act="Save"
-      isEdit
+      isPartial={meta === undefined}
       close={close}
     >
       <PlanField value={planId} set={setPlanId} />
-      <p class="hint">
-        What was used counts in limits of the same name and period. Limits of its own take the place of those of the
-        plan.
-      </p>
+      <MetaField value={text} set={setText} />
     </Act>
   );
 }

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
@@ -7,10 +6,8 @@ import { usePages } from '../pages.ts';
 import { Changes } from '../parts/audit.tsx';
 import { Button, Card, Empty, Head, LacksScreen, Loaded } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { draftOf, LimitFields, limitsOf, MetaField, metaOf, namesOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
-import { NamesField } from '../parts/names.tsx';
-import { PlanField } from '../parts/plan.tsx';
+import { PlanField, usePlanForm } from '../parts/plan.tsx';
 import { List, Table } from '../parts/table.tsx';
 import type { Identity, Key, Plan } from '../records.ts';
 import { may } from '../session.ts';
@@ -28,22 +25,15 @@ export function PlanScreen({ planId }: { planId: string }) {
   );
 }
 
-type Editing = 'limits' | 'access' | 'meta';
-
 function Screen({ data }: { data: Plan }) {
-  const [acting, setActing] = useState<Editing | 'delete'>();
+  const [acting, setActing] = useState<'edit' | 'delete'>();
   const [, go] = useLocation();
   const { planId, ratelimits, permissions, roles, meta } = data;
   const close = () => setActing(undefined);
-  const edit = (what: Editing) =>
-    may('plan', 'update_plan') && (
-      <Button class="small" onClick={() => setActing(what)}>
-        Edit
-      </Button>
-    );
   return (
     <>
       <Head title={planId}>
+        {may('plan', 'update_plan') && <Button onClick={() => setActing('edit')}>Edit …</Button>}
         {may('plan', 'delete_plan') && (
           <Button tone="danger" onClick={() => setActing('delete')}>
             Delete …
@@ -51,7 +41,7 @@ function Screen({ data }: { data: Plan }) {
         )}
       </Head>
       <div class="columns">
-        <Card title="Limits" actions={edit('limits')}>
+        <Card title="Limits">
           {ratelimits.length === 0 ? (
             <Empty title="It has no limit" />
           ) : (
@@ -68,11 +58,11 @@ function Screen({ data }: { data: Plan }) {
           )}
           <p class="quiet">{ownFirst}</p>
         </Card>
-        <Card title="Permissions and roles" actions={edit('access')}>
+        <Card title="Permissions and roles">
           <Names title="Permissions" names={permissions} none="It has no permission." />
           <Names title="Roles" names={roles} none="It has no role." />
         </Card>
-        <Card title="Metadata" actions={edit('meta')}>
+        <Card title="Metadata">
           {meta ? <code>{JSON.stringify(meta)}</code> : <Empty title="It has none" />}
           <p class="quiet">Verifications return it, with the name of the plan.</p>
         </Card>
@@ -80,9 +70,7 @@ function Screen({ data }: { data: Plan }) {
       {may('identity', 'read_identity') && <CustomersOf data={data} />}
       {may('api', 'read_key') && <KeysOf data={data} />}
       {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'plan', id: planId } }} />}
-      {acting === 'limits' && <EditLimits data={data} close={close} />}
-      {acting === 'access' && <EditAccess data={data} close={close} />}
-      {acting === 'meta' && <EditMeta data={data} close={close} />}
+      {acting === 'edit' && <EditPlan data={data} close={close} />}
       {acting === 'delete' && <DeletePlan data={data} close={close} done={() => go('/plans')} />}
     </>
   );
@@ -131,49 +119,22 @@ const many = (number: number, noun: string) => `${count(number)} ${noun}${number
 const usersOf = ({ identityCount, keyCount }: Plan) =>
   `${many(identityCount, 'customer')} and ${many(keyCount, 'key')}`;
 
-const Change = (props: PlanAct & { what: string; input: object; ready?: boolean; children: ComponentChildren }) => (
-  <Act
-    title={`${props.what} of ${props.data.planId}`}
-    operation="plans.updatePlan"
-    input={{ planId: props.data.planId, ...props.input }}
-    act="Save"
-    ready={props.ready ?? true}
-    isEdit
-    close={props.close}
-  >
-    {props.children}
-    <p class="hint">It applies to {usersOf(props.data)} from the next verification on. Counts stay.</p>
-  </Act>
-);
-
-function EditLimits(props: PlanAct) {
-  const [drafts, setDrafts] = useState(props.data.ratelimits.map(draftOf));
-  const ratelimits = limitsOf(drafts);
+function EditPlan({ data, close }: PlanAct) {
+  const { input, isComplete, fields } = usePlanForm(data);
   return (
-    <Change {...props} what="Limits" input={{ ratelimits }} ready={ratelimits !== undefined}>
-      <LimitFields drafts={drafts} set={setDrafts} isOfPlan />
-    </Change>
-  );
-}
-
-function EditAccess(props: PlanAct) {
-  const [permissions, setPermissions] = useState(props.data.permissions.join(' '));
-  const [roles, setRoles] = useState(props.data.roles.join(' '));
-  return (
-    <Change {...props} what="Permissions" input={{ permissions: namesOf(permissions), roles: namesOf(roles) }}>
-      <NamesField label="Permissions" of="permissions" value={permissions} set={setPermissions} />
-      <NamesField label="Roles" of="roles" value={roles} set={setRoles} hint="Names with spaces between them." />
-    </Change>
-  );
-}
-
-function EditMeta(props: PlanAct) {
-  const [text, setText] = useState(props.data.meta ? JSON.stringify(props.data.meta, null, 2) : '');
-  const meta = metaOf(text);
-  return (
-    <Change {...props} what="Metadata" input={{ meta: text.trim() ? meta : null }} ready={meta !== undefined}>
-      <MetaField value={text} set={setText} />
-    </Change>
+    <Act
+      title={`Edit ${data.planId}`}
+      operation="plans.updatePlan"
+      input={{ planId: data.planId, ...input }}
+      act="Save"
+      ready={isComplete}
+      isEdit
+      isPartial={!isComplete}
+      close={close}
+    >
+      {fields}
+      <p class="hint">It applies to {usersOf(data)} from the next verification on. Counts stay.</p>
+    </Act>
   );
 }
 

@@ -6,8 +6,7 @@ import { isFound, usePages } from '../pages.ts';
 import { Button, Card, Empty, Head, LacksScreen, PlanLink, SearchField, TextField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { type LimitDraft, LimitFields, limitsOf, MetaField, metaOf, namesOf, newDraft } from '../parts/keyForm.tsx';
-import { NamesField } from '../parts/names.tsx';
+import { usePlanForm } from '../parts/plan.tsx';
 import { type Column, List, shared } from '../parts/table.tsx';
 import type { Plan } from '../records.ts';
 import { may } from '../session.ts';
@@ -75,25 +74,15 @@ const planIdHint = 'Your name of the tier: letters, digits, _ . and -';
 
 function NewPlan({ close }: { close: () => void }) {
   const [planId, setPlanId] = useState('');
-  const [drafts, setDrafts] = useState<LimitDraft[]>([newDraft('requests', '100')]);
-  const [permissions, setPermissions] = useState('');
-  const [roles, setRoles] = useState('');
-  const [meta, setMeta] = useState('');
-  const [ratelimits, metadata] = [limitsOf(drafts), metaOf(meta)];
+  const { input, isComplete, fields } = usePlanForm();
   return (
     <Act
       title="New plan"
       operation="plans.createPlan"
-      input={{
-        planId,
-        ratelimits,
-        ...(permissions.trim() && { permissions: namesOf(permissions) }),
-        ...(roles.trim() && { roles: namesOf(roles) }),
-        ...(meta.trim() && { meta: metadata }),
-      }}
+      input={{ planId, ...input }}
       act="Create"
-      ready={planId !== '' && ratelimits !== undefined && metadata !== undefined}
-      isPartial={metadata === undefined}
+      ready={planId !== '' && isComplete}
+      isPartial={!isComplete}
       close={close}
     >
       <TextField
@@ -106,10 +95,7 @@ function NewPlan({ close }: { close: () => void }) {
         hint={planIdHint}
         placeholder="pro"
       />
-      <LimitFields drafts={drafts} set={setDrafts} isOfPlan />
-      <NamesField label="Permissions" of="permissions" value={permissions} set={setPermissions} />
-      <NamesField label="Roles" of="roles" value={roles} set={setRoles} />
-      <MetaField value={meta} set={setMeta} />
+      {fields}
     </Act>
   );
 }
