@@ -164,6 +164,7 @@ const slugs = ['doc.read', 'doc.*', 'doc.read.own', 'bill.pay', 'bill.*'];
 const manySlugs = Array.from({ length: 12 }, (_, index) => `many.${index}`);
 const askedSlugs = [...slugs, 'doc', 'bill.pay.now', 'doc.write', 'other:thing'];
 const roleNames = ['admin', 'reader', 'Reader'];
+const planIds = ['free', 'pro', 'Pro'];
 const namespaceNames = ['email', 'sms'];
 const identifiers = ['a', 'ab', 'abc', 'b', 'a*', '*', 'x\ny'];
 const patterns = ['a', 'a*', '*b', '*b*b', '*', '**', 'a*c', 'abc', '*\n*'];
@@ -203,9 +204,19 @@ const ratelimit: fc.Arbitrary<LimitInput> = fc
     lasts,
   )
   .map(([limit, length]) => ({ ...limit, ...length }));
-const ratelimits = fc.oneof(
-  { weight: 9, arbitrary: fc.uniqueArray(ratelimit, { maxLength: 3, selector: ({ name }) => name }) },
-  { weight: 1, arbitrary: fc.array(ratelimit, { maxLength: 3 }) },
+const listOf = <Item extends { name: string }>(item: fc.Arbitrary<Item>) =>
+  fc.oneof(
+    { weight: 9, arbitrary: fc.uniqueArray(item, { maxLength: 3, selector: ({ name }) => name }) },
+    { weight: 1, arbitrary: fc.array(item, { maxLength: 3 }) },
+  );
+/** Of a plan: none is temporary. */
+const plannedLimits = listOf(ratelimit);
+type EndingInput = LimitInput & { endsIn?: number | null | undefined };
+/** `endsIn`, relative to now, of a temporary limit; null makes it permanent. */
+const ratelimits = listOf<EndingInput>(
+  fc
+    .tuple(ratelimit, rarely(one(null, -1, 0, 1, 700, 20_000, hourMs, 40 * dayMs)))
+    .map(([limit, endsIn]) => ({ ...limit, ...(endsIn !== undefined && { endsIn }) })),
 );
 const refill = fc.oneof(
   { weight: 4, arbitrary: fc.record({ interval: fc.constant('daily' as const), amount: one(1, 2, 5) }) },
@@ -231,6 +242,9 @@ const someSlugs = fc.oneof(
   { weight: 1, arbitrary: fc.shuffledSubarray(manySlugs, { minLength: 6 }) },
 );
 const someRoles = fc.array(one(...roleNames), { maxLength: 2 });
+
+/** Mostly a plan that exists (planIdOf). */
+const somePlan = one(...planIds, ...planIds, 'none');
 
 /** A position in a list of records, counted from the newest. */
 const nth = fc.nat({ max: 11 });
@@ -282,6 +296,7 @@ const newKey = fc.record({
   ratelimits: maybe(ratelimits, 4),
   roles: rarely(someRoles),
   permissions: maybe(someSlugs),
+  planId: maybe(somePlan),
 });
 
 const keyChanges = fc.record({
@@ -306,7 +321,14 @@ const keyChanges = fc.record({
   ratelimits: rarely(fc.oneof({ weight: 1, arbitrary: fc.constant(null) }, { weight: 6, arbitrary: ratelimits })),
   roles: rarely(someRoles),
   permissions: rarely(someSlugs),
+  planId: rarely(fc.oneof({ weight: 1, arbitrary: fc.constant(null) }, { weight: 4, arbitrary: somePlan })),
 });
+
+const planFields = {
+  ratelimits: maybe(plannedLimits, 4),
+  permissions: maybe(someSlugs),
+  roles: rarely(someRoles),
+};
 
 const { query } = fc.letrec<{ query: Query }>((tie) => ({
   query: fc.oneof(
@@ -405,9 +427,29 @@ function step<Made>(name: string, made: fc.Arbitrary<Made>, run: (world: World, 
   return { name, steps: made.map(stepOf) };
 }
 
-const withExpiry = <Input extends { expiresIn?: number | null | undefined }>({ expiresIn, ...input }: Input) => ({
+/** A plan that exists, if there is any, but for `none`. */
+const planIdOf = <Given extends string | null | undefined>({ model }: World, planId: Given) =>
+  typeof planId !== 'string' || planId === 'none' || model.plans.named(planId)
+    ? planId
+    : (model.plans.all.at(-1)?.planId ?? planId);
+
+interface Given {
+  expiresIn?: number | null | undefined;
+  ratelimits?: EndingInput[] | null | undefined;
+  planId?: string | null | undefined;
+}
+/** An input, with times that are relative to now as times. */
+const inputAt = <Input extends Given>(world: World, { expiresIn, ratelimits, planId, ...input }: Input) => ({
   ...input,
   expires: typeof expiresIn === 'number' ? clock.now + expiresIn : expiresIn,
+  ratelimits: ratelimits?.map(
+    ({ endsIn, ...limit }): LimitInput => ({
+      ...limit,
+      ...(endsIn !== undefined && { until: endsIn === null ? null : clock.now + endsIn }),
+    }),
+  ),
+  ...(ratelimits === null && { ratelimits }),
+  planId: planIdOf(world, planId),
 });
 const keyOf = ({ model }: World, n: number) =>
   mostly(model.keys, ({ state, api }) => state === 'live' && !api.deleted, n);
@@ -472,11 +514,11 @@ async function explainAndVerify(world: World, made: Of<typeof verification>) {
     expect(again.data).toEqual(explained.data);
   }
   const verified = await verify(world, made);
-  if (made.caller === 'full') expectExplained(explained, verified as Verified | undefined);
+  if (made.caller === 'full') expectExplained(world, explained, verified as Verified | undefined);
 }
 
 /** `verified` is undefined for a verification that is an error. */
-function expectExplained({ status, data }: Called<Explained>, verified: Verified | undefined) {
+function expectExplained({ model }: World, { status, data }: Called<Explained>, verified: Verified | undefined) {
   if (!verified) {
     if (status === 200) expect(['precondition_failed', 'invalid_input']).toContain(data.code);
     return;
@@ -489,9 +531,11 @@ function expectExplained({ status, data }: Called<Explained>, verified: Verified
   expect(remaining).toBe(credits);
   if (credits !== undefined) expect(balance - charge.credits).toBe(credits);
   const figures = rules.flatMap((rule) => rule.ratelimits ?? []);
-  const asVerified = figures.map(({ of: _of, cost: _cost, used: _used, ...rest }) => rest);
+  const asVerified = figures.map(({ of: _of, planId: _plan, cost: _cost, used: _used, ...rest }) => rest);
   if (ratelimits.length > 0) expect(unordered({ ratelimits: asVerified })).toEqual(unordered({ ratelimits }));
-  for (const { limit, used, cost, exceeded, remaining } of figures) {
+  for (const { id, planId, limit, used, cost, exceeded, remaining } of figures) {
+    // The ids are those of the verification.
+    if (ratelimits.length > 0) expect(planId).toBe(model.planOfLimit(id));
     expect(remaining).toBe(Math.max(0, limit - used - (code === 'VALID' ? cost : 0)));
     expect(exceeded).toBe(used + cost > limit);
   }
@@ -516,7 +560,7 @@ const limitOnce = (world: World, made: Of<typeof check>) => {
 
 /** Sets the clock to a time, if that is not too far. */
 async function moveTo({ model }: World, moment: number) {
-  if (moment > Math.min(lastMs, clock.now + 60 * dayMs)) return;
+  if (moment > Math.min(lastMs, clock.now + 60 * dayMs) || moment < model.lastEnd()) return;
   // Their counts belong to the time before.
   await endAllLeases();
   clock.now = moment;
@@ -526,9 +570,16 @@ const nearby = one(-1, 0, 1);
 
 const createsAKey = step('createKey', fc.tuple(nth, newKey), (world, [api, made]) => {
   const apiId = apiIdOf(world, api);
-  const input = withExpiry(made) as NewKeyInput;
+  const input = inputAt(world, made) as NewKeyInput;
   return createsKey(world, 'keys.createKey', { apiId, ...input }, () => world.model.createKey(apiId, input));
 });
+
+const createsAPlan = step(
+  'createPlan',
+  fc.record({ planId: one(...planIds), ...planFields, meta: maybe(meta) }),
+  (world, { planId, ...input }) =>
+    same(world, 'plans.createPlan', { planId, ...input }, () => world.model.createPlan(planId, input)),
+);
 
 /** Gets, lists and deletes the records of a kind, which responses contain as the model has them. */
 const plainSteps = (
@@ -627,14 +678,22 @@ const kinds: [weight: number, kind: Kind][] = [
       if (expires !== undefined && expires >= clock.now) await moveTo(world, expires + ms);
     }),
   ],
+  [
+    5,
+    step('clock to an end', fc.tuple(nth, nearby), async (world, [n, ms]) => {
+      const end = recent(world.model.nextEnds(), n);
+      if (end !== undefined) await moveTo(world, end + ms);
+    }),
+  ],
   [8, createsAKey],
   [
     10,
     step('updateKey', fc.tuple(nth, keyChanges, rarely(mosts)), (world, [n, made, limit]) => {
       const keyId = keyIdOf(world, n);
-      const changes = withExpiry(made) as KeyChanges;
-      const had = keyOf(world, n)?.limits ?? [];
-      if (limit) changes.ratelimits = had.map(world.model.shown).map(({ id: _, ...same }) => ({ ...same, limit }));
+      const changes = inputAt(world, made) as KeyChanges;
+      const had = world.model.shownLimits(keyOf(world, n)?.limits ?? []);
+      if (limit)
+        changes.ratelimits = had.map(({ id: _, until: _until, former: _former, ...same }) => ({ ...same, limit }));
       return same(world, 'keys.updateKey', { keyId, ...changes }, () => world.model.updateKey(keyId, changes));
     }),
   ],
@@ -686,7 +745,7 @@ const kinds: [weight: number, kind: Kind][] = [
         const apiId = apiIdOf(world, api);
         const inputs = made.map(([which, { prefix: _prefix, ...input }]) => ({
           secret: typeof which === 'string' ? `imported_${which}` : (recent(world.model.keys, which)?.secret ?? 'none'),
-          ...(withExpiry(input) as NewKeyInput),
+          ...(inputAt(world, input) as NewKeyInput),
         }));
         const hashed = inputs.map(({ secret, ...input }) => ({
           hash: createHash('sha256').update(secret).digest('base64'),
@@ -786,22 +845,36 @@ const kinds: [weight: number, kind: Kind][] = [
     2,
     step(
       'createIdentity',
-      fc.record({ externalId: one(...externalIds), meta: maybe(meta), ratelimits: maybe(ratelimits) }),
-      (world, input) =>
-        same(world, 'identities.createIdentity', input, () =>
-          world.model.createIdentity(input.externalId, input.meta, input.ratelimits),
-        ),
+      fc.record({
+        externalId: one(...externalIds),
+        meta: maybe(meta),
+        ratelimits: maybe(ratelimits),
+        planId: maybe(somePlan),
+      }),
+      (world, made) => {
+        const input = inputAt(world, made);
+        return same(world, 'identities.createIdentity', input, () =>
+          world.model.createIdentity(input.externalId, input.meta, input.ratelimits ?? undefined, input.planId),
+        );
+      },
     ),
   ],
   [
     5,
     step(
       'updateIdentity',
-      fc.record({ identity: one(...externalIds), meta: maybe(meta), ratelimits: maybe(ratelimits) }),
-      (world, input) =>
-        same(world, 'identities.updateIdentity', input, () =>
-          world.model.updateIdentity(input.identity, input.meta, input.ratelimits),
-        ),
+      fc.record({
+        identity: one(...externalIds),
+        meta: maybe(meta),
+        ratelimits: maybe(ratelimits),
+        planId: maybe(fc.oneof({ weight: 1, arbitrary: fc.constant(null) }, { weight: 4, arbitrary: somePlan })),
+      }),
+      (world, made) => {
+        const input = inputAt(world, made);
+        return same(world, 'identities.updateIdentity', input, () =>
+          world.model.updateIdentity(input.identity, input.meta, input.ratelimits ?? undefined, input.planId),
+        );
+      },
     ),
   ],
   [
@@ -838,6 +911,39 @@ const kinds: [weight: number, kind: Kind][] = [
           );
         }
       },
+    ),
+  ],
+  [3, createsAPlan],
+  [
+    6,
+    step(
+      'updatePlan',
+      fc.record({ planId: somePlan, ...planFields, meta: rarely(fc.oneof(fc.constant(null), meta)) }),
+      (world, { planId: wanted, ...changes }) => {
+        const planId = planIdOf(world, wanted);
+        return same(world, 'plans.updatePlan', { planId, ...changes }, () => world.model.updatePlan(planId, changes));
+      },
+    ),
+  ],
+  [
+    2,
+    step('deletePlan', fc.tuple(somePlan, maybe(somePlan)), (world, [wanted, other]) => {
+      const [planId, replaceWith] = [planIdOf(world, wanted), planIdOf(world, other)];
+      return same(world, 'plans.deletePlan', { planId, replaceWith }, () =>
+        world.model.deletePlan(planId, replaceWith),
+      );
+    }),
+  ],
+  [
+    1,
+    step('getPlan', somePlan, (world, planId) =>
+      same(world, 'plans.getPlan', { planId }, () => world.model.shownPlan(world.model.plans.find(planId))),
+    ),
+  ],
+  [
+    1,
+    step('listPlans', one(1, 2, 100), (world, limit) =>
+      sameList(world, 'plans.listPlans', {}, limit, () => world.model.plans.all.map(world.model.shownPlan)),
     ),
   ],
   [
@@ -1014,10 +1120,12 @@ const minuteMs = 60_000;
 /** A history uses all kinds of steps, or some, which then affect each other more often. */
 const themes = [
   /./,
-  /^(verify|limit|multiLimit|in one turn|clock (by|back|to a reset)|updateKey|updateIdentity|rerollKey)$/,
+  /^(verify|limit|multiLimit|in one turn|clock (by|back|to a reset|to an end)|updateKey|updateIdentity|rerollKey)$/,
+  /^(verify|in one turn|clock (by|back|to a reset|to an end)|.*Plans?|update(Key|Identity)|rerollKey)$/,
+  /^(verify|clock (by|to an end)|.*Plans?|.*(Key|Identity)|(delete|restore)Api|list(Keys|Identities)|sweep)$/,
   /^(limit|multiLimit|in one turn|clock (by|to a reset)|.*Override|listOverrides)$/,
   /^(verify|clock (by|back|to a refill|to an expiry|to midnight)|updateKey|updateCredits|getKey|(delete|reroll)Key|sweep)$/,
-  /^(verify|(create|delete|get)(Role|Permission)|setRolePermissions|.* of a key|lists of .*|updateKey|getKey)$/,
+  /^(verify|(create|update)Plan|(create|delete|get)(Role|Permission)|setRolePermissions|.* of a key|lists of .*|updateKey|getKey)$/,
   /^(verify|(create|delete|reroll|migrate|list)Keys?|(create|delete|restore)(Api|Identity)|sweep|clock (by|to an expiry)|whoami)$/,
 ];
 
@@ -1031,13 +1139,14 @@ const historyOf = (theme: RegExp) =>
 
 test('every response equals the model\u2019s', { timeout: 2 * minuteMs + 200 * numRuns }, async () => {
   const histories = fc.tuple(
+    fc.array(createsAPlan.steps, { maxLength: 2 }),
     fc.array(createsAKey.steps, { minLength: 1, maxLength: 3 }),
     fc.noBias(fc.oneof(...themes.map(historyOf))),
   );
   await fc.assert(
-    fc.asyncProperty(histories, async ([keys, history]) => {
+    fc.asyncProperty(histories, async ([plans, keys, history]) => {
       const world = await begin();
-      for (const step of [...keys, ...history]) await step.run(world);
+      for (const step of [...plans, ...keys, ...history]) await step.run(world);
       await sameUsage(world);
     }),
     { numRuns, interruptAfterTimeLimit: minuteMs + 200 * numRuns, ...(seed !== undefined && { seed }) },

@@ -2,7 +2,7 @@
 --
 -- derives  identity records and list, the audit stream
 -- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits, planId, credits {remaining, refill, refillDue},
---                     keptId (of an export, without `id_`)}], with distinct externalIds; planId; all but externalId and
+--                     keptId (of an export, without `id_`)}], with distinct externalIds; all but externalId and
 --                     ratelimits may be absent
 -- returns  {for each identity its id, or false when its externalId or its id exists}, or for the first limit that
 --          cannot be temporary `ended` or `too_late`, a space and its index, from 0; or `plan_not_found` or

@@ -46,6 +46,8 @@ local function key_reply(workspace, record, state, api_id, now)
     reply[name] = value
   end
   reply.created = reply.created or int(time_in(state.id))
+  -- The plan of a deleted key may have been deleted too: nothing that imports the key would find it.
+  reply.planId = plans.named(workspace, reply.planId)
   local stored, given = redis.call('HMGET', record, 'direct', 'roles'), nil
   local direct, roles = stored[1] or '', stored[2] or ''
   reply.slugs, reply.permissionLists, given = effective_slugs(workspace, direct, roles)

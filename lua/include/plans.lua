@@ -85,17 +85,19 @@ function plans.users(workspace, plan_id)
     redis.call('ZCARD', name_of.plan_identities(workspace, plan_id))
 end
 
--- The plan of an owner that is restored: it is taken away, with its limits, if it was deleted meanwhile. `limits` are
--- those of the state of the owner. Returns the limits, and whether it has the plan.
-function plans.restore(workspace, record, owner, limits)
+-- Reads the plan of an owner that is restored, before the first write. Returns whether the plan exists, and a function
+-- that puts the owner under it again, or takes the plan away from it.
+function plans.restoring(workspace, record, owner)
   local plan_id = redis.call('HGET', record, 'planId')
-  if not plan_id then return limits, false end
-  if plans.find(workspace, plan_id) then
-    plans.index(workspace, plan_id, owner)
-    return limits, true
-  end
-  plans.keep(record, nil)
-  return limit_list.own(limits), false
+  local exists = plan_id and plans.find(workspace, plan_id) ~= nil
+  return exists,
+    function(restored)
+      if exists then
+        plans.index(workspace, plan_id, owner)
+      elseif plan_id then
+        plans.keep(restored, nil)
+      end
+    end
 end
 
 -- The plan of an owner after a change: `wanted` is that of the request (a planId, null for none, nil for as before).
@@ -108,19 +110,19 @@ function plans.after(workspace, wanted, stored)
   return plan, not plan and wanted or nil
 end
 
--- The first of up to `count` owners of a plan, each {record, is_identity, owner}; records that are gone have none.
+-- The first of up to `count` owners of a plan, each {id (24 or 16), record}; without a record if it is gone.
 function plans.owners(workspace, plan_id, count)
   local owners = {}
   for _, member in ipairs(redis.call('ZRANGE', name_of.plan_keys(workspace, plan_id), 0, count - 1)) do
     local key24 = key_of_member(member)
     local digest = digest_of(workspace, 'key_' .. key24)
-    owners[#owners + 1] = { owner = key24, record = digest and name_of.key_record(workspace, digest) }
+    owners[#owners + 1] = { id = key24, record = digest and name_of.key_record(workspace, digest) }
   end
   local left = count - #owners
   if left == 0 then return owners end
   for _, id16 in ipairs(redis.call('ZRANGE', name_of.plan_identities(workspace, plan_id), 0, left - 1)) do
     local external_id = external_id_for(workspace, 'id_' .. id16)
-    owners[#owners + 1] = { owner = id16, record = external_id and name_of.identity_record(workspace, external_id) }
+    owners[#owners + 1] = { id = id16, record = external_id and name_of.identity_record(workspace, external_id) }
   end
   return owners
 end

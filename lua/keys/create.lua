@@ -8,8 +8,8 @@
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
 -- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} |
 --          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id} |
---          {'plan_not_found', planId} | {'too_many_limits', index of the key} | {'expired'} | {'ended', index of the key, a
---          space, index of its limit} | {'too_late', as before}; indexes from 0
+--          {'plan_not_found', planId} | {'too_many_limits', index of the key} | {'expired'} | {'ended', index of the
+--          key, a space, index of its limit} | {'too_late', as before}; indexes from 0
 
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
 

@@ -16,12 +16,17 @@ local identity, external_id = identity_of(workspace, state.link)
 local is_of_deleted = not identity and is_restorable_link(workspace, state.link)
 local fields = read_fields(record, 'name', 'start')
 
+local has_plan, restore_plan = plans.restoring(workspace, record, state.id)
+
 local _, next_version = take_stamps(workspace, now, 1)
 local api8 = string.sub(state.id, 17)
 local member = member_of_api(state.id, digest)
 state.deleted, state.version = false, next_version()
-state.limits, state.planned = plans.restore(workspace, record, state.id, state.limits)
+if state.planned and not has_plan then
+  state.planned, state.limits = false, limit_list.own(state.limits)
+end
 redis.call('HSET', record, 'state', pack_state(state))
+restore_plan(record)
 redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 redis.call('ZREM', name_of.deleted_keys(workspace, api8), member)
 redis.call('ZREM', name_of.purge_queue(workspace), digest)

@@ -17,19 +17,22 @@ local keys, identities = plans.users(workspace, plan_id)
 if keys + identities > 0 and replace_with == '' then return { 'in_use', int(keys), int(identities) } end
 if replace_with ~= '' and not plans.find(workspace, replace_with) then return { 'plan_not_found', replace_with } end
 
-local owners = plans.owners(workspace, plan_id, MOVED_AT_ONCE)
-for _, moved in ipairs(owners) do
-  -- The next decision merges the limits of the other plan.
-  local stored = moved.record and redis.call('HGET', moved.record, 'planId')
-  if stored == plan_id then
-    redis.call('HSET', moved.record, 'planId', replace_with)
-    redis.call('HDEL', moved.record, 'merged')
-    plans.index(workspace, replace_with, moved.owner)
+local owners, texts = plans.owners(workspace, plan_id, MOVED_AT_ONCE), plans.texts(workspace, plan, now)
+for _, owner in ipairs(owners) do
+  owner.is_moved = owner.record and redis.call('HGET', owner.record, 'planId') == plan_id
+end
+
+-- Write.
+for _, owner in ipairs(owners) do
+  if owner.is_moved then
+    -- The next decision merges the limits of the other plan.
+    redis.call('HSET', owner.record, 'planId', replace_with)
+    redis.call('HDEL', owner.record, 'merged')
+    plans.index(workspace, replace_with, owner.id)
   end
-  plans.unindex(workspace, plan_id, moved.owner)
+  plans.unindex(workspace, plan_id, owner.id)
 end
 if keys + identities > #owners then return { 'more' } end
-local texts = plans.texts(workspace, plan, now)
 redis.call('UNLINK', name_of.plan_record(workspace, plan_id))
 redis.call('ZREM', name_of.plan_list(workspace), plan.id16 .. plan_id)
 audit(workspace, now, actor, 'plan', plan_id, {

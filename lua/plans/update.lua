@@ -49,9 +49,10 @@ redis.call('HSET', record, 'version', next_version(), 'limits', (pack_limits(pla
 for _, field in ipairs({ 'direct', 'roles', 'meta' }) do
   write_field(record, field, plan[field])
 end
-local after, changes = plans.texts(workspace, plan, now), {}
-for index, field in ipairs({ 'ratelimits', 'permissions', 'roles', 'meta' }) do
-  changes[index] = { field, before[field], after[field] }
-end
-audit(workspace, now, actor, 'plan', plan.id, changes)
+audit(workspace, now, actor, 'plan', plan.id, {
+  { 'ratelimits', before.ratelimits, limits_text(plan.limits, now) },
+  { 'permissions', before.permissions, request.permissions and names_text(request.permissions) or before.permissions },
+  { 'roles', before.roles, request.roles and names_text(request.roles) or before.roles },
+  { 'meta', before.meta, plan.meta or nil },
+})
 return { 'updated' }

@@ -1,5 +1,6 @@
 // Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
+import type { Action } from '../domain/grants.ts';
 import { slotDurationMax, slotsMax } from '../domain/limit.ts';
 import { hasLength, type Periodic } from '../domain/quota.ts';
 import type { RecordName } from '../domain/records.ts';
@@ -288,6 +289,11 @@ export function requireData(store: Pick<Store, 'dataVersion'>, version: number, 
 }
 
 export const lacks = (grant: string) => new ApiError('insufficient_permissions', `The root key lacks ${grant}.`);
+/** Refuses callers that lack one of these actions, where an input needs more than its operation. */
+export function requireRbac({ grants }: Pick<ManageContext['caller'], 'grants'>, actions: readonly Action<'rbac'>[]) {
+  const missing = actions.find((action) => !grants.holds('rbac', '*', action));
+  if (missing !== undefined) throw lacks(`rbac.*.${missing}`);
+}
 /** Does not repeat a key that was sent as an id: after its prefix a key string has at least 22 characters. */
 export const apiNotFound = (apiId: string) =>
   new ApiError(

@@ -257,7 +257,7 @@ const recordsError = /^-?RECORDS (\d+)/;
 export const tooManyRecords = (limit: string): ApiError =>
   new ApiError(
     'too_many_records',
-    `The workspace may have at most ${limit} records (APIs, keys, identities, namespaces, overrides, permissions, roles and root keys), ` +
+    `The workspace may have at most ${limit} records (APIs, keys, identities, namespaces, overrides, permissions, roles, plans and root keys), ` +
       'and this call would create more. Delete some, or ask the operator to raise RECORDS_MAX.',
   );
 

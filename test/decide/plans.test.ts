@@ -229,7 +229,7 @@ test('permissions and roles are added up, on every server, and not part of the k
     expect([...data.roles!].sort()).toEqual([roleOfKey, roleOfPlan].sort());
   }
   const record = await ok('keys.getKey', { keyId });
-  expect([...record.permissions!].sort()).toEqual(['own.read', 'role.own', 'shared.slug']);
+  expect([...(record.permissions as string[])].sort()).toEqual(['own.read', 'role.own', 'shared.slug']);
   expect(record.roles).toEqual([roleOfKey]);
   await updateKey(keyId, { planId: null });
   for (const server of [h, elsewhere]) {

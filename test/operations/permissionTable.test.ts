@@ -125,6 +125,32 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
       input: ({ roleId }) => ({ roleId, permissions: [] }),
     },
   ],
+  'plans.createPlan': [
+    { what: 'with a new permission' },
+    {
+      needs: ['plan.create_plan', 'rbac.add_permission_to_role'],
+      what: 'with an existing permission',
+      input: ({ name }) => ({ planId: freshName(), permissions: [name] }),
+    },
+    {
+      needs: ['plan.create_plan'],
+      what: 'with none',
+      input: ({ name }) => ({ planId: freshName(), permissions: [], roles: [name] }),
+    },
+  ],
+  'plans.updatePlan': [
+    { what: 'with a new permission' },
+    {
+      needs: ['plan.update_plan', 'rbac.add_permission_to_role', 'rbac.remove_permission_from_role'],
+      what: 'with none',
+      input: ({ planId }) => ({ planId, permissions: [] }),
+    },
+    {
+      needs: ['plan.update_plan'],
+      what: 'without permissions',
+      input: ({ planId, name }) => ({ planId, roles: [name], meta: null }),
+    },
+  ],
   'ratelimits.listTemporary': [
     { what: 'of an API' },
     {

@@ -12,20 +12,20 @@ const { call, createWorkspace } = app;
 const kinds = recordKinds.flatMap(([kind, { unique, ...rest }]) => (unique ? [{ kind, unique, ...rest }] : []));
 
 describe.each(kinds)('$kind', ({ kind, unique, prefix, resource, isScope }) => {
+  // Callers know a plan by its planId only: no request and no response has an id of it.
+  const isNamedOnly = kind === 'plan';
+  const [asked, idField] = isNamedOnly ? [unique, unique] : [kind, 'id'];
   const noun = kind[0]!.toUpperCase() + kind.slice(1);
   const operationOf = (name: string) => operations.find((one) => one.name.endsWith(`.${name}`))!.name as OperationName;
   const refer = (verb: 'get' | 'delete', reference: string, as: string | string[] = app.rootKey) =>
-    call(operationOf(verb + noun), { [kind]: reference } as never, as);
+    call(operationOf(verb + noun), { [asked]: reference } as never, as);
   const found = async (search: string) =>
     (await call(operationOf(`list${noun.replace(/y$/, 'ie')}s`), { search } as never)).data as unknown;
   const notFound = { status: 404, code: `${kind}_not_found` };
   const create = (name: string, as = app.rootKey) => {
     const operation = operationOf(`create${noun}`);
-    return call(
-      operation,
-      { ...exampleOf(operation).input({ name: 'a.permission' } as Things), [unique]: name } as never,
-      as,
-    );
+    const example = isNamedOnly ? {} : exampleOf(operation).input({ name: 'a.permission' } as Things);
+    return call(operation, { ...example, [unique]: name } as never, as);
   };
   /** A new one: its id and its name. */
   async function made(name = freshName(), as = app.rootKey) {
@@ -38,7 +38,7 @@ describe.each(kinds)('$kind', ({ kind, unique, prefix, resource, isScope }) => {
     for (const by of ['id', 'name'] as const) {
       const one = await made();
       const { data: record } = await refer('get', one.id);
-      expect(record).toMatchObject({ id: one.id, [unique]: one.name });
+      expect(record).toMatchObject({ [idField]: one.id, [unique]: one.name });
       expect(await refer('get', one.name)).toMatchObject({ data: record });
       expect(await found(one.name.toUpperCase())).toContainEqual(record);
       expect(await refer('delete', one[by])).toMatchObject({ status: 200, data: {} });
@@ -75,11 +75,14 @@ describe.each(kinds)('$kind', ({ kind, unique, prefix, resource, isScope }) => {
       }
     }
     const theirs = await made(name, rootKey);
-    expect((await refer('get', name)).data).toMatchObject({ id });
-    expect((await refer('get', name, rootKey)).data).toMatchObject({ id: theirs.id });
+    expect((await refer('get', name)).data).toMatchObject({ [idField]: id });
+    expect((await refer('get', name, rootKey)).data).toMatchObject({ [idField]: theirs.id });
+    await refer('delete', name);
+    expect(await refer('get', name)).toMatchObject(notFound);
+    expect((await refer('get', name, rootKey)).data).toMatchObject({ [idField]: theirs.id });
   });
 
-  test('a new one with the name of a deleted one has another id', async () => {
+  test.skipIf(isNamedOnly)('a new one with the name of a deleted one has another id', async () => {
     const { id, name } = await made();
     await refer('delete', name);
     const again = await made(name);
@@ -89,7 +92,7 @@ describe.each(kinds)('$kind', ({ kind, unique, prefix, resource, isScope }) => {
     if (isScope) expect((await refer('get', name, [`${resource}.${id}.read_${kind}`])).status).toBe(403);
   });
 
-  test('a name that looks like an id names the one that has it, unless an id does', async () => {
+  test.skipIf(isNamedOnly)('a name that looks like an id names the one that has it, unless an id does', async () => {
     const like = await made(`${prefix}_1111111111111111`);
     const first = await made();
     const second = await made(first.id);

@@ -43,8 +43,8 @@ async function recordsOf(workspaceId: string): Promise<number> {
 }
 
 /**
- * A workspace with an API, a key, a role of one permission, a namespace and its root key: six records, and room for
- * `more`.
+ * A workspace with an API, a key, a role of one permission, a namespace, a plan and its root key: seven records, and
+ * identities for the others.
  */
 async function workspaceOf(records: number) {
   const { workspaceId, rootKey } = await createWorkspace();
@@ -53,7 +53,8 @@ async function workspaceOf(records: number) {
   const { keyId, key } = (await run('keys.createKey', { apiId })).data;
   const { roleId } = (await run('permissions.createRole', { name: 'role', permissions: ['first'] })).data;
   await run('ratelimits.limit', limit('first'));
-  for (let made = 6; made < records; made++) {
+  await run('plans.createPlan', { planId: 'first' });
+  for (let made = 7; made < records; made++) {
     expect((await run('identities.createIdentity', { externalId: `user${made}` })).status).toBe(200);
   }
   expect(await recordsOf(workspaceId)).toBe(records);
@@ -83,6 +84,8 @@ const named: Record<string, Making> = {
   setPermissions: ['keys.setPermissions', ({ keyId }) => ({ keyId, permissions: ['new.1', 'first'] }), 1],
   createRole: ['permissions.createRole', () => ({ name: 'new', permissions: ['new.1', 'new.2'] }), 3],
   setRolePermissions: ['permissions.setRolePermissions', ({ roleId }) => ({ roleId, permissions: ['new.1'] }), 1],
+  createPlan: ['plans.createPlan', () => ({ planId: 'new', permissions: ['new.1', 'new.2'] }), 3],
+  updatePlan: ['plans.updatePlan', () => ({ planId: 'first', permissions: ['new.1', 'first'] }), 1],
   setOverride: ['ratelimits.setOverride', () => ({ ...limit('first'), limit: 5 }), 1],
   'setOverride, with a namespace': ['ratelimits.setOverride', () => ({ ...limit('new'), limit: 5 }), 2],
   limit: ['ratelimits.limit', () => limit('new'), 1],
@@ -126,6 +129,7 @@ test('operations that create nothing are served in a full workspace, and a delet
     ['ratelimits.limit', limit('first')],
     ['keys.updateKey', { keyId, name: 'renamed', externalId: last, permissions: ['first'] }],
     ['permissions.setRolePermissions', { roleId, permissions: [] }],
+    ['plans.updatePlan', { planId: 'first', permissions: ['first'] }],
     ['keys.addPermissions', { keyId, permissions: ['first'] }],
     ['keys.migrateKeys', { migrationId: 'mig', apiId, keys: [{ hash: digestOf(key).toString('base64') }] }],
   ] as const) {
@@ -207,6 +211,9 @@ test(`the count of records is always right (SEED=${seed})`, async () => {
     () => run('identities.deleteIdentity', { identity: some(), permanent: pick(0, 1) === 1 }),
     () => run('permissions.createRole', { name: some(), permissions: [some()] }),
     () => run('permissions.deleteRole', { role: some() }),
+    () => run('plans.createPlan', { planId: some(), permissions: [some()] }),
+    () => run('plans.updatePlan', { planId: some(), permissions: [some()] }),
+    () => run('plans.deletePlan', { planId: some() }),
     () => run('permissions.deletePermission', { permission: some() }),
     () => run('ratelimits.setOverride', { ...limit(some(3)), identifier: some() }),
     () => run('ratelimits.deleteOverride', { namespace: some(3), identifier: some() }),

@@ -50,6 +50,7 @@ describe('the successor of a rerolled key', () => {
     drawsOn: 'it has its own balance',
     drawnBy: 'keys draw on it only if the balance is moved',
     leased: 'servers hold none of it',
+    merged: 'the first verification merges the limits of its plan',
     shifted: 'nothing was charged to its windows yet',
     moved: 'it stays in its workspace',
     formerLink: 'its identity was not deleted',

@@ -259,7 +259,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       roles: [name],
       meta: { a: 1 },
     }),
-    needs: ['plan.create_plan', 'rbac.create_permission'],
+    needs: ['plan.create_plan', 'rbac.add_permission_to_role', 'rbac.create_permission'],
     elsewhere: 'role_not_found',
     changes: (_things, { planId }) => ['plan', planId],
     documented: () => ({
@@ -286,7 +286,12 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       roles: [name],
       meta: { a: 2 },
     }),
-    needs: ['plan.update_plan', 'rbac.create_permission'],
+    needs: [
+      'plan.update_plan',
+      'rbac.add_permission_to_role',
+      'rbac.remove_permission_from_role',
+      'rbac.create_permission',
+    ],
     elsewhere: 'plan_not_found',
     changes: ({ planId }) => ['plan', planId],
     documented: () => ({

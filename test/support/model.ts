@@ -50,9 +50,25 @@ class Owner {
   }
 }
 
-export type LimitInput = { name: string; limit: number } & Periodic & Partial<typeof limitDefaults>;
+/** A key or an identity: its own limits, and its plan, which it loses if that is gone when it is restored. */
+class LimitOwner extends Owner {
+  limits: Limit[] = [];
+  planId: string | undefined;
+}
+
+export type LimitInput = { name: string; limit: number; until?: number | null | undefined } & Periodic &
+  Partial<typeof limitDefaults>;
 /** `duration` is that which is stored. */
-type Limit = { name: string; limit: number; duration: number } & typeof limitDefaults & { id: Id };
+type LimitValues = { limit: number; duration: number } & typeof limitDefaults;
+/** A temporary one has its end, and the permanent one that it replaced. */
+type Limit = LimitValues & { id: Id; name: string; until?: number; former?: LimitValues };
+
+/** What is in force of a limit at a time. */
+function limitAt(now: number, { until, former, ...limit }: Limit): Limit | undefined {
+  if (until === undefined) return limit;
+  if (now < until) return { ...limit, until, ...(former && { former }) };
+  return former && { ...limit, ...former };
+}
 
 /** As responses have a duration. */
 const shownDuration = (duration: number, now: number) => ({
@@ -69,12 +85,11 @@ interface Refill extends RefillInput {
 }
 
 let identitiesMade = 0;
-class Identity extends Owner {
+class Identity extends LimitOwner {
   readonly id = new Id('id');
   readonly order = ++identitiesMade;
   readonly externalId: string;
   meta: object = {};
-  limits: Limit[] = [];
   deleted = false;
   keptUntil = 0;
 
@@ -96,6 +111,23 @@ interface Role {
   description?: string | undefined;
   permissions: Permission[];
 }
+interface Plan {
+  /** No response has it. */
+  id: Id;
+  planId: string;
+  limits: Limit[];
+  permissions: Permission[];
+  roles: Role[];
+  meta: object | undefined;
+  createdAt: number;
+  updatedAt?: number;
+}
+export interface PlanInput {
+  ratelimits?: LimitInput[] | undefined;
+  permissions?: string[] | undefined;
+  roles?: string[] | undefined;
+  meta?: object | null | undefined;
+}
 interface Api {
   id: Id;
   name: string;
@@ -104,7 +136,7 @@ interface Api {
   keptUntil: number;
 }
 
-export class Key extends Owner {
+export class Key extends LimitOwner {
   id = new Id('key');
   readonly api: Api;
   secret = '';
@@ -124,7 +156,6 @@ export class Key extends Owner {
   /** The key that has its balance, if that was moved; and the keys whose balance was moved to it. */
   payer: Key | undefined;
   drawnBy: Key[] = [];
-  limits: Limit[] = [];
   allowedIps: string[] | undefined;
   /** Also after it was deleted, as it may be restored. */
   link: Identity | undefined;
@@ -192,6 +223,7 @@ export interface NewKeyInput {
   allowedIps?: string[] | undefined;
   roles?: string[] | undefined;
   permissions?: string[] | undefined;
+  planId?: string | undefined;
 }
 type Removable = Omit<NewKeyInput, 'prefix' | 'enabled' | 'roles' | 'permissions'>;
 /** null removes a value. */
@@ -225,6 +257,7 @@ const dayMs = 86_400_000;
 const expiresMax = 4_102_444_800_000;
 const unique = <Item>(items: readonly Item[]): Item[] => [...new Set(items)];
 const isEmpty = (meta: object) => Object.keys(meta).length === 0;
+const notEmpty = (meta: object | null | undefined) => (meta && !isEmpty(meta) ? meta : undefined);
 
 /** The time of the first refill after `now` (docs/contract.md §14). */
 function refillAfter(now: number, { interval, refillDay = 1 }: RefillInput): number {
@@ -337,7 +370,10 @@ export class Model {
   deletedIdentities: Identity[] = [];
   permissions = new Records<Permission>('permission', ({ slug }) => slug);
   roles = new Records<Role>('role', ({ name }) => name);
+  plans = new Records<Plan>('plan', ({ planId }) => planId);
   namespaces: Namespace[] = [];
+  /** Of all temporary limits. */
+  #ends: number[] = [];
   verifications: Verification[] = [];
 
   constructor(now: number, keyRetentionMs: number) {
@@ -353,6 +389,12 @@ export class Model {
       .flatMap(({ live, duration }) => live.map(({ end }) => (duration < quotaCodes ? end + duration : end)));
     return moments.filter((moment) => moment >= this.now);
   }
+
+  /**
+   * The last end of a temporary limit. Before it, the limit may apply again or not (docs/contract.md §8).
+   */
+  lastEnd = () => Math.max(0, ...this.#ends.filter((end) => end <= this.now));
+  nextEnds = () => this.#ends.filter((end) => end > this.now);
 
   // Rules that several operations share.
 
@@ -396,16 +438,63 @@ export class Model {
 
   #limitsFrom(wanted: readonly LimitInput[], had: readonly Limit[]): Limit[] {
     return wanted.map((given) => {
-      const { id = new Id('rl'), duration: former = 0 } = had.find(({ name }) => name === given.name) ?? {};
-      const { period, anchor: _anchor, duration, ...values } = given;
+      const before = this.#inForce(had).find(({ name }) => name === given.name);
+      const { id = new Id('rl'), duration: former = 0 } = before ?? {};
+      const { period, anchor: _anchor, duration, until, ...values } = given;
       // A limit without a period stays a quota: its duration was read.
       const quota = period ? undefined : quotaOf(former);
       if (quota && !hasLength(quota.period, duration!)) refuse('invalid_input');
-      return { ...limitDefaults, ...values, duration: quota ? former : storedDuration(given), id };
+      const limit = { ...limitDefaults, ...values, duration: quota ? former : storedDuration(given), id };
+      return this.#ending(limit, until, before);
     });
   }
 
-  shown = ({ duration, ...limit }: Limit) => ({ ...limit, ...shownDuration(duration, this.now) });
+  /** A limit with its end. `before` is the limit in force with its name. */
+  #ending(limit: Limit, until: number | null | undefined, before: Limit | undefined): Limit {
+    const isSame = limit.limit === before?.limit && limit.duration === before.duration;
+    const end = until === undefined && isSame ? before?.until : (until ?? undefined);
+    if (end === undefined) return limit;
+    if (end <= this.now) refuse('invalid_input');
+    const permanent = before?.until === undefined ? before : before.former;
+    const isQuota = ({ duration }: LimitValues) => duration >= quotaCodes;
+    if (permanent && isQuota(before!) !== isQuota(limit)) refuse('invalid_input');
+    this.#ends.push(end);
+    if (!permanent) return { ...limit, until: end };
+    const { id: _id, name: _name, ...former } = permanent as Limit;
+    return { ...limit, until: end, former };
+  }
+
+  #inForce = (limits: readonly Limit[]): Limit[] => limits.flatMap((limit) => limitAt(this.now, limit) ?? []);
+
+  #planOf = ({ planId }: LimitOwner): Plan | undefined => (planId === undefined ? undefined : this.plans.named(planId));
+
+  /** The plan of the key, then that of its identity. */
+  #plansOf = (key: Key): Plan[] => [key, key.identity].flatMap((owner) => (owner && this.#planOf(owner)) ?? []);
+
+  /** The limits of a key or an identity: its own, and those of its plan of whose names it has none. */
+  #limitsOf(owner: LimitOwner): Limit[] {
+    const own = this.#inForce(owner.limits);
+    const planned = this.#planOf(owner)?.limits ?? [];
+    return [...own, ...planned.filter(({ name }) => !own.some((limit) => limit.name === name))];
+  }
+
+  /** Refuses limits and a plan that a new key or identity cannot have. */
+  #requireNew({ ratelimits = [], planId }: { ratelimits?: LimitInput[] | undefined; planId?: string | undefined }) {
+    this.#limitsFrom(ratelimits, []);
+    this.#requirePlan(planId);
+  }
+
+  #requirePlan(planId: string | null | undefined) {
+    if (typeof planId === 'string' && !this.plans.named(planId)) refuse('plan_not_found');
+  }
+
+  shown = <Shown extends Omit<Limit, 'id'>>({ duration, former, ...limit }: Shown) => ({
+    ...limit,
+    ...shownDuration(duration, this.now),
+    former: former && { ...former, ...presentedDuration(former.duration, this.now) },
+  });
+
+  shownLimits = (limits: readonly Limit[]) => this.#inForce(limits).map((limit) => this.shown(limit));
 
   /** A refill more than two periods in the future was scheduled while the clock was ahead. It is scheduled again. */
   #settleRefill({ refill }: Key) {
@@ -439,8 +528,12 @@ export class Model {
     key.refill = refill ? { ...refill, due: refillAfter(this.now, refill) } : undefined;
   }
 
-  #slugsOf = (key: Key): string[] =>
-    unique([...key.permissions, ...key.roles.flatMap((role) => role.permissions)].map(({ slug }) => slug));
+  #slugsOf = (holders: readonly { permissions: Permission[]; roles: Role[] }[]): string[] =>
+    unique(
+      holders.flatMap(({ permissions, roles }) =>
+        [...permissions, ...roles.flatMap((role) => role.permissions)].map(({ slug }) => slug),
+      ),
+    );
 
   // The records of docs/contract.md §4. Undefined members are omitted.
 
@@ -451,11 +544,12 @@ export class Model {
       refillDay: refill.interval === 'monthly' ? (refill.refillDay ?? 1) : undefined,
     };
 
-  #identityRecord = ({ id, externalId, meta, limits }: Identity) => ({
-    id,
-    externalId,
-    meta,
-    ratelimits: limits.map(this.shown),
+  #identityRecord = (identity: Identity) => ({
+    id: identity.id,
+    externalId: identity.externalId,
+    meta: identity.meta,
+    ratelimits: this.shownLimits(identity.limits),
+    planId: identity.planId,
   });
 
   #listedIdentity = (identity: Identity) => ({
@@ -466,7 +560,8 @@ export class Model {
   #keyRecord(key: Key) {
     const { refill, balance } = this.#account(key);
     const remaining = refill && this.now >= refill.due ? refill.amount : balance;
-    const permissions = this.#slugsOf(key);
+    const permissions = this.#slugsOf([key]);
+    const ratelimits = this.shownLimits(key.limits);
     return {
       keyId: key.id,
       apiId: key.api.id,
@@ -487,8 +582,9 @@ export class Model {
       roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
       credits: remaining === undefined ? undefined : { remaining, refill: this.#refillRecord(key.refill) },
       identity: key.identity && this.#identityRecord(key.identity),
-      ratelimits: key.limits.length > 0 ? key.limits.map(this.shown) : undefined,
+      ratelimits: ratelimits.length > 0 ? ratelimits : undefined,
       allowedIps: key.allowedIps,
+      planId: key.planId,
     };
   }
 
@@ -534,7 +630,7 @@ export class Model {
     const key = new Key(api);
     key.prefix = input.prefix;
     key.name = input.name;
-    key.meta = input.meta && !isEmpty(input.meta) ? input.meta : undefined;
+    key.meta = notEmpty(input.meta);
     key.expires = input.expires;
     key.allowedIps = input.allowedIps && canonical(input.allowedIps);
     key.enabled = input.enabled ?? true;
@@ -544,6 +640,7 @@ export class Model {
     key.roles = this.#roles(input.roles ?? []);
     key.permissions = this.#permissionsOrNew(input.permissions ?? []);
     key.link = input.externalId === undefined ? undefined : this.#identityOrNew(input.externalId);
+    key.planId = input.planId;
     key.createdAt = this.now;
     this.keys.push(key);
     return key;
@@ -554,6 +651,7 @@ export class Model {
     this.#checkLimits(input.ratelimits);
     const api = this.#api(apiId);
     this.#requireNamed(input);
+    this.#requireNew(input);
     return this.#newKey(api, input);
   }
 
@@ -565,9 +663,14 @@ export class Model {
     }
     if (unique(inputs.map(({ secret }) => secret)).length < inputs.length) refuse('invalid_input');
     const api = this.#api(apiId);
-    for (const input of inputs) this.#requireNamed(input);
+    const exists = (input: { secret: string }) =>
+      this.keys.some(({ secret, state }) => secret === input.secret && state !== 'erased');
+    for (const input of inputs) {
+      this.#requireNamed(input);
+      if (!exists(input)) this.#requireNew(input);
+    }
     return inputs.map((input) => {
-      if (this.keys.some(({ secret, state }) => secret === input.secret && state !== 'erased')) return undefined;
+      if (exists(input)) return undefined;
       const key = this.#newKey(api, input);
       key.secret = input.secret;
       return key;
@@ -583,10 +686,11 @@ export class Model {
     this.#checkLimits(changes.ratelimits);
     const key = this.keyById(keyId);
     this.#requireOwnBalance(key, credits !== undefined);
-    const limited = credits?.remaining !== undefined ? credits.remaining !== null : key.balance !== undefined;
-    if (credits?.refill && !limited) refuse('invalid_input');
     const limits =
       changes.ratelimits === undefined ? key.limits : this.#limitsFrom(changes.ratelimits ?? [], key.limits);
+    this.#requirePlan(changes.planId);
+    const limited = credits?.remaining !== undefined ? credits.remaining !== null : key.balance !== undefined;
+    if (credits?.refill && !limited) refuse('invalid_input');
     this.#requireNamed(changes);
 
     this.#refill(key);
@@ -598,12 +702,13 @@ export class Model {
       if (credits.refill !== undefined) this.#setRefill(key, credits.refill);
     }
     if (changes.name !== undefined) key.name = changes.name ?? undefined;
-    if (changes.meta !== undefined) key.meta = changes.meta && !isEmpty(changes.meta) ? changes.meta : undefined;
+    if (changes.meta !== undefined) key.meta = notEmpty(changes.meta);
     if (changes.allowedIps !== undefined)
       key.allowedIps = changes.allowedIps ? canonical(changes.allowedIps) : undefined;
     if (changes.expires !== undefined) key.expires = changes.expires ?? undefined;
     if (changes.enabled !== undefined) key.enabled = changes.enabled;
     key.limits = limits;
+    if (changes.planId !== undefined) key.planId = changes.planId ?? undefined;
     if (changes.roles) key.roles = this.#roles(changes.roles);
     if (changes.permissions) key.permissions = this.#permissionsOrNew(changes.permissions);
     if (changes.externalId === null) key.link = undefined;
@@ -645,10 +750,10 @@ export class Model {
     if (isMoved && drawers.filter(isLive).length >= 16) refuse('precondition_failed');
     this.#refill(old);
     const key = new Key(old.api);
-    const { prefix, name, meta, link, enabled, expires, balance, roles, permissions, allowedIps } = old;
-    Object.assign(key, { prefix, name, meta, link, enabled, expires, balance, roles, permissions, allowedIps });
+    const { prefix, name, meta, link, enabled, expires, balance, roles, permissions, allowedIps, planId } = old;
+    Object.assign(key, { prefix, name, meta, link, enabled, expires, balance, roles, permissions, allowedIps, planId });
     key.refill = old.refill && { ...old.refill };
-    key.limits = this.#limitsFrom(old.limits, []);
+    key.limits = this.#inForce(old.limits).map((limit) => ({ ...limit, id: new Id('rl') }));
     key.createdAt = this.now;
     this.keys.push(key);
     if (isMoved) {
@@ -703,7 +808,9 @@ export class Model {
     if (!key || !caller!(key.api.id.value!)) return { valid: false, code: 'NOT_FOUND' };
 
     const account = this.#account(key);
-    const slugs = this.#slugsOf(key);
+    const plans = this.#plansOf(key);
+    const slugs = this.#slugsOf([key, ...plans]);
+    const roles = unique([key, ...plans].flatMap((holder) => holder.roles));
     let code = 'VALID';
     if (!key.enabled) code = 'DISABLED';
     else if (key.expires !== undefined && this.now >= key.expires) code = 'EXPIRED';
@@ -715,8 +822,7 @@ export class Model {
       checked = this.#selected(key, items).map(({ id, limit, owner, cost }) => {
         const counter = owner.counter(limit.name, limit.duration);
         const exceeded = counter.used(this.now) + cost > limit.limit;
-        const { duration, ...values } = limit;
-        const reported = { ...values, id, ...shownDuration(duration, this.now) };
+        const reported = { ...this.shown(limit), id };
         return { reported, counter, limit: limit.limit, cost, exceeded };
       });
       this.#settleRefill(key);
@@ -753,8 +859,13 @@ export class Model {
       expires: key.expires,
       credits: account.balance,
       permissions: slugs.length > 0 ? slugs : undefined,
-      roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
-      identity: key.identity && this.#identityRecord(key.identity),
+      roles: roles.length > 0 ? roles.map(({ name }) => name) : undefined,
+      identity: key.identity && {
+        ...this.#identityRecord(key.identity),
+        ratelimits: this.#limitsOf(key.identity).map((limit) => this.shown(limit)),
+        planId: undefined,
+      },
+      plan: plans[0] && { planId: plans[0].planId, meta: plans[0].meta },
       ratelimits: ratelimits.length > 0 ? ratelimits : undefined,
     };
   }
@@ -763,10 +874,12 @@ export class Model {
   #selected(key: Key, items: NonNullable<VerifyInput['ratelimits']>) {
     type Selected = { id: Id | ''; limit: Omit<Limit, 'id'>; owner: Owner; cost: number };
     const selected: Selected[] = [];
-    const ofIdentity = (key.identity?.limits ?? []).filter(({ name }) => !key.limits.some((own) => own.name === name));
+    const ofKey = this.#limitsOf(key);
+    const ofIdentity = key.identity ? this.#limitsOf(key.identity) : [];
+    const isOfKey = ({ name }: Limit) => ofKey.some((limit) => limit.name === name);
     const merged = [
-      ...key.limits.map((limit) => ({ limit, owner: key as Owner })),
-      ...ofIdentity.map((limit) => ({ limit, owner: key.identity as Owner })),
+      ...ofKey.map((limit) => ({ limit, owner: key as Owner })),
+      ...ofIdentity.filter((limit) => !isOfKey(limit)).map((limit) => ({ limit, owner: key.identity as Owner })),
     ];
     for (const { name, cost = 1, limit, ...lasts } of items) {
       const found = merged.find((one) => one.limit.name === name);
@@ -788,11 +901,13 @@ export class Model {
 
   // Identities.
 
-  createIdentity(externalId: string, meta: object = {}, ratelimits: LimitInput[] = []) {
+  createIdentity(externalId: string, meta: object = {}, ratelimits: LimitInput[] = [], planId?: string) {
     this.#checkLimits(ratelimits);
+    if (!this.identities.named(externalId)) this.#requireNew({ ratelimits, planId });
     const identity = this.identities.add(new Identity(externalId));
     identity.meta = meta;
     identity.limits = this.#limitsFrom(ratelimits, []);
+    identity.planId = planId;
     return { identityId: identity.id };
   }
 
@@ -805,10 +920,13 @@ export class Model {
       )
       .map((identity) => this.#listedIdentity(identity));
 
-  updateIdentity(ref: string, meta?: object, ratelimits?: LimitInput[]) {
+  updateIdentity(ref: string, meta?: object, ratelimits?: LimitInput[], planId?: string | null) {
     this.#checkLimits(ratelimits);
     const identity = this.identities.find(ref);
-    if (ratelimits) identity.limits = this.#limitsFrom(ratelimits, identity.limits);
+    const limits = ratelimits ? this.#limitsFrom(ratelimits, identity.limits) : identity.limits;
+    this.#requirePlan(planId);
+    identity.limits = limits;
+    if (planId !== undefined) identity.planId = planId ?? undefined;
     if (meta) identity.meta = meta;
     return this.#listedIdentity(identity);
   }
@@ -826,6 +944,69 @@ export class Model {
     this.identities.all.sort((one, other) => one.order - other.order);
     this.deletedIdentities = this.deletedIdentities.filter((one) => one !== identity);
     identity.deleted = false;
+    if (!this.#planOf(identity)) identity.planId = undefined;
+    return {};
+  }
+
+  // Plans.
+
+  #usersOf = ({ planId }: Plan) => ({
+    keys: this.keys.filter((key) => key.state === 'live' && key.planId === planId),
+    identities: this.identities.all.filter((identity) => identity.planId === planId),
+  });
+
+  shownPlan = (plan: Plan) => ({
+    planId: plan.planId,
+    ratelimits: plan.limits.map((limit) => this.shown(limit)),
+    permissions: plan.permissions.map(({ slug }) => slug),
+    roles: plan.roles.map(({ name }) => name),
+    meta: plan.meta,
+    createdAt: plan.createdAt,
+    updatedAt: plan.updatedAt,
+    keyCount: this.#usersOf(plan).keys.length,
+    identityCount: this.#usersOf(plan).identities.length,
+  });
+
+  /** The planId of the plan that has a limit. */
+  planOfLimit = (id: string): string | undefined =>
+    this.plans.all.find(({ limits }) => limits.some((limit) => limit.id.value === id))?.planId;
+
+  createPlan(planId: string, { ratelimits = [], permissions = [], roles = [], meta }: PlanInput) {
+    this.#checkLimits(ratelimits);
+    if (this.plans.named(planId)) refuse('plan_already_exists');
+    this.plans.add({
+      id: new Id('plan'),
+      planId,
+      limits: this.#limitsFrom(ratelimits, []),
+      roles: this.#roles(roles),
+      permissions: this.#permissionsOrNew(permissions),
+      meta: notEmpty(meta),
+      createdAt: this.now,
+    });
+    return { planId };
+  }
+
+  updatePlan(planId: string, { ratelimits, permissions, roles, meta }: PlanInput) {
+    this.#checkLimits(ratelimits);
+    const plan = this.plans.find(planId);
+    const limits = ratelimits ? this.#limitsFrom(ratelimits, plan.limits) : plan.limits;
+    if (roles) plan.roles = this.#roles(roles);
+    plan.limits = limits;
+    if (permissions) plan.permissions = this.#permissionsOrNew(permissions);
+    if (meta !== undefined) plan.meta = notEmpty(meta);
+    plan.updatedAt = this.now;
+    return this.shownPlan(plan);
+  }
+
+  deletePlan(planId: string, replaceWith?: string) {
+    if (planId === replaceWith) refuse('invalid_input');
+    const plan = this.plans.find(planId);
+    const { keys, identities } = this.#usersOf(plan);
+    const users = [...keys, ...identities];
+    if (users.length > 0 && replaceWith === undefined) refuse('precondition_failed');
+    this.#requirePlan(replaceWith);
+    for (const user of users) user.planId = replaceWith;
+    this.plans.remove(planId);
     return {};
   }
 
@@ -837,7 +1018,7 @@ export class Model {
 
   deletePermission(ref: string) {
     const gone = this.permissions.remove(ref);
-    for (const holder of [...this.keys, ...this.roles.all])
+    for (const holder of [...this.keys, ...this.roles.all, ...this.plans.all])
       holder.permissions = holder.permissions.filter((permission) => permission !== gone);
     return {};
   }
@@ -856,7 +1037,7 @@ export class Model {
 
   deleteRole(ref: string) {
     const gone = this.roles.remove(ref);
-    for (const key of this.keys) key.roles = key.roles.filter((role) => role !== gone);
+    for (const holder of [...this.keys, ...this.plans.all]) holder.roles = holder.roles.filter((role) => role !== gone);
     return {};
   }
 

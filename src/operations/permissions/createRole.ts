@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkSlugs, lacks, refusalError } from '../rules.ts';
+import { checkSlugs, refusalError, requireRbac } from '../rules.ts';
 import { Description, Fields, NewRoleName, out, Slugs } from '../schemas.ts';
 
 export const createRole = manages({
@@ -19,9 +19,7 @@ export const createRole = manages({
   async handle({ name, description, permissions = [] }, context) {
     const { store, caller, actor } = context;
     await checkSlugs(permissions, context);
-    if (permissions.length > 0 && !caller.grants.holds('rbac', '*', 'add_permission_to_role')) {
-      throw lacks('rbac.*.add_permission_to_role');
-    }
+    if (permissions.length > 0) requireRbac(caller, ['add_permission_to_role']);
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const role = { name, description, permissions };
     const result = await store.roles.create(caller.workspaceId, role, mayCreatePermissions, actor);

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkLimits, checkSlugs, metaText } from '../rules.ts';
+import { checkLimits, checkSlugs, metaText, requireRbac } from '../rules.ts';
 import { Fields, out, PlanId } from '../schemas.ts';
 import { planFields, planRefused, requirePlans } from './planFields.ts';
 
@@ -21,6 +21,8 @@ export const createPlan = manages({
     const { store, caller, actor } = context;
     requirePlans(store);
     await checkSlugs(permissions, context);
+    // A plan gives permissions as a role does.
+    if (permissions.length > 0) requireRbac(caller, ['add_permission_to_role']);
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const text = metaText(meta, context, 'meta') ?? undefined;
     const plan = { planId, ratelimits, permissions, roles, meta: text, mayCreatePermissions };

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { existing } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { checkLimits, checkSlugs, metaText } from '../rules.ts';
+import { checkLimits, checkSlugs, metaText, requireRbac } from '../rules.ts';
 import { Fields, Meta, Nullable, PlanId } from '../schemas.ts';
 import { PlanRecord, planFields, planRefused, requirePlans, shownPlan } from './planFields.ts';
 
@@ -24,6 +24,7 @@ export const updatePlan = manages({
     const { store, caller, actor } = context;
     requirePlans(store);
     await checkSlugs(lists.permissions, context);
+    if (lists.permissions) requireRbac(caller, ['add_permission_to_role', 'remove_permission_from_role']);
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const text = meta === undefined ? undefined : (metaText(meta, context, 'meta') ?? '');
     const changes = { planId, ...lists, meta: text, mayCreatePermissions };

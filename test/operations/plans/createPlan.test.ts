@@ -90,12 +90,15 @@ describe('plans.createPlan: 400', () => {
   });
 });
 
-test('plans.createPlan: 403 without the grant, or for a new permission without that of creating it', async () => {
+test('plans.createPlan: 403 without the grant, or for permissions without those of adding and creating them', async () => {
   const planId = newId();
   expect((await call('plans.createPlan', { planId }, ['plan.*.update_plan'])).status).toBe(403);
   const grants = ['plan.*.create_plan'];
   const permissions = ['plan.unknown'];
-  expect((await call('plans.createPlan', { planId, permissions }, grants)).status).toBe(403);
+  const refused = await call('plans.createPlan', { planId, permissions }, grants);
+  expect([refused.status, refused.error.detail]).toEqual([403, 'The root key lacks rbac.*.add_permission_to_role.']);
+  const mayAdd = [...grants, 'rbac.*.add_permission_to_role'];
+  expect((await call('plans.createPlan', { planId, permissions }, mayAdd)).status).toBe(403);
   expect((await call('plans.createPlan', { planId }, grants)).status).toBe(200);
 });
 

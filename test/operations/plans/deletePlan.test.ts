@@ -109,3 +109,41 @@ test('plans.deletePlan: 200 with replaceWith for 250 keys and 250 identities, in
   const { key } = await of('keys.createKey', { apiId, externalId: 'user.0' });
   expect(await of('keys.verifyKey', { key })).toMatchObject({ ratelimits: [{ limit: 20, remaining: 19 }] });
 });
+
+test('plans.deletePlan while keys and identities get it: none refers to a plan that is gone', async () => {
+  for (let round = 0; round < 6; round++) {
+    const [planId, replaceWith] = [await planWith({ ratelimits: [requests] }), await planWith()];
+    const { apiId, keyId } = await createKey();
+    const isReplaced = round % 2 === 0;
+    let isOver = false;
+    const tried: { status: number; code?: string | undefined }[] = [];
+    const created: string[] = [];
+    const creating = Array.from({ length: 8 }, async (_, at) => {
+      while (!isOver) {
+        const externalId = newName();
+        const answer =
+          at % 3 === 0
+            ? await call('keys.createKey', { apiId, planId })
+            : at % 3 === 1
+              ? await call('identities.createIdentity', { externalId, planId })
+              : await call('keys.updateKey', { keyId, planId });
+        tried.push(answer);
+        const { data } = answer;
+        if (data && 'keyId' in data) created.push(data.keyId);
+      }
+    });
+    await new Promise((done) => setTimeout(done, 40));
+    const refused = await call('plans.deletePlan', { planId, ...(isReplaced && { replaceWith }) });
+    await new Promise((done) => setTimeout(done, 20));
+    isOver = true;
+    await Promise.all(creating);
+    expect(refused.status).toBe(isReplaced ? 200 : 412);
+    const others = tried.filter(({ status, code }) => status !== 200 && code !== 'plan_not_found');
+    expect(others).toEqual([]);
+    for (const keyId of created)
+      expect((await ok('keys.getKey', { keyId })).planId).toBe(isReplaced ? replaceWith : planId);
+    const left = await ok('plans.getPlan', { planId: isReplaced ? replaceWith : planId });
+    expect(left.keyCount).toBe(created.length + 1);
+    expect((await ok('keys.listKeys', { planId: left.planId, limit: 100 })).length).toBe(Math.min(100, left.keyCount));
+  }
+});

@@ -166,7 +166,11 @@ describe('plans.updatePlan: refusals change nothing', () => {
     const before = await ok('plans.getPlan', { planId });
     expect((await call('plans.updatePlan', { planId }, ['plan.*.create_plan'])).status).toBe(403);
     const permissions = ['update.unknown'];
-    expect((await call('plans.updatePlan', { planId, permissions, meta: null }, grants)).status).toBe(403);
+    const ofRoles = ['rbac.*.add_permission_to_role', 'rbac.*.remove_permission_from_role'];
+    for (const others of [[], ofRoles.slice(0, 1), ofRoles.slice(1), ofRoles]) {
+      const held = [...grants, ...others];
+      expect((await call('plans.updatePlan', { planId, permissions, meta: null }, held)).status).toBe(403);
+    }
     const refused = await call('plans.updatePlan', { planId, meta: null, roles: ['no such role'], permissions });
     expect(refused).toMatchObject({ status: 404, code: 'role_not_found' });
     expect(refused.error.detail).toContain('"no such role"');
