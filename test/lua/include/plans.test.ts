@@ -228,7 +228,9 @@ test('an own limit replaces that of the plan with its name, and the limits of a 
       const texts = await snippet.run(body, 'tg:{ws_plans}', [JSON.stringify(ofOwner), JSON.stringify(ofPlan)]);
       expect(texts).toEqual([
         ...ofOwner.map(({ name, limit, id }) => `${name} ${limit} ${id} own`),
-        ...ofPlan.flatMap(({ name, limit, id }) => (own.includes(name) ? [] : [`${name} ${limit} ${id} plan`])),
+        ...ofPlan.flatMap(({ name, limit, id }) =>
+          (own as string[]).includes(name) ? [] : [`${name} ${limit} ${id} plan`],
+        ),
       ]);
     }),
     { seed, numRuns: 50 },
