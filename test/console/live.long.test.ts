@@ -132,6 +132,7 @@ inChromium(() => {
       'Keys',
       'Explain',
       'Customers',
+      'Plans',
       'Bill',
       'Rate limits',
     ]);
