@@ -399,6 +399,22 @@ describe('the largest', () => {
     expect(kept).toMatchObject({ remaining: 1000 - 4 });
   });
 
+  test('a call of Redis merges the limits of few owners, also of new ones', async () => {
+    const planId = await planWith({ ratelimits: many(25, 'plan') });
+    const { apiId } = await createKey();
+    const keys: string[] = [];
+    for (let at = 0; at < 60; at++) keys.push((await ok('keys.createKey', { apiId, planId })).key);
+    const callsOf = async (plan: object) => {
+      await updatePlan(planId, plan);
+      await redis.config('RESETSTAT');
+      await Promise.all(keys.map((key) => verify(key)));
+      return Number(/cmdstat_fcall:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1]);
+    };
+    // Merging 25 limits takes some hundred microseconds, and longer calls block all others.
+    expect(await callsOf({})).toBeGreaterThan(9);
+    expect(await callsOf({ ratelimits: many(25, 'other') })).toBeGreaterThan(19);
+  });
+
   test('a batch with many keys of one plan that was changed', async () => {
     const planId = await planWith({ ratelimits: many(25, 'plan') });
     const { apiId } = await createKey();

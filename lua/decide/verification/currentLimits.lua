@@ -13,7 +13,7 @@ local function changed_limits(owner, record, limits, has_ended, plan)
   if plan then
     list, merged = plans.merged(limit_list.own(list), plans.read(call_workspace, plan.id)), plan.version
   end
-  add_work(10 * #limits)
+  add_work(20 * (#limits + #list))
   local after, counters = limit_list.replace(call_workspace, owner, limits, list, call_now)
   return { owner = owner, record = record, limits = after, counters = counters, merged = merged }
 end
