@@ -85,6 +85,8 @@ local function checks_of(filter)
   local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
   local role = filter.role and redis.call('HGET', name_of.role_numbers(workspace), filter.role)
   if filter.permission and not permission or filter.role and not role then return nil end
+  -- A deleted key has the name of a plan that may have been deleted, too.
+  if filter.planId and not plans.find(workspace, filter.planId) then return nil end
   -- Keys by their expiry are those of all identities.
   local link = has_expiry and filter.externalId and find_identity_link(workspace, filter.externalId)
   if has_expiry and filter.externalId and not link then return nil end

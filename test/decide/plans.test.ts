@@ -369,6 +369,11 @@ test('lists of keys and identities by plan', async () => {
   expect(await keysOf({ planId })).toEqual([second]);
   await ok('keys.deleteKey', { keyId: second });
   expect(await keysOf({ planId })).toEqual([]);
+  // A deleted key keeps its plan, unless that is deleted, too.
+  expect(await keysOf({ planId, deleted: true })).toEqual([second]);
+  await ok('identities.updateIdentity', { identity: externalId, planId: null });
+  await ok('plans.deletePlan', { planId });
+  expect(await keysOf({ planId, deleted: true })).toEqual([]);
   expect((await call('keys.listKeys', { planId: 'a b' })).status).toBe(400);
 });
 
