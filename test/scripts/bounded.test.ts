@@ -126,13 +126,13 @@ test('deletePlan with a replacement moves at most 100 keys and identities with e
   for (const planId of ['old', 'new']) await of('plans.createPlan', { planId });
   const { apiId } = await of('apis.createApi', { name: 'many' });
   const hashOf = (at: number) => digestOf(`many ${at}`).toString('base64');
-  const keys = Array.from({ length: 230 }, (_, at) => ({ hash: hashOf(at), planId: 'old' }));
+  const keys = Array.from({ length: 580 }, (_, at) => ({ hash: hashOf(at), planId: 'old' }));
   await of('keys.migrateKeys', { migrationId: 'many', apiId, keys });
   for (let at = 0; at < 20; at++) await of('identities.createIdentity', { externalId: `many.${at}`, planId: 'old' });
   const { hdel, fcall } = await commandsDuring(() => of('plans.deletePlan', { planId: 'old', replaceWith: 'new' }));
-  expect(hdel).toBe(250);
-  expect(fcall).toBeGreaterThanOrEqual(3);
-  expect(await of('plans.listPlans', {})).toMatchObject([{ planId: 'new', keyCount: 230, identityCount: 20 }]);
+  expect(hdel).toBe(600);
+  expect(fcall).toBeGreaterThanOrEqual(6);
+  expect(await of('plans.listPlans', {})).toMatchObject([{ planId: 'new', keyCount: 580, identityCount: 20 }]);
 });
 
 /** An unused id of 16 characters, in ascending order. */
