@@ -1,5 +1,6 @@
 // Tabs of one browser: a new one gets the sign-in of the tab that was used last, and a sign-out reaches all of them.
 
+import { isDeepStrictEqual } from 'node:util';
 import type { Page } from 'playwright-core';
 import { beforeEach, expect, test } from 'vitest';
 import { contexts, inChromium, serverAndBrowser, signIn } from '../support/chromium.ts';
@@ -67,20 +68,29 @@ inChromium(() => {
   });
 
   test('a new tab is a copy of the tab that was used last; others keep their root keys', async () => {
+    // A tab that answers much later than the first one is not heard, so on a busy machine another new one asks again.
+    const openWith = async (keys: string[]) => {
+      for (let left = 5; ; left--) {
+        const tab = await open('/keys');
+        await isAt(tab, 'Keys');
+        const found = await keyOf(tab);
+        if (left === 0 || isDeepStrictEqual(found, keys)) {
+          expect(found).toEqual(keys);
+          return tab;
+        }
+        await tab.close();
+      }
+    };
     const other = await h.createWorkspace();
     const [second, third] = [await open('/keys'), await open('/keys')];
     await isAt(third, 'Keys');
     await second.getByLabel('Workspace').selectOption('Add a workspace …');
     await signIn(second, other.rootKey);
     await isAt(second, 'Keys');
-    const fourth = await open('/keys');
-    await isAt(fourth, 'Keys');
-    expect(await keyOf(fourth)).toEqual([other.rootKey, rootKey]);
+    const fourth = await openWith([other.rootKey, rootKey]);
     expect(await keyOf(first)).toEqual([rootKey]);
     await third.getByRole('heading', { level: 1 }).click();
-    const fifth = await open('/keys');
-    await isAt(fifth, 'Keys');
-    expect(await keyOf(fifth)).toEqual([rootKey]);
+    await openWith([rootKey]);
     // A sign-out is of one workspace: the tabs stay signed in to the other.
     await signOut(fourth);
     await expect.poll(() => keyOf(fourth)).toEqual([rootKey]);
