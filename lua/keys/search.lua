@@ -62,6 +62,9 @@ local function has_flag(packed, name)
   return string.byte(packed, KEY_FIXED_FLAGS_AT) % (bit + bit) >= bit
 end
 
+-- Whether a plan that is wanted does not exist: deleted keys may still have its name.
+local function is_gone(plan_id) return plan_id and not plans.find(workspace, plan_id) end
+
 -- A list with this number in a list of numbers.
 local function listed(number) return ',' .. number .. ',' end
 
@@ -84,9 +87,7 @@ end
 local function checks_of(filter)
   local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
   local role = filter.role and redis.call('HGET', name_of.role_numbers(workspace), filter.role)
-  if filter.permission and not permission or filter.role and not role then return nil end
-  -- A deleted key has the name of a plan that may have been deleted, too.
-  if filter.planId and not plans.find(workspace, filter.planId) then return nil end
+  if filter.permission and not permission or filter.role and not role or is_gone(filter.planId) then return nil end
   -- Keys by their expiry are those of all identities.
   local link = has_expiry and filter.externalId and find_identity_link(workspace, filter.externalId)
   if has_expiry and filter.externalId and not link then return nil end

@@ -129,7 +129,7 @@ test('plans.deletePlan while keys and identities get it: none refers to a plan t
               : await call('keys.updateKey', { keyId, planId });
         tried.push(answer);
         const { data } = answer;
-        if (data && 'keyId' in data) created.push(data.keyId);
+        if (data && 'keyId' in data) created.push(data.keyId as string);
       }
     });
     await new Promise((done) => setTimeout(done, 40));
