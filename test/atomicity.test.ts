@@ -319,6 +319,12 @@ interface Refusal<Name extends OperationName> {
   given?(things: Things, workspace: Workspace): Promise<unknown>;
 }
 
+const mayAdd = 'rbac.*.add_permission_to_role';
+const unknownPlan = { planId: 'unknown' };
+const tooManyWithPlan = ({ planId }: Things) => ({
+  planId,
+  ratelimits: Array.from({ length: 26 }, (_, at) => ({ name: `own ${at}`, limit: 1, duration: 1000 })),
+});
 const noSlug = { because: 'a permission may not be created', code: 'insufficient_permissions' } as const;
 const updating = ['api.*.update_key', 'rbac.*.add_permission_to_key', 'rbac.*.remove_permission_from_key'];
 const over = (count: number) => Array.from({ length: count }, (_, index) => `over.${index}`);
@@ -355,6 +361,14 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       roles: [things.name, 'unknown'],
     })),
     { ...noSlug, as: ['api.*.create_key'], input: examples['keys.createKey'].input },
+    refusal('its plan is unknown', 'plan_not_found', (things) => ({
+      ...examples['keys.createKey'].input(things),
+      ...unknownPlan,
+    })),
+    refusal('its plan allows fewer limits', 'precondition_failed', (things) => ({
+      ...examples['keys.createKey'].input(things),
+      ...tooManyWithPlan(things),
+    })),
     refusal('the API is gone', 'api_not_found', examples['keys.createKey'].input, {
       given: ({ apiId }, { rootKey }) => call('apis.deleteApi', { apiId }, rootKey),
     }),
@@ -406,6 +420,14 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       roles: [things.name, 'unknown'],
     })),
     { ...noSlug, as: updating, input: examples['keys.updateKey'].input },
+    refusal('its plan is unknown', 'plan_not_found', (things) => ({
+      ...examples['keys.updateKey'].input(things),
+      ...unknownPlan,
+    })),
+    refusal('its plan allows fewer limits', 'precondition_failed', (things) => ({
+      ...examples['keys.updateKey'].input(things),
+      ...tooManyWithPlan(things),
+    })),
     refusal(
       'an unlimited key has nothing to refill',
       'invalid_input',
@@ -539,6 +561,58 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
         { name: 'twice', limit: 2, duration: 1000 },
       ],
     })),
+    refusal('its plan is unknown', 'plan_not_found', ({ identityId }) => ({
+      identity: identityId,
+      meta: { b: 2 },
+      ratelimits: [],
+      ...unknownPlan,
+    })),
+    refusal('its plan allows fewer limits', 'precondition_failed', (things) => ({
+      identity: things.identityId,
+      meta: { b: 2 },
+      ...tooManyWithPlan(things),
+    })),
+  ],
+  'identities.createIdentity': [
+    refusal('its plan is unknown', 'plan_not_found', () => ({ externalId: freshName(), ...unknownPlan })),
+    refusal('its plan allows fewer limits', 'precondition_failed', (things) => ({
+      externalId: freshName(),
+      ...tooManyWithPlan(things),
+    })),
+  ],
+  'plans.createPlan': [
+    { ...noSlug, as: ['plan.*.create_plan', mayAdd], input: examples['plans.createPlan'].input },
+    refusal('permissions may not be added', 'insufficient_permissions', examples['plans.createPlan'].input, {
+      as: ['plan.*.create_plan', 'rbac.*.create_permission'],
+    }),
+  ],
+  'plans.updatePlan': [
+    {
+      ...noSlug,
+      as: ['plan.*.update_plan', mayAdd, 'rbac.*.remove_permission_from_role'],
+      input: examples['plans.updatePlan'].input,
+    },
+    refusal('permissions may not be removed', 'insufficient_permissions', examples['plans.updatePlan'].input, {
+      as: ['plan.*.update_plan', mayAdd, 'rbac.*.create_permission'],
+    }),
+    refusal('the last of its roles is unknown', 'role_not_found', (things) => ({
+      ...examples['plans.updatePlan'].input(things),
+      roles: [things.name, 'unknown'],
+    })),
+  ],
+  'plans.deletePlan': [
+    refusal('a key has it', 'precondition_failed', ({ planId }) => ({ planId }), {
+      given: ({ keyId, planId }, { rootKey }) => call('keys.updateKey', { keyId, planId }, rootKey),
+    }),
+    refusal(
+      'the plan for its identities is unknown',
+      'plan_not_found',
+      ({ planId }) => ({ planId, replaceWith: 'unknown' }),
+      {
+        given: ({ identityId, planId }, { rootKey }) =>
+          call('identities.updateIdentity', { identity: identityId, planId }, rootKey),
+      },
+    ),
   ],
   'permissions.createRole': [
     {
