@@ -854,7 +854,7 @@ const kinds: [weight: number, kind: Kind][] = [
       (world, made) => {
         const input = inputAt(world, made);
         return same(world, 'identities.createIdentity', input, () =>
-          world.model.createIdentity(input.externalId, input.meta, input.ratelimits ?? undefined, input.planId),
+          world.model.createIdentity(input.externalId, input.meta, input.ratelimits ?? undefined, input.planId ?? undefined),
         );
       },
     ),

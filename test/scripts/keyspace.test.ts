@@ -60,7 +60,9 @@ async function aBitOfEverything() {
   const { roleId } = await ok('permissions.createRole', { name: 'reader', permissions: ['documents.read'] });
   await ok('permissions.setRolePermissions', { roleId, permissions: ['documents.read', 'documents.write'] });
   const ratelimits = [{ name: 'requests', limit: 100, duration: hourMs, autoApply: true }];
-  await ok('identities.createIdentity', { externalId: 'a.b-c_D', meta: { a: 1 }, ratelimits });
+  const planId = 'a.b-c_D';
+  await ok('plans.createPlan', { planId, ratelimits, permissions: ['documents.read'], roles: ['reader'] });
+  await ok('identities.createIdentity', { externalId: 'a.b-c_D', meta: { a: 1 }, ratelimits, planId });
 
   const { apiId, keyId, key } = await createKey({
     prefix: 'pk',
@@ -71,6 +73,7 @@ async function aBitOfEverything() {
     ratelimits: [{ name: 'a:b', limit: 100, duration: 5000, autoApply: true }],
     roles: ['reader'],
     permissions: ['documents.*', 'more'],
+    planId,
   });
   const { hold } = await ok('keys.verifyKey', { key, hold: { ttl: dayMs } });
   await ok('keys.settleHold', { holdId: hold!.id });

@@ -11,7 +11,7 @@ local function changed_limits(owner, record, limits, has_ended, plan)
   if not has_ended and not (plan and plan.is_changed) then return nil end
   local list, merged = limit_ends.in_force(limits, call_now), nil
   if plan then
-    list, merged = plans.merged(limit_list.own(list), plans.read(call_workspace, plan.id)), plan.version
+    list, merged = plans.merged(limit_list.own(list), plans_of_key.whole(plan.id)), plan.version
   end
   add_work(20 * (#limits + #list))
   local after, counters = limit_list.replace(call_workspace, owner, limits, list, call_now)

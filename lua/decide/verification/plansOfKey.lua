@@ -22,6 +22,13 @@ local function plan_of(id)
   return plan
 end
 
+-- A plan with its limits (plans.read), read once per batch; nil if it does not exist.
+function plans_of_key.whole(id)
+  local plan = plan_of(id)
+  plan.whole = plan.whole or plans.read(call_workspace, id)
+  return plan.whole
+end
+
 -- The plan of an owner by the name of its record, and whether its limits are those of another version.
 local function plan_in(record)
   local stored = redis.call('HMGET', record, 'planId', 'merged')

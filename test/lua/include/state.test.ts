@@ -38,6 +38,7 @@ const former = fc.record({ ...formerValues, limit: fc.integer({ min: 1, max: 2 *
 const limits = fc.array(
   fc.oneof(
     fc.record(permanent),
+    fc.record({ ...permanent, of_plan: fc.constant(true) }),
     fc.record({ ...permanent, ends: time }),
     fc.record({ ...permanent, ends: time, former }),
   ),
@@ -113,9 +114,10 @@ test('a key state is read as it was packed', async () => {
   );
 });
 
-/** The highest bits of the time in a version are those of a balance and of temporary limits. */
-const version = bytes(8, 8).map((text) => String.fromCharCode(text.charCodeAt(0) & 63) + text.slice(1));
-const identities = fc.record({ id16: bytes(16, 16), version, has_balance: fc.boolean(), limits });
+/** The highest bits of the time in a version are those of a balance, of temporary limits and of a plan. */
+const version = bytes(8, 8).map((text) => String.fromCharCode(text.charCodeAt(0) & 31) + text.slice(1));
+const [has_balance, has_plan] = [fc.boolean(), fc.boolean()];
+const identities = fc.record({ id16: bytes(16, 16), version, has_balance, has_plan, limits });
 
 test('an identity is read as it was packed', async () => {
   await fc.assert(
