@@ -854,7 +854,12 @@ const kinds: [weight: number, kind: Kind][] = [
       (world, made) => {
         const input = inputAt(world, made);
         return same(world, 'identities.createIdentity', input, () =>
-          world.model.createIdentity(input.externalId, input.meta, input.ratelimits ?? undefined, input.planId ?? undefined),
+          world.model.createIdentity(
+            input.externalId,
+            input.meta,
+            input.ratelimits ?? undefined,
+            input.planId ?? undefined,
+          ),
         );
       },
     ),
