@@ -77,7 +77,8 @@ export class SnapshotCache {
   /** Moves an entry whose version was confirmed at a time to the recent generation. */
   keep(digest: string, entry: CachedSnapshot, atMs: number): SnapshotText {
     const { periods } = entry.snapshot;
-    if (periods && atMs >= periods.end) entry.snapshot = flattened(printSnapshot(periods.of, atMs));
+    if (periods && (atMs < periods.start || atMs >= periods.end))
+      entry.snapshot = flattened(printSnapshot(periods.of, atMs));
     // An earlier request may have added a newer version.
     if (entry.generation !== this.#generation && !this.#recent.has(digest)) this.#put(digest, entry);
     return entry.snapshot;

@@ -66,16 +66,21 @@ export interface SnapshotText {
   metaEnd: number;
   keyLimits: readonly PrintedLimit[];
   identityLimits: readonly PrintedLimit[];
-  /** If there are quotas: when the first of their periods ends, and what is printed again then, with other lengths. */
-  periods?: { end: number; of: Snapshot };
+  /** If there are quotas: from when to when all are in the same periods, and what is printed again at other times. */
+  periods?: { start: number; end: number; of: Snapshot };
 }
 
 const beforeKeyId = '"keyId":"';
 
-/** When the first period of the quotas of a key ends, in which a time is; undefined without quotas. */
-function periodsEnd(limits: readonly Ratelimit[], atMs: number): number | undefined {
+/** From when to when all quotas of a key are in the periods in which a time is; undefined without quotas. */
+function periodsAt(limits: readonly Ratelimit[], atMs: number): { start: number; end: number } | undefined {
   const quotas = limits.flatMap((limit) => [limit, limit.former ?? []].flat()).filter(({ period }) => period);
-  return quotas.length === 0 ? undefined : Math.min(...quotas.map((quota) => periodAt(quota as Quota, atMs).end));
+  if (quotas.length === 0) return undefined;
+  const periods = quotas.map((quota) => periodAt(quota as Quota, atMs));
+  return {
+    start: Math.max(...periods.map(({ start }) => start)),
+    end: Math.min(...periods.map(({ end }) => end)),
+  };
 }
 
 /** Prints a snapshot as of a time. */
@@ -103,7 +108,7 @@ export function printSnapshot(snapshot: Snapshot, atMs: number): SnapshotText {
     fields += `,"plan":{"planId":${JSON.stringify(plan.planId)}${plan.meta ? `,"meta":${plan.meta.text}` : ''}}`;
   }
   const externalId = identity?.externalId;
-  const end = periodsEnd([...ratelimits, ...(identity?.ratelimits ?? [])], atMs);
+  const periods = periodsAt([...ratelimits, ...(identity?.ratelimits ?? [])], atMs);
   return {
     apiId,
     externalId,
@@ -113,7 +118,7 @@ export function printSnapshot(snapshot: Snapshot, atMs: number): SnapshotText {
     metaEnd,
     keyLimits: ratelimits.map(printed),
     identityLimits,
-    ...(end !== undefined && { periods: { end, of: snapshot } }),
+    ...(periods && { periods: { ...periods, of: snapshot } }),
   };
 }
 

@@ -58,6 +58,18 @@ test('a quota is renewed when its month ends, and says so', async () => {
   ]);
 });
 
+test('the length of a period is right after the clock stepped back into the one before', async () => {
+  clock.now = at('2026-01-31T23:59:59.999');
+  const { key } = await keyWith([tokens]);
+  const lengthAt = async (moment: string) => {
+    clock.now = at(moment);
+    return (await states(key))[0]!.duration / dayMs;
+  };
+  expect(await lengthAt('2026-02-01T00:00')).toBe(28);
+  expect(await lengthAt('2026-02-01T00:00')).toBe(28);
+  expect(await lengthAt('2026-01-31T23:59:59.999')).toBe(31);
+});
+
 test('a month from the 31st on begins on the last day of shorter ones, and a change keeps the count', async () => {
   clock.now = at('2026-01-31T09:30');
   const { key, keyId } = await keyWith([{ ...tokens, limit: 1000, anchor: clock.now }]);
