@@ -29,8 +29,11 @@ const refuse = (code: ErrorCode): never => {
 export class Id {
   value: string | undefined;
   readonly pattern: RegExp;
+  /** It may be this one. */
+  readonly former: Id | undefined;
 
-  constructor(prefix: string) {
+  constructor(prefix: string, former?: Id) {
+    this.former = former;
     this.pattern = new RegExp(`^${prefix && `${prefix}_`}[1-9A-HJ-NP-Za-km-z]{16,}$`);
   }
 }
@@ -56,7 +59,7 @@ class LimitOwner extends Owner {
   planId: string | undefined;
 }
 
-export type LimitInput = { name: string; limit: number; until?: number | null | undefined } & Periodic &
+export type LimitInput = { name: string; limit: number; type?: 'quota'; until?: number | null | undefined } & Periodic &
   Partial<typeof limitDefaults>;
 /** `duration` is that which is stored. */
 type LimitValues = { limit: number; duration: number } & typeof limitDefaults;
@@ -439,8 +442,10 @@ export class Model {
   #limitsFrom(wanted: readonly LimitInput[], had: readonly Limit[]): Limit[] {
     return wanted.map((given) => {
       const before = this.#inForce(had).find(({ name }) => name === given.name);
-      const { id = new Id('rl'), duration: former = 0 } = before ?? {};
-      const { period, anchor: _anchor, duration, until, ...values } = given;
+      // A limit that has ended is stored until the next verification (lua/decide/verification/currentLimits.lua).
+      const ended = had.find(({ name }) => name === given.name)?.id;
+      const { id = new Id('rl', ended), duration: former = 0 } = before ?? {};
+      const { period, anchor: _anchor, duration, until, type: _type, ...values } = given;
       // A limit without a period stays a quota: its duration was read.
       const quota = period ? undefined : quotaOf(former);
       if (quota && !hasLength(quota.period, duration!)) refuse('invalid_input');
