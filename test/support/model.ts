@@ -522,11 +522,14 @@ export class Model {
     return Object.assign(new Key(key.api), { balance: 0 });
   }
 
+  /** Refuses a change of the credits of a key whose balance another key has. */
+  #requireOwnBalance(key: Key) {
+    if (key.payer?.state === 'live') refuse('precondition_failed');
+  }
+
   /** Before a change of its credits: a key gets its own balance, if the key that had it was deleted. */
-  #requireOwnBalance(key: Key, isChanged = true) {
-    if (!key.payer || !isChanged) return;
-    if (key.payer.state === 'live') refuse('precondition_failed');
-    Object.assign(key, { payer: undefined, balance: 0 });
+  #part(key: Key) {
+    if (key.payer) Object.assign(key, { payer: undefined, balance: 0 });
   }
 
   #setRefill(key: Key, refill: RefillInput | null | undefined) {
@@ -690,7 +693,7 @@ export class Model {
     this.#checkCredits(credits);
     this.#checkLimits(changes.ratelimits);
     const key = this.keyById(keyId);
-    this.#requireOwnBalance(key, credits !== undefined);
+    if (credits !== undefined) this.#requireOwnBalance(key);
     const limits =
       changes.ratelimits === undefined ? key.limits : this.#limitsFrom(changes.ratelimits ?? [], key.limits);
     this.#requirePlan(changes.planId);
@@ -698,6 +701,7 @@ export class Model {
     if (credits?.refill && !limited) refuse('invalid_input');
     this.#requireNamed(changes);
 
+    if (credits !== undefined) this.#part(key);
     this.#refill(key);
     if (credits === null || credits?.remaining === null) {
       key.balance = undefined;
@@ -726,6 +730,7 @@ export class Model {
     if (value === undefined || (value === null && operation !== 'set')) refuse('invalid_input');
     const key = this.keyById(keyId);
     this.#requireOwnBalance(key);
+    this.#part(key);
     const balance = key.refill && this.now >= key.refill.due ? key.refill.amount : key.balance;
     if (operation !== 'set' && balance === undefined) refuse('invalid_input');
     if (operation === 'increment' && value! > Number.MAX_SAFE_INTEGER - balance!) refuse('invalid_input');
