@@ -216,6 +216,7 @@ const readAfterwards: readonly OperationName[] = [
   'keys.removeRoles',
   'keys.setRoles',
   'permissions.setRolePermissions',
+  'plans.updatePlan',
 ];
 
 const everyName = operations.map(({ name }) => name);

@@ -401,7 +401,7 @@ describe('bytes that cannot be decoded', () => {
   test.each([
     ['link', linkAt, linkAt + 1, 3],
     ['link', linkAt, linkAt, 255],
-    ['limits[0].switches', limitAt + limit.at.switches, limitAt + limit.at.switches, 16],
+    ['limits[0].switches', limitAt + limit.at.switches, limitAt + limit.at.switches, 32],
     ['limits[0].name', limitAt + limit.at.name, limitAt + limit.at.nameBytes, 255],
     ['limits[1].switches', secondAt + limit.at.switches, secondAt + limit.at.switches, 255],
   ])('%s that does not fit is named', async (field, offset, at, byte) => {

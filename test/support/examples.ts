@@ -69,7 +69,7 @@ export async function makeThings(call: Call, rootKey: string) {
   const ofIdentity = { identity: identityId, ratelimit: { name: 'tokens', limit: 500, duration: 2 * hour, until } };
   await call('identities.updateIdentity', ofIdentity, rootKey);
   // Nor plans.
-  const planId = `${name}.plan`;
+  const planId = freshName();
   await call('plans.createPlan', { planId, ratelimits: [{ name: 'plan tokens', limit: 7, duration: hour }] }, rootKey);
   const deleted = await ok('keys.createKey', { apiId, name, externalId: name, ratelimits: limits });
   await ok('keys.verifyKey', { key: deleted.key });

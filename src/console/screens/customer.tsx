@@ -166,9 +166,9 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
 
 function EditCustomer({ data, close }: { data: Identity; close: () => void }) {
   // As it was when the dialog opened.
-  const [first] = useState({ planId: data.planId ?? '', text: data.meta ? JSON.stringify(data.meta, null, 2) : '' });
+  const [first] = useState({ planId: data.planId ?? '', meta: JSON.stringify(data.meta ?? {}) });
   const [planId, setPlanId] = useState(first.planId);
-  const [text, setText] = useState(first.text);
+  const [text, setText] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
   const meta = metaOf(text);
   return (
     <Act
@@ -177,7 +177,7 @@ function EditCustomer({ data, close }: { data: Identity; close: () => void }) {
       input={{
         identity: data.id,
         ...(planId !== first.planId && { planId: planId || null }),
-        ...(text !== first.text && { meta }),
+        ...(JSON.stringify(meta) !== first.meta && { meta }),
       }}
       act="Save"
       ready={meta !== undefined}
