@@ -47,6 +47,14 @@ const wholeKey = {
   permissions: slugs,
 };
 
+/** The largest plan. */
+const plan = () => ({
+  ratelimits: limits.slice(0, 25),
+  permissions: slugs.slice(0, 100),
+  roles: roles.slice(0, 20),
+  meta,
+});
+
 /** An identity with a balance. */
 const paid = 'p'.repeat(255);
 const { credits } = wholeKey;
@@ -80,6 +88,9 @@ export async function makeLargest(ok: Ok) {
     for (let times = 0; times < refusalsEach; times++) await ok('keys.verifyKey', { key, ...refused });
     await ok('identities.createIdentity', { externalId: fresh(255), meta, ratelimits: limits });
   }
+  const planId = 'unused';
+  await ok('plans.createPlan', { planId, ...plan() });
+  for (let index = 1; index < listed; index++) await ok('plans.createPlan', { planId: fresh(64), ...plan() });
   // A key with a hundred thousand different permissions of its own: responses of several megabytes.
   const wideRoles = texts(100, 100, 'w');
   for (const [index, name] of wideRoles.entries()) {
@@ -97,7 +108,7 @@ export async function makeLargest(ok: Ok) {
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
   }
   const refs = { identity: identityId, permission: slugs[0]!, role: roles[0]! };
-  return { ...refs, apiId, identityId, externalId, keyId, key, others, wide, grants, rootKeyId };
+  return { ...refs, planId, apiId, identityId, externalId, keyId, key, others, wide, grants, rootKeyId };
 }
 
 export type Largest = Awaited<ReturnType<typeof makeLargest>>;
@@ -240,6 +251,21 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
     '100 permissions': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
   },
+  'plans.createPlan': {
+    '25 limits, 100 new permissions, 20 roles': () => ({
+      planId: fresh(64),
+      ...plan(),
+      permissions: times(100, () => fresh()),
+    }),
+  },
+  'plans.updatePlan': {
+    '25 other limits, 100 new permissions': ({ planId }) => ({
+      planId,
+      ratelimits: otherLimits().slice(0, 25),
+      permissions: times(100, () => fresh()),
+    }),
+  },
+  'plans.listPlans': { '100 plans': () => ({ limit: listed }) },
   'permissions.createRole': {
     '1000 new permissions': () => ({ name: fresh(), permissions: times(1000, () => fresh()) }),
   },

@@ -101,6 +101,7 @@ test.skipIf(missing)(
     writeFileSync(join(dir, 'openapi.json'), JSON.stringify(await documentWithThings()));
     const { apiId } = await tollgate.ok('apis.createApi', { name: 'gateway' });
     const { key } = await tollgate.ok('keys.createKey', { apiId });
+    await tollgate.ok('plans.createPlan', { planId: 'existing' });
     const options = [
       '--url',
       tollgate.url,

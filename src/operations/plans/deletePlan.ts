@@ -9,7 +9,7 @@ export const deletePlan = manages({
   summary: 'Delete a plan that no key and no identity has, or give them another plan first.',
   input: Fields({
     planId: PlanId,
-    replaceWith: Type.Optional({ ...PlanId, description: 'Plan that its keys and identities get.' }),
+    replaceWith: Type.Optional({ ...PlanId, description: 'Another plan, which its keys and identities get.' }),
   }),
   output: Empty,
   errors: ['plan_not_found', 'precondition_failed'],
