@@ -79,14 +79,15 @@ const refuseOddSlugs = (
 /**
  * Operations that refuse most of the valid requests: no random text is a cursor, most APIs of the run are protected,
  * most random permissions are short, most lists of a hundred keys have a text that looks like an address, and is none
- * (`allowedIps`, see rules.json), and most limits have both `duration` and `period`, or neither of them.
+ * (`allowedIps`, see rules.json), and most limits have both `duration` and `period`, or neither of them; with
+ * a plan, an identity may have few limits of its own besides.
  */
 const mayRefuseMost = (operations as readonly AnyOperation[])
   .filter(
     (operation) =>
       operation.name === 'apis.deleteApi' ||
       operation.name === 'keys.migrateKeys' ||
-      /^ratelimits\.(limit|multiLimit|setOverride)$/.test(operation.name) ||
+      /^(ratelimits\.(limit|multiLimit|setOverride)|identities\.createIdentity)$/.test(operation.name) ||
       refuseOddSlugs.includes(operation.name) ||
       (operation.kind === 'manages' && operation.list),
   )
