@@ -60,6 +60,7 @@ export interface SnapshotText {
   apiId: string;
   externalId: string | undefined;
   planId: string | undefined;
+  /** Ends with the identity, if there is one: responses add its credits to that. */
   fields: string;
   /** Start and end of the key's metadata in `fields`; both 0 without metadata. */
   metaStart: number;
@@ -98,14 +99,14 @@ export function printSnapshot(snapshot: Snapshot, atMs: number): SnapshotText {
   if (expires !== undefined) fields += `,"expires":${expires}`;
   if (permissions.length > 0) fields += `,"permissions":${JSON.stringify(permissions)}`;
   if (roles.length > 0) fields += `,"roles":${JSON.stringify(roles)}`;
+  if (plan) {
+    fields += `,"plan":{"planId":${JSON.stringify(plan.planId)}${plan.meta ? `,"meta":${plan.meta.text}` : ''}}`;
+  }
   const printed = (limit: Ratelimit) => printLimit(presented(limit, atMs));
   const identityLimits = identity?.ratelimits.map(printed) ?? [];
   if (identity) {
     const limits = identityLimits.map(({ text }) => `${text}}`).join(',');
     fields += `,"identity":{"id":"${identity.id}","externalId":${JSON.stringify(identity.externalId)},"meta":${identity.meta.text},"ratelimits":[${limits}]}`;
-  }
-  if (plan) {
-    fields += `,"plan":{"planId":${JSON.stringify(plan.planId)}${plan.meta ? `,"meta":${plan.meta.text}` : ''}}`;
   }
   const externalId = identity?.externalId;
   const periods = periodsAt([...ratelimits, ...(identity?.ratelimits ?? [])], atMs);

@@ -239,6 +239,18 @@ test('permissions and roles are added up, on every server, and not part of the k
   }
 });
 
+test('the credits of the identity are in it, beside a plan', async () => {
+  const planId = await planWith({ meta: { seats: 5 } });
+  const { externalId } = await identityWith({ planId, credits: { remaining: 9 } });
+  const { key } = await createKey({ externalId });
+  const { identity, plan, credits } = await verify(key);
+  expect({ credits, ofIdentity: identity!.credits, plan }).toEqual({
+    credits: 8,
+    ofIdentity: 8,
+    plan: { planId, meta: { seats: 5 } },
+  });
+});
+
 test('explainKey says of each limit from which plan it is, and changes nothing', async () => {
   const [ofKey, ofIdentity] = [
     await planWith({ ratelimits: [requests, { ...requests, name: 'key plan' }], permissions: ['plan.read'] }),
