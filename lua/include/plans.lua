@@ -43,10 +43,11 @@ function plans.merged(own, plan)
   return list
 end
 
--- Stores the plan of an owner in its record, and which version of it was merged; nil removes both.
+-- Stores the plan of an owner in its record, and which version of it was merged: field `merged` has the version and the
+-- id, so that a decision reads one field. Nil removes both.
 function plans.keep(record, plan)
   if plan then
-    redis.call('HSET', record, 'planId', plan.id, 'merged', plan.version)
+    redis.call('HSET', record, 'planId', plan.id, 'merged', plan.version .. plan.id)
   else
     redis.call('HDEL', record, 'planId', 'merged')
   end

@@ -273,7 +273,7 @@ export const keyRecordFields = {
   meta: { ...everywhere, flag: undefined, value: jsonText, verified: optional(4) },
   /** The addresses that may use it (domain/ipRange.ts), since data version 6. */
   allowedIps: { ...everywhere, flag: 'restricted', value: rangesText },
-  /** The name of its plan, since data version 8. Field `merged` has the version of the plan whose limits it has. */
+  /** The name of its plan, since data version 8. Field `merged` has the version that was merged, and the name. */
   planId: { ...everywhere, flag: 'planned', value: plainText },
   /** The id of the key that replaced it (rerollKey). */
   successor: { display: true, given: true, updated: false, copied: false, flag: undefined, value: plainText },

@@ -5,13 +5,12 @@
 
 local current_limits = {}
 
--- The present limits of an owner: {owner, record, limits, counters (limit_list.replace), merged (the version of its
--- plan; nil if it has none)}; nil if they have not changed. `plan` is that of plans_of_key.read, nil for none.
-local function changed_limits(owner, record, limits, has_ended, plan)
-  if not has_ended and not (plan and plan.is_changed) then return nil end
+-- The present limits of an owner: {owner, record, limits, counters (limit_list.replace), merged (field of its
+-- record; nil if it has no plan)}. `plan` is that of plans_of_key.load.
+local function changed_limits(owner, record, limits, plan)
   local list, merged = limit_ends.in_force(limits, call_now), nil
   if plan then
-    list, merged = plans.merged(limit_list.own(list), plans_of_key.whole(plan.id)), plan.version
+    list, merged = plans.merged(limit_list.own(list), plans_of_key.whole(plan.id)), plan.merged
   end
   add_work(20 * (#limits + #list))
   local after, counters = limit_list.replace(call_workspace, owner, limits, list, call_now)
@@ -29,20 +28,21 @@ end
 function current_limits.apply(has_plan)
   local identity_record = key_identity and name_of.identity_record(call_workspace, key_external_id)
   local has_identity_plan = key_identity and packed_identity.has_plan(key_identity)
-  local plan, identity_plan = plans_of_key.load(has_plan and key_name, has_identity_plan and identity_record)
+  local plan, is_changed, identity_plan, is_identity_changed =
+    plans_of_key.load(has_plan and key_name, has_identity_plan and identity_record)
   local has_ended = key_flags.temporary
     and limit_ends.has_ended(key_packed, key_limits_at, key_flags.tail_bytes, call_now)
   local of_key, of_identity, identity = nil, nil, nil
-  if has_ended or plan and plan.is_changed then
+  if has_ended or is_changed then
     local limits = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
-    of_key = changed_limits(key24(), key_name, limits, has_ended, plan)
+    of_key = changed_limits(key24(), key_name, limits, plan)
   end
   has_ended = key_identity
     and limit_ends.is_flagged(key_identity)
     and limit_ends.has_ended(key_identity, IDENTITY_LIMITS_AT, 0, call_now)
-  if has_ended or identity_plan and identity_plan.is_changed then
+  if has_ended or is_identity_changed then
     identity = packed_identity.read(key_identity)
-    of_identity = changed_limits(identity.id16, identity_record, identity.limits, has_ended, identity_plan)
+    of_identity = changed_limits(identity.id16, identity_record, identity.limits, identity_plan)
   end
   if not of_key and not of_identity then return end
   local _, next_version = take_stamps(call_workspace, call_now, 2)

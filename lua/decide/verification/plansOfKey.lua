@@ -5,8 +5,11 @@ local plans_of_key = {}
 -- Those of the loaded key; false for none. Valid while key_flags.planned is set.
 local key_plan, identity_plan = false, false
 
--- {id, version, direct, roles} of a plan, read once per batch. One that does not exist has an empty version, and
--- permits nothing.
+-- The version of a plan that does not exist.
+local GONE = '\0\0\0\0\0\0\0\0'
+
+-- {id, version, direct, roles, merged: field `merged` of an owner that has its present limits, permits: it has
+-- permissions or roles} of a plan, read once per batch. One that does not exist permits nothing.
 local function plan_of(id)
   local state = call_state
   if state.plans_of ~= call_number then
@@ -16,7 +19,8 @@ local function plan_of(id)
   if not plan then
     local record = name_of.plan_record(call_workspace, id)
     local stored = redis.call('HMGET', record, 'version', 'direct', 'roles')
-    plan = { id = id, version = stored[1] or '', direct = stored[2] or '', roles = stored[3] or '' }
+    plan = { id = id, version = stored[1] or GONE, direct = stored[2] or '', roles = stored[3] or '' }
+    plan.merged, plan.permits = plan.version .. id, plan.direct .. plan.roles ~= ''
     state.plans[id] = plan
   end
   return plan
@@ -29,24 +33,31 @@ function plans_of_key.whole(id)
   return plan.whole
 end
 
--- The plan of an owner by the name of its record, and whether its limits are those of another version.
+-- The plan of an owner by the name of its record, and whether its limits are those of another version; false and false
+-- for none.
 local function plan_in(record)
-  local stored = redis.call('HMGET', record, 'planId', 'merged')
-  if not stored[1] then return false end
-  local plan = plan_of(stored[1])
-  plan.is_changed = plan.version ~= (stored[2] or '')
-  return plan
+  local merged = redis.call('HGET', record, 'merged')
+  local id = merged and string.sub(merged, VERSION_LENGTH + 1) or redis.call('HGET', record, 'planId')
+  if not id then return false, false end
+  local plan = plan_of(id)
+  return plan, merged ~= plan.merged
 end
 
 -- Reads the plans of the key and its identity by the names of their records, false for an owner without one. Returns
--- {id, version, is_changed: the limits of the owner are those of another version} of each, or false.
+-- for each its plan (plan_of), or false, and whether the limits of the owner are those of another version.
 function plans_of_key.load(record, identity_record)
-  key_plan = record and plan_in(record)
-  local is_changed = key_plan and key_plan.is_changed
-  identity_plan = identity_record and plan_in(identity_record)
-  if key_plan or identity_plan then loaded_key.set_planned() end
-  -- Both may have the same plan.
-  return key_plan and { id = key_plan.id, version = key_plan.version, is_changed = is_changed }, identity_plan
+  local is_changed, is_identity_changed = false, false
+  key_plan, identity_plan = false, false
+  if record then
+    key_plan, is_changed = plan_in(record)
+  end
+  if identity_record then
+    identity_plan, is_identity_changed = plan_in(identity_record)
+  end
+  if key_plan or identity_plan then
+    loaded_key.set_planned(key_plan and key_plan.permits or identity_plan and identity_plan.permits)
+  end
+  return key_plan, is_changed, identity_plan, is_identity_changed
 end
 
 -- Two lists of numbers (`,3,17,`) as one.
@@ -72,7 +83,7 @@ end
 function plans_of_key.displayed()
   if not key_flags.planned then return nil end
   for _, plan in ipairs({ key_plan or identity_plan, key_plan and identity_plan or nil }) do
-    if plan.version ~= '' then
+    if plan.version ~= GONE then
       return plan.id, redis.call('HGET', name_of.plan_record(call_workspace, plan.id), 'meta') or nil
     end
   end
@@ -81,6 +92,6 @@ end
 -- The ids of both plans, of the key and of its identity; false for none.
 function plans_of_key.ids()
   if not key_flags.planned then return false, false end
-  return key_plan and key_plan.version ~= '' and key_plan.id,
-    identity_plan and identity_plan.version ~= '' and identity_plan.id
+  return key_plan and key_plan.version ~= GONE and key_plan.id,
+    identity_plan and identity_plan.version ~= GONE and identity_plan.id
 end
