@@ -307,6 +307,7 @@ const examples: Record<string, () => Example[]> = {
     ['analytics.getVerifications', { query: 'SELECT 1' }],
     ['analytics.getRatelimits', { query: 'SELECT 1' }],
   ],
+  'must be another plan': () => [['plans.deletePlan', { planId: 'pro', replaceWith: 'pro' }]],
   'is after end': () => periods({ start: 2e12, end: 1e12 }, 'getVerifications', 'getRatelimits', 'getTop'),
   'results in more than': () => periods({ start: 0, end: 1e12 }, 'getVerifications', 'getRatelimits'),
 };
