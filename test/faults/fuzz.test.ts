@@ -654,7 +654,7 @@ test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => 
   const tookMs = performance.now() - startedAt;
   // A few operations seldom pass: they get more requests.
   const missing = () => operations.filter(({ name }) => !passed.get(name));
-  for (let round = 1; missing().length > 0 && round < 10; round++) {
+  for (let round = 1; missing().length > 0 && round < 40; round++) {
     const rare = missing();
     const weight = (operation: AnyOperation) => weightOf(operation) * (rare.includes(operation) ? 4 : 1);
     await run(requestsBy(weight), requestsMin / 10 / lanesCount, round);
