@@ -168,12 +168,11 @@ function limit_list.of_new(wanted, now)
 end
 
 -- Replaces limits by name. `wanted` are limits as with_all returns them, and those of a plan (plans.merged), which keep
--- the ids that they have in it. A limit with the same name keeps its id, and
--- with the same duration its window; a concurrency limit keeps its slots with any duration. The window of a removed
--- limit is stored in a record of its own until it expires, and a limit with its name and duration uses it again.
--- Returns the new limits (limit_list.name gives ids to new ones), and for limit_list.keep_counters {reused: members of
--- counters that are used again, kept: counters to store, as many as the owner may still create, is_cut: whether some
--- are lost, before and after: the limits}.
+-- the ids that they have in it. A limit with the same name keeps its id, and with the same duration its window; a
+-- concurrency limit keeps its slots with any duration. The window of a removed limit is stored in a record of its own
+-- until it expires, and a limit with its name and duration uses it again. Returns the new limits (limit_list.name gives
+-- ids to new ones), and for limit_list.keep_counters {reused: members of counters that are used again, kept: counters
+-- to store, as many as the owner may still create, is_cut: whether some are lost, before and after: the limits}.
 function limit_list.replace(workspace, owner, old, wanted, now)
   local counter_duration = limit_list.counter_duration
   local by_name, limits, reused, kept = {}, {}, {}, {}

@@ -44,6 +44,9 @@ const takes = <const Names extends readonly string[]>(...names: Names) => ({
   }),
 });
 
+/** A limit cannot have these values (slots_refusal and keep_type of lua/include/limitList.lua). */
+const limitShapeRefusals = ['slots_limit', 'slots_duration', 'quota_period', 'quota_duration', 'not_quota'] as const;
+
 export const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
   'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<Buffer | 0>(),
@@ -148,11 +151,7 @@ export const signatures = {
     'draws',
     'new_limit',
     'too_many_limits',
-    'slots_limit',
-    'slots_duration',
-    'quota_period',
-    'quota_duration',
-    'not_quota',
+    ...limitShapeRefusals,
     'ended',
     'too_late',
     'type_of_former',
@@ -196,11 +195,7 @@ export const signatures = {
     'exists',
     'role_not_found',
     'create_permission',
-    'slots_limit',
-    'slots_duration',
-    'quota_period',
-    'quota_duration',
-    'not_quota',
+    ...limitShapeRefusals,
   ),
   'plans/delete': takes('planId', 'replaceWith', 'actor', 'now').decides('deleted', 'plan_not_found', 'more', 'in_use'),
   'plans/update': takes('request', 'actor', 'now').decides(
@@ -208,11 +203,7 @@ export const signatures = {
     'plan_not_found',
     'role_not_found',
     'create_permission',
-    'slots_limit',
-    'slots_duration',
-    'quota_period',
-    'quota_duration',
-    'not_quota',
+    ...limitShapeRefusals,
   ),
   'records/read': takes('kindName', 'reference', 'after', 'count', 'now').returns<PageReply>(),
   'roles/create': takes('request', 'actor', 'now').decides('created', 'exists', 'create_permission'),
