@@ -43,6 +43,14 @@ function plans.merged(own, plan)
   return list
 end
 
+-- Gives the plans of a workspace their next version, because one was created, changed or deleted, or owners were moved to
+-- it: decisions read again what they know of owners (decide/verification/plansOfKey.lua). Returns the version.
+function plans.changed(workspace, next_version)
+  local version = next_version()
+  redis.call('HSET', workspace, 'plans', version)
+  return version
+end
+
 -- Stores the plan of an owner in its record, and which version of it was merged: field `merged` has the version and the
 -- id, so that a decision reads one field. Nil removes both.
 function plans.keep(record, plan)

@@ -24,7 +24,7 @@ local id16 = next_id()
 limit_list.name(limits, next_id)
 local plan = {
   id16 = id16,
-  version = next_version(),
+  version = plans.changed(workspace, next_version),
   limits = (pack_limits(restore_limits(limits, request.ratelimits))),
   direct = list_of(request.permissions, numbers),
   roles = roles,

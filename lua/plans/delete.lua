@@ -23,6 +23,8 @@ for _, owner in ipairs(owners) do
 end
 
 -- Write.
+local _, next_version = take_stamps(workspace, now, 1)
+plans.changed(workspace, next_version)
 for _, owner in ipairs(owners) do
   if owner.is_moved then
     -- The next decision merges the limits of the other plan.

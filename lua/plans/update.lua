@@ -45,7 +45,8 @@ end
 if roles then plan.roles = roles end
 if request.permissions then plan.direct = list_of(request.permissions, numbers) end
 if request.meta then plan.meta = request.meta ~= '' and request.meta end
-redis.call('HSET', record, 'version', next_version(), 'limits', (pack_limits(plan.limits)), 'updated', int(now))
+local version, packed = plans.changed(workspace, next_version), pack_limits(plan.limits)
+redis.call('HSET', record, 'version', version, 'limits', packed, 'updated', int(now))
 for _, field in ipairs({ 'direct', 'roles', 'meta' }) do
   write_field(record, field, plan[field])
 end

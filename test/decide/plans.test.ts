@@ -239,6 +239,33 @@ test('permissions and roles are added up, on every server, and not part of the k
   }
 });
 
+test('what is remembered of an owner ends with a change of its plan, of the plans, or of itself', async () => {
+  const of = (limit: number, slug: string) => planWith({ ratelimits: [{ ...requests, limit }], permissions: [slug] });
+  const [first, second, third] = [await of(100, 'first.read'), await of(200, 'second.read'), await of(300, 'third.read')];
+  const { externalId } = await identityWith({ planId: first });
+  const keys = [await createKey({ planId: first }), await createKey({ externalId })];
+  const isOf = async (limit: number, slug: string) => {
+    for (const { key } of keys) {
+      // The first one merges, the second one remembers, and the third one knows.
+      for (let again = 0; again < 3; again++) {
+        const [state] = await states(key, { permissions: slug });
+        expect(state).toMatchObject({ limit });
+      }
+    }
+  };
+  await isOf(100, 'first.read');
+  await ok('plans.deletePlan', { planId: first, replaceWith: second });
+  await isOf(200, 'second.read');
+  await updateKey(keys[0]!.keyId, { planId: third });
+  await ok('identities.updateIdentity', { identity: externalId, planId: third });
+  await isOf(300, 'third.read');
+  await updatePlan(third, { permissions: ['fourth.read'] });
+  await isOf(300, 'fourth.read');
+  for (const { key } of keys) {
+    expect(await verify(key, { permissions: 'third.read' })).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+  }
+});
+
 test('the credits of the identity are in it, beside a plan', async () => {
   const planId = await planWith({ meta: { seats: 5 } });
   const { externalId } = await identityWith({ planId, credits: { remaining: 9 } });

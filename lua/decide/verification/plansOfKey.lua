@@ -8,38 +8,61 @@ local key_plan, identity_plan = false, false
 -- The version of a plan that does not exist.
 local GONE = '\0\0\0\0\0\0\0\0'
 
+-- The owners whose limits are known to be the present ones of their plan, by the names of their records: {plan (plan_of),
+-- version of the owner, version of the plans of the workspace}. It is kept between batches, as reading `merged` took as
+-- long as a limit. No version repeats, so an owner that was changed, or moved to another plan, is read again. Two
+-- generations of a bounded size.
+local OWNERS_MAX = 8192
+local owners = { fresh = {}, former = {}, count = 0 }
+
+local function remember(record, plan, version)
+  if owners.count == OWNERS_MAX then
+    owners.former, owners.fresh, owners.count = owners.fresh, {}, 0
+  end
+  owners.fresh[record], owners.count = { plan, version, call_state.plans_version }, owners.count + 1
+end
+
+-- The version of the plans of the workspace (plans.changed), read once per batch.
+local function version_of_plans()
+  local state = call_state
+  if state.plans_of ~= call_number then
+    state.plans_version = redis.call('HGET', call_workspace, 'plans') or ''
+    state.plans, state.whole_plans, state.plans_of = {}, {}, call_number
+  end
+  return state.plans_version
+end
+
 -- {id, version, direct, roles, merged: field `merged` of an owner that has its present limits, permits: it has
 -- permissions or roles} of a plan, read once per batch. One that does not exist permits nothing.
 local function plan_of(id)
-  local state = call_state
-  if state.plans_of ~= call_number then
-    state.plans, state.plans_of = {}, call_number
-  end
-  local plan = state.plans[id]
+  local plan = call_state.plans[id]
   if not plan then
     local record = name_of.plan_record(call_workspace, id)
     local stored = redis.call('HMGET', record, 'version', 'direct', 'roles')
     plan = { id = id, version = stored[1] or GONE, direct = stored[2] or '', roles = stored[3] or '' }
     plan.merged, plan.permits = plan.version .. id, plan.direct .. plan.roles ~= ''
-    state.plans[id] = plan
+    call_state.plans[id] = plan
   end
   return plan
 end
 
 -- A plan with its limits (plans.read), read once per batch; nil if it does not exist.
 function plans_of_key.whole(id)
-  local plan = plan_of(id)
-  plan.whole = plan.whole or plans.read(call_workspace, id)
-  return plan.whole
+  local whole = call_state.whole_plans
+  whole[id] = whole[id] or plans.read(call_workspace, id)
+  return whole[id]
 end
 
--- The plan of an owner by the name of its record, and whether its limits are those of another version; false and false
--- for none.
-local function plan_in(record)
+-- The plan of an owner by the name of its record and its version, and whether its limits are those of another version;
+-- false and false for none.
+local function plan_in(record, version)
+  local present, owner = version_of_plans(), owners.fresh[record] or owners.former[record]
+  if owner and owner[2] == version and owner[3] == present then return owner[1], false end
   local merged = redis.call('HGET', record, 'merged')
   local id = merged and string.sub(merged, VERSION_LENGTH + 1) or redis.call('HGET', record, 'planId')
   if not id then return false, false end
   local plan = plan_of(id)
+  if merged == plan.merged then remember(record, plan, version) end
   return plan, merged ~= plan.merged
 end
 
@@ -49,10 +72,12 @@ function plans_of_key.load(record, identity_record)
   local is_changed, is_identity_changed = false, false
   key_plan, identity_plan = false, false
   if record then
-    key_plan, is_changed = plan_in(record)
+    local version = string.sub(key_packed, KEY_FIXED_VERSION_AT, KEY_FIXED_API8_AT - 1)
+    key_plan, is_changed = plan_in(record, version)
   end
   if identity_record then
-    identity_plan, is_identity_changed = plan_in(identity_record)
+    local version = string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH)
+    identity_plan, is_identity_changed = plan_in(identity_record, version)
   end
   if key_plan or identity_plan then
     loaded_key.set_planned(key_plan and key_plan.permits or identity_plan and identity_plan.permits)
