@@ -41,7 +41,7 @@ const padded = (text: string, characters: number) => `${text}.`.padEnd(character
 
 const keyKinds = [
   ...(['plain', 'direct', 'many', 'wide', 'windows', 'empty', 'disabled', 'unknown'] as const),
-  ...(['held', 'slots', 'temporary'] as const),
+  ...(['held', 'slots', 'temporary', 'planned'] as const),
 ] as const;
 const rootKinds = ['all', 'lacking', 'holding'] as const;
 const queries = {
@@ -231,6 +231,7 @@ export async function openWorld(rig: Rig) {
   const { seen } = await survey(redis);
   const lacking = keyspace.flatMap(({ name, isOld }) => (isOld || seen.has(name) || undecided.has(name) ? [] : [name]));
 
+  let planVersion = 0;
   let took: number[] = [];
   let last: Promise<unknown> = Promise.resolve();
   /** Runs one call at a time and measures Redis's processor time, which excludes other load of the machine. */
@@ -272,6 +273,7 @@ export async function openWorld(rig: Rig) {
     took = [];
     // A snapshot is cached from the second use on.
     for (let warming = cold ? 0 : 2; warming > 0; warming--) await sendAll(decide, items);
+    if (items.some((item) => item.kind === 'verify' && item.key === 'planned')) await changePlans(ok, ++planVersion);
     took = [];
     await sendAll(decide, items);
     return took;
@@ -356,6 +358,9 @@ const undecided = new Set([
   ...[':lw:<owner>:<duration>:<name>', ':leases'],
 ]);
 
+/** The plan of a key, or of its identity. */
+const planIdOf = (owner: 'key' | 'identity', clone: number) => `${owner}.${clone}`;
+
 const externalIdOf = (kind: KeyKind, clone: number) => padded(`${kind}${clone}`, 255);
 
 const limitsFrom = (letter: string) =>
@@ -366,7 +371,22 @@ const limitsFrom = (letter: string) =>
     autoApply: true,
   }));
 
-/** Eight kinds of keys. All except the plain ones have large identities, limits or metadata. */
+/** The most limits of a plan, other ones than an owner has, with a limit that tells versions apart. */
+const planLimits = (version: number) =>
+  limitsFrom('p')
+    .slice(0, 25)
+    .map((limit) => ({ ...limit, limit: 2 ** 52 + version }));
+
+/** Changes all plans, so that the next batch merges the limits of their owners again. */
+async function changePlans(ok: Rig['ok'], version: number) {
+  for (const clone of times(clones, Number)) {
+    for (const owner of ['key', 'identity'] as const) {
+      await ok('plans.updatePlan', { planId: planIdOf(owner, clone), ratelimits: planLimits(version) });
+    }
+  }
+}
+
+/** Kinds of keys. All except the plain ones have large identities, limits or metadata. */
 async function makeKeys(ok: Rig['ok']) {
   for (const role of times(100, Number)) {
     const permissions = times(1000, (index) => (index === 5 ? `w${role}.5` : padded(`w${role}.${index}`, 100)));
@@ -397,18 +417,33 @@ async function makeKeys(ok: Rig['ok']) {
     held: { ratelimits: named(ratelimits), credits: { remaining: 1e12 }, meta },
     slots: { ratelimits: slotLimits },
     temporary: { ratelimits: limitsFrom('k').map((limit) => ({ ...limit, until: Date.now() + 1000 * hour })) },
+    planned: { ratelimits: ratelimits.slice(0, 25), meta },
   };
+  for (const clone of times(clones, Number)) {
+    for (const owner of ['key', 'identity'] as const) {
+      await ok('plans.createPlan', {
+        planId: planIdOf(owner, clone),
+        ratelimits: planLimits(0),
+        roles: roles(20),
+        permissions: times(100, (index) => padded(`w0.${index}`, 100)),
+        meta,
+      });
+    }
+  }
   const keys = {} as World['keys'];
   for (const kind of keyKinds) {
     keys[kind] = [];
     for (const clone of times(clones, Number)) {
       const externalId = externalIdOf(kind, clone);
       const credits = kind === 'held' && { credits: { remaining: 1e12 } };
-      const ofIdentity = limitsFrom('i');
+      const isPlanned = kind === 'planned';
+      const ofIdentity = limitsFrom('i').slice(0, isPlanned ? 25 : 50);
       const hasHolds = kind === 'held' || kind === 'slots';
-      const limits = { ratelimits: hasHolds ? named(ofIdentity) : ofIdentity, meta, ...credits };
+      const plan = (owner: 'key' | 'identity') => isPlanned && { planId: planIdOf(owner, clone) };
+      const limits = { ratelimits: hasHolds ? named(ofIdentity) : ofIdentity, meta, ...credits, ...plan('identity') };
       if (kind !== 'plain') await ok('identities.createIdentity', { externalId, ...limits });
-      const input = { apiId, name: 'n'.repeat(255), ...(kind !== 'plain' && { externalId }), ...fields[kind] };
+      const common = { apiId, name: 'n'.repeat(255), ...(kind !== 'plain' && { externalId }), ...plan('key') };
+      const input = { ...common, ...fields[kind] };
       keys[kind].push((await ok('keys.createKey', input)).key);
     }
   }

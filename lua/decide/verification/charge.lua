@@ -107,17 +107,16 @@ end
 local check_ending, check_ending_quota, check_ending_slots =
   ending(check_limit), ending(check_quota), ending(check_slots)
 
--- The functions that check a limit with other switches than autoApply.
+-- The functions that check a limit, by its switches.
+local checks = {}
 local function check_of(switches)
-  if switches >= OF_PLAN then
-    switches = switches - OF_PLAN
-    if switches < CONCURRENCY then return check_limit end
-  end
-  local is_ending = limit_ends.is_switched(switches)
-  if switches >= QUOTA then return is_ending and check_ending_quota or check_quota end
-  local is_window = switches % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
-  if not is_ending then return is_window and check_limit or check_slots end
-  return is_window and check_ending or check_ending_slots
+  local is_ending, own = limit_ends.is_switched(switches), switches % OF_PLAN
+  local is_window = own % (CONCURRENCY + CONCURRENCY) < CONCURRENCY
+  local check = is_window and (is_ending and check_ending or check_limit)
+    or (is_ending and check_ending_slots or check_slots)
+  if own >= QUOTA then check = is_ending and check_ending_quota or check_quota end
+  checks[switches] = check
+  return check
 end
 
 local sole_length, sole_identity_length = {}, {}
@@ -153,7 +152,7 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
       if wanted and wanted[3] and not is_key then wanted = nil end
       if wanted and not wanted[3] or switches % 2 == 1 and not wanted then
         local cost = wanted and wanted[2] or 1
-        local check = switches < CONCURRENCY and check_limit or check_of(switches)
+        local check = switches < CONCURRENCY and check_limit or checks[switches] or check_of(switches)
         local kept_until, suffix = check(charge, place, limit, duration, cost, packed, window_first, window_last)
         if suffix then
           charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last

@@ -10,7 +10,7 @@ local function read_current_key(digest, has_snapshot, with_holds)
   local has_plan = false
   if key_flags.extended then
     local holds_due, is_planned = loaded_key.load_extension()
-    if are_holds_due(holds_due) then
+    if holds_due ~= NEVER and are_holds_due(holds_due) then
       apply_due_holds()
       if not read_key(digest, has_snapshot, with_holds) then return false end
       loaded_key.load_extension()

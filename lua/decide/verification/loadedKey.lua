@@ -24,8 +24,8 @@ end
 
 -- The extension of the key that was loaded, see KEY_EXTENSION. Its functions change it in memory. `stored_holds`: field
 -- `holds` of the record, false for none; valid right after the key was read. After loaded_key.load_extension, of an
--- extended key: `due` and `balances` (KEY_EXTENSION), and `payer`, false if it has its own balance.
-local loaded_key = { stored_holds = false, due = NEVER, balances = 0, payer = false }
+-- extended key: `marks`, `due` and `balances` (KEY_EXTENSION), and `payer`, false if it has its own balance.
+local loaded_key = { stored_holds = false, marks = 0, due = NEVER, balances = 0, payer = false }
 
 -- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
@@ -80,21 +80,21 @@ function loaded_key.extension()
   return struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
 end
 
--- Whether the key has a mark of KEY_MARKS.
-function loaded_key.has(mark) return (loaded_key.extension()) % (mark + mark) >= mark end
+-- Whether the key, whose extension was loaded, has a mark of KEY_MARKS.
+function loaded_key.has(mark) return key_flags.extended and loaded_key.marks % (mark + mark) >= mark end
 
 -- Reads the fields of an extended key about holds, and the balance that it draws on. Returns holds_due, and whether it
 -- has a plan.
 function loaded_key.load_extension()
   local marks, forbidden, holds_due, balances =
     struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
-  loaded_key.due, loaded_key.balances, loaded_key.payer = holds_due, balances, false
+  loaded_key.marks, loaded_key.due, loaded_key.balances, loaded_key.payer = marks, holds_due, balances, false
   if marks % (DRAWS_MARK + DRAWS_MARK) >= DRAWS_MARK then loaded_key.draw(marks, forbidden, holds_due) end
   return holds_due, marks % (PLANNED_MARK + PLANNED_MARK) >= PLANNED_MARK
 end
 
 function loaded_key.put_extension(marks, forbidden, holds_due, balances)
-  loaded_key.due, loaded_key.balances = holds_due, balances
+  loaded_key.marks, loaded_key.due, loaded_key.balances = marks, holds_due, balances
   local flags, head_end = string.byte(key_packed, KEY_FIXED_FLAGS_AT), #key_packed - key_flags.tail_bytes
   if not key_flags.extended then
     flags, loaded_key.payer = flags + EXTENDED_FLAG, false
@@ -110,8 +110,14 @@ end
 
 -- Notes that the key or its identity has a plan, until it is read again, and whether one has permissions or roles.
 function loaded_key.set_planned(permits)
-  local number = string.byte(key_packed, KEY_FIXED_FLAGS_AT) + (permits and 2 * WITH_PLANS or WITH_PLANS)
-  key_flags = flag_sets[number] or flags_of(number)
+  local variant = permits and 'with_permits' or 'with_plan'
+  local planned = key_flags[variant]
+  if not planned then
+    local number = string.byte(key_packed, KEY_FIXED_FLAGS_AT) + (permits and 2 * WITH_PLANS or WITH_PLANS)
+    planned = flag_sets[number] or flags_of(number)
+    key_flags[variant] = planned
+  end
+  key_flags = planned
 end
 
 -- Gives the balance its next number, because it was refilled.

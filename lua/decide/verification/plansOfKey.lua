@@ -9,17 +9,17 @@ local key_plan, identity_plan = false, false
 local GONE = '\0\0\0\0\0\0\0\0'
 
 -- The owners whose limits are known to be the present ones of their plan, by the names of their records: {plan (plan_of),
--- version of the owner, version of the plans of the workspace}. It is kept between batches, as reading `merged` took as
+-- version of the plans of the workspace, version of the owner (two values)}. It is kept between batches, as reading `merged` took as
 -- long as a limit. No version repeats, so an owner that was changed, or moved to another plan, is read again. Two
 -- generations of a bounded size.
 local OWNERS_MAX = 8192
 local owners = { fresh = {}, former = {}, count = 0 }
 
-local function remember(record, plan, version)
+local function remember(record, plan, version, number)
   if owners.count == OWNERS_MAX then
     owners.former, owners.fresh, owners.count = owners.fresh, {}, 0
   end
-  owners.fresh[record], owners.count = { plan, version, call_state.plans_version }, owners.count + 1
+  owners.fresh[record], owners.count = { plan, call_state.plans_version, version, number }, owners.count + 1
 end
 
 -- The version of the plans of the workspace (plans.changed), read once per batch.
@@ -55,14 +55,14 @@ end
 
 -- The plan of an owner by the name of its record and its version, and whether its limits are those of another version;
 -- false and false for none.
-local function plan_in(record, version)
+local function plan_in(record, version, number)
   local present, owner = version_of_plans(), owners.fresh[record] or owners.former[record]
-  if owner and owner[2] == version and owner[3] == present then return owner[1], false end
+  if owner and owner[2] == present and owner[3] == version and owner[4] == number then return owner[1], false end
   local merged = redis.call('HGET', record, 'merged')
   local id = merged and string.sub(merged, VERSION_LENGTH + 1) or redis.call('HGET', record, 'planId')
   if not id then return false, false end
   local plan = plan_of(id)
-  if merged == plan.merged then remember(record, plan, version) end
+  if merged == plan.merged then remember(record, plan, version, number) end
   return plan, merged ~= plan.merged
 end
 
@@ -72,12 +72,11 @@ function plans_of_key.load(record, identity_record)
   local is_changed, is_identity_changed = false, false
   key_plan, identity_plan = false, false
   if record then
-    local version = string.sub(key_packed, KEY_FIXED_VERSION_AT, KEY_FIXED_API8_AT - 1)
-    key_plan, is_changed = plan_in(record, version)
+    key_plan, is_changed = plan_in(record, key_version_time, key_version_number)
   end
   if identity_record then
     local version = string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH)
-    identity_plan, is_identity_changed = plan_in(identity_record, version)
+    identity_plan, is_identity_changed = plan_in(identity_record, version, 0)
   end
   if key_plan or identity_plan then
     loaded_key.set_planned(key_plan and key_plan.permits or identity_plan and identity_plan.permits)

@@ -30,7 +30,7 @@ function restriction.is_restricted() return loaded_key.has(RESTRICTED_MARK) end
 
 -- Whether the key refuses a request with this address; false if the request has none.
 function restriction.refuses(ip)
-  if not restriction.is_restricted() then return false end
+  if not loaded_key.has(RESTRICTED_MARK) then return false end
   local ranges = redis.call('HGET', key_name, 'allowedIps') or ''
   add_work(#ranges / 20)
   return not ip or not is_in(ranges, ip)
