@@ -116,7 +116,7 @@ export const signatures = {
   >(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
   'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
-  'keys/next': takes('source', 'externalId', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
+  'keys/next': takes('source', 'owner', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/read': takes('keyId', 'digest', 'deleted', 'now').returns<unknown>(),
   'keys/reroll': takes('keyId', 'digest', 'start', 'expiresIn', 'credits', 'awaits', 'actor', 'now').decides(
     'created',
