@@ -50,6 +50,7 @@ const limitShapeRefusals = ['slots_limit', 'slots_duration', 'quota_period', 'qu
 export const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
   'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<Buffer | 0>(),
+  'analytics/plans': takes('rows').returns<string[]>(),
   'analytics/sums': takes('api8', 'month', 'from', 'upTo', 'bytesMax').returnsPacked<
     [next: Buffer | null, ...leaves: Buffer[][]]
   >(),
