@@ -2,7 +2,7 @@
 -- A part of a page of identities, or of deleted ones that can be restored, in order of creation, with or without
 -- filters. The part ends early if the identities have many limits or large metadata, so that Redis is not blocked.
 --
--- derives  identity records, list and lists of keys, deleted ones, their list and queue
+-- derives  identity records, list and lists of keys, deleted ones, their list and queue, identities of plans
 -- ARGV[1]  after      the last id of the part before (without `id_`), or ''
 -- ARGV[2]  count      limit of the identities to read
 -- ARGV[3]  search     '' for all; else text in lower case that the id or externalId (ASCII) must contain
@@ -15,7 +15,9 @@
 
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local below, deleted, plan_id, now = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], now_ms(ARGV[8])
-local list = deleted and name_of.deleted_identities(workspace) or name_of.identity_list(workspace)
+local is_of_plan = plan_id ~= '' and not deleted
+local list = is_of_plan and name_of.plan_identities(workspace, plan_id)
+  or (deleted and name_of.deleted_identities or name_of.identity_list)(workspace)
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local rows, last, examined, parts = {}, '', 0, 0
@@ -23,6 +25,7 @@ for index = 1, math.min(count, #members) do
   if #rows == wanted or parts >= REPLY_PARTS_MAX then break end
   local id16, external_id = string.sub(members[index], 1, 16), string.sub(members[index], 17)
   last, examined = id16, index
+  if is_of_plan then external_id = rest_of_id(name_of.identity_list(workspace), '', id16) end
   if
     search == ''
     or string.find(string.lower('id_' .. id16), search, 1, true)

@@ -111,19 +111,23 @@ local function unindexing_under_identity(workspace, link, key24)
   return function() redis.call('ZREM', name_of.identity_keys(workspace, string.sub(link, 1, 16)), member) end
 end
 
--- The next keys (24) of an identity in an API, oldest or newest first (`order` asc or desc), after a key id (without
--- `key_`) or ''. With `from_after` that key is the first one.
-local function identity_keys_after(workspace, link, api8, after, count, order, from_after)
+-- The two places of the keys of an identity: the name of their list, and the one in its record, or false.
+local function places_of_keys(workspace, link)
+  return name_of.identity_keys(workspace, string.sub(link, 1, 16)),
+    redis.call('HGET', name_of.identity_record(workspace, string.sub(link, 17)), 'key')
+end
+
+-- The next keys (24) in an API of an identity, or of a plan (`in_record` is false), oldest or newest first (`order` asc
+-- or desc), after a key id (without `key_`) or ''. With `from_after` that key is the first one.
+local function owned_keys_after(list, in_record, api8, after, count, order, from_after)
   local is_newest_first = order == 'desc'
   local last = after ~= '' and api8 .. string.sub(after, 1, 16)
   local from = last and (from_after and '[' or '(') .. last or is_newest_first and '(' .. api8 .. '~' or '[' .. api8
-  local list = name_of.identity_keys(workspace, string.sub(link, 1, 16))
   local members = is_newest_first and redis.call('ZRANGE', list, from, '[' .. api8, 'BYLEX', 'REV', 'LIMIT', 0, count)
     or redis.call('ZRANGE', list, from, '(' .. api8 .. '~', 'BYLEX', 'LIMIT', 0, count)
   local function is_after(one, other)
     return is_newest_first and comes_before(one, other) or not is_newest_first and comes_before(other, one)
   end
-  local in_record = redis.call('HGET', name_of.identity_record(workspace, string.sub(link, 17)), 'key')
   local is_next = in_record and string.sub(in_record, 1, 8) == api8
   if is_next and (not last or is_after(in_record, last) or from_after and in_record == last) then
     local at = 1
@@ -139,10 +143,8 @@ local function identity_keys_after(workspace, link, api8, after, count, order, f
   return keys
 end
 
--- The number of keys of an identity in an API.
-local function count_identity_keys(workspace, link, api8)
-  local list = name_of.identity_keys(workspace, string.sub(link, 1, 16))
-  local in_record = redis.call('HGET', name_of.identity_record(workspace, string.sub(link, 17)), 'key')
+-- The number of these keys.
+local function count_owned_keys(list, in_record, api8)
   local in_list = redis.call('ZLEXCOUNT', list, '[' .. api8, '(' .. api8 .. '~')
   return in_list + (in_record and string.sub(in_record, 1, 8) == api8 and 1 or 0)
 end

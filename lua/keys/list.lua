@@ -21,7 +21,8 @@ if external_id == '' then
 else
   local link = find_identity_link(workspace, external_id)
   if link then
-    ids = identity_keys_after(workspace, link, api8, after, count + 1)
+    local list, in_record = places_of_keys(workspace, link)
+    ids = owned_keys_after(list, in_record, api8, after, count + 1)
     for index, id in ipairs(ids) do
       digests[index] = digest_of(workspace, 'key_' .. id)
     end

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- The next keys of several APIs, oldest or newest first: all keys, deleted ones, or those of an identity; optionally
--- only keys whose string begins with a text.
+-- The next keys of several APIs, oldest or newest first: all keys, deleted ones, or those of an identity or a plan;
+-- optionally only keys whose string begins with a text.
 --
--- derives  lists of keys and deleted keys, key records, identity's record and key list
--- ARGV[1]  source       keys | deleted | identity
--- ARGV[2]  external_id  of the identity, or ''
+-- derives  lists of keys, of deleted keys and of keys of plans, key records, identity's record and key list
+-- ARGV[1]  source       keys | deleted | identity | plan
+-- ARGV[2]  owner        the externalId, or the planId, or ''
 -- ARGV[3]  start        the beginning of the key string, more or less of it than is stored; '' for all keys
 -- ARGV[4]  order        asc | desc
 -- ARGV[5]  count        limit of the keys to read of each API
@@ -13,7 +13,7 @@
 -- returns  {for each API {the keys, each 44 bytes as in its list, how many were read, the last of these or '', how many
 --          there are}}
 
-local workspace, source, external_id, start, order, count, sources =
+local workspace, source, owner, start, order, count, sources =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), cjson.decode(ARGV[6])
 
 local function members_of_list(list, after, from_after)
@@ -28,10 +28,15 @@ local function members_of_list(list, after, from_after)
   return redis.call('ZRANGE', list, from, '+', 'BYLEX', 'LIMIT', 0, count)
 end
 
-local link = source == 'identity' and find_identity_link(workspace, external_id)
-local function members_of_identity(api8, after, from_after)
+-- The list of the keys of an identity or a plan, nil if there is no such identity.
+local list_of_owner, in_record = source == 'plan' and name_of.plan_keys(workspace, owner) or nil, false
+local link = source == 'identity' and find_identity_link(workspace, owner)
+if link then
+  list_of_owner, in_record = places_of_keys(workspace, link)
+end
+local function members_of_owner(api8, after, from_after)
   local members = {}
-  for index, key24 in ipairs(identity_keys_after(workspace, link, api8, after, count, order, from_after)) do
+  for index, key24 in ipairs(owned_keys_after(list_of_owner, in_record, api8, after, count, order, from_after)) do
     -- Every key in the list exists. If one did not, its place must stay, as the caller counts the members.
     members[index] = member_of_api(key24, digest_of(workspace, 'key_' .. key24) or string.rep('\0', 32))
   end
@@ -53,11 +58,12 @@ end
 local replies = {}
 for index, api in ipairs(sources) do
   local api8, after, from_after = api[1], api[2], api[3]
-  if source ~= 'identity' then
+  if source ~= 'identity' and source ~= 'plan' then
     local list = source == 'deleted' and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
     replies[index] = reply_of(members_of_list(list, after, from_after), redis.call('ZCARD', list))
-  elseif link then
-    replies[index] = reply_of(members_of_identity(api8, after, from_after), count_identity_keys(workspace, link, api8))
+  elseif list_of_owner then
+    local total = count_owned_keys(list_of_owner, in_record, api8)
+    replies[index] = reply_of(members_of_owner(api8, after, from_after), total)
   else
     replies[index] = { '', 0, '', 0 }
   end

@@ -5,7 +5,8 @@
 -- derives  plans and their list, key and identity records, lists of keys and identities of plans, the audit stream
 -- ARGV[1]  plan_id
 -- ARGV[2]  replace_with  the plan that its keys and identities get; '' for none
--- returns  {'deleted'} | {'plan_not_found', planId} | {'more'} | {'in_use', its keys, its identities}
+-- returns  {'deleted'} | {'plan_not_found', planId} | {'more', keys and identities that are left} |
+--          {'in_use', its keys, its identities}
 
 local workspace, plan_id, replace_with, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
 -- Keys and identities of a step: some milliseconds of Redis's time.
@@ -34,7 +35,7 @@ for _, owner in ipairs(owners) do
   end
   plans.unindex(workspace, plan_id, owner.id)
 end
-if keys + identities > #owners then return { 'more' } end
+if keys + identities > #owners then return { 'more', int(keys + identities - #owners) } end
 redis.call('UNLINK', name_of.plan_record(workspace, plan_id))
 redis.call('ZREM', name_of.plan_list(workspace), plan.id16 .. plan_id)
 audit(workspace, now, actor, 'plan', plan_id, {

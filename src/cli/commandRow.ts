@@ -62,6 +62,8 @@ interface CallRow<Name extends OperationName> extends Words {
   sets: Sets<InputOf<Name>>;
   /** Resolves with the name to confirm before a deletion; undefined if nothing has to be confirmed. */
   confirms?(call: Call, input: InputOf<Name>): Promise<string | undefined> | undefined;
+  /** Whether the operation has more to do after this output: then it is called again. */
+  hasMore?(output: OutputOf<Name>): boolean;
   /**
    * A table up to `--limit`, a record with a line for each field, or lines. The JSON of lines is the output of the
    * operation; if that is empty, the fields that arguments set.
@@ -74,7 +76,7 @@ interface CallRow<Name extends OperationName> extends Words {
 
 /** A command that calls one operation. */
 export function calls<Name extends OperationName>(row: CallRow<Name>): CommandRow {
-  const { words, about, operation, confirms, prints } = row;
+  const { words, about, operation, confirms, hasMore, prints } = row;
   const isList = typeof prints === 'object';
   const sets = (isList ? { ...row.sets, limit: limitOption } : row.sets) as AnySets;
   return {
@@ -96,7 +98,8 @@ export function calls<Name extends OperationName>(row: CallRow<Name>): CommandRo
         const confirm = await confirmedName(text(given[memberOf(words.split(' ').at(-1)!)])!, name, given, output);
         if (sets.confirm) Object.assign(input, { confirm });
       }
-      const { data } = await call(operation, input);
+      let { data } = await call(operation, input);
+      while (hasMore?.(data)) ({ data } = await call(operation, input));
       if (prints === 'record') return recordResult(data as object);
       const printed = prints(data, input);
       if (typeof printed === 'object' && 'lines' in printed) return printed;

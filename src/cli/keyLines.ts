@@ -106,9 +106,9 @@ const lines = {
   ),
   plan: lineKind(PlanLine, ({ ratelimits = [], permissions = [], roles = [], meta, ...line }, context) => {
     checkLimits(ratelimits);
-    const { planId, createdAt, updatedAt } = line;
+    const { createdAt, updatedAt, ...others } = line;
     return {
-      planId,
+      ...others,
       ratelimits: limitsOfLine(ratelimits),
       permissions,
       roles,

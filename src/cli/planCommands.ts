@@ -101,6 +101,7 @@ export const planRows: readonly CommandRow[] = [
       '--confirm': confirmOption,
     },
     confirms: (call, { planId }) => call('plans.getPlan', { planId }).then(({ data }) => data.planId),
+    hasMore: ({ left }) => left !== undefined,
     prints: (_, { planId, replaceWith }) =>
       replaceWith === undefined
         ? `Deleted plan ${planId}.`

@@ -17,7 +17,7 @@ import {
   upperCase,
 } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { columnsOf, limitText, tableOf, timeOf, timeText } from './table.ts';
+import { columnsOf, limitText, planIfAny, tableOf, timeOf, timeText } from './table.ts';
 
 type Query = Omit<InputOf<'analytics.listRefusals'>, 'limit' | 'cursor'>;
 type Refusals = OutputOf<'analytics.listRefusals'>;
@@ -100,14 +100,16 @@ function refusalsResult(answer: CallResult<Refusals>, { start, end }: Query): Co
     return { lines: end !== undefined && end <= since ? [] : [`${what} ${period}.`], json: data, notes };
   }
   const more = next === undefined ? [] : ['… and more. A higher --limit prints more.'];
-  return { lines: [...tableOf(table.headings, data.map(table.rowOf)), ...more], json: data, notes };
+  const { headings, rowOf } = columnsFor(data);
+  return { lines: [...tableOf(headings, data.map(rowOf)), ...more], json: data, notes };
 }
 
-const table = columnsOf(
-  refusalColumns,
-  ['Time, UTC', 'Refusals', 'Outcome', 'Key', 'Customer', 'Permissions asked', 'Limit', 'Tags'],
-  { Limit: limitOf },
-);
+const columnsFor = (rows: Refusals) =>
+  columnsOf(
+    refusalColumns,
+    ['Time, UTC', 'Refusals', 'Outcome', 'Key', 'Customer', ...planIfAny(rows), 'Permissions asked', 'Limit', 'Tags'],
+    { Limit: limitOf },
+  );
 
 function limitOf(refusals: Refusals[number]): string {
   const { outcome, ratelimit, limit, duration, cost, remaining, of, source } = refusals;

@@ -32,6 +32,10 @@ export function columnsOf<C extends Record<string, Shared<never>>, T extends Rec
   };
 }
 
+/** The name of the column of plans, which a table has only if a row has a plan. */
+export const planIfAny = (rows: readonly { planId?: string | undefined }[]): readonly 'Plan'[] =>
+  rows.some(({ planId }) => planId !== undefined) ? ['Plan'] : [];
+
 /** Rows with aligned columns below their headings. */
 export function tableOf(headings: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const all = [headings, ...rows];

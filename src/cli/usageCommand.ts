@@ -7,12 +7,13 @@ import type { Call, OutputOf } from './client.ts';
 import { apiOption, type Given, given, type Output, period, requireFound, runs, text } from './commandRow.ts';
 import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
-import { columnsOf, numberOf, tableOf, timeText } from './table.ts';
+import { columnsOf, numberOf, planIfAny, tableOf, timeText } from './table.ts';
 
 /** The rankings of `--by`: the name of the operation, and the field with the name of a row. */
 const ranked = {
   customer: ['identities', 'externalId'],
   key: ['keys', 'keyId'],
+  plan: ['plans', 'planId'],
   api: ['apis', 'apiId'],
   tag: ['tags', 'tag'],
   namespace: ['namespaces', 'namespace'],
@@ -55,7 +56,8 @@ interface Asked {
 
 export const usageRow = runs<Asked>({
   words: 'usage',
-  about: 'List the largest customers, keys, APIs, tags, namespaces or identifiers, or the bill of a month by customer.',
+  about:
+    'List the largest customers, keys, plans, APIs, tags, namespaces or identifiers, or the bill of a month by customer.',
   sets: {
     '--by': ['--by <what>', `what is ranked: ${Object.keys(ranked).join(', ')}; customer by default`],
     '--order-by': [
@@ -106,10 +108,17 @@ async function rankingOf(
   const period = given(start === undefined && end === undefined ? { start: Date.now() - dayMs } : { start, end });
   const { data } = await call('analytics.getTop', { of, by: figure, limit: wanted, ...period, ...ofApi });
   const nameHeadings = field === 'identifier' ? ['NAMESPACE', 'IDENTIFIER'] : [String(by).toUpperCase()];
-  const headings = [...nameHeadings, isOfChecks ? 'CHECKS' : 'VERIFICATIONS', 'REFUSED'];
+  const plan = field === 'planId' ? [] : planIfAny(data.top);
+  const headings = [
+    ...nameHeadings,
+    ...plan.map((name) => name.toUpperCase()),
+    isOfChecks ? 'CHECKS' : 'VERIFICATIONS',
+    'REFUSED',
+  ];
   const rows = data.top.map((row) => [
     ...(field === 'identifier' ? [row.namespace!] : []),
     row[field]!,
+    ...plan.map(() => row.planId ?? ''),
     row.count,
     row.refused,
     ...(isOfChecks ? [] : [row.spentCredits!]),
@@ -218,12 +227,10 @@ const billNames = Object.keys(billColumns) as (keyof typeof billColumns)[];
 const cellOf = (row: Billed, name: keyof typeof billColumns) => billColumns[name].value(row, Date.now());
 /** The rows of a file, with the columns of the console's file. */
 const csvRow = (row: Billed) => billNames.map((name) => cellOf(row, name));
-const billTableOf = (rows: readonly Billed[]) => {
-  const plan = rows.some(({ planId }) => planId !== undefined) ? (['Plan'] as const) : [];
-  return columnsOf(billColumns, ['Customer', ...plan, 'Valid', 'Refused', 'Verifications', 'Credits'], {
+const billTableOf = (rows: readonly Billed[]) =>
+  columnsOf(billColumns, ['Customer', ...planIfAny(rows), 'Valid', 'Refused', 'Verifications', 'Credits'], {
     Customer: ({ externalId = noCustomer }: Billed) => externalId,
   });
-};
 
 /** Prints the bill as CSV, page after page, so that any number of customers needs little memory. */
 async function printBill(call: Call, options: Given, output: Output): Promise<undefined> {

@@ -187,6 +187,7 @@ export const refusalColumns = {
   Outcome: text('outcome'),
   Key: text('keyId'),
   Customer: text('externalId?'),
+  Plan: text('planId?'),
   'Permissions asked': made(
     'text',
     ({ permissions, permissionsCut }: Asking) => permissions && `${permissions}${permissionsCut ? '…' : ''}`,

@@ -166,7 +166,7 @@ async function listIdentities(
   let after = page.after?.slice('id_'.length) ?? '';
   for (let step = 0; step < stepsMax; step++) {
     const wanted = page.count - found.length;
-    const count = search === '' && below === '' && planId === '' ? wanted : stepMax;
+    const count = search === '' && below === '' && (planId === '' || deleted === 0) ? wanted : stepMax;
     const given = { after, count, search, below, deleted, planId, wanted };
     const [replies, last, more] = await run('identities/list', workspaceId, given);
     const identities = replies.map(readListedIdentity);

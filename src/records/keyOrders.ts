@@ -43,6 +43,7 @@ export interface ListFilter {
   /** The beginning of the key string, more or less of it than is stored. */
   start?: string | undefined;
   externalId?: string | undefined;
+  planId?: string | undefined;
   /** Unix milliseconds. */
   expiresBefore?: number | undefined;
   /** Unix milliseconds, included. Only with `expiresBefore`. */
@@ -99,10 +100,11 @@ export const byCreation: KeyOrder = {
   placeBytes: idBytes,
   keyBytes: idBytes + digestBytes,
   async read({ run }, workspaceId, { sources, filter, order, count }) {
-    const { deleted, externalId, start = '' } = filter;
+    const { deleted, externalId, planId, start = '' } = filter;
     const named = sources.map(({ api8, end, fromEnd }) => [api8, end && key24Of(end), fromEnd]);
-    const source = deleted ? 'deleted' : externalId === undefined ? 'keys' : 'identity';
-    const given = { source, externalId: externalId ?? '', start, order, count, sources: JSON.stringify(named) };
+    const owned = externalId !== undefined ? 'identity' : planId !== undefined ? 'plan' : 'keys';
+    const source = deleted ? 'deleted' : owned;
+    const given = { source, owner: externalId ?? planId ?? '', start, order, count, sources: JSON.stringify(named) };
     return (await run('keys/next', workspaceId, given)) as NextReply[];
   },
   idOf: (place) => `key_${key24Of(place)}`,

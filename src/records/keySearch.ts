@@ -54,7 +54,7 @@ interface KeyQuery extends Listing {
 
 interface KeyQueries extends Listing {
   by: KeyOrder;
-  /** At least one. All have the same `deleted`, and only a single one has `start` or `externalId`. */
+  /** At least one. All have the same `deleted`, and only a single one has `start`, `externalId` or `planId`. */
   filters: readonly KeyFilter[];
   /** Limit of the keys whose record is read. */
   readMax: number;

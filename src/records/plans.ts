@@ -26,6 +26,9 @@ interface NewPlan {
 /** Absent fields are unchanged; an empty `meta` removes it. */
 type PlanChanges = Partial<Omit<NewPlan, 'created' | 'updated'>> & { planId: string };
 
+/** How long a deletion moves keys and identities to another plan. */
+const deletionMs = 5000;
+
 /** As lua/include/plans.lua returns it. */
 interface PlanReply {
   id: string;
@@ -93,15 +96,16 @@ export function openPlans({ run }: StoreContext) {
 
     /**
      * Its keys and identities get `replaceWith` first; without it, a plan that is used is refused, with their numbers.
-     * It may be repeated after a failure.
+     * If that takes long, it returns with the number of those that are left. It may be repeated, also after a failure.
      */
     async delete(workspaceId: string, planId: string, replaceWith: string | undefined, actor: Actor) {
-      for (;;) {
+      for (const until = performance.now() + deletionMs; ; ) {
         const given = { planId, replaceWith: replaceWith ?? '', actor };
         const [outcome, name = '', identities] = await run('plans/delete', workspaceId, given);
         if (outcome === 'deleted') return undefined;
         if (outcome === 'in_use') return { refused: outcome, keys: Number(name), identities: Number(identities) };
         if (outcome === 'plan_not_found') return { refused: outcome, name };
+        if (performance.now() >= until) return { refused: outcome, left: Number(name) };
       }
     },
   };

@@ -63,8 +63,6 @@ export const adminRootKeysKey = (workspace: string): string => `${workspace}:rkf
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;
 export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;
-export const plansKey = (workspace: string): string => `${workspace}:plans`;
-export const identityRecordKey = (workspace: string, externalId: string): string => `${workspace}:i:${externalId}`;
 export const identitiesKey = (workspace: string): string => `${workspace}:identities`;
 export const deletedKeysKey = (workspace: string, apiId: string): string => `${workspace}:kd:${apiId.slice(-8)}`;
 export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;

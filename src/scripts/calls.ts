@@ -50,6 +50,7 @@ const limitShapeRefusals = ['slots_limit', 'slots_duration', 'quota_period', 'qu
 export const signatures = {
   'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
   'analytics/keys': takes('keys', 'firstDay', 'bytesMax').returnsPacked<Buffer | 0>(),
+  'analytics/plans': takes('rows').returns<string[]>(),
   'analytics/sums': takes('api8', 'month', 'from', 'upTo', 'bytesMax').returnsPacked<
     [next: Buffer | null, ...leaves: Buffer[][]]
   >(),
@@ -116,7 +117,7 @@ export const signatures = {
   >(),
   'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
   'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
-  'keys/next': takes('source', 'externalId', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
+  'keys/next': takes('source', 'owner', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
   'keys/read': takes('keyId', 'digest', 'deleted', 'now').returns<unknown>(),
   'keys/reroll': takes('keyId', 'digest', 'start', 'expiresIn', 'credits', 'awaits', 'actor', 'now').decides(
     'created',

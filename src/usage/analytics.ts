@@ -3,11 +3,12 @@
 // short commands, at most `readsMax`. It passes counts on as they arrive, because a workspace may have millions, and
 // only sums are kept in memory.
 
-import { orStoreError, type RedisClient } from '../redis/connection.ts';
-import { apiKey, apisKey, identityRecordKey, plansKey, workspaceKey } from '../redis/names.ts';
+import { chunks } from '../redis/chunks.ts';
+import { orStoreError } from '../redis/connection.ts';
+import { apiKey, apisKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { membersStep, readAll } from './commands.ts';
-import { type CustomerRow, type CustomersFrom, type CustomersPage, openCustomers } from './customers.ts';
+import { type CustomersFrom, type CustomersPage, openCustomers } from './customers.ts';
 import { countByKey } from './histories.ts';
 import {
   clampPeriod,
@@ -21,13 +22,13 @@ import {
   type UsageQuery,
   type Visit,
 } from './query.ts';
-import type { TopRow } from './ranking.ts';
+import type { Planned, TopRow } from './ranking.ts';
 import { openRankings, type RankQuery } from './standings.ts';
 import { countByTag, takenOff } from './tags.ts';
 import { countByApi, countByIdentifier, countByNamespace } from './totals.ts';
 
 type SumsQuery = Period & Pick<UsageQuery, 'apiIds'>;
-type CustomersQuery = SumsQuery & { from: CustomersFrom | undefined; limit: number };
+type CustomersQuery = SumsQuery & { planId?: string | undefined; from: CustomersFrom | undefined; limit: number };
 type TopQuery = SumsQuery & Pick<RankQuery, 'of' | 'by' | 'limit'>;
 type ChecksQuery = Period & {
   namespaceIds: true | readonly string[];
@@ -54,12 +55,15 @@ export function openAnalytics(context: StoreContext) {
   }
 
   return {
-    /** A page of the sums of all customers. */
+    addPlans: (workspaceId: string, rows: readonly Planned[]) => addPlans(context, workspaceId, rows),
+
+    /** A page of the sums of all customers, or of those among them that have a plan now. */
     async customers(workspaceId: string, query: CustomersQuery): Promise<CustomersPage & { counted: Period }> {
       const scope = await scopeOf(workspaceId, query);
       const page = await customersPage(scope, query.from, query.limit);
-      await addPlans(context.redis, workspaceId, page.customers);
-      return { ...page, counted: counted(query, scope.period) };
+      await addPlans(context, workspaceId, page.customers);
+      const isWanted = ({ planId }: Planned) => query.planId === undefined || planId === query.planId;
+      return { ...page, customers: page.customers.filter(isWanted), counted: counted(query, scope.period) };
     },
 
     /** Ranks keys or identities by their verifications. Returns the period that was counted, and the first rows. */
@@ -158,12 +162,14 @@ async function existingApis(
   }
 }
 
-/** Adds the plans of the identities: fields of records, so no script. A workspace without plans has one more read. */
-async function addPlans(redis: RedisClient, workspaceId: string, customers: readonly CustomerRow[]) {
-  const workspace = workspaceKey(workspaceId);
-  if (customers.length === 0 || (await orStoreError(redis.zcard(plansKey(workspace)))) === 0) return;
-  const plans = await readAll<CustomerRow, string | null>(redis, customers, (commands, { externalId }) =>
-    commands.hget(identityRecordKey(workspace, externalId), 'planId'),
-  );
-  for (const [index, planId] of plans.entries()) if (planId !== null) customers[index]!.planId = planId;
+/** Rows of which a script reads the plans, in some milliseconds. */
+const plansStep = 250;
+
+/** Adds to rows the plan that their key has now, or else their identity. */
+async function addPlans({ run }: StoreContext, workspaceId: string, rows: readonly Planned[]) {
+  for (const some of chunks(rows, plansStep)) {
+    const names = some.map(({ keyId = '', externalId = '' }) => [keyId, externalId]);
+    const planIds = await run('analytics/plans', workspaceId, { rows: JSON.stringify(names) });
+    for (const [at, planId] of planIds.entries()) if (planId !== '') some[at]!.planId = planId;
+  }
 }

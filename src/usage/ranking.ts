@@ -3,7 +3,7 @@
 import { tooLong, type UsageCount } from './query.ts';
 
 interface Ranked {
-  fields: Partial<Record<'apiId' | 'keyId' | 'externalId' | 'tag' | 'namespace' | 'identifier', string>>;
+  fields: Partial<Record<'apiId' | 'keyId' | 'externalId' | 'planId' | 'tag' | 'namespace' | 'identifier', string>>;
   count: number;
   refused: number;
   spentCredits?: number;
@@ -12,6 +12,8 @@ interface Ranked {
 /** The number to rank by. */
 export type RankedBy = 'count' | 'refused' | 'spentCredits';
 export type TopRow = Ranked['fields'] & Omit<Ranked, 'fields'>;
+/** A row: `planId` is the plan now. */
+export type Planned = Pick<TopRow, 'keyId' | 'externalId' | 'planId'>;
 
 /** Bounds of the groups that are in memory. Names and tags may have kilobytes. */
 const groupsMax = 250_000;
@@ -35,6 +37,19 @@ export class Ranking {
 
   [Symbol.iterator](): IterableIterator<[name: string, row: Ranked]> {
     return this.#rows.entries();
+  }
+
+  /** The sums of the plans of identities. */
+  static byPlan(identities: readonly TopRow[]): Ranking {
+    const ranking = new Ranking();
+    for (const { planId, count, refused, spentCredits = 0 } of identities) {
+      if (planId === undefined) continue;
+      const row = ranking.rowOf(planId, { planId });
+      row.count += count;
+      row.refused += refused;
+      row.spentCredits = (row.spentCredits ?? 0) + spentCredits;
+    }
+    return ranking;
   }
 
   /** The largest by a number. */
@@ -86,6 +101,8 @@ export class Largest<Row> {
 const rankedAs = {
   keys: ({ apiId, keyId = '' }: UsageCount) => ({ name: keyId, fields: { apiId, keyId } }),
   identities: ({ externalId = '' }: UsageCount) => ({ name: externalId, fields: { externalId } }),
+  /** By identity: their plans are read when all is counted. */
+  plans: ({ externalId = '' }: UsageCount) => ({ name: externalId, fields: { externalId } }),
   apis: ({ apiId }: UsageCount) => ({ name: apiId, fields: { apiId } }),
   tags: ({ tag = '' }: UsageCount) => ({ name: tag, fields: { tag } }),
 };

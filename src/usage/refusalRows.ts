@@ -12,7 +12,7 @@ import { notedMore, notedQueryMax, notedRefusal } from '../scripts/layout.ts';
 import { Reader, readUint } from '../scripts/struct.ts';
 
 /** Refusals of a key that have one row. */
-export type Refusals = ReturnType<typeof refusalsOf>;
+export type Refusals = ReturnType<typeof refusalsOf> & { planId?: string };
 
 /**
  * The rows of an hour in the order in which they were written, each with its length before it, and where each begins.

@@ -9,7 +9,9 @@ import { gzipSync } from 'node:zlib';
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { cliActor } from '../../src/records/rootKeys.ts';
+import { connect } from '../../src/redis/connection.ts';
 import { type EmbeddedRedis, startEmbedded } from '../../src/redis/embedded.ts';
+import { windowNames, workspaceKey } from '../../src/redis/names.ts';
 import { openStore, type Store } from '../../src/store.ts';
 import { refused, runCli, runCliProcess, spawnCli } from '../support/cli.ts';
 import { createExpired, dayMs, harness, testSettings } from '../support/harness.ts';
@@ -21,7 +23,7 @@ import { testRedisUrl } from '../support/redis.ts';
 import { thoroughTest } from '../support/testIf.ts';
 
 const tollgate = harness();
-const { clock, ok, createWorkspace } = tollgate;
+const { clock, ok, createWorkspace, openWorkspace } = tollgate;
 /** A test runs one process or several, on a machine that may be busy. */
 const waiting = { timeout: 15_000, interval: 20 };
 
@@ -271,6 +273,41 @@ describe('plans', () => {
     const { out } = await cli(['export', '--workspace', here.workspaceId]);
     await importInto(there.workspaceId, out);
     expect(await leftOf(there.rootKey)).toEqual({ single: 997, shared: 997 });
+
+    // Its counters are in the states of key and identity now. The same file stores them in no other place.
+    const windowsOf = async (...options: string[]) => {
+      const args = ['import', '-', '--workspace', there.workspaceId, '--json', ...options];
+      const { created, existed } = JSON.parse((await cli(args, out)).err.trimEnd().split('\n').at(-1)!);
+      return [created.window, existed.window];
+    };
+    expect(await windowsOf('--dry-run')).toEqual([0, 2]);
+    expect(await windowsOf()).toEqual([0, 2]);
+    const connection = await connect(tollgate.redisUrl(), testSettings);
+    expect(await connection.keys(windowNames(workspaceKey(there.workspaceId)).pattern)).toEqual([]);
+    connection.disconnect();
+    expect(await leftOf(there.rootKey)).toEqual({ single: 996, shared: 996 });
+  });
+
+  test('counters of limits that nobody has any more are stored once', async () => {
+    const [here, there] = [await openWorkspace(), await openWorkspace()];
+    await here.of('plans.createPlan', { planId: 'pro', ratelimits: [{ name: 'shared', ...month }] });
+    await here.of('identities.createIdentity', { externalId: 'ada', planId: 'pro' });
+    const { apiId } = await here.of('apis.createApi', { name: 'moved' });
+    const { key } = await here.of('keys.createKey', { apiId, externalId: 'ada' });
+    await here.of('keys.verifyKey', { key });
+    await here.of('identities.updateIdentity', { identity: 'ada', planId: null });
+    const { out } = await cli(['export', '--workspace', here.workspaceId]);
+    const args = ['import', '-', '--workspace', there.workspaceId, '--json'];
+    for (const [created, existed] of [
+      [1, 0],
+      [0, 1],
+    ]) {
+      const { err } = await cli(args, out);
+      const summary = JSON.parse(err.trimEnd().split('\n').at(-1)!);
+      expect([summary.created.window, summary.existed.window]).toEqual([created, existed]);
+    }
+    await there.of('identities.updateIdentity', { identity: 'ada', planId: 'pro' });
+    expect(await there.of('keys.verifyKey', { key })).toMatchObject({ ratelimits: [{ remaining: 998 }] });
   });
 
   test('who names an unknown plan is rejected, and the others are imported', async () => {

@@ -101,8 +101,28 @@ describeWays(app, url, ({ run, lines, json }) => {
     const rows = out.split('\n');
     expect(rows[0]!.endsWith(',Plan')).toBe(true);
     expect(rows.find((row) => row.startsWith(`${owner},1,0,1,`))!.endsWith(`,${planId}`)).toBe(true);
+    const ofPlans = (await lines('usage', '--by', 'plan', '--top', '100')).map(cellsOf);
+    expect(ofPlans[1]).toEqual(['PLAN', 'VERIFICATIONS', 'REFUSED', 'CREDITS']);
+    expect(ofPlans).toContainEqual([planId, '1', '0', '0']);
+    const ofCustomers = (await lines('usage', '--by', 'customer', '--top', '100')).map(cellsOf);
+    expect(ofCustomers[1]).toEqual(['CUSTOMER', 'PLAN', 'VERIFICATIONS', 'REFUSED', 'CREDITS']);
+    expect(ofCustomers).toContainEqual([owner, planId, '1', '0', '0']);
     const [, heading] = await lines('usage', '--month');
     expect(cellsOf(heading!)).toEqual(['CUSTOMER', 'PLAN', 'VALID', 'REFUSED', 'VERIFICATIONS', 'CREDITS']);
+  });
+
+  test('refusals have the plan of each key', async () => {
+    const [planId, owner] = [newName('pro'), newName('owner')];
+    await lines('plan', 'set', planId, '--ratelimit', 'requests=10/month');
+    await lines('identity', 'create', owner, '--plan', planId);
+    const { key, keyId } = await app.createKey({ externalId: owner, enabled: false });
+    await app.ok('keys.verifyKey', { key });
+    const [heading, row] = (await lines('refusals', '--owner', owner)).map(cellsOf);
+    expect(heading!.slice(0, 6)).toEqual(['TIME, UTC', 'REFUSALS', 'OUTCOME', 'KEY', 'CUSTOMER', 'PLAN']);
+    expect(row!.slice(1, 6)).toEqual(['1', 'DISABLED', keyId, owner, planId]);
+    expect(await json('refusals', '--owner', owner)).toMatchObject([{ keyId, planId }]);
+    await lines('identity', 'plan', owner, 'none');
+    expect((await lines('refusals', '--owner', owner))[0]).not.toContain('PLAN');
   });
 
   test.each([

@@ -136,6 +136,23 @@ inChromium(() => {
     expect(made).toMatchObject({ apiId, planId: 'trial' });
   });
 
+  test('the bill has the usage of each plan, and a refusal the plan of its key', async () => {
+    await ok('plans.createPlan', { planId: 'basic', ratelimits: [{ name: 'requests', limit: 1, ...month }] });
+    await ok('identities.createIdentity', { externalId: 'dora', planId: 'basic' });
+    const { key } = await h.createKey({ externalId: 'dora' });
+    for (let times = 0; times < 4; times++) await ok('keys.verifyKey', { key });
+    await open('/bill');
+    const ofPlan = rows('Plans of customers').filter({ hasText: 'basic' });
+    await expect.poll(() => ofPlan.textContent()).toMatch(/basic.*4.*3/);
+    await expect.poll(() => rows('Largest customers').filter({ hasText: 'dora' }).textContent()).toContain('basic');
+    await looksRight('bill-plans');
+    await ofPlan.getByRole('link', { name: 'basic' }).click();
+    await page().getByRole('heading', { name: 'basic' }).waitFor();
+    await goTo('/attention');
+    const refusal = rows('Recent refusals').filter({ hasText: 'dora' }).first();
+    await refusal.getByRole('link', { name: 'basic' }).waitFor();
+  });
+
   test('a root key without the grant sees the plan of a key, and no limits of it', async () => {
     await ok('plans.createPlan', { planId: 'hidden', ratelimits: [{ name: 'requests', limit: 5, ...month }] });
     const { keyId } = await h.createKey({ planId: 'hidden', ratelimits: [] });

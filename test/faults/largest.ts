@@ -312,6 +312,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'analytics.getTop': {
     keys: ({ apiId }) => ({ of: 'keys', apiId, limit: 100 }),
     identities: () => ({ of: 'identities', limit: 100 }),
+    plans: () => ({ of: 'plans', limit: 100 }),
     tags: ({ apiId }) => ({ of: 'tags', apiId, limit: 100 }),
     identifiers: () => ({ of: 'identifiers', limit: 100 }),
   },

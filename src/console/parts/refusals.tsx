@@ -8,7 +8,7 @@ import { count, dateTime, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
-import { Badge, Card, CustomerLink, Empty, Outcome, Time } from './basic.tsx';
+import { Badge, Card, CustomerLink, Empty, Outcome, PlanLink, Time } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
 import { isListable } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
@@ -68,6 +68,7 @@ const columns: Column<Refusals>[] = [
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
     isWide: true,
   }),
+  shared(refusalColumns, 'Plan', { cell: ({ planId }) => planId && <PlanLink planId={planId} />, isWide: true }),
   shared(refusalColumns, 'Permissions asked', {
     cell: (row) => {
       const again = againOf(row);
@@ -185,7 +186,8 @@ export function RecentRefusals(of: RefusalsOf) {
   const hours = hoursWithout(paged.pages);
   const since = paged.pages[0]?.pagination?.since;
   const hasTags = rows?.some(({ tags = [] }) => tags.length > 0);
-  const known = [keyId && 'Key', (keyId ?? externalId) && 'Customer', !hasTags && 'Tags'];
+  const hasPlans = rows?.some(({ planId }) => planId !== undefined);
+  const known = [keyId && 'Key', (keyId ?? externalId) && 'Customer', !hasPlans && 'Plan', !hasTags && 'Tags'];
   const displayed = columns.filter(({ name }) => !known.includes(name));
   const nothing =
     start === undefined && end === undefined

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call, useData } from '../api.ts';
 import { count, percent, timeSpan } from '../format.ts';
-import { customerPath, namespacePath } from '../paths.ts';
+import { customerPath, namespacePath, planPath } from '../paths.ts';
 import { type Period, sumOf } from '../period.ts';
 import type { LimitRow, TopRow, UsageRow } from '../records.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
@@ -12,17 +12,18 @@ import { CsvButton } from './csv.tsx';
 import { KeyName } from './keyName.tsx';
 import { type Column, Table } from './table.tsx';
 
-type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
+type Of = 'keys' | 'identities' | 'plans' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
 
-const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): string | undefined => {
+const pathOf = ({ keyId, externalId, planId, apiId, identifier, namespace }: TopRow): string | undefined => {
   if (keyId) return `/keys/${keyId}`;
   if (externalId) return customerPath(externalId);
+  if (planId) return planPath(planId);
   if (apiId) return `/apis/${apiId}`;
   return namespace && !identifier ? namespacePath(namespace) : undefined;
 };
 
-const nameOfRow = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
-  keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
+const nameOfRow = ({ keyId, externalId, planId, apiId, tag, namespace, identifier }: TopRow): string =>
+  keyId ?? externalId ?? planId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
 
 type By = 'count' | 'refused' | 'spentCredits';
 
@@ -125,6 +126,7 @@ function columnsOf(isChecks: boolean, by: By, rows: TopRow[], all: number | unde
         return (
           <>
             {path ? <Link href={path}>{name}</Link> : name}
+            {row.planId !== undefined && row.planId !== name && <small>{row.planId}</small>}
             <Share row={row} largest={largest} />
           </>
         );

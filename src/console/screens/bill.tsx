@@ -39,6 +39,10 @@ export function Bill() {
   const month = months.includes(address.month) ? address.month : months[0]!;
   const period = monthOf(month);
   const of = address.api ? { apiId: address.api } : {};
+  const { data: plans = [] } = useData<unknown[]>(
+    'plans.listPlans',
+    may('plan', 'read_plan') ? { limit: 1 } : undefined,
+  );
   if (!may('api', 'read_analytics')) return <LacksScreen title="Bill" grant="api.*.read_analytics" />;
   const isOver = period.end <= Date.now();
   return (
@@ -60,6 +64,7 @@ export function Bill() {
         <UsageChart of={of} period={period} />
       </Card>
       <Top title="Largest customers" of="identities" period={period} within={of} />
+      {plans.length > 0 && <Top title="Plans of customers" of="plans" period={period} within={of} />}
       <BillRows of={of} month={month} period={period} />
     </>
   );

@@ -143,7 +143,7 @@ function DeletePlan({ data, close, done }: PlanAct & { done: () => void }) {
   const { planId, keyCount, identityCount } = data;
   const isUsed = keyCount + identityCount > 0;
   return (
-    <Act
+    <Act<{ left?: number }>
       title={`Delete ${planId}`}
       operation="plans.deletePlan"
       input={{ planId, ...(replaceWith && { replaceWith }) }}
@@ -152,11 +152,11 @@ function DeletePlan({ data, close, done }: PlanAct & { done: () => void }) {
       ready={!isUsed || replaceWith !== ''}
       confirm={planId}
       close={close}
-      done={done}
+      done={({ left }) => left === undefined && done()}
     >
       {isUsed ? (
         <>
-          <p>Its {usersOf(data)} get another plan first. It cannot be restored.</p>
+          <p>Its {usersOf(data)} get another plan first. It cannot be restored. If some are left, repeat it.</p>
           <PlanField label="Their plan from then on" value={replaceWith} set={setReplaceWith} hint="It must exist." />
         </>
       ) : (

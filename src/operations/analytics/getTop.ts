@@ -7,7 +7,7 @@ import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, may, NamespaceRef, OneOf, out, Tag } from '../schemas.ts';
 import { periodOf, readableNamespaces, readsDescription, timeFields, withoutMoves } from './buckets.ts';
 
-const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
+const verified: readonly RankedVerifications[] = ['keys', 'identities', 'plans', 'apis', 'tags'];
 const rankedBy: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
 const checked = ['namespaces', 'identifiers'] as const;
 const isVerified = (of: string): of is RankedVerifications => (verified as readonly string[]).includes(of);
@@ -28,8 +28,8 @@ const input = Fields({
 
 export const getTop = manages({
   name: 'analytics.getTop',
-  summary: 'Rank keys, identities, APIs, tags, namespaces or identifiers by their usage in a period.',
-  description: `\`apiId\`, \`externalId\` and \`tag\` filter verifications only, \`namespace\` limit checks only. ${readsDescription}`,
+  summary: 'Rank keys, identities, plans, APIs, tags, namespaces or identifiers by their usage in a period.',
+  description: `\`apiId\`, \`externalId\` and \`tag\` filter verifications only, \`namespace\` limit checks only. A plan has the verifications of the identities that have it now. ${readsDescription}`,
   input,
   output: Type.Object({
     start: out.int('Start of the period that was counted in Unix milliseconds.'),
@@ -38,6 +38,7 @@ export const getTop = manages({
       apiId: may.text('Id of the API.'),
       keyId: may.text('Id of the key.'),
       externalId: may.text('externalId of the identity.'),
+      planId: may.text('Plan. Of keys and identities the one that they have themselves now.'),
       tag: may.text('Tag of the verifications.'),
       namespace: may.text('Name of the namespace.'),
       identifier: may.text('Identifier of the limit checks.'),
@@ -75,6 +76,7 @@ export const getTop = manages({
     const rank = isVerified(asked.of) ? rankVerifications : rankChecks;
     return withoutMoves(async () => {
       const { counted, ...ranked } = await rank({ ...asked, by, limit }, period, context);
+      await context.store.analytics.addPlans(context.caller.workspaceId, ranked.top);
       return { start: counted.fromHour * hourMs, end: counted.toHour * hourMs, ...ranked };
     });
   },
@@ -93,7 +95,7 @@ async function rankVerifications(
   if ((of === 'keys' || of === 'identities') && externalId === undefined && tag === undefined) {
     return store.analytics.top(caller.workspaceId, { ...period, apiIds, of, by, limit });
   }
-  const grouped = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
+  const grouped = { key: of === 'keys', externalId: of === 'identities' || of === 'plans', tag: of === 'tags' };
   const query: UsageQuery = {
     ...period,
     apiIds,
@@ -108,6 +110,13 @@ async function rankVerifications(
     if (usage.tag === '') addTo(untagged, usage);
     else addUsage(ranking, of as RankedVerifications, usage);
   });
+  if (of === 'plans') {
+    const identities = [...ranking].map(
+      ([externalId, { fields: _fields, ...sums }]): TopRow => ({ externalId, ...sums }),
+    );
+    await store.analytics.addPlans(caller.workspaceId, identities);
+    return { counted, top: Ranking.byPlan(identities).top(limit, by) };
+  }
   // The subtracted counts may be of a later time.
   for (const figure of rankedBy) untagged[figure] = Math.max(0, untagged[figure]);
   return { counted, top: ranking.top(limit, by), ...(of === 'tags' && tag === undefined && { untagged }) };

@@ -3,7 +3,7 @@ import { manages } from '../../operation.ts';
 import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
-import { ApiId, Cursor, Fields, Int, may, out } from '../schemas.ts';
+import { ApiId, Cursor, Fields, Int, may, out, PlanId } from '../schemas.ts';
 import { counted, periodOf, timeFields } from './buckets.ts';
 
 export const listCustomers = manages({
@@ -13,6 +13,7 @@ export const listCustomers = manages({
     'Of any number of customers. Usage is added up by the first pages, which may be empty although more follow: `looked` is the number of used keys that were read meanwhile, of `total`.',
   input: Fields({
     apiId: Type.Optional(ApiId),
+    planId: Type.Optional({ ...PlanId, description: 'Only identities that have this plan now.' }),
     ...timeFields,
     limit: Type.Optional(Int([1, 1000], 'Number of rows of a page.', 100)),
     cursor: Type.Optional(Cursor),
@@ -36,11 +37,11 @@ export const listCustomers = manages({
   list: (query) => listOf('customers', query, 12),
   listedIds: 'customer',
 
-  async handle({ apiId, start, end, limit = 100 }, { store, caller, after }) {
+  async handle({ apiId, planId, start, end, limit = 100 }, { store, caller, after }) {
     const place = after === undefined ? undefined : readPlace(after);
     const period = place?.period ?? periodOf({ start, end }, 'total', await store.currentMs());
     const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
-    const query = { ...period, apiIds, from: place?.from, limit };
+    const query = { ...period, apiIds, planId, from: place?.from, limit };
     const { customers, next, looked, total } = await store.analytics.customers(caller.workspaceId, query);
     return {
       items: customers.map(itemOf) as never[],

@@ -42,6 +42,7 @@ export const listRefusals = manages({
       keyId: out.text('Id of the key.'),
       apiId: out.text('Id of the API of the key.'),
       externalId: may.text('externalId of the identity of the key.'),
+      planId: may.text('Plan that the key has now, or else the identity of the row.'),
       permissions: may.text('Permission query of the last refusal; of a longer one the first 256 bytes.'),
       permissionsCut: Type.Optional(Type.Literal(true, { description: 'The query was longer than that.' })),
       ratelimit: may.text('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
@@ -73,6 +74,8 @@ export const listRefusals = manages({
   async handle({ apiId, keyId, externalId, outcome, start = 0, end = timeMax, limit = 100 }, { store, caller, after }) {
     const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
     const of = { apiIds, keyId, externalId, outcome };
-    return store.refusals.list(caller.workspaceId, { ...of, start, end, limit, after });
+    const page = await store.refusals.list(caller.workspaceId, { ...of, start, end, limit, after });
+    await store.analytics.addPlans(caller.workspaceId, page.items);
+    return page;
   },
 });

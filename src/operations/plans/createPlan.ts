@@ -17,7 +17,7 @@ export const createPlan = manages({
     metaText(meta, context, 'meta');
   },
 
-  async handle({ planId, ratelimits = [], permissions = [], roles = [], meta }, context) {
+  async handle({ planId, ratelimits = [], permissions = [], roles = [], meta, ...others }, context) {
     const { store, caller, actor } = context;
     requirePlans(store);
     await checkSlugs(permissions, context);
@@ -25,7 +25,7 @@ export const createPlan = manages({
     if (permissions.length > 0) requireRbac(caller, ['add_permission_to_role']);
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const text = metaText(meta, context, 'meta') ?? undefined;
-    const plan = { planId, ratelimits, permissions, roles, meta: text, mayCreatePermissions };
+    const plan = { ...others, planId, ratelimits, permissions, roles, meta: text, mayCreatePermissions };
     const refused = await store.plans.create(caller.workspaceId, plan, actor);
     if (!refused) return { planId };
     throw refused.refused === 'exists' ? alreadyExists('plan', planId) : planRefused(refused);

@@ -139,6 +139,75 @@ describe('limit checks', () => {
   });
 });
 
+describe('plans', () => {
+  test.each([['count'], ['refused'], ['spentCredits']] as const)('the top plans by %s', async (by) => {
+    const { of } = await tollgate.openWorkspace();
+    const planIds = ['free', 'pro', 'scale', 'unused'];
+    for (const planId of planIds) await of('plans.createPlan', { planId });
+    const apis = [await of('apis.createApi', { name: 'first' }), await of('apis.createApi', { name: 'second' })];
+    const pick = random(seed);
+    const customers = Array.from({ length: 12 }, (_, at) => `customer_${at}`);
+    const planOf = new Map<string, string>();
+    for (const externalId of customers) {
+      const planId = planIds[pick(0, 2)]!;
+      if (pick(0, 5) > 0) planOf.set(externalId, planId);
+      await of('identities.createIdentity', { externalId, ...(planOf.has(externalId) && { planId }) });
+    }
+    // A key with a plan of its own, and one without a customer, count for no plan.
+    for (const input of [...customers.map((externalId) => ({ externalId })), { planId: 'scale' }, {}]) {
+      const { apiId } = apis[pick(0, 1)]!;
+      const { key } = await of('keys.createKey', { apiId, ...input, credits: { remaining: 1000 } });
+      for (let times = pick(1, 6); times > 0; times--)
+        await of('keys.verifyKey', {
+          key,
+          tags: [`path=/${pick(0, 1)}`],
+          ...(pick(0, 2) === 0 && { permissions: 'not.held' }),
+          credits: { cost: pick(0, 3) },
+        });
+    }
+    const since = clock.now - hourMs;
+    for (const filter of [{}, { apiId: apis[0]!.apiId }, { tag: 'path=/1' }, { externalId: 'customer_3' }]) {
+      const query = { ...filter, by, start: since, limit: 100 };
+      const { top: byCustomer } = await of('analytics.getTop', { ...query, of: 'identities' });
+      expect(byCustomer.map(({ externalId, planId }) => [externalId, planId])).toEqual(
+        byCustomer.map(({ externalId }) => [externalId, planOf.get(externalId!)]),
+      );
+      const all = (await of('analytics.getTop', { ...query, by: 'count', of: 'identities' })).top;
+      const sums = planIds.map((planId) => {
+        const theirs = all.filter((row) => row.planId === planId);
+        const sumOf = (name: 'count' | 'refused' | 'spentCredits') => theirs.reduce((sum, row) => sum + row[name]!, 0);
+        return { planId, count: sumOf('count'), refused: sumOf('refused'), spentCredits: sumOf('spentCredits') };
+      });
+      const expected = sums
+        .filter((row) => row[by] > 0)
+        .sort((a, b) => b[by] - a[by] || (a.planId < b.planId ? -1 : 1));
+      const { top } = await of('analytics.getTop', { ...query, of: 'plans' });
+      expect(top, JSON.stringify(filter)).toEqual(expected);
+      expect((await of('analytics.getTop', { ...query, of: 'plans', limit: 1 })).top).toEqual(expected.slice(0, 1));
+    }
+    expect((await of('analytics.getTop', { of: 'plans', start: since })).top.length).toBeGreaterThan(1);
+    const { top: byKey } = await of('analytics.getTop', { of: 'keys', start: since, limit: 100 });
+    expect(new Set(byKey.map(({ planId }) => planId))).toEqual(new Set([undefined, 'scale']));
+  });
+
+  test('a row has the plan of now, also one of a ranking that is kept', async () => {
+    const { of } = await tollgate.openWorkspace();
+    for (const planId of ['free', 'pro']) await of('plans.createPlan', { planId });
+    const { apiId } = await of('apis.createApi', { name: 'first' });
+    const { key } = await of('keys.createKey', { apiId, externalId: 'ada' });
+    await of('keys.verifyKey', { key });
+    for (const planId of ['free', null, 'pro']) {
+      await of('identities.updateIdentity', { identity: 'ada', planId });
+      const row = { externalId: 'ada', count: 1, refused: 0, spentCredits: 0, ...(planId && { planId }) };
+      for (let times = 0; times < 2; times++)
+        expect((await of('analytics.getTop', { of: 'identities' })).top).toEqual([row]);
+      expect((await of('analytics.getTop', { of: 'plans' })).top.map((top) => top.planId)).toEqual(
+        planId ? [planId] : [],
+      );
+    }
+  });
+});
+
 test('the period that was counted is stated: days that are kept as one sum are whole', async () => {
   const hour = (time: number) => Math.floor(time / hourMs) * hourMs;
   const byKey = await ok('analytics.getTop', { of: 'keys', start });
@@ -167,6 +236,7 @@ test.each([
   { of: 'identifiers', tag: 'a' },
   { of: 'namespaces', by: 'spentCredits' },
   { of: 'keys', namespace: 'n' },
+  { of: 'plans', namespace: 'n' },
   { of: 'customers' },
   { of: 'keys', limit: 101 },
   {},

@@ -227,3 +227,38 @@ test('keys without a log are found by one command for some of them', async () =>
   for (const key of keys.slice(-2)) await use(key, 1);
   expect(await commandsOf()).toEqual({ counts: [15, 13, 14], reads: 4, looks: 4 });
 });
+
+test('planId: the rows of the customers that have the plan now, in pages', async () => {
+  const { of, rootKey } = await tollgate.openWorkspace();
+  for (const planId of ['free', 'pro']) await of('plans.createPlan', { planId });
+  const { apiId } = await of('apis.createApi', { name: 'plans' });
+  for (const [at, planId] of ['free', 'pro', undefined, 'pro', 'free', 'pro'].entries()) {
+    const externalId = `customer.${at}`;
+    await of('identities.createIdentity', { externalId, ...(planId && { planId }) });
+    await of('keys.verifyKey', { key: (await of('keys.createKey', { apiId, externalId })).key });
+  }
+  await of('keys.verifyKey', { key: (await of('keys.createKey', { apiId, planId: 'pro' })).key });
+  const namesOf = async (planId: string, limit: number) => {
+    const names: (string | undefined)[] = [];
+    let after: string | undefined;
+    do {
+      const { data, pagination } = await call(
+        'analytics.listCustomers',
+        { planId, limit, ...(after !== undefined && { cursor: after }) },
+        rootKey,
+      );
+      expect(data.every((row) => row.planId === planId)).toBe(true);
+      names.push(...data.map(({ externalId }) => externalId));
+      after = pagination.cursor;
+    } while (after !== undefined);
+    return names;
+  };
+  for (const limit of [1, 2, 1000]) {
+    expect(await namesOf('pro', limit)).toEqual(['customer.1', 'customer.3', 'customer.5']);
+    expect(await namesOf('free', limit)).toEqual(['customer.0', 'customer.4']);
+    expect(await namesOf('unknown', limit)).toEqual([]);
+  }
+  await of('identities.updateIdentity', { identity: 'customer.3', planId: 'free' });
+  expect(await namesOf('free', 100)).toEqual(['customer.0', 'customer.3', 'customer.4']);
+  expect((await call('analytics.listCustomers', { planId: 'a b' })).status).toBe(400);
+});

@@ -458,6 +458,65 @@ describe('analytics.listRefusals: what is gone', () => {
   });
 });
 
+describe('analytics.listRefusals: plans', () => {
+  test('planId is the plan that the key has now, or else the identity of the row', async () => {
+    const { rootKey, of } = await app.openWorkspace();
+    const { apiId } = await of('apis.createApi', { name: 'planned' });
+    const refusedBy = async (input: object) => {
+      const { key, keyId } = await of('keys.createKey', { apiId, enabled: false, ...input });
+      await of('keys.verifyKey', { key });
+      return keyId;
+    };
+    const plansOf = async (...keyIds: string[]) => {
+      const rows = await of('analytics.listRefusals', {});
+      return keyIds.map((keyId) => rows.find((row) => row.keyId === keyId)!.planId);
+    };
+    const plain = await refusedBy({ externalId: 'ada' });
+    expect((await of('analytics.listRefusals', {}))[0]).not.toHaveProperty('planId');
+    for (const planId of ['free', 'pro', 'key']) await of('plans.createPlan', { planId });
+    expect(await plansOf(plain)).toEqual([undefined]);
+    await of('identities.updateIdentity', { identity: 'ada', planId: 'free' });
+    const [own, both, alone] = [
+      await refusedBy({ planId: 'key' }),
+      await refusedBy({ planId: 'key', externalId: 'ada' }),
+      await refusedBy({}),
+    ];
+    expect(await plansOf(plain, own, both, alone)).toEqual(['free', 'key', 'key', undefined]);
+    await of('identities.updateIdentity', { identity: 'ada', planId: 'pro' });
+    await of('keys.updateKey', { keyId: own, planId: null });
+    await of('keys.deleteKey', { keyId: both });
+    expect(await plansOf(plain, own, both, alone)).toEqual(['pro', undefined, 'pro', undefined]);
+    await of('plans.deletePlan', { planId: 'pro', replaceWith: 'free' });
+    await of('identities.deleteIdentity', { identity: 'ada' });
+    expect(await plansOf(plain, own, both, alone)).toEqual([undefined, undefined, undefined, undefined]);
+    // Rows of other workspaces have the plans of their own.
+    const other = await app.openWorkspace();
+    await other.of('plans.createPlan', { planId: 'free' });
+    expect(await other.of('analytics.listRefusals', {})).toEqual([]);
+    expect((await call('analytics.listRefusals', { limit: 1000 }, rootKey)).data.length).toBe(4);
+  });
+
+  test('each row of a long page has its plan', async () => {
+    const { of } = await app.openWorkspace();
+    const { apiId } = await of('apis.createApi', { name: 'many' });
+    for (const planId of ['plan.0', 'plan.1', 'plan.2']) await of('plans.createPlan', { planId });
+    const keys = Array.from({ length: 260 }, (_, at) => ({ at, planId: `plan.${at % 3}` }));
+    for (const { at, planId } of keys.slice(0, 130))
+      await of('identities.createIdentity', { externalId: `c${at}`, planId });
+    const expected = new Map<string, string>();
+    for (const { at, planId } of keys) {
+      const input = at < 130 ? { externalId: `c${at}` } : { planId };
+      const { key, keyId } = await of('keys.createKey', { apiId, enabled: false, ...input });
+      // Two rows of each key, so that a page is read in several steps.
+      for (let times = 0; times < 2; times++) await of('keys.verifyKey', { key });
+      expected.set(keyId, planId);
+    }
+    const rows = await of('analytics.listRefusals', { limit: 1000 });
+    expect(rows.length).toBe(520);
+    expect(rows.filter(({ keyId, planId }) => expected.get(keyId) !== planId)).toEqual([]);
+  });
+});
+
 describe('analytics.listRefusals: the query of a request', () => {
   test.each([
     ['a.b', 'a.b'],

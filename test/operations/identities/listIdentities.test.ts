@@ -137,3 +137,43 @@ describe('identities.listIdentities: creditsBelow', () => {
     expect((await listAll({ creditsBelow: 2 })).flat()).toEqual(['last']);
   });
 });
+
+describe('identities.listIdentities: planId', () => {
+  test('those with the plan, in order of creation, with the other filters, while others come and go', async () => {
+    for (const planId of ['pro', 'free']) await call('plans.createPlan', { planId }, rootKey);
+    const all = await create(24);
+    const theirs = all.filter((_, at) => at % 3 === 0);
+    const setPlan = (identity: string, planId: string | null) =>
+      call('identities.updateIdentity', { identity, planId }, rootKey);
+    // In another order than that of their creation.
+    for (const identity of theirs.toReversed()) await setPlan(identity, 'pro');
+    await setPlan(all[1]!, 'free');
+    for (const limit of [1, 3, 100]) expect((await listAll({ planId: 'pro', limit })).flat()).toEqual(theirs);
+    const fields = (await list({ planId: 'pro', limit: 1 })).data[0];
+    expect(fields).toEqual((await call('identities.getIdentity', { identity: theirs[0]! }, rootKey)).data);
+    expect((await listAll({ planId: 'pro', search: 'USER.00' })).flat()).toEqual(
+      theirs.filter((name) => name.startsWith('user.00')),
+    );
+    const credits = { remaining: 5 };
+    await call('identities.updateIdentity', { identity: theirs[2]!, credits }, rootKey);
+    await call('identities.updateIdentity', { identity: all[1]!, credits }, rootKey);
+    expect((await listAll({ planId: 'pro', creditsBelow: 6 })).flat()).toEqual([theirs[2]]);
+    for (const planId of ['Pro', 'unknown']) expect(await listAll({ planId })).toEqual([[]]);
+    const pages = await listAll({ planId: 'pro', limit: 2 }, async (page) => {
+      if (page !== 1) return;
+      await setPlan(theirs[1]!, null);
+      await call('identities.deleteIdentity', { identity: theirs[3]! }, rootKey);
+      await setPlan(all.at(-1)!, 'pro');
+    });
+    expect(pages.flat()).toEqual([...theirs.filter((name) => name !== theirs[3]), all.at(-1)]);
+    expect((await listAll({ planId: 'pro', deleted: true })).flat()).toEqual([theirs[3]]);
+  });
+
+  test('a page examines no others', async () => {
+    await call('plans.createPlan', { planId: 'pro' }, rootKey);
+    await create(30);
+    await call('identities.createIdentity', { externalId: 'last', planId: 'pro' }, rootKey);
+    const page = await list({ planId: 'pro', limit: 1 });
+    expect([page.data.map(({ externalId }) => externalId), page.pagination]).toEqual([['last'], { hasMore: false }]);
+  });
+});

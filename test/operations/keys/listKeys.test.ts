@@ -421,14 +421,47 @@ describe('keys.listKeys: filters', () => {
     expect(await found({ externalId: 'ada', order })).toEqual(expected.filter((id) => id !== theirs[0]));
   });
 
+  test.each(['asc', 'desc'] as const)('planId, %s: the keys of a plan in all APIs or one', async (order) => {
+    const { rootKey, apis, create, list, found } = await withApis(3);
+    for (const planId of ['pro', 'pro.b']) await call('plans.createPlan', { planId }, rootKey);
+    const theirs = await create(...takingTurns(apis, 11).map((key) => ({ ...key, planId: 'pro' })));
+    // Others that a request would have to pass.
+    await create(...takingTurns(apis, 25).map((key, at) => (at % 5 === 0 ? { ...key, planId: 'pro.b' } : key)));
+    await call('identities.createIdentity', { externalId: 'ada', planId: 'pro' }, rootKey);
+    await create({ externalId: 'ada' }, { externalId: 'ada' });
+    const expected = order === 'asc' ? theirs : theirs.toReversed();
+    for (const limit of [1, 3, 100]) {
+      const pages = await readPages((at) => list({ planId: 'pro', order, limit, ...at }));
+      expect(pages.flat().map(({ keyId }) => keyId)).toEqual(expected);
+    }
+    expect((await list({ planId: 'pro', order })).pagination).toEqual({ hasMore: false, looked: 11, total: 11 });
+    const [apiId, keyId] = [apis[1]!, theirs[4]!];
+    expect(await found({ planId: 'pro', order, apiId })).toEqual(expected.filter((id) => id.endsWith(apiId.slice(-8))));
+    expect(await found({ planId: 'Pro' })).toEqual([]);
+    expect(await found({ planId: 'pro', order, search: keyId })).toEqual([keyId]);
+    expect(await found({ planId: 'pro', externalId: 'ada' })).toEqual([]);
+    await call('keys.updateKey', { keyId, externalId: 'ada' }, rootKey);
+    expect(await found({ planId: 'pro', externalId: 'ada' })).toEqual([keyId]);
+    await call('keys.updateKey', { keyId: theirs[0]!, planId: null }, rootKey);
+    await call('keys.deleteKey', { keyId: theirs[1]! }, rootKey);
+    expect(await found({ planId: 'pro', order })).toEqual(expected.filter((id) => !theirs.slice(0, 2).includes(id)));
+    expect(await found({ planId: 'pro', deleted: true })).toEqual([theirs[1]]);
+    await call('apis.deleteApi', { apiId: apis[0]! }, rootKey);
+    expect(await found({ planId: 'pro', order })).toEqual(
+      expected.filter((id) => !theirs.slice(0, 2).includes(id) && !id.endsWith(apis[0]!.slice(-8))),
+    );
+  });
+
   test(`any combination of filters finds what a filter of all keys finds (seed ${seed})`, async () => {
     const pick = random(seed);
-    const { apis, create, list } = await withApis(3);
+    const { rootKey, apis, create, list } = await withApis(3);
+    for (const planId of ['free', 'pro']) await call('plans.createPlan', { planId }, rootKey);
     const one = <Item>(...items: Item[]) => items[pick(0, items.length - 1)]!;
     const keys = Array.from({ length: 60 }, () => ({
       apiId: one(...apis),
       name: one(undefined, 'alpha', 'bet0', 'alphabet0'),
       externalId: one(undefined, 'ada', 'bob'),
+      planId: one(undefined, 'free', 'pro'),
       enabled: one(undefined, false),
       expires: one(undefined, clock.now + 1000, clock.now + 5000),
       credits: one(undefined, { remaining: 3 }, { remaining: 30 }),
@@ -440,12 +473,13 @@ describe('keys.listKeys: filters', () => {
       // No start of a key and no id has a 0.
       const search = one(undefined, 'ALPHA', 'bet0');
       const externalId = one(undefined, undefined, 'ada');
+      const planId = one(undefined, undefined, 'pro');
       const enabled = one(undefined, true, false);
       const expiresBefore = one(undefined, undefined, clock.now + 3000);
       const creditsBelow = one(undefined, undefined, 10);
       const permission = one(undefined, undefined, 'c.d');
       const order = one('asc' as const, 'desc' as const);
-      const filter = { apiId, search, externalId, enabled, expiresBefore, creditsBelow, permission };
+      const filter = { apiId, search, externalId, planId, enabled, expiresBefore, creditsBelow, permission };
       const input = JSON.parse(JSON.stringify({ ...filter, order, limit: one(1, 7, 100) }));
       const expected = ids.filter((_, index) => {
         const key = keys[index]!;
@@ -453,6 +487,7 @@ describe('keys.listKeys: filters', () => {
           (apiId === undefined || key.apiId === apiId) &&
           (search === undefined || key.name?.includes(search.toLowerCase())) &&
           (externalId === undefined || key.externalId === externalId) &&
+          (planId === undefined || key.planId === planId) &&
           (enabled === undefined || (key.enabled ?? true) === enabled) &&
           (expiresBefore === undefined || (key.expires ?? Number.POSITIVE_INFINITY) < expiresBefore) &&
           (creditsBelow === undefined || (key.credits?.remaining ?? Number.POSITIVE_INFINITY) < creditsBelow) &&

@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { Changes } from '../../../src/decide/leases/changes.ts';
 import { cacheOn, harness, hourMs } from '../../support/harness.ts';
 import { onlyInvalidAt } from '../../support/invalid.ts';
 
@@ -87,7 +88,7 @@ test('plans.deletePlan: 200 with replaceWith, which keeps counts, on every serve
 });
 
 test('plans.deletePlan: 200 with replaceWith for 250 keys and 250 identities, in steps', async () => {
-  const { of, rootKey } = await openWorkspace();
+  const { of, rootKey, workspaceId } = await openWorkspace();
   await of('plans.createPlan', { planId: 'old', ratelimits: [requests] });
   await of('plans.createPlan', { planId: 'new', ratelimits: [{ ...requests, limit: 20 }] });
   const { apiId } = await of('apis.createApi', { name: 'many' });
@@ -101,7 +102,11 @@ test('plans.deletePlan: 200 with replaceWith for 250 keys and 250 identities, in
   for (let at = 0; at < 250; at++) await of('identities.createIdentity', { externalId: `user.${at}`, planId: 'old' });
   expect(await of('plans.getPlan', { planId: 'old' })).toMatchObject({ keyCount: 250, identityCount: 250 });
   expect((await call('plans.deletePlan', { planId: 'old', replaceWith: 'none' }, rootKey)).status).toBe(404);
+  const changed = vi.spyOn(Changes.prototype, 'changed');
   await of('plans.deletePlan', { planId: 'old', replaceWith: 'new' });
+  // Each step waits for the leases of all servers.
+  expect(changed.mock.calls.filter(([of]) => of === workspaceId).length).toBe(5);
+  changed.mockRestore();
   expect(await of('plans.listPlans', {})).toMatchObject([{ planId: 'new', keyCount: 250, identityCount: 250 }]);
   const { planId, id } = await of('identities.getIdentity', { identity: 'user.249' });
   expect([planId, id.startsWith('id_')]).toEqual(['new', true]);
