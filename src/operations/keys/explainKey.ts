@@ -173,7 +173,7 @@ function explained(found: Explanation, request: Request): Output {
 }
 
 /** The code of the decision, and the rule that refuses; undefined for VALID. */
-function decidedBy({ decision }: Explanation): [Code, Rule | undefined] {
+export function decidedBy({ decision }: Explanation): [Code, Rule | undefined] {
   if ('reason' in decision) {
     if (decision.reason === 'limit_not_found') return ['precondition_failed', 'ratelimit_names'];
     if (decision.reason === 'too_many_counters') return ['invalid_input', 'ratelimits'];
