@@ -26,7 +26,7 @@ const unknownKey = { active: false, code: 'NOT_FOUND' };
 export function createIntrospection(store: Store, callLog: CallLog, metrics: Metrics, max: number): Handler {
   const calls = metrics.callsOf('introspect');
   const rootKeys = new RootKeyReader();
-  // A key may have megabytes of permissions. Callers whose root key was not accepted recently share one limiter.
+  // A key may have megabytes of permissions. Callers whose root key was not accepted recently share a limit.
   const limiter = new ConcurrencyLimiter({ atOnce: 8, max, waitMs: 7000, restMsMax: 50 });
   const ofUnknown = new ConcurrencyLimiter({ atOnce: 64, max, waitMs: 7000 });
 

@@ -95,8 +95,8 @@ export interface Explanation {
   held: boolean[];
   ratelimits: LimitFigures[];
   leased: { key: number; identity: number };
-  /** The units and credits that open holds of the key hold. */
-  holds: { open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined;
+  /** Reads the units and credits that open holds of the key hold, of which there may be very many, too. */
+  holds: () => Promise<{ open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined>;
 }
 
 type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
@@ -124,12 +124,12 @@ export function openExplain({ redis, run }: StoreContext) {
     const { snapshot, permissionLists } = readSnapshot(reply[2]!, nowMs);
     return {
       ...read(figures, decision, snapshot, request),
-      holds: figures.holds && (await held(figures.holds)),
+      holds: async () => figures.holds && held(figures.holds),
       slugs: async () =>
         permissionLists.length === 0 ? snapshot.permissions : slugsOf(redis, workspaceId, permissionLists),
     };
 
-    async function held([open, ...first]: NonNullable<Explained['holds']>): Promise<NonNullable<Explanation['holds']>> {
+    async function held([open, ...first]: NonNullable<Explained['holds']>) {
       const found = 'key' in key ? digest : await digestOf(redis, workspaceId, key.keyId.slice('key_'.length));
       const all = await allHeld(run, workspaceId, Buffer.from(found ?? '', 'latin1'), first);
       return { open, credits: all.credits, ratelimits: heldByName(all) };
