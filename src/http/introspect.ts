@@ -6,7 +6,6 @@ import querystring from 'node:querystring';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { Metrics } from '../metrics.ts';
 import { decidedBy } from '../operations/keys/explainKey.ts';
-import type { Explanation } from '../records/explain.ts';
 import type { Store } from '../store.ts';
 import type { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter } from './concurrencyLimiter.ts';
@@ -62,7 +61,7 @@ export function createIntrospection(store: Store, callLog: CallLog, metrics: Met
 }
 
 /** Members that are undefined are absent from the response. */
-async function answerOf(found: Explanation) {
+async function answerOf(found: Parameters<typeof decidedBy>[0]) {
   const [code] = decidedBy(found);
   // The caller gets this code from keys.verifyKey, too, so it discloses nothing.
   if (!activeCodes.has(code)) return { active: false, code };

@@ -1,11 +1,11 @@
-// The overview for programs that read text, such as language models (llmstxt.org). Its list of operations is made of the
+// The overview for programs that read text, such as language models (llmstxt.org). It lists the operations of the
 // OpenAPI document.
 
 import { outcomes } from '../domain/verification.ts';
 import type { OpenApiDocument } from './openapi.ts';
 
-/** Below docs/ of the repository, in which they are. */
-export const pages = ['contract', 'clients', 'gateways', 'limits', 'holds', 'plans', 'moving', 'running', 'settings'];
+/** Pages of docs/, which is in the repository only. */
+const pages = ['contract', 'clients', 'gateways', 'limits', 'holds', 'plans', 'moving', 'running', 'settings'];
 
 const head = `# Tollgate
 
