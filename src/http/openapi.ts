@@ -555,7 +555,9 @@ const introspect: OperationObject = {
   security: [{ rootKeyBasic: [] }, { rootKey: [] }],
   requestBody: {
     required: true,
-    content: { 'application/x-www-form-urlencoded': { schema: object({ token: text('The key.') }) } },
+    content: {
+      'application/x-www-form-urlencoded': { schema: object({ token: { ...text('The key.'), minLength: 1 } }) },
+    },
   },
   responses: {
     200: answer('Success, also for a key that is unknown or refused. Only an active one has more than two members.', {
