@@ -11,6 +11,7 @@ import { dayMs } from './domain/time.ts';
 import { certificateFinding, logFinding, openGatewayRootKey, type RootKeyWatch } from './endings.ts';
 import { CallLog } from './http/callLog.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
+import { createIntrospection, introspectPath } from './http/introspect.ts';
 import { createPipeline } from './http/pipeline.ts';
 import { createMetricsHandler } from './http/probes.ts';
 import { RootKeyReader } from './http/rootKey.ts';
@@ -56,7 +57,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   store.tail.watch();
   const callLog = new CallLog(log);
   const gatewayRootKey = openGatewayRootKey(store, config.gatewayRootKey);
-  const handler = createPipeline(operations, {
+  const pipeline = createPipeline(operations, {
     ...config,
     store,
     log,
@@ -72,6 +73,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     ],
     scrape: sharesMetrics(config) ? scrape : undefined,
   });
+  const introspect = createIntrospection(store, callLog, metrics, config.inFlightMax);
   const gateway = createGateway({
     store,
     log,
@@ -93,7 +95,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     port,
     sharePort,
     tls,
-    handler,
+    handler: (request) => (request.path === introspectPath ? introspect : pipeline)(request),
     byHeaders,
     bodyBytesMaxOf: (path) => Math.max(config.bodyBytesMax, longBodies.get(path) ?? 0),
     newRequestId,

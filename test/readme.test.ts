@@ -63,6 +63,7 @@ test('SECURITY.md names the pages that need no root key', async () => {
     '/health/ready',
     '/openapi.json',
     '/docs',
+    '/llms.txt',
     '/',
     '/errors/…',
     '/metrics',

@@ -107,6 +107,7 @@ local function figures_of(digest)
     status = 'found',
     keyId = 'key_' .. key24(),
     apiId = key_api.id,
+    created = server.call('HGET', key_name, 'created') or int(time_in(key24())),
     enabled = key_flags.enabled and 1,
     expires = key_expires < NEVER and int(key_expires),
     allowedIps = restriction.is_restricted() and server.call('HGET', key_name, 'allowedIps'),
@@ -161,4 +162,5 @@ if answer == AGAIN then
   answer, snapshot = decide_again(verify, 1, #item, 1, snapshot)
 end
 explained.held = request and request.query and held_in(request.query)
-return { named(explained), answer, snapshot }
+-- An item error has no snapshot.
+return { named(explained), answer, snapshot or key_snapshot.pack('') }

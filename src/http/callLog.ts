@@ -3,6 +3,8 @@
 // out since the previous one.
 
 import type { Logger } from 'pino';
+import type { ApiError } from '../errors.ts';
+import { causeOf } from './errorResponse.ts';
 
 type Level = 'info' | 'error';
 
@@ -26,6 +28,19 @@ export class CallLog {
     }
     this.#log[level](line);
     this.#pause(kind);
+  }
+
+  /** Writes that a request failed, if that is a fault of this server or of Redis. */
+  writeFailure(operation: string, requestId: string, error: ApiError, startedAt: number) {
+    if (error.status < 500) return;
+    this.write(error.code, 'error', {
+      requestId,
+      operation,
+      status: error.status,
+      code: error.code,
+      cause: causeOf(error),
+      durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
+    });
   }
 
   #pause(kind: string) {

@@ -6,6 +6,7 @@ import { version } from '../version.ts';
 import { createConsole, isOfConsole } from './console.ts';
 import { constant, type Served } from './constant.ts';
 import { docs } from './docs.ts';
+import { llmsText } from './llms.ts';
 import type { Request, Response } from './message.ts';
 import { openApi } from './openapi.ts';
 
@@ -52,8 +53,8 @@ export const withHsts = (documents: Documents, maxAge: number): Documents => {
 export function createDocuments(operations: readonly AnyOperation[], hasConsole: boolean): Documents {
   const start = redirectTo(hasConsole ? '/console' : '/docs');
   const documents = new Map<string, Response | Served>([['/', start], ...errorDocuments, ...docs]);
-  // Both are made by the first request, as they would delay the start.
-  let reference: Served | undefined;
+  // These are made by the first request, as they would delay the start.
+  let references: ReadonlyMap<string, Served> | undefined;
   let console: ReturnType<typeof createConsole> | undefined;
   return ({ path, requestId }) => {
     if (path === '/v2/liveness')
@@ -62,11 +63,17 @@ export function createDocuments(operations: readonly AnyOperation[], hasConsole:
       console ??= createConsole();
       return console(path);
     }
-    if (path !== '/openapi.json') return documents.get(path);
-    reference ??= referenceOf(operations);
-    return reference;
+    if (path !== '/openapi.json' && path !== '/llms.txt') return documents.get(path);
+    references ??= referencesOf(operations);
+    return references.get(path);
   };
 }
 
-const referenceOf = (operations: readonly AnyOperation[]): Served =>
-  constant('application/json', [['Cache-Control', 'no-cache']], JSON.stringify(openApi(operations, { version })));
+function referencesOf(operations: readonly AnyOperation[]): ReadonlyMap<string, Served> {
+  const document = openApi(operations, { version });
+  const headers = [['Cache-Control', 'no-cache']] as const;
+  return new Map([
+    ['/openapi.json', constant('application/json', headers, JSON.stringify(document))],
+    ['/llms.txt', constant('text/plain; charset=utf-8', headers, llmsText(document))],
+  ]);
+}

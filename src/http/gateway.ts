@@ -19,7 +19,7 @@ import { limitOf, prepareHeld, prepareVerification, verifyKey } from '../operati
 import type { Store } from '../store.ts';
 import { readAddress } from './address.ts';
 import { CallLog } from './callLog.ts';
-import { causeOf, errorResponse, internalError } from './errorResponse.ts';
+import { errorResponse, internalError } from './errorResponse.ts';
 import { type HeaderHandler, type HeadRequest, knownMethods, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
 
@@ -48,7 +48,7 @@ export const responseHeaders = {
 /** Length of an encoded header value. A longer one is left empty. */
 const valueCharactersMax = 1024;
 /** A longer key does not exist, see KeyString in operations/schemas.ts. */
-const keyCharactersMax = 512;
+export const keyCharactersMax = 512;
 
 export interface GatewayOptions {
   store: Store;
@@ -161,16 +161,7 @@ class Gateway {
     if (cause instanceof TooManyHolds)
       return this.#refuse(request, 'RATE_LIMITED', cause.message, [['Retry-After', '1']]);
     const error = gatewayError(cause, this.#ipHeader);
-    if (error.status >= 500) {
-      this.#callLog.write(error.code, 'error', {
-        requestId: request.requestId,
-        operation: 'gateway.check',
-        status: error.status,
-        code: error.code,
-        cause: causeOf(error),
-        durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
-      });
-    }
+    this.#callLog.writeFailure('gateway.check', request.requestId, error, startedAt);
     return errorResponse(error, request);
   }
 

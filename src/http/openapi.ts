@@ -21,6 +21,7 @@ import {
 } from '../operations/schemas.ts';
 import { Migration } from '../operations/system/getStatus.ts';
 import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
+import { errorName, introspectPath } from './introspect.ts';
 
 /** Any object of the document, and JSON Schema 2020-12. */
 type Json = { [member: string]: unknown };
@@ -193,6 +194,7 @@ function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] 
     if (operation.alias) paths[`/v2/${operation.alias}`] = { post: describe(operation, operation.alias) };
   }
   paths[gatewayPath] = { get: gatewayCheck };
+  paths[introspectPath] = { post: introspect };
   paths['/v2/liveness'] = { get: liveness };
   Object.assign(paths, health);
   return paths;
@@ -200,6 +202,7 @@ function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] 
 
 const securitySchemes = (): Json => ({
   rootKey: { type: 'http', scheme: 'bearer', description: `Root key. ${describeGrants()}` },
+  rootKeyBasic: { type: 'http', scheme: 'basic', description: 'Root key as the password, with any user name.' },
   key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check.' },
   gatewayRootKey: {
     type: 'apiKey',
@@ -535,5 +538,48 @@ const gatewayCheck: OperationObject = {
       },
     ),
     ...gatewayFailures(),
+  },
+};
+
+const introspectFailure = (status: number): ResponseObject => {
+  const [error, detail] = ['Code of RFC 6749.', 'Explanation for people. The wording may change.'].map(text);
+  return answer(`\`${errorName(status)}\`.`, { schema: object({ error, error_description: detail }) });
+};
+
+const introspect: OperationObject = {
+  operationId: 'introspect',
+  summary: 'Introspect a key as a token of OAuth (RFC 7662). Charges, counts and changes nothing.',
+  description:
+    'For gateways and libraries of OAuth. Only `keys.verifyKey` and the gateway check enforce limits and credits. Unknown parameters are ignored. Requires `api.*.verify_key` or `api.<apiId>.verify_key`; a key of another API is not active.',
+  tags: ['gateway'],
+  security: [{ rootKeyBasic: [] }, { rootKey: [] }],
+  requestBody: {
+    required: true,
+    content: {
+      'application/x-www-form-urlencoded': { schema: object({ token: { ...text('The key.'), minLength: 1 } }) },
+    },
+  },
+  responses: {
+    200: answer('Success, also for a key that is unknown or refused. Only an active one has more than two members.', {
+      schema: object(
+        {
+          active: truth('False if the key is unknown, disabled or expired, or has `allowedIps`.'),
+          code: text('As `code` of `keys.explainKey`.'),
+          token_type: constant('Bearer', 'How the key is sent.'),
+          client_id: text('Id of the key.'),
+          jti: text('Id of the key.'),
+          sub: text('externalId of the key. Absent without one.'),
+          aud: text('Id of its API.'),
+          scope: text('Its permissions and those of its roles and plans, separated by spaces. Absent without any.'),
+          iat: count('Time of its creation in Unix seconds.'),
+          exp: count('Expiry time in Unix seconds. Absent without one.'),
+        },
+        ['token_type', 'client_id', 'jti', 'sub', 'aud', 'scope', 'iat', 'exp'],
+      ),
+      example: examples.introspect?.response,
+    }),
+    ...Object.fromEntries(
+      [400, 401, 403, 413, 415, 429, 500, 503].map((status) => [status, introspectFailure(status)]),
+    ),
   },
 };

@@ -2,6 +2,7 @@
 // rules.
 
 import type { ItemError } from '../decide/reply.ts';
+import { slugsOf } from '../decide/slugs.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
 import { readVerified, requestText, type Verified, type VerifyRequest, withAddress } from '../decide/verification.ts';
 import { unpackRanges } from '../domain/ipRange.ts';
@@ -21,6 +22,7 @@ interface Explained {
   now: string;
   keyId?: string;
   apiId?: string;
+  created?: string;
   enabled?: 1;
   expires?: string;
   /** Packed ranges; missing for a key that any address may use. */
@@ -76,6 +78,9 @@ export interface Explanation {
   keyId: string;
   apiId: string;
   externalId: string | undefined;
+  createdAt: number;
+  /** Its permissions, and those of its roles and plans. Read when called, as there may be very many. */
+  slugs: () => Promise<string[]>;
   /** The decision. */
   decision: Verified | ItemError;
   enabled: boolean;
@@ -90,8 +95,8 @@ export interface Explanation {
   held: boolean[];
   ratelimits: LimitFigures[];
   leased: { key: number; identity: number };
-  /** The units and credits that open holds of the key hold. */
-  holds: { open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined;
+  /** Reads the units and credits that open holds of the key hold, of which there may be very many, too. */
+  holds: () => Promise<{ open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined>;
 }
 
 type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
@@ -116,11 +121,15 @@ export function openExplain({ redis, run }: StoreContext) {
     if (status !== 'found') return { status, nowMs, keyId, apiId };
     const packed = reply[1]!;
     const decision = readVerified({ packed, at: 0, end: packed.length, snapshot: undefined, atMs: nowMs });
-    // A refusal has no snapshot: then its limits are not named either.
-    const snapshot = reply[2] && readSnapshot(reply[2], nowMs).snapshot;
-    return { ...read(figures, decision, snapshot, request), holds: figures.holds && (await held(figures.holds)) };
+    const { snapshot, permissionLists } = readSnapshot(reply[2]!, nowMs);
+    return {
+      ...read(figures, decision, snapshot, request),
+      holds: async () => figures.holds && held(figures.holds),
+      slugs: async () =>
+        permissionLists.length === 0 ? snapshot.permissions : slugsOf(redis, workspaceId, permissionLists),
+    };
 
-    async function held([open, ...first]: NonNullable<Explained['holds']>): Promise<NonNullable<Explanation['holds']>> {
+    async function held([open, ...first]: NonNullable<Explained['holds']>) {
       const found = 'key' in key ? digest : await digestOf(redis, workspaceId, key.keyId.slice('key_'.length));
       const all = await allHeld(run, workspaceId, Buffer.from(found ?? '', 'latin1'), first);
       return { open, credits: all.credits, ratelimits: heldByName(all) };
@@ -131,18 +140,20 @@ export function openExplain({ redis, run }: StoreContext) {
 function read(
   figures: Explained,
   decision: Verified | ItemError,
-  snapshot: Snapshot | undefined,
+  snapshot: Snapshot,
   request: ExplainRequest,
-): Omit<Explanation, 'holds'> {
+): Omit<Explanation, 'holds' | 'slugs'> {
   const { expires, allowedIps, balance, held = '' } = figures;
-  const limits =
-    snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request, figures));
+  // What an item error refuses has no figures of its limits.
+  const checked = 'reason' in decision ? [] : (figures.limits ?? []);
+  const limits = checked.map((values) => limitOf(values.map(Number), snapshot, request, figures));
   return {
     status: 'found',
     nowMs: Number(figures.now),
     keyId: figures.keyId!,
     apiId: figures.apiId!,
-    externalId: snapshot?.identity?.externalId,
+    externalId: snapshot.identity?.externalId,
+    createdAt: Number(figures.created),
     decision,
     enabled: figures.enabled === 1,
     expires: expires === undefined ? undefined : Number(expires),
@@ -152,7 +163,7 @@ function read(
     drawsOn: figures.drawsOn,
     shared: figures.shared === undefined ? undefined : sharedOf(fromNamed(figures.shared)),
     held: [...held].map((digit) => digit === '1'),
-    ratelimits: withDecided(limits ?? [], decision),
+    ratelimits: withDecided(limits, decision),
     leased: { key: figures.leased!, identity: figures.leasedByOthers! },
   };
 }

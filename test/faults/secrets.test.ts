@@ -166,10 +166,20 @@ test('secrets in other fields are refused without repeating them', async () => {
     await ask('/v2/keys.verifyKey', { body: '{}', headers: { authorization: `Basic ${secret}` } });
     await ask('/v2/keys.verifyKey', { body: JSON.stringify({ key }), rootKey: `${secret}x` });
     await ask('/v2/keys.verifyKey', { body: JSON.stringify({ key }), rootKey: key });
+    const introspect = (body: string, headers: Record<string, string> = {}, query = '') =>
+      ask(`/v2/introspect${query}`, {
+        body,
+        headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers },
+      });
+    const basicOf = (text: string) => ({ authorization: `Basic ${Buffer.from(text).toString('base64')}` });
+    for (const headers of [{}, basicOf(`a:${secret}`), basicOf(secret), basicOf(`${secret}:%`)])
+      for (const body of [`token=${secret}`, `token=${secret}&token=${secret}`, secret, `token=%${secret}`])
+        await introspect(body, headers, body === secret ? `?token=${secret}` : '');
+    await introspect(`token=${secret}`, { 'content-type': secret });
     await ask('/v2/keys.verifyKey', { method: secret.slice(0, 20), body: '{}' }).catch(() => {});
   }
   expect(answers.length - before).toBeGreaterThan(500);
-  for (const path of ['/', '/openapi.json', '/metrics', '/docs', '/v2/liveness', '/errors/internal'])
+  for (const path of ['/', '/openapi.json', '/llms.txt', '/metrics', '/docs', '/v2/liveness', '/errors/internal'])
     await ask(path, { method: 'GET' });
 });
 

@@ -15,8 +15,8 @@ beforeAll(async () => {
   server = await serveStore(h.store);
   const pages = await Promise.all(['/console', '/docs'].map((path) => get(path).then(({ body }) => body.toString())));
   const files = pages.flatMap((html) => html.match(/\/(console\/assets|docs)\/[^"]+\.(js|css)/g)!);
-  documents = ['/console', '/docs', '/openapi.json', ...files];
-  expect(documents).toHaveLength(7);
+  documents = ['/console', '/docs', '/openapi.json', '/llms.txt', ...files];
+  expect(documents).toHaveLength(8);
 });
 afterAll(() => server.close());
 

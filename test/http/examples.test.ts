@@ -8,6 +8,7 @@ import type { Static } from 'typebox';
 import { beforeAll, expect, test } from 'vitest';
 import { createKeyString, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { requestHeaders } from '../../src/http/gateway.ts';
+import { introspectPath } from '../../src/http/introspect.ts';
 import type { OpenApiDocument } from '../../src/http/openapi.ts';
 import { RootKeyReader } from '../../src/http/rootKey.ts';
 import type { AnyOperation } from '../../src/operation.ts';
@@ -55,13 +56,17 @@ beforeAll(async () => {
   }
   document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApiDocument;
   // Paths for GET have no input except the headers of the gateway check.
-  const headers = { authorization: `Bearer ${await keyOf(store, rootKey)}`, [requestHeaders.rootKey]: rootKey };
+  const key = await keyOf(store, rootKey);
+  const headers = { authorization: `Bearer ${key}`, [requestHeaders.rootKey]: rootKey };
   for (const [path, { get }] of Object.entries(document.paths)) {
     if (!get) continue;
     const answer = await fetch(url + path, { headers });
     expect(answer.status, path).toBe(200);
     responses[get.operationId] = { response: await answer.json() };
   }
+  const introspection = { method: 'POST', headers: { authorization: `Bearer ${rootKey}` } };
+  const answer = await fetch(url + introspectPath, { ...introspection, body: new URLSearchParams({ token: key }) });
+  responses.introspect = { response: await answer.json() };
   await server.close();
   await store.close();
   examples = JSON.parse(withoutChance(JSON.stringify(responses), secrets));
@@ -171,7 +176,7 @@ function withoutChance(text: string, secrets: readonly string[]): string {
 
 test('there are examples of every operation and every page', () => {
   const read = Object.values(document.paths).flatMap(({ get }) => get?.operationId ?? []);
-  expect(Object.keys(examples).sort()).toEqual([...operations.map(({ name }) => name), ...read].sort());
+  expect(Object.keys(examples).sort()).toEqual([...operations.map(({ name }) => name), ...read, 'introspect'].sort());
 });
 
 test('src/http/examples.json has the responses of a server', async () => {

@@ -83,7 +83,7 @@ describe.each(Object.entries(kinds))('with a key of %s', (kind, settings) => {
 });
 
 describe('Strict-Transport-Security', () => {
-  const pages = ['/', '/console', '/console/keys', '/docs', '/openapi.json', '/errors/key_expired'];
+  const pages = ['/', '/console', '/console/keys', '/docs', '/openapi.json', '/llms.txt', '/errors/key_expired'];
 
   /** The header of responses with GET, by path. */
   async function headersOf(settings: Record<string, string>, paths: readonly string[]) {

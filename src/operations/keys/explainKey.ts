@@ -146,7 +146,7 @@ export const explainKey = manages({
     const { tags: _tags, ...decided } = request;
     const found = await store.explain(caller.workspaceId, of, decided);
     const isReadable = caller.grants.holds('api', found.apiId ?? '*', 'read_key');
-    if (found.status === 'found' && isReadable) return explained(found, request);
+    if (found.status === 'found' && isReadable) return explained(found, request, await found.holds());
     const reason = isReadable && found.status !== 'found' ? found.status : 'unknown';
     const ids = isReadable ? definedOf({ keyId: found.keyId, apiId: found.apiId }) : {};
     return { ...refusedBy('NOT_FOUND', 'key', { key: { reason } }), time: found.nowMs, ...ids };
@@ -157,8 +157,8 @@ const nothing = () => ({ credits: 0, ratelimits: [] });
 
 type Request = ReturnType<typeof verificationOf>;
 
-function explained(found: Explanation, request: Request): Output {
-  const { nowMs, keyId, apiId, externalId, leased, holds } = found;
+function explained(found: Explanation, request: Request, holds: Output['holds']): Output {
+  const { nowMs, keyId, apiId, externalId, leased } = found;
   const [code, rule] = decidedBy(found);
   const figures = figuresOf(found, request, rule);
   const decided = rule === undefined ? passed(figures, chargeOf(found, request)) : refusedBy(code, rule, figures);
@@ -173,7 +173,7 @@ function explained(found: Explanation, request: Request): Output {
 }
 
 /** The code of the decision, and the rule that refuses; undefined for VALID. */
-function decidedBy({ decision }: Explanation): [Code, Rule | undefined] {
+export function decidedBy({ decision }: Explanation): [Code, Rule | undefined] {
   if ('reason' in decision) {
     if (decision.reason === 'limit_not_found') return ['precondition_failed', 'ratelimit_names'];
     if (decision.reason === 'too_many_counters') return ['invalid_input', 'ratelimits'];
