@@ -5,7 +5,7 @@ import type { Static, TSchema } from 'typebox';
 import type { Prepared } from './decide/kind.ts';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Finding } from './domain/finding.ts';
-import type { Action, Resource } from './domain/grants.ts';
+import { type Action, isToRead, type Resource } from './domain/grants.ts';
 import type { Pagination } from './domain/pagination.ts';
 import type { RecordName } from './domain/records.ts';
 import type { Times } from './domain/time.ts';
@@ -134,6 +134,10 @@ interface Decides<Name extends string, Input extends TSchema, Output extends TSc
 
 // biome-ignore lint/suspicious/noExplicitAny: the registry has operations of every type.
 export type AnyOperation = Manages<string, TSchema, TSchema, any> | Decides<string, TSchema, TSchema>;
+
+/** Whether an operation changes and charges nothing: it manages, and all that it needs are grants to read. */
+export const onlyReads = ({ kind, needs }: AnyOperation): boolean =>
+  kind === 'manages' && Object.values(needs).flat().every(isToRead);
 
 /** Without `scope` the caller needs grants for `*`. */
 export function manages<const Name extends string, Input extends TSchema, Output extends TSchema, Loaded = undefined>(

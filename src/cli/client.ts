@@ -7,6 +7,7 @@ import type { Static } from 'typebox';
 import type { Config } from '../config.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
 import { memberTexts, print } from '../domain/json.ts';
+import type { FieldError } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import type { AnyOperation, ManageContext, Streaming } from '../operation.ts';
 import { type OperationName, type Operations, operations } from '../operations/index.ts';
@@ -104,7 +105,7 @@ const timeoutMs = 30_000;
 interface Body {
   meta?: unknown;
   data: unknown;
-  error?: { detail: string };
+  error?: { detail: string; errors: readonly FieldError[] };
   pagination?: Pick<CallResult<unknown>, 'since' | 'counted'> & { cursor?: string; looked?: number; total?: number };
 }
 
@@ -113,7 +114,10 @@ export function clientOverHttp(url: string, rootKey: string): Client {
   if (!rootKey)
     throw new Error('TOLLGATE_URL is set, and TOLLGATE_ROOT_KEY is not. Set it to a root key of that server.');
   const base = URL.canParse(url) ? new URL(url) : undefined;
-  if (!base || !/^https?:$/.test(base.protocol)) throw new Error('TOLLGATE_URL must be http://… or https://….');
+  // The error of fetch about these would repeat them.
+  if (!base || !/^https?:$/.test(base.protocol) || base.username || base.password)
+    throw new Error('TOLLGATE_URL must be http://… or https://…, without user and password.');
+  if (!/^[\x21-\x7e]+$/.test(rootKey)) throw new Error('TOLLGATE_ROOT_KEY has characters that no root key has.');
   const send = (name: OperationName, input: object, signal: AbortSignal) =>
     fetch(`${base.href.replace(/\/(v2\/?)?$/, '')}/v2/${name}`, {
       method: 'POST',
@@ -165,7 +169,8 @@ function unreachable(error: Error): never {
 async function bodyOf(response: Response): Promise<Body> {
   const body = (await response.json().catch(() => undefined)) as Body | undefined;
   if (!body?.meta) throw new Error(`The server at TOLLGATE_URL is not Tollgate: HTTP ${response.status}.`);
-  if (body.error) throw Object.assign(new Error(body.error.detail), { status: response.status });
+  if (body.error)
+    throw Object.assign(new Error(body.error.detail), { status: response.status, fields: body.error.errors });
   return body;
 }
 

@@ -58,6 +58,16 @@ function programOf(runner: Runner): Command {
     .action(async () => {
       await import('../main.ts');
     });
+  program
+    .command('mcp')
+    .description(
+      'Offer operations of the server at TOLLGATE_URL to a language model: MCP on standard input and output.',
+    )
+    .option('--write', 'offer those that change or charge something, too')
+    .action(async ({ write = false }) => {
+      const { serveMcp } = await import('./mcp.ts');
+      await serveMcp(runner.terminal, write);
+    });
   for (const row of workspaceRows) addStoreRow(program, runner, row);
   for (const row of [...rootKeyRows, ...commandRows, tailRow]) addRow(program, runner, row);
   for (const row of storeRows) addStoreRow(program, runner, row);

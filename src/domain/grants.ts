@@ -55,13 +55,15 @@ export function parseGrant(grant: string): string | undefined {
   return [aliases[resource] ?? resource, ...rest].join('.');
 }
 
+export const isToRead = (action: string): boolean => action.startsWith('read_');
+
 /** The grants of root keys for usual purposes. */
 export const grantPresets = {
   /** Verifies keys and checks limits. */
   gateway: ['api.*.verify_key', 'ratelimit.*.limit', 'ratelimit.*.create_namespace'],
   /** Reads everything and changes nothing. */
   reader: Object.entries(actions).flatMap(([resource, all]) =>
-    all.filter((action) => action.startsWith('read_')).map((action) => `${resource}.*.${action}`),
+    all.filter(isToRead).map((action) => `${resource}.*.${action}`),
   ),
   /** Everything. */
   admin: ['*'],

@@ -6,6 +6,7 @@ import { actions, type Resource } from '../domain/grants.ts';
 import { Pagination } from '../domain/pagination.ts';
 import { outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
+import { type Json, partsOf, published } from '../input/published.ts';
 import type { AnyOperation } from '../operation.ts';
 import { holdTtl } from '../operations/keys/holdFields.ts';
 import { KeyRecord } from '../operations/keys/keyFields.ts';
@@ -22,9 +23,6 @@ import {
 import { Migration } from '../operations/system/getStatus.ts';
 import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
 import { errorName, introspectPath } from './introspect.ts';
-
-/** Any object of the document, and JSON Schema 2020-12. */
-type Json = { [member: string]: unknown };
 
 interface Example {
   /** The body of the request; absent for GET. */
@@ -118,10 +116,7 @@ const answer = (
   content: { [mediaType]: content },
 });
 
-/**
- * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. These
- * are only in the document, because the operation checks the same rule itself, with a better message.
- */
+/** Returns a schema for the document, in which named schemas are references. */
 const plain = (schema: TSchema): Json => named(JSON.parse(JSON.stringify(schema)));
 
 const names = new Map(Object.entries(shared).map(([name, schema]) => [JSON.stringify(schema), name]));
@@ -130,28 +125,8 @@ function named<Value>(value: Value): Value {
   if (typeof value !== 'object' || value === null) return value;
   const name = names.get(JSON.stringify(value));
   if (name) return ref('schemas', name) as Value;
-  return members(value);
+  return partsOf(value, named);
 }
-
-function members<Value extends object>(value: Value): Value {
-  if (Array.isArray(value)) return value.map(named) as unknown as Value;
-  const { documented, ...rest } = published(value as Json) as Value & { documented?: object };
-  return Object.fromEntries(
-    Object.entries({ ...rest, ...documented }).map(([key, member]) => [key, named(member)]),
-  ) as Value;
-}
-
-/**
- * Returns a schema in the form that generators of clients read (docs/clients.md): they take an integer without format
- * as one of 32 bits, and support neither a constant boolean nor a list as a default.
- */
-const published = (schema: Json): Json => ({
-  ...schema,
-  ...(Array.isArray(schema.enum) && { type: schema.type ?? 'string' }),
-  ...([schema.type].flat().includes('integer') && { format: 'int64' }),
-  ...(schema.type === 'boolean' && { const: undefined }),
-  ...(Array.isArray(schema.default) && { default: undefined }),
-});
 
 const description = [
   'Issues, verifies and meters API keys.',
@@ -179,7 +154,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
       examples: Object.fromEntries(errorCatalogue.map(({ code, meaning }) => [code, errorExample(code, meaning)])),
       schemas: {
         ...Object.fromEntries(
-          Object.entries(shared).map(([name, schema]) => [name, members(JSON.parse(JSON.stringify(schema)))]),
+          Object.entries(shared).map(([name, schema]) => [name, partsOf(JSON.parse(JSON.stringify(schema)), named)]),
         ),
         ...envelopeSchemas(),
       },

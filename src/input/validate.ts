@@ -18,7 +18,7 @@ export const explainedBytesMax = 8192;
 const options = { strict: true, allowUnionTypes: true, meta: false, validateSchema: false };
 const fast = new Ajv(options);
 const thorough = new Ajv({ ...options, allErrors: true });
-for (const ajv of [fast, thorough]) ajv.addKeyword('documented');
+for (const ajv of [fast, thorough]) ajv.addVocabulary(['documented', 'isSecret']);
 
 export type CheckInput = (input: unknown, bodyBytes?: number) => void;
 

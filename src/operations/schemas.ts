@@ -25,6 +25,8 @@ export const slugLengths = { minLength: 3, maxLength: 100 };
  */
 interface Documented {
   documented?: object;
+  /** A key string, its hash, or a request for one. No tool of a model takes or returns it (src/cli/mcpTools.ts). */
+  isSecret?: true;
 }
 
 /** An object with these fields and no others. */
@@ -73,8 +75,9 @@ export const DescribedFields = <const Properties extends TProperties>(descriptio
 /** Values with only a description, mostly in responses. */
 export const out = {
   text: (description: string) => Type.String({ description }),
+  secret: (description: string) => Type.String({ description, isSecret: true }),
   int: (description: string) => Type.Integer({ description }),
-  flag: (description: string) => Type.Boolean({ description }),
+  flag: (description: string, more: Documented = {}) => Type.Boolean({ description, ...more }),
   object: <const Properties extends TProperties>(description: string, properties: Properties) =>
     Type.Object(properties, { description }),
   objects: <const Properties extends TProperties>(description: string, properties: Properties) =>
@@ -114,7 +117,7 @@ export const ExternalId = Text(
 /** Named by callers, so that exports and configuration can name it. */
 export const PlanId = Text(1, 64, 'Name of a plan, such as `pro`.', { pattern: '^[a-zA-Z0-9_.-]+$' });
 export const KeyName = Text(1, 255, 'Name for people. Need not be unique.');
-export const KeyString = Text(1, 512, 'The key string.');
+export const KeyString = Text(1, 512, 'The key string.', { isSecret: true });
 
 /** Metadata in a request. It is stored and returned as text, see domain/json.ts. */
 export const Meta = Type.Record(Type.String(), Type.Unknown(), {
@@ -432,7 +435,7 @@ export const IpRange = Text(2, rangeCharactersMax, 'IP address or CIDR range.');
 export const Tag = Text(1, 512, 'Tag of verifications.');
 export const SqlQuery = out.text("Rejected: SQL is not supported. Unkey's SDKs send this field.");
 /** Unkey's fields that ask for the plaintext of a key. */
-export const Plaintext = out.flag('true is rejected: the plaintext of a key is never stored.');
+export const Plaintext = out.flag('true is rejected: the plaintext of a key is never stored.', { isSecret: true });
 
 export const Permission = out.object('A permission.', {
   id: out.text('Id of the permission (`perm_…`).'),

@@ -18,7 +18,7 @@ export const createKey = manages({
   }),
   output: Type.Object({
     keyId: out.text('Id of the new key.'),
-    key: out.text('The key string. It is not stored.'),
+    key: out.secret('The key string. It is not stored.'),
   }),
   errors: ['api_not_found', ...keyFieldErrors],
   needs: { api: ['create_key'] },

@@ -21,6 +21,7 @@ export const IssuedKey = Fields({
       'Base64 of the SHA-256 of the whole key string, once in a call. It is stored without a salt and does not reveal the length of the string, so ' +
       'import only keys with at least 128 random bits (22 random letters and digits).',
     documented: { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' },
+    isSecret: true,
   }),
   ...newKeyFields,
 });

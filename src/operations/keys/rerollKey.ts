@@ -30,7 +30,7 @@ export const rerollKey = manages({
   }),
   output: Type.Object({
     keyId: out.text('Id of the new key.'),
-    key: out.text('The key string. It is not stored.'),
+    key: out.secret('The key string. It is not stored.'),
   }),
   errors: ['key_not_found', 'precondition_failed', 'too_many_records'],
   needs: { api: ['create_key'] },

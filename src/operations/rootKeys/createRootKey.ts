@@ -11,7 +11,7 @@ export const createRootKey = manages({
   input: Fields({ name: Type.Optional(KeyName), permissions: GrantList, expires: Type.Optional(RootKeyExpires) }),
   output: Type.Object({
     rootKeyId: out.text('Id of the new root key.'),
-    key: out.text('The root key string. It is not stored.'),
+    key: out.secret('The root key string. It is not stored.'),
   }),
   errors: ['too_many_records'],
   needs: { root_key: ['create_root_key'] },
