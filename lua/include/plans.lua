@@ -43,8 +43,8 @@ function plans.merged(own, plan)
   return list
 end
 
--- Gives the plans of a workspace their next version, because one was created, changed or deleted, or owners were moved to
--- it: decisions read again what they know of owners (decide/verification/plansOfKey.lua). Returns the version.
+-- Gives the plans of a workspace their next version, because one was created, changed or deleted, or owners were moved
+-- to it: decisions read again what they know of owners (decide/verification/plansOfKey.lua). Returns the version.
 function plans.changed(workspace, next_version)
   local version = next_version()
   redis.call('HSET', workspace, 'plans', version)

@@ -241,7 +241,11 @@ test('permissions and roles are added up, on every server, and not part of the k
 
 test('what is remembered of an owner ends with a change of its plan, of the plans, or of itself', async () => {
   const of = (limit: number, slug: string) => planWith({ ratelimits: [{ ...requests, limit }], permissions: [slug] });
-  const [first, second, third] = [await of(100, 'first.read'), await of(200, 'second.read'), await of(300, 'third.read')];
+  const [first, second, third] = [
+    await of(100, 'first.read'),
+    await of(200, 'second.read'),
+    await of(300, 'third.read'),
+  ];
   const { externalId } = await identityWith({ planId: first });
   const keys = [await createKey({ planId: first }), await createKey({ externalId })];
   const isOf = async (limit: number, slug: string) => {

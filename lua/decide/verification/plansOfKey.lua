@@ -8,10 +8,10 @@ local key_plan, identity_plan = false, false
 -- The version of a plan that does not exist.
 local GONE = '\0\0\0\0\0\0\0\0'
 
--- The owners whose limits are known to be the present ones of their plan, by the names of their records: {plan (plan_of),
--- version of the plans of the workspace, version of the owner (two values)}. It is kept between batches, as reading `merged` took as
--- long as a limit. No version repeats, so an owner that was changed, or moved to another plan, is read again. Two
--- generations of a bounded size.
+-- The owners whose limits are known to be the present ones of their plan, by the names of their records: {plan
+-- (plan_of), version of the plans of the workspace, version of the owner (two values)}. It is kept between batches, as
+-- reading `merged` took as long as a limit. No version repeats, so an owner that was changed, or moved to another plan,
+-- is read again. Two generations of a bounded size.
 local OWNERS_MAX = 8192
 local owners = { fresh = {}, former = {}, count = 0 }
 
