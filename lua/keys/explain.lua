@@ -4,10 +4,12 @@
 -- derives  key, API and identity records, permissions, roles, window counters, former keys
 -- ARGV[1]  key_id     '' for the key of the item
 -- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.
+-- ARGV[3]  view       `holder`: the figures are of all limits of the key and its identity, of which nothing is taken;
+--                     else ''
 -- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
---          snapshot of the key
+--          snapshot of the key, of a refusal only if the view is `holder`
 
-local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local workspace, key_id, item, for_holder, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == 'holder', now_ms(ARGV[4])
 
 begin_dry_run()
 -- A call that failed may have left it.
@@ -46,6 +48,19 @@ local function limit_figures(requested)
     }
   end
   return figures
+end
+
+-- A request of every limit that a verification can check. Of the same name, that of the key applies.
+local function every_limit()
+  local requested = {}
+  local own = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
+  local shared = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0) or {}
+  for _, limits in ipairs({ own, shared }) do
+    for _, l in ipairs(limits) do
+      requested[#requested + 1] = { l.name, 0 }
+    end
+  end
+  return requested
 end
 
 -- Which slugs of the query the key has: a `1` or `0` for each, in the order of the query. The decision found them,
@@ -121,6 +136,8 @@ local function figures_of(digest)
       refillDay = shared.refilled and shared.refill_day,
       refillDue = shared.refilled and int(shared.refill_due),
     }),
+    start = for_holder and server.call('HGET', key_name, 'start'),
+    sharesBalance = for_holder and loaded_key.is_shared() and 1,
     planId = plan_id,
     identityPlanId = identity_plan_id,
     leased = decisions,
@@ -147,7 +164,7 @@ if not read_current_key(digest, false) then
 end
 local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
 local request = fields <= #item and read_request(item, fields, #item)
-local requested = request and request.limits
+local requested = for_holder and every_limit() or request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
   repair_windows(requested)
@@ -160,5 +177,6 @@ local answer, snapshot = verify(1, #item, 1)
 if answer == AGAIN then
   answer, snapshot = decide_again(verify, 1, #item, 1, snapshot)
 end
+if for_holder then snapshot = snapshot or key_snapshot.pack(key_snapshot.dependencies()) end
 explained.held = request and request.query and held_in(request.query)
 return { named(explained), answer, snapshot }

@@ -3,6 +3,9 @@
 // out since the previous one.
 
 import type { Logger } from 'pino';
+import type { ApiError } from '../errors.ts';
+import { causeOf } from './errorResponse.ts';
+import type { Request } from './message.ts';
 
 type Level = 'info' | 'error';
 
@@ -26,6 +29,14 @@ export class CallLog {
     }
     this.#log[level](line);
     this.#pause(kind);
+  }
+
+  /** Writes an error of the server. One of its caller is not logged. */
+  failed(operation: string, { requestId }: Pick<Request, 'requestId'>, error: ApiError, startedAt: number) {
+    const { status, code } = error;
+    if (status < 500) return;
+    const durationMs = Math.round((performance.now() - startedAt) * 1000) / 1000;
+    this.write(code, 'error', { requestId, operation, status, code, cause: causeOf(error), durationMs });
   }
 
   #pause(kind: string) {

@@ -9,6 +9,7 @@ import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
 import { holdTtl } from '../operations/keys/holdFields.ts';
 import { KeyRecord } from '../operations/keys/keyFields.ts';
+import { Holder } from '../operations/keys/me.ts';
 import {
   costMax,
   Identity,
@@ -21,6 +22,7 @@ import {
 } from '../operations/schemas.ts';
 import { Migration } from '../operations/system/getStatus.ts';
 import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
+import { mePath } from './me.ts';
 
 /** Any object of the document, and JSON Schema 2020-12. */
 type Json = { [member: string]: unknown };
@@ -193,6 +195,7 @@ function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] 
     if (operation.alias) paths[`/v2/${operation.alias}`] = { post: describe(operation, operation.alias) };
   }
   paths[gatewayPath] = { get: gatewayCheck };
+  paths[mePath] = { get: me };
   paths['/v2/liveness'] = { get: liveness };
   Object.assign(paths, health);
   return paths;
@@ -200,7 +203,7 @@ function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] 
 
 const securitySchemes = (): Json => ({
   rootKey: { type: 'http', scheme: 'bearer', description: `Root key. ${describeGrants()}` },
-  key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check.' },
+  key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check and `GET /v2/me`.' },
   gatewayRootKey: {
     type: 'apiKey',
     in: 'header',
@@ -535,5 +538,35 @@ const gatewayCheck: OperationObject = {
       },
     ),
     ...gatewayFailures(),
+  },
+};
+
+const meErrors: readonly ErrorCode[] = [
+  'invalid_input',
+  'malformed_request',
+  'invalid_key',
+  'ip_not_allowed',
+  'too_many_requests',
+  'headers_too_large',
+  'internal',
+  'store_unavailable',
+];
+
+const me: OperationObject = {
+  operationId: 'me',
+  summary: 'Read a key with the key itself: its limits, credits, open holds and usage. Charges and counts nothing.',
+  description: [
+    'For the holder of the key, from the backend or a page of your product. Only keys of workspaces whose setting `me` is on (`workspace.updateSettings`) are found: any other key is unknown.',
+    'A key can be read twice a second on each server process. A browser shows the answer to pages of the origins in the setting.',
+  ].join('\n\n'),
+  tags: ['keys'],
+  security: [{ key: [] }],
+  responses: {
+    200: answer(
+      'Success.',
+      { schema: envelope(plain(Holder)), example: examples.me?.response },
+      { headers: { 'Cache-Control': headerObject('`no-store`.'), Vary: headerObject('`Origin`.') } },
+    ),
+    ...failuresOf(new Set(meErrors)),
   },
 };

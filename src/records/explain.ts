@@ -2,10 +2,11 @@
 // rules.
 
 import type { ItemError } from '../decide/reply.ts';
+import { printedSlugsOf } from '../decide/slugs.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
 import { readVerified, requestText, type Verified, type VerifyRequest, withAddress } from '../decide/verification.ts';
 import { unpackRanges } from '../domain/ipRange.ts';
-import { digestTextOf } from '../domain/keyString.ts';
+import type { JsonText } from '../domain/json.ts';
 import { adHocLimit, presentedDuration, type Ratelimit } from '../domain/limit.ts';
 import type { Snapshot } from '../domain/verification.ts';
 import type { HeldUnits, Reply } from '../scripts/calls.ts';
@@ -34,6 +35,9 @@ interface Explained {
   drawsOn?: string;
   /** The balance of its identity and its refill as above, a named reply; missing if it has none. */
   shared?: Reply;
+  /** For its holder: the beginning of its string, and whether another key may be charged to the same balance. */
+  start?: string;
+  sharesBalance?: 1;
   /** The plans of the key and of its identity; missing for none. */
   planId?: string;
   identityPlanId?: string;
@@ -89,9 +93,17 @@ export interface Explanation {
   /** For each slug of the query, whether the key has it. */
   held: boolean[];
   ratelimits: LimitFigures[];
+  /** For its holder. */
+  displayed: (Omit<Snapshot, 'permissions'> & Displayed) | undefined;
   leased: { key: number; identity: number };
   /** The units and credits that open holds of the key hold. */
   holds: { open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined;
+}
+
+interface Displayed {
+  start: string;
+  sharesBalance: boolean;
+  permissions: readonly string[] | JsonText;
 }
 
 type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
@@ -99,17 +111,19 @@ type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
 const noDigest = '\0'.repeat(32);
 
 export function openExplain({ redis, run }: StoreContext) {
+  /** With the view `holder` the figures are of all limits, and nothing is taken of them. */
   return async (
     workspaceId: string,
-    key: { keyId: string } | { key: string },
+    key: { keyId: string } | { digest: string },
     request: ExplainRequest,
+    view: 'holder' | '' = '',
   ): Promise<Explanation | MissingKey> => {
-    const digest = 'key' in key ? digestTextOf(key.key) : noDigest;
+    const { digest = noDigest, keyId: id = '' } = { ...key } as { digest?: string; keyId?: string };
     const { cost } = request;
     const values = { digest, cost, cached: noVersion, request: withAddress(request, requestText(request)) };
     const item = Buffer.alloc(verifyItem.size(values));
     verifyItem.write(item, 0, values);
-    const reply = await run('keys/explain', workspaceId, { keyId: 'keyId' in key ? key.keyId : '', item });
+    const reply = await run('keys/explain', workspaceId, { keyId: id, item, view });
     const figures = fromNamed<Explained>(asText(reply[0]));
     const { status, keyId, apiId } = figures;
     const nowMs = Number(figures.now);
@@ -117,11 +131,19 @@ export function openExplain({ redis, run }: StoreContext) {
     const packed = reply[1]!;
     const decision = readVerified({ packed, at: 0, end: packed.length, snapshot: undefined, atMs: nowMs });
     // A refusal has no snapshot: then its limits are not named either.
-    const snapshot = reply[2] && readSnapshot(reply[2], nowMs).snapshot;
-    return { ...read(figures, decision, snapshot, request), holds: figures.holds && (await held(figures.holds)) };
+    const { snapshot, permissionLists = [] } = reply[2] ? readSnapshot(reply[2], nowMs) : {};
+    const displayed = snapshot &&
+      view === 'holder' && {
+        ...snapshot,
+        start: figures.start ?? '',
+        sharesBalance: figures.sharesBalance === 1,
+        ...(permissionLists.length > 0 && { permissions: await printedSlugsOf(redis, workspaceId, permissionLists) }),
+      };
+    const holds = figures.holds && (await held(figures.holds));
+    return { ...read(figures, decision, snapshot, request, view), holds, displayed: displayed || undefined };
 
     async function held([open, ...first]: NonNullable<Explained['holds']>): Promise<NonNullable<Explanation['holds']>> {
-      const found = 'key' in key ? digest : await digestOf(redis, workspaceId, key.keyId.slice('key_'.length));
+      const found = id === '' ? digest : await digestOf(redis, workspaceId, id.slice('key_'.length));
       const all = await allHeld(run, workspaceId, Buffer.from(found ?? '', 'latin1'), first);
       return { open, credits: all.credits, ratelimits: heldByName(all) };
     }
@@ -133,7 +155,8 @@ function read(
   decision: Verified | ItemError,
   snapshot: Snapshot | undefined,
   request: ExplainRequest,
-): Omit<Explanation, 'holds'> {
+  view: 'holder' | '',
+): Omit<Explanation, 'holds' | 'displayed'> {
   const { expires, allowedIps, balance, held = '' } = figures;
   const limits =
     snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request, figures));
@@ -152,7 +175,7 @@ function read(
     drawsOn: figures.drawsOn,
     shared: figures.shared === undefined ? undefined : sharedOf(fromNamed(figures.shared)),
     held: [...held].map((digit) => digit === '1'),
-    ratelimits: withDecided(limits ?? [], decision),
+    ratelimits: view === 'holder' ? limits! : withDecided(limits ?? [], decision),
     leased: { key: figures.leased!, identity: figures.leasedByOthers! },
   };
 }

@@ -33,10 +33,12 @@ beforeAll(async () => {
       isStopping: () => isStopping,
       scrape: async () => 'tollgate_up 1\n',
     }),
-    byHeaders: {
-      path: gatewayPath,
-      handler: createGateway({ store: h.store, log, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] }),
-    },
+    byHeaders: [
+      {
+        path: gatewayPath,
+        handler: createGateway({ store: h.store, log, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] }),
+      },
+    ],
   });
 });
 afterAll(() => server.close());
