@@ -34,6 +34,16 @@ export function openHolders({ redis, change }: Pick<StoreContext, 'redis' | 'cha
       throw new ApiError('precondition_failed', detail);
     },
 
+    /** Lists a workspace if it has the setting, and else not. Another change may come between two commands. */
+    async settle(workspaceId: string): Promise<void> {
+      const isOn = () => orStoreError(redis.hexists(workspaceKey(workspaceId), 'me'));
+      let listed: number | undefined;
+      for (let on = await isOn(); on !== listed; on = await isOn()) {
+        await change((redis) => (on === 1 ? redis.sadd(holdersKey, workspaceId) : redis.srem(holdersKey, workspaceId)));
+        listed = on;
+      }
+    },
+
     remove: (workspaceId: string) => change((redis) => redis.srem(holdersKey, workspaceId)),
   };
 }

@@ -145,11 +145,11 @@ function openSettings({ redis, run }: StoreContext, holders: ReturnType<typeof o
       { me, ...changes }: { [Name in keyof Settings]?: Settings[Name] | null | undefined },
       actor: Actor,
     ): Promise<void> {
-      // A workspace in the list without the setting costs a lookup. So it is in the list first, and leaves it last.
+      // A workspace in the list without the setting only costs a lookup.
       if (me) await holders.add(workspaceId);
       const request = { ...changes, ...(me !== undefined && { me: me ? JSON.stringify(me) : '' }) };
       await run('workspaces/update', workspaceId, { request: JSON.stringify(request), actor });
-      if (me === null) await holders.remove(workspaceId);
+      if (me !== undefined) await holders.settle(workspaceId);
     },
   };
 }
