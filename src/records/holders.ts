@@ -20,10 +20,14 @@ export function openHolders({ redis, change }: Pick<StoreContext, 'redis' | 'cha
 
     /** The first of these workspaces that has a key with this digest, also a deleted one. */
     async find(workspaceIds: readonly string[], digest: Buffer): Promise<string | undefined> {
-      const found = await Promise.all(
+      const found = await Promise.allSettled(
         workspaceIds.map((id) => orStoreError(redis.exists(keyRecordKey(workspaceKey(id), digest)))),
       );
-      return workspaceIds[found.indexOf(1)];
+      const has = found.findIndex((each) => each.status === 'fulfilled' && each.value === 1);
+      // One that cannot be asked now may have it: of a Cluster, another master has the workspace.
+      const failed = found.find((each) => each.status === 'rejected');
+      if (has < 0 && failed) throw failed.reason;
+      return workspaceIds[has];
     },
 
     async add(workspaceId: string): Promise<void> {
