@@ -70,7 +70,8 @@ describe('every operation', () => {
     }
     const me = async (key: string) => {
       const response = await fetch(`${server.url}/v2/me`, { headers: { authorization: `Bearer ${key}` } });
-      return [response.status, (await response.json()).data?.name];
+      const { data } = (await response.json()) as { data?: { name: string } };
+      return [response.status, data?.name];
     };
     const names = workspaces.map(({ rootKey }) => [200, rootKey.slice(5, 21)]);
     expect(await Promise.all(keys.map(me))).toEqual(names);
