@@ -41,10 +41,11 @@ const lookupsMax = 10_000;
 /** Reads of all keys at a time, and that run or wait. */
 const [atOnce, waitingMax, waitMs, restMsMax] = [2, 256, 2000, 50];
 
-/** A key that was found. `origins` are those that may read its answer, as of its last read. */
+/** A key that was found, as of its last read: the origins that may read its answer, and whether it was deleted. */
 interface Known {
   workspaceId: string;
   origins: readonly string[];
+  isDeleted: boolean;
   reads: PerSecond;
 }
 
@@ -110,12 +111,12 @@ class Me {
     if (!digest) throw new ApiError('invalid_key', 'The Authorization header must be `Bearer <key>`, once.');
     const known = this.#known.get(digest) ?? (await this.#find(digest));
     if (!known.reads.take(1, readsMax)) {
+      if (known.isDeleted) throw refusal('invalid_key', 'NOT_FOUND');
       throw new ApiError('too_many_requests', `A key can be read ${readsMax} times a second; retry later.`);
     }
     const ip = endUserAddress(request, this.#ipHeader);
     const found = await this.#reads.run('', () => this.#read(digest, known, ip), known.workspaceId);
     if (!('refused' in found)) return succeeded(request, print(found));
-    if (found.refused === 'NOT_FOUND') this.#known.delete(digest);
     if (found.refused !== 'FORBIDDEN') throw refusal('invalid_key', found.refused);
     throw ip === '' ? noAddressIn(this.#ipHeader) : refusal('ip_not_allowed', found.refused);
   }
@@ -129,7 +130,7 @@ class Me {
     }
     const workspaceId = await holders.find(workspaceIds, Buffer.from(digest, 'latin1'));
     if (workspaceId === undefined) throw refusal('invalid_key', 'NOT_FOUND');
-    const known = this.#known.get(digest) ?? { workspaceId, origins: [], reads: new PerSecond() };
+    const known = this.#known.get(digest) ?? { workspaceId, origins: [], isDeleted: false, reads: new PerSecond() };
     this.#known.set(digest, known);
     for (const oldest of this.#known.keys()) {
       if (this.#known.size <= recentMax) break;
@@ -142,8 +143,12 @@ class Me {
   async #read(digest: string, known: Known, ip: string | undefined) {
     const { workspaceId } = known;
     const { me } = await this.#store.workspaces.settings(workspaceId);
-    known.origins = me?.origins ?? [];
-    return me ? readHolder(this.#store, { workspaceId, digest, ip }, me.meta ?? []) : unknown;
+    // From now on as any key that no workspace has.
+    if (!me) this.#known.delete(digest);
+    const found = me ? await readHolder(this.#store, { workspaceId, digest, ip }, me.meta ?? []) : unknown;
+    known.isDeleted = 'refused' in found && found.refused === 'NOT_FOUND';
+    known.origins = known.isDeleted ? [] : (me?.origins ?? []);
+    return found;
   }
 }
 
