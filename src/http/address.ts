@@ -9,7 +9,7 @@ import type { HeadRequest, Request } from './message.ts';
  * The address in a text, in its shortest form; '' if there is none. Some proxies append the port to it
  * (`192.0.2.7:4711`, `[2001:db8::7]:4711`).
  */
-export function readAddress(text: string): string {
+function readAddress(text: string): string {
   const [, bracketed, dotted] = /^(?:\[([^\]%]*)\]|(\d+(?:\.\d+){3}))(?::\d{1,5})?$/.exec(text) ?? [];
   const address = bracketed ?? dotted ?? text;
   const family = isIP(address);

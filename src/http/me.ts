@@ -171,8 +171,8 @@ const succeeded = ({ requestId }: HeadRequest, data: string): Response => ({
 });
 
 /**
- * The answer to any page: a preflight has no key, and so no workspace. It lets a page send the key, which it has anyway,
- * and does not let it read the answer.
+ * The answer to any page: a preflight has no key, and so no workspace. It lets a page send the key, which it has
+ * anyway, and does not let it read the answer.
  */
 const preflight = [
   ['Access-Control-Allow-Origin', '*'],

@@ -52,7 +52,7 @@ export interface ListenOptions {
   /** The header with the address of the caller, in lower case; '' for that of the connection. */
   addressHeader?: string;
   handler: Handler;
-  /** Handle requests to `path`, which may end in `/*`, with any method, from their headers alone. Bodies are discarded. */
+  /** Handle requests to `path` (it may end in `/*`), with any method, from their headers. Bodies are discarded. */
   byHeaders?: readonly { path: string; handler: HeaderHandler }[];
   /**
    * Returns the workspace of a caller whose root key was accepted recently. Others share one part of the body budget.

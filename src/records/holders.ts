@@ -1,6 +1,6 @@
-// The workspaces whose keys may read themselves (`GET /v2/me`), and the workspace of such a key. The string of a key does
-// not name its workspace, so it is looked up in each of them: they are few. In a Cluster they are on several nodes, so
-// each lookup is a command of its own. The setting itself is a field of the workspace; the list only says where to look.
+// The workspaces whose keys may read themselves (`GET /v2/me`), and the workspace of such a key. The string of a key
+// does not name its workspace, so it is looked up in each of them: they are few. In a Cluster they are on several
+// nodes, so each lookup is a command of its own. The setting is a field of the workspace; the list says where to look.
 
 import { ApiError } from '../errors.ts';
 import { atMostOnceIn } from '../redis/atMostOnce.ts';

@@ -20,7 +20,7 @@ interface Settings {
 }
 
 /** The origins whose pages may read the answer, and the members of metadata that it has. */
-export interface HolderSettings {
+interface HolderSettings {
   origins?: string[];
   meta?: string[];
 }

@@ -4,9 +4,7 @@ import Type, { type Static } from 'typebox';
 import { invalid } from '../rules.ts';
 import { DescribedFields, out, Text } from '../schemas.ts';
 
-const Origin = Text(1, 255, 'As browsers send it: `https://app.example.com`, without a path.', {
-  pattern: '^https?://[^/?#@*\\\\\\s]+$',
-});
+const Origin = Text(1, 255, 'As browsers send it: `https://app.example.com`, without a path.');
 
 /** Of `GET /v2/me`. */
 const Me = DescribedFields(
@@ -38,7 +36,8 @@ export const settings = {
 /** Refuses origins that no browser sends: they would never be allowed. */
 export function checkMe(me: Static<typeof Me> | null | undefined) {
   for (const [index, origin] of (me?.origins ?? []).entries()) {
-    if (URL.canParse(origin) && new URL(origin).origin === origin) continue;
+    const isOrigin = /^https?:[^*]+$/.test(origin) && URL.canParse(origin) && new URL(origin).origin === origin;
+    if (isOrigin) continue;
     const fix = 'Write scheme, host in lower case, and a port that is not the usual one: https://app.example.com.';
     throw invalid(`body.me.origins[${index}]`, 'is not an origin as browsers send it', fix);
   }

@@ -210,7 +210,7 @@ describe('with leases', () => {
     });
     const startedAt = performance.now();
     let leased = 0;
-    for (let round = 0; round < 200 && (leased === 0 || performance.now() - startedAt < 3000); round++) {
+    for (let round = 0; leased === 0 ? performance.now() - startedAt < 10_000 : round < 100; round++) {
       await Promise.all(Array.from({ length: 20 }, () => leasing.ok('keys.verifyKey', { key })));
       leased ||= (await leasing.ok('keys.explainKey', { key })).leased?.key ?? 0;
       if (round % 20 === 0) await compare(key);
