@@ -4,10 +4,10 @@
 -- derives  key, API and identity records, permissions, roles, window counters, former keys
 -- ARGV[1]  key_id     '' for the key of the item
 -- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.
--- ARGV[3]  view       `holder`: the figures are of all limits of the key and its identity, of which nothing is taken;
---                     else ''
+-- ARGV[3]  view       `holder`: the item has no request, and that for all limits of the key and its identity, of which
+--                     it takes nothing, is used; else ''
 -- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
---          snapshot of the key, of a refusal only if the view is `holder`
+--          snapshot of the key
 
 local workspace, key_id, item, for_holder, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == 'holder', now_ms(ARGV[4])
 
@@ -48,19 +48,6 @@ local function limit_figures(requested)
     }
   end
   return figures
-end
-
--- A request of every limit that a verification can check. Of the same name, that of the key applies.
-local function every_limit()
-  local requested = {}
-  local own = read_limits(key_packed, key_limits_at, key_flags.tail_bytes)
-  local shared = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0) or {}
-  for _, limits in ipairs({ own, shared }) do
-    for _, l in ipairs(limits) do
-      requested[#requested + 1] = { l.name, 0 }
-    end
-  end
-  return requested
 end
 
 -- Which slugs of the query the key has: a `1` or `0` for each, in the order of the query. The decision found them,
@@ -152,9 +139,12 @@ if key_id ~= '' then
   if not digest then return { named({ status = 'unknown', now = int(now) }) } end
 end
 -- An item without a head, in a batch without root keys.
-begin_only_batch(workspace, '0 0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0\0\0')
--- The caller may read the key. Whether another root key may verify it is not the question.
-call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
+local function begin_item()
+  begin_only_batch(workspace, '0 0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0\0\0')
+  -- The caller may read the key. Whether another root key may verify it is not the question.
+  call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
+end
+begin_item()
 
 -- Holds that have expired are settled, and limits that have ended are replaced, in memory.
 if not read_current_key(digest, false) then
@@ -162,9 +152,13 @@ if not read_current_key(digest, false) then
   missing.now = int(now)
   return { named(missing) }
 end
+if for_holder then
+  item = item .. loaded_key.request_of_all_limits()
+  begin_item()
+end
 local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
 local request = fields <= #item and read_request(item, fields, #item)
-local requested = for_holder and every_limit() or request and request.limits
+local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
   repair_windows(requested)
@@ -177,6 +171,5 @@ local answer, snapshot = verify(1, #item, 1)
 if answer == AGAIN then
   answer, snapshot = decide_again(verify, 1, #item, 1, snapshot)
 end
-if for_holder then snapshot = snapshot or key_snapshot.pack(key_snapshot.dependencies()) end
 explained.held = request and request.query and held_in(request.query)
 return { named(explained), answer, snapshot }

@@ -140,7 +140,7 @@ export function openExplain({ redis, run }: StoreContext) {
         ...(permissionLists.length > 0 && { permissions: await printedSlugsOf(redis, workspaceId, permissionLists) }),
       };
     const holds = figures.holds && (await held(figures.holds));
-    return { ...read(figures, decision, snapshot, request, view), holds, displayed: displayed || undefined };
+    return { ...read(figures, decision, snapshot, request), holds, displayed: displayed || undefined };
 
     async function held([open, ...first]: NonNullable<Explained['holds']>): Promise<NonNullable<Explanation['holds']>> {
       const found = id === '' ? digest : await digestOf(redis, workspaceId, id.slice('key_'.length));
@@ -155,7 +155,6 @@ function read(
   decision: Verified | ItemError,
   snapshot: Snapshot | undefined,
   request: ExplainRequest,
-  view: 'holder' | '',
 ): Omit<Explanation, 'holds' | 'displayed'> {
   const { expires, allowedIps, balance, held = '' } = figures;
   const limits =
@@ -175,7 +174,7 @@ function read(
     drawsOn: figures.drawsOn,
     shared: figures.shared === undefined ? undefined : sharedOf(fromNamed(figures.shared)),
     held: [...held].map((digit) => digit === '1'),
-    ratelimits: view === 'holder' ? limits! : withDecided(limits ?? [], decision),
+    ratelimits: withDecided(limits ?? [], decision),
     leased: { key: figures.leased!, identity: figures.leasedByOthers! },
   };
 }

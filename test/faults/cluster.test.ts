@@ -65,7 +65,7 @@ describe('every operation', () => {
     const keys: string[] = [];
     for (const { rootKey } of workspaces) {
       await tollgate.ok('workspace.updateSettings', { me: {} }, rootKey);
-      const { apiId } = await tollgate.ok('apis.createApi', { name: 'me' }, rootKey);
+      const { apiId } = await tollgate.ok('apis.createApi', { name: 'itself' }, rootKey);
       keys.push((await tollgate.ok('keys.createKey', { apiId, name: rootKey.slice(5, 21) }, rootKey)).key!);
     }
     const me = async (key: string) => {
