@@ -56,7 +56,8 @@ async function ask(options: RequestOptions & { body?: string } = {}): Promise<An
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   let text = '';
   for await (const chunk of response) text += chunk;
-  const json = text === '' ? undefined : JSON.parse(text);
+  // A page of the HTTP parser has no media type.
+  const json = response.headers['content-type']?.includes('json') && text !== '' ? JSON.parse(text) : undefined;
   return { status: response.statusCode!, headers: response.headers, text, json };
 }
 const bearer = (key: string, more: Record<string, string> = {}) => ({
