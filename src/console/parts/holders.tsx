@@ -1,5 +1,4 @@
 // The setting `me` of the workspace: whether customers may read their keys with GET /v2/me, and from which pages.
-
 import { useState } from 'preact/hooks';
 import { useData } from '../api.ts';
 import type { Settings } from '../records.ts';

@@ -28,7 +28,7 @@ const usageFields = {
 };
 const shared = Type.Optional(out.flag('True if other keys are charged to it, too.'));
 const { keyId, start, enabled, name, expires, permissions, roles } = KeyRecord.properties;
-const { limit, duration, type, period, anchor, until } = ratelimitFields;
+const { autoApply: _autoApply, former: _former, ...limitFields } = ratelimitFields;
 
 export const Holder = Type.Object({
   keyId,
@@ -46,13 +46,7 @@ export const Holder = Type.Object({
   roles,
   ratelimits: Type.Array(
     Type.Object({
-      name: ratelimitFields.name,
-      limit,
-      duration,
-      type,
-      period,
-      anchor,
-      until,
+      ...limitFields,
       used: out.int('Units that count now, or slots that are taken.'),
       remaining: Remaining,
       reset: Reset,
