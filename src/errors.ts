@@ -35,13 +35,14 @@ const meanings = {
   },
   401: {
     unauthorized: 'The Authorization header is missing or malformed, or the root key is unknown.',
-    invalid_key: 'Gateway check: the key header is missing or the key is unknown.',
+    invalid_key:
+      'Gateway check and /v2/me: the key header is missing or the key is unknown. /v2/me: the key is disabled or has expired.',
   },
   403: {
     key_disabled: 'Gateway check: the key is disabled.',
     key_expired: 'Gateway check: the key has expired.',
     key_lacks_permission: 'Gateway check: the key does not satisfy the permission query.',
-    ip_not_allowed: 'Gateway check: the key may not be used from this IP address.',
+    ip_not_allowed: 'Gateway check and /v2/me: the key may not be used from this IP address.',
     root_key_disabled: 'The root key is disabled.',
     root_key_expired: 'The root key has expired.',
     insufficient_permissions: 'The root key lacks a permission that this call needs. `detail` names it.',
@@ -72,7 +73,7 @@ const meanings = {
       'A rate limit of the key is exceeded. `Retry-After` gives the seconds to wait, and `RateLimit` names the limit.',
     usage_exceeded: 'The key has too few credits left. Retrying helps only after a refill.',
     too_many_requests:
-      'Too many requests of the workspace run or wait. Nothing was done; retry after the seconds in Retry-After, and send fewer at a time.',
+      'Too many requests of the workspace run or wait, or a key was read too often (/v2/me). Nothing was done; retry after the seconds in Retry-After, and send fewer at a time.',
   },
   431: {
     headers_too_large:

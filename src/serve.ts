@@ -10,8 +10,9 @@ import { createId } from './domain/keyString.ts';
 import { dayMs } from './domain/time.ts';
 import { certificateFinding, logFinding, openGatewayRootKey, type RootKeyWatch } from './endings.ts';
 import { CallLog } from './http/callLog.ts';
-import { createGateway, gatewayPath } from './http/gateway.ts';
+import { createGateway, gatewayPaths } from './http/gateway.ts';
 import { createIntrospection, introspectPath } from './http/introspect.ts';
+import { createMe, mePath } from './http/me.ts';
 import { createPipeline } from './http/pipeline.ts';
 import { createMetricsHandler } from './http/probes.ts';
 import { RootKeyReader } from './http/rootKey.ts';
@@ -74,17 +75,17 @@ export async function serve(options: ServeOptions): Promise<Server> {
     scrape: sharesMetrics(config) ? scrape : undefined,
   });
   const introspect = createIntrospection(store, callLog, metrics, config.inFlightMax);
+  const ofHeaders = { store, log, callLog, metrics, ipHeader: config.gatewayIpHeader };
   const gateway = createGateway({
-    store,
-    log,
-    callLog,
-    metrics,
+    ...ofHeaders,
     keyHeader: config.gatewayKeyHeader,
-    ipHeader: config.gatewayIpHeader,
     rootKey: config.gatewayRootKey,
     meta: config.gatewayMeta,
   });
-  const byHeaders = { path: gatewayPath, handler: gateway };
+  const byHeaders = [
+    ...gatewayPaths.map((path) => ({ path, handler: gateway })),
+    { path: mePath, handler: createMe(ofHeaders) },
+  ];
   const rootKeys = new RootKeyReader();
   const workspaceOf = (authorization: string) => {
     const rootKey = rootKeys.readHeader(authorization);

@@ -11,6 +11,7 @@ import { Migrations } from './migrations/migration.ts';
 import { openApis } from './records/apis.ts';
 import { openAudit } from './records/audit.ts';
 import { openExplain } from './records/explain.ts';
+import { openHolders } from './records/holders.ts';
 import { openHolds } from './records/holds.ts';
 import { openIdentities } from './records/identities.ts';
 import { openKeySearch } from './records/keySearch.ts';
@@ -138,7 +139,8 @@ export async function openStore(storeOptions: StoreOptions) {
   const { leasing } = decide;
   reconnected = () => leasing.reconnected();
   const creating = (workspaceId: string) => leasing.changes.creating(workspaceId);
-  const workspaces = openWorkspaces(context, () => rootKeys, creating);
+  const holders = openHolders(context);
+  const workspaces = openWorkspaces(context, () => rootKeys, holders, creating);
   const { ids: workspaceIds } = workspaces;
   /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
   const replies = atMostOnceIn(checkedMs.replies, () =>
@@ -152,6 +154,7 @@ export async function openStore(storeOptions: StoreOptions) {
     apis: openApis(context),
     audit: openAudit(context),
     explain: openExplain(context),
+    holders,
     holds: openHolds(context),
     identities: openIdentities(context),
     namespaces: openNamespaces(context),

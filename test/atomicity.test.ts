@@ -10,6 +10,7 @@ import { wildcardsMax } from '../src/domain/wildcards.ts';
 import type { ErrorCode } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
+import { holdersMax } from '../src/records/holders.ts';
 import { dataKey, echoChannel, formKey, recallChannel } from '../src/redis/names.ts';
 import { buildLibrary, isScript, readLua } from '../src/scripts/library.ts';
 import { library, useLibrary } from '../src/scripts/loader.ts';
@@ -351,6 +352,14 @@ const refusal = <Name extends OperationName>(
 
 /** Refusals of valid requests, besides plainRefusals, for the operations that change something. */
 const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
+  'workspace.updateSettings': [
+    refusal('too many workspaces have `me`', 'precondition_failed', () => ({ name: 'refused', me: {} }), {
+      given: async () => {
+        for (let made = 0; made < holdersMax; made++)
+          await tollgate.store.holders.add(`ws_${String(made).padStart(16, 'a')}`);
+      },
+    }),
+  ],
   'apis.deleteApi': [
     refusal('it is protected', 'precondition_failed', ({ apiId }) => ({ apiId, confirm: 'another' }), {
       given: (_things, { rootKey }) => call('workspace.updateSettings', { protectApis: true }, rootKey),

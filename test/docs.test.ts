@@ -4,15 +4,18 @@
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { compileInput } from '../src/input/validate.ts';
 import { operations } from '../src/operations/index.ts';
+import { Holder } from '../src/operations/keys/me.ts';
 import { dataVersion } from '../src/scripts/layout.ts';
 import { makeCertificates } from './support/certificates.ts';
 import { runCli } from './support/cli.ts';
 import { type Client, openClient } from './support/client.ts';
 import { blocksOf, openFolder, withNpm } from './support/folder.ts';
+import { run as runProgram } from './support/processes.ts';
 import { pythonWith } from './support/python.ts';
+import { freePort } from './support/redisNodes.ts';
 
 let folder: ReturnType<typeof openFolder>;
 let server: Awaited<ReturnType<typeof folder.serve>>;
@@ -65,6 +68,36 @@ test('plans.md', () => {
   );
   expect(out).toContain('Deleted plan free. Its keys and customers have pro.');
 });
+
+test('customers.md: the commands, the answer, and the backend', async () => {
+  const printed = run(blocksOf('docs/customers.md').join('\n'));
+  const answer = JSON.parse(printed.trim());
+  const [example] = blocksOf('docs/customers.md', 'json').map((text) => JSON.parse(text));
+  expect(shapeOf(example)).toEqual(shapeOf(answer));
+  compileInput(Holder)(example.data, 1);
+  expect(answer.data).toMatchObject({ name: 'CI', meta: { tier: 'pro' }, credits: { remaining: 497 } });
+
+  const [program] = blocksOf('docs/customers.md', 'js');
+  writeFileSync(join(folder.path, 'usage.mjs'), program!);
+  const { apiId } = await call('apis.createApi', { name: 'backend' });
+  const { key } = await call('keys.createKey', { apiId, credits: { remaining: 7 } });
+  const port = String(await freePort());
+  const env = { PATH: process.env.PATH, TOLLGATE_URL: server.url, PORT: port };
+  const backend = runProgram('node', [join(folder.path, 'usage.mjs')], { env });
+  const ask = (presented: string) =>
+    fetch(`http://127.0.0.1:${port}/`, { headers: { authorization: `Bearer ${presented}` } });
+  await vi.waitFor(async () => expect((await ask('wrong')).status).toBe(401), { timeout: 10_000, interval: 100 });
+  expect(await (await ask(key!)).json()).toMatchObject({ ratelimits: [], credits: { remaining: 7 } });
+  expect(await (await ask('wrong')).json()).toEqual({ error: 'The key is unknown.' });
+  await backend.stop();
+});
+
+/** The members of a JSON value, each with its type; of a list, those of its first item. */
+function shapeOf(value: unknown): unknown {
+  if (Array.isArray(value)) return value.slice(0, 1).map(shapeOf);
+  if (typeof value !== 'object' || value === null) return typeof value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shapeOf(member)]));
+}
 
 test('moving.md', () => {
   const out = run(blocksOf('docs/moving.md').join('\n'));
@@ -185,7 +218,7 @@ test('clients.md: the document', () => {
 });
 
 test('every command of a page is run by a test, except those for Kubernetes', () => {
-  const runWhole = ['backup.md', 'gateways.md', 'holds.md', 'limits.md', 'moving.md', 'plans.md'];
+  const runWhole = ['backup.md', 'customers.md', 'gateways.md', 'holds.md', 'limits.md', 'moving.md', 'plans.md'];
   const isRun = (text: string) =>
     [
       'TLS_CERT_FILE',

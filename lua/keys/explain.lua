@@ -4,10 +4,12 @@
 -- derives  key, API and identity records, permissions, roles, window counters, former keys
 -- ARGV[1]  key_id     '' for the key of the item
 -- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.
+-- ARGV[3]  view       `holder`: the item has no request, and that for all limits of the key and its identity, of which
+--                     it takes nothing, is used; else ''
 -- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
 --          snapshot of the key
 
-local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local workspace, key_id, item, for_holder, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == 'holder', now_ms(ARGV[4])
 
 begin_dry_run()
 -- A call that failed may have left it.
@@ -122,6 +124,8 @@ local function figures_of(digest)
       refillDay = shared.refilled and shared.refill_day,
       refillDue = shared.refilled and int(shared.refill_due),
     }),
+    start = for_holder and server.call('HGET', key_name, 'start'),
+    sharesBalance = for_holder and loaded_key.is_shared() and 1,
     planId = plan_id,
     identityPlanId = identity_plan_id,
     leased = decisions,
@@ -136,15 +140,22 @@ if key_id ~= '' then
   if not digest then return { named({ status = 'unknown', now = int(now) }) } end
 end
 -- An item without a head, in a batch without root keys.
-begin_only_batch(workspace, '0 0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0\0\0')
--- The caller may read the key. Whether another root key may verify it is not the question.
-call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
+local function begin_item()
+  begin_only_batch(workspace, '0 0 0 0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0\0\0')
+  -- The caller may read the key. Whether another root key may verify it is not the question.
+  call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
+end
+begin_item()
 
 -- Holds that have expired are settled, and limits that have ended are replaced, in memory.
 if not read_current_key(digest, false) then
   local missing = missing_key()
   missing.now = int(now)
   return { named(missing) }
+end
+if for_holder then
+  item = item .. loaded_key.request_of_all_limits()
+  begin_item()
 end
 local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
 local request = fields <= #item and read_request(item, fields, #item)

@@ -3,13 +3,13 @@
 
 import { isIP, SocketAddress } from 'node:net';
 import type { Logger } from 'pino';
-import type { Request } from './message.ts';
+import type { HeadRequest, Request } from './message.ts';
 
 /**
  * The address in a text, in its shortest form; '' if there is none. Some proxies append the port to it
  * (`192.0.2.7:4711`, `[2001:db8::7]:4711`).
  */
-export function readAddress(text: string): string {
+function readAddress(text: string): string {
   const [, bracketed, dotted] = /^(?:\[([^\]%]*)\]|(\d+(?:\.\d+){3}))(?::\d{1,5})?$/.exec(text) ?? [];
   const address = bracketed ?? dotted ?? text;
   const family = isIP(address);
@@ -18,6 +18,16 @@ export function readAddress(text: string): string {
   if (family !== 6 || address.includes('%')) return '';
   const { address: shortest } = new SocketAddress({ address, family: 'ipv6' });
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(shortest)?.[1] ?? shortest;
+}
+
+/**
+ * The address of an end user, in a header such as X-Forwarded-For: the last one, which the nearest proxy added. Those
+ * before it may be from the end user. Undefined without the header, '' if the last one is no address.
+ */
+export function endUserAddress({ headers }: Pick<HeadRequest, 'headers'>, header: string): string | undefined {
+  const last = header === '' ? undefined : headers.get(header.toLowerCase())?.at(-1);
+  const address = last?.slice(last.lastIndexOf(',') + 1).trim();
+  return address ? readAddress(address) : undefined;
 }
 
 /** Finds the addresses of callers. */

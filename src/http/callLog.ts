@@ -5,6 +5,7 @@
 import type { Logger } from 'pino';
 import type { ApiError } from '../errors.ts';
 import { causeOf } from './errorResponse.ts';
+import type { Request } from './message.ts';
 
 type Level = 'info' | 'error';
 
@@ -30,17 +31,12 @@ export class CallLog {
     this.#pause(kind);
   }
 
-  /** Writes that a request failed, if that is a fault of this server or of Redis. */
-  writeFailure(operation: string, requestId: string, error: ApiError, startedAt: number) {
-    if (error.status < 500) return;
-    this.write(error.code, 'error', {
-      requestId,
-      operation,
-      status: error.status,
-      code: error.code,
-      cause: causeOf(error),
-      durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
-    });
+  /** Writes an error of the server. One of its caller is not logged. */
+  failed(operation: string, { requestId }: Pick<Request, 'requestId'>, error: ApiError, startedAt: number) {
+    const { status, code } = error;
+    if (status < 500) return;
+    const durationMs = Math.round((performance.now() - startedAt) * 1000) / 1000;
+    this.write(code, 'error', { requestId, operation, status, code, cause: causeOf(error), durationMs });
   }
 
   #pause(kind: string) {

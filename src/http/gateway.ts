@@ -17,13 +17,14 @@ import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import { limitOf, prepareHeld, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Store } from '../store.ts';
-import { readAddress } from './address.ts';
+import { endUserAddress } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import { type HeaderHandler, type HeadRequest, knownMethods, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const gatewayPath = '/v2/gateway/check';
+export const gatewayPaths = [gatewayPath, `${gatewayPath}/*`];
 
 /** Headers of a check, in addition to the header with the key. */
 export const requestHeaders = {
@@ -138,8 +139,7 @@ class Gateway {
     if (key === undefined) {
       return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key, or is repeated.`, []);
     }
-    const address = this.#ipHeader === '' ? undefined : lastOf(request, this.#ipHeader);
-    const ip = address && readAddress(address);
+    const ip = endUserAddress(request, this.#ipHeader);
     const input = { ...readInput(request, key), ...(ip && { ip }) };
     this.#checkInput(input);
     const verified: Verified = input.hold
@@ -147,12 +147,7 @@ class Gateway {
       : await prepareVerification(input, rootKey, this.#store).decide();
     if (verified.outcome === 'VALID') return this.#admit(request, verified, input);
     // Only a key with `allowedIps` needs the address.
-    if (verified.outcome === 'FORBIDDEN' && ip === '') {
-      throw invalidHeader(
-        this.#ipHeader,
-        'ends with a value that is no IPv4 or IPv6 address, and the key has allowedIps',
-      );
-    }
+    if (verified.outcome === 'FORBIDDEN' && ip === '') throw noAddressIn(this.#ipHeader);
     return this.#refuseVerified(request, verified.outcome, verified, input);
   }
 
@@ -161,7 +156,7 @@ class Gateway {
     if (cause instanceof TooManyHolds)
       return this.#refuse(request, 'RATE_LIMITED', cause.message, [['Retry-After', '1']]);
     const error = gatewayError(cause, this.#ipHeader);
-    this.#callLog.writeFailure('gateway.check', request.requestId, error, startedAt);
+    this.#callLog.failed('gateway.check', request, error, startedAt);
     return errorResponse(error, request);
   }
 
@@ -234,7 +229,7 @@ const checkedLimits = ({ snapshot, ratelimits }: Verified, input: Input): Checke
     return { name, limit, duration, ...state };
   });
 
-const notToBeStored = ['Cache-Control', 'no-store'] as const;
+export const notToBeStored = ['Cache-Control', 'no-store'] as const;
 
 /** `plan_name` as `X-Tollgate-Meta-plan-name`: many servers drop headers with an underscore. */
 export const metaHeader = (member: string): string => responseHeaders.meta + member.replaceAll('_', '-');
@@ -250,14 +245,9 @@ function readHeader(request: HeadRequest, name: string): string | undefined {
 const invalidHeader = (name: string, message: string) =>
   new ApiError('invalid_input', `headers.${name} ${message}.`, { fields: [{ location: `headers.${name}`, message }] });
 
-/**
- * Returns the last element of a header such as X-Forwarded-For, which the nearest proxy added. The elements before it
- * may be from the end user.
- */
-function lastOf(request: HeadRequest, name: string): string | undefined {
-  const last = request.headers.get(name.toLowerCase())?.at(-1);
-  return last?.slice(last.lastIndexOf(',') + 1).trim() || undefined;
-}
+/** The error for a key with `allowedIps` where this header has no address. */
+export const noAddressIn = (header: string) =>
+  invalidHeader(header, 'ends with a value that is no IPv4 or IPv6 address, and the key has allowedIps');
 
 function readRootKey(request: HeadRequest): string {
   const rootKey = readHeader(request, requestHeaders.rootKey);

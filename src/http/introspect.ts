@@ -3,6 +3,7 @@
 // that are used up do not make it inactive; `code` has the outcome. Errors have the form of RFC 6749.
 
 import querystring from 'node:querystring';
+import { digestTextOf } from '../domain/keyString.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { Metrics } from '../metrics.ts';
 import { decidedBy } from '../operations/keys/explainKey.ts';
@@ -40,7 +41,7 @@ export function createIntrospection(store: Store, callLog: CallLog, metrics: Met
       if (!grants.holdsAny('api', 'verify_key'))
         throw new ApiError('insufficient_permissions', 'The root key lacks api.*.verify_key.');
       if (key.length > keyCharactersMax) return unknownKey;
-      const found = await store.explain(workspaceId, { key }, { cost: 1 });
+      const found = await store.explain(workspaceId, { digest: digestTextOf(key) }, { cost: 1 });
       return found.status === 'found' && grants.holds('api', found.apiId, 'verify_key') ? answerOf(found) : unknownKey;
     };
     const isKnown = store.rootKeys.wasAccepted(rootKey);
@@ -52,7 +53,7 @@ export function createIntrospection(store: Store, callLog: CallLog, metrics: Met
     metrics.begin();
     const response = await introspect(request).catch((cause) => {
       const error = cause instanceof ApiError ? cause : internalError(cause);
-      callLog.writeFailure('introspect', request.requestId, error, startedAt);
+      callLog.failed('introspect', request, error, startedAt);
       return failed(request, error);
     });
     calls.count(response.status, performance.now() - startedAt);

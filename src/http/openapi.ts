@@ -10,6 +10,7 @@ import { type Json, partsOf, published } from '../input/published.ts';
 import type { AnyOperation } from '../operation.ts';
 import { holdTtl } from '../operations/keys/holdFields.ts';
 import { KeyRecord } from '../operations/keys/keyFields.ts';
+import { Holder } from '../operations/keys/me.ts';
 import {
   costMax,
   Identity,
@@ -23,6 +24,7 @@ import {
 import { Migration } from '../operations/system/getStatus.ts';
 import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
 import { errorName, introspectPath } from './introspect.ts';
+import { mePath } from './me.ts';
 
 interface Example {
   /** The body of the request; absent for GET. */
@@ -170,6 +172,7 @@ function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] 
   }
   paths[gatewayPath] = { get: gatewayCheck };
   paths[introspectPath] = { post: introspect };
+  paths[mePath] = { get: me };
   paths['/v2/liveness'] = { get: liveness };
   Object.assign(paths, health);
   return paths;
@@ -178,7 +181,7 @@ function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] 
 const securitySchemes = (): Json => ({
   rootKey: { type: 'http', scheme: 'bearer', description: `Root key. ${describeGrants()}` },
   rootKeyBasic: { type: 'http', scheme: 'basic', description: 'Root key as the password, with any user name.' },
-  key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check.' },
+  key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check and `GET /v2/me`.' },
   gatewayRootKey: {
     type: 'apiKey',
     in: 'header',
@@ -556,5 +559,35 @@ const introspect: OperationObject = {
     ...Object.fromEntries(
       [400, 401, 403, 413, 415, 429, 500, 503].map((status) => [status, introspectFailure(status)]),
     ),
+  },
+};
+
+const meErrors: readonly ErrorCode[] = [
+  'invalid_input',
+  'malformed_request',
+  'invalid_key',
+  'ip_not_allowed',
+  'too_many_requests',
+  'headers_too_large',
+  'internal',
+  'store_unavailable',
+];
+
+const me: OperationObject = {
+  operationId: 'me',
+  summary: 'Read a key with the key itself: its limits, credits, open holds and usage. Charges and counts nothing.',
+  description: [
+    'For the holder of the key, from the backend or a page of your product. Only keys of workspaces whose setting `me` is on (`workspace.updateSettings`) are found: any other key is unknown.',
+    'A key can be read twice a second on each server process. A browser shows the answer to pages of the origins in the setting.',
+  ].join('\n\n'),
+  tags: ['keys'],
+  security: [{ key: [] }],
+  responses: {
+    200: answer(
+      'Success.',
+      { schema: envelope(plain(Holder)), example: examples.me?.response },
+      { headers: { 'Cache-Control': headerObject('`no-store`.'), Vary: headerObject('`Origin`.') } },
+    ),
+    ...failuresOf(new Set(meErrors)),
   },
 };

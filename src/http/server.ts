@@ -52,8 +52,8 @@ export interface ListenOptions {
   /** The header with the address of the caller, in lower case; '' for that of the connection. */
   addressHeader?: string;
   handler: Handler;
-  /** Handles requests to `path` and below it, with any method, from their headers alone. Bodies are discarded. */
-  byHeaders?: { path: string; handler: HeaderHandler };
+  /** Handle requests to `path` (it may end in `/*`), with any method, from their headers. Bodies are discarded. */
+  byHeaders?: readonly { path: string; handler: HeaderHandler }[];
   /**
    * Returns the workspace of a caller whose root key was accepted recently. Others share one part of the body budget.
    */
@@ -84,7 +84,16 @@ export interface Server {
 }
 
 export async function listen(options: ListenOptions): Promise<Server> {
-  const { host, port, sharePort = false, tls, newRequestId, addressHeader: header = '', handler, byHeaders } = options;
+  const {
+    host,
+    port,
+    sharePort = false,
+    tls,
+    newRequestId,
+    addressHeader: header = '',
+    handler,
+    byHeaders = [],
+  } = options;
   const traffic = new Traffic(options);
   let endMs: number | undefined;
   const createApp = () => {
@@ -93,10 +102,10 @@ export async function listen(options: ListenOptions): Promise<Server> {
     app.any('/*', (native, head) =>
       new Exchange(traffic, native, readHead(head, newRequestId(), native, header), handler, true).begin(),
     );
-    if (byHeaders) {
-      const handle = (native: HttpResponse, head: HttpRequest) =>
-        new Exchange(traffic, native, readWholeHead(head, newRequestId()), byHeaders.handler, false).begin();
-      app.any(byHeaders.path, handle).any(`${byHeaders.path}/*`, handle);
+    for (const { path, handler: ofPath } of byHeaders) {
+      app.any(path, (native, head) =>
+        new Exchange(traffic, native, readWholeHead(head, newRequestId()), ofPath, false).begin(),
+      );
     }
     return app;
   };

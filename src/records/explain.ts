@@ -2,11 +2,11 @@
 // rules.
 
 import type { ItemError } from '../decide/reply.ts';
-import { slugsOf } from '../decide/slugs.ts';
+import { printedSlugsOf, slugsOf } from '../decide/slugs.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
 import { readVerified, requestText, type Verified, type VerifyRequest, withAddress } from '../decide/verification.ts';
 import { unpackRanges } from '../domain/ipRange.ts';
-import { digestTextOf } from '../domain/keyString.ts';
+import type { JsonText } from '../domain/json.ts';
 import { adHocLimit, presentedDuration, type Ratelimit } from '../domain/limit.ts';
 import type { Snapshot } from '../domain/verification.ts';
 import type { HeldUnits, Reply } from '../scripts/calls.ts';
@@ -36,6 +36,9 @@ interface Explained {
   drawsOn?: string;
   /** The balance of its identity and its refill as above, a named reply; missing if it has none. */
   shared?: Reply;
+  /** For its holder: the beginning of its string, and whether another key may be charged to the same balance. */
+  start?: string;
+  sharesBalance?: 1;
   /** The plans of the key and of its identity; missing for none. */
   planId?: string;
   identityPlanId?: string;
@@ -94,9 +97,17 @@ export interface Explanation {
   /** For each slug of the query, whether the key has it. */
   held: boolean[];
   ratelimits: LimitFigures[];
+  /** Reads what its holder sees. */
+  displayed: () => Promise<Omit<Snapshot, 'permissions'> & Displayed>;
   leased: { key: number; identity: number };
   /** Reads the units and credits that open holds of the key hold, of which there may be very many, too. */
   holds: () => Promise<{ open: number; credits: number; ratelimits: { name: string; cost: number }[] } | undefined>;
+}
+
+interface Displayed {
+  start: string;
+  sharesBalance: boolean;
+  permissions: readonly string[] | JsonText;
 }
 
 type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
@@ -104,17 +115,19 @@ type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
 const noDigest = '\0'.repeat(32);
 
 export function openExplain({ redis, run }: StoreContext) {
+  /** With the view `holder` the figures are of all limits, and nothing is taken of them. */
   return async (
     workspaceId: string,
-    key: { keyId: string } | { key: string },
+    key: { keyId: string } | { digest: string },
     request: ExplainRequest,
+    view: 'holder' | '' = '',
   ): Promise<Explanation | MissingKey> => {
-    const digest = 'key' in key ? digestTextOf(key.key) : noDigest;
+    const { digest = noDigest, keyId: id = '' } = { ...key } as { digest?: string; keyId?: string };
     const { cost } = request;
     const values = { digest, cost, cached: noVersion, request: withAddress(request, requestText(request)) };
     const item = Buffer.alloc(verifyItem.size(values));
     verifyItem.write(item, 0, values);
-    const reply = await run('keys/explain', workspaceId, { keyId: 'keyId' in key ? key.keyId : '', item });
+    const reply = await run('keys/explain', workspaceId, { keyId: id, item, view });
     const figures = fromNamed<Explained>(asText(reply[0]));
     const { status, keyId, apiId } = figures;
     const nowMs = Number(figures.now);
@@ -122,15 +135,21 @@ export function openExplain({ redis, run }: StoreContext) {
     const packed = reply[1]!;
     const decision = readVerified({ packed, at: 0, end: packed.length, snapshot: undefined, atMs: nowMs });
     const { snapshot, permissionLists } = readSnapshot(reply[2]!, nowMs);
+    const cut = permissionLists.length > 0;
     return {
       ...read(figures, decision, snapshot, request),
+      displayed: async () => ({
+        ...snapshot,
+        start: figures.start ?? '',
+        sharesBalance: figures.sharesBalance === 1,
+        ...(cut && { permissions: await printedSlugsOf(redis, workspaceId, permissionLists) }),
+      }),
       holds: async () => figures.holds && held(figures.holds),
-      slugs: async () =>
-        permissionLists.length === 0 ? snapshot.permissions : slugsOf(redis, workspaceId, permissionLists),
+      slugs: async () => (cut ? slugsOf(redis, workspaceId, permissionLists) : snapshot.permissions),
     };
 
     async function held([open, ...first]: NonNullable<Explained['holds']>) {
-      const found = 'key' in key ? digest : await digestOf(redis, workspaceId, key.keyId.slice('key_'.length));
+      const found = id === '' ? digest : await digestOf(redis, workspaceId, id.slice('key_'.length));
       const all = await allHeld(run, workspaceId, Buffer.from(found ?? '', 'latin1'), first);
       return { open, credits: all.credits, ratelimits: heldByName(all) };
     }
@@ -142,7 +161,7 @@ function read(
   decision: Verified | ItemError,
   snapshot: Snapshot,
   request: ExplainRequest,
-): Omit<Explanation, 'holds' | 'slugs'> {
+): Omit<Explanation, 'holds' | 'displayed' | 'slugs'> {
   const { expires, allowedIps, balance, held = '' } = figures;
   // What an item error refuses has no figures of its limits.
   const checked = 'reason' in decision ? [] : (figures.limits ?? []);

@@ -8,12 +8,21 @@ import { mastersOf, orStoreError } from '../redis/connection.ts';
 import { setupKey, workspaceKey, workspacesKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { hasSums } from '../usage/sums.ts';
+import type { openHolders } from './holders.ts';
 import { cliActor, type openRootKeys } from './rootKeys.ts';
 
 interface Settings {
   name: string;
   /** An API with keys is deleted only by its name. */
   protectApis: boolean;
+  /** Whether and how its keys may read themselves; absent if they may not. */
+  me?: HolderSettings | undefined;
+}
+
+/** The origins whose pages may read the answer, and the members of metadata that it has. */
+interface HolderSettings {
+  origins?: string[];
+  meta?: string[];
 }
 
 export interface Workspace {
@@ -43,6 +52,7 @@ interface ImportedWorkspace extends Workspace, Settings {
 export function openWorkspaces(
   context: StoreContext,
   rootKeys: () => ReturnType<typeof openRootKeys>,
+  holders: ReturnType<typeof openHolders>,
   creating: (workspaceId: string) => void,
 ) {
   const { redis, run, change, currentMs } = context;
@@ -91,28 +101,13 @@ export function openWorkspaces(
   return {
     create,
 
-    ...openImport(context),
+    ...openSettings(context, holders),
+    ...openImport(context, holders),
     nameOf: async (workspaceId: string): Promise<string> =>
       (await orStoreError(redis.hget(workspaceKey(workspaceId), 'name'))) ?? '',
     exists,
     ids,
     list,
-
-    /** One command, so it needs no script. */
-    async settings(workspaceId: string): Promise<Workspace & Settings> {
-      const fields = ['name', 'created', 'protectApis'] as const;
-      const [name, created, protects] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
-      return { workspaceId, name: name ?? '', createdAt: Number(created), protectApis: protects === '1' };
-    },
-
-    /** Absent settings are unchanged. */
-    async update(
-      workspaceId: string,
-      changes: { [Name in keyof Settings]?: Settings[Name] | undefined },
-      actor: Actor,
-    ): Promise<void> {
-      await run('workspaces/update', workspaceId, { request: JSON.stringify(changes), actor });
-    },
 
     /**
      * Creates a workspace and a root key with all grants if the store is empty. Returns the string of the root key,
@@ -134,7 +129,32 @@ export function openWorkspaces(
   };
 }
 
-function openImport(context: StoreContext) {
+function openSettings({ redis, run }: StoreContext, holders: ReturnType<typeof openHolders>) {
+  return {
+    /** One command, so it needs no script. */
+    async settings(workspaceId: string): Promise<Workspace & Settings> {
+      const fields = ['name', 'created', 'protectApis', 'me'] as const;
+      const [name, created, protects, me] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
+      const settings = { name: name ?? '', createdAt: Number(created), protectApis: protects === '1' };
+      return { workspaceId, ...settings, ...(me && { me: JSON.parse(me) as HolderSettings }) };
+    },
+
+    /** Absent settings are unchanged. */
+    async update(
+      workspaceId: string,
+      { me, ...changes }: { [Name in keyof Settings]?: Settings[Name] | null | undefined },
+      actor: Actor,
+    ): Promise<void> {
+      // A workspace in the list without the setting only costs a lookup.
+      if (me) await holders.add(workspaceId);
+      const request = { ...changes, ...(me !== undefined && { me: me ? JSON.stringify(me) : '' }) };
+      await run('workspaces/update', workspaceId, { request: JSON.stringify(request), actor });
+      if (me !== undefined) await holders.settle(workspaceId);
+    },
+  };
+}
+
+function openImport(context: StoreContext, holders: ReturnType<typeof openHolders>) {
   const { redis, run, change } = context;
   return {
     /**
@@ -146,11 +166,13 @@ function openImport(context: StoreContext) {
       workspace: ImportedWorkspace,
       isDryRun: boolean,
     ): Promise<'created' | 'continued' | 'exists' | 'unfinished'> {
-      const { workspaceId, createdAt, ...rest } = workspace;
-      const request = JSON.stringify({ ...rest, created: createdAt, sums: hasSums(context), dryRun: isDryRun });
+      const { workspaceId, createdAt, me, ...rest } = workspace;
+      const given = { ...rest, ...(me && { me: JSON.stringify(me) }), created: createdAt };
+      const request = JSON.stringify({ ...given, sums: hasSums(context), dryRun: isDryRun });
       const outcome = await run('workspaces/import', workspaceId, { request });
       if (!isDryRun && (outcome === 'created' || outcome === 'continued'))
         await change((redis) => redis.zadd(workspacesKey, 'NX', `${createdAt}`, workspaceId));
+      if (me && !isDryRun && (outcome === 'created' || outcome === 'continued')) await holders.add(workspaceId);
       return outcome;
     },
 
@@ -182,6 +204,7 @@ function openImport(context: StoreContext) {
           cursor = next.toString();
         } while (cursor !== '0');
       }
+      await holders.remove(workspaceId);
       await change((redis) => redis.zrem(workspacesKey, workspaceId));
       await change((redis) => redis.unlink(workspace));
     },

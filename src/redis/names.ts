@@ -23,6 +23,8 @@ export const connectionName = 'tollgate';
 
 /** Every workspace id, by time of creation. Zset. The only names outside of a workspace: */
 export const workspacesKey = 'tg:workspaces';
+/** The workspaces whose keys may read themselves (`GET /v2/me`), see records/holders.ts. Set. */
+export const holdersKey = 'tg:holders';
 /** A lock, for some seconds, of the server that creates the first workspace. String, expires. */
 export const setupKey = 'tg:setup';
 /** The version of all data, and the progress of its migration, see dataVersion.ts. Hash. */

@@ -111,7 +111,7 @@ export const signatures = {
   ),
   'keys/expiriesOf': takes('keys').returnsPacked<Buffer>(),
   'keys/expiring': takes('expiresBefore', 'expiresAfter', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
-  'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
+  'keys/explain': takes('keyId', 'item', 'view', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
   'keys/export': takes('apiId', 'deleted', 'after', 'count', 'now').returnsPacked<
     [[Buffer, unknown, unknown, [Buffer, unknown][], unknown][], Buffer] | null
   >(),

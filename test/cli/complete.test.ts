@@ -170,7 +170,7 @@ let exported: string;
 beforeAll(async () => {
   things = [];
   clock.now = now - 20 * dayMs;
-  await ok('workspace.updateSettings', { protectApis: true });
+  await ok('workspace.updateSettings', { protectApis: true, me: { origins: ['https://app.example'], meta: ['tier'] } });
   const { apiId } = await ok('apis.createApi', { name: 'daily' });
   const limits = [{ name: 'monthly', limit: 1000, duration: 28 * dayMs, autoApply: true }];
   await ok('identities.createIdentity', { externalId: 'owner', ratelimits: [...limits, yearly] });
@@ -266,7 +266,9 @@ describe('into an empty Redis', () => {
     const dry = await importInto(redis.url, exported, '--dry-run');
     const first = await importInto(redis.url, exported);
     expect(dry.created).toEqual(first.created);
-    const { callAs } = await serverOn(redis.url);
+    const { callAs, store } = await serverOn(redis.url);
+    // Its keys may read themselves there, too.
+    expect(await store.holders.workspaces()).toEqual([tollgate.workspaceId]);
     expectSame(await readAll(callAs(tollgate.rootKey), options), before);
     expectSame(await readAll(callAs(other.rootKey), nothingMore), otherBefore);
     // One event for each workspace.

@@ -8,6 +8,7 @@ import { runCli } from '../support/cli.ts';
 import { exampleOf, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
+import { serveStore } from '../support/serving.ts';
 import { longTest } from '../support/testIf.ts';
 import { report } from './report.ts';
 import { confirmed, expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant } from './tenants.ts';
@@ -57,6 +58,25 @@ describe('every operation', () => {
       expect(error).toBeUndefined();
       expect(status).toBe(200);
     }
+  });
+
+  test('a key reads itself, wherever its workspace is', async () => {
+    const server = await serveStore(tollgate.store);
+    const keys: string[] = [];
+    for (const { rootKey } of workspaces) {
+      await tollgate.ok('workspace.updateSettings', { me: {} }, rootKey);
+      const { apiId } = await tollgate.ok('apis.createApi', { name: 'itself' }, rootKey);
+      keys.push((await tollgate.ok('keys.createKey', { apiId, name: rootKey.slice(5, 21) }, rootKey)).key!);
+    }
+    const me = async (key: string) => {
+      const response = await fetch(`${server.url}/v2/me`, { headers: { authorization: `Bearer ${key}` } });
+      const { data } = (await response.json()) as { data?: { name: string } };
+      return [response.status, data?.name];
+    };
+    const names = workspaces.map(({ rootKey }) => [200, rootKey.slice(5, 21)]);
+    expect(await Promise.all(keys.map(me))).toEqual(names);
+    expect(await me('unknown')).toEqual([401, undefined]);
+    await server.close();
   });
 
   test('the list of workspaces, the sweeper’s steps, and readiness', async () => {

@@ -346,7 +346,16 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'keys.deleteKey': { '': ({ keyId }) => ({ keyId }) },
   'keys.restoreKey': { '': ({ keyId }) => ({ keyId }) },
   'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
-  'workspace.updateSettings': { '': () => ({ name: 'w'.repeat(255), protectApis: false }) },
+  'workspace.updateSettings': {
+    '': () => ({
+      name: 'w'.repeat(255),
+      protectApis: false,
+      me: {
+        origins: Array.from({ length: 20 }, (_, index) => `https://${`${'a'.repeat(60)}.`.repeat(3)}n${index}.example`),
+        meta: Array.from({ length: 20 }, (_, index) => `${index}`.padEnd(100, 'm')),
+      },
+    }),
+  },
 };
 
 /** Requests with a reference to a record, or a page of a list, of the operations that have no others. */

@@ -99,6 +99,14 @@ test('every operation is called, and its secrets collected', async () => {
     const { status } = await call(name, exampleOf(name).input(things));
     expect(status, name).toBe(200);
   }
+  // A key reads itself, and is misplaced.
+  await call('workspace.updateSettings', { me: { origins: ['https://app.example'] } });
+  const { key } = await makeThings(call, server.rootKey);
+  secrets.set(key, 'keys.createKey');
+  const me = (path: string, more = {}) => ask(path, { method: 'GET', rootKey: key, ...more });
+  await vi.waitFor(async () => expect((await me('/v2/me')).status).toBe(200), { timeout: 5000, interval: 600 });
+  expect((await me(`/v2/me?key=${key}`)).status).toBe(400);
+  expect((await me('/v2/me', { headers: { origin: key, authorization: `Basic ${key}` } })).status).toBe(401);
   // Imported by hash: the server never had the string.
   const elsewhere = createKeyString({ prefix: 'old', byteLength: 16 }).key;
   secrets.set(elsewhere, 'a key made elsewhere');

@@ -7,7 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createId } from '../../src/domain/keyString.ts';
-import { createGateway, gatewayPath } from '../../src/http/gateway.ts';
+import { createGateway, gatewayPath, gatewayPaths } from '../../src/http/gateway.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { listen, type Server } from '../../src/http/server.ts';
 import { operations } from '../../src/operations/index.ts';
@@ -21,6 +21,7 @@ let isStopping = false;
 beforeAll(async () => {
   const log = pino({ level: 'silent' });
   const nowMs = () => h.clock.now;
+  const gateway = createGateway({ store: h.store, log, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] });
   server = await listen({
     host: '127.0.0.1',
     port: 0,
@@ -33,10 +34,7 @@ beforeAll(async () => {
       isStopping: () => isStopping,
       scrape: async () => 'tollgate_up 1\n',
     }),
-    byHeaders: {
-      path: gatewayPath,
-      handler: createGateway({ store: h.store, log, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] }),
-    },
+    byHeaders: gatewayPaths.map((path) => ({ path, handler: gateway })),
   });
 });
 afterAll(() => server.close());

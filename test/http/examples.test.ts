@@ -57,6 +57,7 @@ beforeAll(async () => {
   document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApiDocument;
   // Paths for GET have no input except the headers of the gateway check.
   const key = await keyOf(store, rootKey);
+  secrets.push(key);
   const headers = { authorization: `Bearer ${key}`, [requestHeaders.rootKey]: rootKey };
   for (const [path, { get }] of Object.entries(document.paths)) {
     if (!get) continue;
@@ -128,7 +129,8 @@ async function keyOf(store: Store, rootKey: string): Promise<string> {
   const { workspaceId } = new RootKeyReader().read(rootKey);
   const apiId = await store.apis.create(workspaceId, 'gateway', cliActor);
   const { key, start } = createKeyString({ byteLength: 16 });
-  const keys = [{ digest: digestOf(key), start }];
+  const ratelimits = [{ name: 'requests', limit: 100, duration: 60_000, autoApply: true }];
+  const keys = [{ digest: digestOf(key), start, name: 'CI', remaining: 500, ratelimits }];
   await store.keys.create(workspaceId, { apiId, keys, mayCreatePermissions: false }, cliActor);
   return key;
 }

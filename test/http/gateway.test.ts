@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createId } from '../../src/domain/keyString.ts';
 import { outcomeErrors } from '../../src/domain/verification.ts';
 import { ApiError } from '../../src/errors.ts';
-import { createGateway, type GatewayOptions, gatewayPath } from '../../src/http/gateway.ts';
+import { createGateway, type GatewayOptions, gatewayPath, gatewayPaths } from '../../src/http/gateway.ts';
 import type { OpenApiDocument } from '../../src/http/openapi.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { listen, type Server } from '../../src/http/server.ts';
@@ -25,13 +25,14 @@ const logged: string[] = [];
 async function serve(options: Partial<GatewayOptions> = {}): Promise<Server> {
   const log = pino({ level: 'trace' }, { write: (line) => void logged.push(line) });
   const settings = { keyHeader: 'Authorization', rootKey: h.rootKey, meta: [], ...options };
+  const handler = createGateway({ store: h.store, log, ...settings });
   const server = await listen({
     host: '127.0.0.1',
     port: 0,
     bodyBytesMax,
     newRequestId: () => createId('req', h.clock.now),
     handler: createPipeline(operations, { store: h.store, log, metaBytesMax: 10_240 }),
-    byHeaders: { path: gatewayPath, handler: createGateway({ store: h.store, log, ...settings }) },
+    byHeaders: gatewayPaths.map((path) => ({ path, handler })),
   });
   servers.push(server);
   return server;

@@ -9,6 +9,7 @@ import { outcomes } from '../../src/domain/verification.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import { gatewayPath } from '../../src/http/gateway.ts';
 import { introspectPath } from '../../src/http/introspect.ts';
+import { mePath } from '../../src/http/me.ts';
 import type { OpenApiDocument, OperationObject, ResponseObject } from '../../src/http/openapi.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
@@ -196,7 +197,7 @@ describe('the document', () => {
   test('has every path and no other', () => {
     const paths = all.flatMap(({ name, alias }) => [name, alias ?? []].flat()).map((name) => `/v2/${name}`);
     expect(Object.keys(document.paths).sort()).toEqual(
-      [...paths, gatewayPath, introspectPath, '/v2/liveness', '/health/live', '/health/ready'].sort(),
+      [...paths, gatewayPath, introspectPath, mePath, '/v2/liveness', '/health/live', '/health/ready'].sort(),
     );
   });
 
@@ -254,7 +255,7 @@ describe('the document', () => {
     for (const action of Object.values(actions).flat()) expect(text).toContain(`\`${action}\``);
   });
 
-  test('requires a root key except for liveness and health, as a password too for an introspection, and the key as well for the gateway check', () => {
+  test('requires a root key except for liveness, health and /v2/me, as a password too for an introspection, and the key as well for the gateway check', () => {
     expect(document.security).toEqual([{ rootKey: [] }]);
     const open = everyOperation().filter(({ security }) => security !== undefined);
     expect(open).toEqual([
@@ -263,6 +264,7 @@ describe('the document', () => {
         security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
       }),
       expect.objectContaining({ operationId: 'introspect', security: [{ rootKeyBasic: [] }, { rootKey: [] }] }),
+      expect.objectContaining({ operationId: 'me', security: [{ key: [] }] }),
       ...['liveness', 'health.live', 'health.ready'].map((operationId) =>
         expect.objectContaining({ operationId, security: [] }),
       ),

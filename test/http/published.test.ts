@@ -307,6 +307,9 @@ const examples: Record<string, () => Example[]> = {
     ['analytics.getVerifications', { query: 'SELECT 1' }],
     ['analytics.getRatelimits', { query: 'SELECT 1' }],
   ],
+  'is not an origin as browsers send it': () => [
+    ['workspace.updateSettings', { me: { origins: ['https://app.example.com', 'https://app.example.com:443'] } }],
+  ],
   'must be another plan': () => [['plans.deletePlan', { planId: 'pro', replaceWith: 'pro' }]],
   'is after end': () => periods({ start: 2e12, end: 1e12 }, 'getVerifications', 'getRatelimits', 'getTop'),
   'results in more than': () => periods({ start: 0, end: 1e12 }, 'getVerifications', 'getRatelimits'),

@@ -188,7 +188,7 @@ test('requests without a good root key are one line a second, with their number;
   await vi.waitFor(() => expect(countLines(server, 500, secondsOfChecks)).toBe(300), waiting);
 });
 
-test('while Redis is unavailable there is one line a second, of operations and of gateway checks, with their number', async () => {
+test('while Redis is unavailable there is one line a second, of operations, of gateway checks and of /v2/me, with their number', async () => {
   const server = start('pipe', { GATEWAY_ROOT_KEY: rootKey, REDIS_TIMEOUT_MS: '1000' });
   expect(await getApi(server, 1)).toEqual({ 404: 1 });
   redis.signal('SIGSTOP');
@@ -198,9 +198,10 @@ test('while Redis is unavailable there is one line a second, of operations and o
     expect(await getApi(server, 60)).toEqual({ 503: 60 });
     expect(await flood(server, 60, '/v2/keys.verifyKey', headers, '{"key":"k"}')).toEqual({ 503: 60 });
     expect(await flood(server, 60, '/v2/gateway/check', bearer)).toEqual({ 503: 60 });
+    expect(await flood(server, 60, '/v2/me', bearer)).toEqual({ 503: 60 });
   });
   redis.signal('SIGCONT');
-  await vi.waitFor(() => expect(countLines(server, 503, seconds)).toBe(180), waiting);
+  await vi.waitFor(() => expect(countLines(server, 503, seconds)).toBe(240), waiting);
 });
 
 test('while Redis refuses writes, changes of known callers are one line a second too', async () => {

@@ -234,7 +234,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
   const { series, text } = await scrape(server);
 
   const allowed: Record<string, readonly string[]> = {
-    operation: [...operations.map(({ name }) => name), 'gateway.check', 'introspect', 'page', 'unknown'],
+    operation: [...operations.map(({ name }) => name), 'gateway.check', 'introspect', 'me', 'page', 'unknown'],
     status: ['200', ...errorCatalogue.map(({ status }) => `${status}`)],
     outcome: outcomes,
     result: ['passed', 'blocked'],

@@ -56,6 +56,7 @@ async function aBitOfEverything() {
   const theirs = await createWorkspace();
   await makeThings(call, theirs.rootKey);
 
+  await ok('workspace.updateSettings', { me: { origins: ['https://app.example'], meta: ['tier'] } });
   await ok('permissions.createPermission', { name: 'Read', slug: 'documents.read', description: 'to read' });
   const { roleId } = await ok('permissions.createRole', { name: 'reader', permissions: ['documents.read'] });
   await ok('permissions.setRolePermissions', { roleId, permissions: ['documents.read', 'documents.write'] });

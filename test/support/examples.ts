@@ -756,7 +756,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['workspace.update_settings'],
     elsewhere: null,
     changes: () => ['workspace', expect.stringMatching(/^ws_/)],
-    documented: () => ({ protectApis: true }),
+    documented: () => ({ protectApis: true, me: { origins: ['https://app.example.com'], meta: ['tier'] } }),
   },
   'system.getStatus': {
     input: () => ({}),

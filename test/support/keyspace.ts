@@ -3,7 +3,16 @@
 import { readFileSync } from 'node:fs';
 import { Cluster } from 'ioredis';
 import type { RedisClient } from '../../src/redis/connection.ts';
-import { dataKey, formKey, probeKey, serversKey, setupKey, sweptKey, workspacesKey } from '../../src/redis/names.ts';
+import {
+  dataKey,
+  formKey,
+  holdersKey,
+  probeKey,
+  serversKey,
+  setupKey,
+  sweptKey,
+  workspacesKey,
+} from '../../src/redis/names.ts';
 import { keyFixed, keyRecordFields, never } from '../../src/scripts/layout.ts';
 
 export interface KeyspaceEntry {
@@ -80,6 +89,7 @@ const patternOf = ({ name }: KeyspaceEntry): RegExp =>
 
 const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
   { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
+  { name: holdersKey, type: 'set', holds: '', pattern: new RegExp(`^${holdersKey}$`) },
   { name: dataKey, type: 'hash', holds: '', pattern: new RegExp(`^${dataKey}$`) },
   { name: formKey, type: 'string', holds: '', pattern: new RegExp(`^${formKey}$`), isOld: true },
   { name: serversKey, type: 'hash', holds: '', pattern: new RegExp(`^${serversKey}$`) },

@@ -239,3 +239,15 @@ local function read_tallied_key(digest, id24)
   key_packed, key_api8 = string.sub(id24, 1, 16), string.sub(id24, 17)
   return false, false
 end
+
+-- The text of a request that takes nothing of any limit of the key and its identity, see read_request; '' without one.
+function loaded_key.request_of_all_limits()
+  local limits = {}
+  local shared = key_identity and read_limits(key_identity, IDENTITY_LIMITS_AT, 0) or {}
+  for _, list in ipairs({ read_limits(key_packed, key_limits_at, key_flags.tail_bytes), shared }) do
+    for _, l in ipairs(list) do
+      limits[#limits + 1] = { l.name, 0 }
+    end
+  end
+  return #limits > 0 and cjson.encode({ limits = limits }) or ''
+end

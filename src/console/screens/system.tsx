@@ -7,6 +7,7 @@ import { ago, bytes, count, duration, percent } from '../format.ts';
 import { Badge, Card, Head, Id, Lacks, Loaded, Snippet } from '../parts/basic.tsx';
 import { Figure, Spark } from '../parts/chart.tsx';
 import { EndingRootKeys } from '../parts/ending.tsx';
+import { Holders } from '../parts/holders.tsx';
 import { Table } from '../parts/table.tsx';
 import type { Status } from '../records.ts';
 import { currentSignIn, may } from '../session.ts';
@@ -103,6 +104,7 @@ export function System() {
       ) : (
         <>
           <Lacks grant="system.*.read_status" />
+          <Holders />
           <SignedIn />
         </>
       )}
@@ -195,6 +197,7 @@ function Details({ data }: { data: Status }) {
             ]}
           />
         </Card>
+        <Holders />
         <SignedIn />
       </div>
     </>

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { addressText } from '../../domain/ipRange.ts';
+import { digestTextOf } from '../../domain/keyString.ts';
 import { AND, type PostfixQuery } from '../../domain/permissionQuery.ts';
 import { outcomes } from '../../domain/verification.ts';
 import type { ErrorCode } from '../../errors.ts';
@@ -142,7 +143,7 @@ export const explainKey = manages({
 
   async handle({ key, keyId, ...verification }, { store, caller }) {
     const request = verificationOf(verification);
-    const of = key === undefined ? { keyId: keyId! } : { key };
+    const of = key === undefined ? { keyId: keyId! } : { digest: digestTextOf(key) };
     const { tags: _tags, ...decided } = request;
     const found = await store.explain(caller.workspaceId, of, decided);
     const isReadable = caller.grants.holds('api', found.apiId ?? '*', 'read_key');

@@ -11,6 +11,7 @@ export const getSettings = manages({
     workspaceId: out.text('Id of the workspace.'),
     createdAt: CreatedAt,
     ...settings,
+    me: Type.Optional(settings.me),
   }),
   needs: { workspace: ['read_settings'] },
 

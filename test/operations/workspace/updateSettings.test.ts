@@ -79,3 +79,66 @@ test.each<[string, object]>([
 ])('workspace.updateSettings: 400 for a wrong %s: %j', async (field, input) => {
   expect(await call('workspace.updateSettings', input as never)).toMatchObject(onlyInvalidAt(`body.${field}`));
 });
+
+describe('workspace.updateSettings: me', () => {
+  test('is set as a whole, kept by other changes, and removed by null', async () => {
+    const { update, settings } = await newWorkspace();
+    expect(await settings()).not.toHaveProperty('me');
+    const me = { origins: ['https://app.example.com', 'http://localhost:5173', 'https://[::1]:8443'], meta: ['tier'] };
+    expect(await update({ me })).toMatchObject({ status: 200, data: {} });
+    expect((await settings()).me).toEqual(me);
+    await update({ name: 'other' });
+    expect((await settings()).me).toEqual(me);
+    await update({ me: {} });
+    expect((await settings()).me).toEqual({});
+    await update({ me: null });
+    expect(await settings()).not.toHaveProperty('me');
+    await update({ me: null });
+    expect(await settings()).not.toHaveProperty('me');
+  });
+
+  test('the event has both values', async () => {
+    const { rootKey, update } = await newWorkspace();
+    await update({ me: { origins: [] } });
+    await update({ me: null });
+    const events = (await call('audit.listEvents', { order: 'desc', limit: 2 }, rootKey)).data;
+    expect(events.map(({ changes }) => changes)).toEqual([
+      [{ field: 'me', before: '{"origins":[]}' }],
+      [{ field: 'me', after: '{"origins":[]}' }],
+    ]);
+  });
+
+  test.each([
+    '*',
+    'null',
+    'app.example.com',
+    'https://app.example.com/',
+    'https://app.example.com/path',
+    'https://app.example.com?a',
+    'https://app.example.com#a',
+    'https://*.example.com',
+    'https://APP.example.com',
+    'https://app.example.com:443',
+    'http://app.example.com:80',
+    'https://user@app.example.com',
+    'https://müller.example',
+    'https://app.example.com:99999',
+    'ftp://app.example.com',
+    'https://',
+    ' https://app.example.com',
+    `https://${'a'.repeat(250)}.example`,
+  ])('400 for the origin %j', async (origin) => {
+    const input = { me: { origins: ['https://ok.example', origin] } };
+    expect(await call('workspace.updateSettings', input)).toMatchObject(onlyInvalidAt('body.me.origins[1]'));
+  });
+
+  test.each<[string, object]>([
+    ['body.me', { me: false }],
+    ['body.me.enabled', { me: { enabled: true } }],
+    ['body.me.origins', { me: { origins: Array.from({ length: 21 }, (_, index) => `https://${index}.example`) } }],
+    ['body.me.meta', { me: { meta: Array(21).fill('tier') } }],
+    ['body.me.meta[0]', { me: { meta: [''] } }],
+  ])('400 at %s for %j', async (location, input) => {
+    expect(await call('workspace.updateSettings', input as never)).toMatchObject(onlyInvalidAt(location));
+  });
+});
