@@ -53,6 +53,8 @@ import { getRole } from './permissions/getRole.ts';
 import { listPermissions } from './permissions/listPermissions.ts';
 import { listRoles } from './permissions/listRoles.ts';
 import { setRolePermissions } from './permissions/setRolePermissions.ts';
+import { updatePermission } from './permissions/updatePermission.ts';
+import { updateRole } from './permissions/updateRole.ts';
 import { createPlan } from './plans/createPlan.ts';
 import { deletePlan } from './plans/deletePlan.ts';
 import { getPlan } from './plans/getPlan.ts';
@@ -124,10 +126,12 @@ export const operations = [
   createPermission,
   getPermission,
   listPermissions,
+  updatePermission,
   deletePermission,
   createRole,
   getRole,
   listRoles,
+  updateRole,
   deleteRole,
   setRolePermissions,
   createPlan,

@@ -190,6 +190,9 @@ export const signatures = {
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
   'permissions/read': takes('numbers').returns<Reply[]>(),
+  'permissions/update': takes('kindName', 'request', 'actor', 'now').returns<
+    ['updated', Reply] | ['not_found' | 'exists']
+  >(),
   'plans/create': takes('request', 'actor', 'now').decides(
     'created',
     'exists',

@@ -145,6 +145,8 @@ export type Made = OutputOf<'apis.createApi'> &
   Pick<OutputOf<'rootKeys.createRootKey'>, 'rootKeyId'> & {
     /** The SHA-256 of another system's key, in base64. */
     newHash: string;
+    /** The id of the root key that replaced another. */
+    successorId: string;
   };
 
 const minute = 60_000;
@@ -223,6 +225,11 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     }),
   },
   'permissions.getPermission': { ...ofKind('permission').read, ...byReference('permission', 'documents.read') },
+  'permissions.updatePermission': {
+    input: ({ name }) => ({ permission: name, slug: freshName(), name: 'renamed', description: null }),
+    ...ofKind('permission').update,
+    documented: () => ({ permission: 'documents.read', description: 'May open and search any document.' }),
+  },
   'permissions.createRole': {
     input: ({ name }) => ({ name: freshName(), description: 'new', permissions: [name, freshName()] }),
     needs: ['rbac.create_role', 'rbac.add_permission_to_role', 'rbac.create_permission'],
@@ -245,6 +252,11 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     }),
   },
   'permissions.getRole': { ...ofKind('role').read, ...byReference('role', 'editor') },
+  'permissions.updateRole': {
+    input: ({ name }) => ({ role: name, name: freshName(), description: 'renamed' }),
+    ...ofKind('role').update,
+    documented: () => ({ role: 'editor', description: 'Reads, writes and shares documents.' }),
+  },
   'permissions.listPermissions': {
     input: ({ name }) => ({ search: name }),
     ...ofKind('permission').list,
