@@ -6,6 +6,7 @@ import { actions, type Resource } from '../domain/grants.ts';
 import { Pagination } from '../domain/pagination.ts';
 import { outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
+import { absentByNull, type ObjectSchema } from '../input/validate.ts';
 import type { AnyOperation } from '../operation.ts';
 import { holdTtl } from '../operations/keys/holdFields.ts';
 import { KeyRecord } from '../operations/keys/keyFields.ts';
@@ -144,13 +145,23 @@ function members<Value extends object>(value: Value): Value {
  * Returns a schema in the form that generators of clients read (docs/clients.md): they take an integer without format
  * as one of 32 bits, and support neither a constant boolean nor a list as a default.
  */
-const published = (schema: Json): Json => ({
+const published = ({ nullIsAbsent, ...schema }: Json): Json => ({
   ...schema,
+  ...(nullIsAbsent === true && { properties: withNulls(schema as unknown as ObjectSchema) }),
   ...(Array.isArray(schema.enum) && { type: schema.type ?? 'string' }),
   ...([schema.type].flat().includes('integer') && { format: 'int64' }),
   ...(schema.type === 'boolean' && { const: undefined }),
   ...(Array.isArray(schema.default) && { default: undefined }),
 });
+
+function withNulls(schema: ObjectSchema): ObjectSchema['properties'] {
+  const nulls = absentByNull(schema).map((name) => [name, schema.properties[name]!] as const);
+  const nullable = nulls.map(([name, { type, ...rest }]) => [
+    name,
+    { ...rest, type: [type, 'null'].flat() as string[] },
+  ]);
+  return { ...schema.properties, ...Object.fromEntries(nullable) };
+}
 
 const description = [
   'Issues, verifies and meters API keys.',
@@ -268,7 +279,7 @@ function describe(operation: AnyOperation, name: string): OperationObject {
     ...(name === operation.alias && { 'x-alias-of': operation.name }),
     'x-required-permissions': { allOf: grants.map((group) => ({ anyOf: group })) },
     requestBody: {
-      required: true,
+      required: operation.kind === 'decides' || operation.mayLackBody !== true,
       content: { 'application/json': { schema: plain(operation.input), example: examples[operation.name]?.request } },
     },
     responses: { 200: success(operation, name === operation.alias), ...failures(operation) },
