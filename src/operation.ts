@@ -108,6 +108,8 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
   list?(input: Static<Input>): string;
   /** The ids in the cursors of the list, which may depend on the input. */
   listedIds?: ListedIds | ((input: Static<Input>) => ListedIds);
+  /** A request without a body has the input `{}`: of an SDK that sends none. */
+  mayLackBody?: true;
   /** The longest body in bytes, where that is more than others have. */
   bodyBytesMax?: number;
   /** May read very much, like any list, so that few run concurrently per workspace. */

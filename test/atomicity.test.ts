@@ -637,6 +637,21 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       { as: ['rbac.*.create_role', 'rbac.*.create_permission'] },
     ),
   ],
+  'permissions.updatePermission': [
+    refusal('another one has its slug', 'permission_already_exists', ({ name }) => ({
+      permission: name,
+      slug: `${name}.direct`,
+      description: 'new',
+    })),
+  ],
+  'permissions.updateRole': [
+    refusal(
+      'another one has its name',
+      'role_already_exists',
+      ({ name }) => ({ role: name, name: `${name}.other`, description: 'new' }),
+      { given: ({ name }, { rootKey }) => call('permissions.createRole', { name: `${name}.other` }, rootKey) },
+    ),
+  ],
   'identities.restoreIdentity': [
     refusal('it is not deleted', 'identity_not_found', ({ identityId }) => ({ identityId })),
     refusal(
@@ -678,8 +693,8 @@ function plainRefusals(name: OperationName): Refusal<OperationName>[] {
   const { changes, elsewhere, input } = exampleOf(name);
   if (!changes) return [];
   const { errors = [] } = operations.find((operation) => operation.name === name) as AnyOperation;
-  // What is restored for the second time is no longer deleted.
-  const exists = name.includes('.restore') ? undefined : errors.find((code) => code.endsWith('_already_exists'));
+  // What is restored for the second time is no longer deleted, and what was renamed is not found by its former name.
+  const exists = /\.(restore|update)/.test(name) ? undefined : errors.find((code) => code.endsWith('_already_exists'));
   let elsewhereThings: Things;
   let first: InputOf<OperationName>;
   const made: Refusal<OperationName>[] = [];

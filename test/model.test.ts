@@ -272,6 +272,7 @@ const {
   tags: _,
   migrationId: _id,
   hold: _hold,
+  keyspaces: _apiIds,
   ...others
 } = inputExamples;
 const exampleInputs = Object.fromEntries(
@@ -396,6 +397,7 @@ const verification = fc.record({
     ),
   ),
   items: maybe<VerifyInput['ratelimits']>(items),
+  apis: rarely(fc.array(nth, { minLength: 1, maxLength: 3 })),
 });
 
 const check = fc.record({
@@ -475,7 +477,10 @@ async function createsKey(world: World, name: 'keys.createKey' | 'keys.rerollKey
   if (key && data) remember(key, data as never);
 }
 
-function requestOf(world: World, { key, cost, query, items: ratelimits = [], ...examples }: Of<typeof verification>) {
+function requestOf(
+  world: World,
+  { key, cost, query, items: ratelimits = [], apis, ...examples }: Of<typeof verification>,
+) {
   const { caller: _caller, ...others } = examples;
   const text = query === 'malformed' ? malformedQueries[key % malformedQueries.length] : query && queryText(query);
   const input = {
@@ -483,6 +488,7 @@ function requestOf(world: World, { key, cost, query, items: ratelimits = [], ...
     key: secretOf(world, key),
     ...(cost !== undefined && { credits: { cost } }),
     ...(ratelimits.length > 0 && { ratelimits }),
+    ...(apis && { keyspaces: apis.map((api) => apiIdOf(world, api)) }),
   };
   return { input, asked: { ...input, ...(text !== undefined && { permissions: text }) } };
 }
@@ -580,6 +586,18 @@ const createsAPlan = step(
   (world, { planId, ...input }) =>
     same(world, 'plans.createPlan', { planId, ...input }, () => world.model.createPlan(planId, input)),
 );
+
+interface Described {
+  slug?: string | undefined;
+  name?: string | undefined;
+  description?: string | null | undefined;
+}
+
+/** The changes in an input: what is undefined is not changed, and null removes a value. */
+const changesOf = (input: Described) =>
+  Object.fromEntries(
+    Object.entries(input).flatMap(([name, value]) => (value === undefined ? [] : [[name, value ?? undefined]])),
+  ) as { [Name in keyof Described]: string };
 
 /** Gets, lists and deletes the records of a kind, which responses contain as the model has them. */
 const plainSteps = (
@@ -959,6 +977,17 @@ const kinds: [weight: number, kind: Kind][] = [
       ),
     ),
   ],
+  [
+    3,
+    step(
+      'updatePermission',
+      fc.record({ permission: one(...slugs), slug: maybe(one(...slugs)), described: one(undefined, null, 'Changed.') }),
+      (world, { permission, slug, described }) =>
+        same(world, 'permissions.updatePermission', { permission, slug, description: described }, () =>
+          world.model.updatePermission(permission, changesOf({ slug, description: described })),
+        ),
+    ),
+  ],
   ...plainSteps('permissions', 'Permission', slugs, ({ permissions }) => permissions),
   [
     3,
@@ -977,6 +1006,21 @@ const kinds: [weight: number, kind: Kind][] = [
       sameSet(world, 'permissions.setRolePermissions', input, () =>
         world.model.setRolePermissions(input.roleId, input.permissions),
       ),
+    ),
+  ],
+  [
+    3,
+    step(
+      'updateRole',
+      fc.record({
+        role: one(...roleNames),
+        name: maybe(one(...roleNames)),
+        described: one(undefined, null, 'Changed.'),
+      }),
+      (world, { role, name, described }) =>
+        same(world, 'permissions.updateRole', { role, name, description: described }, () =>
+          world.model.updateRole(role, changesOf({ name, description: described })),
+        ),
     ),
   ],
   ...plainSteps('permissions', 'Role', roleNames, ({ roles }) => roles),

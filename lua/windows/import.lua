@@ -7,7 +7,7 @@
 -- returns  {for each window 1, or 0 when it exists, is that of a limit of its owner, or its owner has too many}
 
 local workspace, windows, dry_run, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2] == '1', now_ms(ARGV[3])
--- Longest time that a window is kept: that of a removed limit, see include/limitList.
+-- Longest time that a window of a key or an identity is kept: that of a removed limit, see include/limitList.
 local DURATION_MAX = 30 * DAY_MS
 local stored, left, in_state = {}, {}, {}
 
@@ -41,12 +41,12 @@ for _, window in ipairs(windows) do
   if window.is_new then
     -- A step that the slices do not have is 1 ms, see new_window.
     local limit = { id = '', limit = 65, duration = window.duration, window = '' }
-    local duration = window.duration < QUOTA_CODES and math.min(window.duration, DURATION_MAX) or window.duration
     local packed = restore_limits({ limit }, { window })[1].window
     if window.isNamespace then
       local name = name_of.window_at(workspace, window.owner, window.member)
-      redis.call('SET', name, packed, 'PX', window_log.ttl(duration, now))
+      redis.call('SET', name, packed, 'PX', window_log.ttl(window.duration, now))
     else
+      local duration = window.duration < QUOTA_CODES and math.min(window.duration, DURATION_MAX) or window.duration
       write_counters(workspace, window.owner, { { window.member, packed, duration, true } }, now)
     end
   end

@@ -69,6 +69,8 @@ export interface VerifyRequest {
   query?: PostfixQuery | undefined;
   ratelimits?: readonly ({ name: string; cost: number; limit?: number } & Periodic)[] | undefined;
   tags?: readonly string[] | undefined;
+  /** The apiIds of which the key must have one; undefined for any. */
+  keyspaces?: readonly string[] | undefined;
   /** The address of the end user, packed (domain/ipRange.ts); undefined if the caller sent none. */
   ip?: string | undefined;
 }
@@ -290,10 +292,12 @@ const limitItem = ({ name, cost, limit, ...rest }: NonNullable<VerifyRequest['ra
   limit === undefined ? [name, cost] : [name, cost, limit, storedDuration(rest)];
 
 /** The request of a verification without its key, as JSON in the format of layout.ts. */
-export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'digest'>): Buffer =>
-  query || ratelimits || tags
-    ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
-    : noText;
+export function requestText({ query, ratelimits, keyspaces, tags }: Omit<VerifyRequest, 'digest'>): Buffer {
+  if (!query && !ratelimits && !keyspaces && !tags) return noText;
+  const listed = keyspaces && Object.fromEntries(keyspaces.map((apiId) => [apiId, 1]));
+  // Leases are for requests that are equal up to the tags, so these are last.
+  return Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), keyspaces: listed, tags }));
+}
 
 /** The bytes of a text before `,"tags":[…]}`, or before the `}` of one without tags; 0 for one with nothing else. */
 const bytesBeforeTags = ({ length }: Buffer, tags: string): number =>
@@ -310,8 +314,12 @@ type ListName = {
 /** A list without a weight does not compile. */
 type AllWeighted<Names> = Record<Exclude<ListName, Names>, never>;
 
-/** The weight of a plain verification is 1; each limit, part of a query and tag adds a quarter. */
-const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighted<'query' | 'ratelimits' | 'tags'>): number =>
+/** The weight of a plain verification is 1; each limit, part of a query and tag adds a quarter, keyspaces nothing. */
+const weightOf = ({
+  query,
+  ratelimits,
+  tags,
+}: VerifyRequest & AllWeighted<'query' | 'ratelimits' | 'keyspaces' | 'tags'>): number =>
   1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
 /** Whether an earlier answer of the batch has the snapshot of the key. */

@@ -30,14 +30,8 @@ export const records = {
     isScope: true,
     unique: 'externalId',
   },
-  permission: {
-    noun: 'permission',
-    prefix: 'perm',
-    resource: 'rbac',
-    actions: ['create', 'read', 'delete'],
-    unique: 'slug',
-  },
-  role: { noun: 'role', prefix: 'role', resource: 'rbac', actions: ['create', 'read', 'delete'], unique: 'name' },
+  permission: { noun: 'permission', prefix: 'perm', resource: 'rbac', actions: manage, unique: 'slug' },
+  role: { noun: 'role', prefix: 'role', resource: 'rbac', actions: manage, unique: 'name' },
   namespace: {
     noun: 'namespace',
     prefix: 'rlns',

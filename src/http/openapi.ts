@@ -249,7 +249,7 @@ function describe(operation: AnyOperation, name: string): OperationObject {
     ...(name === operation.alias && { 'x-alias-of': operation.name }),
     'x-required-permissions': { allOf: grants.map((group) => ({ anyOf: group })) },
     requestBody: {
-      required: true,
+      required: operation.kind === 'decides' || operation.mayLackBody !== true,
       content: { 'application/json': { schema: plain(operation.input), example: examples[operation.name]?.request } },
     },
     responses: { 200: success(operation, name === operation.alias), ...failures(operation) },

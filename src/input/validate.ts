@@ -18,7 +18,34 @@ export const explainedBytesMax = 8192;
 const options = { strict: true, allowUnionTypes: true, meta: false, validateSchema: false };
 const fast = new Ajv(options);
 const thorough = new Ajv({ ...options, allErrors: true });
-for (const ajv of [fast, thorough]) ajv.addVocabulary(['documented', 'isSecret']);
+for (const ajv of [fast, thorough]) {
+  ajv.addVocabulary(['documented', 'isSecret']);
+  // Runs before the fields are checked.
+  const place = { keyword: 'nullIsAbsent', type: 'object', before: 'properties' } as const;
+  ajv.addKeyword({
+    ...place,
+    modifying: true,
+    errors: false,
+    compile: (_, schema) => removing(schema as ObjectSchema),
+  });
+}
+
+export interface ObjectSchema {
+  properties: Record<string, { type?: string | string[] }>;
+  required?: string[];
+}
+
+/** The fields of an object with `nullIsAbsent` in which null means that they are absent. */
+export const absentByNull = ({ properties, required = [] }: ObjectSchema): string[] =>
+  Object.keys(properties).filter((name) => !required.includes(name) && !properties[name]!.type?.includes('null'));
+
+function removing(schema: ObjectSchema) {
+  const names = absentByNull(schema);
+  return (fields: Record<string, unknown>) => {
+    for (const name of names) if (fields[name] === null) delete fields[name];
+    return true;
+  };
+}
 
 export type CheckInput = (input: unknown, bodyBytes?: number) => void;
 

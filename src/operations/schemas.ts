@@ -32,8 +32,12 @@ interface Documented {
 /** An object with these fields and no others. */
 export const Fields = <const Properties extends TProperties>(
   properties: Properties,
-  options: { description?: string } & Documented = {},
+  options: { description?: string; nullIsAbsent?: boolean } & Documented = {},
 ) => Type.Object(properties, { additionalProperties: false, ...options });
+
+/** The same, where null in an optional field means that it is absent, unless it has another meaning (validate.ts). */
+export const NewFields = <const Properties extends TProperties>(properties: Properties) =>
+  Fields(properties, { nullIsAbsent: true });
 
 /** Also accepts null, whose meaning the operation defines. */
 export function Nullable<Schema extends TSchema>(schema: Schema) {
@@ -186,8 +190,6 @@ export const SharedCreditChanges = creditChanges(
 export const costMax = 1e12;
 
 export const Duration = Int(1000, 'Duration in milliseconds.');
-/** Duration of a limit whose counter is a Redis key of its own, which is kept as long. */
-export const CounterDuration = Int([1000, 2_592_000_000], 'Duration in milliseconds, at most 30 days.');
 
 /** Of the number of a limit, in requests and responses. */
 export const unitsMeaning = 'Units admitted in any interval of `duration`, or of a quota in each `period`';

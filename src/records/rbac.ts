@@ -112,6 +112,15 @@ export function openRbac({ redis, run }: StoreContext) {
     return roles;
   }
 
+  /** Changes the fields that are given; null and '' remove a description. Undefined when there is none. */
+  const updateOf =
+    (kind: 'permission' | 'role') => async (workspaceId: string, reference: string, changes: object, actor: Actor) => {
+      const given = { kindName: kind, request: JSON.stringify({ ...changes, reference }), actor };
+      const [outcome, reply] = await run('permissions/update', workspaceId, given);
+      if (outcome === 'updated') return fromNamed<Permission>(reply);
+      return outcome === 'exists' ? outcome : undefined;
+    };
+
   const permissions = {
     /** Returns the id of the new permission; undefined when the slug or the kept id (without `perm_`) exists. */
     async create(
@@ -131,6 +140,8 @@ export function openRbac({ redis, run }: StoreContext) {
     },
 
     ...readsOf(run, 'permission', (reply) => permissionOf(fromNamed(reply))),
+
+    update: updateOf('permission'),
 
     /** False when there is no such permission. */
     delete: async (workspaceId: string, idOrSlug: string, actor: Actor): Promise<boolean> =>
@@ -162,6 +173,9 @@ export function openRbac({ redis, run }: StoreContext) {
       const reply = await roleReplies.find(workspaceId, idOrName);
       return reply && (await rolesWithin(workspaceId, [reply], keyRolesBytesMax))[0];
     },
+
+    /** Returns the role without its permissions. */
+    update: updateOf('role'),
 
     async list(workspaceId: string, page: SearchedPage): Promise<PageOf<Role>> {
       const found = await roleReplies.list(workspaceId, page);

@@ -191,6 +191,9 @@ export const signatures = {
   'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
   'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
   'permissions/read': takes('numbers').returns<Reply[]>(),
+  'permissions/update': takes('kindName', 'request', 'actor', 'now').returns<
+    ['updated', Reply] | ['not_found' | 'exists']
+  >(),
   'plans/create': takes('request', 'actor', 'now').decides(
     'created',
     'exists',
@@ -218,6 +221,9 @@ export const signatures = {
   'rootKeys/export': takes('after', 'count').returnsPacked<[[Buffer, unknown][], 0 | 1]>(),
   'rootKeys/import': takes('request', 'digests', 'actor', 'now').returns<('created' | 'exists' | 'id_taken')[]>(),
   'rootKeys/delete': takes('rootKeyId', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
+  'rootKeys/reroll': takes('rootKeyId', 'digest', 'start', 'expiresIn', 'actor', 'now').returns<
+    [outcome: string, detail?: string]
+  >(),
   'rootKeys/list': takes('after', 'count').returns<PageReply>(),
   'rootKeys/names': takes('...ids').returns<string[]>(),
   'rootKeys/update': takes('request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),

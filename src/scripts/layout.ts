@@ -712,9 +712,9 @@ export const verifyItem = inLua('VERIFY_ITEM', {
   /** The version of the snapshot that the server has cached; zeros are none. */
   cached: opaque(snapshotVersion),
   /**
-   * Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. If the caller sent the
-   * address of the end user, it is before the JSON: its length (1), which is no `{`, and the packed address
-   * (domain/ipRange.ts). It is no field of its own, because most items have neither.
+   * Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], keyspaces: {apiId: 1…}, tags}. If
+   * the caller sent the address of the end user, it is before the JSON: its length (1), which is no `{`, and the packed
+   * address (domain/ipRange.ts). It is no field of its own, because most items have neither.
    */
   request: rest,
 });

@@ -435,8 +435,8 @@ describe('request bodies', () => {
     ['cost', '9007199254740991', 200],
     ['cost', '-1', 400],
     ['duration', '1e400', 400],
-    ['duration', '2592000000.0', 200],
-    ['duration', '2592000001', 400],
+    ['duration', '31622400000.0', 200],
+    ['duration', '31622400001', 400],
   ] as const)('the number %s: %.40s is %i', async (field, text, status) => {
     const { answers } = await converse([request({ target: '/v2/ratelimits.limit', body: limitWith(field, text) })]);
     expect(answers.map((answer) => answer.status)).toEqual([status]);

@@ -145,6 +145,8 @@ export type Made = OutputOf<'apis.createApi'> &
   Pick<OutputOf<'rootKeys.createRootKey'>, 'rootKeyId'> & {
     /** The SHA-256 of another system's key, in base64. */
     newHash: string;
+    /** The id of the root key that replaced another. */
+    successorId: string;
   };
 
 const minute = 60_000;
@@ -223,6 +225,11 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     }),
   },
   'permissions.getPermission': { ...ofKind('permission').read, ...byReference('permission', 'documents.read') },
+  'permissions.updatePermission': {
+    input: ({ name }) => ({ permission: name, slug: freshName(), name: 'renamed', description: null }),
+    ...ofKind('permission').update,
+    documented: () => ({ permission: 'documents.read', description: 'May open and search any document.' }),
+  },
   'permissions.createRole': {
     input: ({ name }) => ({ name: freshName(), description: 'new', permissions: [name, freshName()] }),
     needs: ['rbac.create_role', 'rbac.add_permission_to_role', 'rbac.create_permission'],
@@ -245,6 +252,11 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     }),
   },
   'permissions.getRole': { ...ofKind('role').read, ...byReference('role', 'editor') },
+  'permissions.updateRole': {
+    input: ({ name }) => ({ role: name, name: freshName(), description: 'renamed' }),
+    ...ofKind('role').update,
+    documented: () => ({ role: 'editor', description: 'Reads, writes and shares documents.' }),
+  },
   'permissions.listPermissions': {
     input: ({ name }) => ({ search: name }),
     ...ofKind('permission').list,
@@ -693,6 +705,35 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: () => ({}),
   },
+  'rootKeys.createKey': {
+    input: ({ name }) => ({ name, permissions: ['api.*.read_api'], expires: 4_102_444_800_000 }),
+    needs: ['root_key.create_root_key', 'api.read_api'],
+    elsewhere: null,
+    changes: (_things, { keyId }) => ['root_key', keyId],
+    documented: () => ({ name: 'worker', permissions: ['api.*.read_key'] }),
+  },
+  'rootKeys.updateKey': {
+    input: ({ rootKeyId }) => ({ keyId: rootKeyId, name: 'new', enabled: false }),
+    needs: ['root_key.update_root_key', 'api.read_api'],
+    elsewhere: 'root_key_not_found',
+    changes: ({ rootKeyId }) => ['root_key', rootKeyId],
+    documented: ({ rootKeyId }) => ({ keyId: rootKeyId, name: 'edge gateway' }),
+  },
+  'rootKeys.listKeys': { input: () => ({}), ...ofKind('root_key').list, documented: () => ({ limit: 10 }) },
+  'rootKeys.rerollKey': {
+    input: ({ rootKeyId }) => ({ keyId: rootKeyId, expiration: hour }),
+    needs: ['root_key.create_root_key', 'root_key.update_root_key', 'api.read_api'],
+    elsewhere: 'root_key_not_found',
+    changes: ({ rootKeyId }) => ['root_key', rootKeyId],
+    documented: ({ rootKeyId }) => ({ keyId: rootKeyId, expiration: 60 * minute }),
+  },
+  'rootKeys.deleteKey': {
+    input: ({ rootKeyId }) => ({ keyId: rootKeyId }),
+    needs: ['root_key.delete_root_key', 'api.read_api'],
+    elsewhere: 'root_key_not_found',
+    changes: ({ rootKeyId }) => ['root_key', rootKeyId],
+    documented: ({ successorId }) => ({ keyId: successorId }),
+  },
   'rootKeys.deleteRootKey': {
     input: ({ rootKeyId }) => ({ rootKeyId }),
     needs: ['root_key.delete_root_key', 'api.read_api'],
@@ -757,6 +798,20 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: null,
     changes: () => ['workspace', expect.stringMatching(/^ws_/)],
     documented: () => ({ protectApis: true, me: { origins: ['https://app.example.com'], meta: ['tier'] } }),
+  },
+  'workspace.getUsage': {
+    input: () => ({}),
+    needs: ['api.read_analytics', 'ratelimit.read_analytics'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({}),
+  },
+  'workspace.getLimits': {
+    input: () => ({}),
+    needs: ['api.read_analytics', 'ratelimit.read_analytics', 'workspace.read_settings'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({}),
   },
   'system.getStatus': {
     input: () => ({}),

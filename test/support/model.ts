@@ -235,6 +235,7 @@ export type KeyChanges = Pick<NewKeyInput, 'enabled' | 'roles' | 'permissions'> 
 };
 export interface VerifyInput {
   key: string;
+  keyspaces?: string[] | undefined;
   credits?: { cost: number } | undefined;
   ip?: string | undefined;
   ratelimits?: ({ name: string; cost?: number | undefined; limit?: number | undefined } & Periodic)[] | undefined;
@@ -355,6 +356,15 @@ class Records<Item extends { id: Id }> {
     if (this.named(this.#nameOf(item))) refuse(`${this.#kind}_already_exists`);
     this.all.push(item);
     return item;
+  }
+
+  /** Changes an item, which may have another name then. */
+  change(ref: string, changes: Partial<Item>): Item {
+    const item = this.find(ref);
+    const changed = { ...item, ...changes };
+    if (this.#nameOf(changed) !== this.#nameOf(item) && this.named(this.#nameOf(changed)))
+      refuse(`${this.#kind}_already_exists`);
+    return Object.assign(item, changed);
   }
 
   remove(ref: string): Item {
@@ -815,7 +825,8 @@ export class Model {
     if (!caller) refuse('insufficient_permissions');
 
     const key = this.keys.find(({ secret, state, api }) => secret === input.key && state === 'live' && !api.deleted);
-    if (!key || !caller!(key.api.id.value!)) return { valid: false, code: 'NOT_FOUND' };
+    const isOfKeyspaces = ({ api }: Key) => input.keyspaces?.includes(api.id.value!) ?? true;
+    if (!key || !caller!(key.api.id.value!) || !isOfKeyspaces(key)) return { valid: false, code: 'NOT_FOUND' };
 
     const account = this.#account(key);
     const plans = this.#plansOf(key);
@@ -863,6 +874,7 @@ export class Model {
       valid: code === 'VALID',
       code,
       keyId: key.id,
+      keyspaceId: input.keyspaces && key.api.id,
       enabled: key.enabled,
       name: key.name,
       meta: key.meta,
@@ -1026,6 +1038,10 @@ export class Model {
     return { permissionId: this.permissions.add({ id: new Id('perm'), name, slug, description }).id };
   }
 
+  updatePermission(ref: string, changes: Partial<Permission>) {
+    return this.permissions.change(ref, changes);
+  }
+
   deletePermission(ref: string) {
     const gone = this.permissions.remove(ref);
     for (const holder of [...this.keys, ...this.roles.all, ...this.plans.all])
@@ -1037,6 +1053,11 @@ export class Model {
     const role = this.roles.add({ id: new Id('role'), name, description, permissions: [] });
     role.permissions = this.#permissionsOrNew(permissions);
     return { roleId: role.id };
+  }
+
+  updateRole(ref: string, changes: Partial<Role>) {
+    const { id, name, description } = this.roles.change(ref, changes);
+    return { id, name, description };
   }
 
   setRolePermissions(ref: string, slugs: string[]) {

@@ -23,6 +23,11 @@ local function verify(position, last, root_index, hold)
   local is_found = (expires or read_current_key(digest, cached_time > 0, hold))
     and (root.verifies_all or allows(root, 'api', key_api.id, 'verify_key'))
   if not is_found then return struct.pack('>B', NOT_FOUND) end
+  local request, text, ip
+  if fields <= last then
+    request, text, ip = read_request(call_items, fields, last)
+    if request and request.keyspaces and not request.keyspaces[key_api.id] then return struct.pack('>B', NOT_FOUND) end
+  end
   if hold and hold_maker.is_decided(cost, fields, last) then return hold_maker.early_answer() end
   local flags, api = key_flags, key_api
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
@@ -30,12 +35,7 @@ local function verify(position, last, root_index, hold)
     balance, refill_due = key_counts.refilled(digest, balance, refill_due)
   end
   local shared = key_identity and string.byte(key_identity, FLAG_AT) >= WITH_BALANCE and identity_credits.of_key()
-
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
-  local request, text, ip
-  if fields <= last then
-    request, text, ip = read_request(call_items, fields, last)
-  end
   local outcome = precheck(request, text, ip)
   local is_checked, problem = outcome == VALID, nil
   if is_checked then

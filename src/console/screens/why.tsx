@@ -175,6 +175,7 @@ const reasons: Record<string, string> = {
   unknown: 'There is no such key in this workspace.',
   deleted: 'It was deleted.',
   api_deleted: 'Its API was deleted.',
+  other_keyspace: 'Its API is not one of those that the request names.',
   too_many_counters: 'It has its maximum of counters for limits of requests.',
   too_many_holds: 'It has its maximum of open holds, and a slot needs one more.',
   hold_too_large: 'The hold that a slot needs would be too large.',

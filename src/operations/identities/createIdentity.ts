@@ -3,14 +3,15 @@ import { alreadyExists } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { requirePlans } from '../plans/planFields.ts';
 import { checkCredits, checkLimits, metaText, requireLimits } from '../rules.ts';
-import { ExternalId, Fields, Meta, NewSharedCredits, out, PlanId, Ratelimits } from '../schemas.ts';
+import { ExternalId, Meta, NewFields, NewSharedCredits, out, PlanId, Ratelimits } from '../schemas.ts';
 import { ownerRefused } from './identityRecords.ts';
 import { requireSharedCredits } from './sharedCredits.ts';
 
 export const createIdentity = manages({
   name: 'identities.createIdentity',
   summary: 'Create an identity: the owner of keys, with metadata, limits and credits that its keys share.',
-  input: Fields({
+  description: 'null in an optional field means that it is absent.',
+  input: NewFields({
     externalId: ExternalId,
     meta: Type.Optional(Meta),
     ratelimits: Type.Optional(Ratelimits),

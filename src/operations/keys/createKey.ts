@@ -2,14 +2,15 @@ import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
 import { checkSlugs, metaText, refusePlaintext, requireLimits } from '../rules.ts';
-import { ApiId, Fields, Int, out, Plaintext, Text } from '../schemas.ts';
+import { ApiId, Int, NewFields, out, Plaintext, Text } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
 
 export const createKey = manages({
   name: 'keys.createKey',
   summary: 'Create a key. The response is the only place its string ever appears.',
-  input: Fields({
+  description: 'null in an optional field means that it is absent.',
+  input: NewFields({
     apiId: ApiId,
     prefix: Type.Optional(Text(1, 16, 'Prefix of the key string, followed by `_`.', { pattern: '^[a-zA-Z0-9_]+$' })),
     byteLength: Type.Optional(Int([16, 255], 'Number of random bytes in the key string.', defaultByteLength)),

@@ -62,8 +62,8 @@ const RuleResult = Type.Object({
   rule: OneOf(ruleNames, 'Name of the rule.'),
   result: OneOf(['passed', 'failed', 'not_reached'], 'Result of the rule.'),
   reason: may.oneOf(
-    ['unknown', 'deleted', 'api_deleted', 'too_many_counters', 'too_many_holds', 'hold_too_large'],
-    'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
+    ['unknown', 'deleted', 'api_deleted', 'other_keyspace', 'too_many_counters', 'too_many_holds', 'hold_too_large'],
+    'Of `key`: why there is no such key; `other_keyspace`: its API is none of `keyspaces`. Of `ratelimits`: the key has its maximum of counters; or a slot would be taken, and it has its maximum of open holds, or the hold would be too large.',
   ),
   expires: may.int('Expiry time in Unix milliseconds.'),
   allowedIps: may.texts('IP addresses and CIDR ranges that may use the key.'),
@@ -213,6 +213,7 @@ function figuresOf(found: Explanation, { query, cost, ip }: Request, failed: Rul
     .map((slug, index) => ({ slug, held: held[index]! }));
   const detail = 'reason' in found.decision ? found.decision : undefined;
   return {
+    key: failed === 'key' ? { reason: 'other_keyspace' } : {},
     expires: definedOf({ expires }),
     allowed_ips: allowedIps === undefined ? {} : definedOf({ allowedIps, ip: ip && addressText(ip) }),
     permissions: {

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../records/keys.ts';
 import { checkMilliseconds, invalid, metaText, requireLimits } from '../rules.ts';
-import { ApiId, Fields, out, Text } from '../schemas.ts';
+import { ApiId, Fields, NewFields, out, Text } from '../schemas.ts';
 import { checkKeyFields, keyFieldErrors, newKeyFields, requireKeyFields } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
 
@@ -14,7 +14,7 @@ const partsMax = 10_000;
 const slugsMax = 1000;
 
 /** A key that another system issued, identified by its hash. */
-export const IssuedKey = Fields({
+export const IssuedKey = NewFields({
   hash: Type.String({
     maxLength: 64,
     description:
@@ -57,6 +57,7 @@ export const migrateKeys = manages({
   name: 'keys.migrateKeys',
   summary:
     'Import keys by the hashes of their strings. They verify at once. Either all keys of the call are imported or none, except those whose hashes exist.',
+  description: 'null in an optional field of a key means that it is absent.',
   input: Fields({
     migrationId: Text(3, 255, 'Your id of this import, stored with the keys.'),
     apiId: ApiId,

@@ -13,7 +13,7 @@ import { decides, Printed } from '../../operation.ts';
 import type { Store } from '../../store.ts';
 import { checkNamesOnce, checkPeriod, invalid, requireData, requireQuotas } from '../rules.ts';
 import {
-  CounterDuration,
+  ApiId,
   costMax,
   Debt,
   DescribedFields,
@@ -52,10 +52,7 @@ const NamedLimit = Fields({
       1,
       'Requires `duration`, and no `type` other than `window`; or `period`, which makes it a quota. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
     ),
-    duration: {
-      ...CounterDuration,
-      description: `Duration in milliseconds, at most 30 days. Only with \`limit\`. ${orPeriod}`,
-    },
+    duration: Int([1000, 2_592_000_000], `Duration in milliseconds, at most 30 days. Only with \`limit\`. ${orPeriod}`),
   }),
   ...periodFields,
   id: Ignored(Type.String({ maxLength: 255 })),
@@ -71,6 +68,11 @@ export const verificationFields = optional({
     description: 'Limits to check in addition to those with `autoApply`, each of another name.',
   }),
   tags: Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
+  keyspaces: Type.Array(ApiId, {
+    minItems: 1,
+    maxItems: 5,
+    description: 'apiIds. The key is `NOT_FOUND` unless it is of one of these APIs.',
+  }),
   ip: IpAddress,
   migrationId: Type.String({ maxLength: 256, description: 'Accepted and ignored.' }),
 });
@@ -82,6 +84,7 @@ const output = Type.Object({
   valid: out.flag('True only if `code` is VALID.'),
   code: OneOf(outcomes, 'Outcome of the first check that fails, else VALID.'),
   keyId: may.text('Id of the key.'),
+  keyspaceId: may.text('apiId of the key, if the request has `keyspaces`.'),
   enabled: OptionalFlag('False if the key is disabled.'),
   ...verifiedKeyFields,
   expires: Type.Optional(ExpiresAt),
@@ -101,7 +104,7 @@ const output = Type.Object({
 /** The checks in the order of docs/contract.md §6. */
 const description = `The checks run in this order. The first that fails decides \`code\`. The HTTP status is 200, except for check 6 and where no hold or counter can be made:
 
-1. The key exists, its API is not deleted, and the root key may verify keys of that API. Else \`NOT_FOUND\`, with \`valid\` and \`code\` only.
+1. The key exists, its API is not deleted and one of \`keyspaces\` if these are sent, and the root key may verify keys of that API. Else \`NOT_FOUND\`, with \`valid\` and \`code\` only.
 2. The key is enabled. Else \`DISABLED\`.
 3. The key has not reached \`expires\`. Else \`EXPIRED\`.
 4. The key has no \`allowedIps\`, or one of them contains \`ip\`. Else \`FORBIDDEN\`, also without \`ip\`.
@@ -122,9 +125,10 @@ export const verifyKey = decides({
   needs: { api: ['verify_key'] },
 
   prepare(input, rootKey, store) {
-    const { ratelimits, hold } = input;
+    const { ratelimits, hold, keyspaces } = input;
     const prepared = hold ? prepareHeld(input, hold, rootKey, store) : prepareVerification(input, rootKey, store);
-    return new Printed(prepared, ratelimits ? (verified) => printVerified(verified, ratelimits) : printPlain);
+    const print = ratelimits ? (verified: Verified) => printVerified(verified, ratelimits) : printPlain;
+    return new Printed(prepared, keyspaces ? (verified) => withKeyspace(print(verified), verified) : print);
   },
 });
 
@@ -155,7 +159,8 @@ export function prepareVerification(
 }
 
 /** The request to the store. Throws if the input breaks a rule that the schema cannot express. */
-export function verificationOf({ permissions, credits, ratelimits, tags, ip }: Omit<Static<typeof input>, 'key'>) {
+export function verificationOf(given: Omit<Static<typeof input>, 'key'>) {
+  const { permissions, credits, ratelimits, tags, keyspaces, ip } = given;
   const query = permissions === undefined ? undefined : parseQuery(permissions);
   if (ratelimits) checkRatelimits(ratelimits);
   return {
@@ -163,6 +168,7 @@ export function verificationOf({ permissions, credits, ratelimits, tags, ip }: O
     query,
     ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
     tags,
+    keyspaces,
     ip: ip === undefined ? undefined : parseIp(ip),
   };
 }
@@ -251,6 +257,10 @@ function printDecision(
   }
   return text;
 }
+
+/** Adds the API of the key. Responses to other requests would be 37 bytes longer with it, and no SDK requires it. */
+const withKeyspace = (text: string, { snapshot }: Verified): string =>
+  snapshot ? `${text.slice(0, -1)},"keyspaceId":${JSON.stringify(snapshot.apiId)}}` : text;
 
 /** Prints the response to a request without limits of its own. */
 const printPlain = (verified: Verified): string => printVerified(verified, undefined);

@@ -1,10 +1,10 @@
 import Type, { type Static } from 'typebox';
+import { lastsMax } from '../../domain/limit.ts';
 import { storedDuration } from '../../domain/quota.ts';
 import { decides, Printed } from '../../operation.ts';
 import type { Store } from '../../store.ts';
 import { checkPeriod, requireQuotas } from '../rules.ts';
 import {
-  CounterDuration,
   Fields,
   Identifier,
   Int,
@@ -21,10 +21,7 @@ export const LimitCheck = Fields({
   namespace: Text(1, 512, 'Name or id (`rlns_…`) of a namespace. An unknown name is created.'),
   identifier: Identifier,
   limit: Int(1, `${unitsMeaning}.`),
-  duration: Type.Optional({
-    ...CounterDuration,
-    description: `Duration in milliseconds, at most 30 days. ${orPeriod}`,
-  }),
+  duration: Type.Optional(Int([1000, lastsMax], `Duration in milliseconds, at most 366 days. ${orPeriod}`)),
   ...periodFields,
   cost: Type.Optional(Int(0, 'Units to charge. 0 checks whether the count is within the limit without charging.', 1)),
 });

@@ -67,6 +67,15 @@ describe('identities.createIdentity: 200', () => {
   });
 });
 
+test('null in an optional field means that it is absent', async () => {
+  const nulls = { meta: null, ratelimits: null, credits: null, planId: null };
+  const { identityId } = await ok('identities.createIdentity', { externalId: 'nulls', ...nulls } as never);
+  const { identityId: plainId } = await ok('identities.createIdentity', { externalId: 'plain' });
+  const plain = await ok('identities.getIdentity', { identity: plainId });
+  const record = { ...plain, id: identityId, externalId: 'nulls' };
+  expect(await ok('identities.getIdentity', { identity: identityId })).toEqual(record);
+});
+
 describe('identities.createIdentity: 400', () => {
   const limit = { name: 'requests', limit: 1, duration: 1000 };
 
@@ -77,11 +86,11 @@ describe('identities.createIdentity: 400', () => {
     ['externalId', { externalId: 'é' }],
     ['externalId', { externalId: 'a@b' }],
     ['externalId', { externalId: 'x'.repeat(256) }],
-    ['meta', { meta: null }],
     ['meta', { meta: [] }],
     ['meta', { meta: Object.fromEntries(Array.from({ length: 101 }, (_, index) => [index, 0])) }],
     ['meta', { meta: { a: 'x'.repeat(10_240) } }],
-    ['ratelimits', { ratelimits: null }],
+    ['externalId', { externalId: null }],
+    ['ratelimits[0].autoApply', { ratelimits: [{ ...limit, autoApply: null }] }],
     ['ratelimits', { ratelimits: Array.from({ length: 51 }, (_, index) => ({ ...limit, name: `n.${index}` })) }],
     ['ratelimits[1].name', { ratelimits: [limit, { ...limit, limit: 2 }] }],
     ['ratelimits[0].name', { ratelimits: [{ ...limit, name: 'ab' }] }],

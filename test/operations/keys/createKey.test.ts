@@ -202,7 +202,7 @@ describe('keys.createKey: bounds', () => {
     ['a prefix of 17', { prefix: 'a'.repeat(17) }, 'body.prefix'],
     ['a prefix with a dash', { prefix: 'a-b' }, 'body.prefix'],
     ['a prefix that ends in a line break', { prefix: 'a\n' }, 'body.prefix'],
-    ['a null prefix', { prefix: null }, 'body.prefix'],
+    ['a null API id', { apiId: null }, 'body.apiId'],
     ['byteLength 15', { byteLength: 15 }, 'body.byteLength'],
     ['byteLength 256', { byteLength: 256 }, 'body.byteLength'],
     ['half a byte', { byteLength: 16.5 }, 'body.byteLength'],

@@ -191,6 +191,15 @@ describe('keys.explainKey: a key that is not found', () => {
     expect(await reasonOf({ key })).toEqual(failed('unknown'));
   });
 
+  test('one of an API that is none of keyspaces', async () => {
+    const { key, keyId, apiId } = await createKey({ enabled: false });
+    const { apiId: other } = await ok('apis.createApi', { name: 'other' });
+    for (const of of [{ key }, { keyId }]) {
+      expect(await reasonOf({ ...of, keyspaces: [other] })).toEqual(failed('other_keyspace'));
+      expect((await explain({ ...of, keyspaces: [other, apiId] })).code).toBe('DISABLED');
+    }
+  });
+
   test.each(['key_none', 'api_1oTPP4TZQJvbvMWZQJvbvMWV', `key_${'1'.repeat(24)}`, `key_${'0'.repeat(24)}`])(
     'an unknown id: %s',
     async (keyId) => {

@@ -137,28 +137,60 @@ test.each(invalid)('400 for %s: %s', async (name, _text, value, below) => {
   const { keyId, apiId } = await createKey(keyWithAll(0));
   const before = await ok('apis.listKeys', { apiId });
   const keys = [{ hash: newHash() }, { hash: newHash(), [name]: value }];
-  for (const [answer, at] of [
-    [await call('keys.createKey', { apiId, [name]: value } as never), 'body'],
-    [await call('keys.updateKey', { keyId, ...keyWithAll(1), enabled: false, [name]: value } as never), 'body'],
-    [await call('keys.migrateKeys', { migrationId: 'fields', apiId, keys } as never), 'body.keys[1]'],
-  ] as const) {
+  const refuses = (answer: Awaited<ReturnType<typeof call>>, at: string) => {
     expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
     expect(answer.error.errors[0]?.location).toBe(`${at}.${name}${below}`);
-  }
+  };
+  const changes = { keyId, ...keyWithAll(1), enabled: false, [name]: value };
+  refuses(await call('keys.updateKey', changes as never), 'body');
   expect(await ok('apis.listKeys', { apiId })).toEqual(before);
-  // In a line of an import, null is an absent value.
+  // Of a new key and in a line of an import, null is an absent value.
   if (value === null) return;
+  refuses(await call('keys.createKey', { apiId, [name]: value } as never), 'body');
+  refuses(await call('keys.migrateKeys', { migrationId: 'fields', apiId, keys } as never), 'body.keys[1]');
+  expect(await ok('apis.listKeys', { apiId })).toEqual(before);
   const line = Buffer.from(JSON.stringify({ apiId: 'api_1111111111111111', hash: newHash(), [name]: value }));
   expect(() => readLine(line, { metaBytesMax: 10_240 })).toThrow(name);
 });
 
-test.each(fieldNames)('400 for null as %s of a new key', async (name) => {
-  const keys = [{ hash: newHash(), [name]: null }];
-  for (const [answer, at] of [
-    [await call('keys.createKey', { apiId, [name]: null } as never), 'body'],
-    [await call('keys.migrateKeys', { migrationId: 'fields', apiId, keys } as never), 'body.keys[0]'],
+const perHour = { name: 'requests', limit: 5, duration: 3_600_000 };
+const nulls = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, null]));
+
+test('null in any optional field of a new key means that it is absent', async () => {
+  const ofCreateKey = nulls([...fieldNames, 'prefix', 'byteLength', 'recoverable']);
+  const plain = await createKey({ apiId });
+  const created = await ok('keys.createKey', { apiId, ...ofCreateKey } as never);
+  expect(created.key).toHaveLength(plain.key.length);
+  const keys = [{ hash: newHash(), ...nulls(fieldNames) }];
+  const { migrated } = await ok('keys.migrateKeys', { migrationId: 'nulls', apiId, keys } as never);
+  const absent = { enabled: true, createdAt: expect.any(Number), apiId, start: expect.any(String) };
+  for (const keyId of [plain.keyId, created.keyId, migrated[0]!.keyId])
+    expect(await ok('keys.getKey', { keyId })).toEqual({ ...absent, keyId });
+  // With others that have values, of which the metadata is read from the text of the body.
+  for (const name of fieldNames) {
+    const { [name]: _removed, ...others } = keyWithAll(0);
+    const { keyId } = await ok('keys.createKey', { apiId, ...others, [name]: null } as never);
+    expect(await ok('keys.getKey', { keyId })).toMatchObject(recordOf(others));
+  }
+});
+
+test('null in a required field, and in a field of a field, is refused', async () => {
+  const hash = newHash();
+  for (const [field, answer] of [
+    ['apiId', await call('keys.createKey', { apiId: null } as never)],
+    ['credits.refill', await call('keys.createKey', { apiId, credits: { remaining: 1, refill: null } } as never)],
+    [
+      'ratelimits[0].autoApply',
+      await call('keys.createKey', { apiId, ratelimits: [{ ...perHour, autoApply: null }] } as never),
+    ],
+    ['keys[0].hash', await call('keys.migrateKeys', { migrationId: 'nulls', apiId, keys: [{ hash: null }] } as never)],
+    ['keys', await call('keys.migrateKeys', { migrationId: 'nulls', apiId, keys: null } as never)],
+    [
+      'keys[0].other',
+      await call('keys.migrateKeys', { migrationId: 'nulls', apiId, keys: [{ hash, other: null }] } as never),
+    ],
   ] as const)
-    expect(answer).toMatchObject(onlyInvalidAt(`${at}.${name}`));
+    expect(answer).toMatchObject(onlyInvalidAt(`body.${field}`));
 });
 
 const inputs = Object.entries(inputExamples);

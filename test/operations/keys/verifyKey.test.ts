@@ -119,6 +119,63 @@ describe('keys.verifyKey: NOT_FOUND', () => {
     expect(await look(key)).toMatchObject({ credits: 5 });
   });
 
+  describe('for a key of none of keyspaces', () => {
+    const notFound = { valid: false, code: 'NOT_FOUND' };
+    let other: string;
+    beforeAll(async () => {
+      other = (await ok('apis.createApi', { name: 'other' })).apiId;
+    });
+
+    test('charges and counts nothing, also of a cached key; with its own API the response has keyspaceId', async () => {
+      const limit = perMinute('requests', 5, true);
+      const { key, keyId } = await createKey({ apiId, credits: { remaining: 5 }, ratelimits: [limit] });
+      for (let times = 0; times < 3; times++) {
+        expect(await verify(key, { keyspaces: [other] })).toEqual(notFound);
+        expect(await verify(key, { keyspaces: [other, 'api_none'], permissions: 'not.held' })).toEqual(notFound);
+        expect(await verify(key, { keyspaces: [other], hold: { ttl: minuteMs }, tags: ['t'] })).toEqual(notFound);
+      }
+      const rows = await ok('analytics.getVerifications', { keyId, groupBy: ['outcome'] });
+      expect(rows.reduce((total, { count }) => total + count, 0)).toBe(0);
+      expect(await look(key, 'requests')).toMatchObject({ credits: 5, ratelimits: [{ remaining: 5 }] });
+      const found = await verify(key, { keyspaces: [other, apiId] });
+      expect(found).toMatchObject({
+        valid: true,
+        keyId,
+        keyspaceId: apiId,
+        credits: 4,
+        ratelimits: [{ remaining: 4 }],
+      });
+      expect(await verify(key)).not.toHaveProperty('keyspaceId');
+    });
+
+    test('comes before every other refusal, and keyspaceId is in these', async () => {
+      for (const [outcome, example] of Object.entries(outcomeExamples)) {
+        const key = await newKey(example.key);
+        expect(await verify(key, { ...example.request, keyspaces: [other] })).toEqual(notFound);
+        const answer = await verify(key, { ...example.request, keyspaces: [apiId] });
+        expect(answer).toMatchObject({ code: outcome, keyspaceId: apiId });
+      }
+      const unknownLimit = { ratelimits: [{ name: 'nope' }] };
+      expect(await verify(await newKey(), { ...unknownLimit, keyspaces: [other] })).toEqual(notFound);
+      const { status } = await tryVerify(await newKey(), { ...unknownLimit, keyspaces: [apiId] });
+      expect(status).toBe(412);
+    });
+
+    test('with a hold: keyspaceId is next to it, and a repeated request with another keyspace does not find it', async () => {
+      const key = await newKey({ credits: { remaining: 5 } });
+      const hold = { ttl: minuteMs, id: 'job-1' };
+      const held = await verify(key, { keyspaces: [apiId], hold });
+      expect(held).toMatchObject({ valid: true, keyspaceId: apiId, hold: { id: expect.stringMatching(/_job-1$/) } });
+      expect(await verify(key, { keyspaces: [other], hold })).toEqual(notFound);
+      expect(await verify(key, { keyspaces: [apiId], hold })).toEqual(held);
+    });
+
+    test('a root key for one API gains nothing by naming another', async () => {
+      const { data } = await tryVerify(await newKey(), { keyspaces: [apiId] }, [`api.${other}.verify_key`]);
+      expect(data).toEqual(notFound);
+    });
+  });
+
   test('also with an unknown limit in the request', async () => {
     expect(await verify('unknown', { ratelimits: [{ name: 'nope' }] })).toEqual({ valid: false, code: 'NOT_FOUND' });
   });

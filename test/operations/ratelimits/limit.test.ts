@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { connect } from '../../../src/redis/connection.ts';
-import { harness, type InputOf } from '../../support/harness.ts';
+import { dayMs, harness, type InputOf } from '../../support/harness.ts';
 import { onlyInvalidAt } from '../../support/invalid.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -28,6 +28,15 @@ async function idOf(namespace: string): Promise<string> {
   await redis.quit();
   if (!id) throw new Error(`no namespace ${namespace}`);
   return `rlns_${id.slice(0, 16)}`;
+}
+
+/** Milliseconds until Redis removes the counter of a request. */
+async function ttlOf(workspaceId: string, namespaceId: string, { duration, identifier }: ReturnType<typeof fresh>) {
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  const counter = `${namespaceId.slice('rlns_'.length)}:${duration}:${identifier}`;
+  const ttl = await redis.pttl(`tg:{${workspaceId}}:w:${counter}`);
+  await redis.quit();
+  return ttl;
 }
 
 describe('ratelimits.limit: 200', () => {
@@ -62,6 +71,33 @@ describe('ratelimits.limit: 200', () => {
     expect(await ok('ratelimits.limit', request)).toMatchObject({ success: false });
     clock.now = refused.reset;
     expect(await ok('ratelimits.limit', request)).toMatchObject({ success: true, remaining: 0 });
+  });
+
+  test('a year is counted to its end, and the counter is kept as long', async () => {
+    const request = fresh({ namespace: 'yearly', duration: 366 * dayMs });
+    const start = clock.now;
+    await ok('ratelimits.limit', request);
+    await ok('ratelimits.limit', request);
+    clock.advance(366 * dayMs - 1);
+    const reset = start + 366 * dayMs + 1;
+    expect(await ok('ratelimits.limit', request)).toEqual({ success: false, limit: 2, remaining: 0, reset });
+    expect(await ttlOf(tollgate.workspaceId, await idOf('yearly'), request)).toBeGreaterThan(366 * dayMs);
+    clock.now = reset;
+    expect(await ok('ratelimits.limit', request)).toMatchObject({ success: true, remaining: 1 });
+  });
+
+  test('an imported counter of a year is kept as long', async () => {
+    const request = fresh({ namespace: 'imported', limit: 9, duration: 366 * dayMs, cost: 4 });
+    await ok('ratelimits.limit', request);
+    const { windows } = tollgate.store;
+    const exported = [];
+    for await (const page of windows.export(tollgate.workspaceId, undefined)) exported.push(...page.windows);
+    const namespaceId = await idOf('imported');
+    const own = exported.filter(({ owner }) => `rlns_${owner}` === namespaceId);
+    expect(own).toMatchObject([{ duration: 366 * dayMs, isNamespace: true }]);
+    const { workspaceId } = await createWorkspace();
+    expect(await windows.import(workspaceId, own, false)).toEqual([true]);
+    expect(await ttlOf(workspaceId, namespaceId, request)).toBeGreaterThan(366 * dayMs);
   });
 
   test('a refused request is not charged: a smaller one still fits', async () => {
@@ -206,7 +242,7 @@ describe('ratelimits.limit: 400', () => {
     { limit: 1.5 },
     { limit: Number.MAX_SAFE_INTEGER + 1 },
     { duration: 999 },
-    { duration: 2_592_000_001 },
+    { duration: 31_622_400_001 },
     { duration: 1000.5 },
     { cost: -1 },
     { cost: 0.5 },
@@ -219,7 +255,7 @@ describe('ratelimits.limit: 400', () => {
     { namespace: '\u{1f511}'.repeat(512) },
     { identifier: '\u{1f511}'.repeat(512) },
     { duration: 1000 },
-    { duration: 2_592_000_000 },
+    { duration: 31_622_400_000 },
   ])('but not %j', async (right) => {
     expect(await ok('ratelimits.limit', fresh({ limit: 1, ...right }))).toMatchObject({ success: true, remaining: 0 });
     expect(await ok('ratelimits.limit', fresh({ limit: 1, ...right, cost: 0 }))).toMatchObject({ success: true });
