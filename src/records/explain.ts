@@ -7,6 +7,7 @@ import { noVersion, readSnapshot } from '../decide/snapshots.ts';
 import { readVerified, requestText, type Verified, type VerifyRequest, withAddress } from '../decide/verification.ts';
 import { unpackRanges } from '../domain/ipRange.ts';
 import type { JsonText } from '../domain/json.ts';
+import { timeOfId } from '../domain/keyString.ts';
 import { adHocLimit, presentedDuration, type Ratelimit } from '../domain/limit.ts';
 import type { Snapshot } from '../domain/verification.ts';
 import type { HeldUnits, Reply } from '../scripts/calls.ts';
@@ -22,6 +23,7 @@ interface Explained {
   now: string;
   keyId?: string;
   apiId?: string;
+  /** Missing if it is the time in the id. */
   created?: string;
   enabled?: 1;
   expires?: string;
@@ -172,7 +174,7 @@ function read(
     keyId: figures.keyId!,
     apiId: figures.apiId!,
     externalId: snapshot.identity?.externalId,
-    createdAt: Number(figures.created),
+    createdAt: Number(figures.created ?? timeOfId(figures.keyId!.slice('key_'.length))),
     decision,
     enabled: figures.enabled === 1,
     expires: expires === undefined ? undefined : Number(expires),

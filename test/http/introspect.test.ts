@@ -112,9 +112,12 @@ describe('an active key', () => {
   test('that was imported has the time of its creation, not that of its import', async () => {
     const { apiId } = await h.ok('apis.createApi', { name: 'imported' });
     const created = startMs - 10 * dayMs;
-    const keys = [{ digest: digestOf('an imported key'), start: '', created }];
+    // keys.verifyKey refuses a string of more than 512 characters, so it is no key here either.
+    const long = 'x'.repeat(513);
+    const keys = ['an imported key', long].map((key) => ({ digest: digestOf(key), start: '', created }));
     await h.store.keys.create(h.workspaceId, { apiId, keys, mayCreatePermissions: false }, cliActor);
     expect(await introspect('an imported key')).toMatchObject({ active: true, iat: created / 1000 });
+    expect(await introspect(long)).toEqual({ active: false, code: 'NOT_FOUND' });
   });
 
   test('with so many permissions that Redis returns their numbers has all of them', async () => {

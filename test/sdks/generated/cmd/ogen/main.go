@@ -15,6 +15,11 @@ func (r root) RootKey(context.Context, ogen.OperationName) (ogen.RootKey, error)
 	return ogen.RootKey{Token: string(r)}, nil
 }
 
+// Of an introspection, which takes the root key above, too.
+func (r root) RootKeyBasic(context.Context, ogen.OperationName) (ogen.RootKeyBasic, error) {
+	return ogen.RootKeyBasic{Password: string(r)}, nil
+}
+
 // Only the gateway check has these.
 func (r root) Key(context.Context, ogen.OperationName) (ogen.Key, error) { return ogen.Key{}, nil }
 func (r root) GatewayRootKey(context.Context, ogen.OperationName) (ogen.GatewayRootKey, error) {
