@@ -173,6 +173,7 @@ export async function openStore(storeOptions: StoreOptions) {
     dataVersion: context.dataVersion,
 
     currentMs: context.currentMs,
+    usageRetentionMs: context.usageRetentionMs,
     replies,
 
     /** As `replies`, and that Redis accepts writes. In a Cluster one master has to. */

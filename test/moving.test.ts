@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { digestOf } from '../src/domain/keyString.ts';
 import { asUnkey as withUnkeyType } from '../src/domain/unkeyErrors.ts';
+import { createGateway, gatewayPath } from '../src/http/gateway.ts';
 import { createPipeline } from '../src/http/pipeline.ts';
 import { operations } from '../src/operations/index.ts';
 import { migrateKeys } from '../src/operations/keys/migrateKeys.ts';
@@ -520,6 +521,27 @@ const tests: Record<string, () => Promise<unknown>> = {
     const { apiId } = await ok('apis.createApi', { name: 'deleted' });
     await ok('apis.deleteApi', { apiId });
     expect((await call('keys.createKey', { apiId })).status).toBe(404);
+  },
+  '`keyspaceId` in a verification': async () => {
+    const { key, apiId } = await createKey();
+    expect(await verify(key)).not.toHaveProperty('keyspaceId');
+    expect(await verify(key, { keyspaces: [apiId] })).toMatchObject({ keyspaceId: apiId });
+  },
+  '`rootKeys.listKeys`: `end`': async () => {
+    for (const { end } of await ok('rootKeys.listKeys', {})) expect(end).toBe('');
+  },
+  '`workspace.getUsage`: verifications by a gateway': async () => {
+    const used = async () => (await ok('workspace.getUsage', {})).totals;
+    const before = await used();
+    const { key } = await createKey();
+    const log = logOfCauses(new Map());
+    const check = createGateway({ store: h.store, log, keyHeader: 'X-Key', rootKey: h.rootKey, meta: [] });
+    const headers = new Map([['x-key', [key]]]);
+    const request = { ...requestTo(gatewayPath, '', { method: 'GET' }), headers };
+    expect(await check(request)).toMatchObject({ status: 200 });
+    const after = await used();
+    expect(after.api.verifications).toBe(before.api.verifications + 1);
+    expect(after.gateway).toEqual({ activeKeys: 0 });
   },
 };
 

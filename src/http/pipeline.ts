@@ -184,6 +184,8 @@ class Pipeline {
     try {
       if (!route) return counted(calls, await serveDocument(request, document), startedAt);
       const { operation } = route;
+      if (operation.kind === 'manages' && operation.mayLackBody && request.body.length === 0)
+        request = { ...request, body: Buffer.from('{}'), contentType: 'application/json' };
       const rootKey = this.#readHead(request);
       const address = operation.kind === 'manages' ? this.#addresses.of(request) : '';
       call = { request: request as Call['request'], route, rootKey, address };

@@ -68,13 +68,20 @@ import { listOverrides } from './ratelimits/listOverrides.ts';
 import { listTemporary } from './ratelimits/listTemporary.ts';
 import { multiLimit } from './ratelimits/multiLimit.ts';
 import { setOverride } from './ratelimits/setOverride.ts';
+import { createKey as createRootKeyAsKey } from './rootKeys/createKey.ts';
 import { createRootKey } from './rootKeys/createRootKey.ts';
+import { deleteKey as deleteRootKeyAsKey } from './rootKeys/deleteKey.ts';
 import { deleteRootKey } from './rootKeys/deleteRootKey.ts';
+import { listKeys as listRootKeysAsKeys } from './rootKeys/listKeys.ts';
 import { listRootKeys } from './rootKeys/listRootKeys.ts';
+import { rerollKey as rerollRootKey } from './rootKeys/rerollKey.ts';
+import { updateKey as updateRootKeyAsKey } from './rootKeys/updateKey.ts';
 import { updateRootKey } from './rootKeys/updateRootKey.ts';
 import { whoamiRootKey } from './rootKeys/whoami.ts';
 import { getStatus } from './system/getStatus.ts';
+import { getLimits } from './workspace/getLimits.ts';
 import { getSettings } from './workspace/getSettings.ts';
+import { getUsage } from './workspace/getUsage.ts';
 import { updateSettings } from './workspace/updateSettings.ts';
 
 export const operations = [
@@ -150,9 +157,16 @@ export const operations = [
   whoamiRootKey,
   updateRootKey,
   deleteRootKey,
+  createRootKeyAsKey,
+  listRootKeysAsKeys,
+  updateRootKeyAsKey,
+  rerollRootKey,
+  deleteRootKeyAsKey,
   listEvents,
   getSettings,
   updateSettings,
+  getUsage,
+  getLimits,
   getStatus,
 ] as const;
 

@@ -146,6 +146,18 @@ export function openRootKeys(
       return {};
     },
 
+    async reroll(
+      workspaceId: string,
+      rootKeyId: string,
+      given: { digest: Buffer; start: string; expiresIn: number | '' },
+      actor: Actor,
+    ): Promise<{ rootKeyId: string } | RootKeyRefusal> {
+      const reply = await run('rootKeys/reroll', workspaceId, { rootKeyId, ...given, actor });
+      if (reply[0] !== 'created') return refusalOf(reply);
+      await changed(workspaceId);
+      return { rootKeyId: reply[1]! };
+    },
+
     async delete(
       workspaceId: string,
       rootKeyId: string,

@@ -220,6 +220,9 @@ export const signatures = {
   'rootKeys/export': takes('after', 'count').returnsPacked<[[Buffer, unknown][], 0 | 1]>(),
   'rootKeys/import': takes('request', 'digests', 'actor', 'now').returns<('created' | 'exists' | 'id_taken')[]>(),
   'rootKeys/delete': takes('rootKeyId', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
+  'rootKeys/reroll': takes('rootKeyId', 'digest', 'start', 'expiresIn', 'actor', 'now').returns<
+    [outcome: string, detail?: string]
+  >(),
   'rootKeys/list': takes('after', 'count').returns<PageReply>(),
   'rootKeys/names': takes('...ids').returns<string[]>(),
   'rootKeys/update': takes('request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),

@@ -195,7 +195,7 @@ const hintsOf = ({ name }: AnyOperation): Hints => {
   if (name === 'apis.restoreApi') return { ...hints, apiId: mostly(named('deletedApiId')) };
   if (name === 'identities.deleteIdentity') return { ...hints, identity: mostly(named('identityId')) };
   if (name === 'identities.restoreIdentity') return { ...hints, identityId: mostly(named('deletedIdentityId')) };
-  if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants) };
+  if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants), keyId: mostly(named('rootKeyId')) };
   return hints;
 };
 
@@ -239,9 +239,10 @@ function keep(lane: Lane, kind: Kind, text: string) {
 function remember(lane: Lane, operation: AnyOperation, sent: unknown, answered: Record<string, unknown>) {
   const { data, pagination } = answered as { data: Record<string, string>; pagination: unknown };
   learn(lane, operation, pagination);
-  if (operation.name === 'rootKeys.createRootKey') {
-    keep(lane, 'rootKeyId', data.rootKeyId!);
-    keep(lane, 'rootKey', data.key!);
+  if (operation.name.startsWith('rootKeys.')) {
+    // Only those that the lane creates.
+    if (data.key) keep(lane, 'rootKeyId', (data.rootKeyId ?? data.keyId)!);
+    if (data.key) keep(lane, 'rootKey', data.key);
     return;
   }
   const { hold } = data as unknown as { hold?: { id: string } };
@@ -289,11 +290,12 @@ const rarely = <T>(usual: T, ...unusual: T[]) =>
  * those that accept the smallest part of what is made up.
  */
 function weightOf({ name }: AnyOperation): number {
+  if (name.startsWith('rootKeys.')) return 4;
   if (/createKey|updateKey|updateIdentity|explainKey|\.restore/.test(name)) return 14;
   if (/getTop|migrateKeys/.test(name)) return 28;
   if (/deleteKey|deleteIdentity|getVerifications|Override$/.test(name)) return 8;
   if (/create|verify|imit$/.test(name)) return 6;
-  return /delete/.test(name) && name !== 'apis.deleteApi' ? 2 : 4;
+  return /delete/.test(name) && !['apis.deleteApi', 'plans.deletePlan'].includes(name) ? 2 : 4;
 }
 
 /** Bodies from 5 KB to nearly the maximum, made of values that are expensive to parse. */
@@ -479,7 +481,8 @@ async function send(lane: Lane, fuzzed: Fuzzed) {
     if (answer.status === 200) {
       seen.ok++;
       passed.set(operation.name, (passed.get(operation.name) ?? 0) + 1);
-      remember(lane, operation, JSON.parse(text.replace(/^\ufeff/, '')), answered);
+      // An operation that may lack a body takes none for `{}`.
+      remember(lane, operation, JSON.parse(text.replace(/^\ufeff/, '') || '{}'), answered);
     }
   } catch (error) {
     throw say(error as Error);

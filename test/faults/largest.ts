@@ -247,6 +247,10 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'permissions.createPermission': {
     '': () => ({ slug: fresh(), name: 'p'.repeat(512), description: 'd'.repeat(512) }),
   },
+  'permissions.updatePermission': {
+    '': () => ({ permission: queried[0]!, name: fresh(512), description: 'e'.repeat(512) }),
+  },
+  'permissions.updateRole': { '': () => ({ role: roles[1]!, description: 'e'.repeat(512) }) },
   'permissions.listPermissions': {
     '100 permissions': () => ({ limit: listed }),
     'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
@@ -338,6 +342,7 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'audit.listEvents': { '100 events': () => ({ limit: listed }) },
   'rootKeys.createRootKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },
   'rootKeys.listRootKeys': { '100 root keys of 1000 grants': () => ({ limit: listed }) },
+  'rootKeys.rerollKey': { '1000 grants': ({ rootKeyId }) => ({ keyId: rootKeyId, expiration: null }) },
   'rootKeys.updateRootKey': { '1000 grants': ({ rootKeyId, grants }) => ({ rootKeyId, permissions: grants }) },
   'ratelimits.deleteOverride': { '': () => ({ namespace, identifier: wildcard(made++ % wildcards) }) },
   'permissions.deletePermission': { '': () => ({ permission: slugs[made++ % 1000]! }) },

@@ -50,7 +50,8 @@ beforeAll(async () => {
     expect(answer.status, JSON.stringify(response)).toBe(200);
     responses[name] = { request, response: name === 'system.getStatus' ? ofExampleMachine(response) : response };
     if (makers.some((maker) => maker === name)) Object.assign(made, response.data);
-    const { key } = response.data as { key?: string };
+    const { key, keyId } = response.data as { key?: string; keyId?: string };
+    if (name === 'rootKeys.rerollKey') made.successorId = keyId!;
     if (key) secrets.push(key);
   }
   document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApiDocument;

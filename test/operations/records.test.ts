@@ -58,7 +58,8 @@ async function workspaceOf(records: number) {
     expect((await run('identities.createIdentity', { externalId: `user${made}` })).status).toBe(200);
   }
   expect(await recordsOf(workspaceId)).toBe(records);
-  return { workspaceId, rootKey, apiId, keyId, key, roleId, run };
+  const { rootKeyId } = (await run('rootKeys.whoami', {})).data;
+  return { workspaceId, rootKey, rootKeyId, apiId, keyId, key, roleId, run };
 }
 type Made = Awaited<ReturnType<typeof workspaceOf>>;
 
@@ -73,6 +74,7 @@ const named: Record<string, Making> = {
     4,
   ],
   rerollKey: ['keys.rerollKey', ({ keyId }) => ({ keyId, expiration: 0 }), 1],
+  'rerollKey, of a root key': ['rootKeys.rerollKey', ({ rootKeyId }) => ({ keyId: rootKeyId, expiration: null }), 1],
   migrateKeys: [
     'keys.migrateKeys',
     ({ apiId }) => ({ migrationId: 'mig', apiId, keys: [{ hash: hash(), externalId: 'm' }, { hash: hash() }] }),

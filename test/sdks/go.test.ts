@@ -1,6 +1,6 @@
-// The Go SDK, `github.com/unkeyed/sdks/api/go/v2`, where there is Go and the module can be downloaded. It has not been
-// run yet: the module proxy that Tollgate's own machines reach does not serve the module. For the same reason there is
-// no go.sum; Go compares what it downloads with its public checksum database.
+// The Go SDK, `github.com/unkeyed/sdks/api/go/v2`, where there is Go and the module can be downloaded. The module proxy
+// that Tollgate's own machines reach does not serve it: 2.7.1 was run by hand, from its source. For the same reason
+// there is no go.sum; Go compares what it downloads with its public checksum database.
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';

@@ -395,6 +395,100 @@ export const methods: { [M in Ours]: Line<M> } = {
   'analytics.getRatelimits': { input: () => ({ query: 'SELECT 1' }), wrong: {} },
 };
 
+/** A method that newer SDKs have and `@unkey/api` lacks, or a new input of one. */
+export interface NewerLine {
+  input(things: Things & { rootKeyId: string }): object;
+  answers(things: Things & { rootKeyId: string }): unknown;
+  /** As in Line. Without `wrong` no input is refused. */
+  wrong?: object;
+  absent?: object;
+  taken?(things: Things): object;
+  /** The SDKs have no type of their own for its 403. */
+  forbiddenIsUntyped?: true;
+}
+
+const noRootKey = { keyId: 'root_unknown' };
+const newRootKey = () => ({ keyId: id('root'), key: expect.stringMatching(/^root_/) });
+const unlimited = { limit: null };
+
+export const newerMethods: Record<string, NewerLine> = {
+  'keys.verifyKey': {
+    input: ({ key, apiId }) => ({ key, keyspaces: ['api_other', apiId] }),
+    answers: ({ keyId, apiId }) => expect.objectContaining({ valid: true, keyId, keyspaceId: apiId, credits: 99 }),
+    wrong: { keyspaces: [] },
+  },
+  'permissions.updatePermission': {
+    input: ({ name }) => ({ permission: name, slug: `${name}.renamed`, description: null }),
+    answers: ({ permissionId, name }) => ({ id: permissionId, name, slug: `${name}.renamed` }),
+    wrong: { slug: 'no slug' },
+    absent: { permission: 'never.made' },
+    taken: ({ name }) => ({ permission: name, slug: 'direct.read' }),
+  },
+  'permissions.updateRole': {
+    input: ({ roleId, name }) => ({ role: roleId, name: `${name} renamed` }),
+    answers: ({ roleId, name }) => ({ id: roleId, name: `${name} renamed`, description: name }),
+    wrong: { name: '' },
+    absent: { role: 'nobody' },
+  },
+  'rootKeys.createKey': {
+    input: ({ name }) => ({ name, permissions: ['api.*.verify_key'], expires: null }),
+    answers: newRootKey,
+    wrong: { permissions: ['api.*.fly'] },
+  },
+  'rootKeys.listKeys': {
+    input: () => ({ limit: 1 }),
+    answers: () => [
+      {
+        ...{ keyId: id('root'), name: null, start: expect.stringMatching(/^root_/), end: '', enabled: true },
+        ...{ createdAt: expect.any(Number), lastUsedAt: expect.any(Number), expires: null, permissions: ['*'] },
+      },
+    ],
+    wrong: { limit: 101 },
+    forbiddenIsUntyped: true,
+  },
+  'rootKeys.updateKey': {
+    input: ({ rootKeyId }) => ({ keyId: rootKeyId, name: null, enabled: false, permissions: ['api.*.read_api'] }),
+    answers: () => ({}),
+    wrong: { permissions: ['api.*.fly'] },
+    absent: noRootKey,
+  },
+  'rootKeys.rerollKey': {
+    input: ({ rootKeyId }) => ({ keyId: rootKeyId, expiration: null }),
+    answers: newRootKey,
+    wrong: { expiration: -1 },
+    absent: noRootKey,
+  },
+  'rootKeys.deleteKey': {
+    input: ({ rootKeyId }) => ({ keyId: rootKeyId }),
+    answers: () => ({}),
+    wrong: { keyId: 'not an id' },
+    absent: noRootKey,
+  },
+  'workspace.getUsage': {
+    input: () => ({}),
+    answers: () => ({
+      period: { start: expect.any(Number), end: expect.any(Number) },
+      totals: {
+        api: { verifications: expect.any(Number), ratelimits: expect.any(Number) },
+        compute: { cpuSeconds: 0, memoryGiBHours: 0, storageGiBHours: 0, egressGiB: 0 },
+        gateway: { activeKeys: 0 },
+      },
+      breakdowns: { byEnvironment: [], byApp: [] },
+    }),
+    wrong: { period: { year: 2026, month: 13 } },
+  },
+  'workspace.getLimits': {
+    input: () => ({}),
+    answers: () => ({
+      apiBillableOperationsCountMaxPerMonth: { limit: null, current: expect.any(Number) },
+      apiRequestsCountMaxPerMinute: unlimited,
+      logsRetentionDaysMax: { limit: 90 },
+      logsAuditRetentionDaysMax: unlimited,
+      logdrainsMax: { limit: 0, current: 0 },
+    }),
+  },
+};
+
 /** The number of items in a list besides the one that `makeThings` created. */
 export const more = [1, 2, 3, 4];
 

@@ -11,15 +11,26 @@ import { movedCreditsSince } from './keyFields.ts';
 /** Ten years. A time is longer. */
 const expirationMax = 3_653 * dayMs;
 
+export const Expiration = Int(
+  [0, timeMax],
+  'Milliseconds until the old key expires, at most ten years; 0 expires it immediately. Never extends an earlier expiry.',
+);
+
+export function checkExpiration(expiration: number) {
+  if (expiration <= expirationMax) return;
+  throw invalid(
+    'body.expiration',
+    'is more than ten years; it is a duration in milliseconds, not a time',
+    'Send the milliseconds from now until the old key expires, such as 3600000 for an hour.',
+  );
+}
+
 export const rerollKey = manages({
   name: 'keys.rerollKey',
   summary: 'Replace a key: create one with a new string and the same configuration, and let the old key expire.',
   input: Fields({
     keyId: KeyId,
-    expiration: Int(
-      [0, timeMax],
-      'Milliseconds until the old key expires, at most ten years; 0 expires it immediately. Never extends an earlier expiry.',
-    ),
+    expiration: Expiration,
     credits: Type.Optional(
       OneOf(
         ['copy', 'move'],
@@ -35,14 +46,7 @@ export const rerollKey = manages({
   errors: ['key_not_found', 'precondition_failed', 'too_many_records'],
   needs: { api: ['create_key'] },
   ...ofKey,
-  check({ expiration }) {
-    if (expiration <= expirationMax) return;
-    throw invalid(
-      'body.expiration',
-      'is more than ten years; it is a duration in milliseconds, not a time',
-      'Send the milliseconds from now until the old key expires, such as 3600000 for an hour.',
-    );
-  },
+  check: ({ expiration }) => checkExpiration(expiration),
 
   async handle({ keyId, expiration, credits = 'copy' }, { store, caller, actor }, { key: old, byteLength }) {
     if (credits === 'move' && old.credits) requireData(store, movedCreditsSince, 'credits: move');

@@ -118,6 +118,7 @@ describe('rootKeys: a request that has waited is checked with the root key as it
       ['rootKeys.createRootKey', { permissions: ['*'] }],
       ['rootKeys.updateRootKey', { rootKeyId, name: 'late' }],
       ['rootKeys.deleteRootKey', { rootKeyId }],
+      ['rootKeys.rerollKey', { keyId: rootKeyId, expiration: 0 }],
     ] as const;
 
   test.each([
@@ -130,7 +131,7 @@ describe('rootKeys: a request that has waited is checked with the root key as it
       (rootKeyId: string) => ok('rootKeys.updateRootKey', { rootKeyId, permissions: ['api.*.read_api'] }),
     ],
   ] as const)('%s after it was let in: %i', async (_how, status, takeBack) => {
-    for (let which = 0; which < 3; which++) {
+    for (let which = 0; which < 4; which++) {
       const target = await make(['api.*.read_api']);
       const caller = await make(['*']);
       const [operation, input] = changesOf(target.rootKeyId)[which]!;
@@ -140,15 +141,19 @@ describe('rootKeys: a request that has waited is checked with the root key as it
       await takeBack(caller.rootKeyId);
       const { rootKeys } = tollgate.store;
       const { workspaceId } = tollgate;
-      const outcome = await (operation === 'rootKeys.createRootKey'
-        ? rootKeys.create(workspaceId, { digest: Buffer.alloc(32, which), start: '', ...input }, actor)
-        : operation === 'rootKeys.updateRootKey'
-          ? rootKeys.update(workspaceId, target.rootKeyId, { name: 'late' }, actor)
-          : rootKeys.delete(workspaceId, target.rootKeyId, actor));
+      const made = { digest: Buffer.alloc(32, which), start: '' };
+      const outcome = await (operation === 'rootKeys.rerollKey'
+        ? rootKeys.reroll(workspaceId, target.rootKeyId, { ...made, expiresIn: 0 }, actor)
+        : operation === 'rootKeys.createRootKey'
+          ? rootKeys.create(workspaceId, { ...made, ...input }, actor)
+          : operation === 'rootKeys.updateRootKey'
+            ? rootKeys.update(workspaceId, target.rootKeyId, { name: 'late' }, actor)
+            : rootKeys.delete(workspaceId, target.rootKeyId, actor));
       expect(outcome, `${operation} ${status}`).toMatchObject({ refused: expect.any(String) });
       const listed = (await ok('rootKeys.listRootKeys', {})).find((each) => each.rootKeyId === target.rootKeyId);
       expect(listed).toBeDefined();
       expect(listed!.name).toBeUndefined();
+      expect(listed!.expires).toBeUndefined();
     }
   });
 });
@@ -167,7 +172,7 @@ test(`rootKeys: with any actions of expiring root keys, no root key has more gra
   const someEnd = fc.constantFrom(undefined, null, ...times);
   const acts = fc.array(
     fc.record({
-      kind: fc.constantFrom('create', 'update'),
+      kind: fc.constantFrom('create', 'update', 'reroll'),
       target: fc.nat(3),
       permissions: fc.option(someGrants, { nil: undefined }),
       expires: someEnd,
@@ -195,11 +200,17 @@ test(`rootKeys: with any actions of expiring root keys, no root key has more gra
                 { permissions: permissions ?? ['*'], ...(typeof expires === 'number' && { expires }) },
                 caller,
               )
-            : await call(
-                'rootKeys.updateRootKey',
-                { rootKeyId: before[target % before.length]!.rootKeyId, permissions, expires, enabled },
-                caller,
-              );
+            : kind === 'reroll'
+              ? await call(
+                  'rootKeys.rerollKey',
+                  { keyId: before[target % before.length]!.rootKeyId, expiration: enabled ? 60_001 : null },
+                  caller,
+                )
+              : await call(
+                  'rootKeys.updateRootKey',
+                  { rootKeyId: before[target % before.length]!.rootKeyId, permissions, expires, enabled },
+                  caller,
+                );
         if (status === 200) counts.done++;
         else counts.refused++;
         const after = await list(workspaceId);

@@ -20,7 +20,7 @@ def camel(name):
 
 def method_of(client, method):
     service, procedure = method.split(".")
-    return getattr(getattr(client, service), snake(procedure))
+    return getattr(getattr(client, snake(service)), snake(procedure))
 
 
 def bodies_of(run, value, read_all):
@@ -64,7 +64,7 @@ def methods():
         for name, _ in inspect.getmembers(getattr(client, service), inspect.ismethod):
             # Inherited members are not methods of the service.
             if name in vars(type(getattr(client, service))) and not name.startswith("_") and not name.endswith("_async"):
-                yield f"{service}.{camel(name)}"
+                yield f"{camel(service)}.{camel(name)}"
 
 
 for line in sys.stdin:
