@@ -813,20 +813,6 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: () => ({}),
   },
-  'workspace.getUsage': {
-    input: () => ({}),
-    needs: ['api.read_analytics', 'ratelimit.read_analytics'],
-    elsewhere: null,
-    changes: null,
-    documented: () => ({}),
-  },
-  'workspace.getLimits': {
-    input: () => ({}),
-    needs: ['api.read_analytics', 'ratelimit.read_analytics', 'workspace.read_settings'],
-    elsewhere: null,
-    changes: null,
-    documented: () => ({}),
-  },
   'system.getStatus': {
     input: () => ({}),
     needs: ['system.read_status'],

@@ -5,7 +5,7 @@ import { createRootKey } from './createRootKey.ts';
 
 export const NewKey = Type.Object({
   keyId: out.text('Id of the new root key.'),
-  key: out.text('The root key string. It is not stored.'),
+  key: out.secret('The root key string. It is not stored.'),
 });
 
 export const createKey = manages({
