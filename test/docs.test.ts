@@ -218,7 +218,16 @@ test('clients.md: the document', () => {
 });
 
 test('every command of a page is run by a test, except those for Kubernetes', () => {
-  const runWhole = ['backup.md', 'customers.md', 'gateways.md', 'holds.md', 'limits.md', 'mcp.md', 'moving.md', 'plans.md'];
+  const runWhole = [
+    'backup.md',
+    'customers.md',
+    'gateways.md',
+    'holds.md',
+    'limits.md',
+    'mcp.md',
+    'moving.md',
+    'plans.md',
+  ];
   const isRun = (text: string) =>
     [
       'TLS_CERT_FILE',
