@@ -193,7 +193,7 @@ inChromium(() => {
       await page.waitForTimeout(500);
       return listed.evaluateAll((all) => all.map((each) => each.getAttribute('data-path')));
     };
-    expect(await search('CREATEKEY')).toEqual(['/v2/keys.createKey']);
+    expect(await search('CREATEKEY')).toEqual(['/v2/keys.createKey', '/v2/rootKeys.createKey']);
     expect(await search('server-sent events')).toEqual(['/v2/analytics.tail']);
     expect(await search('workspace.')).toContain('/v2/workspace.getSettings');
     expect(await search('no such operation')).toEqual([]);
