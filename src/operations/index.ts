@@ -23,6 +23,7 @@ import { updateCredits as updateIdentityCredits } from './identities/updateCredi
 import { updateIdentity } from './identities/updateIdentity.ts';
 import { addPermissions } from './keys/addPermissions.ts';
 import { addRoles } from './keys/addRoles.ts';
+import { changeKeys } from './keys/changeKeys.ts';
 import { createKey } from './keys/createKey.ts';
 import { deleteKey } from './keys/deleteKey.ts';
 import { explainKey } from './keys/explainKey.ts';
@@ -71,6 +72,7 @@ import { deleteRootKey } from './rootKeys/deleteRootKey.ts';
 import { listRootKeys } from './rootKeys/listRootKeys.ts';
 import { updateRootKey } from './rootKeys/updateRootKey.ts';
 import { whoamiRootKey } from './rootKeys/whoami.ts';
+import { find } from './system/find.ts';
 import { getStatus } from './system/getStatus.ts';
 import { getSettings } from './workspace/getSettings.ts';
 import { updateSettings } from './workspace/updateSettings.ts';
@@ -98,6 +100,7 @@ export const operations = [
   updateCredits,
   deleteKey,
   restoreKey,
+  changeKeys,
   rerollKey,
   migrateKeys,
   addPermissions,
@@ -150,6 +153,7 @@ export const operations = [
   getSettings,
   updateSettings,
   getStatus,
+  find,
 ] as const;
 
 export type Operations = typeof operations;
