@@ -12,8 +12,8 @@
 --          the value before as text…} | {'plan_not_found', planId}
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
--- Limit of what is changed, in units of about 3 µs. A hundred keys of a few limits cost less.
-local COST_MAX = 3500
+-- Limit of what is changed, in units of about 5 µs. A hundred keys of a few limits cost less.
+local COST_MAX = 5000
 local change, none = request.change, cjson.null
 local field, value = next(change)
 local wanted = value ~= none and (field == 'expires' and int(value) or tostring(value)) or ''
@@ -84,7 +84,7 @@ for index, key_id in ipairs(request.keyIds) do
       end
     end
     if key.write then key.outcome = 'changed' end
-    stamps, cost = stamps + more, cost + 20 + 2 * #state.limits
+    stamps, cost = stamps + more, cost + 20 + 5 * #state.limits
   end
   decided[index] = key
   if cost > COST_MAX or key.write and change.deleted and request.permanent then break end
