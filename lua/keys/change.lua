@@ -79,12 +79,12 @@ for index, key_id in ipairs(request.keyIds) do
       key.write, more = restoring_key(workspace, key_id, digest, record, state), 1
     else
       key.write, more = updating(digest, record, state)
-      if not key.write then
-        key.outcome, more = 'too_many_limits', 0
-      end
+      key.outcome = 'too_many_limits'
     end
-    if key.write then key.outcome = 'changed' end
-    stamps, cost = stamps + more, cost + 20 + 5 * #state.limits
+    if key.write then
+      key.outcome, stamps = 'changed', stamps + more
+    end
+    cost = cost + 20 + 5 * #state.limits
   end
   decided[index] = key
   if cost > COST_MAX or key.write and change.deleted and request.permanent then break end

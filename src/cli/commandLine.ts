@@ -35,11 +35,11 @@ export async function runCommandLine(args: readonly string[], terminal: Terminal
     // Help, or the version.
     if (isParsing && error.exitCode === 0) return 0;
     if (isParsing) error.exitCode = usageExitCode;
-    const text = asJson ? failureJson(error) : `tollgate: ${messageOf(error as Error)}`;
+    const text = asJson ? failureJson(error as Error) : `tollgate: ${messageOf(error as Error)}`;
     // Commander has printed its own, unless as JSON.
-    if (!isClosed(error) && (asJson || !isParsing))
+    if (!isClosed(error as Error) && (asJson || !isParsing))
       terminal.stderr.write(`${text.split('\n').map(escapeInvisible).join('\n')}\n`);
-    return failureCodeOf(error);
+    return failureCodeOf(error as Error);
   }
 }
 

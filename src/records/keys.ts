@@ -126,7 +126,7 @@ export type KeyChange =
   | { planId: string | null }
   | { deleted: boolean };
 
-export interface ChangedKey {
+interface ChangedKey {
   keyId: string;
   outcome: 'changed' | 'unchanged' | 'key_not_found' | 'too_many_limits';
   /** The value before as text, '' for none. */

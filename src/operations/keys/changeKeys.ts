@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import type { ChangedKey, KeyChange } from '../../records/keys.ts';
+import type { KeyChange } from '../../records/keys.ts';
 import { checkMilliseconds, invalid, lacks, tooManyOwnLimits } from '../rules.ts';
 import { Expires, Fields, KeyId, Nullable, OptionalFlag, out, PlanId } from '../schemas.ts';
 import { requireKeyFields } from './keyFields.ts';
@@ -16,6 +16,20 @@ const Value = {
 const Change = Fields(Value, {
   description: 'Exactly one field. `deleted`: true deletes the keys as keys.deleteKey does, false restores them.',
   documented: { minProperties: 1, maxProperties: 1 },
+});
+
+const Result = Type.Object({
+  changed: out.objects('Changed keys, in the order of the request, as the other lists.', {
+    keyId: out.text('Id of the key.'),
+    before: out.object('The field as it was.', Value),
+    after: out.object('The field as it is.', Value),
+  }),
+  unchanged: Type.Array(Type.String(), { description: 'Ids of the keys that had the value.' }),
+  failed: out.objects('Keys that were not changed.', {
+    keyId: out.text('Id of the key.'),
+    code: out.text('Code of the error, as in the `type` of error responses.'),
+    message: out.text('The reason.'),
+  }),
 });
 
 /** What each key must allow: as keys.updateKey, keys.deleteKey and keys.restoreKey. */
@@ -33,22 +47,7 @@ export const changeKeys = manages({
     keyIds: Type.Array(KeyId, { minItems: 1, maxItems: 100, uniqueItems: true, description: 'Ids of different keys.' }),
     change: Change,
   }),
-  output: Type.Object({
-    changed: Type.Array(
-      Type.Object({
-        keyId: out.text('Id of the key.'),
-        before: out.object('The field as it was.', Value),
-        after: out.object('The field as it is.', Value),
-      }),
-      { description: 'Changed keys, in the order of the request, as the other lists.' },
-    ),
-    unchanged: Type.Array(Type.String(), { description: 'Ids of the keys that had the value.' }),
-    failed: out.objects('Keys that were not changed.', {
-      keyId: out.text('Id of the key.'),
-      code: out.text('Code of the error, as in the `type` of error responses.'),
-      message: out.text('The reason.'),
-    }),
-  }),
+  output: Result,
   errors: ['plan_not_found'],
   needs: {},
   scope: () => undefined,
@@ -60,35 +59,28 @@ export const changeKeys = manages({
 
   async handle({ keyIds, change }, { store, caller, actor }) {
     const { workspaceId, grants } = caller;
-    const allowed = actionsFor(change).map((action) => ({ action, ids: grants.idsFor('api', action) }));
-    const missing = allowed.find(({ ids }) => ids !== true && ids.length === 0);
-    if (missing) throw lacks(`api.*.${missing.action}`);
+    let apiIds: true | string[] = true;
+    for (const action of actionsFor(change)) {
+      const ids = grants.idsFor('api', action);
+      if (ids !== true && ids.length === 0) throw lacks(`api.*.${action}`);
+      if (ids !== true) apiIds = apiIds === true ? ids : apiIds.filter((id) => ids.includes(id));
+    }
     requireKeyFields({ planId: change.planId }, store);
-    const apiIds = allowed.reduce<true | string[]>(
-      (some, { ids }) => (some === true ? ids : ids === true ? some : some.filter((id) => ids.includes(id))),
-      true,
-    );
     const keys = await store.keys.change(workspaceId, { keyIds, change: change as KeyChange, apiIds }, actor);
     if (!keys) throw notFound('plan', change.planId!);
-    const having = (outcome: ChangedKey['outcome']) => keys.filter((key) => key.outcome === outcome);
-    return {
-      changed: having('changed').map(({ keyId, before }) => ({
-        keyId,
-        before: valueBefore(change, before),
-        after: change,
-      })),
-      unchanged: having('unchanged').map(({ keyId }) => keyId),
-      failed: keys.flatMap(({ keyId, outcome }) => {
-        if (outcome === 'changed' || outcome === 'unchanged') return [];
-        const isMissing = outcome === 'key_not_found';
-        const { code, message } = isMissing && change.deleted === false ? notDeleted() : failures[outcome]();
-        return [{ keyId, code, message }];
-      }),
+    const errors = {
+      key_not_found: change.deleted === false ? notDeleted() : notFound('key'),
+      too_many_limits: tooManyOwnLimits(),
     };
+    const result: Static<typeof Result> = { changed: [], unchanged: [], failed: [] };
+    for (const { keyId, outcome, before } of keys) {
+      if (outcome === 'changed') result.changed.push({ keyId, before: valueBefore(change, before), after: change });
+      else if (outcome === 'unchanged') result.unchanged.push(keyId);
+      else result.failed.push({ keyId, code: errors[outcome].code, message: errors[outcome].message });
+    }
+    return result;
   },
 });
-
-const failures = { key_not_found: () => notFound('key'), too_many_limits: tooManyOwnLimits };
 
 /** The field that a change changes, with its value before as the script returns it. */
 function valueBefore(change: Static<typeof Change>, before: string): Static<typeof Change> {
