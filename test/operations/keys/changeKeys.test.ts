@@ -4,6 +4,7 @@ import { connect } from '../../../src/redis/connection.ts';
 import { keyRecordKey, workspaceKey } from '../../../src/redis/names.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { invalidAt } from '../../support/invalid.ts';
+import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
 const app = harness();
@@ -174,6 +175,65 @@ describe('keys.changeKeys: 200', () => {
     const events = (await eventsOf()).filter(({ changes }) => keyIds.includes(changes?.[0]?.keyIds?.[0] ?? ''));
     expect(events.flatMap(({ changes }) => changes![0]!.keyIds!).sort()).toEqual([...keyIds].sort());
   });
+});
+
+const pick = random(seed);
+
+test(`does to each key what updateKey, deleteKey and restoreKey do to one (seed ${seed})`, async () => {
+  const limit = (name: string) => ({ name, limit: 5, duration: hourMs, autoApply: true });
+  for (const planId of ['twin.a', 'twin.b'])
+    await ok('plans.createPlan', { planId, ratelimits: [limit('shared'), limit(planId)] });
+  /** Two APIs with the same keys: one is changed by changeKeys, the other key by key. */
+  const make = async (owner: string) => {
+    const { apiId } = await ok('apis.createApi', { name: 'twins' });
+    const keys: { keyId: string; key: string }[] = [];
+    for (let index = 0; index < 6; index++) {
+      const fields = { ...(index % 2 && { externalId: owner }), ...(index % 3 === 0 && { planId: 'twin.a' }) };
+      keys.push(await createKey({ apiId, ratelimits: index < 3 ? [limit('shared')] : [], ...fields }));
+    }
+    return { apiId, keys };
+  };
+  const [many, single] = [await make('twin.many'), await make('twin.single')];
+  const changeOne = async (keyId: string, to: Change) => {
+    if (!('deleted' in to)) return call('keys.updateKey', { keyId, ...to });
+    return to.deleted ? call('keys.deleteKey', { keyId }) : call('keys.restoreKey', { keyId });
+  };
+  const stateOf = async ({ apiId, keys }: typeof many) => {
+    const listed = [
+      ...(await ok('keys.listKeys', { apiId })),
+      ...(await ok('keys.listKeys', { apiId, deleted: true })).map((key) => ({ ...key, isDeleted: true })),
+    ];
+    const codes = [];
+    for (const { key } of keys) {
+      const { code, ratelimits = [] } = await ok('keys.verifyKey', { key });
+      codes.push([code, ratelimits.map(({ name, remaining }) => [name, remaining]).sort()]);
+    }
+    const byId = new Map(listed.map((key) => [key.keyId, key]));
+    const records = keys.map(({ keyId }) => {
+      const { enabled, expires, planId, externalId, ...more } = byId.get(keyId)!;
+      return { enabled, expires, planId, isOwned: externalId !== undefined, isDeleted: 'isDeleted' in more };
+    });
+    return { records, codes };
+  };
+
+  for (let step = 0; step < 40; step++) {
+    clock.advance(pick(0, 60_000));
+    const changes: Change[] = [
+      { enabled: pick(0, 1) === 1 },
+      { expires: pick(0, 2) === 0 ? null : clock.now + pick(-1, 1) * 30_000 },
+      { planId: [null, 'twin.a', 'twin.b'][pick(0, 2)]! },
+      { deleted: pick(0, 1) === 1 },
+    ];
+    const to = changes[pick(0, changes.length - 1)]!;
+    const chosen = [0, 1, 2, 3, 4, 5].filter(() => pick(0, 1) === 1);
+    if (chosen.length === 0) continue;
+    await change(
+      chosen.map((at) => many.keys[at]!.keyId),
+      to,
+    );
+    for (const at of chosen) await changeOne(single.keys[at]!.keyId, to);
+    expect(await stateOf(many), `step ${step}, ${JSON.stringify(to)}`).toEqual(await stateOf(single));
+  }
 });
 
 describe('its event', () => {
