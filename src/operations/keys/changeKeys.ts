@@ -1,9 +1,10 @@
 import Type, { type Static } from 'typebox';
+import { idForms } from '../../domain/records.ts';
 import { notFound } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { KeyChange } from '../../records/keys.ts';
 import { checkMilliseconds, invalid, lacks, tooManyOwnLimits } from '../rules.ts';
-import { Expires, Fields, KeyId, Nullable, OptionalFlag, out, PlanId } from '../schemas.ts';
+import { Expires, Fields, Nullable, OptionalFlag, out, PlanId, Text } from '../schemas.ts';
 import { requireKeyFields } from './keyFields.ts';
 import { notDeleted } from './restoreKey.ts';
 
@@ -44,7 +45,13 @@ export const changeKeys = manages({
   description:
     'A key that has the value already is in `unchanged`. Keys that do not exist, or that the root key may not change, are in `failed` as `key_not_found`; the others are changed. To undo it, call it again with the values of `before`.',
   input: Fields({
-    keyIds: Type.Array(KeyId, { minItems: 1, maxItems: 100, uniqueItems: true, description: 'Ids of different keys.' }),
+    // Of the exact form, because the answer repeats them: a key string that was sent as an id is refused.
+    keyIds: Type.Array(Text(28, 28, 'Id of a key.', { pattern: idForms.key.source }), {
+      minItems: 1,
+      maxItems: 100,
+      uniqueItems: true,
+      description: 'Ids of different keys.',
+    }),
     change: Change,
   }),
   output: Result,

@@ -286,11 +286,11 @@ describe('keys.changeKeys: keys that fail', () => {
     const foreign = await elsewhere.of('keys.createKey', { apiId });
     await ok('keys.deleteKey', { keyId: keyIds[0]! });
     const unknown = `key_${'1'.repeat(24)}`;
-    const result = await change([unknown, foreign.keyId, ...keyIds, 'key_short'], { enabled: false });
+    const result = await change([unknown, foreign.keyId, ...keyIds], { enabled: false });
     const failed = { code: 'key_not_found', message: 'There is no such key.' };
     expect(result).toMatchObject({
       changed: [{ keyId: keyIds[1] }],
-      failed: [unknown, foreign.keyId, keyIds[0], 'key_short'].map((keyId) => ({ keyId, ...failed })),
+      failed: [unknown, foreign.keyId, keyIds[0]].map((keyId) => ({ keyId, ...failed })),
     });
     expect(await elsewhere.of('keys.verifyKey', { key: foreign.key })).toMatchObject({ code: 'VALID' });
   });
@@ -335,6 +335,8 @@ describe('keys.changeKeys: refusals', () => {
     ['101 ids', { keyIds: Array.from({ length: 101 }, (_, at) => id(at)), change: enabled }, 'body.keyIds'],
     ['an id twice', { keyIds: [id(1), id(1)], change: enabled }, 'body.keyIds'],
     ['ids that are no text', { keyIds: [1], change: enabled }, 'body.keyIds[0]'],
+    ['an id that is too short', { keyIds: [id(1), 'key_1'], change: enabled }, 'body.keyIds[1]'],
+    ['a key string', { keyIds: [`pay_${'a'.repeat(24)}`], change: enabled }, 'body.keyIds[0]'],
     ['no change', { keyIds: [id(1)] }, 'body.change'],
     ['an empty change', { keyIds: [id(1)], change: {} }, 'body.change'],
     ['two changes', { keyIds: [id(1)], change: { ...enabled, deleted: true } }, 'body.change'],
