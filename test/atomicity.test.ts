@@ -454,6 +454,12 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       given: ({ keyId }, { rootKey }) => call('keys.deleteKey', { keyId }, rootKey),
     }),
   ],
+  'keys.changeKeys': [
+    refusal('the plan is unknown', 'plan_not_found', ({ keyId }) => ({ keyIds: [keyId], change: unknownPlan })),
+    refusal('the caller may not', 'insufficient_permissions', examples['keys.changeKeys'].input, {
+      as: ['api.*.delete_key'],
+    }),
+  ],
   'keys.updateCredits': [
     refusal(
       'an unlimited key cannot be raised',

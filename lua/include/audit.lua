@@ -17,16 +17,16 @@ local function value_text(value)
   return string.sub(value, 1, last) .. '…'
 end
 
--- The changes that differ as JSON [{field, before, after}…], or nil for none. Each is {field, before, after, whether
--- they differ even if their texts do not}.
+-- The changes that differ as JSON [{field, before, after, keyIds}…], or nil for none. Each is {field, before, after,
+-- whether they differ even if their texts do not, the ids of the keys if these are several}.
 local function changes_text(changes)
   local list, bytes = {}, 0
   for _, change in ipairs(changes) do
     local before, after = change[2], change[3]
     if value_text(before) ~= value_text(after) or before ~= after and type(before) == type(after) or change[4] then
-      local entry = { field = change[1], before = value_text(before), after = value_text(after) }
+      local entry = { field = change[1], before = value_text(before), after = value_text(after), keyIds = change[5] }
       bytes = bytes + #(entry.before or '') + #(entry.after or '')
-      list[#list + 1] = bytes <= CHANGES_BYTES_MAX and entry or { field = change[1] }
+      list[#list + 1] = bytes <= CHANGES_BYTES_MAX and entry or { field = change[1], keyIds = change[5] }
     end
   end
   return #list > 0 and cjson.encode(list) or nil

@@ -88,24 +88,27 @@ local function set_key_field(record, state, field, value)
   set_flag(state, field, value)
 end
 
--- Removes a key from all lists and queues, and its counters. It reads, so it must run before the other writes of a
--- script. Returns the number of its counters.
-local function unlist_key(workspace, digest, state)
+-- Reads where a key is listed. Returns a function that removes it from all lists and queues, and its counters; and the
+-- number of these.
+local function unlisting_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
   local plan_id = redis.call('HGET', name_of.key_record(workspace, digest), 'planId')
-  redis.call('ZREM', name_of.key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
-  unindex_expiry(workspace, state.id)
-  redis.call('ZREM', name_of.refill_queue(workspace), digest)
-  plans.unindex(workspace, plan_id, state.id)
-  unindex()
-  erase_counters(workspace, state.id, counters)
-  return #counters
+  return function()
+    redis.call('ZREM', name_of.key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
+    unindex_expiry(workspace, state.id)
+    redis.call('ZREM', name_of.refill_queue(workspace), digest)
+    plans.unindex(workspace, plan_id, state.id)
+    unindex()
+    erase_counters(workspace, state.id, counters)
+  end,
+    #counters
 end
 
--- Removes everything of a key except its usage history. As unlist_key, it must run before the other writes. Returns the
--- number of its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
+-- Removes everything of a key except its usage history. It reads, so it must run before the other writes of a script.
+-- Returns the number of its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
 local function erase_key(workspace, digest, state)
-  local counters = unlist_key(workspace, digest, state)
+  local unlist, counters = unlisting_key(workspace, digest, state)
+  unlist()
   limit_list.note_ends(workspace, state.id, state.limits, {})
   return counters, redis.call('UNLINK', name_of.key_record(workspace, digest))
 end

@@ -119,6 +119,19 @@ function plans.after(workspace, wanted, stored)
   return plan, not plan and wanted or nil
 end
 
+-- Gives a key with this state the limits `wanted` and those of a plan, in place of those of the plan `before`; nil or
+-- false for no plan. It reads. Returns a function that writes what is not in the state, with ids for new limits.
+function plans.changing(workspace, record, state, change, now)
+  local plan, counters = change.plan, nil
+  state.limits, counters = limit_list.replace(workspace, state.id, state.limits, plans.merged(change.wanted, plan), now)
+  return function(next_id)
+    limit_list.name(state.limits, next_id)
+    limit_list.keep_counters(workspace, state.id, record, counters, now)
+    plans.keep(record, plan)
+    plans.move(workspace, change.before, plan and plan.id, state.id)
+  end
+end
+
 -- The first of up to `count` owners of a plan, each {id (24 or 16), record}; without a record if it is gone.
 function plans.owners(workspace, plan_id, count)
   local owners = {}

@@ -13,10 +13,6 @@
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
--- A request with these fields only may end the use of the key, and stores nothing else.
-local ENDING = { keyId = true, mayCreatePermissions = true, usageRetentionMs = true, enabled = true, expires = true }
-
-local function is_usable(state) return state.enabled and now < state.expires end
 
 local digest = digest_of(workspace, request.keyId)
 local record, state = load_key(workspace, digest, now)
@@ -24,7 +20,7 @@ if not record then return { 'key_not_found' } end
 if request.credits and drawn_by.is_elsewhere(state) then return { 'draws', 'key_' .. state.payer.state.id } end
 
 -- Read and decide.
-local values, was_usable = state_values(state, now), is_usable(state)
+local values, takes_away = state_values(state, now), key_update.ends_use(request, state, now)
 local limits, refused_limit, refused_at = limit_ends.in_force(state.limits, now), nil, nil
 if request.ratelimit then
   request.ratelimits, refused_limit = limit_list.with_one(limits, request.ratelimit, now)
@@ -70,33 +66,25 @@ elseif request.externalId then
   new_link = find_identity_link(workspace, request.externalId)
 end
 local unindex = unindexing_under_identity(workspace, old_link, state.id)
-local wanted, counters = limit_list.own(limits), nil
+local wanted, change_limits = limit_list.own(limits), nil
 if request.ratelimits then wanted = request.ratelimits ~= null and request.ratelimits or {} end
 local changes_limits = request.ratelimits or request.planId
 if changes_limits and plan and #wanted > plans.LIMITS_MAX then return { 'too_many_limits', 'planned' } end
 if changes_limits then
-  state.limits, counters = limit_list.replace(workspace, state.id, state.limits, plans.merged(wanted, plan), now)
+  change_limits =
+    plans.changing(workspace, record, state, { wanted = wanted, plan = plan, before = stored.planId }, now)
 end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
 local sets_balance = credits == null or credits and credits.remaining ~= nil
 if sets_balance then renumber_balance(state) end
 local renumber_leased = renumbering_leased_credits(record, not sets_balance and balance_number, state.refill_due)
-for name, none in pairs(KEY_TIMES) do
-  local time = request[name]
-  if time then state[name] = time ~= null and time or none end
-end
-if request.enabled ~= nil then state.enabled = request.enabled end
+key_update.set_use(state, request)
 local next_id, next_version, reserve = take_stamps(workspace, now, 3 + #wanted + #missing_slugs, true)
 
 -- Write.
-full_memory.may_write(has_only(request, ENDING) and was_usable and not is_usable(state))
+full_memory.may_write(takes_away)
 reserve()
-if changes_limits then
-  limit_list.name(state.limits, next_id)
-  limit_list.keep_counters(workspace, state.id, record, counters, now)
-  plans.keep(record, plan)
-  plans.move(workspace, stored.planId, plan and plan.id, state.id)
-end
+if change_limits then change_limits(next_id) end
 if request.externalId then
   state.link = new_link or create_identity(workspace, request.externalId, next_id, next_version)
   if state.link ~= old_link then
@@ -121,13 +109,11 @@ for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
   if request[field] then set_key_field(record, state, field, request[field] ~= null and request[field]) end
 end
 state.version = next_version()
-redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
-if request.expires then index_expiry_of(workspace, state) end
 if credits then
   renumber_leased()
   redis.call('HDEL', record, 'drawsOn')
 end
-queue_refill(workspace, digest, state)
+key_update.store(workspace, digest, record, state, request, now)
 local changes = state_changes(values, state_values(state, now))
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
   if request[field] then

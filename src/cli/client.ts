@@ -105,7 +105,7 @@ const timeoutMs = 30_000;
 interface Body {
   meta?: unknown;
   data: unknown;
-  error?: { detail: string; errors: readonly FieldError[] };
+  error?: { detail: string; type: string; errors: readonly FieldError[] };
   pagination?: Pick<CallResult<unknown>, 'since' | 'counted'> & { cursor?: string; looked?: number; total?: number };
 }
 
@@ -162,15 +162,17 @@ function itemsOf(name: OperationName, data: unknown): unknown {
 
 function unreachable(error: Error): never {
   const { message } = error.cause instanceof Error ? error.cause : error;
-  throw new Error(`The server at TOLLGATE_URL cannot be reached: ${message}.`);
+  throw Object.assign(new Error(`The server at TOLLGATE_URL cannot be reached: ${message}.`), { status: 503 });
 }
 
 /** The body of a response. Throws the error that it describes. */
 async function bodyOf(response: Response): Promise<Body> {
   const body = (await response.json().catch(() => undefined)) as Body | undefined;
   if (!body?.meta) throw new Error(`The server at TOLLGATE_URL is not Tollgate: HTTP ${response.status}.`);
-  if (body.error)
-    throw Object.assign(new Error(body.error.detail), { status: response.status, fields: body.error.errors });
+  if (body.error) {
+    const { detail, type, errors } = body.error;
+    throw Object.assign(new Error(detail), { status: response.status, code: type.split('/').at(-1), fields: errors });
+  }
   return body;
 }
 

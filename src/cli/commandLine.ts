@@ -4,17 +4,18 @@
 
 import { Command, CommanderError, type OptionValues } from 'commander';
 import { escapeInvisible } from '../domain/visible.ts';
-import { exitCodeOf } from '../scripts/dataVersion.ts';
 import { buildVersion } from '../version.ts';
 import type { Client } from './client.ts';
 import { type CommandRow, type Given, type Output, optionsOf, withOptions } from './commandRow.ts';
+import { completions, placesOf } from './completion.ts';
+import { failureCodeOf, failureJson, isClosed, usageExitCode } from './failure.ts';
 import { commandRows } from './keyCommands.ts';
 import { startProgress } from './progress.ts';
 import { rootKeyRows } from './rootKeyCommands.ts';
 import { bulkTimeoutMs, Runner } from './runner.ts';
 import { reporting } from './searching.ts';
 import { tailRow } from './tailCommand.ts';
-import { askOn, readKey, type Terminal } from './terminal.ts';
+import { askOn, readInput, readKey, type Terminal } from './terminal.ts';
 import { createWorkspace, endImport, listWorkspaces } from './workspaces.ts';
 
 // Modules that only one command needs are loaded by that command.
@@ -25,31 +26,36 @@ const workspaceOption = ['--workspace <id>', 'the workspace (ws_…); not needed
 /** Runs a command. Resolves with the exit code; of `serve` when the server has begun to start. */
 export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
   const runner = new Runner(terminal);
+  const asJson = args.includes('--json');
   try {
-    await programOf(runner).parseAsync(args, { from: 'user' });
+    await programOf(runner, asJson).parseAsync(args, { from: 'user' });
     return runner.exitCode;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode;
-    const lines = messageOf(error as Error).split('\n');
-    terminal.stderr.write(`tollgate: ${lines.map(escapeInvisible).join('\n')}\n`);
-    return exitCodeOf(error);
+    const isParsing = error instanceof CommanderError;
+    // Help, or the version.
+    if (isParsing && error.exitCode === 0) return 0;
+    if (isParsing) error.exitCode = usageExitCode;
+    const text = asJson ? failureJson(error as Error) : `tollgate: ${messageOf(error as Error)}`;
+    // Commander has printed its own, unless as JSON.
+    if (!isClosed(error as Error) && (asJson || !isParsing))
+      terminal.stderr.write(`${text.split('\n').map(escapeInvisible).join('\n')}\n`);
+    return failureCodeOf(error as Error);
   }
 }
 
 /** Errors for the operator are printed without a stack. A TypeError or RangeError is a bug. */
-function messageOf(error: NodeJS.ErrnoException): string {
-  if (error.code === 'EPIPE') return 'The reader of the output has closed it.';
+function messageOf(error: Error): string {
   const isBug = error instanceof TypeError || error instanceof RangeError;
   return isBug ? error.stack! : error.message;
 }
 
-function programOf(runner: Runner): Command {
+function programOf(runner: Runner, asJson = false): Command {
   const { stdout, stderr } = runner.terminal;
   const program = new Command('tollgate')
     .description('Self-hosted API keys.')
     .version(buildVersion, '-V, --version', 'print the version')
     .showHelpAfterError('Add --help for help.')
-    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
+    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => asJson || stderr.write(text) })
     .exitOverride();
   program
     .command('start')
@@ -71,6 +77,15 @@ function programOf(runner: Runner): Command {
   for (const row of workspaceRows) addStoreRow(program, runner, row);
   for (const row of [...rootKeyRows, ...commandRows, tailRow]) addRow(program, runner, row);
   for (const row of storeRows) addStoreRow(program, runner, row);
+  program
+    .command('completion <shell>')
+    .description(`Print a script that completes commands and options in ${Object.keys(completions).join(', ')}.`)
+    .action((shell: string) => {
+      const completion = completions[shell as keyof typeof completions];
+      if (!completion)
+        program.error(`error: no completion for this shell, only for ${Object.keys(completions).join(', ')}`);
+      stdout.write(completion(placesOf(program)));
+    });
   return program;
 }
 
@@ -95,17 +110,25 @@ function commandOf(program: Command, { words, about }: { words: string; about: s
 
 /** Adds a command that calls operations: on the store, or on the server at TOLLGATE_URL. */
 function addRow(program: Command, runner: Runner, row: CommandRow) {
-  const command = commandOf(program, row);
+  // Commander takes several values of the last argument only: one after these is the last of them.
+  const [, words = row.words, last] = /^(.*\.\.\.>) <(\w+)>$/.exec(row.words) ?? [];
+  const command = commandOf(program, { ...row, words });
+  if (last) command.usage(row.words.replace(/^[^<]*/, '[options] '));
   for (const [flags, meaning] of optionsOf(row)) command.option(flags, meaning);
   command
     .option(...workspaceOption)
     .option(...local)
     .option(...json)
     .action(async () => {
-      const names = command.registeredArguments.map((argument) => argument.name());
+      const values = command.registeredArguments.map((argument, at) => [
+        argument.name(),
+        argument.variadic ? command.args.slice(at, last ? -1 : undefined) : command.args[at],
+      ]);
+      if (last && command.args.length < 2) command.error(`error: missing required argument '${last}'`);
       const given: Given = {
         ...command.opts(),
-        ...Object.fromEntries(names.map((name, at) => [name, command.args[at]])),
+        ...Object.fromEntries(values),
+        ...(last && { [last]: command.args.at(-1) }),
       };
       const { stdin, stderr } = runner.terminal;
       const runRow = async ({ call, listen }: Client) => {
@@ -113,6 +136,7 @@ function addRow(program: Command, runner: Runner, row: CommandRow) {
           listen,
           print: (result) => runner.print(result, given.json === true),
           progress: (...of) => startProgress(stderr, ...of),
+          readInput: (max) => readInput(runner.terminal, max),
           ask: stdin.isTTY ? (question) => askOn(runner.terminal, question) : undefined,
         };
         const search = reporting(call, stderr);

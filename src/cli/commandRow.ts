@@ -3,6 +3,7 @@
 
 import type { OperationName } from '../operations/index.ts';
 import type { Call, CallResult, InputOf, Listen, OutputOf } from './client.ts';
+import { asUsage } from './failure.ts';
 import type { Progress } from './progress.ts';
 import type { CommandResult } from './result.ts';
 import { type Columns, durationOf, endOf, expiryOf, limitText, numberOf, tableOf, timeOf, timeText } from './table.ts';
@@ -18,7 +19,7 @@ type ItemOf<Value> = Value extends readonly (infer Item)[] ? Item : Value;
 /** Sets a field: the text of an argument or option, its value as it is read, or several options. */
 type Setter<Value> =
   | Argument
-  | readonly [Argument, Read<Value>]
+  | readonly [Argument, Read<ItemOf<Value>>]
   | Option<ItemOf<Value>>
   | { options: readonly Option[]; read(given: Given, nowMs: number): Value | undefined };
 /** By field, or by the path of a member such as `credits.remaining`. An option that sets no field is under its name. */
@@ -42,6 +43,8 @@ export interface Output {
   /** Output of a command that prints in several steps. */
   print(result: CommandResult): Promise<void>;
   progress(task: string, total: number | undefined, unit: string): Progress;
+  /** Reads standard input, and stops some time after this many characters. */
+  readInput(max: number): Promise<string>;
   /** Asks the user; absent without a terminal. */
   ask?: ((question: string) => Promise<string>) | undefined;
 }
@@ -132,7 +135,7 @@ const nameOf = (flags: string) => flags.split(' ')[0]!;
 /** `creditsBelow` of `--credits-below <n>`, and `keyId` of `<keyId>`. */
 const memberOf = (flags: string) =>
   nameOf(flags)
-    .replaceAll(/^--|[<>[\]]/g, '')
+    .replaceAll(/^--|[<>[\].]/g, '')
     .replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 /** The options of a command, in the order of its help. */
@@ -149,7 +152,7 @@ function inputOf<Input>(sets: AnySets, given: Given): Input {
   const nowMs = Date.now();
   const input: Record<string, unknown> = {};
   for (const [path, setter] of Object.entries(sets)) {
-    const value = path.startsWith('--') ? undefined : valueSetBy(setter, given, nowMs);
+    const value = path.startsWith('--') ? undefined : asUsage(() => valueSetBy(setter, given, nowMs));
     if (value === undefined) continue;
     const [field, member] = path.split('.') as [string, string?];
     input[field] = member === undefined ? value : { ...(input[field] as object | undefined), [member]: value };
@@ -287,7 +290,7 @@ export const until = (then: string) =>
  * Throws unless the user confirms a deletion with the name of the deleted record, which it returns. `lookUp` returns
  * the name; if the caller may not read it, the user confirms the argument of the command.
  */
-async function confirmedName(
+export async function confirmedName(
   argument: string,
   lookUp: Promise<string | undefined>,
   { confirm }: Given,

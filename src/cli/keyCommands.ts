@@ -2,6 +2,7 @@
 
 import { apiColumns, eventColumns, identityColumns, keyColumns } from '../domain/columns.ts';
 import { idForms } from '../domain/records.ts';
+import { bulkRows } from './bulkCommands.ts';
 import type { InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
@@ -30,7 +31,7 @@ import { identityLimitRow, keyLimitRow } from './limitCommands.ts';
 import { overrideRows } from './overrideCommands.ts';
 import { planOption, planOrNone, planRows } from './planCommands.ts';
 import { refusalRows } from './refusalsCommand.ts';
-import { columnsOf, durationOf, durationText, limitText, numberOf, timeText } from './table.ts';
+import { columnsOf, durationOf, durationText, limitText, numberOf, tableOf, timeText } from './table.ts';
 import { temporaryRow } from './temporaryCommand.ts';
 import { usageRow } from './usageCommand.ts';
 
@@ -120,7 +121,10 @@ const eventTable = columnsOf(eventColumns, ['Time, UTC', 'Root key', 'Operation'
     [rootKeyName, rootKeyId, address].filter(Boolean).join(' '),
   Changes: ({ changes = [] }: AuditEvent) =>
     changes
-      .map(({ field, before, after }) => `${field}: ${valueText(field, before)} → ${valueText(field, after)}`)
+      .map(({ field, before, after, keyIds: { length } = [] }) => {
+        const keys = length > 1 ? ` (${length} keys)` : '';
+        return `${field}: ${valueText(field, before)} → ${valueText(field, after)}${keys}`;
+      })
       .join('; '),
 });
 
@@ -254,40 +258,7 @@ const keyRows: readonly CommandRow[] = [
     prints: 'record',
   }),
   explainRow,
-  calls({
-    words: 'key disable <keyId>',
-    about: 'Disable a key, effective immediately.',
-    operation: 'keys.updateKey',
-    sets: { keyId, enabled: constant(false) },
-    prints: (_, { keyId }) => `Disabled ${keyId}.`,
-  }),
-  calls({
-    words: 'key enable <keyId>',
-    about: 'Enable a key.',
-    operation: 'keys.updateKey',
-    sets: { keyId, enabled: constant(true) },
-    prints: (_, { keyId }) => `Enabled ${keyId}.`,
-  }),
-  calls({
-    words: 'key revoke <keyId>',
-    about: 'Delete a key, effective immediately. `key restore` undoes it until its record is removed.',
-    operation: 'keys.deleteKey',
-    sets: {
-      keyId,
-      permanent: ['--permanent', 'erase it; it cannot be restored, and --confirm is needed'],
-      '--confirm': confirmOption,
-    },
-    confirms: (call, { keyId, permanent }) =>
-      permanent ? call('keys.getKey', { keyId }).then(({ data }) => data.name) : undefined,
-    prints: (_, { keyId }) => `Revoked ${keyId}.`,
-  }),
-  calls({
-    words: 'key restore <keyId>',
-    about: 'Restore a deleted key. `key list --deleted` prints those that can be restored.',
-    operation: 'keys.restoreKey',
-    sets: { keyId },
-    prints: (_, { keyId }) => `Restored ${keyId}.`,
-  }),
+  ...bulkRows,
   calls({
     words: 'key rotate <keyId>',
     about: 'Create a successor of a key, and let the old key expire.',
@@ -327,17 +298,24 @@ const keyRows: readonly CommandRow[] = [
       done(`${keyId} has ${balance.remaining ?? 'unlimited'} credits${debtText(balance)}.`, { keyId, ...balance }),
   }),
   keyLimitRow,
-  calls({
-    words: 'key plan <keyId> <planId>',
-    about: 'Give a key a plan, effective immediately: `none` removes it, and then the plan of its owner applies alone.',
-    operation: 'keys.updateKey',
-    sets: { keyId, planId: planOrNone },
-    prints: (_, { keyId, planId }) => (planId === null ? `${keyId} has no plan.` : `${keyId} has the plan ${planId}.`),
-  }),
   ...holdRows,
 ];
 
 const otherRows: readonly CommandRow[] = [
+  runs<{ text: string }>({
+    words: 'find <text>',
+    about:
+      'Find keys, identities, APIs, plans, root keys and holds at once: by id, name, owner, the beginning of a key or its hash. `-` reads a whole key from standard input.',
+    sets: { text: '<text>' },
+    async run(call, { text }, { readKey }) {
+      const { items } = (await call('system.find', { text: text === '-' ? await readKey() : text })).data;
+      const rows = items.map(({ kind, id, name = '', start = '', externalId = '', apiId = '' }) => [
+        ...[kind, id, name, start, externalId, apiId],
+      ]);
+      const lines = tableOf(['KIND', 'ID', 'NAME', 'KEY', 'CUSTOMER', 'API'], rows);
+      return { lines: items.length > 0 ? lines : ['Nothing found.'], json: items };
+    },
+  }),
   calls({
     words: 'identity list',
     about: 'List the identities, which own keys.',

@@ -144,7 +144,9 @@ async function withStore(
     const settings = storeSettings(config);
     const commandTimeoutMs = Math.max(settings.commandTimeoutMs, timeoutMs);
     const { url = runningUrl!, isComplete } = embedded ?? {};
-    const store = await openStore({ ...settings, commandTimeoutMs, url, isComplete });
+    const store = await openStore({ ...settings, commandTimeoutMs, url, isComplete }).catch((error) => {
+      throw 'status' in error ? error : Object.assign(error, { status: 503 });
+    });
     try {
       await use(store);
     } finally {

@@ -14,14 +14,19 @@ export interface Terminal {
 
 const keyLengthMax = 512;
 
-/** A key or its id from standard input. */
-export async function readKey({ stdin }: Pick<Terminal, 'stdin'>): Promise<string> {
+/** Standard input; of a longer one some more than `max` characters. */
+export async function readInput({ stdin }: Pick<Terminal, 'stdin'>, max: number): Promise<string> {
   let input = '';
   for await (const chunk of stdin.setEncoding('utf8')) {
     input += chunk as string;
-    if (input.length > 2 * keyLengthMax) break;
+    if (input.length > max) break;
   }
-  const key = valueIn(input);
+  return input;
+}
+
+/** A key or its id from standard input. */
+export async function readKey(terminal: Pick<Terminal, 'stdin'>): Promise<string> {
+  const key = valueIn(await readInput(terminal, 2 * keyLengthMax));
   if (/[\r\n]/.test(key) || key.length > keyLengthMax)
     throw new Error(`Standard input must have one line: a key id, or a key of at most ${keyLengthMax} characters.`);
   return key;

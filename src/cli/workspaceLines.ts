@@ -158,7 +158,9 @@ function checkChanges(text: string) {
   for (const change of changes as Record<string, unknown>[]) {
     const isChange = typeof change === 'object' && change !== null && typeof change.field === 'string';
     const areTexts = [change?.before, change?.after].every((each) => each === undefined || typeof each === 'string');
-    if (!isChange || !areTexts) throw fault();
+    const ofKeys = change?.keyIds ?? [];
+    const areIds = Array.isArray(ofKeys) && ofKeys.every((each) => typeof each === 'string');
+    if (!isChange || !areTexts || !areIds) throw fault();
   }
 }
 

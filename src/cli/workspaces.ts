@@ -60,5 +60,6 @@ export async function workspaceOf(store: Store, given: string | undefined): Prom
 /** Rejects a mistyped id, which would otherwise create a root key of a workspace that does not exist. */
 export async function requireWorkspace(store: Store, workspaceId: string) {
   if (await store.workspaces.exists(workspaceId)) return;
-  throw new Error(`There is no workspace ${workspaceId}. \`tollgate workspace list\` prints all of them.`);
+  const error = new Error(`There is no workspace ${workspaceId}. \`tollgate workspace list\` prints all of them.`);
+  throw Object.assign(error, { status: 404 });
 }

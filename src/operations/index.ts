@@ -23,6 +23,7 @@ import { updateCredits as updateIdentityCredits } from './identities/updateCredi
 import { updateIdentity } from './identities/updateIdentity.ts';
 import { addPermissions } from './keys/addPermissions.ts';
 import { addRoles } from './keys/addRoles.ts';
+import { changeKeys } from './keys/changeKeys.ts';
 import { createKey } from './keys/createKey.ts';
 import { deleteKey } from './keys/deleteKey.ts';
 import { explainKey } from './keys/explainKey.ts';
@@ -78,6 +79,7 @@ import { rerollKey as rerollRootKey } from './rootKeys/rerollKey.ts';
 import { updateKey as updateRootKeyAsKey } from './rootKeys/updateKey.ts';
 import { updateRootKey } from './rootKeys/updateRootKey.ts';
 import { whoamiRootKey } from './rootKeys/whoami.ts';
+import { find } from './system/find.ts';
 import { getStatus } from './system/getStatus.ts';
 import { getLimits } from './workspace/getLimits.ts';
 import { getSettings } from './workspace/getSettings.ts';
@@ -107,6 +109,7 @@ export const operations = [
   updateCredits,
   deleteKey,
   restoreKey,
+  changeKeys,
   rerollKey,
   migrateKeys,
   addPermissions,
@@ -168,6 +171,7 @@ export const operations = [
   getUsage,
   getLimits,
   getStatus,
+  find,
 ] as const;
 
 export type Operations = typeof operations;

@@ -367,7 +367,7 @@ export const VerifiedIdentity = out.object('Owner of keys.', {
   debt: Type.Optional(Debt),
 });
 
-/** `remaining: null` means unlimited. It is the only null in responses. */
+/** `remaining: null` means unlimited. Only this, and a change of keys.changeKeys, is null in responses. */
 export const CreditsOrUnlimited = Type.Object({
   remaining: Nullable(out.int('Balance of credits. null: unlimited.')),
   debt: Type.Optional(Debt),

@@ -13,6 +13,8 @@ interface AuditChange {
   /** Text, cut after 200 bytes. Absent for no value. */
   before?: string;
   after?: string;
+  /** Of a change of several keys: those that had `before`. `resource` of the event is the first key. */
+  keyIds?: string[];
 }
 
 /** `rootKeyName`: the present name of the root key. Absent if it has none or was deleted. */
@@ -117,7 +119,9 @@ function matches(event: AuditEvent, { rootKeyId, operation, resource }: EventQue
     (rootKeyId === undefined || event.rootKeyId === rootKeyId) &&
     (operation === undefined || event.operation === operation) &&
     (resource?.type === undefined || event.resource.type === resource.type) &&
-    (resource?.id === undefined || event.resource.id === resource.id)
+    (resource?.id === undefined ||
+      event.resource.id === resource.id ||
+      (event.changes ?? []).some(({ keyIds }) => keyIds?.includes(resource.id!)))
   );
 }
 

@@ -119,6 +119,20 @@ export interface KeyChanges extends UpdatedValues, Partial<Record<KeyTime, numbe
   permissions?: readonly string[] | undefined;
 }
 
+/** The one field that keys.changeKeys changes. */
+export type KeyChange =
+  | { enabled: boolean }
+  | { expires: number | null }
+  | { planId: string | null }
+  | { deleted: boolean };
+
+interface ChangedKey {
+  keyId: string;
+  outcome: 'changed' | 'unchanged' | 'key_not_found' | 'too_many_limits';
+  /** The value before as text, '' for none. */
+  before: string;
+}
+
 export interface Balance {
   /** Undefined is unlimited. */
   remaining: number | undefined;
@@ -261,6 +275,28 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
       const text = JSON.stringify({ ...changes, ...textsOf(changes), keyId, mayCreatePermissions, usageRetentionMs });
       const [outcome, name] = await run('keys/update', workspaceId, { request: text, actor });
       return outcome === 'updated' ? undefined : refusal(outcome, name);
+    },
+
+    /**
+     * Changes one field of each of these keys. `apiIds` are the APIs of the keys that the caller may change, true for
+     * all. Returns an outcome for each key, in order; undefined if there is no such plan. Keys with very much take
+     * several scripts, each of which writes an event.
+     */
+    async change(
+      workspaceId: string,
+      { keyIds, ...given }: { keyIds: readonly string[]; change: KeyChange; apiIds: true | readonly string[] },
+      actor: Actor,
+    ): Promise<ChangedKey[] | undefined> {
+      const retention = { permanent: keyRetentionMs === 0, retentionMs: keyRetentionMs, usageRetentionMs };
+      const all: ChangedKey[] = [];
+      while (all.length < keyIds.length) {
+        const request = JSON.stringify({ ...given, ...retention, keyIds: keyIds.slice(all.length) });
+        const [outcome, ...found] = await run('keys/change', workspaceId, { request, actor });
+        if (outcome !== 'changed') return undefined;
+        for (let at = 0; at < found.length; at += 2)
+          all.push({ keyId: keyIds[all.length]!, outcome: found[at] as ChangedKey['outcome'], before: found[at + 1]! });
+      }
+      return all;
     },
 
     /** Changes the balance. With an undefined `value` the key is unlimited. */

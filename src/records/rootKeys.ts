@@ -200,6 +200,13 @@ function openReads({ redis, run, currentMs }: StoreContext) {
       return { rootKeys: found, next: after, nowMs };
     },
 
+    /** A root key by its id: the first one after what sorts directly before the id. */
+    async findById(workspaceId: string, rootKeyId: string): Promise<RootKeyRecord | undefined> {
+      const before = rootKeyId.slice(0, -1) + String.fromCharCode(rootKeyId.charCodeAt(rootKeyId.length - 1) - 1);
+      const { rootKeys } = await list(workspaceId, { after: before, count: 1 });
+      return rootKeys[0]?.rootKeyId === rootKeyId ? rootKeys[0] : undefined;
+    },
+
     /** Without recording a use, which `authenticate` does. One command, so it needs no script. */
     async find({ workspaceId, digest }: PresentedRootKey) {
       const name = rootKeyRecordKey(workspaceKey(workspaceId), digest);

@@ -20,7 +20,7 @@ const reasons = {
     code: 'store_full',
     text: 'The store is full: Redis has reached its maxmemory and refuses what takes memory. Nothing was changed. Keys and root keys can still be disabled and deleted.',
     found: 'its memory is full (maxmemory)',
-    change: 'Give Redis more memory, or delete keys with `key revoke --permanent`. Disabling and deleting keys works.',
+    change: 'Give Redis more memory, or delete keys with `key delete --permanent`. Disabling and deleting keys works.',
   },
   disk_full: {
     reply: /^-?MISCONF\b.*(No space left on device|Disk quota exceeded|File too large)/s,

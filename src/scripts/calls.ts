@@ -93,6 +93,7 @@ export const signatures = {
   'identities/updateCredits': takes('identity', 'operation', 'value', 'actor', 'now').returns<
     ['updated', Reply] | ['identity_not_found' | 'unlimited' | 'too_large']
   >(),
+  'keys/change': takes('request', 'actor', 'now').decides('changed', 'plan_not_found'),
   'keys/create': takes('request', 'digests', 'actor', 'now').decides(
     'created',
     'api_not_found',

@@ -548,7 +548,7 @@ describe('an import that was interrupted and is not repeated', () => {
     expect(await store.workspaces.ids()).toEqual([complete]);
     expect((await namesIn(client)).filter((name) => name.includes(workspaceId))).toEqual([]);
     const again = await cli(['workspace', 'end-import', workspaceId, '--discard'], redis.url);
-    expect(again).toMatchObject({ code: 1, err: expect.stringContaining(`There is no workspace ${workspaceId}.`) });
+    expect(again).toMatchObject({ code: 3, err: expect.stringContaining(`There is no workspace ${workspaceId}.`) });
     // Now any export can be imported, with all root keys.
     const summary = await importInto(redis.url, another());
     expect(summary.created).toMatchObject({ workspace: 1 });

@@ -72,7 +72,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     ]);
     expect(await listed('--expired')).toEqual([[past, expect.anything(), 'expired', expect.anything(), 'unlimited']]);
     const { code, err } = await run(['key', 'list', '--expired', '--expiring', '7d']);
-    expect([code, err]).toEqual([1, 'tollgate: --expired and --expiring exclude each other.\n']);
+    expect([code, err]).toEqual([2, 'tollgate: --expired and --expiring exclude each other.\n']);
   });
 
   test('a rotation moves the credits, or copies them', async () => {
@@ -137,7 +137,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     await app.ok('keys.verifyKey', { key });
     expect(await json('key', 'list', '--api', apiId, '--rotated')).toMatchObject([{ keyId }]);
 
-    await lines('key', 'revoke', keyId);
+    await lines('key', 'delete', keyId);
     expect(await json('key', 'list', '--api', apiId, '--deleted')).toMatchObject([{ keyId }]);
     for (const deleted of [
       ['list', '--api', apiId, '--deleted'],
@@ -147,8 +147,8 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       expect((await lines('key', ...deleted))[1]).toMatch(/ deleted +20\S+Z /);
     await lines('key', 'restore', keyId);
     expect(await app.ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
-    expect(await run(['key', 'revoke', keyId, '--permanent'])).toMatchObject({ code: 1, out: '' });
-    await lines('key', 'revoke', keyId, '--permanent', '--confirm', 'laptop');
+    expect(await run(['key', 'delete', keyId, '--permanent'])).toMatchObject({ code: 1, out: '' });
+    await lines('key', 'delete', keyId, '--permanent', '--confirm', 'laptop');
     await refused(
       run(['key', 'restore', keyId]),
       'tollgate: There is no such deleted key: it is not deleted, or its record was removed.\n',

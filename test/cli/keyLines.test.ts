@@ -239,16 +239,14 @@ describe('a workspace with every kind of record', () => {
     }
   });
 
-  test('a reader that closes the pipe ends it with one line of error', async () => {
+  test('a reader that closes the pipe ends it without a line of error', async () => {
     const child = spawnCli(['export', '--workspace', tollgate.workspaceId], env());
     child.stdout.destroy();
     let err = '';
     child.stderr.on('data', (text) => (err += text));
     const [code] = await once(child, 'close');
-    expect({ code, err }).toEqual({
-      code: 1,
-      err: expect.stringMatching(/tollgate: The reader of the output has closed it\.\n$/),
-    });
+    expect(code).toBe(141);
+    expect(err).not.toContain('tollgate:');
   });
 });
 

@@ -31,7 +31,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     expect(await lines('override', 'delete', namespace, 'user_42', '--confirm', 'user_42')).toEqual([
       `Deleted the override of user_42 in ${namespace}.`,
     ]);
-    expect(await run(['override', 'get', namespace, 'user_42'])).toMatchObject({ code: 1 });
+    expect(await run(['override', 'get', namespace, 'user_42'])).toMatchObject({ code: 3 });
     await lines('override', 'delete', namespace, 'org_*', '--confirm', 'org_*');
     expect(await lines('override', 'list', namespace)).toEqual(['No overrides found.']);
   });

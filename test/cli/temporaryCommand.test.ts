@@ -52,7 +52,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     ] as const;
     for (const [options, message] of wrong) {
       const { code, err } = await run(['temporary', ...options]);
-      expect([code, err]).toEqual([1, expect.stringContaining(message)]);
+      expect([code, err]).toEqual([2, expect.stringContaining(message)]);
     }
   });
 });

@@ -101,6 +101,8 @@ const hints: Hints = {
   ...Object.fromEntries(
     idKinds.flatMap((kind) => [kind, kind.slice(0, -2)].map((name) => [name, mostly(named(kind))])),
   ),
+  // One, because two names may be of one key, and ids differ.
+  keyIds: mostly(fc.tuple(named('keyId'))),
   key: mostly(named('key')),
   externalId: mostly(named('externalId')),
   identity: mostly(named('identity')),

@@ -91,6 +91,10 @@ export async function makeLargest(ok: Ok) {
   const planId = 'unused';
   await ok('plans.createPlan', { planId, ...plan() });
   for (let index = 1; index < listed; index++) await ok('plans.createPlan', { planId: fresh(64), ...plan() });
+  /** Keys that may have a plan besides. */
+  const planned: string[] = [];
+  for (let index = 0; index < listed; index++)
+    planned.push((await ok('keys.createKey', { apiId, ratelimits: limits.slice(0, 25) })).keyId);
   // A key with a hundred thousand different permissions of its own: responses of several megabytes.
   const wideRoles = texts(100, 100, 'w');
   for (const [index, name] of wideRoles.entries()) {
@@ -108,7 +112,22 @@ export async function makeLargest(ok: Ok) {
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
   }
   const refs = { identity: identityId, permission: slugs[0]!, role: roles[0]! };
-  return { ...refs, planId, apiId, identityId, externalId, keyId, key, others, wide, grants, rootKeyId };
+  const keyIds = [...others];
+  return {
+    ...refs,
+    planId,
+    apiId,
+    identityId,
+    externalId,
+    keyId,
+    key,
+    keyIds,
+    planned,
+    others,
+    wide,
+    grants,
+    rootKeyId,
+  };
 }
 
 export type Largest = Awaited<ReturnType<typeof makeLargest>>;
@@ -350,6 +369,21 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'permissions.deleteRole': { '': () => ({ role: roles[made++ % 100]! }) },
   'keys.deleteKey': { '': ({ keyId }) => ({ keyId }) },
   'keys.restoreKey': { '': ({ keyId }) => ({ keyId }) },
+  'keys.changeKeys': {
+    '100 keys of 50 limits': ({ keyIds }) => ({ keyIds, change: { expires: 4e12 + ++made } }),
+    'a plan of 25 limits for 100 keys of 25': ({ planned, planId }) => ({
+      keyIds: planned,
+      change: { planId: ++made % 2 === 0 ? planId : null },
+    }),
+    '100 keys of 25 limits, deleted and restored': ({ planned }) => ({
+      keyIds: planned,
+      change: { deleted: ++made % 2 === 0 },
+    }),
+  },
+  'system.find': {
+    'a start of many keys': ({ key }) => ({ text: key.slice(0, 1) }),
+    'a text of 256 characters': () => ({ text: 'x'.repeat(256) }),
+  },
   'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
   'workspace.updateSettings': {
     '': () => ({

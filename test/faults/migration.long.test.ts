@@ -108,7 +108,7 @@ async function fill(call: Call, rootKey: string): Promise<EveryReadOptions & { e
       'identities.listIdentities': ['keyCount'],
     },
     unordered: (name, input) => name === 'keys.listKeys' && 'expiresBefore' in input,
-    without: ['keys.getAttention'],
+    without: ['keys.getAttention', 'system.find'],
     expiring: expiring + used.length - 3,
   };
 }

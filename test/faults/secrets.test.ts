@@ -147,12 +147,14 @@ test('secrets in other fields are refused without repeating them', async () => {
       JSON.stringify({ keyId, operation: secret, value: 1 }),
       JSON.stringify({ migrationId: 'abc', apiId, keys: [{ hash: secret }] }),
       JSON.stringify({ rootKeyId: secret }),
+      JSON.stringify({ keyIds: [secret], change: { enabled: true } }),
+      JSON.stringify({ text: secret }),
     ];
     for (const body of bodies) {
       for (const { name } of operations) {
         // Other operations would store the text, for example as the name of a namespace.
         if (
-          !/^(keys\.(verify|get|explain|whoami|update|reroll|delete|migrate|create)|apis\.(get|list|delete)|rootKeys)/.test(
+          !/^(keys\.(verify|get|explain|whoami|update|reroll|delete|migrate|create|change)|system\.find|apis\.(get|list|delete)|rootKeys)/.test(
             name,
           )
         )

@@ -228,6 +228,7 @@ const examples: Record<string, () => Example[]> = {
     ['keys.getAttention', { unusedSince: 2e9 }],
     ['ratelimits.listTemporary', { before: 2e9 }],
     ['keys.updateKey', { keyId: 'key_1', expires: 2e9 }],
+    ['keys.changeKeys', { keyIds: [`key_${'1'.repeat(24)}`], change: { expires: 2e9 } }],
     ['keys.migrateKeys', importOf({ hash: hash(1), expires: 2e9 })],
     ['rootKeys.updateRootKey', { rootKeyId: 'root_1', expires: 2e9 }],
   ],

@@ -59,6 +59,7 @@ const refused: Row[] = [
   ['credits of an identity', 'identities.createIdentity', () => ({ externalId: 'new.data', credits })],
   ['credits of an identity', 'identities.updateIdentity', () => ({ identity, meta: { a: 1 }, credits })],
   ['credits of an identity', 'identities.updateCredits', () => ({ identity, operation: 'set', value: 1 })],
+  ['planId', 'keys.changeKeys', () => ({ keyIds: [of.keyId], change: { planId: 'pro' } }), 8],
   ['until', 'ratelimits.setOverride', () => ({ ...override, until: clock.now + 1000 })],
 ];
 

@@ -65,6 +65,21 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
     { what: 'with a new permission' },
     { needs: ['api.update_key'], what: 'with nothing new', input: ({ keyId }) => ({ keyId, permissions: [] }) },
   ],
+  'keys.changeKeys': [
+    { what: 'enabled', elsewhere: 'no rows' },
+    {
+      needs: ['api.delete_key'],
+      what: 'deleted',
+      input: ({ keyId }) => ({ keyIds: [keyId], change: { deleted: true } }),
+      elsewhere: 'no rows',
+    },
+    {
+      needs: ['api.create_key', 'api.delete_key'],
+      what: 'restored',
+      input: ({ deletedKeyId }) => ({ keyIds: [deletedKeyId], change: { deleted: false } }),
+      elsewhere: 'no rows',
+    },
+  ],
   'keys.addPermissions': [
     { what: 'with a new permission' },
     {
@@ -188,7 +203,10 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
 };
 
 /** The rows of a response: a list, or the list in it. */
-const rowsIn = (data: unknown) => (Array.isArray(data) ? data : (data as { top: unknown[] }).top);
+const rowsIn = (data: unknown) => {
+  const { top, changed } = data as { top?: unknown[]; changed?: unknown[] };
+  return Array.isArray(data) ? data : (top ?? changed);
+};
 
 /** Resources whose grants may name an id. */
 const scoped = ['api', 'ratelimit', 'identity'];

@@ -130,7 +130,7 @@ describe.skipIf(!mayMount)('a full disk', () => {
     expect(await runCli(['key', 'list'], env)).toMatchObject({ code: 0, out: expect.stringContaining(`${keyId}`) });
     expect(await runCli(['key', 'explain', `${keyId}`], env)).toMatchObject({ code: 0 });
     expect(await runCli(['key', 'disable', `${keyId}`], env)).toEqual({
-      code: 1,
+      code: 4,
       out: '',
       err: `tollgate: ${diskFull.error.detail}\n`,
     });

@@ -45,7 +45,8 @@ test.each([
 ])('%s: %s', (reply, reason) => expect(refusalOf(reply)).toBe(reason));
 
 describe('while the memory of Redis is full', () => {
-  const serves = /\.(get|list|whoami|explain|delete|remove)/;
+  // The example of changeKeys disables keys.
+  const serves = /\.(get|list|whoami|explain|find|delete|remove|changeKeys)/;
   test.each(operations.map(({ name }) => name))('%s is served, or refused with the reason', async (name) => {
     const things = await makeThings(call, tollgate.rootKey);
     const answer = await callFull(name, exampleOf(name).input(things) as InputOf<typeof name>);
@@ -94,6 +95,26 @@ describe('while the memory of Redis is full', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'EXPIRED' });
     expect(await callFull('keys.updateKey', { keyId, expires: 2 })).toMatchObject({ code: 'store_full' });
     expect(await callFull('keys.updateKey', { keyId, enabled: false })).toMatchObject({ code: 'store_full' });
+  });
+
+  test('many keys are disabled or deleted; if one would take memory, none is changed', async () => {
+    const keys = [await createKey(), await createKey({ enabled: false, expires: clock.now + 3_600_000 })];
+    const keyIds = keys.map(({ keyId }) => keyId);
+    const change = (to: InputOf<'keys.changeKeys'>['change']) => callFull('keys.changeKeys', { keyIds, change: to });
+    for (const to of [{ enabled: true }, { expires: 1 }, { expires: null }, { planId: 'none' }])
+      expect(await change(to), JSON.stringify(to)).toMatchObject({
+        code: 'planId' in to ? 'plan_not_found' : 'store_full',
+      });
+    expect(await ok('keys.verifyKey', { key: keys[0]!.key })).toMatchObject({ code: 'VALID' });
+    expect(await change({ enabled: false })).toMatchObject({
+      status: 200,
+      data: { changed: [{ keyId: keyIds[0] }], unchanged: [keyIds[1]] },
+    });
+    expect(await change({ deleted: true })).toMatchObject({
+      status: 200,
+      data: { changed: [{ keyId: keyIds[0] }, { keyId: keyIds[1] }] },
+    });
+    expect(await change({ deleted: false })).toMatchObject({ code: 'store_full' });
   });
 
   test('a root key is disabled, and is refused from then on; it is not enabled', async () => {

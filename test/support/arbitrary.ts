@@ -19,6 +19,8 @@ interface Schema {
   pattern?: string;
   minimum?: number;
   maximum?: number;
+  uniqueItems?: boolean;
+  documented?: { maxProperties?: number };
 }
 
 /** Values by the name of a member, used besides or instead of random ones, so that inputs name existing records. */
@@ -111,14 +113,22 @@ function valuesOf(schema: Schema, hints: Hints): fc.Arbitrary<unknown> {
 }
 
 /** Most are short. Lists with small items sometimes have the maximum length. */
-function lists({ minItems = 0, maxItems = 20, items }: Schema, item: fc.Arbitrary<unknown>) {
+function lists({ minItems = 0, maxItems = 20, items, uniqueItems }: Schema, item: fc.Arbitrary<unknown>) {
+  if (uniqueItems) return fc.uniqueArray(item, { minLength: minItems, maxLength: maxItems });
   const isSmall = items?.type === 'string';
   const few = fc.array(item, { minLength: minItems, maxLength: Math.min(maxItems, minItems + 3), size: 'max' });
   const long = fc.array(item, { minLength: Math.min(maxItems, isSmall ? 1000 : 20), maxLength: maxItems, size: '+1' });
   return fc.oneof({ weight: 60, arbitrary: few }, { weight: 1, arbitrary: long });
 }
 
-function objects({ properties = {}, required = [] }: Schema, hints: Hints) {
+function objects({ properties = {}, required = [], documented }: Schema, hints: Hints): fc.Arbitrary<unknown> {
+  // Exactly one of its members.
+  if (documented?.maxProperties === 1)
+    return fc.oneof(
+      ...Object.entries(properties).map(([name, schema]) =>
+        objects({ properties: { [name]: schema }, required: [name] }, hints),
+      ),
+    );
   const members = Object.entries(properties).map(([name, schema]) => {
     const own = valuesOf(schema, hints);
     return [name, hints[name]?.(own) ?? own] as const;

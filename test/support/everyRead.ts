@@ -87,6 +87,8 @@ const others: { [Name in OperationName]?: (records: Records) => object[] } = {
     ...key.map((keyId) => ({ keyId })),
     ...keyStrings.map((key) => ({ key })),
   ],
+  'system.find': ({ key, identity, api, plan, root_key }) =>
+    [key, identity, api, plan, root_key].flat().map((text) => ({ text })),
   'ratelimits.getOverride': ({ overrides }) => overrides,
   'analytics.getVerifications': verificationCounts,
   'analytics.getTop': rankings,

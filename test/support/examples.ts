@@ -753,6 +753,20 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: ({ deletedKeyId }) => ['key', deletedKeyId],
     documented: ({ keyId }) => ({ keyId }),
   },
+  'keys.changeKeys': {
+    input: ({ keyId, heldKeyId }) => ({ keyIds: [keyId, heldKeyId], change: { enabled: false } }),
+    needs: ['api.update_key'],
+    elsewhere: null,
+    changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyIds: [keyId, `key_${'1'.repeat(24)}`], change: { enabled: false } }),
+  },
+  'system.find': {
+    input: ({ name }) => ({ text: name }),
+    needs: [],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ text: 'ada' }),
+  },
   'plans.deletePlan': {
     input: ({ planId }) => ({ planId }),
     ...ofKind('plan').delete,

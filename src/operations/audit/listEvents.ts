@@ -34,7 +34,9 @@ export const listEvents = manages({
     ),
     resource: out.object('The changed resource.', {
       type: out.text('Type of the resource.'),
-      id: out.text('Id of the resource.'),
+      id: out.text(
+        'Id of the resource; of keys.changeKeys that of the first key. A filter by `id` finds all its keys.',
+      ),
     }),
     requestId: out.text('Id of the request that made the change.'),
     address: may.text('IP address of the caller.'),
@@ -44,6 +46,7 @@ export const listEvents = manages({
         field: out.text('Name of the field.'),
         before: may.text('Value before, as text.'),
         after: may.text('Value after, as text.'),
+        keyIds: may.texts('Of keys.changeKeys: the keys that had the value before.'),
       },
     ),
   }),

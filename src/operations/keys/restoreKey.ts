@@ -3,7 +3,7 @@ import { manages } from '../../operation.ts';
 import { Empty, Fields, KeyId } from '../schemas.ts';
 import { type FoundKey, scopeOfKey } from './keyById.ts';
 
-const notDeleted = () =>
+export const notDeleted = () =>
   new ApiError('key_not_found', 'There is no such deleted key: it is not deleted, or its record was removed.');
 
 export const restoreKey = manages({

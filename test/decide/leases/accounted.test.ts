@@ -25,6 +25,7 @@ describe('a key that was deleted', () => {
   const deletions: [string, (key: { keyId: string; apiId: string }) => Promise<unknown>][] = [
     ['for good', ({ keyId }) => ok('keys.deleteKey', { keyId, permanent: true })],
     ['with a time to restore it', ({ keyId }) => ok('keys.deleteKey', { keyId })],
+    ['with others', ({ keyId }) => ok('keys.changeKeys', { keyIds: [keyId], change: { deleted: true } })],
   ];
   test.each(deletions)('%s: all its decisions are counted', async (_how, remove) => {
     const externalId = newName();
