@@ -73,6 +73,8 @@ interface Entry {
   listeners: Set<() => void>;
   /** Whether its loads wait for those of others. */
   isInTurn: boolean;
+  /** Changes of rows since the load began: its response may be older. */
+  changes: ((row: never) => unknown)[];
 }
 
 export interface Data<T> {
@@ -102,7 +104,7 @@ function entryOf(id: string): Entry {
       if (entries.size < entriesMax) break;
       if (listeners.size === 0) entries.delete(oldest);
     }
-    const none = { page: undefined, failure: undefined, loading: undefined, isInTurn: false };
+    const none = { page: undefined, failure: undefined, loading: undefined, isInTurn: false, changes: [] };
     entry = { ...none, at: 0, loadedAt: 0, tookMs: 0, listeners: new Set() };
     entries.set(id, entry);
   }
@@ -131,6 +133,8 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
       (page) => {
         if (!page) return;
         entry.page = page;
+        for (const change of entry.changes)
+          entry.page = { ...entry.page, data: (entry.page.data as never[]).map(change) };
         entry.loadedAt = Date.now();
         entry.failure = undefined;
       },
@@ -140,6 +144,7 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
     )
     .finally(() => {
       entry.loading = undefined;
+      entry.changes = [];
       entry.at = performance.now();
       entry.tookMs = entry.at - begunAt;
       for (const listener of entry.listeners) listener();
@@ -185,10 +190,14 @@ const refreshed = new Set<() => void>();
 /** Calls the listener when data may have changed, before it is reloaded. */
 export const onRefresh = (listener: () => void) => refreshed.add(listener);
 
-/** Reloads the data of the open screen, after a change. */
-export function refresh() {
-  for (const listener of refreshed) listener();
+/**
+ * Reloads the data of the open screen, after a change. Lists of the operation `changed` display the change already, and
+ * stay: a search would begin again.
+ */
+export function refresh(changed?: string) {
+  if (changed === undefined) for (const listener of refreshed) listener();
   for (const [id, entry] of entries) {
+    if (entry.listeners.size > 0 && operationOf(id) === changed) continue;
     if (entry.listeners.size === 0) {
       // Reloaded when a screen uses it. It is not removed, as a component that was rendered may not listen yet.
       entry.at = Number.NEGATIVE_INFINITY;
@@ -198,8 +207,22 @@ export function refresh() {
   }
 }
 
+/** Changes rows of the lists of an operation, as a response has them, before they are loaded again. */
+export function changeCached<T>(operation: string, change: (row: T) => T) {
+  for (const [id, entry] of entries) {
+    if (operationOf(id) !== operation) continue;
+    if (entry.loading) entry.changes.push(change);
+    if (!entry.page) continue;
+    entry.page = { ...entry.page, data: (entry.page.data as T[]).map(change) };
+    for (const listener of entry.listeners) listener();
+  }
+}
+
+/** The operation in the id of an entry, or of a list. */
+export const operationOf = (id: string): string => id.split(' ', 2)[1]!;
+
 function reload(id: string, entry: Entry) {
-  const [, operation = ''] = id.split(' ', 2);
+  const operation = operationOf(id);
   load(entry, operation, JSON.parse(id.slice(id.indexOf(operation) + operation.length + 1)));
 }
 

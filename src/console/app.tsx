@@ -5,6 +5,8 @@ import { type AroundNavHandler, Link, Route, Router, Switch, useLocation } from 
 import { forgetAll, useStale } from './api.ts';
 import { timeOfDay } from './format.ts';
 import { Button, Empty, Head } from './parts/basic.tsx';
+import { Done } from './parts/many.tsx';
+import { Palette, type Screen, Shortcuts, useShortcuts } from './parts/palette.tsx';
 import { Question } from './parts/secret.tsx';
 import { textOfPart } from './paths.ts';
 import { Access } from './screens/access.tsx';
@@ -30,37 +32,64 @@ import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './s
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
 
-/** The groups of screens. A screen has a path, a name, a component and an icon: the path of an SVG of 16 by 16. */
+const readsOfAccess = ['root_key.read_root_key', 'rbac.read_role', 'audit.read_audit'] as const;
+
+/**
+ * The groups of screens. A screen has a path, a name, a component, an icon (the path of an SVG of 16 by 16), the letter
+ * that opens it after `g`, and the grants of which it needs one.
+ */
 const screens = [
   [
     'Traffic',
     [
-      ['/', 'Overview', Overview, 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9'],
-      ['/live', 'Live', Live, 'M1 8h3l2-5 4 10 2-5h3'],
-      ['/attention', 'Attention', Attention, 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5'],
+      ['/', 'Overview', Overview, 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9', 'o', []],
+      ['/live', 'Live', Live, 'M1 8h3l2-5 4 10 2-5h3', 'l', ['api.read_analytics']],
+      ['/attention', 'Attention', Attention, 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5', 't', ['api.read_key']],
     ],
   ],
   [
     'Keys and limits',
     [
-      ['/apis', 'APIs', Apis, 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3'],
-      ['/keys', 'Keys', Keys, 'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5'],
-      ['/new-key', 'New key', NewKey, 'M8 3v10M3 8h10'],
-      ['/why', 'Explain', () => <Why />, 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5'],
-      ['/customers', 'Customers', Customers, 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0'],
-      ['/plans', 'Plans', Plans, 'M2 13h12M3.5 13V9.5M8 13V6.5M12.5 13v-10'],
-      ['/bill', 'Bill', Bill, 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4'],
-      ['/rate-limits', 'Rate limits', RateLimits, 'M2 12a6 6 0 1 1 12 0M8 12l3-4'],
+      ['/apis', 'APIs', Apis, 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3', 'a', ['api.read_api']],
+      [
+        '/keys',
+        'Keys',
+        Keys,
+        'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5',
+        'k',
+        ['api.read_key'],
+      ],
+      ['/new-key', 'New key', NewKey, 'M8 3v10M3 8h10', 'n', ['api.create_key']],
+      ['/why', 'Explain', () => <Why />, 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5', 'e', ['api.read_key']],
+      [
+        '/customers',
+        'Customers',
+        Customers,
+        'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0',
+        'c',
+        ['identity.read_identity'],
+      ],
+      ['/plans', 'Plans', Plans, 'M2 13h12M3.5 13V9.5M8 13V6.5M12.5 13v-10', 'p', ['plan.read_plan']],
+      ['/bill', 'Bill', Bill, 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4', 'b', ['api.read_analytics']],
+      ['/rate-limits', 'Rate limits', RateLimits, 'M2 12a6 6 0 1 1 12 0M8 12l3-4', 'r', ['ratelimit.read_namespace']],
     ],
   ],
   [
     'Administration',
     [
-      ['/access', 'Access', Access, 'M4 7h8v7H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2'],
-      ['/system', 'System', System, 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1'],
+      ['/access', 'Access', Access, 'M4 7h8v7H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2', 'x', readsOfAccess],
+      ['/system', 'System', System, 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1', 's', ['system.read_status']],
     ],
   ],
 ] as const;
+
+/** The groups with the screens that the grants allow. */
+const offeredScreens = () =>
+  screens.map(([group, ofGroup]) => {
+    const mayOpen = (grants: readonly string[]) =>
+      grants.length === 0 || grants.some((grant) => may(...(grant.split('.') as [string, string])));
+    return [group, ofGroup.filter(([, , , , , grants]) => mayOpen(grants))] as const;
+  });
 
 export function App() {
   const [, draw] = useReducer((count: number) => count + 1, 0);
@@ -107,13 +136,20 @@ function Shell({ add }: { add: () => void }) {
     isFirst.current = false;
     scrollTo(0, 0);
   }, [path]);
-  useSlash();
+  const [opened, setOpened] = useState<'find' | 'help'>();
+  const offered = offeredScreens().flatMap(([, ofGroup]) =>
+    ofGroup.map(([path, name, , , letter]): Screen => ({ path, name, letter })),
+  );
+  useShortcuts(offered, setOpened);
+  const close = () => setOpened(undefined);
+  // A key string may be in its field.
+  useEffect(close, [path]);
   return (
     <div class="shell">
       <a class="skip" href="#main">
         Skip to the screen
       </a>
-      <Side add={add} />
+      <Side add={add} find={() => setOpened('find')} />
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
           {screens.flatMap(([, ofGroup]) =>
@@ -137,7 +173,10 @@ function Shell({ add }: { add: () => void }) {
           </Route>
         </Switch>
         <Stale />
+        <Done />
       </main>
+      {opened === 'find' && <Palette screens={offered} help={() => setOpened('help')} close={close} />}
+      {opened === 'help' && <Shortcuts screens={offered} close={close} />}
       <Question />
     </div>
   );
@@ -154,7 +193,7 @@ function Stale() {
   );
 }
 
-function Side({ add }: { add: () => void }) {
+function Side({ add, find }: { add: () => void; find: () => void }) {
   const [path] = useLocation();
   // On a narrow screen, all but the first row is a menu.
   const [isOpen, setOpen] = useState(false);
@@ -163,7 +202,7 @@ function Side({ add }: { add: () => void }) {
   const closeByKey = ({ key }: KeyboardEvent) => {
     if (key !== 'Escape' || !isOpen) return;
     setOpen(false);
-    toggle.current!.querySelector('button')!.focus();
+    toggle.current!.querySelector<HTMLElement>('[aria-expanded]')!.focus();
   };
   const signIns = allSignIns();
   const choose = (select: HTMLSelectElement) => {
@@ -182,6 +221,9 @@ function Side({ add }: { add: () => void }) {
           </svg>
           Tollgate
         </Link>
+        <Button class="find" onClick={find} aria-keyshortcuts="Control+K Meta+K" title="Ctrl K">
+          Find
+        </Button>
         <Button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
           Menu
         </Button>
@@ -209,14 +251,13 @@ function Side({ add }: { add: () => void }) {
 /** `chosen` is called even if the path stays. */
 function Screens({ path, chosen }: { path: string; chosen: () => void }) {
   const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
-  const mayOpen = (screen: string) => screen !== '/new-key' || may('api', 'create_key');
   return (
     <nav aria-label="Screens">
-      {screens.map(([group, ofGroup]) => (
-        <ul key={group} aria-label={group}>
-          {ofGroup.map(
-            ([screen, name, , icon]) =>
-              mayOpen(screen) && (
+      {offeredScreens().map(
+        ([group, ofGroup]) =>
+          ofGroup.length > 0 && (
+            <ul key={group} aria-label={group}>
+              {ofGroup.map(([screen, name, , icon]) => (
                 <li key={screen}>
                   <Link href={screen} aria-current={isAt(screen) ? 'page' : undefined} onClick={chosen}>
                     <svg width="16" height="16" aria-hidden="true">
@@ -225,10 +266,10 @@ function Screens({ path, chosen }: { path: string; chosen: () => void }) {
                     {name}
                   </Link>
                 </li>
-              ),
-          )}
-        </ul>
-      ))}
+              ))}
+            </ul>
+          ),
+      )}
     </nav>
   );
 }
@@ -246,21 +287,4 @@ function ThemeSelect() {
       <option value="dark">Dark</option>
     </select>
   );
-}
-
-/** `/` goes to the search of the screen, or to that of the keys. */
-function useSlash() {
-  const [, go] = useLocation();
-  useEffect(() => {
-    const listener = (event: KeyboardEvent) => {
-      const isTyping = event.target instanceof Element && event.target.closest('input, textarea, select, dialog');
-      if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
-      event.preventDefault();
-      const search = document.querySelector<HTMLInputElement>('input[type=search]');
-      if (search) search.focus();
-      else go('/keys?search');
-    };
-    addEventListener('keydown', listener);
-    return () => removeEventListener('keydown', listener);
-  }, []);
 }

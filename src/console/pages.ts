@@ -2,7 +2,7 @@
 
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { useAddress } from './address.ts';
-import { callPage, type Data, type Failure, onRefresh, type Page, useData } from './api.ts';
+import { callPage, changeCached, type Data, type Failure, onRefresh, operationOf, type Page, useData } from './api.ts';
 import { currentSignIn, onSignIn } from './session.ts';
 
 type Input = { limit?: number; [name: string]: unknown };
@@ -34,6 +34,7 @@ interface Rest {
   after: string | undefined;
   pages: readonly Page<unknown[]>[];
 }
+type RestOf<T> = Omit<Rest, 'pages'> & { pages: readonly Page<T[]>[] };
 const rests = new Map<string, Rest>();
 const restsMax = 20;
 onSignIn(() => rests.clear());
@@ -45,6 +46,22 @@ function keepRest(id: string, rest: Rest) {
   if (rests.size > restsMax) rests.delete(rests.keys().next().value!);
 }
 
+/** Changes rows of all lists of an operation at once, as a response has them. */
+export function changeRows<T>(operation: string, change: (row: T) => T) {
+  for (const [id, rest] of rests as Map<string, RestOf<T>>)
+    if (operationOf(id) === operation)
+      rest.pages = rest.pages.map((page) => ({ ...page, data: page.data.map(change) }));
+  changeCached(operation, change);
+}
+
+/** Searches read one page after the other, so that the server responds to the other cards of a screen meanwhile. */
+let turn: Promise<unknown> = Promise.resolve();
+function inTurn<T>(read: () => Promise<T> | undefined): Promise<T | undefined> {
+  const page = turn.then(read);
+  turn = page.catch(() => {});
+  return page;
+}
+
 const idOf = (operation: string, input: Input | undefined) =>
   `${currentSignIn()?.workspaceId} ${operation} ${JSON.stringify(input)}`;
 
@@ -53,40 +70,35 @@ const isSearch = (input: Input | undefined, { data, pagination }: Page<unknown[]
   input?.search !== undefined || (pagination?.looked ?? 0) > data.length;
 
 /** How many pages are displayed. In the address, only one list of a screen can have it. */
-function useWanted(id: string, least: number, isInAddress: boolean): [number, (count: number) => void] {
+function useWanted(id: string, isInAddress: boolean): [number, (count: number) => void] {
   const [{ pages }, set] = useAddress({ pages: '' });
-  const [local, setLocal] = useState({ id, wanted: least });
-  const wanted = isInAddress ? Math.floor(Number(pages)) : local.id === id ? local.wanted : least;
+  const [local, setLocal] = useState({ id, wanted: 1 });
+  const wanted = isInAddress ? Math.floor(Number(pages)) : local.id === id ? local.wanted : 1;
   const enter = (count: number) => (isInAddress ? set({ pages: `${count}` }, true) : setLocal({ id, wanted: count }));
-  return [Math.min(pagesMax, Math.max(least, wanted || 0)), enter];
+  return [Math.min(pagesMax, Math.max(1, wanted || 0)), enter];
 }
 
 /** The rows of a list. One page alone is loaded again every `everyMs`. The number of pages may be in the address. */
 export function usePages<T>(operation: string, input: Input | undefined, everyMs = 0, isInAddress = false): Paged<T> {
   const isLong = rests.get(idOf(operation, input))?.pages.length;
   const first = useData<T[]>(operation, input, isLong ? 0 : everyMs);
-  return useRest(first, operation, input, { least: 1, isInAddress });
+  return useRest(first, operation, input, isInAddress);
 }
 
-/** The rows of a list whose first page is known, however few it has. */
+/** The rows of a list whose first page is from another operation. */
 export const usePagesAfter = <T>(first: Data<T[]>, operation: string, input: Input | undefined): Paged<T> =>
-  useRest(first, operation, input, { least: 0, isInAddress: false });
+  useRest(first, operation, input, false);
 
-function useRest<T>(
-  first: Data<T[]>,
-  operation: string,
-  input: Input | undefined,
-  { least, isInAddress }: { least: number; isInAddress: boolean },
-): Paged<T> {
+function useRest<T>(first: Data<T[]>, operation: string, input: Input | undefined, isInAddress: boolean): Paged<T> {
   const id = idOf(operation, input);
   const [, draw] = useReducer((count: number) => count + 1, 0);
-  const [wanted, setWanted] = useWanted(id, least, isInAddress);
+  const [wanted, setWanted] = useWanted(id, isInAddress);
   const [ended, setEnded] = useState<{ id: string; failure?: Failure }>();
   const isEnded = ended?.id === id;
   const after = first.pagination?.cursor;
-  const rest = rests.get(id) as { after: typeof after; pages: readonly Page<T[]>[] } | undefined;
-  const later = rest?.after === after ? (rest?.pages ?? []) : [];
-  const pages = first.data ? [{ data: first.data, pagination: first.pagination }, ...later] : [];
+  const rest = rests.get(id) as RestOf<T> | undefined;
+  const laterPages = () => (rest?.after === after ? (rest?.pages ?? []) : []);
+  const pages = first.data ? [{ data: first.data, pagination: first.pagination }, ...laterPages()] : [];
   const last = pages.at(-1);
   const { hasMore = false, cursor } = last?.pagination ?? {};
   const rows = pages.flatMap(({ data }) => data);
@@ -96,11 +108,12 @@ function useRest<T>(
   useEffect(() => {
     if (!isLoading) return undefined;
     let isLeft = false;
-    callPage<T[]>(operation, { ...input, cursor }).then(
+    const read = () => (isLeft ? undefined : callPage<T[]>(operation, { ...input, cursor }));
+    (searches ? inTurn(read) : read()!).then(
       (page) => {
-        if (isLeft) return;
-        // Ignored if the pages before it were dropped meanwhile.
-        if (rests.get(id) === rest) keepRest(id, { after, pages: [...later, page] });
+        if (isLeft || !page) return;
+        // Ignored if the pages before it were dropped meanwhile. Their rows may have changed.
+        if (rests.get(id) === rest) keepRest(id, { after, pages: [...laterPages(), page] });
         draw(undefined as never);
       },
       (failure) => !isLeft && setEnded({ id, failure }),

@@ -69,11 +69,18 @@ inChromium(() => {
       const { x, width } = (await cell.boundingBox())!;
       expect([await cell.textContent(), x >= 0 && x + width <= 390]).toEqual([await cell.textContent(), true]);
     }
-    // Of the headings, those that sort.
-    expect(await page().locator('thead th:visible').allTextContents()).toEqual(['Created↓', 'Expires↕']);
+    // Of the headings, those that choose and sort.
+    expect(await page().locator('thead th:visible').allTextContents()).toEqual(['Choose', 'Created↓', 'Expires↕']);
     await shots(page(), 'cards', [phone]);
     await card().getByRole('checkbox').check();
-    await page().getByRole('button', { name: 'Disable 1 …' }).waitFor();
+    const bar = page().getByRole('region', { name: 'Chosen keys' });
+    await bar.getByText('1 key chosen').waitFor();
+    expect(await isWithinWidth()).toBe(true);
+    await page().getByLabel('Choose all that are displayed').check();
+    await bar.getByText('All 2 keys chosen').waitFor();
+    await shots(page(), 'chosen', [phone]);
+    await bar.getByRole('button', { name: 'Clear' }).click();
+    await bar.waitFor({ state: 'detached' });
     await card().getByRole('link', { name: 'ada' }).click();
     await heading('ada').waitFor();
     await page().goBack();

@@ -168,12 +168,16 @@ inChromium(() => {
       expect(kept).toContain(url());
     });
 
-    test(`${isDialog ? 'Back asks' : 'Back, a link, / and the end of the sign-in ask'}, and leave it in the end`, async () => {
+    test(`${isDialog ? 'Back asks' : 'Back, a link, Ctrl-K and the end of the sign-in ask'}, and leave it in the end`, async () => {
       const { pathname } = new URL(page.url());
       const back = () => page.evaluate('history.back()');
       const others = [
         () => link('Keys').click(),
-        () => page.locator('main').press('/'),
+        async () => {
+          await page.locator('main').press('Control+k');
+          await page.getByRole('combobox', { name: 'Find' }).fill('live');
+          await page.keyboard.press('Enter');
+        },
         () => button('Sign out').click(),
         () => page.getByLabel('Workspace').selectOption('Add a workspace …'),
       ];

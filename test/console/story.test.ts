@@ -283,7 +283,7 @@ inChromium(() => {
     expect(await page.evaluate('navigator.clipboard.readText()')).toContain('/v2/keys.rerollKey');
   });
 
-  test('keyboard: a dialog begins in its first field, and / goes to the search of keys', async () => {
+  test('keyboard: a dialog begins in its first field, and / goes to the search of the screen, or finds', async () => {
     const focused = page.locator(':focus');
     await button('Rotate …').press('Enter');
     await expect.poll(() => focused.evaluate(({ tagName }) => tagName)).toBe('SELECT');
@@ -292,7 +292,13 @@ inChromium(() => {
     await goTo('Overview');
     await expect.poll(() => focused.getAttribute('id')).toBe('main');
     await page.keyboard.press('/');
+    await expect.poll(() => focused.getAttribute('aria-label')).toBe('Find');
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.keyboard.press('g');
+    await page.keyboard.press('k');
     await heading('Keys').waitFor();
+    await page.keyboard.press('/');
     await expect.poll(() => focused.getAttribute('id')).toBe('key-search');
   });
 
@@ -333,7 +339,7 @@ inChromium(() => {
     expect(sent.length).toBeLessThan(5);
   });
 
-  test('Attention: no list claims that no key matches before all were examined', async () => {
+  test('Attention: searches go on by themselves, and none claims that no key matches before all were examined', async () => {
     const some = { keys: [], hasMore: true, cursor: 'more', looked: 20_000, total: 1_000_000 };
     const data = { creditsBelow: some, unusedSince: some, rerolledInUse: some };
     const envelope = { meta: { requestId: 'req_1' } };
@@ -342,24 +348,41 @@ inChromium(() => {
       requests.push(Object.keys(route.request().postDataJSON()).join());
       await route.fulfill({ json: { ...envelope, data } });
     });
+    const held: (() => void)[] = [];
     await page.route('**/v2/keys.listKeys', async (route) => {
-      requests.push(Object.keys(route.request().postDataJSON()).join());
+      const input = route.request().postDataJSON();
+      requests.push(Object.keys(input).join());
+      if (input.cursor) await new Promise<void>((resolve) => held.push(resolve));
       const pagination = { hasMore: false, looked: 1_000_000, total: 1_000_000 };
       await route.fulfill({ json: { ...envelope, data: [], pagination } });
     });
     await goTo('Attention');
     await page.getByRole('heading', { name: 'Most refused keys of 24 hours' }).waitFor();
-    await expect.poll(() => page.getByText('20,000 of 1,000,000 were examined, and none matches.').count()).toBe(3);
+    await expect.poll(() => page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(3);
     for (const text of ['No key expires soon', 'No key has expired']) await page.getByText(text).waitFor();
-    expect(await page.getByText('No old key is used any more').count()).toBe(0);
-    await page.getByRole('button', { name: 'Show more' }).first().click();
+    for (const text of ['No old key is used any more', 'No key is short of credits', 'Every key was used lately'])
+      expect(await page.getByText(text).count()).toBe(0);
+    await page.getByRole('button', { name: 'Stop' }).last().click();
+    await page.getByText('20,000 of 1,000,000 were examined, and none matches. “Show more” continues.').waitFor();
+    // One list after the other, and not the one that was stopped.
+    expect(held).toHaveLength(1);
+    held[0]!();
     await page.getByText('No old key is used any more').waitFor();
-    expect(await page.getByText('20,000 of 1,000,000 were examined, and none matches.').count()).toBe(2);
+    await expect.poll(() => held.length).toBe(2);
+    held[1]!();
+    await page.getByText('No key is short of credits').waitFor();
+    expect(await page.getByText('Every key was used lately').count()).toBe(0);
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await expect.poll(() => held.length).toBe(3);
+    held[2]!();
+    await page.getByText('Every key was used lately').waitFor();
     expect(requests.sort()).toEqual([
+      'creditsBelow,limit,cursor',
       'creditsBelow,unusedSince,rerolledInUse,limit',
       'expiresAfter,expiresBefore,limit',
       'expiresBefore,order,limit',
       'rerolledInUse,limit,cursor',
+      'unusedSince,limit,cursor',
     ]);
     for (const name of ['getAttention', 'listKeys']) await page.unroute(`**/v2/keys.${name}`);
   });
@@ -395,7 +418,9 @@ inChromium(() => {
     await other.getByRole('table').waitFor();
     expect(await other.getByRole('link', { name: 'New key', exact: true }).count()).toBe(0);
     expect(await other.getByRole('checkbox').count()).toBe(0);
-    await other.getByRole('link', { name: 'Live', exact: true }).click();
+    const offered = await other.getByRole('navigation', { name: 'Screens' }).getByRole('link').allTextContents();
+    expect(offered).toEqual(['Overview', 'Attention', 'APIs', 'Keys', 'Explain']);
+    await other.goto(`${url()}/console/live`);
     await other.getByText('api.*.read_analytics').waitFor();
     expect(await other.getByRole('heading', { level: 1 }).textContent()).toBe('Live');
     await other.close();

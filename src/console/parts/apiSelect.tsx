@@ -1,11 +1,12 @@
 // A choice of an API. It is searched by the server, so there may be any number of them.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { useSettled } from '../address.ts';
 import { type Failure, useData } from '../api.ts';
 import type { Api } from '../records.ts';
 import { may, namedApis } from '../session.ts';
 import { Field, TextField } from './basic.tsx';
+import { ListBox } from './listBox.tsx';
 
 interface ApiSelectProps {
   label?: string;
@@ -138,39 +139,16 @@ function Combobox({ id, label, value, set, none }: ControlProps) {
       <span aria-hidden="true">▾</span>
       {isOpen && (
         <div class="options">
-          <Options {...{ id, options, at, choose }} />
+          <ListBox
+            id={id}
+            label="APIs"
+            groups={[{ label: '', options: options.map(({ id, name }) => ({ title: name, note: id })) }]}
+            at={at}
+            choose={(position) => choose(options[position]!)}
+          />
           <p role="status">{stateOf(data, failure, pagination?.hasMore)}</p>
         </div>
       )}
-    </div>
-  );
-}
-
-/** `at` is the position of the one that Enter chooses. */
-function Options(props: { id: string; options: readonly Option[]; at: number; choose: (option: Option) => void }) {
-  const { id, options, at, choose } = props;
-  const list = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    list.current!.children[at]?.scrollIntoView({ block: 'nearest' });
-  }, [at]);
-  return (
-    <div id={`${id}-list`} role="listbox" aria-label="APIs" ref={list}>
-      {options.map((api, index) => (
-        <div
-          key={api.id}
-          id={`${id}-${index}`}
-          role="option"
-          // The focus stays in the field, which has the keyboard.
-          tabIndex={-1}
-          aria-selected={index === at}
-          onMouseDown={(event) => {
-            event.preventDefault();
-            choose(api);
-          }}
-        >
-          {api.name} <span class="quiet">{api.id}</span>
-        </div>
-      ))}
     </div>
   );
 }

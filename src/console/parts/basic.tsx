@@ -1,6 +1,6 @@
 // Small parts that all screens share.
 
-import type { ComponentChildren, JSX, Ref } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Outcome as Verified } from '../../domain/verification.ts';
@@ -206,15 +206,13 @@ interface SearchProps {
   id: string;
   placeholder: string;
   typed: { text: string; setText: (text: string) => void };
-  field?: Ref<HTMLInputElement>;
 }
 /** The search of a list. */
-export const SearchField = ({ id, placeholder, typed, field }: SearchProps) => (
+export const SearchField = ({ id, placeholder, typed }: SearchProps) => (
   <div class="field grow">
     <label for={id}>Search</label>
     <input
       id={id}
-      {...(field && { ref: field })}
       type="search"
       placeholder={placeholder}
       value={typed.text}

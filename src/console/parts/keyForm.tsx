@@ -278,15 +278,22 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
   );
 }
 
-export function ExpiryField({ value, set }: { value: string; set: (value: string) => void }) {
-  const presets = [
-    ['30 days', 30],
-    ['90 days', 90],
-    ['1 year', 365],
-  ] as const;
+const longSpans = [
+  ['30 days', 30],
+  ['90 days', 90],
+  ['1 year', 365],
+] as const;
+
+export function ExpiryField(props: {
+  value: string;
+  set: (value: string) => void;
+  /** Buttons with a number of days from now. */
+  spans?: readonly (readonly [text: string, days: number])[];
+}) {
+  const { value, set, spans = longSpans } = props;
   return (
     <TimeField label="Expires" value={value} set={set} hint="Empty: never.">
-      {presets.map(([text, days]) => (
+      {spans.map(([text, days]) => (
         <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
           {text}
         </Button>

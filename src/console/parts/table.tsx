@@ -35,6 +35,8 @@ export interface Column<T> {
   isText?: boolean;
   /** The heading is for screen readers only. */
   isMark?: boolean;
+  /** A control in the heading. */
+  head?: ComponentChildren;
   /** Left out on narrow screens. */
   isWide?: boolean;
   /** In the CSV file only. */
@@ -92,7 +94,7 @@ export function Table<T>(props: {
         <thead>
           <tr>
             {columns.map((column) => (
-              <Heading key={column.name} name={column.name} of={sorts?.[column.name]} class={classOf(column)} />
+              <Heading key={column.name} of={column} sort={sorts?.[column.name]} class={classOf(column)} />
             ))}
           </tr>
         </thead>
@@ -114,16 +116,18 @@ export function Table<T>(props: {
 
 const ariaSort = { asc: 'ascending', desc: 'descending' } as const;
 
-function Heading(props: { name: string; of: Sort | undefined; class: string }) {
-  const { name, of } = props;
-  if (!of) {
+function Heading<T>(props: { of: Column<T>; sort: Sort | undefined; class: string }) {
+  const { of, sort } = props;
+  const { name, head } = of;
+  if (!sort) {
     return (
       <th scope="col" class={props.class}>
         {name}
+        {head}
       </th>
     );
   }
-  const { order, set } = of;
+  const { order, set } = sort;
   return (
     <th scope="col" class={props.class} aria-sort={order && ariaSort[order]}>
       <button type="button" class="sort" onClick={() => set(order === 'desc' ? 'asc' : 'desc')}>

@@ -7,6 +7,7 @@ import { count, dateTime } from '../format.ts';
 import { type Paged, usePages, usePagesAfter } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
+import { type Chosen, ChosenBar, chooseColumn, useChosen } from '../parts/chosen.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Ending, EndingRootKeys } from '../parts/ending.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
@@ -46,6 +47,7 @@ export function Attention() {
   // Another number of credits does not load the other lists again.
   const last = useRef(found.data);
   last.current = found.data ?? last.current;
+  const chosen = useChosen(api);
   if (!isAllowed) return <LacksScreen title="Attention" grant="api.*.read_key" />;
   const kept = { ...found, data: last.current };
   return (
@@ -53,12 +55,13 @@ export function Attention() {
       <Head title="Attention">
         <ApiSelect isBare value={api} set={(api) => set({ api })} none={noneOfKeys()} />
       </Head>
-      <Expiring of={of} />
+      <Expiring of={of} chosen={chosen} />
       {!api && <EndingRootKeys />}
       {!api && <Ending />}
       <Some
         title="Rotated, and still used"
         name="rotated"
+        chosen={chosen}
         of={of}
         found={kept}
         by="rerolledInUse"
@@ -68,6 +71,7 @@ export function Attention() {
       <Some
         title={`Fewer than ${count(filters.creditsBelow)} ${filters.creditsBelow === 1 ? 'credit' : 'credits'}`}
         name="low-credits"
+        chosen={chosen}
         of={of}
         found={found}
         by="creditsBelow"
@@ -81,6 +85,7 @@ export function Attention() {
       <Some
         title="Unused for 90 days"
         name="unused"
+        chosen={chosen}
         of={of}
         found={kept}
         by="unusedSince"
@@ -93,6 +98,7 @@ export function Attention() {
           <RecentRefusals {...of} />
         </>
       )}
+      <ChosenBar chosen={chosen} csv={keyColumns} prepare={readApiNames} />
     </>
   );
 }
@@ -102,7 +108,7 @@ const searchStates: Record<string, string> = { 7: 'expiring-7', 30: 'expiring', 
 const daysAhead = Object.keys(searchStates);
 
 /** Keys that expire, soonest first; then expired keys, latest first. */
-function Expiring({ of }: { of: Of }) {
+function Expiring({ of, chosen }: { of: Of; chosen: Chosen }) {
   const [{ within }, set] = useAddress({ within: '30' });
   const days = daysAhead.includes(within) ? within : '30';
   // Changes once an hour, so that the lists stay.
@@ -118,6 +124,7 @@ function Expiring({ of }: { of: Of }) {
       <KeyCard
         title={`Expiring within ${days} days`}
         name="expiring"
+        chosen={chosen}
         of={usePages<Key>('keys.listKeys', soon, everyMs)}
         empty="No key expires soon"
         actions={
@@ -134,6 +141,7 @@ function Expiring({ of }: { of: Of }) {
       <KeyCard
         title="Expired"
         name="expired"
+        chosen={chosen}
         of={usePages<Key>('keys.listKeys', expired, everyMs)}
         empty="No key has expired"
       />
@@ -163,6 +171,7 @@ interface SomeProps {
   value: number | boolean;
   empty: string;
   actions?: ComponentChildren;
+  chosen: Chosen;
 }
 
 /** The keys that one filter has found. */
@@ -172,11 +181,11 @@ function Some({ of, found, by, value, ...rest }: SomeProps) {
   return <KeyCard {...rest} of={usePagesAfter<Key>(first, 'keys.listKeys', { ...of, [by]: value, limit })} />;
 }
 
-interface KeyCardProps extends Pick<SomeProps, 'title' | 'name' | 'empty' | 'actions'> {
+interface KeyCardProps extends Pick<SomeProps, 'title' | 'name' | 'empty' | 'actions' | 'chosen'> {
   of: Paged<Key>;
 }
 
-function KeyCard({ title, name, of, empty, actions }: KeyCardProps) {
+function KeyCard({ title, name, of, empty, actions, chosen }: KeyCardProps) {
   return (
     <Card
       title={title}
@@ -190,7 +199,7 @@ function KeyCard({ title, name, of, empty, actions }: KeyCardProps) {
       <List
         label={title}
         isCards
-        columns={keyColumns}
+        columns={[...chooseColumn(chosen, of.rows), ...keyColumns]}
         of={of}
         idOf={({ keyId }) => keyId}
         lines={2}

@@ -2,12 +2,14 @@ import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { retention } from '../format.ts';
-import { usePages } from '../pages.ts';
+import { type Paged, usePages } from '../pages.ts';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded } from '../parts/basic.tsx';
+import { ChosenBar, chooseColumn, useChosen } from '../parts/chosen.tsx';
 import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
+import { type ActName, acts } from '../parts/many.tsx';
 import { PlanField, PlanOf, placedLimits, usePlan } from '../parts/plan.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { List, Table } from '../parts/table.tsx';
@@ -16,7 +18,7 @@ import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
 import type { Identity, Key } from '../records.ts';
 import { may } from '../session.ts';
-import { keyColumns } from './keys.tsx';
+import { keyColumns, readApiNames } from './keys.tsx';
 
 export function Customer({ externalId }: { externalId: string }) {
   const identity = useData<Identity>('identities.getIdentity', { identity: externalId }, 10_000);
@@ -121,25 +123,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         </Card>
       </div>
       {may('api', 'read_analytics') && <RecentRefusals externalId={externalId} />}
-      <Card
-        title="Keys"
-        actions={
-          may('api', 'create_key') && (
-            <Link href={`/new-key?customer=${encodeURIComponent(externalId)}`} class="button">
-              New key
-            </Link>
-          )
-        }
-      >
-        <List
-          label="Keys"
-          isCards
-          columns={columns}
-          of={keys}
-          idOf={({ keyId }) => keyId}
-          empty={<Empty title="It has no key" />}
-        />
-      </Card>
+      <KeysOf externalId={externalId} keys={keys} />
       {acting === 'meta' && <EditCustomer data={data} close={close} />}
       {acting === 'credits' && <EditSharedCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
@@ -160,6 +144,42 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           </p>
         </Act>
       )}
+    </>
+  );
+}
+
+function KeysOf({ externalId, keys }: { externalId: string; keys: Paged<Key> }) {
+  const chosen = useChosen(externalId);
+  const [asked, setAsked] = useState<{ act: ActName }>();
+  const { rows = [], hasMore } = keys;
+  const act = !hasMore && rows.every(({ enabled }) => !enabled) ? 'enable' : 'disable';
+  return (
+    <>
+      <Card
+        title="Keys"
+        actions={
+          <>
+            {rows.length > 0 && may('api', 'update_key') && (
+              <Button onClick={() => setAsked({ act })}>{acts[act].name} all keys …</Button>
+            )}
+            {may('api', 'create_key') && (
+              <Link href={`/new-key?customer=${encodeURIComponent(externalId)}`} class="button">
+                New key
+              </Link>
+            )}
+          </>
+        }
+      >
+        <List
+          label="Keys"
+          isCards
+          columns={[...chooseColumn(chosen, rows), ...columns]}
+          of={keys}
+          idOf={({ keyId }) => keyId}
+          empty={<Empty title="It has no key" />}
+        />
+      </Card>
+      <ChosenBar chosen={chosen} of={keys} asked={asked} csv={keyColumns} prepare={readApiNames} />
     </>
   );
 }

@@ -1,17 +1,16 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { Link, useLocation, useSearch } from 'wouter-preact';
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { keyColumns as columns, creditsLeft, type KeyState, stateOf } from '../../domain/columns.ts';
 import { timeMax } from '../../domain/time.ts';
 import { useAddress, useInAddress, useTyped } from '../address.ts';
-import { call, type Failure, refresh, useData } from '../api.ts';
+import { useData } from '../api.ts';
 import { compact, count } from '../format.ts';
-import { isFound, pagesOf, slicesOf, usePages } from '../pages.ts';
+import { isFound, type Paged, pagesOf, slicesOf, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import {
   Badge,
   Button,
   Card,
-  Copy,
   CustomerLink,
   Empty,
   Head,
@@ -19,10 +18,12 @@ import {
   Problem,
   SearchField,
   SelectField,
+  Time,
 } from '../parts/basic.tsx';
 import { Spark } from '../parts/chart.tsx';
+import { ChosenBar, chooseColumn, useChosen } from '../parts/chosen.tsx';
 import { CsvButton } from '../parts/csv.tsx';
-import { Dialog } from '../parts/dialog.tsx';
+import { useIndexedKeys } from '../parts/found.ts';
 import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
 import { type Column, List, type Sorts, shared } from '../parts/table.tsx';
 import { byTime, countOf, dayMs, fromNow, lastSteps } from '../period.ts';
@@ -122,9 +123,14 @@ export const keyColumns: Column<Key>[] = [
   shared(columns, 'Key', {
     cell: (key) => (
       <>
-        <Link href={`/keys/${key.keyId}`}>
+        {/* A deleted key has no screen. */}
+        {key.restorableUntil === undefined ? (
+          <Link href={`/keys/${key.keyId}`}>
+            <KeyLabel of={key} />
+          </Link>
+        ) : (
           <KeyLabel of={key} />
-        </Link>{' '}
+        )}{' '}
         <KeyStart of={key} />
       </>
     ),
@@ -154,18 +160,12 @@ export const keyColumns: Column<Key>[] = [
   }),
   { name: 'Metadata', cell: metaText, csv: metaText, isCsvOnly: true },
 ];
-const restorable = shared(columns, 'Can be restored until') as Column<Key>;
-/** A deleted key has no screen. */
+const restorable = shared(columns, 'Can be restored until', {
+  // One that was just restored has none.
+  cell: ({ restorableUntil }) => restorableUntil !== undefined && <Time ms={restorableUntil} />,
+}) as Column<Key>;
 const deletedColumns: Column<Key>[] = [
-  {
-    name: 'Key',
-    cell: (key) => (
-      <>
-        <KeyLabel of={key} /> <KeyStart of={key} />
-      </>
-    ),
-  },
-  ...keyColumns.filter(({ name }) => ['Customer', 'State', 'Created'].includes(name)),
+  ...keyColumns.filter(({ name }) => ['Key', 'Customer', 'State', 'Created'].includes(name)),
   restorable,
 ];
 
@@ -181,58 +181,56 @@ function useKeyList() {
 
 type KeyList = ReturnType<typeof useKeyList>;
 
+/** The rows of the list below those that the indexes have found, which are there first. */
+function withIndexed(list: Paged<Key>, indexed: readonly Key[]): Paged<Key> {
+  if (indexed.length === 0) return list;
+  const byId = new Map(list.rows?.map((key) => [key.keyId, key]));
+  const first = indexed.map((key) => byId.get(key.keyId) ?? key);
+  for (const { keyId } of indexed) byId.delete(keyId);
+  const isWaiting = !list.rows && !list.failure;
+  return { ...list, rows: [...first, ...byId.values()], ...(isWaiting && { hasMore: true, isSearching: true }) };
+}
+
+/** The verifications of the rows of each page. */
+function sparkColumn(rows: readonly Key[]): Column<Key>[] {
+  if (!may('api', 'read_analytics')) return [];
+  const slices = slicesOf(
+    rows.map(({ keyId }) => keyId),
+    pageSize,
+  );
+  const cell = ({ keyId }: Key) => <KeySpark keyId={keyId} of={slices.get(keyId)!} />;
+  return [{ name: '7 days', cell, isWide: true }];
+}
+
 export function Keys() {
   const search = useTyped('search');
   const list = useKeyList();
   const { api, state, order } = list;
-  const [chosen, setChosen] = useState<readonly string[]>([]);
-  const [isActing, setActing] = useState(false);
   const [restored, setRestored] = useState<Key>();
   const filter = { ...(search.settled && { search: search.settled }), ...(api && { apiId: api }), ...filterOf(state) };
   const isFiltered = Object.keys(filter).length > 0;
   // A search reads many keys.
   const everyMs = isFiltered ? 60_000 : 10_000;
   const listed = { ...filter, ...inputOf(order, state), limit: pageSize };
-  const pages = usePages<Key>('keys.listKeys', may('api', 'read_key') ? listed : undefined, everyMs, true);
-  useInAddress(search, isFound(pages));
-  if (!may('api', 'read_key')) return <LacksScreen title="Keys" grant="api.*.read_key" />;
-  const toggle = (keyId: string, isChosen: boolean) =>
-    setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
-  const choose: Column<Key> = {
-    name: 'Choose',
-    isMark: true,
-    cell: ({ keyId, start }) => (
-      <input
-        type="checkbox"
-        aria-label={`Choose ${start || keyId}`}
-        checked={chosen.includes(keyId)}
-        onChange={(e) => toggle(keyId, e.currentTarget.checked)}
-      />
-    ),
-  };
-  const slices = slicesOf(
-    (pages.rows ?? []).map(({ keyId }) => keyId),
-    pageSize,
-  );
-  const spark: Column<Key> = {
-    name: '7 days',
-    cell: ({ keyId }) => <KeySpark keyId={keyId} of={slices.get(keyId)!} />,
-    isWide: true,
-  };
+  const mayRead = may('api', 'read_key');
+  const found = usePages<Key>('keys.listKeys', mayRead ? listed : undefined, everyMs, true);
+  useInAddress(search, isFound(found));
+  const indexed = useIndexedKeys(mayRead && state === '' ? search.settled : '', api);
+  const chosen = useChosen(`${search.settled} ${api} ${state}`);
+  if (!mayRead) return <LacksScreen title="Keys" grant="api.*.read_key" />;
+  const pages = withIndexed(found, indexed.keys);
   const isDeleted = state === 'deleted';
-  const columns = isDeleted
-    ? [...deletedColumns, ...(may('api', 'create_key') ? [restoreColumn(setRestored)] : [])]
-    : [...(may('api', 'update_key') ? [choose] : []), ...keyColumns, ...(may('api', 'read_analytics') ? [spark] : [])];
+  const inFile = isDeleted ? [...keyColumns, restorable] : keyColumns;
+  const columns = [
+    ...chooseColumn(chosen, pages.rows, isDeleted),
+    ...(isDeleted
+      ? [...deletedColumns, ...restoreColumn(setRestored)]
+      : [...keyColumns, ...sparkColumn(pages.rows ?? [])]),
+  ];
   return (
     <>
       <Head title="Keys">
-        <CsvButton
-          name="keys"
-          columns={isDeleted ? [...keyColumns, restorable] : keyColumns}
-          of={pages}
-          prepare={readApiNames}
-        />
-        {chosen.length > 0 && <Button onClick={() => setActing(true)}>Disable {chosen.length} …</Button>}
+        <CsvButton name="keys" columns={inFile} of={found} prepare={readApiNames} />
         {may('api', 'create_key') && (
           <Link href={api ? `/new-key?api=${api}` : '/new-key'} class="button primary">
             New key
@@ -241,7 +239,7 @@ export function Keys() {
       </Head>
       <Card>
         <Filters search={search} list={list} />
-        {pages.rows?.length === 0 && <WholeKey text={search.settled} />}
+        <Problem failure={found.failure ? undefined : indexed.failure} />
         <List
           label="Keys"
           isCards
@@ -252,16 +250,15 @@ export function Keys() {
           empty={<NoKeys isFiltered={isFiltered || order.startsWith('expiry')} />}
         />
       </Card>
+      <ChosenBar
+        key={chosen.list}
+        chosen={chosen}
+        of={pages}
+        isDeleted={isDeleted}
+        csv={inFile}
+        prepare={readApiNames}
+      />
       {restored && <RestoreKey data={restored} close={() => setRestored(undefined)} />}
-      {isActing && (
-        <DisableMany
-          keyIds={chosen}
-          close={(isDone) => {
-            setActing(false);
-            if (isDone) setChosen([]);
-          }}
-        />
-      )}
     </>
   );
 }
@@ -269,20 +266,10 @@ export function Keys() {
 /** The controls of search, filters and order. */
 function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: KeyList }) {
   const { api, state, orders, order, set, setOrder } = list;
-  const query = new URLSearchParams(useSearch());
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => {
-    if (query.get('search') === '') input.current?.focus();
-  }, []);
   return (
     <>
       <div class="bar">
-        <SearchField
-          id="key-search"
-          placeholder="Name, start of the key, id, customer, metadata"
-          typed={search}
-          field={input}
-        />
+        <SearchField id="key-search" placeholder="Name, start of the key, id, customer, metadata" typed={search} />
         <ApiSelect value={api} set={(api) => set({ api, pages: '' })} none={noneOfKeys()} />
         <SelectField
           label="State"
@@ -300,14 +287,16 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
   );
 }
 
-const restoreColumn = (restore: (key: Key) => void): Column<Key> => ({
-  name: 'Restore',
-  cell: (key) => (
-    <Button class="small" onClick={() => restore(key)}>
-      Restore …
-    </Button>
-  ),
-});
+function restoreColumn(restore: (key: Key) => void): Column<Key>[] {
+  if (!may('api', 'create_key') || !may('api', 'delete_key')) return [];
+  const cell = (key: Key) =>
+    key.restorableUntil !== undefined && (
+      <Button class="small" onClick={() => restore(key)}>
+        Restore …
+      </Button>
+    );
+  return [{ name: 'Restore', cell }];
+}
 
 const pageSize = 50;
 
@@ -327,33 +316,10 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
   );
 }
 
-/** Whether a text may be a key string, and is no id. A search finds none: only its hash is stored. */
-const isKeyString = (text: string) => /^\S{8,}$/.test(text) && !/^(key|api|id)_[0-9A-Za-z]+$/.test(text);
-
-/** Finds the key of a whole key string, for example one that has leaked. */
-function WholeKey({ text }: { text: string }) {
-  const [, go] = useLocation();
-  const [failed, setFailed] = useState<{ text: string; failure: Failure }>();
-  if (!isKeyString(text)) return null;
-  const find = () =>
-    call<Key>('keys.whoami', { key: text }).then(
-      ({ keyId }) => go(`/keys/${keyId}`),
-      (failure) => setFailed({ text, failure }),
-    );
-  return (
-    <div class="notice">
-      <p>
-        Is this a whole key string? <Button onClick={find}>Find its key</Button>
-      </p>
-      <Problem failure={failed?.text === text ? failed.failure : undefined} />
-    </div>
-  );
-}
-
 const NoKeys = ({ isFiltered }: { isFiltered: boolean }) =>
   isFiltered ? (
     <Empty title="No key matches">
-      <p class="quiet">Names, starts, ids, customers and metadata are searched.</p>
+      <p class="quiet">Names, starts, ids, customers and metadata are searched, and whole key strings are found.</p>
     </Empty>
   ) : (
     <Empty title="There is no key yet">
@@ -362,42 +328,3 @@ const NoKeys = ({ isFiltered }: { isFiltered: boolean }) =>
       </Link>
     </Empty>
   );
-
-/** Disables one after the other, so that after an error the rest can be repeated. */
-function DisableMany({ keyIds, close }: { keyIds: readonly string[]; close: (isDone: boolean) => void }) {
-  const [done, setDone] = useState(0);
-  const [failure, setFailure] = useState<Failure>();
-  const [isBusy, setBusy] = useState(false);
-  const run = async () => {
-    setBusy(true);
-    try {
-      for (const keyId of keyIds.slice(done)) {
-        await call('keys.updateKey', { keyId, enabled: false });
-        setDone((count) => count + 1);
-      }
-      refresh();
-      close(true);
-    } catch (cause) {
-      setFailure(cause as Failure);
-      setBusy(false);
-    }
-  };
-  return (
-    <Dialog title={`Disable ${keyIds.length} keys`} close={() => close(false)}>
-      <p>They are refused as DISABLED from the next verification on, until they are enabled again.</p>
-      {(isBusy || done > 0) && (
-        <p role="status">
-          {done} of {keyIds.length} are disabled.
-        </p>
-      )}
-      <Problem failure={failure} />
-      <Copy text={keyIds.join('\n')} label="Copy their ids" />
-      <footer class="dialog-foot">
-        <Button onClick={() => close(false)}>Cancel</Button>
-        <Button tone="danger" disabled={isBusy} onClick={run}>
-          Disable
-        </Button>
-      </footer>
-    </Dialog>
-  );
-}

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { planColumns } from '../../domain/columns.ts';
-import { useInAddress, useTyped } from '../address.ts';
+import { useInAddress, useNew, useTyped } from '../address.ts';
 import { unitsOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
 import { Button, Card, Empty, Head, LacksScreen, PlanLink, SearchField, TextField } from '../parts/basic.tsx';
@@ -30,7 +30,8 @@ const columns: Column<Plan>[] = [
 
 export function Plans() {
   const search = useTyped('search');
-  const [isNew, setNew] = useState(false);
+  const mayMake = may('plan', 'create_plan');
+  const [isNew, setNew] = useNew(mayMake);
   const mayRead = may('plan', 'read_plan');
   const input = { limit: 50, ...(search.settled && { search: search.settled }) };
   const pages = usePages<Plan>('plans.listPlans', mayRead ? input : undefined, 10_000, true);
@@ -40,7 +41,7 @@ export function Plans() {
     <>
       <Head title="Plans">
         <CsvButton name="plans" columns={columns} of={pages} />
-        {may('plan', 'create_plan') && (
+        {mayMake && (
           <Button tone="primary" onClick={() => setNew(true)}>
             New plan
           </Button>

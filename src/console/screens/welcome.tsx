@@ -111,7 +111,7 @@ function Verify({ made: { keyId, key }, credits }: { made: Made; credits: number
         ) : (
           <>
             The first verification has arrived: {count(credits)} credits are left.{' '}
-            <Link href={`/keys/${keyId}`} onClick={refresh}>
+            <Link href={`/keys/${keyId}`} onClick={() => refresh()}>
               See the key
             </Link>
           </>

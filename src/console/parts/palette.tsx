@@ -1,0 +1,275 @@
+// Finds keys, customers, APIs, plans, screens and actions from any screen, and the shortcuts that lead to it.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLocation } from 'wouter-preact';
+import { parseHoldId } from '../../domain/holdId.ts';
+import { useSettled } from '../address.ts';
+import { count } from '../format.ts';
+import { customerPath, planPath } from '../paths.ts';
+import type { Found } from '../records.ts';
+import { allSignIns, currentSignIn, may, signOut, switchTo } from '../session.ts';
+import { leave } from '../unsaved.ts';
+import { Button, Problem } from './basic.tsx';
+import { Dialog } from './dialog.tsx';
+import { type Results, useResults } from './found.ts';
+import { nameOf } from './keyName.tsx';
+import { type Group, ListBox } from './listBox.tsx';
+
+/** A screen that the grants allow. `g` and then the letter open it. */
+export interface Screen {
+  path: string;
+  name: string;
+  letter: string;
+}
+
+interface Option {
+  title: string;
+  note?: string | undefined;
+  act: () => void;
+}
+/** The buttons and links of the screen behind. What the grants exclude is not among them. */
+function actsOfScreen(): Option[] {
+  const controls = 'main :is(.head, .card-head) .actions :is(button:not(:disabled), a)';
+  return [...document.querySelectorAll<HTMLElement>(controls)].map((control) => ({
+    title: control.textContent ?? '',
+    note: control.closest('.card-head')?.querySelector('h2')?.textContent ?? '',
+    // When the palette is closed, and the focus is where it was.
+    act: () => setTimeout(() => control.click()),
+  }));
+}
+
+/** Forms of new records: their screen, and the resource, the noun and the id of the grants that they need. */
+const forms = [
+  ['New API', '/apis', 'api', 'api', '*'],
+  ['New customer', '/customers', 'identity', 'identity', undefined],
+  ['New plan', '/plans', 'plan', 'plan', undefined],
+  ['New root key', '/access', 'root_key', 'root_key', undefined],
+] as const;
+
+function actsOfAll(go: (path: string) => void, help: () => void): Option[] {
+  const others = allSignIns().filter((signIn) => signIn !== currentSignIn());
+  return [
+    ...forms
+      .filter(([, , resource, noun, id]) => ['create', 'read'].every((act) => may(resource, `${act}_${noun}`, id)))
+      .map(([title, path]) => ({ title: `${title} …`, act: () => go(`${path}?new=1`) })),
+    ...others.map(({ workspaceId, name }) => ({
+      title: `Workspace ${name}`,
+      act: () => leave(() => switchTo(workspaceId)),
+    })),
+    { title: 'Shortcuts', note: '?', act: help },
+    { title: 'Sign out', act: () => leave(signOut) },
+  ];
+}
+
+/** Whether each word of the text begins a word of the option. */
+function isNamed({ title, note = '' }: Option, text: string): boolean {
+  const words = `${title} ${note}`.toLowerCase().split(/[^\p{L}\p{N}]+/u);
+  const starts = text.toLowerCase().split(/\s+/);
+  return starts.every((start) => words.some((word) => word.startsWith(start)));
+}
+
+/** The kinds, with the screen that lists them. */
+const kinds = {
+  key: ['Keys', 'Key', '/keys'],
+  identity: ['Customers', 'Customer', '/customers'],
+  api: ['APIs', 'API', '/apis'],
+  plan: ['Plans', 'Plan', '/plans'],
+  rootKey: ['Root keys', 'Root key', '/access'],
+  hold: ['Holds', 'Hold', '/keys'],
+} as const;
+
+function pathOf({ kind, id, externalId, deleted }: Found): string {
+  if (kind === 'identity') return customerPath(externalId ?? id);
+  if (kind === 'plan') return planPath(id);
+  if (kind === 'hold') return `/keys/key_${parseHoldId(id)?.id24}`;
+  if (deleted) return `/keys?state=deleted&search=${id}`;
+  return kind === 'rootKey' ? '/access' : `${kinds[kind][2]}/${id}`;
+}
+
+function groupsOf(results: Results, go: (path: string) => void): Group<Option>[] {
+  const optionOf = (found: Found): Option => {
+    const { kind, id, name, start = '', externalId, exact, deleted } = found;
+    const title = kind === 'key' ? nameOf({ keyId: id, name, start }) : (name ?? externalId ?? id);
+    const notes = [
+      exact && kinds[kind][1],
+      deleted && 'deleted',
+      start && `${start}…`,
+      externalId,
+      kind !== 'key' && id,
+    ];
+    return { title, note: notes.filter((note) => note && note !== title).join(' · '), act: () => go(pathOf(found)) };
+  };
+  const groups = Object.entries(kinds).map(([kind, [label, , path]]) => ({
+    label,
+    options: [
+      ...results.found.filter((found) => found.kind === kind && !found.exact).map(optionOf),
+      // What was found has the text, so it may be in the address.
+      ...(results.more.includes(kind as Found['kind'])
+        ? [
+            {
+              title: `All ${label}`,
+              note: results.of,
+              act: () => go(`${path}?search=${encodeURIComponent(results.of)}`),
+            },
+          ]
+        : []),
+    ],
+  }));
+  return [{ label: 'Found', options: results.found.filter(({ exact }) => exact).map(optionOf) }, ...groups];
+}
+
+interface PaletteProps {
+  screens: readonly Screen[];
+  help: () => void;
+  close: () => void;
+}
+
+export function Palette({ screens, help, close }: PaletteProps) {
+  const [, go] = useLocation();
+  const [text, setText] = useState('');
+  const [active, setActive] = useState<{ at: number; name: string }>();
+  const wanted = text.trim();
+  const settled = useSettled(wanted);
+  const results = useResults(settled);
+  const [acts] = useState<Group<Option>[]>(() => [
+    { label: 'This screen', options: actsOfScreen() },
+    {
+      label: 'Screens',
+      options: screens.map(({ name, path, letter }) => ({ title: name, note: `g ${letter}`, act: () => go(path) })),
+    },
+    { label: 'Actions', options: actsOfAll(go, help) },
+  ]);
+  const isPending = wanted !== '' && (settled !== wanted || !results.isFound);
+  const [found, ...others] = groupsOf(results, go);
+  const named = acts.map(({ label, options }) => ({ label, options: options.filter((one) => isNamed(one, wanted)) }));
+  const groups = (settled === wanted ? [found!, ...named, ...others] : named).filter(
+    ({ options }) => options.length > 0,
+  );
+  const options = groups.flatMap((group) => group.options);
+  const names = options.map(({ title, note }) => `${title} ${note}`);
+  // What was chosen by an arrow key stays when others come before it.
+  const at = active && names[active.at] !== active.name ? Math.max(0, names.indexOf(active.name)) : (active?.at ?? 0);
+  const choose = (option: Option) => {
+    close();
+    option.act();
+  };
+  /** Enter was pressed before there was a response. */
+  const [isAwaited, setAwaited] = useState(false);
+  useEffect(() => {
+    if (isPending || !isAwaited) return;
+    setAwaited(false);
+    if (options[0]) choose(options[0]);
+  }, [isPending, isAwaited]);
+  const type = (typed: string) => {
+    setText(typed);
+    setActive(undefined);
+    setAwaited(false);
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const next = (at + step + options.length) % Math.max(1, options.length);
+    setActive({ at: next, name: names[next] ?? '' });
+  };
+  const enter = (event: Event) => {
+    event.preventDefault();
+    // What is found may come before what is displayed.
+    if (isPending && active === undefined) setAwaited(true);
+    else if (options[at]) choose(options[at]);
+  };
+  return (
+    <Dialog title="Find" close={close}>
+      <form class="palette" onSubmit={enter}>
+        <input
+          type="text"
+          role="combobox"
+          aria-label="Find"
+          aria-expanded
+          aria-autocomplete="list"
+          aria-controls="palette-list"
+          aria-activedescendant={options.length > 0 ? `palette-${at}` : undefined}
+          autocomplete="off"
+          spellcheck={false}
+          maxLength={255}
+          placeholder="Name, id, customer, key …"
+          value={text}
+          onInput={(e) => type(e.currentTarget.value)}
+          onKeyDown={onKeyDown}
+        />
+        <ListBox id="palette" label="Found" groups={groups} at={at} choose={(position) => choose(options[position]!)} />
+        <State results={results} isPending={isPending} number={options.length} />
+      </form>
+    </Dialog>
+  );
+}
+
+function State({ results, isPending, number }: { results: Results; isPending: boolean; number: number }) {
+  const { of, isReading, looked, total, stop, failure } = results;
+  const examined = isReading && total > 0 ? `; ${count(looked)} of ${count(total)} keys were examined` : '';
+  const hint = 'Names, ids, customers, hashes, starts and whole strings of keys, screens, actions';
+  if (isPending) return <p role="status">Searching …</p>;
+  return (
+    <>
+      <p role="status">{of === '' ? hint : `${count(number)} found${examined}`}</p>
+      {isReading && (
+        <div class="actions">
+          <progress aria-label="Examined keys" {...(total > 0 && { value: looked, max: total })} />
+          <Button onClick={stop}>Stop</Button>
+        </div>
+      )}
+      <Problem failure={failure} />
+    </>
+  );
+}
+
+export const Shortcuts = ({ screens, close }: { screens: readonly Screen[]; close: () => void }) => (
+  <Dialog title="Shortcuts" close={close}>
+    <dl>
+      {[
+        ['Ctrl K, ⌘ K', 'Find keys, customers, APIs, plans, screens and actions'],
+        ['/', 'Search of the screen; find, where it has none'],
+        ['?', 'Shortcuts'],
+        ['Shift and a click', 'In a list of keys: the boxes up to this one'],
+        ...screens.map(({ letter, name }) => [`g ${letter}`, name]),
+      ].flatMap(([keys, what]) => [<dt key={keys}>{keys}</dt>, <dd key={what}>{what}</dd>])}
+    </dl>
+  </Dialog>
+);
+
+/** Ctrl-K, `/`, `?`, and `g` followed by the letter of a screen within this time. */
+const letterMs = 1500;
+
+/** Listens for shortcuts, except where a text is typed and in dialogs. */
+export function useShortcuts(screens: readonly Screen[], open: (what: 'find' | 'help') => void) {
+  const [, go] = useLocation();
+  const last = useRef({ screens, open, go });
+  last.current = { screens, open, go };
+  useEffect(() => {
+    let goesUntil = 0;
+    const listener = (event: KeyboardEvent) => {
+      const { key, ctrlKey, metaKey, altKey, target, timeStamp } = event;
+      if (document.querySelector('dialog[open]')) return;
+      const { screens, open, go } = last.current;
+      const isGoing = timeStamp < goesUntil;
+      goesUntil = 0;
+      if ((ctrlKey || metaKey) && !altKey && key === 'k') {
+        event.preventDefault();
+        return open('find');
+      }
+      const field = 'input:not([type=checkbox], [type=radio]), textarea, select';
+      if (ctrlKey || metaKey || altKey || (target instanceof Element && target.closest(field))) return;
+      const screen = isGoing && screens.find(({ letter }) => letter === key);
+      if (screen) return go(screen.path);
+      if (key === 'g') goesUntil = timeStamp + letterMs;
+      if (key === '?') open('help');
+      if (key !== '/') return;
+      event.preventDefault();
+      const search = document.querySelector<HTMLInputElement>('main input[type=search]');
+      if (search) search.focus();
+      else open('find');
+    };
+    addEventListener('keydown', listener);
+    return () => removeEventListener('keydown', listener);
+  }, []);
+}
