@@ -1,17 +1,20 @@
 -- Change the settings of a workspace: only those that are in the request.
 --
 -- derives  the audit stream
--- ARGV[1]  request    JSON of any of {name, protectApis}
+-- ARGV[1]  request    JSON of any of {name, protectApis, prices (JSON as text, '' for none)}
 -- returns  1
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
-local stored = read_fields(workspace, 'name', 'protectApis')
+local stored = read_fields(workspace, 'name', 'protectApis', 'prices')
 local was_protected, name, protects = stored.protectApis == '1', request.name or stored.name, request.protectApis
 if protects == nil then protects = was_protected end
 redis.call('HSET', workspace, 'name', name)
 write_field(workspace, 'protectApis', protects and '1')
+local prices = request.prices or stored.prices
+write_field(workspace, 'prices', prices)
 audit(workspace, now, actor, 'workspace', string.match(workspace, '{(.+)}'), {
   { 'name', stored.name, name },
   { 'protectApis', was_protected, protects },
+  { 'prices', stored.prices, prices },
 })
 return 1

@@ -7,6 +7,7 @@ import { setOverride } from '../operations/ratelimits/setOverride.ts';
 import { parseGrants } from '../operations/rootKeys/grantList.ts';
 import { checkPeriod, invalid } from '../operations/rules.ts';
 import { Fields, Identifier, Int, KeyName, periodFields } from '../operations/schemas.ts';
+import { checkPrices, PriceFields } from '../operations/workspace/settings.ts';
 import type { StoredEvent } from '../records/audit.ts';
 import type { Namespace, Override } from '../records/overrides.ts';
 import type { ExportedRootKey } from '../records/rootKeys.ts';
@@ -41,10 +42,14 @@ export const workspaceKinds = {
       name: Type.String({ minLength: 1, maxLength: 255 }),
       createdAt: Time,
       protectApis: Type.Boolean(),
+      prices: Type.Optional(PriceFields),
       /** The number after which ids continue: far from the largest whole number, so that there is room for new ids. */
       sequence: Int([0, 2 ** 51]),
     }),
-    (workspace) => workspace,
+    (workspace) => {
+      checkPrices(workspace.prices);
+      return workspace;
+    },
   ),
   auditEvent: lineKind(
     Fields({ eventId: Type.String({ pattern: '^\\d{1,13}-\\d{1,10}$' }), ...auditFields }),

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Actor } from '../domain/caller.ts';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
+import type { Prices } from '../domain/price.ts';
 import { chunks } from '../redis/chunks.ts';
 import { mastersOf, orStoreError } from '../redis/connection.ts';
 import { setupKey, workspaceKey, workspacesKey } from '../redis/names.ts';
@@ -14,6 +15,7 @@ interface Settings {
   name: string;
   /** An API with keys is deleted only by its name. */
   protectApis: boolean;
+  prices?: Prices | undefined;
 }
 
 export interface Workspace {
@@ -31,6 +33,15 @@ interface ListedWorkspace extends Workspace {
 const stepMax = 500;
 /** Names that one command looks at. */
 const namesStep = 1000;
+
+interface Changes {
+  name?: string | undefined;
+  protectApis?: boolean | undefined;
+  prices?: Prices | null | undefined;
+}
+
+/** Prices as they are stored. */
+const textOf = (prices: Prices | null | undefined): string => (prices ? JSON.stringify(prices) : '');
 
 interface ImportedWorkspace extends Workspace, Settings {
   /** The time after which new ids follow. */
@@ -100,18 +111,16 @@ export function openWorkspaces(
 
     /** One command, so it needs no script. */
     async settings(workspaceId: string): Promise<Workspace & Settings> {
-      const fields = ['name', 'created', 'protectApis'] as const;
-      const [name, created, protects] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
-      return { workspaceId, name: name ?? '', createdAt: Number(created), protectApis: protects === '1' };
+      const fields = ['name', 'created', 'protectApis', 'prices'] as const;
+      const [name, created, protects, prices] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
+      const settings = { workspaceId, name: name ?? '', createdAt: Number(created), protectApis: protects === '1' };
+      return prices ? { ...settings, prices: JSON.parse(prices) } : settings;
     },
 
-    /** Absent settings are unchanged. */
-    async update(
-      workspaceId: string,
-      changes: { [Name in keyof Settings]?: Settings[Name] | undefined },
-      actor: Actor,
-    ): Promise<void> {
-      await run('workspaces/update', workspaceId, { request: JSON.stringify(changes), actor });
+    /** Absent settings are unchanged. Prices that are null are removed. */
+    async update(workspaceId: string, { prices, ...changes }: Changes, actor: Actor): Promise<void> {
+      const request = JSON.stringify({ ...changes, prices: prices === undefined ? undefined : textOf(prices) });
+      await run('workspaces/update', workspaceId, { request, actor });
     },
 
     /**
@@ -146,8 +155,9 @@ function openImport(context: StoreContext) {
       workspace: ImportedWorkspace,
       isDryRun: boolean,
     ): Promise<'created' | 'continued' | 'exists' | 'unfinished'> {
-      const { workspaceId, createdAt, ...rest } = workspace;
-      const request = JSON.stringify({ ...rest, created: createdAt, sums: hasSums(context), dryRun: isDryRun });
+      const { workspaceId, createdAt, prices, ...rest } = workspace;
+      const more = { created: createdAt, prices: textOf(prices), sums: hasSums(context), dryRun: isDryRun };
+      const request = JSON.stringify({ ...rest, ...more });
       const outcome = await run('workspaces/import', workspaceId, { request });
       if (!isDryRun && (outcome === 'created' || outcome === 'continued'))
         await change((redis) => redis.zadd(workspacesKey, 'NX', `${createdAt}`, workspaceId));

@@ -27,7 +27,7 @@ import { countByTag, takenOff } from './tags.ts';
 import { countByApi, countByIdentifier, countByNamespace } from './totals.ts';
 
 type SumsQuery = Period & Pick<UsageQuery, 'apiIds'>;
-type CustomersQuery = SumsQuery & { from: CustomersFrom | undefined; limit: number };
+type CustomersQuery = SumsQuery & { from: CustomersFrom | undefined; limit: number; apart?: readonly string[] };
 type TopQuery = SumsQuery & Pick<RankQuery, 'of' | 'by' | 'limit'>;
 type ChecksQuery = Period & {
   namespaceIds: true | readonly string[];
@@ -56,7 +56,7 @@ export function openAnalytics(context: StoreContext) {
   return {
     /** A page of the sums of all customers. */
     async customers(workspaceId: string, query: CustomersQuery): Promise<CustomersPage & { counted: Period }> {
-      const scope = await scopeOf(workspaceId, query);
+      const scope = { ...(await scopeOf(workspaceId, query)), apart: query.apart ?? [] };
       const page = await customersPage(scope, query.from, query.limit);
       await addPlans(context.redis, workspaceId, page.customers);
       return { ...page, counted: counted(query, scope.period) };

@@ -47,6 +47,13 @@ const wholeKey = {
   permissions: slugs,
 };
 
+const priceRule = (apiId: string, rule: number) => ({
+  unit: 'verification' as const,
+  apiId,
+  planId: `p${rule}.`.padEnd(64, 'x'),
+  steps: times(20, (from) => ({ from, price: '999999999.999999' })),
+});
+
 /** The largest plan. */
 const plan = () => ({
   ratelimits: limits.slice(0, 25),
@@ -345,7 +352,13 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'keys.deleteKey': { '': ({ keyId }) => ({ keyId }) },
   'keys.restoreKey': { '': ({ keyId }) => ({ keyId }) },
   'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
-  'workspace.updateSettings': { '': () => ({ name: 'w'.repeat(255), protectApis: false }) },
+  'workspace.updateSettings': {
+    '50 prices of 20 steps': ({ apiId }) => ({
+      name: 'w'.repeat(255),
+      protectApis: false,
+      prices: { currency: 'EUR', decimals: 6, rules: times(50, (rule) => priceRule(apiId, rule)) },
+    }),
+  },
 };
 
 /** Requests with a reference to a record, or a page of a list, of the operations that have no others. */

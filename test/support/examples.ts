@@ -19,6 +19,20 @@ export type Things = Awaited<ReturnType<typeof makeThings>>;
 
 let made = 0;
 /** All names have one length: a search for one finds no other. */
+const pricesExample = {
+  currency: 'EUR',
+  decimals: 2,
+  rules: [
+    {
+      unit: 'verification' as const,
+      steps: [
+        { from: 0, price: '0' },
+        { from: 10_000, price: '0.0015' },
+      ],
+    },
+  ],
+};
+
 export const freshName = (): string => `things.${`${++made}`.padStart(6, '0')}`;
 const hour = 3_600_000;
 
@@ -756,7 +770,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['workspace.update_settings'],
     elsewhere: null,
     changes: () => ['workspace', expect.stringMatching(/^ws_/)],
-    documented: () => ({ protectApis: true }),
+    documented: () => ({ protectApis: true, prices: pricesExample }),
   },
   'system.getStatus': {
     input: () => ({}),

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { CreatedAt, Fields, out } from '../schemas.ts';
-import { settings } from './settings.ts';
+import { PriceFields, settings } from './settings.ts';
 
 export const getSettings = manages({
   name: 'workspace.getSettings',
@@ -11,6 +11,7 @@ export const getSettings = manages({
     workspaceId: out.text('Id of the workspace.'),
     createdAt: CreatedAt,
     ...settings,
+    prices: Type.Optional(PriceFields),
   }),
   needs: { workspace: ['read_settings'] },
 
