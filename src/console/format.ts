@@ -7,7 +7,7 @@ const whole = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
 
-export const count = (value: number): string => whole.format(value);
+export const count = (value: number | bigint): string => whole.format(value);
 /** At most four digits: 12.3K. */
 export const compact = (value: number): string =>
   Math.abs(value) < 10_000 ? whole.format(value) : short.format(value);

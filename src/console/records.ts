@@ -44,6 +44,7 @@ export type Refusals = Row<'analytics.listRefusals'>;
 export type Plan = Output<'plans.getPlan'>;
 export type Role = Output<'permissions.getRole'>;
 export type RootKey = Row<'rootKeys.listRootKeys'>;
+export type Settings = Output<'workspace.getSettings'>;
 export type Status = Output<'system.getStatus'>;
 export type TopRow = Output<'analytics.getTop'>['top'][number];
 /** A temporary limit or override, with its owner. */

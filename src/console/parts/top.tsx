@@ -1,5 +1,6 @@
 // The largest of a kind in a period: keys, customers, tags, identifiers, with their share and what was refused.
 
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call, useData } from '../api.ts';
@@ -62,8 +63,21 @@ export const topInput = (asked: { of: Of; by?: By; period: Period; within: objec
   return { of, by, start: period.start, end: period.end, limit: 10, ...within };
 };
 
-export function Top(props: { title: string; of: Of; period: Period; within?: object; by?: By }) {
-  const { title, of, period, within } = props;
+/** A further column, which reads what it displays. */
+export interface TopColumn {
+  name: string;
+  cell: (row: TopRow, of: { rows: readonly TopRow[]; period: Period; within: object | undefined }) => ComponentChildren;
+}
+
+export function Top(props: {
+  title: string;
+  of: Of;
+  period: Period;
+  within?: object;
+  by?: By;
+  more?: readonly TopColumn[] | undefined;
+}) {
+  const { title, of, period, within, more = [] } = props;
   const { start, end } = period;
   const [by, setBy] = useState<By>(props.by ?? 'count');
   const input = topInput({ of, by, period, within });
@@ -89,7 +103,20 @@ export function Top(props: { title: string; of: Of; period: Period; within?: obj
           top.length === 0 ? (
             <Empty title="Nothing was used in this period" />
           ) : (
-            <Table label={title} rows={top} idOf={nameOfRow} columns={columns} sorts={sorts} />
+            <Table
+              label={title}
+              rows={top}
+              idOf={nameOfRow}
+              columns={[
+                ...columns,
+                ...more.map(({ name, cell }) => ({
+                  name,
+                  cell: (row: TopRow) => cell(row, { rows: top, period, within }),
+                  isNumber: true,
+                })),
+              ]}
+              sorts={sorts}
+            />
           )
         }
       </Loaded>
