@@ -29,6 +29,7 @@ import { Why } from './screens/why.tsx';
 import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './session.ts';
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
+import { beside, isLocal, setLocal, zoneEvent } from './zone.ts';
 
 /** The groups of screens. A screen has a path, a name, a component and an icon: the path of an SVG of 16 by 16. */
 const screens = [
@@ -80,6 +81,11 @@ export function App() {
       }),
     [],
   );
+  useEffect(() => {
+    const redraw = () => draw(undefined as never);
+    addEventListener(zoneEvent, redraw);
+    return () => removeEventListener(zoneEvent, redraw);
+  }, []);
   const signIn = currentSignIn();
   if (!signIn || isAdding) return <SignInScreen cancel={signIn && (() => setAdding(false))} />;
   // Another workspace starts with screens of its own.
@@ -149,7 +155,8 @@ function Stale() {
   if (!stale) return null;
   return (
     <p class="problem stale" role="alert">
-      {stale.failure.message} The data of this screen is of {timeOfDay(stale.loadedAt)} UTC.
+      {stale.failure.message} The data of this screen is of {timeOfDay(stale.loadedAt)} UTC
+      {beside(stale.loadedAt)}.
     </p>
   );
 }
@@ -197,6 +204,14 @@ function Side({ add }: { add: () => void }) {
       <Screens path={path} chosen={() => setOpen(false)} />
       <div class="side-foot">
         <ThemeSelect />
+        <select
+          aria-label="Times"
+          value={isLocal() ? 'local' : 'utc'}
+          onChange={(e) => setLocal(e.currentTarget.value === 'local')}
+        >
+          <option value="utc">Times in UTC</option>
+          <option value="local">UTC and local time</option>
+        </select>
         <a href="/docs" target="_blank" rel="noreferrer">
           API reference
         </a>

@@ -5,12 +5,13 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Outcome as Verified } from '../../domain/verification.ts';
 import { curlOf, type Failure } from '../api.ts';
-import { ago, count, dateTime, timeSpan } from '../format.ts';
+import { ago, count, dateTime, moment, timeSpan } from '../format.ts';
 import { customerPath, planPath } from '../paths.ts';
 import { endsOf, periods, type usePeriod } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
 import { currentSignIn } from '../session.ts';
 import { visible } from '../visibleText.ts';
+import { beside } from '../zone.ts';
 
 const words: Record<Verified, string> = {
   VALID: 'Valid',
@@ -38,10 +39,18 @@ export const Time = ({ ms }: { ms: number | undefined }) =>
   ms === undefined ? (
     <span class="quiet">never</span>
   ) : (
-    <time dateTime={new Date(ms).toISOString()} title={`${dateTime(ms)} UTC`}>
+    <time dateTime={new Date(ms).toISOString()} title={moment(ms)}>
       {ago(ms)}
     </time>
   );
+
+/** A cell with a time in UTC, and the local time below it if that is chosen. */
+export const UtcTime = ({ ms }: { ms: number }) => (
+  <>
+    <span class="number">{dateTime(ms)}</span>
+    {beside(ms) && <small>{beside(ms)}</small>}
+  </>
+);
 
 export const Count = ({ value }: { value: number }) => <span class="number">{count(value)}</span>;
 

@@ -3,7 +3,8 @@
 
 import { useRef, useState } from 'preact/hooks';
 import { count, percent, timeSpan } from '../format.ts';
-import { sumOf } from '../period.ts';
+import { dayMs, sumOf } from '../period.ts';
+import { beside } from '../zone.ts';
 import { Button } from './basic.tsx';
 
 export interface Series {
@@ -52,7 +53,16 @@ function figuresOf({ times, series, stepMs }: ChartProps, { from, to }: Spot, hi
   const all = sumOf(rows, ({ sum }) => sum);
   const shown = rows.filter(({ name, sum }) => sum > 0 && !hidden.includes(name));
   const isOver = end <= Date.now();
-  return { first, last, start, end, all, shown, when: `${timeSpan(start, end)} UTC${isOver ? '' : ', not over yet'}` };
+  const here = end - start < dayMs ? beside(start) : '';
+  return {
+    first,
+    last,
+    start,
+    end,
+    all,
+    shown,
+    when: `${timeSpan(start, end)} UTC${here}${isOver ? '' : ', not over yet'}`,
+  };
 }
 
 const sentenceOf = ({ when, all, shown }: Figures) =>

@@ -285,7 +285,7 @@ export function ExpiryField({ value, set }: { value: string; set: (value: string
     ['1 year', 365],
   ] as const;
   return (
-    <TimeField label="Expires" value={value} set={set} hint="Empty: never.">
+    <TimeField label="Expires" value={value} set={set} hint="Empty: never." ahead>
       {presets.map(([text, days]) => (
         <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
           {text}

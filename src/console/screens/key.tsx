@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { stateOf } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
-import { count, dateTime } from '../format.ts';
+import { count, moment } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
 import { Badge, Button, Card, CustomerLink, Empty, Head, Id, LacksScreen, Loaded, Time } from '../parts/basic.tsx';
 import { CreditsCard } from '../parts/credits.tsx';
@@ -137,7 +137,7 @@ const Details = ({ data }: { data: Key }) => (
     )}
     <dt>Created</dt>
     <dd>
-      <Time ms={data.createdAt} /> <span class="quiet">{dateTime(data.createdAt)} UTC</span>
+      <Time ms={data.createdAt} /> <span class="quiet">{moment(data.createdAt)}</span>
     </dd>
     <dt>Last used</dt>
     <dd>
@@ -159,7 +159,7 @@ const Details = ({ data }: { data: Key }) => (
         'never'
       ) : (
         <>
-          <Time ms={data.expires} /> <span class="quiet">{dateTime(data.expires)} UTC</span>
+          <Time ms={data.expires} /> <span class="quiet">{moment(data.expires)}</span>
         </>
       )}
     </dd>
