@@ -40,7 +40,7 @@ export const draftOf = (before: Ratelimit): LimitDraft => ({
   before,
 });
 
-const wholeOf = (text: string) =>
+export const wholeOf = (text: string) =>
   /^\d+$/.test(text.replaceAll(',', '').trim()) ? Number(text.replaceAll(',', '')) : undefined;
 
 /** A temporary limit is sent with its end, because editing its units would make it permanent. */

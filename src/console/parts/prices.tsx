@@ -5,11 +5,13 @@ import { type Owed, owing, type PriceRule, type Prices, priceProblems, pricesMax
 import { useData } from '../api.ts';
 import { count } from '../format.ts';
 import type { Period } from '../period.ts';
-import type { Identity, Plan, Settings, UsageRow } from '../records.ts';
+import type { Identity, Settings, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { ApiSelect } from './apiSelect.tsx';
 import { Button, SelectField, TextField } from './basic.tsx';
 import { Act } from './dialog.tsx';
+import { wholeOf } from './keyForm.tsx';
+import { PlanField } from './plan.tsx';
 
 /** The prices, if there are any and the root key may read them. */
 export const usePrices = (): Prices | undefined =>
@@ -58,14 +60,11 @@ const draftOf = ({ steps, ...rule }: PriceRule): RuleDraft => ({
 });
 const newRule: RuleDraft = { unit: 'verification', steps: [{ from: '0', price: '' }] };
 
-/** A text that is no whole number is below each `from`. */
-const wholeOf = (text: string) => (/^\d{1,15}$/.test(text.replaceAll(',', '')) ? Number(text.replaceAll(',', '')) : -1);
-
 const ruleOf = ({ unit, apiId, planId, steps }: RuleDraft): PriceRule => ({
   unit,
   ...(apiId && { apiId }),
   ...(planId && { planId }),
-  steps: steps.map(({ from, price }) => ({ from: wholeOf(from), price: price.trim() })),
+  steps: steps.map(({ from, price }) => ({ from: wholeOf(from) ?? -1, price: price.trim() })),
 });
 
 /** What is wrong with a field of the prices, by its place in the request. */
@@ -128,14 +127,13 @@ function Rule(props: { rule: RuleDraft; set: (rule: RuleDraft) => void; remove: 
           ]}
           wrong={wrongAt('')}
         />
-        <ApiSelect value={rule.apiId ?? ''} set={(apiId) => set({ ...rule, apiId })} none="Any API" />
-        <TextField
-          label="Plan"
-          list="price-plans"
-          value={rule.planId ?? ''}
-          set={(planId) => set({ ...rule, planId: planId.trim() })}
-          placeholder="any plan"
+        <ApiSelect
+          value={rule.apiId ?? ''}
+          set={(apiId) => set({ ...rule, apiId })}
+          none="Any API"
+          wrong={wrongAt('apiId') ?? false}
         />
+        <PlanField value={rule.planId ?? ''} set={(planId) => set({ ...rule, planId })} hint="Empty: any plan." />
       </div>
       <Steps steps={rule.steps} set={(steps) => set({ ...rule, steps })} wrongAt={wrongAt} />
       <div>
@@ -152,7 +150,6 @@ export function EditPrices({ prices: before, close }: { prices: Prices | undefin
   const [currency, setCurrency] = useState(before?.currency ?? 'EUR');
   const [decimals, setDecimals] = useState(`${before?.decimals ?? 2}`);
   const [rules, setRules] = useState(before?.rules.map(draftOf) ?? [newRule]);
-  const plans = useData<Plan[]>('plans.listPlans', may('plan', 'read_plan') ? { limit: 100 } : undefined);
   const prices = { currency, decimals: Number(decimals), rules: rules.map(ruleOf) };
   const problems = new Map(rules.length > 0 ? priceProblems(prices) : []);
   const wrongAt = (place: string) => (problems.has(place) ? `It ${problems.get(place)}.` : undefined);
@@ -195,11 +192,6 @@ export function EditPrices({ prices: before, close }: { prices: Prices | undefin
           wrongAt={(place) => wrongAt(`rules[${index}]${place && `.${place}`}`)}
         />
       ))}
-      <datalist id="price-plans">
-        {(plans.data ?? []).map(({ planId }) => (
-          <option key={planId} value={planId} />
-        ))}
-      </datalist>
       {rules.length === 0 && <p class="hint">Without a price the bill has no amounts.</p>}
       {rules.length < pricesMax.rules && (
         <div>

@@ -1,6 +1,5 @@
 // The largest of a kind in a period: keys, customers, tags, identifiers, with their share and what was refused.
 
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call, useData } from '../api.ts';
@@ -63,21 +62,16 @@ export const topInput = (asked: { of: Of; by?: By; period: Period; within: objec
   return { of, by, start: period.start, end: period.end, limit: 10, ...within };
 };
 
-/** A further column, which reads what it displays. */
-export interface TopColumn {
-  name: string;
-  cell: (row: TopRow, of: { rows: readonly TopRow[]; period: Period; within: object | undefined }) => ComponentChildren;
-}
-
 export function Top(props: {
   title: string;
   of: Of;
   period: Period;
   within?: object;
   by?: By;
-  more?: readonly TopColumn[] | undefined;
+  /** Further columns of these rows. */
+  more?: ((rows: readonly TopRow[]) => Column<TopRow>[]) | undefined;
 }) {
-  const { title, of, period, within, more = [] } = props;
+  const { title, of, period, within, more } = props;
   const { start, end } = period;
   const [by, setBy] = useState<By>(props.by ?? 'count');
   const input = topInput({ of, by, period, within });
@@ -107,14 +101,7 @@ export function Top(props: {
               label={title}
               rows={top}
               idOf={nameOfRow}
-              columns={[
-                ...columns,
-                ...more.map(({ name, cell }) => ({
-                  name,
-                  cell: (row: TopRow) => cell(row, { rows: top, period, within }),
-                  isNumber: true,
-                })),
-              ]}
+              columns={[...columns, ...(more?.(top) ?? [])]}
               sorts={sorts}
             />
           )

@@ -14,9 +14,10 @@ import { Figure } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { EditPrices, OwedBy, owedText, usePrices } from '../parts/prices.tsx';
 import { type Column, List, shared, Table } from '../parts/table.tsx';
-import { Top, type TopColumn, topInput } from '../parts/top.tsx';
+import { Top, topInput } from '../parts/top.tsx';
 import { UsageChart, useUsage } from '../parts/usage.tsx';
 import { countOf, dayMs, hourMs, lastMonths, monthOf, type Period, sumOf } from '../period.ts';
+import type { TopRow } from '../records.ts';
 import { may } from '../session.ts';
 
 const columns: Column<Billed>[] = [
@@ -70,18 +71,17 @@ export function Bill() {
       <Card title={`Verifications by day, UTC${isOver ? '' : '; the month is not over'}`}>
         <UsageChart of={of} period={period} />
       </Card>
-      <Top title="Largest customers" of="identities" period={period} within={of} more={prices && [owedOfTop]} />
+      <Top title="Largest customers" of="identities" period={period} within={of} more={prices && owedIn(period, of)} />
       <BillRows of={of} month={month} period={period} />
     </>
   );
 }
 
 /** A column of a ranking of customers. */
-const owedOfTop: TopColumn = {
-  name: 'Owed',
-  cell: ({ externalId = '' }, { rows, period, within }) => (
-    <OwedBy externalId={externalId} of={rows.flatMap((row) => row.externalId ?? [])} period={period} within={within} />
-  ),
+const owedIn = (period: Period, within: object) => (rows: readonly TopRow[]) => {
+  const of = rows.flatMap(({ externalId }) => externalId ?? []);
+  const cell = ({ externalId = '' }: TopRow) => <OwedBy {...{ externalId, of, period, within }} />;
+  return [{ name: 'Owed', cell, isNumber: true }];
 };
 
 function PricesButton() {

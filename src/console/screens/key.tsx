@@ -10,6 +10,7 @@ import { CreditsCard } from '../parts/credits.tsx';
 import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
 import { Units } from '../parts/lasting.tsx';
+import { MetaRows } from '../parts/meta.tsx';
 import { type PlacedLimit, PlanOf, placedLimits, usePlan } from '../parts/plan.tsx';
 import { Table } from '../parts/table.tsx';
 import { Usage, useUsage } from '../parts/usage.tsx';
@@ -166,7 +167,9 @@ const Details = ({ data }: { data: Key }) => (
     <dt>IP addresses</dt>
     <dd>{data.allowedIps ? <code>{data.allowedIps.join(' ')}</code> : <span class="quiet">any</span>}</dd>
     <dt>Metadata</dt>
-    <dd>{data.meta ? <code>{JSON.stringify(data.meta)}</code> : <span class="quiet">none</span>}</dd>
+    <dd>
+      <MetaRows meta={data.meta} />
+    </dd>
   </dl>
 );
 
