@@ -21,6 +21,8 @@ export interface ChartProps {
   /** The length of a bar. */
   stepMs: number;
   height?: number;
+  /** The sums of the same bars in the period before, for a line. */
+  before?: readonly number[] | undefined;
   /** Makes the time of bars the period of the screen. */
   choose?: ((start: number, end: number) => void) | undefined;
 }
@@ -112,7 +114,9 @@ function moved(key: string, at: number, length: number): number | undefined {
   return to === undefined ? undefined : Math.min(length - 1, Math.max(0, to));
 }
 
-export function Point({ chart, hidden }: { chart: ChartProps; hidden: readonly string[] }) {
+/** `cut` has the bars that end above the scale. */
+export function Point(props: { chart: ChartProps; hidden: readonly string[]; cut: readonly number[] }) {
+  const { chart, hidden, cut } = props;
   const [spot, set] = useState<Spot>();
   /** The bar at which a drag began. */
   const anchor = useRef<number>();
@@ -148,6 +152,11 @@ export function Point({ chart, hidden }: { chart: ChartProps; hidden: readonly s
       onFocusOut={(e) => !e.currentTarget.contains(e.relatedTarget as Node | null) && set(undefined)}
     >
       {now >= 0 && <div class="plot-now" style={span(now, 1)} />}
+      {cut.map((index) => (
+        <div key={index} class="plot-cut" style={span(index, 1)} aria-hidden="true">
+          ▲
+        </div>
+      ))}
       {spot && <div class="plot-spot" style={span(first, last - first + 1)} />}
       <div
         class="plot-keys"

@@ -105,14 +105,21 @@ export const Usage = (props: { of: UsageOf; period: ReturnType<typeof usePeriod>
   </>
 );
 
+const countOne = ({ count }: UsageRow) => count;
+
 export function UsageChart({ of, period }: { of: UsageOf; period: Period }) {
   const data = useUsage(of, period);
+  const earlier = before(period);
+  // The request of the figures.
+  const then = useUsage(of, earlier, 0).data;
   return (
     <Loaded of={data} lines={7}>
       {(rows) => {
         // The hours of earlier days are kept as one sum.
         const isCoarse = period.granularity === 'hour' && rows.some(({ granularity }) => granularity === 'day');
         const shown = isCoarse ? inDays(period) : period;
+        // Where its hours are kept as one sum, too, they are no line.
+        const isFine = !then?.some(({ granularity }) => granularity === 'day' && shown.granularity === 'hour');
         return (
           <>
             <Chart
@@ -120,13 +127,16 @@ export function UsageChart({ of, period }: { of: UsageOf; period: Period }) {
               times={shown.times}
               stepMs={shown.stepMs}
               choose={period.choose}
+              before={
+                then && isFine ? byTime({ ...shown, start: 2 * shown.start - shown.end }, then, countOne) : undefined
+              }
               series={outcomes.map((outcome) => ({
                 name: wordOf(outcome),
                 color: `--${outcome}`,
                 values: byTime(
                   shown,
                   rows.filter((row) => row.outcome === outcome),
-                  ({ count }) => count,
+                  countOne,
                 ),
               }))}
             />

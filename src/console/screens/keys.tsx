@@ -321,7 +321,7 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
   const label = `${count(countOf(rows))} verifications in 7 days`;
   return (
     <>
-      <Spark values={byTime(period, rows, (row) => row.count)} label={label} />
+      <Spark values={byTime(period, rows, (row) => row.count)} label={label} isRunning />
       <span class="number">{compact(countOf(rows))}</span>
     </>
   );
