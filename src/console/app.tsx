@@ -256,7 +256,7 @@ function ThemeSelect() {
   };
   return (
     <select aria-label="Theme" value={theme} onChange={(e) => choose(e.currentTarget.value as Theme)}>
-      <option value="system">Theme of the system</option>
+      <option value="system">System theme</option>
       <option value="light">Light</option>
       <option value="dark">Dark</option>
     </select>

@@ -8,7 +8,7 @@ const h = harness(undefined, { leaseMs: 0 });
 const { ok } = h;
 
 inChromium(() => {
-  const { page, open, card, looksRight } = consoleInChromium(h);
+  const { page, open, goTo, card, looksRight } = consoleInChromium(h);
   let busy: { keyId: string; key: string };
 
   beforeAll(async () => {
@@ -73,5 +73,28 @@ inChromium(() => {
     const counts = rows('Recent refusals').locator('[data-name="Refusals"]');
     expect(await counts.allTextContents()).toEqual(['1', '32', '32', '32', '32']);
     await page().getByText('Repeated refusals of a minute share a row').waitFor();
+  });
+
+  test('the tile of refusals has the most frequent reason', async () => {
+    await open('/');
+    await expect.poll(() => figure('Refused').textContent()).toBe('129');
+    await page().getByText('Lacks permission: 100 %').waitFor();
+  });
+
+  test('a print has the bill without what can be clicked; a wide screen is used', async () => {
+    await open('/bill');
+    await expect.poll(() => rows('All customers').count()).toBe(1);
+    await page().emulateMedia({ media: 'print' });
+    for (const hidden of ['.side', '.head .actions', '.card .button'])
+      expect([hidden, await page().locator(hidden).first().isVisible()]).toEqual([hidden, false]);
+    await page()
+      .getByText(`${new Date(h.clock.now).toISOString().slice(0, 7)}, UTC`, { exact: true })
+      .waitFor();
+    expect(await rows('All customers').first().textContent()).toContain('1.50 EUR');
+    await page().emulateMedia({ media: 'screen' });
+    await page().setViewportSize({ width: 2560, height: 1300 });
+    await goTo('/');
+    await page().getByRole('region', { name: 'Largest customers' }).waitFor();
+    expect((await page().locator('main').boundingBox())!.width).toBeGreaterThan(2000);
   });
 });

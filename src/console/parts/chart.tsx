@@ -215,6 +215,9 @@ export function Spark(props: { values: readonly number[]; label: string; isRunni
   );
 }
 
+/** Of fewer requests no median is displayed. */
+export const fewMax = 20;
+
 interface FigureProps {
   label: string;
   /** A longer description than the label. */

@@ -67,6 +67,9 @@ export function Bill() {
           ))}
         </select>
       </Head>
+      <p class="printed">
+        {month}, UTC{address.api && `, of the API ${address.api}`}
+      </p>
       <Totals of={of} period={period} />
       <Card title={`Verifications by day, UTC${isOver ? '' : '; the month is not over'}`}>
         <UsageChart of={of} period={period} />
