@@ -63,6 +63,27 @@ const screens = [
   ],
 ] as const;
 
+/** What a root key needs for a screen, one of these. A screen that would only refuse is not offered. */
+const needs: Record<string, readonly (readonly [resource: string, action: string])[]> = {
+  '/live': [['api', 'read_analytics']],
+  '/attention': [['api', 'read_key']],
+  '/apis': [['api', 'read_api']],
+  '/keys': [['api', 'read_key']],
+  '/new-key': [['api', 'create_key']],
+  '/why': [['api', 'read_key']],
+  '/customers': [['identity', 'read_identity']],
+  '/plans': [['plan', 'read_plan']],
+  '/bill': [['api', 'read_analytics']],
+  '/rate-limits': [['ratelimit', 'read_namespace']],
+  '/access': [
+    ['root_key', 'read_root_key'],
+    ['rbac', 'read_role'],
+    ['audit', 'read_audit'],
+  ],
+  '/system': [['system', 'read_status']],
+};
+const mayOpen = (screen: string) => needs[screen]?.some((need) => may(...need)) ?? true;
+
 export function App() {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const [isAdding, setAdding] = useState(false);
@@ -224,11 +245,10 @@ function Side({ add }: { add: () => void }) {
 /** `chosen` is called even if the path stays. */
 function Screens({ path, chosen }: { path: string; chosen: () => void }) {
   const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
-  const mayOpen = (screen: string) => screen !== '/new-key' || may('api', 'create_key');
   return (
     <nav aria-label="Screens">
       {screens.map(([group, ofGroup]) => (
-        <ul key={group} aria-label={group}>
+        <ul key={group} aria-label={ofGroup.some(([screen]) => mayOpen(screen)) ? group : undefined}>
           {ofGroup.map(
             ([screen, name, , icon]) =>
               mayOpen(screen) && (

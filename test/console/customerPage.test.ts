@@ -81,6 +81,14 @@ inChromium(() => {
     await page().getByText('Lacks permission: 100 %').waitFor();
   });
 
+  test('a rotated pair can be told apart', async () => {
+    await ok('keys.rerollKey', { keyId: busy.keyId, expiration: hourMs });
+    await open('/keys');
+    await expect.poll(() => rows('Keys').filter({ hasText: 'CI' }).count()).toBe(2);
+    const names = rows('Keys').filter({ hasText: 'CI' }).getByRole('link', { name: /^CI/ });
+    expect(await names.allTextContents()).toEqual(['CI', 'CI replaced']);
+  });
+
   test('a print has the bill without what can be clicked; a wide screen is used', async () => {
     await open('/bill');
     await expect.poll(() => rows('All customers').count()).toBe(1);
@@ -96,5 +104,42 @@ inChromium(() => {
     await goTo('/');
     await page().getByRole('region', { name: 'Largest customers' }).waitFor();
     expect((await page().locator('main').boundingBox())!.width).toBeGreaterThan(2000);
+  });
+
+  test('screens that the grants exclude are not offered', async () => {
+    const { key } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_key', 'api.*.read_api'] });
+    await open('/keys', key);
+    const links = page().getByRole('navigation', { name: 'Screens' }).getByRole('link');
+    expect((await links.allTextContents()).map((text) => text.trim())).toEqual([
+      'Overview',
+      'Attention',
+      'APIs',
+      'Keys',
+      'Explain',
+    ]);
+  });
+
+  test('the filter and the order of changes are in the address', async () => {
+    await open('/access');
+    const changes = () => card('Changes').locator('tbody tr');
+    await card('Changes').getByLabel('Operation').fill('plans.createPlan');
+    await expect.poll(() => changes().count()).toBe(1);
+    await expect.poll(() => new URL(page().url()).searchParams.get('operation')).toBe('plans.createPlan');
+    await card('Changes').getByLabel('Since').selectOption('30 days');
+    await card('Changes').getByRole('button', { name: 'Time, UTC' }).click();
+    await page().reload();
+    await expect.poll(() => changes().count()).toBe(1);
+    expect(await card('Changes').getByLabel('Operation').inputValue()).toBe('plans.createPlan');
+    expect([...new URL(page().url()).searchParams]).toEqual(
+      expect.arrayContaining([
+        ['operation', 'plans.createPlan'],
+        ['since', '30'],
+        ['order', 'asc'],
+      ]),
+    );
+    // A text that finds nothing may be a part of a secret.
+    await card('Changes').getByLabel('Resource').fill(busy.key);
+    await card('Changes').getByText('Nothing was changed').waitFor();
+    expect(page().url()).not.toContain(busy.key);
   });
 });
