@@ -81,6 +81,17 @@ inChromium(() => {
     await page().getByText('Lacks permission: 100 %').waitFor();
   });
 
+  test('a field of metadata is a column, which the address has', async () => {
+    await open('/customers');
+    await page().getByLabel('Column of metadata').selectOption('seats');
+    const cells = rows('Customers').locator('[data-name="seats"]');
+    await expect.poll(() => cells.allTextContents()).toEqual(['5', '7']);
+    expect(new URL(page().url()).searchParams.get('meta')).toBe('seats');
+    await page().reload();
+    await expect.poll(() => cells.allTextContents()).toEqual(['5', '7']);
+    await looksRight('customers-meta');
+  });
+
   test('a rotated pair can be told apart', async () => {
     await ok('keys.rerollKey', { keyId: busy.keyId, expiration: hourMs });
     await open('/keys');

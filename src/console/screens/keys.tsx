@@ -24,6 +24,7 @@ import { Spark } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
+import { useMetaColumn } from '../parts/meta.tsx';
 import { type Column, List, type Sorts, shared } from '../parts/table.tsx';
 import { byTime, countOf, dayMs, fromNow, lastSteps } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
@@ -195,6 +196,7 @@ export function Keys() {
   const listed = { ...filter, ...inputOf(order, state), limit: pageSize };
   const pages = usePages<Key>('keys.listKeys', may('api', 'read_key') ? listed : undefined, everyMs, true);
   useInAddress(search, isFound(pages));
+  const meta = useMetaColumn(pages.rows ?? []);
   if (!may('api', 'read_key')) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
@@ -222,7 +224,12 @@ export function Keys() {
   const isDeleted = state === 'deleted';
   const columns = isDeleted
     ? [...deletedColumns, ...(may('api', 'create_key') ? [restoreColumn(setRestored)] : [])]
-    : [...(may('api', 'update_key') ? [choose] : []), ...keyColumns, ...(may('api', 'read_analytics') ? [spark] : [])];
+    : [
+        ...(may('api', 'update_key') ? [choose] : []),
+        ...keyColumns,
+        ...meta.columns,
+        ...(may('api', 'read_analytics') ? [spark] : []),
+      ];
   return (
     <>
       <Head title="Keys">
@@ -241,6 +248,7 @@ export function Keys() {
       </Head>
       <Card>
         <Filters search={search} list={list} />
+        {meta.choice}
         {pages.rows?.length === 0 && <WholeKey text={search.settled} />}
         <List
           label="Keys"
