@@ -8,9 +8,9 @@ local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], 
 local stored = read_fields(workspace, 'name', 'protectApis', 'prices')
 local was_protected, name, protects = stored.protectApis == '1', request.name or stored.name, request.protectApis
 if protects == nil then protects = was_protected end
+local prices = request.prices or stored.prices
 redis.call('HSET', workspace, 'name', name)
 write_field(workspace, 'protectApis', protects and '1')
-local prices = request.prices or stored.prices
 write_field(workspace, 'prices', prices)
 audit(workspace, now, actor, 'workspace', string.match(workspace, '{(.+)}'), {
   { 'name', stored.name, name },

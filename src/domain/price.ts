@@ -71,7 +71,7 @@ function textOf(micro: bigint, decimals: number): string {
 }
 
 /** Units of one API that rules name, or of all others. */
-export type Used = { apiId: string | undefined } & Record<Unit, number>;
+type Used = { apiId: string | undefined } & Record<Unit, number>;
 
 /**
  * Returns a function for what a customer owes. Of a unit the rule with its API and plan applies, or else that with its
