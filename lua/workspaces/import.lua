@@ -2,8 +2,8 @@
 -- the import ends (workspaces/imported) the workspace has a mark: only then the import may write what nobody should be
 -- able to add to a workspace that exists, such as root keys and audit events.
 --
--- ARGV[1]  request    JSON {name, created, protectApis, me (a text, may be absent), sequence, importId, sums (the
---                     version of the data has sums of usage by customer), dryRun}
+-- ARGV[1]  request    JSON {name, created, protectApis, me and prices (JSON as text, '' for none), sequence, importId,
+--                     sums (the version of the data has sums of usage by customer), dryRun}
 -- returns  'created' | 'continued' | 'exists' | 'unfinished' (the import of another export did not end)
 
 local workspace, request = KEYS[1], cjson.decode(ARGV[1])
@@ -15,6 +15,7 @@ if not request.dryRun then
   redis.call('HSET', workspace, 'sequence', int(request.sequence), 'key_records', 1, 'override_records', 1)
   if request.sums then redis.call('HSET', workspace, 'summed', 0) end
   if request.protectApis then redis.call('HSET', workspace, 'protectApis', '1') end
-  if request.me then redis.call('HSET', workspace, 'me', request.me) end
+  write_field(workspace, 'me', request.me)
+  write_field(workspace, 'prices', request.prices)
 end
 return 'created'

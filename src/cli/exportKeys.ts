@@ -138,9 +138,9 @@ async function* allLines(
   let place = position;
   for (const { workspaceId, apis } of workspaces.slice(first)) {
     if (!place) {
-      const { name, createdAt, protectApis, me } = await store.workspaces.settings(workspaceId);
+      const settings = await store.workspaces.settings(workspaceId);
       const sequence = await store.workspaces.sequenceOf(workspaceId);
-      yield workspaceLine({ workspaceId, name, createdAt, protectApis, sequence, ...(me && { me }) });
+      yield workspaceLine({ ...settings, sequence });
       counts.workspace++;
     }
     const begun = place ? names.indexOf(place.section as SectionName) : 0;

@@ -2,6 +2,7 @@
 
 import { type Billed, billColumns, noCustomer } from '../domain/columns.ts';
 import { csvOf, csvRows } from '../domain/csv.ts';
+import { minorOf, type Owed, sumOwed } from '../domain/price.ts';
 import { dayMs } from '../domain/time.ts';
 import type { Call, OutputOf } from './client.ts';
 import { apiOption, type Given, given, type Output, period, requireFound, runs, text } from './commandRow.ts';
@@ -62,7 +63,7 @@ export const usageRow = runs<Asked>({
     '--by': ['--by <what>', `what is ranked: ${Object.keys(ranked).join(', ')}; customer by default`],
     '--order-by': [
       '--order-by <figure>',
-      `the figure to rank by: ${Object.keys(figures).join(', ')}; count by default. A bill has valid, too, its default.`,
+      `the figure to rank by: ${Object.keys(figures).join(', ')}; count by default. A bill has valid, too, its default, and owed.`,
     ],
     limit: ['--top <n>', 'how many, at most 100; 10 by default', numberOf],
     ...period([['--last <duration>', 'the period until now, such as 7d; 1d by default']]),
@@ -167,7 +168,13 @@ interface Period {
 }
 type Customers = OutputOf<'analytics.listCustomers'>;
 /** The figures of `--order-by` of a bill. */
-const billFigures = { valid: 'Valid', count: 'Verifications', refused: 'Refused', credits: 'Credits' } as const;
+const billFigures = {
+  valid: 'Valid',
+  count: 'Verifications',
+  refused: 'Refused',
+  credits: 'Credits',
+  owed: 'Owed',
+} as const;
 
 /** The month of a bill. Throws for options that a bill does not have. */
 function billed({ month, by = 'customer', top, last, from, to }: Given): Period {
@@ -227,10 +234,15 @@ const billNames = Object.keys(billColumns) as (keyof typeof billColumns)[];
 const cellOf = (row: Billed, name: keyof typeof billColumns) => billColumns[name].value(row, Date.now());
 /** The rows of a file, with the columns of the console's file. */
 const csvRow = (row: Billed) => billNames.map((name) => cellOf(row, name));
-const billTableOf = (rows: readonly Billed[]) =>
-  columnsOf(billColumns, ['Customer', ...planIfAny(rows), 'Valid', 'Refused', 'Verifications', 'Credits'], {
+const owedText = ({ amount, currency }: Owed) => `${amount} ${currency}`;
+const billTableOf = (rows: readonly Billed[]) => {
+  const owed = rows.some((row) => row.owed) ? (['Owed'] as const) : [];
+  const names = ['Customer', ...planIfAny(rows), 'Valid', 'Refused', 'Verifications', 'Credits', ...owed] as const;
+  return columnsOf(billColumns, names, {
     Customer: ({ externalId = noCustomer }: Billed) => externalId,
+    Owed: ({ owed }: Billed) => (owed ? owedText(owed) : ''),
   });
+};
 
 /** Prints the bill as CSV, page after page, so that any number of customers needs little memory. */
 async function printBill(call: Call, options: Given, output: Output): Promise<undefined> {
@@ -256,7 +268,8 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
   const figure = text(options.orderBy) ?? 'valid';
   const column = billFigures[figure as keyof typeof billFigures];
   if (column === undefined) throw new Error(`--order-by must be one of ${Object.keys(billFigures).join(', ')}.`);
-  const amountOf = (row: Billed) => cellOf(row, column) as number;
+  const amountOf = (row: Billed) =>
+    column === 'Owed' ? Number(row.owed ? minorOf(row.owed) : -1) : (cellOf(row, column) as number);
   const period = billed(options);
   const customers: Customers = [];
   for await (const page of customersOf(call, period, text(options.api), output)) customers.push(...page);
@@ -264,12 +277,13 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
   const sumOf = (name: keyof typeof billColumns) =>
     customers.reduce((sum, row) => sum + (cellOf(row, name) as number), 0);
   const billTable = billTableOf(customers);
+  const owed = sumOwed(customers.flatMap((row) => row.owed ?? []));
   return {
     period: periodText(period),
     headings: options.csv ? billNames : billTable.headings,
     rows: customers.map(options.csv ? csvRow : billTable.rowOf),
     total: [
-      `Total: ${sumOf('Valid')} valid and ${sumOf('Refused')} refused verifications, ${sumOf('Credits')} credits.`,
+      `Total: ${sumOf('Valid')} valid and ${sumOf('Refused')} refused verifications, ${sumOf('Credits')} credits${owed ? `, ${owedText(owed)} owed` : ''}.`,
     ],
     leftOut: notFinal(period),
     json: { ...period, customers: customers.map((row) => ({ ...row, valid: cellOf(row, 'Valid') })) },

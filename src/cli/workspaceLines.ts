@@ -7,7 +7,7 @@ import { setOverride } from '../operations/ratelimits/setOverride.ts';
 import { parseGrants } from '../operations/rootKeys/grantList.ts';
 import { checkPeriod, invalid } from '../operations/rules.ts';
 import { Fields, Identifier, Int, KeyName, periodFields } from '../operations/schemas.ts';
-import { checkMe, settings } from '../operations/workspace/settings.ts';
+import { checkSettings, settings } from '../operations/workspace/settings.ts';
 import type { StoredEvent } from '../records/audit.ts';
 import type { Namespace, Override } from '../records/overrides.ts';
 import type { ExportedRootKey } from '../records/rootKeys.ts';
@@ -43,11 +43,12 @@ export const workspaceKinds = {
       createdAt: Time,
       protectApis: Type.Boolean(),
       me: Type.Optional(settings.me),
+      prices: Type.Optional(settings.prices),
       /** The number after which ids continue: far from the largest whole number, so that there is room for new ids. */
       sequence: Int([0, 2 ** 51]),
     }),
     (workspace) => {
-      checkMe(workspace.me);
+      checkSettings(workspace);
       return workspace;
     },
   ),

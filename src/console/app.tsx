@@ -31,6 +31,7 @@ import { Why } from './screens/why.tsx';
 import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './session.ts';
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
+import { beside, isLocal, setLocal, zoneEvent } from './zone.ts';
 
 const readsOfAccess = ['root_key.read_root_key', 'rbac.read_role', 'audit.read_audit'] as const;
 
@@ -109,6 +110,11 @@ export function App() {
       }),
     [],
   );
+  useEffect(() => {
+    const redraw = () => draw(undefined as never);
+    addEventListener(zoneEvent, redraw);
+    return () => removeEventListener(zoneEvent, redraw);
+  }, []);
   const signIn = currentSignIn();
   if (!signIn || isAdding) return <SignInScreen cancel={signIn && (() => setAdding(false))} />;
   // Another workspace starts with screens of its own.
@@ -188,7 +194,8 @@ function Stale() {
   if (!stale) return null;
   return (
     <p class="problem stale" role="alert">
-      {stale.failure.message} The data of this screen is of {timeOfDay(stale.loadedAt)} UTC.
+      {stale.failure.message} The data of this screen is of {timeOfDay(stale.loadedAt)} UTC
+      {beside(stale.loadedAt)}.
     </p>
   );
 }
@@ -239,6 +246,14 @@ function Side({ add, find }: { add: () => void; find: () => void }) {
       <Screens path={path} chosen={() => setOpen(false)} />
       <div class="side-foot">
         <ThemeSelect />
+        <select
+          aria-label="Times"
+          value={isLocal() ? 'local' : 'utc'}
+          onChange={(e) => setLocal(e.currentTarget.value === 'local')}
+        >
+          <option value="utc">Times in UTC</option>
+          <option value="local">UTC and local time</option>
+        </select>
         <a href="/docs" target="_blank" rel="noreferrer">
           API reference
         </a>
@@ -282,7 +297,7 @@ function ThemeSelect() {
   };
   return (
     <select aria-label="Theme" value={theme} onChange={(e) => choose(e.currentTarget.value as Theme)}>
-      <option value="system">Theme of the system</option>
+      <option value="system">System theme</option>
       <option value="light">Light</option>
       <option value="dark">Dark</option>
     </select>

@@ -2,12 +2,13 @@
 
 import { defaultAnchor, type Quota } from '../domain/quota.ts';
 import { visible } from './visibleText.ts';
+import { beside } from './zone.ts';
 
 const whole = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
 
-export const count = (value: number): string => whole.format(value);
+export const count = (value: number | bigint): string => whole.format(value);
 /** At most four digits: 12.3K. */
 export const compact = (value: number): string =>
   Math.abs(value) < 10_000 ? whole.format(value) : short.format(value);
@@ -32,6 +33,8 @@ export function dateTime(ms: number, { seconds = true } = {}): string {
   const text = new Date(ms).toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
 }
+/** 2026-11-22 14:03:07 UTC, and the local time beside it if that is chosen. */
+export const moment = (ms: number, of?: { seconds: boolean }): string => `${dateTime(ms, of)} UTC${beside(ms)}`;
 /** The time in files. */
 export const isoOf = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString();
@@ -111,7 +114,7 @@ export interface Amount extends Partial<Quota> {
 export const periodText = (period: Quota['period'], anchor: number | undefined): string =>
   anchor === undefined || anchor === defaultAnchor(period)
     ? period
-    : `${period}, from ${dateTime(anchor, { seconds: false })} UTC`;
+    : `${period}, from ${moment(anchor, { seconds: false })}`;
 
 /** The units of a limit, or its slots. */
 export function unitsOf({ limit, duration: ms, type, period, anchor }: Amount & { type?: string }): string {

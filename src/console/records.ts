@@ -49,28 +49,9 @@ export type Status = Output<'system.getStatus'>;
 export type TopRow = Output<'analytics.getTop'>['top'][number];
 /** A temporary limit or override, with its owner. */
 export type Temporary = Row<'ratelimits.listTemporary'>;
-/** One field of a key, and its value: keys.changeKeys sets it in many. */
-export type KeyChange =
-  | { enabled: boolean }
-  | { expires: number | null }
-  | { planId: string | null }
-  | { deleted: boolean };
-export interface ChangedKeys {
-  /** With the field as it was before. */
-  changed: { keyId: string; before: KeyChange; after: KeyChange }[];
-  /** Keys that had the value. */
-  unchanged: string[];
-  failed: { keyId: string; code: string; message: string }[];
-}
-/** A thing that system.find or a search has found. `exact`: by an id, a whole name, a start, a string or a hash. */
-export interface Found {
-  kind: 'key' | 'identity' | 'api' | 'plan' | 'rootKey' | 'hold';
-  id: string;
-  name?: string | undefined;
-  start?: string | undefined;
-  externalId?: string | undefined;
-  apiId?: string | undefined;
-  exact: boolean;
-  deleted?: boolean | undefined;
-}
+export type ChangedKeys = Output<'keys.changeKeys'>;
+/** One field of a key, and its value. */
+export type KeyChange = ChangedKeys['changed'][number]['before'];
+/** A thing that system.find or a search has found. */
+export type Found = Output<'system.find'>['items'][number];
 export type UsageRow = Row<'analytics.getVerifications'>;

@@ -1,6 +1,8 @@
 // Columns of the tables that the console and the command line display: the name and the value of each, declared once.
 // Either may format a cell of its own; the files of both contain the value.
 
+import type { Owed } from './price.ts';
+
 type Value = string | number | undefined;
 /** `time` is in Unix milliseconds. `nowMs` is the time of the display. */
 export interface Shared<Row> {
@@ -43,6 +45,7 @@ export const refusals = outcomes.slice(1) as Exclude<Counted, 'VALID'>[];
 export interface Billed {
   externalId?: string | undefined;
   planId?: string | undefined;
+  owed?: Owed | undefined;
   count: number;
   outcomes: Partial<Record<Counted, number>>;
   spentCredits: number;
@@ -61,6 +64,8 @@ export const billColumns = {
     refusals.map((outcome) => [outcome, made('count', (row: Billed) => row.outcomes[outcome] ?? 0)]),
   ) as unknown as Record<(typeof refusals)[number], Shared<Billed>>),
   Plan: text('planId?'),
+  Owed: made('text', ({ owed }: Billed) => owed?.amount),
+  Currency: made('text', ({ owed }: Billed) => owed?.currency),
 };
 
 interface Balance {

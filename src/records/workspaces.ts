@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Actor } from '../domain/caller.ts';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
+import type { Prices } from '../domain/price.ts';
 import { chunks } from '../redis/chunks.ts';
 import { mastersOf, orStoreError } from '../redis/connection.ts';
 import { setupKey, workspaceKey, workspacesKey } from '../redis/names.ts';
@@ -17,6 +18,8 @@ interface Settings {
   protectApis: boolean;
   /** Whether and how its keys may read themselves; absent if they may not. */
   me?: HolderSettings | undefined;
+  /** What customers owe is computed by them. */
+  prices?: Prices | undefined;
 }
 
 /** The origins whose pages may read the answer, and the members of metadata that it has. */
@@ -40,6 +43,9 @@ interface ListedWorkspace extends Workspace {
 const stepMax = 500;
 /** Names that one command looks at. */
 const namesStep = 1000;
+
+/** A setting as it is stored. */
+const textOf = (setting: object | null | undefined): string => (setting ? JSON.stringify(setting) : '');
 
 interface ImportedWorkspace extends Workspace, Settings {
   /** The time after which new ids follow. */
@@ -133,21 +139,32 @@ function openSettings({ redis, run }: StoreContext, holders: ReturnType<typeof o
   return {
     /** One command, so it needs no script. */
     async settings(workspaceId: string): Promise<Workspace & Settings> {
-      const fields = ['name', 'created', 'protectApis', 'me'] as const;
-      const [name, created, protects, me] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
-      const settings = { name: name ?? '', createdAt: Number(created), protectApis: protects === '1' };
-      return { workspaceId, ...settings, ...(me && { me: JSON.parse(me) as HolderSettings }) };
+      const fields = ['name', 'created', 'protectApis', 'me', 'prices'] as const;
+      const [name, created, ...rest] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
+      const [protects, me, prices] = rest;
+      return {
+        workspaceId,
+        name: name ?? '',
+        createdAt: Number(created),
+        protectApis: protects === '1',
+        ...(me && { me: JSON.parse(me) as HolderSettings }),
+        ...(prices && { prices: JSON.parse(prices) as Prices }),
+      };
     },
 
-    /** Absent settings are unchanged. */
+    /** Absent settings are unchanged. Those that are null are removed. */
     async update(
       workspaceId: string,
-      { me, ...changes }: { [Name in keyof Settings]?: Settings[Name] | null | undefined },
+      { me, prices, ...changes }: { [Name in keyof Settings]?: Settings[Name] | null | undefined },
       actor: Actor,
     ): Promise<void> {
       // A workspace in the list without the setting only costs a lookup.
       if (me) await holders.add(workspaceId);
-      const request = { ...changes, ...(me !== undefined && { me: me ? JSON.stringify(me) : '' }) };
+      const request = {
+        ...changes,
+        ...(me !== undefined && { me: textOf(me) }),
+        ...(prices !== undefined && { prices: textOf(prices) }),
+      };
       await run('workspaces/update', workspaceId, { request: JSON.stringify(request), actor });
       if (me !== undefined) await holders.settle(workspaceId);
     },
@@ -166,8 +183,8 @@ function openImport(context: StoreContext, holders: ReturnType<typeof openHolder
       workspace: ImportedWorkspace,
       isDryRun: boolean,
     ): Promise<'created' | 'continued' | 'exists' | 'unfinished'> {
-      const { workspaceId, createdAt, me, ...rest } = workspace;
-      const given = { ...rest, ...(me && { me: JSON.stringify(me) }), created: createdAt };
+      const { workspaceId, createdAt, me, prices, ...rest } = workspace;
+      const given = { ...rest, me: textOf(me), prices: textOf(prices), created: createdAt };
       const request = JSON.stringify({ ...given, sums: hasSums(context), dryRun: isDryRun });
       const outcome = await run('workspaces/import', workspaceId, { request });
       if (!isDryRun && (outcome === 'created' || outcome === 'continued'))

@@ -28,7 +28,12 @@ import { countByTag, takenOff } from './tags.ts';
 import { countByApi, countByIdentifier, countByNamespace } from './totals.ts';
 
 type SumsQuery = Period & Pick<UsageQuery, 'apiIds'>;
-type CustomersQuery = SumsQuery & { planId?: string | undefined; from: CustomersFrom | undefined; limit: number };
+type CustomersQuery = SumsQuery & {
+  planId?: string | undefined;
+  from: CustomersFrom | undefined;
+  limit: number;
+  apart?: readonly string[];
+};
 type TopQuery = SumsQuery & Pick<RankQuery, 'of' | 'by' | 'limit'>;
 type ChecksQuery = Period & {
   namespaceIds: true | readonly string[];
@@ -59,7 +64,7 @@ export function openAnalytics(context: StoreContext) {
 
     /** A page of the sums of all customers, or of those among them that have a plan now. */
     async customers(workspaceId: string, query: CustomersQuery): Promise<CustomersPage & { counted: Period }> {
-      const scope = await scopeOf(workspaceId, query);
+      const scope = { ...(await scopeOf(workspaceId, query)), apart: query.apart ?? [] };
       const page = await customersPage(scope, query.from, query.limit);
       await addPlans(context, workspaceId, page.customers);
       const isWanted = ({ planId }: Planned) => query.planId === undefined || planId === query.planId;

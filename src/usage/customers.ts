@@ -31,8 +31,8 @@ export async function windowOf(
   { work = { done: 0, total: 0 }, max = Number.POSITIVE_INFINITY }: { work?: Work; max?: number } = {},
 ): Promise<CustomerWindow> {
   const { customers } = scope.context.usageBounds;
-  let window = new CustomerWindow(after, customers);
-  const visit: VisitSum = ({ externalId, counts }) => window.add(externalId, counts);
+  let window = new CustomerWindow(after, customers, scope.apart);
+  const visit: VisitSum = ({ externalId, counts, apiId }) => window.add(externalId, counts, apiId);
   const settle = (count: number) => {
     work.done += count;
     window.settle();
@@ -44,7 +44,7 @@ export async function windowOf(
   };
   // The keys first: their number is known before they are read, and they take longest.
   for await (const keys of usedKeys(rest, { entries })) await countKeys(rest, keys, visit, settle);
-  if (work.total === 0) window = new CustomerWindow(after, Math.min(max, customers));
+  if (work.total === 0) window = new CustomerWindow(after, Math.min(max, customers), scope.apart);
   if (summed) await countSums(rest, { from: after ?? '', upTo: () => window.upTo }, visit, settle);
   return window.finish();
 }
@@ -75,6 +75,8 @@ interface Place {
   /** A listing has passes of its own: otherwise it could have counts from before it began. */
   listing: string;
   after: string | undefined;
+  /** The APIs that are counted apart: prices may change during a listing. */
+  apart: string;
 }
 
 interface Pass extends Place {
@@ -98,6 +100,8 @@ export interface CustomerRow {
   /** Without outcomes that were not counted. */
   outcomes: Partial<Record<Outcome, number>>;
   spentCredits: number;
+  /** Of APIs that are counted apart, see Customer of window.ts. */
+  apart?: number[];
   /** The plan of the identity now. */
   planId?: string;
 }
@@ -123,11 +127,12 @@ export function openCustomers() {
   ): Promise<CustomersPage> {
     const { workspaceId } = scope;
     const { listing, place } = from;
+    const of = { workspaceId, listing, after: place, apart: scope.apart?.join() ?? '' };
     const until = performance.now() + waitMs;
-    let pass = passes.find(workspaceId, from);
-    for (; !pass; pass ??= passes.find(workspaceId, from)) {
+    let pass = passes.find(of);
+    for (; !pass; pass ??= passes.find(of)) {
       const first = passes.toWaitFor(workspaceId);
-      if (first.length === 0) pass = passes.begin(scope, { workspaceId, listing, after: place }, limit);
+      if (first.length === 0) pass = passes.begin(scope, of, limit);
       else if (performance.now() >= until) return { customers: [], next: from };
       else await Promise.race([...first.map(({ ended }) => ended), delay(until - performance.now())]);
     }
@@ -147,8 +152,9 @@ function pageOf(pass: Pass, window: CustomerWindow, after: string | undefined, l
   return { customers, next: place === undefined ? undefined : { listing, place } };
 }
 
-function rowOf({ externalId, counts }: Customer): CustomerRow {
+function rowOf({ externalId, counts, apart }: Customer): CustomerRow {
   const row: CustomerRow = { externalId, count: 0, outcomes: {}, spentCredits: counts[spentPlace]! };
+  if (apart.length > 0) row.apart = [...apart];
   for (const number of countedOutcomes) {
     const count = counts[number - 1]!;
     row.count += count;
@@ -171,12 +177,13 @@ class Passes {
   #timer: NodeJS.Timeout | undefined;
 
   /** The pass of a listing that has, or will have, the customers after a place. */
-  find(workspaceId: string, { listing, place }: CustomersFrom): Pass | undefined {
+  find({ workspaceId, listing, after, apart }: Place): Pass | undefined {
     return [...this.#all].find(
       (pass) =>
         pass.workspaceId === workspaceId &&
         pass.listing === listing &&
-        (pass.window ? pass.window.has(place) : pass.after === place),
+        pass.apart === apart &&
+        (pass.window ? pass.window.has(after) : pass.after === after),
     );
   }
 

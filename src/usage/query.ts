@@ -54,6 +54,8 @@ export interface UsageScope {
   workspaceId: string;
   /** APIs that exist. */
   apiIds: readonly string[];
+  /** APIs whose counts the sums of customers have apart, too. */
+  apart?: readonly string[];
   period: KeptPeriod;
   nowMs: number;
   bucketOf: UsageQuery['bucketOf'];

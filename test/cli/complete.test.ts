@@ -170,7 +170,13 @@ let exported: string;
 beforeAll(async () => {
   things = [];
   clock.now = now - 20 * dayMs;
-  await ok('workspace.updateSettings', { protectApis: true, me: { origins: ['https://app.example'], meta: ['tier'] } });
+  const me = { origins: ['https://app.example'], meta: ['tier'] };
+  const prices = {
+    currency: 'EUR',
+    decimals: 2,
+    rules: [{ unit: 'credit' as const, steps: [{ from: 0, price: '0.01' }] }],
+  };
+  await ok('workspace.updateSettings', { protectApis: true, me, prices });
   const { apiId } = await ok('apis.createApi', { name: 'daily' });
   const limits = [{ name: 'monthly', limit: 1000, duration: 28 * dayMs, autoApply: true }];
   await ok('identities.createIdentity', { externalId: 'owner', ratelimits: [...limits, yearly] });

@@ -10,7 +10,7 @@ const url = served(app);
 let apiIds: string[];
 const keyIds: Record<string, string> = {};
 const billHeadings =
-  'Customer,Valid,Refused,Verifications,Credits,RATE_LIMITED,USAGE_EXCEEDED,INSUFFICIENT_PERMISSIONS,FORBIDDEN,DISABLED,EXPIRED,Plan';
+  'Customer,Valid,Refused,Verifications,Credits,RATE_LIMITED,USAGE_EXCEEDED,INSUFFICIENT_PERMISSIONS,FORBIDDEN,DISABLED,EXPIRED,Plan,Owed,Currency';
 /** The cells of refusals of a row without any. */
 const none = '0,0,0,0,0,0';
 const month = new Date().toISOString().slice(0, 7);
@@ -120,12 +120,37 @@ describeWays(app, url, ({ run, lines, json }) => {
     ]);
   });
 
+  test('with prices it has what each customer owes', async () => {
+    const steps = [
+      { from: 0, price: '0.25' },
+      { from: 1, price: '1.005' },
+    ];
+    const rules = [{ unit: 'verification' as const, apiId: apiIds[1]!, steps }];
+    await app.ok('workspace.updateSettings', { prices: { currency: 'EUR', decimals: 2, rules } });
+    const table = cells(await lines('usage', '--month', '--order-by', 'owed'));
+    expect(table.slice(1, 6)).toEqual([
+      ['CUSTOMER', 'VALID', 'REFUSED', 'VERIFICATIONS', 'CREDITS', 'OWED'],
+      ['bob', '2', '0', '2', '2', '1.26 EUR'],
+      ['ada', '2', '1', '3', '2', '0.00 EUR'],
+      ['(no customer)', '1', '0', '1', '1'],
+      ['Total: 5 valid and 1 refused verifications, 5 credits, 1.26 EUR owed.'],
+    ]);
+    const { out } = await run(['usage', '--month', '--csv']);
+    expect(out.split('\n').slice(1, 4)).toEqual([
+      `,1,0,1,1,${none},,,`,
+      'ada,2,1,3,2,0,1,0,0,0,0,,0.00,EUR',
+      `bob,2,0,2,2,${none},,1.26,EUR`,
+    ]);
+    expect((await json('usage', '--month')).customers).toMatchObject([{ externalId: 'ada' }, {}, {}]);
+    await app.ok('workspace.updateSettings', { prices: null });
+  });
+
   test('as CSV it has headings and rows only; what is left out is on standard error', async () => {
     const { code, out, err } = await run(['usage', '--month', month, '--csv']);
     expect({ code, out, err }).toEqual({
       code: 0,
       // Refusals are not charged for. test/console/bill.test.ts: the same columns.
-      out: `${billHeadings}\n,1,0,1,1,${none},\nada,2,1,3,2,0,1,0,0,0,0,\nbob,2,0,2,2,${none},\n`,
+      out: `${billHeadings}\n,1,0,1,1,${none},,,\nada,2,1,3,2,0,1,0,0,0,0,,,\nbob,2,0,2,2,${none},,,\n`,
       err: `${notFinal}\n`,
     });
     const sorted = await run(['usage', '--month', '--csv', '--order-by', 'count']);
@@ -226,7 +251,7 @@ test('a bill of more customers than a page has each of them once', async () => {
   time.mockRestore();
   expect(printed).toEqual([
     billHeadings,
-    ...customers.map(({ externalId, count }) => `${externalId},${count},0,${count},1,${none},`),
+    ...customers.map(({ externalId, count }) => `${externalId},${count},0,${count},1,${none},,,`),
   ]);
   expect(shown).toEqual([
     ['Adding up', 1000, 'keys'],

@@ -126,6 +126,35 @@ inChromium(() => {
     expect(await violations()).toEqual([]);
   });
 
+  test('one large hour is cut with a mark, and the period before is a line', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'peaks' });
+    const { key } = await h.createKey({ apiId });
+    const verify = async (ago: number, times: number) => {
+      h.clock.now = hour(ago);
+      for (let time = 0; time < times; time++) await ok('keys.verifyKey', { key });
+    };
+    for (const ago of [28, 9, 8, 7, 6, 5]) await verify(ago, 2);
+    await verify(4, 62);
+    for (const ago of [3, 2]) await verify(ago, 2);
+    h.clock.now = Date.now();
+    await open(`/?api=${apiId}`);
+    await expect.poll(() => figure('Verifications').textContent()).toBe('76');
+    await page().getByText('The scale ends at 4: bars with ▲ are higher.').waitFor();
+    const cut = page().locator('.plot-cut');
+    expect(await cut.count()).toBe(1);
+    const { x, width } = (await cut.boundingBox())!;
+    expect(x + width / 2).toBeCloseTo((await at(4))[0], -1);
+    await page()
+      .getByRole('button', { name: /^The period before 2$/ })
+      .waitFor();
+    expect(await violations()).toEqual([]);
+    await shots(page(), 'chart-cut');
+    await page().getByRole('button', { name: 'Whole scale' }).click();
+    await expect.poll(() => cut.count()).toBe(0);
+    await page().getByText('Figures', { exact: true }).click();
+    await page().getByRole('columnheader', { name: 'The period before' }).waitFor();
+  });
+
   test('the legend hides a series, and the hour that is not over is hatched', async () => {
     await overview();
     const valid = page().getByRole('button', { name: /^Valid/ });

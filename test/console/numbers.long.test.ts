@@ -38,7 +38,7 @@ inChromium(() => {
     await page().getByText('13 × the period before').waitFor();
     expect(await figure('Verifications')).toBe('13 13 × the period before');
     expect(await figure('Credits spent')).toBe('12,356 6,178 × the period before');
-    expect(await figure('Limited or used up')).toBe('0');
+    expect(await figure('Refused')).toBe('0');
     await page().getByText('7 days').click();
     await page().getByText('no full period before').waitFor();
     // One note for all figures.

@@ -231,8 +231,8 @@ inChromium(() => {
 
   test('Overview: the latency of recent decisions', async () => {
     await goTo('Overview');
-    const latency = page.locator('.figure', { hasText: 'Latency, median' });
-    await latency.getByText(/99 % within [\d.]+ ms, this server/).waitFor();
+    const latency = page.locator('.figure', { hasText: 'Median latency' });
+    await latency.getByText(/^p99 [\d.]+ ms$|^fewer than 20 decisions lately$/).waitFor();
     expect(await latency.locator('.figure-value').textContent()).toMatch(/^\d+(\.\d+)? ms$/);
   });
 
@@ -245,7 +245,7 @@ inChromium(() => {
     const light = await drawn();
     await page.getByLabel('Theme').selectOption('Dark');
     await expect.poll(drawn).not.toBe(light);
-    await page.getByLabel('Theme').selectOption('Theme of the system');
+    await page.getByLabel('Theme').selectOption('System theme');
     await expect.poll(drawn).toBe(light);
     await page.emulateMedia({ colorScheme: 'dark' });
     await expect.poll(drawn).not.toBe(light);

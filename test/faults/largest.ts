@@ -47,6 +47,13 @@ const wholeKey = {
   permissions: slugs,
 };
 
+const priceRule = (apiId: string, rule: number) => ({
+  unit: 'verification' as const,
+  apiId,
+  planId: `p${rule}.`.padEnd(64, 'x'),
+  steps: times(20, (from) => ({ from, price: '999999999.999999' })),
+});
+
 /** The largest plan. */
 const plan = () => ({
   ratelimits: limits.slice(0, 25),
@@ -386,13 +393,14 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   },
   'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
   'workspace.updateSettings': {
-    '': () => ({
+    '50 prices of 20 steps': ({ apiId }) => ({
       name: 'w'.repeat(255),
       protectApis: false,
       me: {
-        origins: Array.from({ length: 20 }, (_, index) => `https://${`${'a'.repeat(60)}.`.repeat(3)}n${index}.example`),
-        meta: Array.from({ length: 20 }, (_, index) => `${index}`.padEnd(100, 'm')),
+        origins: times(20, (index) => `https://${`${'a'.repeat(60)}.`.repeat(3)}n${index}.example`),
+        meta: times(20, (index) => `${index}`.padEnd(100, 'm')),
       },
+      prices: { currency: 'EUR', decimals: 6, rules: times(50, (rule) => priceRule(apiId, rule)) },
     }),
   },
 };

@@ -312,10 +312,20 @@ const examples: Record<string, () => Example[]> = {
     ['workspace.updateSettings', { me: { origins: ['https://app.example.com', 'https://app.example.com:443'] } }],
   ],
   'must be another plan': () => [['plans.deletePlan', { planId: 'pro', replaceWith: 'pro' }]],
+  'in the first step': () => prices([{ from: 1, price: '1' }]),
+  'the step before': () => prices([step, step]),
+  'has the unit, API and plan of': () => prices([step], [step]),
+  'APIs before it': () => [['workspace.updateSettings', { prices: pricesOf(elevenApis) }]],
   'is after end': () => periods({ start: 2e12, end: 1e12 }, 'getVerifications', 'getRatelimits', 'getTop'),
   'results in more than': () => periods({ start: 0, end: 1e12 }, 'getVerifications', 'getRatelimits'),
 };
 
+const step = { from: 0, price: '1' };
+const pricesOf = (rules: object[]) => ({ currency: 'EUR', decimals: 2, rules });
+const prices = (...steps: object[][]): Example[] => [
+  ['workspace.updateSettings', { prices: pricesOf(steps.map((ofRule) => ({ unit: 'credit', steps: ofRule }))) }],
+];
+const elevenApis = Array.from({ length: 11 }, (_, api) => ({ unit: 'credit', apiId: `api_${api}`, steps: [step] }));
 const credits = (value: object): Example[] => [
   ['keys.createKey', { apiId, credits: value }],
   ['keys.updateKey', { keyId: 'key_1', credits: value }],

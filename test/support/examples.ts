@@ -17,6 +17,20 @@ type Call = <Name extends OperationName>(
 
 export type Things = Awaited<ReturnType<typeof makeThings>>;
 
+const pricesExample = {
+  currency: 'EUR',
+  decimals: 2,
+  rules: [
+    {
+      unit: 'verification' as const,
+      steps: [
+        { from: 0, price: '0' },
+        { from: 10_000, price: '0.0015' },
+      ],
+    },
+  ],
+};
+
 let made = 0;
 /** All names have one length: a search for one finds no other. */
 export const freshName = (): string => `things.${`${++made}`.padStart(6, '0')}`;
@@ -811,7 +825,11 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['workspace.update_settings'],
     elsewhere: null,
     changes: () => ['workspace', expect.stringMatching(/^ws_/)],
-    documented: () => ({ protectApis: true, me: { origins: ['https://app.example.com'], meta: ['tier'] } }),
+    documented: () => ({
+      protectApis: true,
+      me: { origins: ['https://app.example.com'], meta: ['tier'] },
+      prices: pricesExample,
+    }),
   },
   'workspace.getUsage': {
     input: () => ({}),

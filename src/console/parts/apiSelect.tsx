@@ -11,6 +11,7 @@ import { ListBox } from './listBox.tsx';
 interface ApiSelectProps {
   label?: string;
   hint?: string | false;
+  wrong?: string | false;
   /** An id, or '' for `none`. */
   value: string;
   set: (apiId: string) => void;
@@ -30,15 +31,15 @@ export function useApiName(apiId: string, isInTurn = false): string {
   return data?.name ?? apiId;
 }
 
-export function ApiSelect({ label = 'API', hint, isBare, ...props }: ApiSelectProps) {
+export function ApiSelect({ label = 'API', hint, wrong, isBare, ...props }: ApiSelectProps) {
   const mayList = may('api', 'read_api', '*');
   const named = mayList ? [] : namedApis();
   const Control = named.length > 0 ? Named : Combobox;
   const isIdOnly = !mayList && named.length === 0;
   if (isBare) return isIdOnly ? null : <Control id="api" label={label} named={named} {...props} />;
-  if (isIdOnly) return <IdField label={label} hint={hint} {...props} />;
+  if (isIdOnly) return <IdField label={label} hint={hint} wrong={wrong} {...props} />;
   return (
-    <Field label={label} hint={hint}>
+    <Field label={label} hint={hint} wrong={wrong}>
       {(id) => <Control id={id} named={named} {...props} />}
     </Field>
   );
@@ -60,7 +61,7 @@ const NamedOption = ({ apiId }: { apiId: string }) => <option value={apiId}>{use
 const isApiId = (text: string) => /^api_[1-9A-HJ-NP-Za-km-z]{16}$/.test(text);
 
 /** If the list may not be read, the user enters an id. The choice is in the address, so other text is not one. */
-function IdField({ label = '', hint, value, set }: ApiSelectProps) {
+function IdField({ label = '', hint, wrong, value, set }: ApiSelectProps) {
   const [text, setText] = useState(value);
   const type = (typed: string) => {
     setText(typed);
@@ -69,7 +70,7 @@ function IdField({ label = '', hint, value, set }: ApiSelectProps) {
   };
   // A link, Back or Forward changes the id as well.
   const shown = value || isApiId(text.trim()) ? value : text;
-  return <TextField label={label} hint={hint} value={shown} set={type} placeholder="api_…" />;
+  return <TextField label={label} hint={hint} wrong={wrong} value={shown} set={type} placeholder="api_…" />;
 }
 
 type Option = Pick<Api, 'id' | 'name'>;

@@ -1,26 +1,26 @@
 // Changes: of the workspace, of one resource, or by one root key.
 
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { eventColumns } from '../../domain/columns.ts';
-import { dateTime, duration } from '../format.ts';
-import { usePages } from '../pages.ts';
+import { useInAddress, type useTyped } from '../address.ts';
+import { duration, moment } from '../format.ts';
+import { isFound, usePages } from '../pages.ts';
 import type { AuditEvent } from '../records.ts';
-import { Card, Empty } from './basic.tsx';
+import { Card, Empty, UtcTime } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
-import { type Column, List, type Order, shared } from './table.tsx';
+import { type Column, List, shared, useOrder } from './table.tsx';
 
 /** A value as it is displayed elsewhere: times in UTC, durations with their unit, keys as links. */
 function Value({ field, text }: { field: string; text: string | undefined }) {
   if (text === undefined) return <>–</>;
-  if (field === 'expires' || field === 'until') return <>{dateTime(Number(text))} UTC</>;
+  if (field === 'expires' || field === 'until') return <>{moment(Number(text))}</>;
   if (isKeyId(text)) return <Resource id={text} />;
   return (
     <>
       {text
         .replaceAll(/\b(\d+) ms\b/g, (_, ms) => duration(Number(ms)))
-        .replaceAll(/, until (\d{13})\b/g, (_, ms) => `, until ${dateTime(Number(ms))} UTC`)}
+        .replaceAll(/, until (\d{13})\b/g, (_, ms) => `, until ${moment(Number(ms))}`)}
     </>
   );
 }
@@ -67,7 +67,7 @@ function Changed({ changes = [] }: AuditEvent) {
 }
 
 const columns: Column<AuditEvent>[] = [
-  shared(eventColumns, 'Time, UTC', { cell: ({ time }) => <span class="number">{dateTime(time)}</span> }),
+  shared(eventColumns, 'Time, UTC', { cell: ({ time }) => <UtcTime ms={time} /> }),
   shared(eventColumns, 'Operation'),
   shared(eventColumns, 'Resource', { cell: ({ resource }) => <Resource id={resource.id} /> }),
   { name: 'Changed', cell: Changed, csv: ({ changes }) => changes && JSON.stringify(changes), isText: true },
@@ -85,20 +85,35 @@ const columns: Column<AuditEvent>[] = [
 ];
 const ofResource = columns.filter(({ name }) => name !== 'Resource');
 
-/** The table, below controls of its filter. */
-export function Changes(props: { filter: object; withResource?: boolean; children?: ComponentChildren }) {
-  const { filter, withResource = false, children } = props;
-  const [order, setOrder] = useState<Order>('desc');
+type Typed = ReturnType<typeof useTyped>;
+function InAddress({ typed, found }: { typed: Typed; found: boolean | undefined }) {
+  useInAddress(typed, found);
+  return null;
+}
+
+/** The table, below controls of its filter. Its order is in the address. */
+export function Changes(props: {
+  filter: object;
+  /** Texts of the filter, which get into the address. */
+  typed?: readonly Typed[];
+  withResource?: boolean;
+  children?: ComponentChildren;
+}) {
+  const { filter, typed = [], withResource = false, children } = props;
+  const { order, sorts } = useOrder('Time, UTC');
   const pages = usePages<AuditEvent>('audit.listEvents', { ...filter, order, limit: 25 }, 5000);
   return (
     <Card title="Changes" actions={<CsvButton name="audit" columns={columns} of={pages} />}>
+      {typed.map((text, index) => (
+        <InAddress key={index} typed={text} found={isFound(pages)} />
+      ))}
       {children}
       <List
         label="Changes"
         columns={withResource ? columns : ofResource}
         of={pages}
         idOf={({ id }) => id}
-        sorts={{ 'Time, UTC': { order, set: setOrder } }}
+        sorts={sorts}
         empty={<Empty title="Nothing was changed" />}
         lines={4}
       />

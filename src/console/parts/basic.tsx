@@ -1,16 +1,17 @@
 // Small parts that all screens share.
 
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Outcome as Verified } from '../../domain/verification.ts';
 import { curlOf, type Failure } from '../api.ts';
-import { ago, count, dateTime, timeSpan } from '../format.ts';
+import { ago, count, dateTime, moment, timeSpan } from '../format.ts';
 import { customerPath, planPath } from '../paths.ts';
 import { endsOf, periods, type usePeriod } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
 import { currentSignIn } from '../session.ts';
 import { visible } from '../visibleText.ts';
+import { beside } from '../zone.ts';
 
 const words: Record<Verified, string> = {
   VALID: 'Valid',
@@ -38,10 +39,18 @@ export const Time = ({ ms }: { ms: number | undefined }) =>
   ms === undefined ? (
     <span class="quiet">never</span>
   ) : (
-    <time dateTime={new Date(ms).toISOString()} title={`${dateTime(ms)} UTC`}>
+    <time dateTime={new Date(ms).toISOString()} title={moment(ms)}>
       {ago(ms)}
     </time>
   );
+
+/** A cell with a time in UTC, and the local time below it if that is chosen. */
+export const UtcTime = ({ ms }: { ms: number }) => (
+  <>
+    <span class="number">{dateTime(ms)}</span>
+    {beside(ms) && <small>{beside(ms)}</small>}
+  </>
+);
 
 export const Count = ({ value }: { value: number }) => <span class="number">{count(value)}</span>;
 
@@ -163,20 +172,54 @@ export function Loaded<T>(props: {
   );
 }
 
+/** What is wrong with the text of a field; empty if nothing is. */
+type Wrong = string | false | undefined;
 interface FieldProps {
   label: string;
   hint?: ComponentChildren;
+  wrong?: Wrong;
   children: (id: string) => ComponentChildren;
 }
 let fieldNumber = 0;
-/** A labelled control with its hint. */
-export function Field({ label, hint, children }: FieldProps) {
+/** A labelled control with its hint, or with what is wrong. */
+export function Field({ label, hint, wrong, children }: FieldProps) {
   const id = useRef(`field-${++fieldNumber}`).current;
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const control = box.current!.querySelector('input, select, textarea');
+    const marks = { 'aria-invalid': 'true', 'aria-describedby': `${id}-wrong` };
+    for (const [name, value] of Object.entries(marks))
+      wrong ? control?.setAttribute(name, value) : control?.removeAttribute(name);
+  }, [!wrong]);
   return (
-    <div class="field">
+    <div class="field" ref={box}>
       <label for={id}>{label}</label>
       {children(id)}
-      {hint && <p class="hint">{hint}</p>}
+      {wrong ? (
+        <p class="hint wrong" id={`${id}-wrong`}>
+          {wrong}
+        </p>
+      ) : (
+        hint && <p class="hint">{hint}</p>
+      )}
+    </div>
+  );
+}
+
+/** How many fields of the form are wrong, with a jump to the first. It is below them, so that they are drawn before. */
+export function WrongFields() {
+  const ref = useRef<HTMLDivElement>(null);
+  const [found, setFound] = useState(0);
+  const wrongOnes = () => ref.current!.closest('form')!.querySelectorAll<HTMLElement>('.field:has(> .wrong)');
+  useLayoutEffect(() => setFound(wrongOnes().length));
+  const jump = () => wrongOnes()[0]?.querySelector<HTMLElement>('input, select, textarea')?.focus();
+  return (
+    <div ref={ref} class="wrong" role="status">
+      {found > 0 && (
+        <Button class="small" onClick={jump}>
+          {found === 1 ? '1 field is wrong' : `${found} fields are wrong`}: go to the first
+        </Button>
+      )}
     </div>
   );
 }
@@ -184,11 +227,16 @@ export function Field({ label, hint, children }: FieldProps) {
 export interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'label'> {
   label: string;
   hint?: ComponentChildren;
+  wrong?: Wrong;
   value: string;
   set: (value: string) => void;
 }
-export const TextField = ({ label, hint, set, ...props }: TextFieldProps) => (
-  <Field label={label} hint={visible(props.value) === props.value ? hint : `With what is not visible: ${props.value}`}>
+export const TextField = ({ label, hint, wrong, set, ...props }: TextFieldProps) => (
+  <Field
+    label={label}
+    wrong={wrong}
+    hint={visible(props.value) === props.value ? hint : `With what is not visible: ${props.value}`}
+  >
     {(id) => (
       <input
         id={id}
@@ -224,12 +272,13 @@ export const SearchField = ({ id, placeholder, typed }: SearchProps) => (
 interface SelectProps {
   label: string;
   hint?: ComponentChildren;
+  wrong?: Wrong;
   value: string;
   set: (value: string) => void;
   options: readonly (readonly [value: string, text: string])[];
 }
-export const SelectField = ({ label, hint, value, set, options }: SelectProps) => (
-  <Field label={label} hint={hint}>
+export const SelectField = ({ label, hint, wrong, value, set, options }: SelectProps) => (
+  <Field label={label} hint={hint} wrong={wrong}>
     {(id) => (
       <select id={id} value={value} onChange={(e) => set(e.currentTarget.value)}>
         {options.map(([option, text]) => (

@@ -6,6 +6,7 @@ import uPlot from 'uplot';
 import { compact, count, date, dateTime, hourOfDay } from '../format.ts';
 import { dayMs, sumOf } from '../period.ts';
 import { themeEvent } from '../theme.ts';
+import { Button } from './basic.tsx';
 import { type ChartProps, Point, type Series, Swatch } from './chartPoint.tsx';
 
 const colorOf = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -20,10 +21,26 @@ function stacked(series: readonly Series[], length: number): number[][] {
   return series.map(({ values }) => values.map((value, index) => (sums[index]! += value)));
 }
 
-/** Stacked bars of the series that are not hidden. The last series is drawn first, so that it is behind the others. */
-function Bars({ times, series, stepMs, height = 220 }: ChartProps) {
+/**
+ * The end of a scale on which a few very large bars do not flatten the others: undefined where the largest is at most
+ * four times as large as the next after the largest tenth.
+ */
+function cutOf(sums: readonly number[]): number | undefined {
+  const used = sums.filter((sum) => sum > 0).sort((a, b) => a - b);
+  const usual = used[Math.ceil(used.length * 0.9) - 2];
+  return used.length >= 6 && usual !== undefined && used.at(-1)! > 4 * usual ? Math.max(4, 1.5 * usual) : undefined;
+}
+
+const beforeName = 'The period before';
+const beforeColor = '--quiet';
+
+/**
+ * Stacked bars of the series that are not hidden, up to `end` of the scale. The last series is drawn first, so that it
+ * is behind the others. The period before is a line.
+ */
+function Bars({ times, series, before, stepMs, height = 220, end }: ChartProps & { end: number | undefined }) {
   const host = useRef<HTMLDivElement>(null);
-  const id = JSON.stringify([times, series, stepMs]);
+  const id = JSON.stringify([times, series, before, stepMs, end]);
   useEffect(() => {
     const element = host.current!;
     const sums = stacked(series, times.length).reverse();
@@ -44,7 +61,7 @@ function Bars({ times, series, stepMs, height = 220 }: ChartProps) {
       padding: [12, 8, 0, 0],
       scales: {
         x: { range: [(times[0] ?? 0) / 1000 - stepS / 2, (times.at(-1) ?? 0) / 1000 + stepS / 2] },
-        y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.05)] },
+        y: { range: (_plot, _min, max) => [0, end ?? Math.max(4, max * 1.05)] },
       },
       axes: [
         {
@@ -68,9 +85,21 @@ function Bars({ times, series, stepMs, height = 220 }: ChartProps) {
           paths: uPlot.paths.bars!({ size: [0.8, 40] }),
           points: { show: false },
         })),
+        ...(before
+          ? [
+              {
+                label: beforeName,
+                stroke: () => colorOf(beforeColor),
+                width: 1.5,
+                dash: [4, 3],
+                points: { show: false },
+              },
+            ]
+          : []),
       ],
     };
-    const plot = new uPlot(options, [times.map((t) => t / 1000), ...sums] as uPlot.AlignedData, element);
+    const rows = [times.map((t) => t / 1000), ...sums, ...(before ? [[...before]] : [])];
+    const plot = new uPlot(options, rows as uPlot.AlignedData, element);
     const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
     const redraw = () => plot.redraw(false);
@@ -85,20 +114,39 @@ function Bars({ times, series, stepMs, height = 220 }: ChartProps) {
 }
 
 export function Chart(props: ChartProps) {
-  const { series, height = 220 } = props;
+  const { series, before, times, height = 220 } = props;
   const [hidden, setHidden] = useState<readonly string[]>([]);
+  const [isFull, setFull] = useState(false);
   const used = series.filter(({ values }) => values.some((value) => value > 0));
-  const listed = used.length > 0 ? used : series.slice(0, 1);
+  const line = before?.some((value) => value > 0) ? [{ name: beforeName, color: beforeColor, values: before }] : [];
+  const listed = [...(used.length > 0 ? used : series.slice(0, 1)), ...line];
+  const shown = series.filter(({ name }) => !hidden.includes(name));
+  const sums = times.map((_, index) => sumOf(shown, ({ values }) => values[index]!));
+  const end = cutOf(sums);
+  const cut = end === undefined ? [] : [...sums.keys()].filter((index) => sums[index]! > end);
   const toggle = (name: string) =>
     setHidden(hidden.includes(name) ? hidden.filter((one) => one !== name) : [...hidden, name]);
   return (
     <figure class="chart">
       <div class="plot" style={{ height: `${height}px` }}>
-        <Bars {...props} series={series.filter(({ name }) => !hidden.includes(name))} />
-        {props.times.length > 0 && <Point chart={props} hidden={hidden} />}
+        <Bars
+          {...props}
+          series={shown}
+          before={hidden.includes(beforeName) ? undefined : line[0]?.values}
+          end={isFull ? undefined : end}
+        />
+        {times.length > 0 && <Point chart={props} hidden={hidden} cut={isFull ? [] : cut} />}
       </div>
+      {end !== undefined && (
+        <p class="quiet">
+          {!isFull && `The scale ends at ${compact(Math.floor(end))}: bars with ▲ are higher. `}
+          <Button class="small" aria-pressed={isFull} onClick={() => setFull(!isFull)}>
+            Whole scale
+          </Button>
+        </p>
+      )}
       <Legend series={listed} hidden={hidden} toggle={toggle} />
-      <FigureTable {...props} series={used} />
+      <FigureTable {...props} series={[...used, ...line]} />
     </figure>
   );
 }
@@ -149,20 +197,26 @@ const FigureTable = ({ title, times, series, stepMs }: ChartProps) => (
   </details>
 );
 
-/** A line without axes, for a row of a table. */
-export function Spark({ values, label }: { values: readonly number[]; label: string }) {
+/** Bars without axes, for a row of a table. `isRunning`: the last one is not over. */
+export function Spark(props: { values: readonly number[]; label: string; isRunning?: true }) {
+  const { values, label, isRunning } = props;
   const [width, height] = [72, 22];
   const max = Math.max(1, ...values);
-  const step = width / Math.max(1, values.length - 1);
-  const points = values.map(
-    (value, index) => `${(index * step).toFixed(1)},${(height - 1 - (value / max) * (height - 2)).toFixed(1)}`,
-  );
+  const step = width / Math.max(1, values.length);
   return (
     <svg class="spark" width={width} height={height} role="img" aria-label={label}>
-      <polyline points={points.join(' ')} fill="none" />
+      {values.map((value, index) => {
+        const part = (value / max) * height;
+        const isLast = isRunning && index === values.length - 1;
+        const place = { x: index * step, y: height - part, width: 0.8 * step, height: part };
+        return <rect key={index} {...place} class={isLast ? 'now' : ''} />;
+      })}
     </svg>
   );
 }
+
+/** Of fewer requests no median is displayed. */
+export const fewMax = 20;
 
 interface FigureProps {
   label: string;

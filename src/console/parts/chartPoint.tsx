@@ -3,7 +3,8 @@
 
 import { useRef, useState } from 'preact/hooks';
 import { count, percent, timeSpan } from '../format.ts';
-import { sumOf } from '../period.ts';
+import { dayMs, sumOf } from '../period.ts';
+import { beside } from '../zone.ts';
 import { Button } from './basic.tsx';
 
 export interface Series {
@@ -20,6 +21,8 @@ export interface ChartProps {
   /** The length of a bar. */
   stepMs: number;
   height?: number;
+  /** The sums of the same bars in the period before, for a line. */
+  before?: readonly number[] | undefined;
   /** Makes the time of bars the period of the screen. */
   choose?: ((start: number, end: number) => void) | undefined;
 }
@@ -52,7 +55,16 @@ function figuresOf({ times, series, stepMs }: ChartProps, { from, to }: Spot, hi
   const all = sumOf(rows, ({ sum }) => sum);
   const shown = rows.filter(({ name, sum }) => sum > 0 && !hidden.includes(name));
   const isOver = end <= Date.now();
-  return { first, last, start, end, all, shown, when: `${timeSpan(start, end)} UTC${isOver ? '' : ', not over yet'}` };
+  const here = end - start < dayMs ? beside(start) : '';
+  return {
+    first,
+    last,
+    start,
+    end,
+    all,
+    shown,
+    when: `${timeSpan(start, end)} UTC${here}${isOver ? '' : ', not over yet'}`,
+  };
 }
 
 const sentenceOf = ({ when, all, shown }: Figures) =>
@@ -102,7 +114,9 @@ function moved(key: string, at: number, length: number): number | undefined {
   return to === undefined ? undefined : Math.min(length - 1, Math.max(0, to));
 }
 
-export function Point({ chart, hidden }: { chart: ChartProps; hidden: readonly string[] }) {
+/** `cut` has the bars that end above the scale. */
+export function Point(props: { chart: ChartProps; hidden: readonly string[]; cut: readonly number[] }) {
+  const { chart, hidden, cut } = props;
   const [spot, set] = useState<Spot>();
   /** The bar at which a drag began. */
   const anchor = useRef<number>();
@@ -138,6 +152,11 @@ export function Point({ chart, hidden }: { chart: ChartProps; hidden: readonly s
       onFocusOut={(e) => !e.currentTarget.contains(e.relatedTarget as Node | null) && set(undefined)}
     >
       {now >= 0 && <div class="plot-now" style={span(now, 1)} />}
+      {cut.map((index) => (
+        <div key={index} class="plot-cut" style={span(index, 1)} aria-hidden="true">
+          ▲
+        </div>
+      ))}
       {spot && <div class="plot-spot" style={span(first, last - first + 1)} />}
       <div
         class="plot-keys"

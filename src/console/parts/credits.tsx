@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { count, dateTime } from '../format.ts';
+import { count, moment } from '../format.ts';
 import type { Credits } from '../records.ts';
 import { Badge, Card, Gauge } from './basic.tsx';
 import { Act } from './dialog.tsx';
@@ -44,7 +44,7 @@ export function CreditsCard(props: {
               />
               <p class="quiet">
                 Refilled to {count(credits.refill.amount)} {credits.refill.interval}, next at{' '}
-                {dateTime(nextRefill(credits.refill), { seconds: false })} UTC.
+                {moment(nextRefill(credits.refill), { seconds: false })}.
               </p>
             </>
           ) : (

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Failure, refresh } from '../api.ts';
 import { leave, useFilled, useUnsaved } from '../unsaved.ts';
 import { visible } from '../visibleText.ts';
-import { AsCurl, Button, Problem, TextField } from './basic.tsx';
+import { AsCurl, Button, Problem, TextField, WrongFields } from './basic.tsx';
 
 interface DialogProps {
   title: string;
@@ -121,6 +121,7 @@ export function Act<T>(props: ActProps<T>) {
         <Problem failure={failure} />
         <AsCurl operation={operation} input={input} />
         <footer class="dialog-foot">
+          <WrongFields />
           <Button onClick={cancel} disabled={isAwaited}>
             Cancel
           </Button>

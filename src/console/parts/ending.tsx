@@ -2,7 +2,7 @@
 
 import { Link } from 'wouter-preact';
 import { rootKeyColumns, temporaryColumns } from '../../domain/columns.ts';
-import { dateTime, unitsOf } from '../format.ts';
+import { moment, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { namespacePath } from '../paths.ts';
 import { dayMs, fromNow, hourMs } from '../period.ts';
@@ -95,7 +95,7 @@ export function Ending() {
         lines={2}
         empty={
           <Empty title="No temporary limit ends soon">
-            <p class="quiet">As of {dateTime(Date.now(), { seconds: false })} UTC.</p>
+            <p class="quiet">As of {moment(Date.now(), { seconds: false })}.</p>
           </Empty>
         }
       />

@@ -1,6 +1,5 @@
 // The parts of a key's form: they are the same for a new key and for changes.
 
-import { useState } from 'preact/hooks';
 import { type NewLimit, slotDurationMax, slotsMax } from '../../domain/limit.ts';
 import { count, duration } from '../format.ts';
 import type { Credits, Ratelimit } from '../records.ts';
@@ -41,7 +40,7 @@ export const draftOf = (before: Ratelimit): LimitDraft => ({
   before,
 });
 
-const wholeOf = (text: string) =>
+export const wholeOf = (text: string) =>
   /^\d+$/.test(text.replaceAll(',', '').trim()) ? Number(text.replaceAll(',', '')) : undefined;
 
 /** A temporary limit is sent with its end, because editing its units would make it permanent. */
@@ -90,7 +89,7 @@ function OneLimit(props: {
         label="Name"
         value={draft.name}
         set={(name) => change({ name })}
-        hint={missing.name}
+        wrong={missing.name}
         placeholder="requests"
       />
       <SelectField
@@ -107,18 +106,18 @@ function OneLimit(props: {
         inputMode="numeric"
         value={draft.limit}
         set={(limit) => change({ limit })}
-        hint={missing.limit}
+        wrong={missing.limit}
       />
       {draft.isSlots ? (
         <TextField
           label="Taken at most"
           value={draft.length.text}
           set={(text) => change({ length: { ...draft.length, text } })}
-          hint={missing.duration}
+          wrong={missing.duration}
           placeholder="10 s, 1 min, 1 h"
         />
       ) : (
-        <LengthFields length={draft.length} set={(length) => change({ length })} hint={missing.duration} />
+        <LengthFields length={draft.length} set={(length) => change({ length })} wrong={missing.duration} />
       )}
       {!isOfPlan && (
         <LastingFields
@@ -175,6 +174,7 @@ export const CustomerField = ({ value, set }: { value: string; set: (value: stri
     pattern="[a-zA-Z0-9_.\-]*"
     title={customerHint}
     hint={customerHint}
+    wrong={!/^[a-zA-Z0-9_.-]*$/.test(value) && `${customerHint}.`}
     placeholder="customer_42"
   />
 );
@@ -241,7 +241,7 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
           inputMode="numeric"
           value={draft.remaining}
           set={(remaining) => set({ ...draft, remaining })}
-          hint={draft.remaining.trim() !== '' && wholeOf(draft.remaining) === undefined && 'A whole number.'}
+          wrong={draft.remaining.trim() !== '' && wholeOf(draft.remaining) === undefined && 'A whole number.'}
           placeholder={none}
         />
         <SelectField
@@ -260,7 +260,7 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
             inputMode="numeric"
             value={draft.amount}
             set={(amount) => set({ ...draft, amount })}
-            hint={!wholeOf(draft.amount) && 'A whole number, at least 1.'}
+            wrong={!wholeOf(draft.amount) && 'A whole number, at least 1.'}
             placeholder="credits"
           />
         )}
@@ -270,7 +270,7 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
             inputMode="numeric"
             value={draft.refillDay}
             set={(refillDay) => set({ ...draft, refillDay })}
-            hint={!dayOf(draft.refillDay) && 'A day of the month, 1 to 31.'}
+            wrong={!dayOf(draft.refillDay) && 'A day of the month, 1 to 31.'}
           />
         )}
       </div>
@@ -292,7 +292,7 @@ export function ExpiryField(props: {
 }) {
   const { value, set, spans = longSpans } = props;
   return (
-    <TimeField label="Expires" value={value} set={set} hint="Empty: never.">
+    <TimeField label="Expires" value={value} set={set} hint="Empty: never." ahead>
       {spans.map(([text, days]) => (
         <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
           {text}
@@ -334,27 +334,20 @@ export function metaOf(text: string): Record<string, unknown> | undefined {
   }
 }
 
-export function MetaField({ value, set }: { value: string; set: (value: string) => void }) {
-  const [isLeft, setLeft] = useState(false);
-  return (
-    <Field
-      label="Metadata"
-      hint={
-        isLeft && metaOf(value) === undefined
-          ? 'This is no JSON object yet.'
-          : 'A JSON object. Verifications return it.'
-      }
-    >
-      {(id) => (
-        <textarea
-          id={id}
-          spellcheck={false}
-          value={value}
-          placeholder='{"seats": 5}'
-          onInput={(e) => set(e.currentTarget.value)}
-          onBlur={() => setLeft(true)}
-        />
-      )}
-    </Field>
-  );
-}
+export const MetaField = ({ value, set }: { value: string; set: (value: string) => void }) => (
+  <Field
+    label="Metadata"
+    hint="A JSON object. Verifications return it."
+    wrong={metaOf(value) === undefined && 'This is no JSON object yet.'}
+  >
+    {(id) => (
+      <textarea
+        id={id}
+        spellcheck={false}
+        value={value}
+        placeholder='{"seats": 5}'
+        onInput={(e) => set(e.currentTarget.value)}
+      />
+    )}
+  </Field>
+);

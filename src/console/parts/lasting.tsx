@@ -1,6 +1,6 @@
 // For how long a limit or an override applies, in forms and tables.
 
-import { type Amount, dateTime, unitsOf } from '../format.ts';
+import { type Amount, moment, unitsOf } from '../format.ts';
 import { dayMs, hourMs } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
 import { SelectField } from './basic.tsx';
@@ -47,9 +47,7 @@ export function LastingFields(props: {
         value={choice}
         set={choose}
         options={[
-          ...(end === undefined
-            ? []
-            : ([['keep', `until ${dateTime(end, { seconds: false })} UTC, as before`]] as const)),
+          ...(end === undefined ? [] : ([['keep', `until ${moment(end, { seconds: false })}, as before`]] as const)),
           ['always', 'always'],
           ['hour', 'for 1 hour'],
           ['day', 'for 1 day'],
@@ -59,7 +57,7 @@ export function LastingFields(props: {
         hint={
           choice === 'always'
             ? before?.former && `Replaces ${textOf(before.former)}, too.`
-            : until !== undefined && `Until ${dateTime(until)} UTC, then ${then}.`
+            : until !== undefined && `Until ${moment(until)}, then ${then}.`
         }
       />
       {choice === 'time' && (
@@ -68,6 +66,7 @@ export function LastingFields(props: {
           value={inputTime(until)}
           set={(text) => set({ choice, until: timeOfInput(text) })}
           hint="At most 366 days ahead."
+          ahead
         />
       )}
     </>
@@ -82,7 +81,7 @@ type Limit = Amount & Pick<Ratelimit, 'type' | 'until' | 'former'>;
 
 /** When a temporary limit ends, and what applies then; '' for a permanent one. */
 export const endTextOf = (limit: Limit): string =>
-  limit.until === undefined ? '' : `until ${dateTime(limit.until)} UTC, then ${formerOf(limit)}`;
+  limit.until === undefined ? '' : `until ${moment(limit.until)}, then ${formerOf(limit)}`;
 
 /** The units of a limit, and its end. */
 export const Units = ({ limit }: { limit: Limit }) => (

@@ -49,9 +49,10 @@ export function lengthGiven({ period, text, from, anchor: before }: Length) {
 export function LengthFields(props: {
   length: Length;
   set: (length: Length) => void;
-  hint?: string | false | undefined;
+  hint?: string;
+  wrong?: string | false | undefined;
 }) {
-  const { length, set, hint } = props;
+  const { length, set, hint, wrong } = props;
   return (
     <>
       <SelectField
@@ -66,6 +67,7 @@ export function LengthFields(props: {
           value={length.text}
           set={(text) => set({ ...length, text })}
           hint={hint}
+          wrong={wrong}
           placeholder="10 s, 1 min, 1 h"
         />
       ) : (

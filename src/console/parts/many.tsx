@@ -7,7 +7,7 @@ import { changeRows } from '../pages.ts';
 import { dayMs } from '../period.ts';
 import type { ChangedKeys, Key, KeyChange } from '../records.ts';
 import { onSignIn } from '../session.ts';
-import { AsCurl, Button, Problem, TextField } from './basic.tsx';
+import { AsCurl, Button, Problem, TextField, WrongFields } from './basic.tsx';
 import { Dialog } from './dialog.tsx';
 import { ExpiryField } from './keyForm.tsx';
 import { PlanField, planOfKeyHint } from './plan.tsx';
@@ -270,6 +270,7 @@ export function ChangeMany({ act, chosen, close }: { act: ActName; chosen: reado
         {change && <AsCurl operation="keys.changeKeys" input={{ keyIds: keyIds.slice(0, atOnce), change }} />}
         {keyIds.length > atOnce && <p class="quiet">A request for each {atOnce} of them.</p>}
         <footer class="dialog-foot">
+          <WrongFields />
           <Button onClick={end} disabled={isBusy}>
             {run ? 'Close' : 'Cancel'}
           </Button>

@@ -7,6 +7,8 @@ import { Act } from './dialog.tsx';
 import { isComplete, LastingFields, lastingOf } from './lasting.tsx';
 import { LengthFields, lengthGiven, lengthOf } from './length.tsx';
 
+const example = '10 s, 1 min, 1 h';
+
 export function SetOverride(props: { namespace: string; override: Override | undefined; close: () => void }) {
   const { namespace, override, close } = props;
   const [identifier, setIdentifier] = useState(override?.identifier ?? '');
@@ -37,8 +39,15 @@ export function SetOverride(props: { namespace: string; override: Override | und
         />
       )}
       <div class="fields">
-        <TextField label="Limit" inputMode="numeric" value={limit} set={setLimit} hint="0 blocks every request." />
-        <LengthFields length={length} set={setLength} hint="10 s, 1 min, 1 h" />
+        <TextField
+          label="Limit"
+          inputMode="numeric"
+          value={limit}
+          set={setLimit}
+          hint="0 blocks every request."
+          wrong={!/^\d+$/.test(limit) && 'A whole number.'}
+        />
+        <LengthFields length={length} set={setLength} hint={example} wrong={!lasts && `Such as ${example}.`} />
       </div>
       <LastingFields
         before={override}

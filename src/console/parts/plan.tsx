@@ -1,6 +1,6 @@
 // The plan of a key or a customer: its limits where they apply, its choice in forms, and its own form.
 
-import { useState } from 'preact/hooks';
+import { useId, useState } from 'preact/hooks';
 import { useSettled } from '../address.ts';
 import { useData } from '../api.ts';
 import type { Plan, Ratelimit } from '../records.ts';
@@ -55,6 +55,7 @@ export const planOfKeyHint = 'Of this key alone, in place of that of its custome
 
 /** Suggests the plans that exist. */
 export function PlanField({ label = 'Plan', value, set, hint = planHint }: PlanFieldProps) {
+  const id = useId();
   const search = useSettled(value);
   const { data } = useData<Plan[]>(
     'plans.listPlans',
@@ -67,11 +68,11 @@ export function PlanField({ label = 'Plan', value, set, hint = planHint }: PlanF
         value={value}
         set={(text) => set(text.trim())}
         maxLength={64}
-        list="plans"
+        list={id}
         hint={hint}
         placeholder="pro"
       />
-      <datalist id="plans">
+      <datalist id={id}>
         {(data ?? []).map(({ planId }) => (
           <option key={planId} value={planId} />
         ))}

@@ -1,14 +1,15 @@
 // Recent refusals, of one key or of all.
 
+import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { refusalColumns } from '../../domain/columns.ts';
 import { useAddress } from '../address.ts';
 import { useData } from '../api.ts';
-import { count, dateTime, unitsOf } from '../format.ts';
+import { count, dateTime, moment, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
-import { Badge, Card, CustomerLink, Empty, Outcome, PlanLink, Time } from './basic.tsx';
+import { Badge, Card, CustomerLink, Empty, Outcome, PlanLink, Time, UtcTime } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
 import { isListable } from './keyForm.tsx';
 import { KeyName } from './keyName.tsx';
@@ -55,8 +56,22 @@ const AgainLink = ({ path, name }: NonNullable<ReturnType<typeof againOf>>) => {
 };
 
 const columns: Column<Refusals>[] = [
-  shared(refusalColumns, 'Time, UTC', { cell: ({ time }) => <span class="number">{dateTime(time)}</span> }),
-  shared(refusalColumns, 'Outcome', { cell: ({ outcome }) => <Outcome outcome={outcome} /> }),
+  shared(refusalColumns, 'Time, UTC', { cell: ({ time }) => <UtcTime ms={time} /> }),
+  shared(refusalColumns, 'Outcome', {
+    cell: (row) => {
+      const again = againOf(row);
+      return (
+        <div>
+          <Outcome outcome={row.outcome} />
+          {again && (
+            <small>
+              <AgainLink {...again} />
+            </small>
+          )}
+        </div>
+      );
+    },
+  }),
   shared(refusalColumns, 'Key', {
     cell: ({ keyId }) => (
       <Link href={`/keys/${keyId}`}>
@@ -71,20 +86,8 @@ const columns: Column<Refusals>[] = [
   shared(refusalColumns, 'Plan', { cell: ({ planId }) => planId && <PlanLink planId={planId} />, isWide: true }),
   shared(refusalColumns, 'Permissions asked', {
     cell: (row) => {
-      const again = againOf(row);
       const asked = refusalColumns['Permissions asked'].value(row, Date.now());
-      return (
-        (asked || again) && (
-          <div>
-            {asked && <code>{asked}</code>}
-            {again && (
-              <small>
-                <AgainLink {...again} />
-              </small>
-            )}
-          </div>
-        )
-      );
+      return asked && <code>{asked}</code>;
     },
     isText: true,
   }),
@@ -160,6 +163,21 @@ export function LastRefusal({ keyId, path }: { keyId: string; path: string }) {
   );
 }
 
+/** One row for a key, an outcome and its reason, and a minute: that of the last refusal, with their number. */
+function byMinute(rows: readonly Refusals[]): (Refusals & { id: string })[] {
+  const found = new Map<string, Refusals & { id: string }>();
+  for (const row of rows) {
+    const { time, keyId, outcome, permissions = '', ratelimit = '' } = row;
+    const id = [Math.floor(time / minuteMs), keyId, outcome, ratelimit, permissions].join(' ');
+    const last = found.get(id);
+    found.set(id, last ? { ...last, count: last.count + row.count } : { ...row, id });
+  }
+  return [...found.values()];
+}
+
+/** Refusals of a busy key share few rows: more are read until there are this many, from at most so many pages. */
+const [rowsMin, pagesMax] = [10, 6];
+
 interface RefusalsOf {
   apiId?: string;
   keyId?: string;
@@ -181,8 +199,11 @@ export function RecentRefusals(of: RefusalsOf) {
     limit: 20,
   };
   const paged = usePages<Refusals>('analytics.listRefusals', input, 30_000);
-  // Rows may be equal, so each has its number.
-  const rows = paged.rows?.map((row, number) => ({ ...row, number }));
+  const rows = paged.rows && byMinute(paged.rows);
+  const isShort = paged.hasMore && !paged.failure && (rows?.length ?? rowsMin) < rowsMin;
+  useEffect(() => {
+    if (isShort && paged.pages.length < pagesMax) paged.more();
+  }, [isShort, paged.pages.length]);
   const hours = hoursWithout(paged.pages);
   const since = paged.pages[0]?.pagination?.since;
   const hasTags = rows?.some(({ tags = [] }) => tags.length > 0);
@@ -193,7 +214,7 @@ export function RecentRefusals(of: RefusalsOf) {
     start === undefined && end === undefined
       ? hours.length > 0
         ? 'Details of the refusals were left out'
-        : `Nothing was refused since ${dateTime(since ?? 0)} UTC`
+        : `Nothing was refused since ${moment(since ?? 0)}`
       : // What was left out is counted by the hour, of which the period may be a part.
         `${hours.length > 0 ? 'No refusal with details' : 'Nothing was refused'} in this period`;
   return (
@@ -207,13 +228,13 @@ export function RecentRefusals(of: RefusalsOf) {
         isCards
         columns={displayed}
         of={{ ...paged, rows, pages: [] }}
-        idOf={({ number }) => String(number)}
+        idOf={({ id }) => id}
         empty={<Empty title={nothing} />}
         lines={3}
       />
       <Without hours={hours} />
       {rows?.some((row) => row.count > 1) && (
-        <p class="quiet">Where a key is refused often, a row has several refusals. Its time is that of the last one.</p>
+        <p class="quiet">Repeated refusals of a minute share a row, which has the time of the last one.</p>
       )}
     </Card>
   );

@@ -63,8 +63,16 @@ export const topInput = (asked: { of: Of; by?: By; period: Period; within: objec
   return { of, by, start: period.start, end: period.end, limit: 10, ...within };
 };
 
-export function Top(props: { title: string; of: Of; period: Period; within?: object; by?: By }) {
-  const { title, of, period, within } = props;
+export function Top(props: {
+  title: string;
+  of: Of;
+  period: Period;
+  within?: object;
+  by?: By;
+  /** Further columns of these rows. */
+  more?: ((rows: readonly TopRow[]) => Column<TopRow>[]) | undefined;
+}) {
+  const { title, of, period, within, more } = props;
   const { start, end } = period;
   const [by, setBy] = useState<By>(props.by ?? 'count');
   const input = topInput({ of, by, period, within });
@@ -90,7 +98,13 @@ export function Top(props: { title: string; of: Of; period: Period; within?: obj
           top.length === 0 ? (
             <Empty title="Nothing was used in this period" />
           ) : (
-            <Table label={title} rows={top} idOf={nameOfRow} columns={columns} sorts={sorts} />
+            <Table
+              label={title}
+              rows={top}
+              idOf={nameOfRow}
+              columns={[...columns, ...(more?.(top) ?? [])]}
+              sorts={sorts}
+            />
           )
         }
       </Loaded>

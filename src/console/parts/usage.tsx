@@ -1,7 +1,7 @@
 // Verifications over a period, as figures and as a chart: of a workspace, an API, a key or a customer.
 
 import type { ComponentChildren } from 'preact';
-import { outcomes } from '../../domain/columns.ts';
+import { outcomes, refusals } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
 import { compact, count, percent } from '../format.ts';
 import { byTime, countOf, inDays, type Period, sumOf, type usePeriod } from '../period.ts';
@@ -51,10 +51,19 @@ function useSince({ apiId, keyId }: UsageOf): number | undefined {
 }
 
 const spentOf = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);
-const limitedOf = (rows: readonly UsageRow[]) => countOf(rows, 'RATE_LIMITED') + countOf(rows, 'USAGE_EXCEEDED');
+const refusedOf = (rows: readonly UsageRow[]) => countOf(rows) - countOf(rows, 'VALID');
+
+/** The most frequent reason of refusals; empty without any. */
+function reasonOf(rows: readonly UsageRow[]): string {
+  const [most] = refusals
+    .map((outcome) => ({ outcome, sum: countOf(rows, outcome) }))
+    .sort((one, other) => other.sum - one.sum);
+  return most && most.sum > 0 ? `${wordOf(most.outcome)}: ${percent(most.sum, refusedOf(rows))}` : '';
+}
 
 /** A larger figure has no room for all digits. */
 const longMin = 100_000_000;
+const shortly = (value: number) => (value < longMin ? count(value) : compact(value));
 
 /** `children` are further figures. */
 export function UsageFigures({ of, period, children }: { of: UsageOf; period: Period; children?: ComponentChildren }) {
@@ -64,14 +73,13 @@ export function UsageFigures({ of, period, children }: { of: UsageOf; period: Pe
   const { data: then } = useUsage(of, earlier, 0);
   // No comparison with a time before the first key, or without counts.
   const isNew = since !== undefined && since >= earlier.start + period.stepMs;
-  const figure = (label: string, amount: (rows: readonly UsageRow[]) => number, hint?: string) => {
+  const figure = (label: string, amount: (rows: readonly UsageRow[]) => number) => {
     const value = now && amount(now);
     const isFirst = amount === countOf;
     return (
       <Figure
         label={label}
-        hint={hint}
-        value={value === undefined ? '–' : value < longMin ? count(value) : compact(value)}
+        value={value === undefined ? '–' : shortly(value)}
         note={isNew ? isFirst && 'no full period before' : now && then?.length && change(amount(now), amount(then))}
       />
     );
@@ -85,7 +93,7 @@ export function UsageFigures({ of, period, children }: { of: UsageOf; period: Pe
       ) : (
         <Figure label="Valid" value={percent(valid, all)} note={all > 0 && `${count(valid)} of ${count(all)}`} />
       )}
-      {figure('Limited or used up', limitedOf, 'Refused by a rate limit, or for want of credits')}
+      <Figure label="Refused" value={now ? shortly(refusedOf(now)) : '–'} note={now && reasonOf(now)} />
       {figure('Credits spent', spentOf)}
       {children}
     </div>
@@ -105,14 +113,21 @@ export const Usage = (props: { of: UsageOf; period: ReturnType<typeof usePeriod>
   </>
 );
 
+const countOne = ({ count }: UsageRow) => count;
+
 export function UsageChart({ of, period }: { of: UsageOf; period: Period }) {
   const data = useUsage(of, period);
+  const earlier = before(period);
+  // The request of the figures.
+  const then = useUsage(of, earlier, 0).data;
   return (
     <Loaded of={data} lines={7}>
       {(rows) => {
         // The hours of earlier days are kept as one sum.
         const isCoarse = period.granularity === 'hour' && rows.some(({ granularity }) => granularity === 'day');
         const shown = isCoarse ? inDays(period) : period;
+        // Where its hours are kept as one sum, too, they are no line.
+        const isFine = !then?.some(({ granularity }) => granularity === 'day' && shown.granularity === 'hour');
         return (
           <>
             <Chart
@@ -120,13 +135,16 @@ export function UsageChart({ of, period }: { of: UsageOf; period: Period }) {
               times={shown.times}
               stepMs={shown.stepMs}
               choose={period.choose}
+              before={
+                then && isFine ? byTime({ ...shown, start: 2 * shown.start - shown.end }, then, countOne) : undefined
+              }
               series={outcomes.map((outcome) => ({
                 name: wordOf(outcome),
                 color: `--${outcome}`,
                 values: byTime(
                   shown,
                   rows.filter((row) => row.outcome === outcome),
-                  ({ count }) => count,
+                  countOne,
                 ),
               }))}
             />

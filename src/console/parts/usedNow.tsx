@@ -1,7 +1,7 @@
 // How full limits are now.
 
 import { useData } from '../api.ts';
-import { dateTime } from '../format.ts';
+import { moment } from '../format.ts';
 import type { Explained } from '../records.ts';
 import { LimitGauge } from './basic.tsx';
 import type { PlacedLimit } from './plan.tsx';
@@ -25,7 +25,7 @@ export function useUsedNow(keyId: string | undefined, limits: readonly PlacedLim
       found && (
         <>
           <LimitGauge used={found.used} limit={limit} />
-          {limit.period && <small>renews {dateTime(found.reset, { seconds: false })} UTC</small>}
+          {limit.period && <small>renews {moment(found.reset, { seconds: false })}</small>}
         </>
       )
     );

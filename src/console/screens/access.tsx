@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { rootKeyColumns as columns, stateOf } from '../../domain/columns.ts';
 import { soonMs } from '../../domain/ending.ts';
 import { actions, type GrantPreset, grantPresets } from '../../domain/grants.ts';
-import { useNew, useSettled } from '../address.ts';
+import { useAddress, useNew, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { ago, count } from '../format.ts';
 import { usePages } from '../pages.ts';
@@ -293,14 +293,19 @@ function NewRole({ close }: { close: () => void }) {
   );
 }
 
+const ages = [
+  ['1', '1 day'],
+  ['7', '7 days'],
+  ['30', '30 days'],
+  ['365', '1 year'],
+] as const;
+
+/** The filter is in the address. */
 function Audit() {
-  const [operation, setOperation] = useState('');
-  const [resourceId, setResourceId] = useState('');
-  const [rootKeyId, setRootKeyId] = useState('');
-  const [days, setDays] = useState('7');
-  const [ofOperation, ofResource, byRootKey] = [operation, resourceId, rootKeyId].map((text) =>
-    useSettled(text.trim()),
-  );
+  const [operation, resource, rootKey] = [useTyped('operation'), useTyped('resource'), useTyped('by')];
+  const [{ since }, set] = useAddress({ since: '7' });
+  const days = ages.some(([age]) => age === since) ? since : '7';
+  const [ofOperation, ofResource, byRootKey] = [operation.settled, resource.settled, rootKey.settled];
   if (!may('audit', 'read_audit')) return <Lacks title="Changes" grant="audit.*.read_audit" />;
   const filter = {
     ...(ofOperation && { operation: ofOperation }),
@@ -309,22 +314,12 @@ function Audit() {
     start: Math.floor(Date.now() / dayMs - Number(days)) * dayMs,
   };
   return (
-    <Changes filter={filter} withResource>
+    <Changes filter={filter} typed={[operation, resource, rootKey]} withResource>
       <div class="bar">
-        <TextField label="Operation" value={operation} set={setOperation} placeholder="keys.updateKey" />
-        <TextField label="Resource" value={resourceId} set={setResourceId} placeholder="key_…" />
-        <TextField label="Root key" value={rootKeyId} set={setRootKeyId} placeholder="root_…" />
-        <SelectField
-          label="Since"
-          value={days}
-          set={setDays}
-          options={[
-            ['1', '1 day'],
-            ['7', '7 days'],
-            ['30', '30 days'],
-            ['365', '1 year'],
-          ]}
-        />
+        <TextField label="Operation" value={operation.text} set={operation.setText} placeholder="keys.updateKey" />
+        <TextField label="Resource" value={resource.text} set={resource.setText} placeholder="key_…" />
+        <TextField label="Root key" value={rootKey.text} set={rootKey.setText} placeholder="root_…" />
+        <SelectField label="Since" value={days} set={(since) => set({ since })} options={ages} />
       </div>
     </Changes>
   );

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { count, dateTime } from '../format.ts';
+import { count, moment } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { Changes } from '../parts/audit.tsx';
 import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, Time } from '../parts/basic.tsx';
@@ -75,7 +75,7 @@ function Screen({ apiId, name, createdAt, keyCount, period }: ScreenProps) {
           <dd>{count(keyCount)}</dd>
           <dt>Created</dt>
           <dd>
-            <Time ms={createdAt} /> <span class="quiet">{dateTime(createdAt)} UTC</span>
+            <Time ms={createdAt} /> <span class="quiet">{moment(createdAt)}</span>
           </dd>
         </dl>
       </Card>

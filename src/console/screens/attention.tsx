@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAddress } from '../address.ts';
 import { type Data, type Page, useData } from '../api.ts';
-import { count, dateTime } from '../format.ts';
+import { count, moment } from '../format.ts';
 import { type Paged, usePages, usePagesAfter } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
@@ -205,7 +205,7 @@ function KeyCard({ title, name, of, empty, actions, chosen }: KeyCardProps) {
         lines={2}
         empty={
           <Empty title={empty}>
-            <p class="quiet">As of {dateTime(Date.now(), { seconds: false })} UTC.</p>
+            <p class="quiet">As of {moment(Date.now(), { seconds: false })}.</p>
           </Empty>
         }
       />

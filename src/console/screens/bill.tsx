@@ -1,20 +1,23 @@
 // The usage of all customers in a month: the figures of an invoice.
 
-import { useMemo } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { type Billed, billColumns, noCustomer, refusals } from '../../domain/columns.ts';
+import { sumOwed } from '../../domain/price.ts';
 import { useAddress } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, date } from '../format.ts';
 import { type Paged, pagesOf, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
-import { Card, CustomerLink, Empty, Head, LacksScreen } from '../parts/basic.tsx';
+import { Button, Card, CustomerLink, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { Figure } from '../parts/chart.tsx';
 import { CsvButton } from '../parts/csv.tsx';
+import { EditPrices, OwedBy, owedText, usePrices } from '../parts/prices.tsx';
 import { type Column, List, shared, Table } from '../parts/table.tsx';
 import { Top, topInput } from '../parts/top.tsx';
 import { UsageChart, useUsage } from '../parts/usage.tsx';
 import { countOf, dayMs, hourMs, lastMonths, monthOf, type Period, sumOf } from '../period.ts';
+import type { TopRow } from '../records.ts';
 import { may } from '../session.ts';
 
 const columns: Column<Billed>[] = [
@@ -28,13 +31,21 @@ const columns: Column<Billed>[] = [
   shared(billColumns, 'Credits'),
   ...refusals.map((outcome) => shared(billColumns, outcome, { isCsvOnly: true })),
   shared(billColumns, 'Plan', { isCsvOnly: true }),
+  shared(billColumns, 'Owed', {
+    cell: ({ owed }) => owed && <span class="number">{owedText(owed)}</span>,
+    isNumber: true,
+  }),
+  shared(billColumns, 'Currency', { isCsvOnly: true }),
 ];
+/** Of a workspace without prices. */
+const unpriced = columns.filter(({ name }) => name !== 'Owed');
 
 /** Rows of a request for the file: the maximum, because a bill may be long. */
 const pageMax = 1000;
 
 export function Bill() {
   const months = lastMonths();
+  const prices = usePrices();
   const [address, set] = useAddress({ month: months[0]!, api: '', pages: '' });
   const month = months.includes(address.month) ? address.month : months[0]!;
   const period = monthOf(month);
@@ -48,6 +59,7 @@ export function Bill() {
   return (
     <>
       <Head title="Bill">
+        <PricesButton />
         <ApiSelect isBare value={address.api} set={(api) => set({ api, pages: '' })} none="All APIs" />
         <select
           aria-label="Month, UTC"
@@ -59,13 +71,35 @@ export function Bill() {
           ))}
         </select>
       </Head>
+      <p class="printed">
+        {month}, UTC{address.api && `, of the API ${address.api}`}
+      </p>
       <Totals of={of} period={period} />
       <Card title={`Verifications by day, UTC${isOver ? '' : '; the month is not over'}`}>
         <UsageChart of={of} period={period} />
       </Card>
-      <Top title="Largest customers" of="identities" period={period} within={of} />
+      <Top title="Largest customers" of="identities" period={period} within={of} more={prices && owedIn(period, of)} />
       {plans.length > 0 && <Top title="Plans of customers" of="plans" period={period} within={of} />}
       <BillRows of={of} month={month} period={period} />
+    </>
+  );
+}
+
+/** A column of a ranking of customers. */
+const owedIn = (period: Period, within: object) => (rows: readonly TopRow[]) => {
+  const of = rows.flatMap(({ externalId }) => externalId ?? []);
+  const cell = ({ externalId = '' }: TopRow) => <OwedBy {...{ externalId, of, period, within }} />;
+  return [{ name: 'Owed', cell, isNumber: true }];
+};
+
+function PricesButton() {
+  const prices = usePrices();
+  const [isOpen, setOpen] = useState(false);
+  if (!may('workspace', 'read_settings') || !may('workspace', 'update_settings')) return null;
+  return (
+    <>
+      <Button onClick={() => setOpen(true)}>Prices …</Button>
+      {isOpen && <EditPrices prices={prices} close={() => setOpen(false)} />}
     </>
   );
 }
@@ -102,13 +136,16 @@ function BillRows({ of, period, month }: Month & { month: string }) {
   const { start, end } = period;
   const read = (after?: string) =>
     pagesOf<Billed>('analytics.listCustomers', { ...of, start, end, limit: pageMax }, after);
+  const prices = usePrices();
+  const shown = prices ? columns : unpriced;
+  const sum = sumOwed((pages.rows ?? []).flatMap(({ owed }) => owed ?? []));
   return (
     <Card title="All customers" actions={<CsvButton name={`bill-${month}`} columns={columns} of={pages} read={read} />}>
-      {ended && <Ended {...ended} of={pages} />}
+      {ended && <Ended {...ended} columns={shown} of={pages} />}
       {(!ended || pages.rows || pages.failure) && (
         <List
           label="All customers"
-          columns={columns}
+          columns={shown}
           of={pages}
           idOf={idOf}
           empty={
@@ -120,8 +157,14 @@ function BillRows({ of, period, month }: Month & { month: string }) {
           }
         />
       )}
+      {sum && (
+        <p>
+          {pages.hasMore ? 'The customers that are displayed' : 'All customers together'} owe {owedText(sum)}.
+        </p>
+      )}
       <p class="quiet">
-        In order of externalId. What a customer owes is not stored here: prices are yours.{' '}
+        In order of externalId.{' '}
+        {!prices && may('workspace', 'read_settings') && 'Without prices, what a customer owes is not computed. '}
         <Link href="/customers">All customers and their limits</Link>
       </p>
     </Card>
@@ -129,7 +172,8 @@ function BillRows({ of, period, month }: Month & { month: string }) {
 }
 
 /** The first rows of the days that have ended, while those of the month are added up. */
-function Ended({ rows, endedAt, of }: { rows: readonly Billed[]; endedAt: number; of: Paged<Billed> }) {
+function Ended(props: { rows: readonly Billed[]; endedAt: number; columns: typeof columns; of: Paged<Billed> }) {
+  const { rows, endedAt, columns, of } = props;
   return (
     <>
       <p class="quiet" role="status">

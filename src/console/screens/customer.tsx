@@ -1,21 +1,24 @@
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { retention } from '../format.ts';
+import { count, retention } from '../format.ts';
 import { type Paged, usePages } from '../pages.ts';
-import { Button, Card, Empty, Head, Id, LacksScreen, Loaded } from '../parts/basic.tsx';
+import { Button, Card, Copy, Empty, Head, Id, LacksScreen, Loaded } from '../parts/basic.tsx';
+import { Figure } from '../parts/chart.tsx';
 import { ChosenBar, chooseColumn, useChosen } from '../parts/chosen.tsx';
 import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
 import { type ActName, acts } from '../parts/many.tsx';
+import { MetaRows } from '../parts/meta.tsx';
 import { PlanField, PlanOf, placedLimits, usePlan } from '../parts/plan.tsx';
+import { OwedBy, usePrices } from '../parts/prices.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { List, Table } from '../parts/table.tsx';
 import { Usage, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
-import { usePeriod } from '../period.ts';
+import { lastMonths, monthOf, usePeriod } from '../period.ts';
 import type { Identity, Key } from '../records.ts';
 import { may } from '../session.ts';
 import { keyColumns, readApiNames } from './keys.tsx';
@@ -58,13 +61,19 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   return (
     <>
       <Head title={externalId}>
+        <Copy text={location.href} label="Copy link" />
+        {may('api', 'read_analytics') && (
+          <Link href={`/live?customer=${encodeURIComponent(externalId)}`} class="button">
+            Live
+          </Link>
+        )}
         {may('identity', 'delete_identity') && (
           <Button tone="danger" onClick={() => setActing('delete')}>
             Delete …
           </Button>
         )}
       </Head>
-      {may('api', 'read_analytics') && <Usage of={{ externalId }} period={period} title="Verifications of all keys" />}
+      <Now data={data} />
       <div class="columns">
         <Card title="Customer" actions={edit('meta')}>
           <dl>
@@ -78,11 +87,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
             </dd>
             <dt>Metadata</dt>
             <dd>
-              {Object.keys(data.meta ?? {}).length > 0 ? (
-                <code>{JSON.stringify(data.meta)}</code>
-              ) : (
-                <span class="quiet">none</span>
-              )}
+              <MetaRows meta={data.meta} />
             </dd>
           </dl>
         </Card>
@@ -122,8 +127,13 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           )}
         </Card>
       </div>
-      {may('api', 'read_analytics') && <RecentRefusals externalId={externalId} />}
       <KeysOf externalId={externalId} keys={keys} />
+      {may('api', 'read_analytics') && (
+        <>
+          <Usage of={{ externalId }} period={period} title="Verifications of all keys" />
+          <RecentRefusals externalId={externalId} />
+        </>
+      )}
       {acting === 'meta' && <EditCustomer data={data} close={close} />}
       {acting === 'credits' && <EditSharedCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
@@ -145,6 +155,26 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         </Act>
       )}
     </>
+  );
+}
+
+/** What can be read out to the customer. */
+function Now({ data: { externalId, planId, credits, keyCount } }: { data: Identity }) {
+  const month = monthOf(lastMonths()[0]!);
+  const prices = usePrices();
+  return (
+    <div class="figures-row">
+      <Figure label="Plan" value={planId ?? 'none'} />
+      <Figure label="Credits of all keys" value={credits ? `${count(credits.remaining)} left` : 'none'} />
+      <Figure label="Keys" value={count(keyCount)} />
+      {prices && may('api', 'read_analytics') && (
+        <Figure
+          label="Owes this month"
+          value={<OwedBy externalId={externalId} of={[externalId]} period={month} />}
+          note="of UTC, until now"
+        />
+      )}
+    </div>
   );
 }
 

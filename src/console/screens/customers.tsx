@@ -19,6 +19,7 @@ import { CsvButton } from '../parts/csv.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { endTextOf } from '../parts/lasting.tsx';
+import { useMetaColumn } from '../parts/meta.tsx';
 import { PlanField } from '../parts/plan.tsx';
 import { type Column, List, shared } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
@@ -130,6 +131,10 @@ export function Customers() {
   const mayCount = may('api', 'read_analytics');
   const pages = usePages<Identity>('identities.listIdentities', mayRead ? listed : undefined, 10_000, true);
   useInAddress(search, isFound(pages));
+  const meta = useMetaColumn(pages.rows ?? []);
+  // The column that was chosen is in place of all metadata.
+  const chosen = (all: Column<Identity>[]) =>
+    meta.columns.length > 0 ? [...all.filter(({ name }) => name !== 'Metadata'), ...meta.columns] : all;
   if (!mayRead) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
   return (
     <>
@@ -151,11 +156,12 @@ export function Customers() {
             set={(to) => setState({ state: to, pages: '' })}
             options={states}
           />
+          {meta.choice}
         </div>
         <List
           label="Customers"
           isCards
-          columns={isDeleted ? deletedColumns(setRestored) : customersWithUse(pages.rows ?? [])}
+          columns={chosen(isDeleted ? deletedColumns(setRestored) : customersWithUse(pages.rows ?? []))}
           of={pages}
           idOf={({ id }) => id}
           empty={

@@ -3,13 +3,14 @@ import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { stateOf } from '../../domain/columns.ts';
 import { useData } from '../api.ts';
-import { count, dateTime } from '../format.ts';
+import { count, moment } from '../format.ts';
 import { Changes } from '../parts/audit.tsx';
 import { Badge, Button, Card, CustomerLink, Empty, Head, Id, LacksScreen, Loaded, Time } from '../parts/basic.tsx';
 import { CreditsCard } from '../parts/credits.tsx';
 import { Holds } from '../parts/holds.tsx';
 import { KeyName, nameOf } from '../parts/keyName.tsx';
 import { Units } from '../parts/lasting.tsx';
+import { MetaRows } from '../parts/meta.tsx';
 import { type PlacedLimit, PlanOf, placedLimits, usePlan } from '../parts/plan.tsx';
 import { Table } from '../parts/table.tsx';
 import { Usage, useUsage } from '../parts/usage.tsx';
@@ -137,7 +138,7 @@ const Details = ({ data }: { data: Key }) => (
     )}
     <dt>Created</dt>
     <dd>
-      <Time ms={data.createdAt} /> <span class="quiet">{dateTime(data.createdAt)} UTC</span>
+      <Time ms={data.createdAt} /> <span class="quiet">{moment(data.createdAt)}</span>
     </dd>
     <dt>Last used</dt>
     <dd>
@@ -159,14 +160,16 @@ const Details = ({ data }: { data: Key }) => (
         'never'
       ) : (
         <>
-          <Time ms={data.expires} /> <span class="quiet">{dateTime(data.expires)} UTC</span>
+          <Time ms={data.expires} /> <span class="quiet">{moment(data.expires)}</span>
         </>
       )}
     </dd>
     <dt>IP addresses</dt>
     <dd>{data.allowedIps ? <code>{data.allowedIps.join(' ')}</code> : <span class="quiet">any</span>}</dd>
     <dt>Metadata</dt>
-    <dd>{data.meta ? <code>{JSON.stringify(data.meta)}</code> : <span class="quiet">none</span>}</dd>
+    <dd>
+      <MetaRows meta={data.meta} />
+    </dd>
   </dl>
 );
 

@@ -25,6 +25,7 @@ import { ChosenBar, chooseColumn, useChosen } from '../parts/chosen.tsx';
 import { CsvButton } from '../parts/csv.tsx';
 import { useIndexedKeys } from '../parts/found.ts';
 import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
+import { useMetaColumn } from '../parts/meta.tsx';
 import { type Column, List, type Sorts, shared } from '../parts/table.tsx';
 import { byTime, countOf, dayMs, fromNow, lastSteps } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
@@ -217,15 +218,16 @@ export function Keys() {
   useInAddress(search, isFound(found));
   const indexed = useIndexedKeys(mayRead && state === '' ? search.settled : '', api);
   const chosen = useChosen(`${search.settled} ${api} ${state}`);
-  if (!mayRead) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const pages = withIndexed(found, indexed.keys);
+  const meta = useMetaColumn(pages.rows ?? []);
+  if (!mayRead) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const isDeleted = state === 'deleted';
   const inFile = isDeleted ? [...keyColumns, restorable] : keyColumns;
   const columns = [
     ...chooseColumn(chosen, pages.rows, isDeleted),
     ...(isDeleted
       ? [...deletedColumns, ...restoreColumn(setRestored)]
-      : [...keyColumns, ...sparkColumn(pages.rows ?? [])]),
+      : [...keyColumns, ...meta.columns, ...sparkColumn(pages.rows ?? [])]),
   ];
   return (
     <>
@@ -239,6 +241,7 @@ export function Keys() {
       </Head>
       <Card>
         <Filters search={search} list={list} />
+        {!isDeleted && meta.choice}
         <Problem failure={found.failure ? undefined : indexed.failure} />
         <List
           label="Keys"
@@ -310,7 +313,7 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
   const label = `${count(countOf(rows))} verifications in 7 days`;
   return (
     <>
-      <Spark values={byTime(period, rows, (row) => row.count)} label={label} />
+      <Spark values={byTime(period, rows, (row) => row.count)} label={label} isRunning />
       <span class="number">{compact(countOf(rows))}</span>
     </>
   );

@@ -25,6 +25,7 @@ import { sumOf } from '../period.ts';
 import type { Decision } from '../records.ts';
 import { may } from '../session.ts';
 import { listen } from '../tail.ts';
+import { beside } from '../zone.ts';
 
 const rowsMax = 200;
 /** A stream is opened after this pause in typing. */
@@ -39,7 +40,12 @@ const outcomeOf = ({ outcome, passed }: Decision): string => outcome ?? (passed 
 
 const columns: Column<Row>[] = [
   column('Time, UTC', 'time', ({ time }) => time, {
-    cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
+    cell: ({ time }) => (
+      <span class="number">
+        {timeOfDay(time)}
+        {beside(time)}
+      </span>
+    ),
   }),
   { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
   {

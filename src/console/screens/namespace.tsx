@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { overrideColumns } from '../../domain/columns.ts';
 import { call, type Failure } from '../api.ts';
-import { ago, count, dateTime, duration, isoOf, periodText, unitsOf } from '../format.ts';
+import { ago, count, duration, isoOf, moment, periodText, unitsOf } from '../format.ts';
 import { usePages } from '../pages.ts';
 import { Badge, Button, Card, Empty, Head, LacksScreen, PeriodChoice, Problem, TextField } from '../parts/basic.tsx';
 import { CsvButton } from '../parts/csv.tsx';
@@ -117,7 +117,7 @@ function Lasting({ override }: { override: Override }) {
     <>
       until{' '}
       <time dateTime={isoOf(until)} title={ago(until)}>
-        {dateTime(until, { seconds: false })} UTC
+        {moment(until, { seconds: false })}
       </time>
       , <span class="quiet">then {formerOf(override)}</span>
     </>

@@ -13,6 +13,7 @@ import {
   SetRootKey,
   Snippet,
   TextField,
+  WrongFields,
 } from '../parts/basic.tsx';
 import {
   AllowedIpsField,
@@ -170,7 +171,7 @@ function Form(props: {
             value={fields.apiId}
             set={set('apiId')}
             none="Choose …"
-            hint={fields.apiId === '' && 'Choose the API of the key.'}
+            wrong={fields.apiId === '' && 'Choose the API of the key.'}
           />
           <TextField label="Name" value={fields.name} set={set('name')} maxLength={255} placeholder="Ada's key" />
           <CustomerField value={fields.externalId} set={set('externalId')} />
@@ -202,6 +203,7 @@ function Form(props: {
         <Button type="submit" tone="primary" disabled={!draft.input || isBusy}>
           Create key
         </Button>
+        <WrongFields />
         {draft.input && <AsCurl operation="keys.createKey" input={draft.input} />}
       </div>
     </form>

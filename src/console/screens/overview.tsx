@@ -6,7 +6,7 @@ import { milliseconds } from '../format.ts';
 import { type Paged, usePages } from '../pages.ts';
 import { ApiSelect } from '../parts/apiSelect.tsx';
 import { Card, Empty, Head, LacksScreen, PeriodChoice } from '../parts/basic.tsx';
-import { Figure } from '../parts/chart.tsx';
+import { Figure, fewMax } from '../parts/chart.tsx';
 import { List } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { UsageChart, UsageFigures } from '../parts/usage.tsx';
@@ -68,14 +68,14 @@ function Summary({ apis }: { apis: Paged<Api> }) {
 /** Latency of the server that responds, from the complete request to its response. */
 function Latency() {
   const { data } = useData<Status>('system.getStatus', {}, 10_000);
-  const { p50Ms, p99Ms } = data?.process.decisions ?? {};
+  const { p50Ms, p99Ms, count = 0 } = data?.process.decisions ?? {};
+  const isKnown = count >= fewMax && p50Ms !== undefined && p99Ms !== undefined;
   return (
     <Figure
-      label="Latency, median"
-      value={p50Ms === undefined ? '–' : milliseconds(p50Ms)}
-      note={
-        p99Ms === undefined ? data && 'nothing was decided lately' : `99 % within ${milliseconds(p99Ms)}, this server`
-      }
+      label="Median latency"
+      hint="Of the server that responded, in the last minutes"
+      value={isKnown ? milliseconds(p50Ms) : '–'}
+      note={isKnown ? `p99 ${milliseconds(p99Ms)}` : data && `fewer than ${fewMax} decisions lately`}
     />
   );
 }

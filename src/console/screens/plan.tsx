@@ -7,6 +7,7 @@ import { Changes } from '../parts/audit.tsx';
 import { Button, Card, Empty, Head, LacksScreen, Loaded } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { Units } from '../parts/lasting.tsx';
+import { MetaRows } from '../parts/meta.tsx';
 import { PlanField, usePlanForm } from '../parts/plan.tsx';
 import { List, Table } from '../parts/table.tsx';
 import type { Identity, Key, Plan } from '../records.ts';
@@ -63,7 +64,7 @@ function Screen({ data }: { data: Plan }) {
           <Names title="Roles" names={roles} none="It has no role." />
         </Card>
         <Card title="Metadata">
-          {meta ? <code>{JSON.stringify(meta)}</code> : <Empty title="It has none" />}
+          {meta ? <MetaRows meta={meta} /> : <Empty title="It has none" />}
           <p class="quiet">Verifications return it, with the name of the plan.</p>
         </Card>
       </div>

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { useData } from '../api.ts';
 import { ago, bytes, count, duration, percent } from '../format.ts';
 import { Badge, Card, Head, Id, Lacks, Loaded, Snippet } from '../parts/basic.tsx';
-import { Figure, Spark } from '../parts/chart.tsx';
+import { Figure, fewMax, Spark } from '../parts/chart.tsx';
 import { EndingRootKeys } from '../parts/ending.tsx';
 import { Holders } from '../parts/holders.tsx';
 import { Table } from '../parts/table.tsx';
@@ -13,6 +13,7 @@ import type { Status } from '../records.ts';
 import { currentSignIn, may } from '../session.ts';
 
 const everyMs = 2000;
+const firstMs = 50;
 const keptMax = 60;
 
 interface Measured {
@@ -33,8 +34,14 @@ async function timed(path: string, init?: RequestInit): Promise<{ ms: number; is
 function useMeasured(): Measured {
   const [measured, set] = useState<Measured>({ isReady: undefined, times: [] });
   useEffect(() => {
+    let [timer, measured] = [0, 0];
+    let isLeft = false;
     const measure = async () => {
-      if (document.hidden) return;
+      if (!document.hidden) await measureOnce();
+      // The first ones follow each other, so that there is a median.
+      if (!isLeft) timer = window.setTimeout(measure, ++measured < fewMax ? firstMs : everyMs);
+    };
+    const measureOnce = async () => {
       const ready = await timed('/health/ready');
       const { ms, isOk } = await timed('/v2/rootKeys.whoami', {
         method: 'POST',
@@ -44,8 +51,10 @@ function useMeasured(): Measured {
       set(({ times }) => ({ isReady: ready.isOk, times: isOk ? [...times, ms].slice(-keptMax) : times }));
     };
     measure();
-    const timer = setInterval(measure, everyMs);
-    return () => clearInterval(timer);
+    return () => {
+      isLeft = true;
+      clearTimeout(timer);
+    };
   }, []);
   return measured;
 }
@@ -69,10 +78,12 @@ export function System() {
       <div class="figures-row">
         <Figure
           label="From this page to the server and back, median (p50)"
-          value={inMs(quantile(times, 0.5))}
+          value={inMs(times.length < fewMax ? undefined : quantile(times, 0.5))}
           note={
             <>
-              95 % within {inMs(quantile(times, 0.95))} (p95){' '}
+              {times.length < fewMax
+                ? `of ${fewMax} requests or more`
+                : `95 % within ${inMs(quantile(times, 0.95))} (p95)`}{' '}
               <Spark values={times} label="Times of the last two minutes" />
             </>
           }

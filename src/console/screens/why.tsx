@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useLocation, useSearch } from 'wouter-preact';
 import { call, type Failure } from '../api.ts';
-import { count, dateTime, duration } from '../format.ts';
+import { count, duration, moment } from '../format.ts';
 import {
   AsCurl,
   Badge,
@@ -13,6 +13,7 @@ import {
   Outcome,
   Problem,
   TextField,
+  UtcTime,
 } from '../parts/basic.tsx';
 import { namesOf } from '../parts/keyForm.tsx';
 import { Units } from '../parts/lasting.tsx';
@@ -192,7 +193,7 @@ function balanceOf(name: string, figures: NonNullable<ExplainedRule['identity']>
   const { balance, debt, remaining, refill } = figures;
   if (balance === undefined) return undefined;
   const before = `${name} ${count(balance)}${debt === undefined ? '' : `, debt ${count(debt)}`}`;
-  const next = refill ? ` Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.` : '';
+  const next = refill ? ` Refilled to ${count(refill.amount)} at ${moment(refill.next)}.` : '';
   // Absent if the request itself is refused, for example for a hold that would be too large.
   const then = remaining === undefined ? '' : `, then ${count(remaining)}`;
   return `${before}, cost ${count(cost)}${then}.${next}`;
@@ -203,7 +204,7 @@ function figuresOf(rule: ExplainedRule) {
   const { reason, expires, allowedIps, ip, slugs, missing, ratelimits, cost = 0, identity, of } = rule;
   const texts = [
     reason && (reasons[reason] ?? reason),
-    expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
+    expires !== undefined && `Expires ${moment(expires)}.`,
     allowedIps && `The address is ${ip ?? 'not given'}. These may use it: ${allowedIps.join(', ')}.`,
     slugs && `${slugs.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', ')}.`,
     missing && missing.length > 0 && `Missing: ${missing.join(', ')}.`,
@@ -276,8 +277,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
       >
         <Rules rules={rules} />
         <p class="quiet">
-          As of {dateTime(time)} UTC. It would charge {count(charge.credits)}{' '}
-          {charge.credits === 1 ? 'credit' : 'credits'}
+          As of {moment(time)}. It would charge {count(charge.credits)} {charge.credits === 1 ? 'credit' : 'credits'}
           {charge.ratelimits.map(({ name, cost }) => `, ${count(cost)} of ${name}`)}.
         </p>
         {leased && (
@@ -300,7 +300,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
               { name: 'Units', cell: (row) => <Units limit={row} /> },
               { name: 'Used', cell: (row) => <LimitGauge used={row.used} limit={row} /> },
               { name: 'Cost', cell: ({ cost }) => count(cost), isNumber: true },
-              { name: 'Reset, UTC', cell: ({ reset }) => <span class="number">{dateTime(reset)}</span>, isWide: true },
+              { name: 'Reset, UTC', cell: ({ reset }) => <UtcTime ms={reset} />, isWide: true },
             ]}
           />
         </Card>

@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { apisOf, type Owed, owing, type Prices } from '../../domain/price.ts';
 import { manages } from '../../operation.ts';
 import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
@@ -29,6 +30,10 @@ export const listCustomers = manages({
     ),
     spentCredits: out.int('Credits that they spent.'),
     planId: may.text('Plan of the identity now, if it has one.'),
+    owed: may.object(
+      'What the customer owes, if the workspace has prices and the root key has `workspace.*.read_settings`. Steps count the verifications and credits of this listing only. Absent in the row of keys without an identity.',
+      { amount: out.text('Decimal number, such as `31.20`.'), currency: out.text('Code of the currency.') },
+    ),
   }),
   needs: { api: ['read_analytics'] },
   // A caller with grants for some APIs gets only their usage.
@@ -41,10 +46,12 @@ export const listCustomers = manages({
     const place = after === undefined ? undefined : readPlace(after);
     const period = place?.period ?? periodOf({ start, end }, 'total', await store.currentMs());
     const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
-    const query = { ...period, apiIds, planId, from: place?.from, limit };
+    const mayRead = caller.grants.holds('workspace', '*', 'read_settings');
+    const { prices } = mayRead ? await store.workspaces.settings(caller.workspaceId) : {};
+    const query = { ...period, apiIds, planId, apart: prices && apisOf(prices), from: place?.from, limit };
     const { customers, next, looked, total } = await store.analytics.customers(caller.workspaceId, query);
     return {
-      items: customers.map(itemOf) as never[],
+      items: customers.map(itemsBy(prices)) as never[],
       next: next && placeText(period, next),
       ...(total !== undefined && { looked: looked!, total }),
     };
@@ -52,11 +59,30 @@ export const listCustomers = manages({
 });
 
 /** Names each field, because copying the others of a thousand rows takes most of the time of a page. */
-const itemOf = ({ externalId, count, outcomes, spentCredits, planId }: CustomerRow) => {
-  if (externalId === '') return { count, outcomes, spentCredits };
-  const customer = { externalId, count, outcomes, spentCredits };
-  return planId === undefined ? customer : { ...customer, planId };
-};
+function itemsBy(prices: Prices | undefined) {
+  const owedBy = prices && owedOf(prices);
+  return (row: CustomerRow) => {
+    const { externalId, count, outcomes, spentCredits, planId } = row;
+    if (externalId === '') return { count, outcomes, spentCredits };
+    const customer = { externalId, count, outcomes, spentCredits };
+    const planned = planId === undefined ? customer : { ...customer, planId };
+    return owedBy ? { ...planned, owed: owedBy(row) } : planned;
+  };
+}
+
+function owedOf(prices: Prices): (row: CustomerRow) => Owed {
+  const owes = owing(prices);
+  const apiIds = apisOf(prices);
+  return ({ outcomes, spentCredits, planId, apart = [] }) => {
+    const rest = { apiId: undefined, verification: outcomes.VALID ?? 0, credit: spentCredits };
+    const used = apiIds.map((apiId, at) => ({ apiId, verification: apart[2 * at]!, credit: apart[2 * at + 1]! }));
+    for (const { verification, credit } of used) {
+      rest.verification -= verification;
+      rest.credit -= credit;
+    }
+    return owes(planId, [...used, rest]);
+  };
+}
 
 /** A cursor: the period, the listing, and after a point the last externalId, which is '' for keys without one. */
 const placeText = ({ fromHour, toHour }: Period, { listing, place }: CustomersFrom): string =>

@@ -12,6 +12,7 @@ export const getSettings = manages({
     createdAt: CreatedAt,
     ...settings,
     me: Type.Optional(settings.me),
+    prices: Type.Optional(settings.prices),
   }),
   needs: { workspace: ['read_settings'] },
 

@@ -1,13 +1,23 @@
 // The sums are tested over random histories in test/usage/sums.test.ts.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { PriceRule, Prices } from '../../../src/domain/price.ts';
 import { createPipeline } from '../../../src/http/pipeline.ts';
-import { operations } from '../../../src/operations/index.ts';
+import { type OperationName, operations } from '../../../src/operations/index.ts';
 import { chunks } from '../../../src/redis/chunks.ts';
 import { apiKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../../../src/redis/names.ts';
 import { openStore, type Store } from '../../../src/store.ts';
 import type { CustomersPage } from '../../../src/usage/customers.ts';
-import { dayMs, harness, hourMs, jsonOf, logOfCauses, requestTo, testSettings } from '../../support/harness.ts';
+import {
+  dayMs,
+  harness,
+  hourMs,
+  type InputOf,
+  jsonOf,
+  logOfCauses,
+  requestTo,
+  testSettings,
+} from '../../support/harness.ts';
 import { observing } from '../../support/observer.ts';
 import { ownRedis } from '../../support/ownRedis.ts';
 
@@ -83,6 +93,75 @@ test('a customer has its present plan', async () => {
   expect(await plansOf()).toEqual([undefined, 'free', undefined]);
   await ok('identities.updateIdentity', { identity: 'planned', planId: 'pro' });
   expect(await plansOf()).toEqual([undefined, 'pro', undefined]);
+});
+
+test('what customers owe, by the prices of the API and the plan', async () => {
+  const workspace = await tollgate.createWorkspace();
+  const as = async <Name extends OperationName>(name: Name, input: InputOf<Name>, rootKey = workspace.rootKey) =>
+    (await call(name, input, rootKey)).data;
+  const [a, b] = [
+    (await as('apis.createApi', { name: 'a-a' })).apiId,
+    (await as('apis.createApi', { name: 'b-b' })).apiId,
+  ];
+  await as('plans.createPlan', { planId: 'pro' });
+  await as('identities.createIdentity', { externalId: 'bob', planId: 'pro' });
+  const credits = { remaining: 100 };
+  for (const [apiId, externalId, times] of [
+    [a, 'ada', 3],
+    [b, 'ada', 2],
+    [a, 'bob', 4],
+    [b, undefined, 5],
+  ] as const) {
+    const { key } = await as('keys.createKey', { apiId, credits, ...(externalId && { externalId }) });
+    for (let time = 0; time < times; time++) await as('keys.verifyKey', { key, credits: { cost: 2 } });
+    // What is refused costs nothing.
+    await as('keys.verifyKey', { key, permissions: 'none' });
+  }
+  const owed = async (input: InputOf<'analytics.listCustomers'> = {}, rootKey?: string) =>
+    (await as('analytics.listCustomers', input, rootKey)).map((row) => row.owed?.amount);
+  expect(await owed()).toEqual([undefined, undefined, undefined]);
+  const flat = (unit: PriceRule['unit'], price: string, more: Partial<PriceRule> = {}): PriceRule => ({
+    unit,
+    steps: [{ from: 0, price }],
+    ...more,
+  });
+  const rules = [
+    flat('verification', '', {
+      steps: [
+        { from: 0, price: '1' },
+        { from: 3, price: '0.5' },
+      ],
+    }),
+    flat('verification', '10', { apiId: b }),
+    flat('verification', '0.125', { planId: 'pro' }),
+    flat('credit', '0.01', { apiId: a }),
+  ];
+  const set = (prices: Prices | null) => as('workspace.updateSettings', { prices });
+  await set({ currency: 'EUR', decimals: 2, rules });
+  // Ada: 3 + 2 × 10 + 6 × 0.01. Bob: 4 × 0.125 + 8 × 0.01.
+  expect(await owed()).toEqual([undefined, '23.06', '0.58']);
+  expect((await as('analytics.listCustomers', {}))[1]).toMatchObject({ owed: { amount: '23.06', currency: 'EUR' } });
+  expect(await owed({ apiId: b })).toEqual([undefined, '20.00']);
+  // The same from sums, page by page, with other prices in between.
+  const asked = { start: start(), end: start() + dayMs };
+  clock.advance(2 * dayMs);
+  while (await tollgate.store.sweep.rollUp(workspace.workspaceId));
+  expect(await owed(asked)).toEqual([undefined, '23.06', '0.58']);
+  const page = async (cursor?: string) => {
+    const body = JSON.stringify({ ...asked, limit: 2, ...(cursor && { cursor }) });
+    return (await send('/v2/analytics.listCustomers', { body, authorization: `Bearer ${workspace.rootKey}` })).json;
+  };
+  const first = await page();
+  expect(first.data[1].owed.amount).toBe('23.06');
+  await set({ currency: 'EUR', decimals: 1, rules: [flat('verification', '1', { apiId: a })] });
+  expect((await page(first.pagination.cursor)).data).toMatchObject([{ externalId: 'bob', owed: { amount: '4.0' } }]);
+  // A root key that may not read the settings reads no prices.
+  const reader = async (permissions: string[]) => (await as('rootKeys.createRootKey', { permissions })).key;
+  expect(await owed(asked, await reader(['api.*.read_analytics']))).toEqual([undefined, undefined, undefined]);
+  const both = [`api.${a}.read_analytics`, 'workspace.*.read_settings'];
+  expect(await owed(asked, await reader(both))).toEqual(['3.0', '4.0']);
+  await set(null);
+  expect(await owed(asked)).toEqual([undefined, undefined, undefined]);
 });
 
 test('a listing continues in its own period, and with a cursor of it only', async () => {

@@ -36,6 +36,44 @@ describe('workspace.updateSettings: 200', () => {
     ]);
   });
 
+  test('prices are set as a whole, and removed by null', async () => {
+    const { rootKey, update, settings } = await newWorkspace();
+    const steps = [
+      { from: 0, price: '0.0015' },
+      { from: 1000, price: '0' },
+    ];
+    const prices = { currency: 'EUR', decimals: 2, rules: [{ unit: 'verification' as const, planId: 'pro', steps }] };
+    await update({ prices });
+    expect(await settings()).toMatchObject({ name: 'test', prices });
+    await update({ name: 'other' });
+    expect((await settings()).prices).toEqual(prices);
+    const none = { currency: 'USD', decimals: 0, rules: [] };
+    await update({ prices: none });
+    expect((await settings()).prices).toEqual(none);
+    await update({ prices: null });
+    expect('prices' in (await settings())).toBe(false);
+    await update({ prices: null });
+    const [, removed, changed, , set] = (await call('audit.listEvents', { order: 'desc', limit: 5 }, rootKey)).data;
+    expect(set!.changes).toEqual([{ field: 'prices', after: JSON.stringify(prices) }]);
+    expect(removed!.changes).toEqual([{ field: 'prices', before: JSON.stringify(none) }]);
+    expect(changed!.changes).toEqual([
+      { field: 'prices', before: JSON.stringify(prices), after: JSON.stringify(none) },
+    ]);
+  });
+
+  test('prices and me do not change each other', async () => {
+    const { update, settings } = await newWorkspace();
+    const prices = { currency: 'EUR', decimals: 2, rules: [] };
+    await update({ me: {}, prices });
+    expect(await settings()).toMatchObject({ me: {}, prices });
+    await update({ me: null });
+    expect(await settings()).toMatchObject({ prices });
+    expect(await settings()).not.toHaveProperty('me');
+    await update({ me: { meta: ['tier'] }, prices: null });
+    expect(await settings()).toMatchObject({ me: { meta: ['tier'] } });
+    expect(await settings()).not.toHaveProperty('prices');
+  });
+
   test('another workspace is unchanged', async () => {
     const [one, two] = [await newWorkspace(), await newWorkspace()];
     await one.update({ name: 'one', protectApis: true });
@@ -70,12 +108,30 @@ describe('workspace.updateSettings: protectApis', () => {
   });
 });
 
+const step = { from: 0, price: '1' };
+const pricesOf = (price: unknown, more: object = {}) => ({
+  currency: 'EUR',
+  decimals: 2,
+  rules: [{ unit: 'credit', steps: [{ from: 0, price }], ...more }],
+});
+
 test.each<[string, object]>([
   ['name', { name: '' }],
   ['name', { name: 'x'.repeat(256) }],
   ['name', { name: null }],
   ['protectApis', { protectApis: 'yes' }],
   ['protectApis', { protectApis: null }],
+  ['prices', { prices: 'none' }],
+  ['prices.currency', { prices: { ...pricesOf('1'), currency: 'eur' } }],
+  ['prices.decimals', { prices: { ...pricesOf('1'), decimals: 7 } }],
+  ['prices.rules', { prices: { ...pricesOf('1'), rules: Array(51).fill(pricesOf('1').rules[0]) } }],
+  ['prices.rules[0].unit', { prices: pricesOf('1', { unit: 'hold' }) }],
+  ['prices.rules[0].steps', { prices: pricesOf('1', { steps: [] }) }],
+  ['prices.rules[0].steps[0].price', { prices: pricesOf('0,5') }],
+  ['prices.rules[0].steps[0].price', { prices: pricesOf(0.5) }],
+  ['prices.rules[0].steps[0].from', { prices: pricesOf('1', { steps: [{ from: 1, price: '1' }] }) }],
+  ['prices.rules[0].steps[1].from', { prices: pricesOf('1', { steps: [step, step] }) }],
+  ['prices.rules[1]', { prices: { ...pricesOf('1'), rules: [...pricesOf('1').rules, ...pricesOf('2').rules] } }],
 ])('workspace.updateSettings: 400 for a wrong %s: %j', async (field, input) => {
   expect(await call('workspace.updateSettings', input as never)).toMatchObject(onlyInvalidAt(`body.${field}`));
 });
