@@ -48,6 +48,14 @@ test('the README of leases names the tests of each promise', () => {
   }
 });
 
+test('the page that npm run test:faults writes has its marks', () => {
+  const program = read('bin/faults.mjs');
+  const [, page] = /^const name = '(.+)';$/m.exec(program)!;
+  const marks = [...program.matchAll(/<!-- .+? -->/g)].map(([mark]) => mark);
+  expect(marks).toHaveLength(2);
+  for (const mark of marks) expect(read(page!).split('\n')).toContain(mark);
+});
+
 test('docs/contract.md describes every operation', () => {
   const described = new Set(
     [...read('docs/contract.md').matchAll(/\*\*([\w.]+(?:, [\w.]+)*)\*\*/g)].flatMap(([, names]) => names!.split(', ')),
