@@ -1,5 +1,5 @@
 // npm run test:faults: runs every program of test/faults/, the long ones included, one at a time, and writes their
-// findings as the table in docs/reliability.md. With arguments of vitest (a file, -t a name) it runs only those and
+// findings as the table in test/faults/RESULTS.md. With arguments of vitest (a file, -t a name) it runs only those and
 // leaves the page unchanged.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
@@ -8,7 +8,8 @@ import { fail, prepare, root, runLocal } from './prepare.mjs';
 
 await prepare({ dev: true });
 
-const page = join(root, 'docs', 'reliability.md');
+const name = 'test/faults/RESULTS.md';
+const page = join(root, name);
 const [begin, end] = ['<!-- findings: written by npm run test:faults -->', '<!-- end of findings -->'];
 const chosen = process.argv.slice(2);
 
@@ -24,14 +25,14 @@ rmSync(dir, { recursive: true });
 
 findings.sort((a, b) => a.order.localeCompare(b.order, 'en', { numeric: true }));
 for (const { order, fault, measured } of findings) console.log(`${order}  ${fault}: ${measured}`);
-if (chosen.length > 0) console.log('docs/reliability.md is unchanged, as not every program ran.');
-else if (process.exitCode !== 0) fail('some promises were broken; docs/reliability.md is unchanged.');
+if (chosen.length > 0) console.log(`${name} is unchanged, as not every program ran.`);
+else if (process.exitCode !== 0) fail(`some promises were broken; ${name} is unchanged.`);
 else writeTable();
 
 function writeTable() {
   const text = readFileSync(page, 'utf8');
   const [from, to] = [text.indexOf(begin), text.indexOf(end)];
-  if (from < 0 || to < 0) fail(`docs/reliability.md lacks the marks ${begin} and ${end}.`);
+  if (from < 0 || to < 0) fail(`${name} lacks the marks ${begin} and ${end}.`);
   const cell = (value) => value.replaceAll('|', '\\|');
   const rows = findings.map((found) =>
     ['', found.order, cell(found.fault), cell(found.expected), cell(found.measured), ''].join(' | ').trim(),
@@ -49,5 +50,5 @@ function writeTable() {
     page,
     `${text.slice(0, from + begin.length)}\n${[...head, ...rows, '', ''].join('\n')}${text.slice(to)}`,
   );
-  console.log(`docs/reliability.md: ${findings.length} findings.`);
+  console.log(`${name}: ${findings.length} findings.`);
 }

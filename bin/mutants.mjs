@@ -1,6 +1,6 @@
 // npm run test:mutants: mutation tests of lua/. Changes one place at a time in a copy of the repository,
 // and runs the tests that should fail then. Prints each mutant, the survivors, and the score: the share of killed
-// mutants, without those in bin/mutants/equivalent.json. The exit code is 1 below 95 %. docs/mutants.md explains the
+// mutants, without those in bin/mutants/equivalent.json. The exit code is 1 below 95 %. test/mutants.md explains the
 // survivors.
 //
 //   --count 100     number of mutants, a random sample of all

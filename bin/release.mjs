@@ -1,5 +1,5 @@
 // npm run release: checks whether this commit can be released, and builds its files in a temporary folder. With --write
-// it writes the date into CHANGELOG.md, commits and tags that, and builds the files in release/. docs/releases.md has
+// it writes the date into CHANGELOG.md, commits and tags that, and builds the files in release/. bin/README.md has
 // the whole way. With --systems it names the systems whose builds the archive must have; the default is all four.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -47,7 +47,7 @@ async function release() {
   } finally {
     if (!given.write) rmSync(folder, { recursive: true });
   }
-  if (given.write) console.log(`Version ${version} is in release/. Next: docs/releases.md.`);
+  if (given.write) console.log(`Version ${version} is in release/. Next: bin/README.md, Make a release.`);
   else console.log(`Version ${version} can be released: npm run release -- --write`);
 }
 

@@ -168,7 +168,7 @@ async function warnOfImports(store: Store, log: Logger) {
   const remedy = 'Repeat `tollgate import` with the same file, or use `tollgate workspace end-import`';
   log.warn(
     { workspaceIds, count: unfinished.length },
-    `Workspaces are incomplete, as their import runs or was interrupted. ${remedy}: docs/moving.md.`,
+    `Workspaces are incomplete, as their import runs or was interrupted. ${remedy}: docs/moving.md#an-import-that-did-not-finish.`,
   );
 }
 

@@ -45,12 +45,31 @@ beforeAll(async () => {
 });
 afterAll(() => folder.close());
 
-test('limits.md', () => {
-  expect(run(blocksOf('docs/limits.md').join('\n'))).toMatch(/"success":true.*\n.*"success":true.*\n.*"success":false/);
+test('limits.md: the commands, and the limits that it names', async () => {
+  const out = run(blocksOf('docs/limits.md').join('\n'));
+  expect(out).toMatch(/"success":true.*\n.*"success":true.*\n.*"success":false/);
+  expect(out).toContain('requests 5000 per month from 2026-01-31 00:00:00');
+  expect(out).toMatch(/burst 500 per 1m \(until .*, then 100 per 1m\)/);
+  expect(out).toMatch(/customer_42 .*500 per 1m +100 per 1m/);
+
+  const named = readFileSync('docs/limits.md', 'utf8').matchAll(/\{"name":\s+"[^}]*\}/g);
+  const [jobs, tokens, budget, ...others] = [...named].map(([json]) => JSON.parse(json));
+  expect(others).toEqual([]);
+  const { apiId } = await call('apis.createApi', { name: 'limits' });
+  const { key } = await call('keys.createKey', { apiId, ratelimits: [jobs, { ...tokens, autoApply: true }] });
+  const verified = await call('keys.verifyKey', { key, ratelimits: [{ name: 'jobs' }, budget] });
+  expect(verified).toMatchObject({
+    code: 'VALID',
+    ratelimits: expect.arrayContaining([
+      expect.objectContaining({ name: 'jobs', remaining: 2 }),
+      expect.objectContaining({ name: 'tokens', remaining: 999_999 }),
+      expect.objectContaining({ name: 'gpt-x', remaining: 5_000_000 - 1200 }),
+    ]),
+  });
 });
 
 test('gateways.md', () => {
-  expect(run(blocksOf('docs/gateways.md').join('\n'))).toMatch(/^root_\w+_\w+\npay_\w+\ndoc_\w+\n$/);
+  expect(run(blocksOf('docs/gateways.md').join('\n'))).toMatch(/^root_\w+_\w+\npay_\w+\ndoc_\w+\n200\n403\n200\n$/);
 });
 
 test('holds.md', () => {
@@ -58,7 +77,7 @@ test('holds.md', () => {
   const credits = lines.map((line) => /"credits":(\d+)/.exec(line)?.[1] ?? /"status":(\d+)/.exec(line)?.[1]);
   // Slots: taken, refused, extended, released, and taken again, each found by its grep.
   const ofSlots = Array(5).fill(undefined);
-  expect(credits).toEqual(['600', '863', '863', ...ofSlots, '853', '853', '409']);
+  expect(credits).toEqual(['600', '863', '863', ...ofSlots, '853', '853', '409', '0']);
 });
 
 test('plans.md', () => {

@@ -1,4 +1,4 @@
-// The table of differences from Unkey in docs/moving.md: Tollgate's side of each row.
+// The table of differences from Unkey in docs/unkey-differences.md: Tollgate's side of each row.
 
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -552,9 +552,9 @@ async function asUnkey(path: string, input: object) {
   return JSON.parse((await answer(requestTo(path, h.rootKey, { body: JSON.stringify(input) }))).body).error;
 }
 
-const page = readFileSync(new URL('../docs/moving.md', import.meta.url), 'utf8');
-const table = page.slice(page.indexOf('## Every difference from Unkey'));
-const rows = [...table.matchAll(/^\| (.+?) \| /gm)].map(([, first]) => first!).filter((first) => first !== 'What');
+const page = readFileSync(new URL('../docs/unkey-differences.md', import.meta.url), 'utf8');
+const [, table] = /^## Every difference$([\s\S]*?)^## /m.exec(page)!;
+const rows = [...table!.matchAll(/^\| (.+?) \| /gm)].map(([, first]) => first!).filter((first) => first !== 'What');
 
 test('every row of the table has a test, and every test a row', () => {
   expect(Object.keys(tests)).toEqual(rows);

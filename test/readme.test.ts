@@ -35,8 +35,10 @@ test('docs/settings.md has the settings of src/config.ts', async () => {
   await expect(generated).toMatchFileSnapshot('../docs/settings.md');
 });
 
-test('docs/limits.md names the tests of each promise of leases', () => {
-  const [, table] = /^\| Promise \| File \| Tests \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/m.exec(read('docs/limits.md'))!;
+test('the README of leases names the tests of each promise', () => {
+  const [, table] = /^\| Promise \| File \| Tests \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/m.exec(
+    read('src/decide/leases/README.md'),
+  )!;
   const rows = table!.trim().split('\n');
   expect(rows.length).toBeGreaterThan(10);
   for (const row of rows) {
@@ -44,6 +46,14 @@ test('docs/limits.md names the tests of each promise of leases', () => {
     const source = read(`test/${file!.replaceAll('`', '')}`);
     for (const title of titles!.split('; ')) expect(source).toContain(title);
   }
+});
+
+test('the page that npm run test:faults writes has its marks', () => {
+  const program = read('bin/faults.mjs');
+  const [, page] = /^const name = '(.+)';$/m.exec(program)!;
+  const marks = [...program.matchAll(/<!-- .+? -->/g)].map(([mark]) => mark);
+  expect(marks).toHaveLength(2);
+  for (const mark of marks) expect(read(page!).split('\n')).toContain(mark);
 });
 
 test('docs/contract.md describes every operation', () => {

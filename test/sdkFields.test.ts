@@ -1,4 +1,4 @@
-// The fields that Unkey's SDK does not send or return, in the table of docs/moving.md. UPDATE=1 writes it.
+// The fields that Unkey's SDK does not send or return, in the table of docs/unkey-differences.md. UPDATE=1 writes it.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import * as components from '@unkey/api/models/components';
@@ -54,7 +54,7 @@ function schemaOf(operation: string, part: string): Zod | undefined {
 
 const listed = (fields: readonly string[]) => fields.map((field) => `\`${field}\``).join(' ');
 
-test('docs/moving.md lists what the SDK drops, and the operations that it does not have', () => {
+test('docs/unkey-differences.md lists what the SDK drops, and the operations that it does not have', () => {
   const rows: string[] = [];
   const without: string[] = [];
   for (const { name, input, output } of operations) {
@@ -76,7 +76,7 @@ test('docs/moving.md lists what the SDK drops, and the operations that it does n
       rows.push(`| \`${name}\` | ${listed(notSent)} | ${listed(notReturned)} |`);
   }
   const table = `| Operation | Not sent | Not returned |\n|---|---|---|\n${rows.join('\n')}\n| No method for | ${listed(without)} |  |\n`;
-  const page = new URL('../docs/moving.md', import.meta.url);
+  const page = new URL('../docs/unkey-differences.md', import.meta.url);
   const text = readFileSync(page, 'utf8');
   const [start, end] = ['<!-- fields of @unkey/api -->\n', '<!-- end of fields -->'];
   const [before, rest] = text.split(start);

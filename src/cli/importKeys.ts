@@ -146,7 +146,7 @@ function summaryOf(
   if (unknownLength > 0) {
     lines.push(
       `Issued elsewhere: ${number(unknownLength)} of the keys. A hash does not reveal the length of the key string; ` +
-        'make sure that all of them have at least 22 random characters (docs/moving.md, Short keys).',
+        'make sure that all of them have at least 22 random characters (docs/moving.md#short-keys).',
     );
   }
   const json = {
@@ -176,7 +176,7 @@ function wildcardLines(ofKeys: ReadonlyMap<string, number>, ofRoles: ReadonlyMap
     ...(wider.length > 0
       ? [
           `Wildcards: ${wider.join(', ')}. In Tollgate such a permission covers all that begin like it. In Unkey it is ` +
-            'literal: these keys get more rights than they had (docs/moving.md).',
+            'literal: these keys get more rights than they had (docs/moving.md#what-changes-for-security).',
         ]
       : []),
     ...(alone.length > 0 ? [`A permission that is a lone star is literal, as in Unkey: ${alone.join(', ')}.`] : []),

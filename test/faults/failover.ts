@@ -16,7 +16,7 @@ const replicationLagMs = 1000;
 const usuallyBackWithinMs = 5000;
 
 interface Loss {
-  /** As in docs/reliability.md. */
+  /** As in test/faults/RESULTS.md. */
   order: string;
   fault: string;
   /** Closed at the end of the test. */

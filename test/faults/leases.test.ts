@@ -1,4 +1,4 @@
-// Faults while leases are out (docs/limits.md#local-decisions), with real servers: never over a limit, never refused
+// Faults while leases are out (docs/leases.md), with real servers: never over a limit, never refused
 // wrongly, no VALID by a state that an answered change has ended, and every answer counted. leases.long.test.ts has the
 // long forms.
 

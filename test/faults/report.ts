@@ -1,9 +1,9 @@
 // Findings of the fault programs, one line per fault. `npm run test:faults` collects the lines into
-// docs/reliability.md.
+// test/faults/RESULTS.md.
 
 import { appendFileSync } from 'node:fs';
 
-/** A row of docs/reliability.md. `order` is the place in the table: the fault's number in the page, such as "1.2". */
+/** A row of test/faults/RESULTS.md. `order` is its place in the table: the number of the fault, such as "1.2". */
 export interface Finding {
   order: string;
   fault: string;

@@ -283,7 +283,7 @@ describe('a root key cannot grant what it lacks', () => {
   });
 });
 
-test('the counts of these tests, for docs/reliability.md', () => {
+test('the counts of these tests, for test/faults/RESULTS.md', () => {
   report({
     order: '12.2',
     fault: 'root keys used beyond their grants: in another workspace, after they were revoked, to grant what they lack',

@@ -502,7 +502,7 @@ export class Checks implements Witness {
         const window = owner.windows[`${name}/${duration}`] ?? [];
         return cost + window.reduce((sum, { end, units }) => sum + (end + duration > now ? units : 0), 0) <= limit;
       });
-      // docs/limits.md: leases of other keys see the expiry of a hold of an identity up to a term late.
+      // src/decide/leases/README.md: leases of other keys see the expiry of a hold of an identity up to a term late.
       const isOfExpired = limits.some(({ owner }) => owner !== key && (this.expiredAt.get(owner.id) ?? -1) >= lease.at);
       if (isFree && !isOfExpired) broken('Refused by a lease though units are free', { index });
     }
