@@ -108,6 +108,12 @@ test('the calls of the first key respond as printed', async () => {
   expect(readme).toContain(`\`"valid":${json.data.valid},"code":"${json.data.code}"\``);
 });
 
+test('docs/README.md lists every page of docs/', () => {
+  const listed = new Set([...read('docs/README.md').matchAll(/\]\(([\w-]+\.md)\)/g)].map(([, page]) => page));
+  const pages = repositoryFiles('docs').filter((file) => /^docs\/[\w-]+\.md$/.test(file) && file !== 'docs/README.md');
+  expect(pages.filter((page) => !listed.has(page.slice('docs/'.length)))).toEqual([]);
+});
+
 test('README.md has at most 6 KB', () => expect(Buffer.byteLength(readme)).toBeLessThanOrEqual(6144));
 
 describe('figures of speed', () => {
