@@ -86,14 +86,14 @@ test('docs/start.md: from an API to a bill', async () => {
 
 test('docs/choose.md: one example of each', async () => {
   const outputs = await runPage('docs/choose.md');
-  const charged = outputs.slice(1).map((output) => /"(?:remaining|credits|hold)":\d*$/m.exec(output)?.[0]);
+  const charged = outputs.slice(1).map((output) => /"(?:remaining|credits|hold)":\d*\}?$/m.exec(output)?.[0]);
   const [window, slot, quota, credits, hold] = charged;
   expect([window, slot, quota, credits, hold]).toEqual([
     '"remaining":99',
     '"hold":',
     '"remaining":9996',
-    '"credits":480',
-    '"credits":443',
+    '"credits":480}',
+    '"credits":443}',
   ]);
   expect(outputs.at(-1)).toMatch(/^vela now has the limits requests 500 per 1m \(until .*, then none\)\.$/);
 });
