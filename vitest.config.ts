@@ -28,7 +28,7 @@ const long = '**/*.long.test.ts';
  * run them.
  */
 const programs = [
-  'test/docs.test.ts',
+  'test/{docs,tutorial}.test.ts',
   'test/{console,examples,sdks}/**/*.test.ts',
   'test/cli/{backup,keyLines}.test.ts',
   'test/faults/{cluster,fourServers,holds,leases,ledger,move,schemathesis,sentinel,server,tls}.test.ts',

@@ -1,5 +1,5 @@
-// Runs the commands of docs/ as written, in order, on a server that `npm start` has started. The commands of backup.md
-// run in test/cli/backup.test.ts.
+// Runs the commands of docs/ as written, in order, on a server that `npm start` has started. Those of backup.md run in
+// test/cli/backup.test.ts, those of the first pages that a user reads in test/tutorial.test.ts.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -142,14 +142,6 @@ test('npx runs the command line in this folder', () => {
   expect(folder.run('npx tollgate --help', withNpm)).toMatch(/^Usage: tollgate /);
 });
 
-test('README: a lost root key', async () => {
-  const [block] = blocksOf('README.md').filter((text) => text.includes('root-key create'));
-  const [created] = /^root_\w{16}_\w+$/m.exec(run(block!))!;
-  const headers = { Authorization: `Bearer ${created}`, 'Content-Type': 'application/json' };
-  const request = { method: 'POST', headers, body: '{"name":"again"}' };
-  expect((await fetch(`${server.url}/v2/apis.createApi`, request)).status).toBe(200);
-});
-
 test('running.md: the commands for every day, in a single workspace', async () => {
   const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate api create'));
   let [apiId, keyId, key, identityId] = ['', '', '', ''];
@@ -238,7 +230,9 @@ test('clients.md: the document', () => {
 
 test('every command of a page is run by a test, except those for Kubernetes', () => {
   const runWhole = [
+    'README.md',
     'backup.md',
+    'choose.md',
     'customers.md',
     'gateways.md',
     'holds.md',
@@ -246,6 +240,8 @@ test('every command of a page is run by a test, except those for Kubernetes', ()
     'mcp.md',
     'moving.md',
     'plans.md',
+    'selling.md',
+    'start.md',
   ];
   const isRun = (text: string) =>
     [

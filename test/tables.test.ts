@@ -68,7 +68,7 @@ describe('fields of a key', () => {
 });
 
 describe('fields of a limit', () => {
-  test('are in the objects of the contract, and in the quick start', () => {
+  test('are in the objects of the contract, and in the first response of README', () => {
     const rows = ['RatelimitRequest', 'Ratelimit'].map((name) => contract.split(`\n| ${name} |`)[1]!.split('\n')[0]!);
     const printed = /"ratelimits":\[(\{"id":"rl_[^}]*\})/.exec(read('README.md'))![1]!;
     for (const field of Object.keys(limitValues)) {

@@ -1,6 +1,6 @@
 // The examples of /openapi.json are the responses of a real server with a fixed clock to the requests of
 // test/support/examples.ts. The same requests must get exactly the same responses. `npm run examples` writes
-// src/http/examples.json again, and the operations in README.md.
+// src/http/examples.json again, and the operations in docs/README.md.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -186,7 +186,7 @@ test('src/http/examples.json has the responses of a server', async () => {
   await expect(`${JSON.stringify(examples, undefined, 2)}\n`).toMatchFileSnapshot('../../src/http/examples.json');
 });
 
-test('README.md has a row for each service, with its operations', async () => {
+test('docs/README.md has a row for each service, with its operations', async () => {
   const named = operations as readonly AnyOperation[];
   const rows = [...new Set(named.map(({ name }) => name.split('.')[0]!))].map((service) => {
     const all = named.filter(({ name }) => name.startsWith(`${service}.`));
@@ -194,7 +194,7 @@ test('README.md has a row for each service, with its operations', async () => {
     const procedures = all.map(({ name }) => `\`${name.split('.')[1]}\``);
     return `| \`${service}\`${alias ? `, also \`${alias}\`` : ''} | ${procedures.join(' ')} |\n`;
   });
-  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+  const readme = readFileSync(new URL('../../docs/README.md', import.meta.url), 'utf8');
   const [head, tail] = readme.split(/(?<=\| Service \| Procedures \|\n\|---\|---\|\n)(?:\| .*\n)+/);
-  await expect([head, ...rows, tail].join('')).toMatchFileSnapshot('../../README.md');
+  await expect([head, ...rows, tail].join('')).toMatchFileSnapshot('../../docs/README.md');
 });
