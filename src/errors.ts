@@ -88,7 +88,7 @@ const meanings = {
     store_unavailable:
       'Redis is unreachable or did not reply in time, or the server is overloaded. No change was made in part; retry after the seconds in Retry-After.',
     store_full:
-      'Redis is reached and refuses writes, because its memory (maxmemory) or its disk is full; `detail` names which. Nothing was changed. Reads are served. The operator must make room: docs/running.md.',
+      'Redis is reached and refuses writes, because its memory (maxmemory) or its disk is full; `detail` names which. Nothing was changed. Reads are served. The operator must make room: docs/operate.md.',
     shutting_down:
       'The server is shutting down. `/health/ready` reports this so that load balancers stop sending requests.',
   },

@@ -14,6 +14,7 @@ import { Secret, Service } from 'kubernetes-models/v1';
 import { describe, expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { loadConfig, settings } from '../src/config.ts';
+import { blocksOf } from './support/folder.ts';
 import { dirOfFile, dirOfTest } from './support/ofFile.ts';
 import { run, runRedis } from './support/processes.ts';
 import { freePort } from './support/redisNodes.ts';
@@ -201,6 +202,19 @@ test('the backup of docs/backup.md in compose can be restored over other data', 
   }
 });
 
+test('the YAML of docs/install.md names services, settings and paths that exist', () => {
+  const [override, container] = blocksOf('docs/install.md', 'yaml').map((text) => parse(text));
+  const { tollgate } = override.services;
+  expect(Object.keys(parse(read('compose.yaml')).services)).toContain('tollgate');
+  expect(tollgate.secrets).toEqual(Object.keys(override.secrets));
+  const named = [...Object.keys(tollgate.environment), ...container.env.map(({ name }: { name: string }) => name)];
+  expect(named.filter((name) => !variables.includes(name))).toEqual([]);
+  const { livenessProbe, readinessProbe, terminationGracePeriodSeconds } = container;
+  expect([livenessProbe, readinessProbe].map(({ httpGet }) => httpGet.path)).toEqual(['/health/live', '/health/ready']);
+  const drainSeconds = Number(container.env.find(({ name }: { name: string }) => name === 'DRAIN_MS').value) / 1000;
+  expect(terminationGracePeriodSeconds).toBeGreaterThan(drainSeconds + stopSeconds);
+});
+
 const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
 
 describe('deploy/systemd', () => {
@@ -215,13 +229,13 @@ describe('deploy/systemd', () => {
     return status === 0 ? stderr : `${stdout}${stderr}`;
   };
 
-  test.skipIf(!hasSystemd)('systemd accepts the unit, and rates it as running.md states', () => {
+  test.skipIf(!hasSystemd)('systemd accepts the unit, and rates it as install.md states', () => {
     expect(faultsOf(unit, 'verify', '--man=no')).toBe('');
     expect(faultsOf(unit.replace('Restart=', 'Restrat='), 'verify', '--man=no')).toContain('Restrat');
     const rate = ['security', '--offline=true', '--no-pager'];
     const exposure = spawnSync('systemd-analyze', [...rate, join(root, 'deploy/systemd/tollgate.service')]).stdout;
     const [, rated] = /exposure level for tollgate.service: ([\d.]+) OK/.exec(exposure.toString())!;
-    expect(read('docs/running.md')).toContain(`rates it ${rated} of 10`);
+    expect(read('docs/install.md')).toContain(`rates it ${rated} of 10`);
   });
 
   test('it is restarted, and only its first process is asked to stop, with time for it', () => {
@@ -478,14 +492,14 @@ describe.skipIf(!kustomize)('deploy/kubernetes (needs kubectl or kustomize)', ()
     expect(endpoint).toMatchObject({ interval: scrape.scrape_interval, scrapeTimeout: scrape.scrape_timeout });
 
     const [, command] = /```text\n(\(printf 'apiVersion[\s\S]*?) \| kubectl apply -f -\n```/.exec(
-      read('docs/running.md'),
+      read('docs/install.md'),
     )!;
     const rule = parse(spawnSync('sh', ['-ec', command!], { cwd: root, encoding: 'utf8' }).stdout);
     expect(rule).toMatchObject({ kind: 'PrometheusRule', spec: parse(read('deploy/prometheus/tollgate.rules.yaml')) });
   });
 
-  test('every folder that docs/running.md applies renders, and every file of deploy/kubernetes is in one', () => {
-    const folders = [...read('docs/running.md').matchAll(/kubectl apply -k (\S+)/g)].map(([, folder]) => folder!);
+  test('every folder that docs/install.md applies renders, and every file of deploy/kubernetes is in one', () => {
+    const folders = [...read('docs/install.md').matchAll(/kubectl apply -k (\S+)/g)].map(([, folder]) => folder!);
     expect(folders.length).toBeGreaterThan(0);
     for (const folder of folders) expect(rendered(folder).length).toBeGreaterThan(0);
     const below = readdirSync(join(root, 'deploy/kubernetes'), { recursive: true, encoding: 'utf8' });

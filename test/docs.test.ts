@@ -6,7 +6,6 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { compileInput } from '../src/input/validate.ts';
-import { operations } from '../src/operations/index.ts';
 import { Holder } from '../src/operations/keys/me.ts';
 import { dataVersion } from '../src/scripts/layout.ts';
 import { makeCertificates } from './support/certificates.ts';
@@ -24,16 +23,59 @@ let workspaceId: string;
 const run = (commands: string) =>
   folder.run(commands.replaceAll('http://127.0.0.1:8080', server.url), { ROOT_KEY: rootKey, WORKSPACE: workspaceId });
 
-/** Runs a line `npx tollgate … < file` in this process, which takes a tenth of the time. It must succeed. */
-async function runLine(line: string, input: string): Promise<{ out: string; err: string }> {
-  const [command] = line.split(' < ');
-  const [npx, tollgate, ...args] = command!.match(/'[^']*'|\S+/g)!.map((word) => word.replaceAll("'", ''));
-  expect([npx, tollgate]).toEqual(['npx', 'tollgate']);
-  const env = { TOLLGATE_DATA_DIR: join(folder.path, 'data') };
-  const { code, out, err } = await runCli(args, env, command === line ? '' : input);
+const variables = new Map<string, string>();
+const files = new Map<string, string>();
+
+/**
+ * Runs a line of a page in this process, which takes a tenth of the time: a command of Tollgate or jq, with `$NAME`,
+ * with a file as input or output, as the value of a variable, or piped to jq. It must succeed.
+ */
+async function runLine(line: string): Promise<{ out: string; err: string }> {
+  const text = line.replace(/ {2,}# .*/, '').replace(/\$(\w+)/g, (whole, name) => variables.get(name) ?? whole);
+  expect(text, line).not.toMatch(/"\$\w+"/);
+  const [, variable, inner = text] = /^(\w+)=\$\((.*)\)$/.exec(text) ?? [];
+  const [, command, input, path, output] = /^(.*?)(?: < (\S+))?(?: \| jq -r (\S+))?(?: > (\S+))?$/.exec(inner)!;
+  const [program, ...args] = wordsOf(command!);
+  if (program === 'umask') return { out: '', err: '' };
+  const { out, err } =
+    program === 'jq'
+      ? { out: jq(args[1]!, files.get(args[2]!)!), err: '' }
+      : await runTollgate([program!, ...args], input === undefined ? '' : files.get(input)!, line);
+  const result = path === undefined ? out : jq(wordsOf(path)[0]!, out);
+  if (variable) variables.set(variable, result.trim());
+  if (output) files.set(output, result);
+  return { out: result, err };
+}
+
+async function runTollgate([npx, tollgate, ...args]: readonly string[], input: string, line: string) {
+  expect([npx, tollgate], line).toEqual(['npx', 'tollgate']);
+  // Files of exports are written by the command itself.
+  const placed = args.map((word) => (word.endsWith('.jsonl') ? join(folder.path, word) : word));
+  const { code, out, err } = await runCli(placed, { TOLLGATE_DATA_DIR: join(folder.path, 'data') }, input);
   expect(code, `${line}: ${err}`).toBe(0);
   return { out, err };
 }
+
+const wordsOf = (text: string) =>
+  text.match(/'[^']*'|"[^"]*"|\S+/g)!.map((word) => word.replace(/^(['"])(.*)\1$/, '$2'));
+
+/** `jq -r` with a path such as `.apiId`, `.[0].keyId` or `.[].keyId`. */
+function jq(path: string, json: string): string {
+  type Json = Record<string, unknown> & unknown[];
+  const valuesAt = (value: unknown, [step, ...rest]: readonly string[]): unknown[] => {
+    if (step === undefined) return [value];
+    return step === '[]'
+      ? (value as Json).flatMap((item) => valuesAt(item, rest))
+      : valuesAt((value as Json)[step], rest);
+  };
+  const values = valuesAt(JSON.parse(json), path.match(/\[\]|\w+/g)!);
+  expect(values, path).not.toContain(undefined);
+  return values.map((value) => `${value}\n`).join('');
+}
+
+/** The lines of blocks that are commands. `tail` runs until it is stopped; test/cli/tail.test.ts runs it. */
+const linesOf = (blocks: readonly string[]) =>
+  blocks.flatMap((text) => text.split('\n')).filter((line) => line !== '' && !/^#|^npx tollgate tail/.test(line));
 
 const call: Client['ok'] = (name, input) => openClient(server.url, rootKey).ok(name, input);
 
@@ -142,75 +184,69 @@ test('npx runs the command line in this folder', () => {
   expect(folder.run('npx tollgate --help', withNpm)).toMatch(/^Usage: tollgate /);
 });
 
-test('running.md: the commands for every day, in a single workspace', async () => {
-  const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate api create'));
-  let [apiId, keyId, key, identityId] = ['', '', '', ''];
-  // `tail` runs until it is stopped; test/cli/tail.test.ts runs it.
-  const lines = block!.split('\n').filter((line) => line !== '' && !line.startsWith('npx tollgate tail'));
+const ofCommands = blocksOf('docs/commands.md');
+/** This block links the program, in a test of its own. */
+const tasks = ofCommands.filter((text) => !text.includes('ln -sf'));
+
+test('commands.md: the commands of each task, in one folder, as they stand', async () => {
+  const lines = linesOf(tasks);
+  expect(lines.length).toBeGreaterThan(70);
   for (const line of lines) {
-    const command = line.replace('api_…', apiId).replace('key_…', keyId).replace('id_…', identityId);
-    const { out, err } = await runLine(command, key);
-    expect(err.replace(/^These figures are not final before .*\n/, ''), line).toBe('');
-    apiId = /^Created API (\w+)/.exec(out)?.[1] ?? apiId;
-    identityId = /^Created identity (\w+)/.exec(out)?.[1] ?? identityId;
-    if (line.includes('key create'))
-      [keyId, key] = /^Created key (\w+).*\n(\w+)$/m.exec(out)!.slice(1) as [string, string];
+    const { err } = await runLine(line);
+    const expected = err.replace(/^These figures are not final before .*\n/, '');
+    if (!/tollgate (doctor|inspect|import|export)/.test(line)) expect(expected, line).toBe('');
   }
+  expect(variables.get('API')).toMatch(/^api_/);
+  expect(files.get('key.txt')).toMatch(/^\w+\n$/);
+  expect(files.get('bill.csv')).toMatch(/^Customer,/i);
 });
 
-test('running.md: the operations of the table of tasks accept their bodies', () => {
-  const rows = [
-    ...readFileSync('docs/running.md', 'utf8').matchAll(/^\|[^|]+\| `([^`]+)` \| `(\w+\.\w+)` `(\{.+\})` \|$/gm),
-  ];
-  expect(rows.length).toBeGreaterThan(9);
-  for (const [, command, name, body] of rows) {
-    expect(blocksOf('docs/running.md').join('\n')).toContain(
-      `npx tollgate ${command!.split(' --')[0]!.split(/ (key_|api_|pay_|ada)/)[0]}`,
-    );
-    const { input } = operations.find((operation) => operation.name === name)!;
-    const text = body!.replace('"keyIds": ["key_…', `"keyIds": ["key_${'1'.repeat(24)}`).replace('_…', '_1');
-    compileInput(input)(JSON.parse(text), text.length);
+test('operate.md: an API gets a workspace of its own', async () => {
+  const { apiId } = await call('apis.createApi', { name: 'moved' });
+  const { key } = await call('keys.createKey', { apiId });
+  for (const [name, value] of Object.entries({ API: apiId!, NAME: 'moved', WORKSPACE: workspaceId }))
+    variables.set(name, value);
+  let targetKey = '';
+  const [block] = blocksOf('docs/operate.md').filter((text) => text.includes('TARGET='));
+  for (const line of linesOf([block!])) {
+    const { out } = await runLine(line);
+    if (line.includes('root-key create')) targetKey = /^root_\w+_\w+$/m.exec(out)![0];
   }
+  expect(await openClient(server.url, targetKey).ok('keys.verifyKey', { key: key! })).toMatchObject({ code: 'VALID' });
+  expect(await call('keys.verifyKey', { key: key! })).toMatchObject({ code: 'NOT_FOUND' });
 });
 
-test('running.md: the command line', async () => {
-  const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate workspace create'));
-  const lines = block!.split('\n').filter((line) => line !== '' && line !== 'npx tollgate start');
-  expect(lines.length).toBeGreaterThan(7);
-  const made = await runLine(`npx tollgate root-key create --workspace ${workspaceId} --permission '*' --json`, '');
-  const { rootKeyId } = JSON.parse(made.out) as { rootKeyId: string };
-  const { apiId } = await call('apis.createApi', { name: 'inspected' });
-  const { key, keyId } = await call('keys.createKey', { apiId });
-  const { apiId: movedId } = await call('apis.createApi', { name: 'moved' });
-  let createdId = '';
-  for (const line of lines) {
-    const command = line.replace('root_…', rootKeyId).replace('key_…', keyId!).replace('api_…', movedId!);
-    const whole = command.replace('--to ws_…', `--to ${createdId}`).replace('ws_…', workspaceId);
-    const { out } = await runLine(whole.replace('all.jsonl', join(folder.path, 'lines.jsonl')), `${key}\n`);
-    if (line.includes('workspace create')) [createdId] = /ws_\w{16}/.exec(out)!;
-  }
+test('operate.md: the lines of the log', () => {
+  const parsed = (text: string): Record<string, unknown>[] =>
+    text
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line));
+  const examples = parsed(blocksOf('docs/operate.md', 'json').join(''));
+  expect(examples).toHaveLength(4);
+  const [ready, request] = examples;
+  const logged = parsed(server.err);
+  expect(shapeOf(ready)).toEqual(shapeOf(logged.find(({ msg }) => msg === 'Ready.')));
+  expect(shapeOf(request)).toEqual(shapeOf(logged.find(({ operation }) => operation === 'apis.createApi')));
 });
 
-test('running.md: upgrades', () => {
-  const lines = blocksOf('docs/running.md')
-    .filter((text) => text.includes('npx tollgate migrate'))
-    .flatMap((text) => text.split('\n'))
-    .filter((line) => line !== '');
+test('upgrade.md', () => {
+  const lines = linesOf(blocksOf('docs/upgrade.md'));
   expect(lines).toHaveLength(3);
   for (const line of lines) expect(run(line)).toContain(`has version ${dataVersion}, the newest of this release.`);
 });
 
-test('running.md: the command line from everywhere', () => {
-  const [block] = blocksOf('docs/running.md').filter((text) => text.includes('ln -sf'));
+test('commands.md: the command line from everywhere', () => {
+  const [block] = ofCommands.filter((text) => text.includes('ln -sf'));
   const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
   // A commit that is no release has its own in the version.
   expect(run(block!)).toMatch(new RegExp(`^${version}(\\+g[0-9a-f]+(\\.dirty)?)?\n$`));
   expect(folder.run('cd / && "$HOME/.local/bin/tollgate" workspace list')).toContain(`${workspaceId}  `);
 });
 
-test('running.md: HTTPS', async () => {
+test('install.md: HTTPS', async () => {
   const { certFile, keyFile } = makeCertificates(folder.path);
-  const [command] = blocksOf('docs/running.md').filter((text) => text.includes('TLS_CERT_FILE'));
+  const [command] = blocksOf('docs/install.md').filter((text) => text.includes('TLS_CERT_FILE'));
   const secure = await folder.serve(
     command!
       .replace('/etc/tollgate/fullchain.pem', certFile)
@@ -233,6 +269,7 @@ test('every command of a page is run by a test, except those for Kubernetes', ()
     'README.md',
     'backup.md',
     'choose.md',
+    'commands.md',
     'customers.md',
     'gateways.md',
     'holds.md',
@@ -242,18 +279,12 @@ test('every command of a page is run by a test, except those for Kubernetes', ()
     'plans.md',
     'selling.md',
     'start.md',
+    'upgrade.md',
   ];
   const isRun = (text: string) =>
-    [
-      'TLS_CERT_FILE',
-      'npx tollgate migrate',
-      'npx tollgate workspace create',
-      'npx tollgate api create',
-      'ln -sf',
-      'openapi.json',
-    ].some((part) => text.includes(part));
+    text === 'npm start\n' || ['TLS_CERT_FILE', 'TARGET=', 'openapi.json'].some((part) => text.includes(part));
   for (const page of readdirSync('docs').filter((name) => name.endsWith('.md') && !runWhole.includes(name))) {
     const left = blocksOf(`docs/${page}`).filter((text) => !isRun(text));
-    for (const text of left) expect(text, page).toMatch(/^(kubectl (.|\\\n)*\n)+$/);
+    for (const text of left) expect(text, page).toMatch(/^((\w+=\$\()?kubectl (.|\\\n)*\n)+$/);
   }
 });

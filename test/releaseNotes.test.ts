@@ -52,7 +52,7 @@ describe('what a release needs', () => {
 
   test('the data versions of this release are in the table of releases', () => {
     const { oldest, newest } = supportedBy(version);
-    expect(readFileSync('docs/running.md', 'utf8')).toContain(`| ${version} | ${oldest} to ${newest} |\n`);
+    expect(readFileSync('docs/upgrade.md', 'utf8')).toContain(`| ${version} | ${oldest} to ${newest} |\n`);
   });
 
   test('the notes are the newest section, without its heading', () => {

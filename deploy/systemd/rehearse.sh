@@ -50,7 +50,7 @@ mount --rbind /dev "$view/dev"
 mount -t sysfs sysfs "$view/sys"
 mount -t cgroup2 cgroup2 "$view/sys/fs/cgroup"
 
-# The steps of docs/running.md.
+# The steps of docs/install.md.
 mkdir -p "$view/opt/tollgate"
 if [ -n "$ARCHIVE" ]; then
   tar -xzf "$ARCHIVE" --strip-components 1 -C "$view/opt/tollgate"

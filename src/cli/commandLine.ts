@@ -172,7 +172,7 @@ function addStoreRow(program: Command, runner: Runner, row: StoreRow) {
 
 const bulk = { timeoutMs: bulkTimeoutMs };
 
-const workspaceRows: readonly StoreRow[] = [
+export const workspaceRows: readonly StoreRow[] = [
   {
     words: 'workspace create <name>',
     about: 'Create a workspace.',
@@ -191,7 +191,7 @@ const workspaceRows: readonly StoreRow[] = [
   },
 ];
 
-const storeRows: readonly StoreRow[] = [
+export const storeRows: readonly StoreRow[] = [
   {
     words: 'export',
     about: 'Write everything that is stored as JSON lines to a new file or standard output.',

@@ -1,4 +1,4 @@
-// How a command fails: its exit code, and its error as JSON. docs/running.md lists the codes.
+// How a command fails: its exit code, and its error as JSON. docs/commands.md lists the codes.
 
 /** The arguments are wrong, or the server refused the input. */
 export const usageExitCode = 2;

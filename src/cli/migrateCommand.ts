@@ -14,7 +14,7 @@ interface Options {
 }
 
 const lookMs = 1_000;
-/** Records that are migrated in a second in addition to other work: docs/running.md#upgrades. */
+/** Records that are migrated in a second in addition to other work: docs/upgrade.md. */
 const recordsPerSecond = 20_000;
 
 const count = (number: number, noun: string) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;

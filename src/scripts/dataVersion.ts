@@ -85,7 +85,7 @@ export async function readData(redis: RedisClient, supported: Supported): Promis
 function refused(found: number | string, { release, oldest, newest }: Supported, remedy: string) {
   const read = oldest === newest ? `version ${newest}` : `versions ${oldest} to ${newest}`;
   return unsupported(
-    `The data in Redis has version ${found}, and Tollgate ${release} reads ${read}. ${remedy}: docs/running.md#upgrades.`,
+    `The data in Redis has version ${found}, and Tollgate ${release} reads ${read}. ${remedy}: docs/upgrade.md.`,
   );
 }
 

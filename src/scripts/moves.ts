@@ -24,7 +24,7 @@ export async function refuseMoves(redis: RedisClient): Promise<void> {
     throw unsupported(
       `Redis has records of \`tollgate api move\`, which this release does not have: ${named}${others}. With the commit ` +
         'that wrote them, run `api move` to its end and then `api end-forwarding`; then revoke root keys that are still ' +
-        'named: docs/running.md#upgrades.',
+        'named: docs/upgrade.md.',
     );
   }
   const failed = looks.find((each) => each.status === 'rejected');

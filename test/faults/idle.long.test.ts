@@ -1,5 +1,5 @@
 // A pool of connections that are idle for about as long as Tollgate keeps them, over a distance: no call is lost with
-// the setting that docs/running.md names, "Behind a load balancer".
+// the setting that docs/install.md names, "Behind a load balancer".
 
 import { execFile, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';

@@ -142,8 +142,8 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
     expect(await exchange(port, [request])).toMatch(/^HTTP\/1\.1 400 Bad request/);
   });
 
-  test("running.md's health check passes, and a plain one gets 505", async () => {
-    const [lines] = blocksOf('docs/running.md', 'haproxy');
+  test("operate.md's health check passes, and a plain one gets 505", async () => {
+    const [lines] = blocksOf('docs/operate.md', 'haproxy');
     const { host } = new URL(tollgate.url);
     const documented = lines!.replaceAll(/10\.0\.0\.\d:8080/g, host).replace('inter 2s', 'inter 50ms');
     const statsPort = await freePort();

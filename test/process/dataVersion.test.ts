@@ -26,7 +26,7 @@ beforeAll(build, 120_000);
 afterEach(endAll);
 
 const newer = { version: `${dataVersion + 1}`, release: '9.9.9' };
-const sentence = `The data in Redis has version ${dataVersion + 1}, and Tollgate ${version} reads versions 4 to ${dataVersion}. Run Tollgate 9.9.9 or a later one: docs/running.md#upgrades.`;
+const sentence = `The data in Redis has version ${dataVersion + 1}, and Tollgate ${version} reads versions 4 to ${dataVersion}. Run Tollgate 9.9.9 or a later one: docs/upgrade.md.`;
 
 async function redisWith(fill?: (redis: Awaited<ReturnType<typeof connect>>) => Promise<unknown>) {
   const { url } = await startRedis(temporaryDir());

@@ -54,7 +54,7 @@ test('newer data is refused in one sentence that names the release', async () =>
   await redis.hset(dataKey, { version: '6', release: '1.2.0' });
   expect(await refusal()).toBe(
     'The data in Redis has version 6, and Tollgate 1.0.0 reads versions 4 to 5. Run Tollgate 1.2.0 or a later one: ' +
-      'docs/running.md#upgrades.',
+      'docs/upgrade.md.',
   );
   await redis.hdel(dataKey, 'release');
   expect(await refusal()).toContain('Run the release that wrote it or a later one');

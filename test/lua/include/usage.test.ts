@@ -1,4 +1,4 @@
-// The size of usage logs (docs/running.md): the bytes of an hour of a key depend on what was counted in it.
+// The size of usage logs (docs/operate.md): the bytes of an hour of a key depend on what was counted in it.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
