@@ -109,7 +109,20 @@ export async function makeLargest(ok: Ok) {
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
   }
   const refs = { identity: identityId, permission: slugs[0]!, role: roles[0]! };
-  return { ...refs, planId, apiId, identityId, externalId, keyId, key, others, wide, grants, rootKeyId, otherRootKeyId };
+  return {
+    ...refs,
+    planId,
+    apiId,
+    identityId,
+    externalId,
+    keyId,
+    key,
+    others,
+    wide,
+    grants,
+    rootKeyId,
+    otherRootKeyId,
+  };
 }
 
 export type Largest = Awaited<ReturnType<typeof makeLargest>>;

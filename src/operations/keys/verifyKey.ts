@@ -70,7 +70,8 @@ export const verificationFields = optional({
   tags: Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
   keyspaces: Type.Array(ApiId, {
     maxItems: 5,
-    description: 'apiIds. The key is `NOT_FOUND` unless it is of one of these APIs. An empty list stands for none, as some clients send it.',
+    description:
+      'apiIds. The key is `NOT_FOUND` unless it is of one of these APIs. An empty list stands for none, as some clients send it.',
   }),
   ip: IpAddress,
   migrationId: Type.String({ maxLength: 256, description: 'Accepted and ignored.' }),
