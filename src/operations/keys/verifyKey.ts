@@ -71,7 +71,7 @@ export const verificationFields = optional({
   keyspaces: Type.Array(ApiId, {
     maxItems: 5,
     description:
-      'apiIds. The key is `NOT_FOUND` unless it is of one of these APIs. An empty list stands for none, as some clients send it.',
+      'apiIds. The key is `NOT_FOUND` unless it is of one of these APIs. An empty list is ignored, as some clients send it.',
   }),
   ip: IpAddress,
   migrationId: Type.String({ maxLength: 256, description: 'Accepted and ignored.' }),
