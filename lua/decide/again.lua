@@ -12,3 +12,10 @@ local function decide_again(decide, position, last, root_index, hold)
   end
   return answer, snapshot
 end
+
+-- Decides an item until it has an answer, for scripts besides lua/decide.lua, which saves itself the call.
+local function decide_whole(decide, position, last, root_index)
+  local answer, snapshot = decide(position, last, root_index)
+  if answer == AGAIN then return decide_again(decide, position, last, root_index, snapshot) end
+  return answer, snapshot
+end

@@ -168,13 +168,7 @@ if charge_ahead then
 end
 local explained = figures_of(digest)
 explained.now, explained.limits, explained.holds = int(now), limits, held_figures()
-local answer, snapshot = verify(1, #item, 1)
--- As decide_again, which would be one upvalue more than Lua should have here.
-for _ = 1, 2 do
-  if answer == AGAIN then
-    answer, snapshot = verify(1, #item, 1, snapshot)
-  end
-end
+local answer, snapshot = decide_whole(verify, 1, #item, 1)
 explained.held = request and request.query and held_in(request.query)
 -- An item error has no snapshot.
 return { named(explained), answer, snapshot or key_snapshot.pack('') }

@@ -20,7 +20,7 @@ import type { Store } from '../store.ts';
 import { endUserAddress } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
-import { type HeaderHandler, type HeadRequest, knownMethods, type Response } from './message.ts';
+import { type HeaderHandler, type HeadRequest, knownMethods, notToBeStored, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const gatewayPath = '/v2/gateway/check';
@@ -109,7 +109,7 @@ class Gateway {
     this.#calls = metrics.callsOf('gateway.check', 'decides');
     this.#callLog = callLog;
     this.#keyHeader = keyHeader;
-    this.#isBearer = keyHeader.toLowerCase() === 'authorization';
+    this.#isBearer = isBearer(keyHeader);
     this.#ipHeader = ipHeader;
     this.#rootKey = rootKey === '' ? undefined : this.#rootKeys.read(rootKey);
     this.#metaMembers = meta;
@@ -135,7 +135,7 @@ class Gateway {
       throw new ApiError('invalid_input', detail, { fields: [] });
     }
     const rootKey = this.#rootKey ?? this.#rootKeys.read(readRootKey(request));
-    const key = this.#readKey(request);
+    const key = keyIn(request, this.#keyHeader);
     if (key === undefined) {
       return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key, or is repeated.`, []);
     }
@@ -158,14 +158,6 @@ class Gateway {
     const error = gatewayError(cause, this.#ipHeader);
     this.#callLog.failed('gateway.check', request, error, startedAt);
     return errorResponse(error, request);
-  }
-
-  /** A header that is repeated is the end user's fault, like a wrong key: a gateway may pass it on as it is. */
-  #readKey(request: HeadRequest): string | undefined {
-    const values = request.headers.get(this.#keyHeader.toLowerCase());
-    const value = values?.length === 1 ? values[0]!.trim() : undefined;
-    const key = this.#isBearer ? value && bearerToken(value) : value;
-    return key && key.length <= keyCharactersMax ? key : undefined;
   }
 
   #admit(request: HeadRequest, verified: Verified, input: Input): Response {
@@ -229,10 +221,21 @@ const checkedLimits = ({ snapshot, ratelimits }: Verified, input: Input): Checke
     return { name, limit, duration, ...state };
   });
 
-export const notToBeStored = ['Cache-Control', 'no-store'] as const;
-
 /** `plan_name` as `X-Tollgate-Meta-plan-name`: many servers drop headers with an underscore. */
 export const metaHeader = (member: string): string => responseHeaders.meta + member.replaceAll('_', '-');
+
+const isBearer = (header: string) => header.toLowerCase() === 'authorization';
+
+/**
+ * The key in a header: after `Bearer` in Authorization, else its whole value; undefined for none. A header that is
+ * repeated is the end user's fault, like a wrong key: a gateway may pass it on as it is.
+ */
+export function keyIn({ headers }: HeadRequest, header: string): string | undefined {
+  const values = headers.get(header.toLowerCase());
+  const value = values?.length === 1 ? values[0]!.trim() : undefined;
+  const key = isBearer(header) ? value && bearerToken(value) : value;
+  return key && key.length <= keyCharactersMax ? key : undefined;
+}
 
 /** Returns the value of a header that must not be repeated; undefined if it is absent or empty. */
 function readHeader(request: HeadRequest, name: string): string | undefined {

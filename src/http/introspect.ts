@@ -12,7 +12,7 @@ import type { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter } from './concurrencyLimiter.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import { keyCharactersMax } from './gateway.ts';
-import type { Handler, Request, Response } from './message.ts';
+import { type Handler, jsonType, notToBeStored, type Request, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const introspectPath = '/v2/introspect';
@@ -107,8 +107,7 @@ export const errorName = (status: number): string =>
   errorNames[status] ?? (status < 429 ? 'invalid_request' : 'temporarily_unavailable');
 
 function json(status: number, data: object, headers: Response['headers'] = []): Response {
-  const all = [...headers, ['Cache-Control', 'no-store']] as const;
-  return { status, contentType: 'application/json', headers: all, body: JSON.stringify(data) };
+  return { status, contentType: jsonType, headers: [...headers, notToBeStored], body: JSON.stringify(data) };
 }
 
 /** For OAuth a root key that is disabled or has expired is a client that cannot be authenticated: 401. */

@@ -5,7 +5,19 @@ import { outcomes } from '../domain/verification.ts';
 import type { OpenApiDocument } from './openapi.ts';
 
 /** Pages of docs/, which is in the repository only. */
-const pages = ['contract', 'clients', 'gateways', 'limits', 'holds', 'plans', 'moving', 'running', 'settings'];
+const pages = [
+  'contract',
+  'clients',
+  'gateways',
+  'limits',
+  'holds',
+  'plans',
+  'customers',
+  'mcp',
+  'moving',
+  'running',
+  'settings',
+];
 
 const head = `# Tollgate
 

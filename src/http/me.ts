@@ -16,9 +16,8 @@ import { endUserAddress } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter } from './concurrencyLimiter.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
-import { keyCharactersMax, noAddressIn, notToBeStored } from './gateway.ts';
-import type { HeaderHandler, HeadRequest, Response } from './message.ts';
-import { bearerToken } from './rootKey.ts';
+import { keyIn, noAddressIn } from './gateway.ts';
+import { type HeaderHandler, type HeadRequest, notToBeStored, type Response, succeeded } from './message.ts';
 
 export const mePath = '/v2/me';
 
@@ -90,7 +89,7 @@ class Me {
   async respond(request: HeadRequest): Promise<Response> {
     const startedAt = performance.now();
     this.#metrics.begin();
-    const key = keyOf(request);
+    const key = keyIn(request, 'Authorization');
     const digest = key && digestTextOf(key);
     const response = await this.#answer(request, digest).catch((cause) => {
       const error = cause instanceof ApiError ? cause : internalError(cause);
@@ -155,20 +154,6 @@ class Me {
 const unknown = { refused: 'NOT_FOUND' } as const;
 const refusal = (code: 'invalid_key' | 'ip_not_allowed', outcome: keyof typeof outcomeErrors) =>
   new ApiError(code, outcomeErrors[outcome].detail);
-
-/** A header that is repeated has no key, as at a gateway check. */
-function keyOf({ headers }: HeadRequest): string | undefined {
-  const values = headers.get('authorization');
-  const key = values?.length === 1 ? bearerToken(values[0]!) : undefined;
-  return key && key.length <= keyCharactersMax ? key : undefined;
-}
-
-const succeeded = ({ requestId }: HeadRequest, data: string): Response => ({
-  status: 200,
-  contentType: 'application/json',
-  headers: [],
-  body: `{"meta":{"requestId":"${requestId}"},"data":${data}}`,
-});
 
 /**
  * The answer to any page: a preflight has no key, and so no workspace. It lets a page send the key, which it has

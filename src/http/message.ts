@@ -58,6 +58,18 @@ export interface Response {
   stream?: Streaming;
 }
 
+export const jsonType = 'application/json';
+export const notToBeStored = ['Cache-Control', 'no-store'] as const;
+const noHeaders: Response['headers'] = [];
+
+/** A response in the envelope. `data` is text, which may go on with further members of the response. */
+export const succeeded = ({ requestId }: Request, data: string): Response => ({
+  status: 200,
+  contentType: jsonType,
+  headers: noHeaders,
+  body: `{"meta":{"requestId":"${requestId}"},"data":${data}}`,
+});
+
 /**
  * Handles a request. Never rejects. Returns no promise when it has the response immediately, which saves microseconds.
  */

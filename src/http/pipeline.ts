@@ -31,7 +31,7 @@ import type { Served } from './constant.ts';
 import { readCursor } from './cursor.ts';
 import { createDocuments, withHsts } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
-import { type Handler, isReading, type Request, type Response } from './message.ts';
+import { type Handler, isReading, jsonType, notToBeStored, type Request, type Response, succeeded } from './message.ts';
 import { PreparedCache } from './preparedCache.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
@@ -100,8 +100,6 @@ const readRestMsMax = 50;
 const unknownAtOnce = 64;
 /** Unknown callers, those whose root key was not accepted recently, share one limit under this name. */
 const unknownCaller = '';
-
-const jsonType = 'application/json';
 
 export function createPipeline(operations: readonly AnyOperation[], options: PipelineOptions): Handler {
   const pipeline = new Pipeline(operations, options);
@@ -458,21 +456,8 @@ function counted(calls: Calls, response: Response, startedAt: number): Response 
   return response;
 }
 
-const noHeaders: Response['headers'] = [];
-
-/** `data` is text, which may go on with further members of the response. */
-const succeeded = ({ requestId }: Request, data: string): Response => ({
-  status: 200,
-  contentType: jsonType,
-  headers: noHeaders,
-  body: `{"meta":{"requestId":"${requestId}"},"data":${data}}`,
-});
-
 /** Proxies must neither buffer nor cache a stream. */
-const streamHeaders = [
-  ['Cache-Control', 'no-store'],
-  ['X-Accel-Buffering', 'no'],
-] as const;
+const streamHeaders = [notToBeStored, ['X-Accel-Buffering', 'no']] as const;
 const streamed = (stream: Streaming): Response => ({
   status: 200,
   contentType: 'text/event-stream',

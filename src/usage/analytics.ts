@@ -170,9 +170,10 @@ async function existingApis(
 /** Rows of which a script reads the plans, in some milliseconds. */
 const plansStep = 250;
 
-/** Adds to rows the plan that their key has now, or else their identity. */
+/** Adds to rows the plan that their key has now, or else their identity; rows with neither are left as they are. */
 async function addPlans({ run }: StoreContext, workspaceId: string, rows: readonly Planned[]) {
-  for (const some of chunks(rows, plansStep)) {
+  const owned = rows.filter(({ keyId, externalId }) => keyId !== undefined || externalId !== undefined);
+  for (const some of chunks(owned, plansStep)) {
     const names = some.map(({ keyId = '', externalId = '' }) => [keyId, externalId]);
     const planIds = await run('analytics/plans', workspaceId, { rows: JSON.stringify(names) });
     for (const [at, planId] of planIds.entries()) if (planId !== '') some[at]!.planId = planId;

@@ -114,8 +114,9 @@ export async function makeLargest(ok: Ok) {
   }
   // 64 KiB of grants.
   const grants = times(1000, (index) => `api.api_${index}_${'0'.repeat(40)}.read_key`);
-  let rootKeyId = '';
+  let [rootKeyId, otherRootKeyId] = ['', ''];
   for (let index = 0; index <= listed; index++) {
+    otherRootKeyId = rootKeyId;
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
   }
   const refs = { identity: identityId, permission: slugs[0]!, role: roles[0]! };
@@ -134,6 +135,9 @@ export async function makeLargest(ok: Ok) {
     wide,
     grants,
     rootKeyId,
+=======
+    otherRootKeyId,
+>>>>>>> land
   };
 }
 
@@ -369,6 +373,9 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'audit.listEvents': { '100 events': () => ({ limit: listed }) },
   'rootKeys.createRootKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },
   'rootKeys.listRootKeys': { '100 root keys of 1000 grants': () => ({ limit: listed }) },
+  'rootKeys.createKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },
+  'rootKeys.updateKey': { '1000 grants': ({ rootKeyId, grants }) => ({ keyId: rootKeyId, permissions: grants }) },
+  'rootKeys.deleteKey': { '': ({ otherRootKeyId }) => ({ keyId: otherRootKeyId }) },
   'rootKeys.rerollKey': { '1000 grants': ({ rootKeyId }) => ({ keyId: rootKeyId, expiration: null }) },
   'rootKeys.updateRootKey': { '1000 grants': ({ rootKeyId, grants }) => ({ rootKeyId, permissions: grants }) },
   'ratelimits.deleteOverride': { '': () => ({ namespace, identifier: wildcard(made++ % wildcards) }) },

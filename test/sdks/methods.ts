@@ -415,7 +415,7 @@ export const newerMethods: Record<string, NewerLine> = {
   'keys.verifyKey': {
     input: ({ key, apiId }) => ({ key, keyspaces: ['api_other', apiId] }),
     answers: ({ keyId, apiId }) => expect.objectContaining({ valid: true, keyId, keyspaceId: apiId, credits: 99 }),
-    wrong: { keyspaces: [] },
+    wrong: { keyspaces: ['api_1', 'api_2', 'api_3', 'api_4', 'api_5', 'api_6'] },
   },
   'permissions.updatePermission': {
     input: ({ name }) => ({ permission: name, slug: `${name}.renamed`, description: null }),

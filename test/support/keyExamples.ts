@@ -184,7 +184,7 @@ export const inputExamples: { [Name in keyof Required<VerifyInput>]: InputExampl
   // Its values are the ids of APIs, which the tests of it and the model make.
   keyspaces: {
     values: [],
-    invalid: [[[]], [null], ['api_1'], [['api_1', 'an api'], '[1]'], [many(6, (index) => `api_${index}`)]],
+    invalid: [[null], ['api_1'], [['api_1', 'an api'], '[1]'], [many(6, (index) => `api_${index}`)]],
   },
   ip: {
     values: ['203.0.113.7', '2001:db8::1', '::ffff:10.1.2.3'],

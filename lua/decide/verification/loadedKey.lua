@@ -1,8 +1,8 @@
 -- The key of one verification, with its identity; see also registers.lua.
 
 -- The flags of a state by their number; with WITH_PLANS if the key or its identity has a plan, twice that if a plan has
--- permissions or roles. Each table is created
--- once, which saves 7 % of Redis's instructions per verification (callgrind, 2026-11-22).
+-- permissions or roles. Each table is created once, which saves 7 % of Redis's instructions per verification
+-- (callgrind, 2026-11-22).
 local flag_sets = {}
 local function flags_of(number)
   local flags = {}

@@ -69,9 +69,9 @@ export const verificationFields = optional({
   }),
   tags: Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
   keyspaces: Type.Array(ApiId, {
-    minItems: 1,
     maxItems: 5,
-    description: 'apiIds. The key is `NOT_FOUND` unless it is of one of these APIs.',
+    description:
+      'apiIds. The key is `NOT_FOUND` unless it is of one of these APIs. An empty list is ignored, as some clients send it.',
   }),
   ip: IpAddress,
   migrationId: Type.String({ maxLength: 256, description: 'Accepted and ignored.' }),
@@ -128,7 +128,7 @@ export const verifyKey = decides({
     const { ratelimits, hold, keyspaces } = input;
     const prepared = hold ? prepareHeld(input, hold, rootKey, store) : prepareVerification(input, rootKey, store);
     const print = ratelimits ? (verified: Verified) => printVerified(verified, ratelimits) : printPlain;
-    return new Printed(prepared, keyspaces ? (verified) => withKeyspace(print(verified), verified) : print);
+    return new Printed(prepared, keyspaces?.length ? (verified) => withKeyspace(print(verified), verified) : print);
   },
 });
 
@@ -168,7 +168,7 @@ export function verificationOf(given: Omit<Static<typeof input>, 'key'>) {
     query,
     ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
     tags,
-    keyspaces,
+    keyspaces: keyspaces?.length ? keyspaces : undefined,
     ip: ip === undefined ? undefined : parseIp(ip),
   };
 }

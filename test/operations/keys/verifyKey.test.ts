@@ -126,6 +126,11 @@ describe('keys.verifyKey: NOT_FOUND', () => {
       other = (await ok('apis.createApi', { name: 'other' })).apiId;
     });
 
+    test('an empty list, as some clients send it, is as none', async () => {
+      const { key } = await createKey({ apiId });
+      expect(await verify(key, { keyspaces: [] })).toEqual(await verify(key));
+    });
+
     test('charges and counts nothing, also of a cached key; with its own API the response has keyspaceId', async () => {
       const limit = perMinute('requests', 5, true);
       const { key, keyId } = await createKey({ apiId, credits: { remaining: 5 }, ratelimits: [limit] });
