@@ -472,7 +472,7 @@ describe('TOLLGATE_URL', () => {
     ['a root key that is unknown', () => ({ TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: 'root_x' }), 'root key'],
   ])('%s is an error without the root key in it', async (_what, env, message) => {
     const { code, out, err } = await run(env());
-    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect({ code, out }).toEqual({ code: 4, out: '' });
     expect(err).toContain(message);
     expect(err).not.toContain('root_x');
   });
