@@ -135,9 +135,7 @@ export async function makeLargest(ok: Ok) {
     wide,
     grants,
     rootKeyId,
-=======
     otherRootKeyId,
->>>>>>> land
   };
 }
 
