@@ -13,7 +13,8 @@ import { Button, Problem } from './basic.tsx';
 import { Dialog } from './dialog.tsx';
 import { type Results, useResults } from './found.ts';
 import { nameOf } from './keyName.tsx';
-import { type Group, ListBox } from './listBox.tsx';
+import { ListBox } from './listBox.tsx';
+import { Examined } from './table.tsx';
 
 /** A screen that the grants allow. `g` and then the letter open it. */
 export interface Screen {
@@ -27,18 +28,15 @@ interface Option {
   note?: string | undefined;
   act: () => void;
 }
-/** The buttons and links of the screen behind. What the grants exclude is not among them. */
-function actsOfScreen(): Option[] {
-  const controls = 'main :is(.head, .card-head) .actions :is(button:not(:disabled), a)';
-  return [...document.querySelectorAll<HTMLElement>(controls)].map((control) => ({
-    title: control.textContent ?? '',
-    note: control.closest('.card-head')?.querySelector('h2')?.textContent ?? '',
-    // When the palette is closed, and the focus is where it was.
-    act: () => setTimeout(() => control.click()),
-  }));
-}
 
-/** Forms of new records: their screen, and the resource, the noun and the id of the grants that they need. */
+/** The buttons and links of the screen behind. What the grants exclude is not among them. */
+const controls = () => [
+  ...document.querySelectorAll<HTMLElement>('main :is(.head, .card-head) .actions :is(button:not(:disabled), a)'),
+];
+/** Clicks when the palette is closed, and the screen is drawn. */
+const click = (find: () => HTMLElement | undefined) => setTimeout(() => find()?.click());
+
+/** Forms of new records: the button and its screen, and the resource, the noun and the id of the grants they need. */
 const forms = [
   ['New API', '/apis', 'api', 'api', '*'],
   ['New customer', '/customers', 'identity', 'identity', undefined],
@@ -46,18 +44,33 @@ const forms = [
   ['New root key', '/access', 'root_key', 'root_key', undefined],
 ] as const;
 
-function actsOfAll(go: (path: string) => void, help: () => void): Option[] {
+function actions(screens: readonly Screen[], go: (path: string) => void, help: () => void): Option[] {
+  const made = forms.filter(([, , resource, noun, id]) =>
+    ['create', 'read'].every((act) => may(resource, `${act}_${noun}`, id)),
+  );
   const others = allSignIns().filter((signIn) => signIn !== currentSignIn());
   return [
-    ...forms
-      .filter(([, , resource, noun, id]) => ['create', 'read'].every((act) => may(resource, `${act}_${noun}`, id)))
-      .map(([title, path]) => ({ title: `${title} …`, act: () => go(`${path}?new=1`) })),
+    ...controls().map((control) => ({
+      title: control.textContent ?? '',
+      note: control.closest('.card-head')?.querySelector('h2')?.textContent ?? 'This screen',
+      act: () => click(() => control),
+    })),
+    ...screens.map(({ name, path, letter }) => ({ title: name, note: `Screen · g ${letter}`, act: () => go(path) })),
+    ...made.map(([title, path]) => ({
+      title: `${title} …`,
+      note: 'Action',
+      act: () => {
+        go(path);
+        click(() => controls().find(({ textContent }) => textContent === title));
+      },
+    })),
     ...others.map(({ workspaceId, name }) => ({
-      title: `Workspace ${name}`,
+      title: name,
+      note: 'Workspace',
       act: () => leave(() => switchTo(workspaceId)),
     })),
     { title: 'Shortcuts', note: '?', act: help },
-    { title: 'Sign out', act: () => leave(signOut) },
+    { title: 'Sign out', note: 'Action', act: () => leave(signOut) },
   ];
 }
 
@@ -86,36 +99,22 @@ function pathOf({ kind, id, externalId, deleted }: Found): string {
   return kind === 'rootKey' ? '/access' : `${kinds[kind][2]}/${id}`;
 }
 
-function groupsOf(results: Results, go: (path: string) => void): Group<Option>[] {
-  const optionOf = (found: Found): Option => {
-    const { kind, id, name, start = '', externalId, exact, deleted } = found;
+/** Exact ones first; then those of each kind, with the list that has more of them. */
+function optionsOf({ found, lists }: Results, text: string, go: (path: string) => void): [Option[], Option[]] {
+  const optionOf = (item: Found): Option => {
+    const { kind, id, name, start = '', externalId, deleted } = item;
     const title = kind === 'key' ? nameOf({ keyId: id, name, start }) : (name ?? externalId ?? id);
-    const notes = [
-      exact && kinds[kind][1],
-      deleted && 'deleted',
-      start && `${start}…`,
-      externalId,
-      kind !== 'key' && id,
-    ];
-    return { title, note: notes.filter((note) => note && note !== title).join(' · '), act: () => go(pathOf(found)) };
+    const notes = [kinds[kind][1], deleted && 'deleted', start && `${start}…`, externalId, kind !== 'key' && id];
+    return { title, note: notes.filter((note) => note && note !== title).join(' · '), act: () => go(pathOf(item)) };
   };
-  const groups = Object.entries(kinds).map(([kind, [label, , path]]) => ({
-    label,
-    options: [
-      ...results.found.filter((found) => found.kind === kind && !found.exact).map(optionOf),
-      // What was found has the text, so it may be in the address.
-      ...(results.more.includes(kind as Found['kind'])
-        ? [
-            {
-              title: `All ${label}`,
-              note: results.of,
-              act: () => go(`${path}?search=${encodeURIComponent(results.of)}`),
-            },
-          ]
-        : []),
-    ],
-  }));
-  return [{ label: 'Found', options: results.found.filter(({ exact }) => exact).map(optionOf) }, ...groups];
+  const others = Object.entries(kinds).flatMap(([kind, [label, , path]]) => [
+    ...found.filter((item) => item.kind === kind && !item.exact).map(optionOf),
+    // What was found has the text, so it may be in the address.
+    ...lists
+      .filter((list) => list.kind === kind && list.hasMore)
+      .map(() => ({ title: `All ${label}`, note: text, act: () => go(`${path}?search=${encodeURIComponent(text)}`) })),
+  ]);
+  return [found.filter(({ exact }) => exact).map(optionOf), others];
 }
 
 interface PaletteProps {
@@ -131,21 +130,10 @@ export function Palette({ screens, help, close }: PaletteProps) {
   const wanted = text.trim();
   const settled = useSettled(wanted);
   const results = useResults(settled);
-  const [acts] = useState<Group<Option>[]>(() => [
-    { label: 'This screen', options: actsOfScreen() },
-    {
-      label: 'Screens',
-      options: screens.map(({ name, path, letter }) => ({ title: name, note: `g ${letter}`, act: () => go(path) })),
-    },
-    { label: 'Actions', options: actsOfAll(go, help) },
-  ]);
+  const [acts] = useState(() => actions(screens, go, help));
   const isPending = wanted !== '' && (settled !== wanted || !results.isFound);
-  const [found, ...others] = groupsOf(results, go);
-  const named = acts.map(({ label, options }) => ({ label, options: options.filter((one) => isNamed(one, wanted)) }));
-  const groups = (settled === wanted ? [found!, ...named, ...others] : named).filter(
-    ({ options }) => options.length > 0,
-  );
-  const options = groups.flatMap((group) => group.options);
+  const [exact, others] = settled === wanted ? optionsOf(results, wanted, go) : [[], []];
+  const options = [...exact, ...acts.filter((one) => isNamed(one, wanted)), ...others];
   const names = options.map(({ title, note }) => `${title} ${note}`);
   // What was chosen by an arrow key stays when others come before it.
   const at = active && names[active.at] !== active.name ? Math.max(0, names.indexOf(active.name)) : (active?.at ?? 0);
@@ -197,28 +185,33 @@ export function Palette({ screens, help, close }: PaletteProps) {
           onInput={(e) => type(e.currentTarget.value)}
           onKeyDown={onKeyDown}
         />
-        <ListBox id="palette" label="Found" groups={groups} at={at} choose={(position) => choose(options[position]!)} />
-        <State results={results} isPending={isPending} number={options.length} />
+        <ListBox
+          id="palette"
+          label="Found"
+          options={options}
+          at={at}
+          choose={(position) => choose(options[position]!)}
+        />
+        <State results={results} isPending={isPending} number={wanted && options.length} />
       </form>
     </Dialog>
   );
 }
 
-function State({ results, isPending, number }: { results: Results; isPending: boolean; number: number }) {
-  const { of, isReading, looked, total, stop, failure } = results;
-  const examined = isReading && total > 0 ? `; ${count(looked)} of ${count(total)} keys were examined` : '';
+function State(props: { results: Results; isPending: boolean; number: number | '' }) {
+  const { results, isPending, number } = props;
+  const searched = results.lists.map(({ pages }) => pages).filter(({ isSearching }) => isSearching);
   const hint = 'Names, ids, customers, hashes, starts and whole strings of keys, screens, actions';
-  if (isPending) return <p role="status">Searching …</p>;
   return (
     <>
-      <p role="status">{of === '' ? hint : `${count(number)} found${examined}`}</p>
-      {isReading && (
+      <p role="status">{isPending ? 'Searching …' : number === '' ? hint : `${count(number)} found`}</p>
+      {searched[0] && (
         <div class="actions">
-          <progress aria-label="Examined keys" {...(total > 0 && { value: looked, max: total })} />
-          <Button onClick={stop}>Stop</Button>
+          <Examined of={searched[0]} />
+          <Button onClick={() => searched.map(({ stop }) => stop())}>Stop</Button>
         </div>
       )}
-      <Problem failure={failure} />
+      <Problem failure={results.failure} />
     </>
   );
 }
