@@ -6,7 +6,7 @@ import { forgetAll, useStale } from './api.ts';
 import { timeOfDay } from './format.ts';
 import { Button, Empty, Head } from './parts/basic.tsx';
 import { Done } from './parts/many.tsx';
-import { Palette, type Screen, Shortcuts, useShortcuts } from './parts/palette.tsx';
+import { Palette, type Screen, useShortcuts } from './parts/palette.tsx';
 import { Question } from './parts/secret.tsx';
 import { textOfPart } from './paths.ts';
 import { onRedraw } from './redraw.ts';
@@ -121,12 +121,12 @@ function Shell({ add }: { add: () => void }) {
     isFirst.current = false;
     scrollTo(0, 0);
   }, [path]);
-  const [opened, setOpened] = useState<'find' | 'help'>();
+  const [isFinding, setFinding] = useState(false);
   const offered = screens
     .flatMap(([, ofGroup]) => ofGroup.filter((screen) => mayOpen(screen[5])))
     .map(([path, name, , , letter]): Screen => ({ path, name, letter }));
-  useShortcuts(offered, setOpened);
-  const close = () => setOpened(undefined);
+  useShortcuts(offered, () => setFinding(true));
+  const close = () => setFinding(false);
   // A key string may be in its field.
   useEffect(close, [path]);
   return (
@@ -134,7 +134,7 @@ function Shell({ add }: { add: () => void }) {
       <a class="skip" href="#main">
         Skip to the screen
       </a>
-      <Side add={add} find={() => setOpened('find')} />
+      <Side add={add} find={() => setFinding(true)} />
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
           {screens.flatMap(([, ofGroup]) =>
@@ -160,8 +160,7 @@ function Shell({ add }: { add: () => void }) {
         <Stale />
         <Done />
       </main>
-      {opened === 'find' && <Palette screens={offered} help={() => setOpened('help')} close={close} />}
-      {opened === 'help' && <Shortcuts screens={offered} close={close} />}
+      {isFinding && <Palette screens={offered} close={close} />}
       <Question />
     </div>
   );

@@ -33,6 +33,7 @@ function cutOf(sums: readonly number[]): number | undefined {
 
 const beforeName = 'The period before';
 const beforeColor = '--quiet';
+const dashed = { width: 1.5, dash: [4, 3], points: { show: false } };
 
 /**
  * Stacked bars of the series that are not hidden, up to `end` of the scale. The last series is drawn first, so that it
@@ -85,17 +86,7 @@ function Bars({ times, series, before, stepMs, height = 220, end }: ChartProps &
           paths: uPlot.paths.bars!({ size: [0.8, 40] }),
           points: { show: false },
         })),
-        ...(before
-          ? [
-              {
-                label: beforeName,
-                stroke: () => colorOf(beforeColor),
-                width: 1.5,
-                dash: [4, 3],
-                points: { show: false },
-              },
-            ]
-          : []),
+        ...(before ? [{ label: beforeName, stroke: () => colorOf(beforeColor), ...dashed }] : []),
       ],
     };
     const rows = [times.map((t) => t / 1000), ...sums, ...(before ? [[...before]] : [])];

@@ -61,11 +61,6 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
     <>
       <Head title={externalId}>
         <Copy text={location.href} label="Copy link" />
-        {may('api', 'read_analytics') && (
-          <Link href={`/live?customer=${encodeURIComponent(externalId)}`} class="button">
-            Live
-          </Link>
-        )}
         {may('identity', 'delete_identity') && (
           <Button tone="danger" onClick={() => setActing('delete')}>
             Delete …
