@@ -43,7 +43,10 @@ function useMeasured(): Measured {
       });
       set(({ times }) => ({ isReady: ready.isOk, times: isOk ? [...times, ms].slice(-keptMax) : times }));
     };
-    measure();
+    // The first ones follow each other, so that there is a median.
+    (async () => {
+      for (let number = 0; number < fewMax; number++) await measure();
+    })();
     const timer = setInterval(measure, everyMs);
     return () => clearInterval(timer);
   }, []);
