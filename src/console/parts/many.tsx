@@ -187,13 +187,6 @@ export const acts = {
 } as const satisfies Record<string, Kind>;
 export type ActName = keyof typeof acts;
 
-const spans = [
-  ['1 hour', 1 / 24],
-  ['1 day', 1],
-  ['7 days', 7],
-  ['30 days', 30],
-] as const;
-
 /** The change; undefined while the field has no time. */
 function changeOf(act: ActName, field: string): KeyChange | undefined {
   if (act === 'plan') return { planId: field || null };
@@ -226,7 +219,7 @@ export function ChangeMany({ act, chosen, close }: { act: ActName; chosen: reado
       }}
     >
       <p>{text}</p>
-      {act === 'expire' && <ExpiryField value={field} set={setField} spans={spans} />}
+      {act === 'expire' && <ExpiryField value={field} set={setField} />}
       {act === 'plan' && <PlanField value={field} set={setField} hint={planOfKeyHint} />}
       {requests.length > 1 && <p class="quiet">A request for each {atOnce} of them.</p>}
     </Act>
