@@ -23,7 +23,7 @@ inChromium(() => {
   });
 
   const field = () => page().getByRole('combobox', { name: 'Find' });
-  const options = () => page().getByRole('option');
+  const options = () => page().getByRole('listbox').getByRole('option');
   const heading = (name: string) => page().getByRole('heading', { level: 1, name, exact: true }).waitFor();
   const path = () => decodeURIComponent(new URL(page().url()).pathname.replace('/console', ''));
   async function find(text: string) {

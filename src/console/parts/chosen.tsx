@@ -111,9 +111,8 @@ function useAll({ set, keys, isAll: isRead }: Chosen, of: Paged<Key> | undefined
   };
   const isAll = pages.length > 0 && (isRead || (!hasMore && keys.size >= rows.length));
   const mayBegin = pages.length > 0 && !isAll && looked === undefined && keys.size < chosenMax;
-  // The number is known without a filter that leaves out some.
-  const isKnown = pages.every(({ data, pagination }) => pagination?.looked === data.length);
-  const size = hasMore ? (isKnown ? total : undefined) : rows.length;
+  // These filters leave out keys of the total.
+  const size = !hasMore ? rows.length : 'search' in input || 'enabled' in input ? undefined : total;
   return { begin, mayBegin, size, isAll, looked, total, stop, failure };
 }
 

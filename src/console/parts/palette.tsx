@@ -25,10 +25,10 @@ interface Option {
 }
 
 /** The buttons and links of the screen behind and of the menu. What the grants exclude is not among them. */
-const controls = () => {
-  const places = ':is(main :is(.head, .card-head) .actions, .side-foot)';
-  return [...document.querySelectorAll<HTMLElement>(`${places} :is(button:not(:disabled), a)`)];
-};
+const controls = () =>
+  ['main :is(.head, .card-head) .actions', '.side-foot'].flatMap((place) => [
+    ...document.querySelectorAll<HTMLElement>(`${place} :is(button:not(:disabled), a)`),
+  ]);
 /** Clicks when the palette is closed, and the screen is drawn. */
 const click = (find: () => HTMLElement | undefined) => setTimeout(() => find()?.click());
 
