@@ -112,6 +112,8 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
   mayLackBody?: true;
   /** The longest body in bytes, where that is more than others have. */
   bodyBytesMax?: number;
+  /** Changes records, though no grant is needed in all cases. */
+  changes?: true;
   /** May read very much, like any list, so that few run concurrently per workspace. */
   readsMuch?: true;
   /** The response is a stream of events; `output` is the data of each, and `handle` returns a Streaming. */
@@ -138,8 +140,8 @@ interface Decides<Name extends string, Input extends TSchema, Output extends TSc
 export type AnyOperation = Manages<string, TSchema, TSchema, any> | Decides<string, TSchema, TSchema>;
 
 /** Whether an operation changes and charges nothing: it manages, and all that it needs are grants to read. */
-export const onlyReads = ({ kind, needs }: AnyOperation): boolean =>
-  kind === 'manages' && Object.values(needs).flat().every(isToRead);
+export const onlyReads = (operation: AnyOperation): boolean =>
+  operation.kind === 'manages' && !operation.changes && Object.values(operation.needs).flat().every(isToRead);
 
 /** Without `scope` the caller needs grants for `*`. */
 export function manages<const Name extends string, Input extends TSchema, Output extends TSchema, Loaded = undefined>(

@@ -91,12 +91,12 @@ describe('dependencies point one way', () => {
     }
   });
 
-  test('no folder has more than a fifth of the lines of src/', () => {
+  test('no folder has more than a fifth of the lines of src/, the console a quarter', () => {
     const lines = new Map<string, number>();
     for (const path of [...sources, ...filesBelow('src', '.tsx')])
       lines.set(partOf(path), (lines.get(partOf(path)) ?? 0) + read(path).split('\n').length);
     const all = [...lines.values()].reduce((sum, count) => sum + count);
-    expect([...lines].filter(([, count]) => count > all / 5)).toEqual([]);
+    expect([...lines].filter(([part, count]) => count > all / (part === 'console' ? 4 : 5))).toEqual([]);
   });
 
   test.each([

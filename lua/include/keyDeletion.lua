@@ -1,5 +1,5 @@
--- Deletes and restores keys, for keys/delete, keys/restore and keys/change. These functions read; each returns a function
--- that writes, and returns the changes for the event.
+-- Deletes and restores keys, for keys/delete, keys/restore and keys/change. These functions read; each returns a
+-- function that writes, and returns the changes for the event.
 
 -- Deletes a key, which was loaded; it is invalid immediately. Unless `permanent`, its record is kept for the retention
 -- time, so that the key can be restored and the same secret cannot be imported again; then the sweeper removes it. If a
@@ -52,9 +52,9 @@ local function deleting_key(workspace, digest, record, state, given, now)
   end
 end
 
--- Restores a deleted key, which was loaded by this id, while its record is kept. It is valid again immediately, with its
--- fields, limits and balance, its plan if that exists, a refill that was due since, its identity if that exists, and its
--- usage. The function takes `next_version`. Returns nil if an import has used the string or the id again.
+-- Restores a deleted key, which was loaded by this id, while its record is kept. It is valid again immediately, with
+-- its fields, limits and balance, its plan if that exists, a refill that was due since, its identity if that exists,
+-- and its usage. The function takes `next_version`. Returns nil if an import has used the string or the id again.
 local function restoring_key(workspace, key_id, digest, record, state)
   if 'key_' .. state.id ~= key_id or digest_of(workspace, key_id) then return nil end
   local identity, external_id = identity_of(workspace, state.link)

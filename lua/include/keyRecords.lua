@@ -46,6 +46,8 @@ local function key_reply(workspace, record, state, api_id, now)
     reply[name] = value
   end
   reply.created = reply.created or int(time_in(state.id))
+  local digest = state.deleted and string.sub(record, #name_of.key_record(workspace, '') + 1)
+  reply.restorableUntil = digest and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
   -- The plan of a deleted key may have been deleted too: nothing that imports the key would find it.
   reply.planId = plans.named(workspace, reply.planId)
   local stored, given = redis.call('HMGET', record, 'direct', 'roles'), nil

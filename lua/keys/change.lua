@@ -1,7 +1,7 @@
 #!lua full=allow-oom
 -- Change one field of several keys as keys/update, keys/delete and keys/restore do, and write one event for all. All
--- records are read before the first one is written, so one that cannot be read changes no key. It ends early if the keys
--- have very much.
+-- records are read before the first one is written, so one that cannot be read changes no key. It ends early if the
+-- keys have very much.
 --
 -- derives  key, API, identity and plan records and their lists, lists of keys and deleted keys, window counters, the
 --          indexes of starts and by expiry, refill and purge queues, usage history, lists of former keys, the audit
@@ -38,8 +38,8 @@ local function text_of(record, state)
   return field == 'expires' and (state.expires < NEVER and int(state.expires) or '') or tostring(state[field])
 end
 
--- Reads for a change of another field than `deleted`. Returns a function that writes it, and the stamps that this takes;
--- nil if the key has too many limits for a plan.
+-- Reads for a change of another field than `deleted`. Returns a function that writes it, and the stamps that this
+-- takes; nil if the key has too many limits for a plan.
 local function updating(digest, record, state)
   local own, change_limits = limit_list.own((limit_ends.in_force(state.limits, now))), nil
   if change.planId then

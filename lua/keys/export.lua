@@ -41,7 +41,6 @@ while examined < math.min(count, #members) and parts < REPLY_PARTS_MAX do
     key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')
     key.refillDue = state.refilled and int(state.refill_due)
     key.formerLink = state.link ~= '' and not key.identity and state.link
-    key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
     local used = used_units(limits_in_force(workspace, state.id, state.limits, now), now)
     keys[#keys + 1] = { digest, named(key), used, held, planned_units(state.limits, now) }
     parts = parts + key_parts

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read a key by id or digest, or a deleted key by id, with a due refill applied.
+-- Read a key, or a deleted key, by id or digest, with a due refill applied.
 --
 -- derives  key, API and identity records, permissions, roles
 -- ARGV[1]  key_id     '' to read by digest

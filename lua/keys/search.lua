@@ -218,7 +218,6 @@ local function add_to(found, digest)
   local record, state, api_id = load_key(workspace, digest, now, is_deleted)
   if not record then return end
   local key, key_parts = key_reply(workspace, record, state, api_id, now)
-  key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
   local reply = named(key)
   for _, search in ipairs(found) do
     search.reply[#search.reply + 1], parts = reply, parts + key_parts

@@ -15,7 +15,8 @@ if not request.dryRun then
   redis.call('HSET', workspace, 'sequence', int(request.sequence), 'key_records', 1, 'override_records', 1)
   if request.sums then redis.call('HSET', workspace, 'summed', 0) end
   if request.protectApis then redis.call('HSET', workspace, 'protectApis', '1') end
-  write_field(workspace, 'me', request.me)
-  write_field(workspace, 'prices', request.prices)
+  for _, field in ipairs({ 'me', 'prices' }) do
+    if request[field] ~= '' then redis.call('HSET', workspace, field, request[field]) end
+  end
 end
 return 'created'

@@ -172,6 +172,7 @@ type CallError = Error & { status?: number; fields?: readonly FieldError[] };
 function reasonOf({ message, status, fields = [] }: CallError, readsOnly: boolean): string {
   const lines = fields.map((field) => `${field.location} ${field.message}. ${field.fix ?? ''}`.trim());
   if (lines.length > 0) return lines.join(' ');
-  const isUnsure = status === undefined && !readsOnly;
+  // 503: there was no answer, or Redis did not reply in time.
+  const isUnsure = (status === undefined || status === 503) && !readsOnly;
   return isUnsure ? `${message} It may have been done: read what it changes before you repeat it.` : message;
 }

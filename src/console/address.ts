@@ -26,18 +26,6 @@ export function useAddress<Usual extends Record<string, string>>(usual: Usual) {
   return [values as { [Name in keyof Usual]: string }, set] as const;
 }
 
-/** Whether the form of a new record is open. `?new=1` opens it and leaves the address: Back does not close the form. */
-export function useNew(mayMake: boolean): [boolean, (isOpen: boolean) => void] {
-  const [{ new: asked }, set] = useAddress({ new: '' });
-  const [isOpen, setOpen] = useState(false);
-  useEffect(() => {
-    if (!asked) return;
-    set({ new: '' }, true);
-    setOpen(mayMake);
-  }, [asked]);
-  return [isOpen, setOpen];
-}
-
 /**
  * Whether a text may be part of a key string that was pasted into a search: a long word with digits, signs or capitals
  * inside.

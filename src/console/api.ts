@@ -30,11 +30,14 @@ interface ErrorBody {
 export interface Page<T> {
   data: T;
   pagination?: Pagination;
+  /** When it was asked for: what was changed since may not be in it. */
+  askedAt: number;
 }
 
 /** Calls an operation. Throws a Failure for its errors, and for a server that cannot be reached. */
 export async function callPage<T>(operation: string, input: object, rootKey?: string): Promise<Page<T>> {
   const key = rootKey ?? currentSignIn()?.rootKey;
+  const askedAt = performance.now();
   let response: Response;
   try {
     response = await fetch(`/v2/${operation}`, {
@@ -46,7 +49,7 @@ export async function callPage<T>(operation: string, input: object, rootKey?: st
     throw new Failure(0, { error: { detail: 'The server cannot be reached.' } });
   }
   const body = await response.json().catch(() => ({}));
-  if (response.ok) return body;
+  if (response.ok) return { ...body, askedAt };
   const failure = new Failure(response.status, body);
   const isOver = failure.status === 401 || /^root_key_(disabled|expired)$/.test(failure.code);
   if (isOver && rootKey === undefined && key === currentSignIn()?.rootKey) {
@@ -73,14 +76,13 @@ interface Entry {
   listeners: Set<() => void>;
   /** Whether its loads wait for those of others. */
   isInTurn: boolean;
-  /** Changes of rows since the load began: its response may be older. */
-  changes: ((row: never) => unknown)[];
 }
 
 export interface Data<T> {
   /** Undefined until the first response. */
   data: T | undefined;
   pagination: Page<T>['pagination'];
+  askedAt: number;
   failure: Failure | undefined;
   reload: () => Promise<void>;
 }
@@ -104,7 +106,7 @@ function entryOf(id: string): Entry {
       if (entries.size < entriesMax) break;
       if (listeners.size === 0) entries.delete(oldest);
     }
-    const none = { page: undefined, failure: undefined, loading: undefined, isInTurn: false, changes: [] };
+    const none = { page: undefined, failure: undefined, loading: undefined, isInTurn: false };
     entry = { ...none, at: 0, loadedAt: 0, tookMs: 0, listeners: new Set() };
     entries.set(id, entry);
   }
@@ -133,8 +135,6 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
       (page) => {
         if (!page) return;
         entry.page = page;
-        for (const change of entry.changes)
-          entry.page = { ...entry.page, data: (entry.page.data as never[]).map(change) };
         entry.loadedAt = Date.now();
         entry.failure = undefined;
       },
@@ -144,7 +144,6 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
     )
     .finally(() => {
       entry.loading = undefined;
-      entry.changes = [];
       entry.at = performance.now();
       entry.tookMs = entry.at - begunAt;
       for (const listener of entry.listeners) listener();
@@ -181,6 +180,7 @@ export function useData<T>(operation: string, input: object | undefined, everyMs
   return {
     data: entry?.page?.data as T | undefined,
     pagination: entry?.page?.pagination,
+    askedAt: entry?.page?.askedAt ?? 0,
     failure: entry?.failure,
     reload: () => (entry && input ? load(entry, operation, input) : Promise.resolve()),
   };
@@ -207,19 +207,8 @@ export function refresh(changed?: string) {
   }
 }
 
-/** Changes rows of the lists of an operation, as a response has them, before they are loaded again. */
-export function changeCached<T>(operation: string, change: (row: T) => T) {
-  for (const [id, entry] of entries) {
-    if (operationOf(id) !== operation) continue;
-    if (entry.loading) entry.changes.push(change);
-    if (!entry.page) continue;
-    entry.page = { ...entry.page, data: (entry.page.data as T[]).map(change) };
-    for (const listener of entry.listeners) listener();
-  }
-}
-
-/** The operation in the id of an entry, or of a list. */
-export const operationOf = (id: string): string => id.split(' ', 2)[1]!;
+/** The operation in the id of an entry. */
+const operationOf = (id: string): string => id.split(' ', 2)[1]!;
 
 function reload(id: string, entry: Entry) {
   const operation = operationOf(id);

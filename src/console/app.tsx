@@ -6,9 +6,10 @@ import { forgetAll, useStale } from './api.ts';
 import { timeOfDay } from './format.ts';
 import { Button, Empty, Head } from './parts/basic.tsx';
 import { Done } from './parts/many.tsx';
-import { Palette, type Screen, Shortcuts, useShortcuts } from './parts/palette.tsx';
+import { Palette, type Screen, useShortcuts } from './parts/palette.tsx';
 import { Question } from './parts/secret.tsx';
 import { textOfPart } from './paths.ts';
+import { onRedraw } from './redraw.ts';
 import { Access } from './screens/access.tsx';
 import { ApiScreen } from './screens/api.tsx';
 import { Apis } from './screens/apis.tsx';
@@ -31,9 +32,10 @@ import { Why } from './screens/why.tsx';
 import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './session.ts';
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
-import { beside, isLocal, setLocal, zoneEvent } from './zone.ts';
+import { beside, isLocal, setLocal } from './zone.ts';
 
-const readsOfAccess = ['root_key.read_root_key', 'rbac.read_role', 'audit.read_audit'] as const;
+const readsOfAccess = 'root_key.read_root_key rbac.read_role audit.read_audit';
+const iconOfCustomers = 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0';
 
 /**
  * The groups of screens. A screen has a path, a name, a component, an icon (the path of an SVG of 16 by 16), the letter
@@ -43,54 +45,35 @@ const screens = [
   [
     'Traffic',
     [
-      ['/', 'Overview', Overview, 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9', 'o', []],
-      ['/live', 'Live', Live, 'M1 8h3l2-5 4 10 2-5h3', 'l', ['api.read_analytics']],
-      ['/attention', 'Attention', Attention, 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5', 't', ['api.read_key']],
+      ['/', 'Overview', Overview, 'M2 14V8h3v6M6.5 14V2h3v12M11 14V5h3v9', 'o', ''],
+      ['/live', 'Live', Live, 'M1 8h3l2-5 4 10 2-5h3', 'l', 'api.read_analytics'],
+      ['/attention', 'Attention', Attention, 'M8 2l6.5 12h-13zM8 6.5v3.5m0 1.5v.5', 't', 'api.read_key'],
     ],
   ],
   [
     'Keys and limits',
     [
-      ['/apis', 'APIs', Apis, 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3', 'a', ['api.read_api']],
-      [
-        '/keys',
-        'Keys',
-        Keys,
-        'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5',
-        'k',
-        ['api.read_key'],
-      ],
-      ['/new-key', 'New key', NewKey, 'M8 3v10M3 8h10', 'n', ['api.create_key']],
-      ['/why', 'Explain', () => <Why />, 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5', 'e', ['api.read_key']],
-      [
-        '/customers',
-        'Customers',
-        Customers,
-        'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0',
-        'c',
-        ['identity.read_identity'],
-      ],
-      ['/plans', 'Plans', Plans, 'M2 13h12M3.5 13V9.5M8 13V6.5M12.5 13v-10', 'p', ['plan.read_plan']],
-      ['/bill', 'Bill', Bill, 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4', 'b', ['api.read_analytics']],
-      ['/rate-limits', 'Rate limits', RateLimits, 'M2 12a6 6 0 1 1 12 0M8 12l3-4', 'r', ['ratelimit.read_namespace']],
+      ['/apis', 'APIs', Apis, 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3', 'a', 'api.read_api'],
+      ['/keys', 'Keys', Keys, 'M7.5 5.5a3 3 0 1 0 6 0a3 3 0 1 0-6 0M8.4 7.6L2.5 13.5m2-2l1.5 1.5', 'k', 'api.read_key'],
+      ['/new-key', 'New key', NewKey, 'M8 3v10M3 8h10', 'n', 'api.create_key'],
+      ['/why', 'Explain', () => <Why />, 'M5.5 6a2.5 2.5 0 1 1 2.5 2.5v2m0 2v.5', 'e', 'api.read_key'],
+      ['/customers', 'Customers', Customers, iconOfCustomers, 'c', 'identity.read_identity'],
+      ['/plans', 'Plans', Plans, 'M2 13h12M3.5 13V9.5M8 13V6.5M12.5 13v-10', 'p', 'plan.read_plan'],
+      ['/bill', 'Bill', Bill, 'M4 1.5h8v13l-2-1.5-2 1.5-2-1.5-2 1.5zM6 5h4M6 8h4', 'b', 'api.read_analytics'],
+      ['/rate-limits', 'Rate limits', RateLimits, 'M2 12a6 6 0 1 1 12 0M8 12l3-4', 'r', 'ratelimit.read_namespace'],
     ],
   ],
   [
     'Administration',
     [
       ['/access', 'Access', Access, 'M4 7h8v7H4zM5.5 7V5a2.5 2.5 0 0 1 5 0v2', 'x', readsOfAccess],
-      ['/system', 'System', System, 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1', 's', ['system.read_status']],
+      ['/system', 'System', System, 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1m-1 6h1', 's', 'system.read_status'],
     ],
   ],
 ] as const;
 
-/** The groups with the screens that the grants allow. */
-const offeredScreens = () =>
-  screens.map(([group, ofGroup]) => {
-    const mayOpen = (grants: readonly string[]) =>
-      grants.length === 0 || grants.some((grant) => may(...(grant.split('.') as [string, string])));
-    return [group, ofGroup.filter(([, , , , , grants]) => mayOpen(grants))] as const;
-  });
+const mayOpen = (grants: string) =>
+  grants === '' || grants.split(' ').some((grant) => may(...(grant.split('.') as [string, string])));
 
 export function App() {
   const [, draw] = useReducer((count: number) => count + 1, 0);
@@ -110,11 +93,7 @@ export function App() {
       }),
     [],
   );
-  useEffect(() => {
-    const redraw = () => draw(undefined as never);
-    addEventListener(zoneEvent, redraw);
-    return () => removeEventListener(zoneEvent, redraw);
-  }, []);
+  useEffect(() => onRedraw(() => draw(undefined as never)), []);
   const signIn = currentSignIn();
   if (!signIn || isAdding) return <SignInScreen cancel={signIn && (() => setAdding(false))} />;
   // Another workspace starts with screens of its own.
@@ -142,12 +121,12 @@ function Shell({ add }: { add: () => void }) {
     isFirst.current = false;
     scrollTo(0, 0);
   }, [path]);
-  const [opened, setOpened] = useState<'find' | 'help'>();
-  const offered = offeredScreens().flatMap(([, ofGroup]) =>
-    ofGroup.map(([path, name, , , letter]): Screen => ({ path, name, letter })),
-  );
-  useShortcuts(offered, setOpened);
-  const close = () => setOpened(undefined);
+  const [isFinding, setFinding] = useState(false);
+  const offered = screens
+    .flatMap(([, ofGroup]) => ofGroup.filter((screen) => mayOpen(screen[5])))
+    .map(([path, name, , , letter]): Screen => ({ path, name, letter }));
+  useShortcuts(offered, () => setFinding(true));
+  const close = () => setFinding(false);
   // A key string may be in its field.
   useEffect(close, [path]);
   return (
@@ -155,7 +134,7 @@ function Shell({ add }: { add: () => void }) {
       <a class="skip" href="#main">
         Skip to the screen
       </a>
-      <Side add={add} find={() => setOpened('find')} />
+      <Side add={add} find={() => setFinding(true)} />
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
           {screens.flatMap(([, ofGroup]) =>
@@ -181,8 +160,7 @@ function Shell({ add }: { add: () => void }) {
         <Stale />
         <Done />
       </main>
-      {opened === 'find' && <Palette screens={offered} help={() => setOpened('help')} close={close} />}
-      {opened === 'help' && <Shortcuts screens={offered} close={close} />}
+      {isFinding && <Palette screens={offered} close={close} />}
       <Question />
     </div>
   );
@@ -268,11 +246,11 @@ function Screens({ path, chosen }: { path: string; chosen: () => void }) {
   const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
   return (
     <nav aria-label="Screens">
-      {offeredScreens().map(
-        ([group, ofGroup]) =>
-          ofGroup.length > 0 && (
-            <ul key={group} aria-label={group}>
-              {ofGroup.map(([screen, name, , icon]) => (
+      {screens.map(([group, ofGroup]) => (
+        <ul key={group} aria-label={group}>
+          {ofGroup.map(
+            ([screen, name, , icon, , grants]) =>
+              mayOpen(grants) && (
                 <li key={screen}>
                   <Link href={screen} aria-current={isAt(screen) ? 'page' : undefined} onClick={chosen}>
                     <svg width="16" height="16" aria-hidden="true">
@@ -281,10 +259,10 @@ function Screens({ path, chosen }: { path: string; chosen: () => void }) {
                     {name}
                   </Link>
                 </li>
-              ))}
-            </ul>
-          ),
-      )}
+              ),
+          )}
+        </ul>
+      ))}
     </nav>
   );
 }

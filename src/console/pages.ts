@@ -2,7 +2,8 @@
 
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { useAddress } from './address.ts';
-import { callPage, changeCached, type Data, type Failure, onRefresh, operationOf, type Page, useData } from './api.ts';
+import { callPage, type Data, type Failure, onRefresh, type Page, useData } from './api.ts';
+import type { Key } from './records.ts';
 import { currentSignIn, onSignIn } from './session.ts';
 
 type Input = { limit?: number; [name: string]: unknown };
@@ -34,7 +35,6 @@ interface Rest {
   after: string | undefined;
   pages: readonly Page<unknown[]>[];
 }
-type RestOf<T> = Omit<Rest, 'pages'> & { pages: readonly Page<T[]>[] };
 const rests = new Map<string, Rest>();
 const restsMax = 20;
 onSignIn(() => rests.clear());
@@ -46,12 +46,19 @@ function keepRest(id: string, rest: Rest) {
   if (rests.size > restsMax) rests.delete(rests.keys().next().value!);
 }
 
-/** Changes rows of all lists of an operation at once, as a response has them. */
-export function changeRows<T>(operation: string, change: (row: T) => T) {
-  for (const [id, rest] of rests as Map<string, RestOf<T>>)
-    if (operationOf(id) === operation)
-      rest.pages = rest.pages.map((page) => ({ ...page, data: page.data.map(change) }));
-  changeCached(operation, change);
+/** Fields of keys that were changed, and when: a list that was asked for before has other ones. */
+const changed = new Map<string, { fields: Partial<Key>; at: number }>();
+onSignIn(() => changed.clear());
+
+/** Displays changed fields of a key in all lists at once, before they are loaded again. */
+export function change(keyId: string, fields: Partial<Key>) {
+  changed.set(keyId, { fields: { ...changed.get(keyId)?.fields, ...fields }, at: performance.now() });
+}
+
+/** A key that was read at that time, as it is now. */
+export function asChanged(key: Key, readAt: number): Key {
+  const { fields, at = 0 } = changed.get(key.keyId) ?? {};
+  return at > readAt ? { ...key, ...fields } : key;
 }
 
 /** Searches read one page after the other, so that the server responds to the other cards of a screen meanwhile. */
@@ -96,12 +103,15 @@ function useRest<T>(first: Data<T[]>, operation: string, input: Input | undefine
   const [ended, setEnded] = useState<{ id: string; failure?: Failure }>();
   const isEnded = ended?.id === id;
   const after = first.pagination?.cursor;
-  const rest = rests.get(id) as RestOf<T> | undefined;
-  const laterPages = () => (rest?.after === after ? (rest?.pages ?? []) : []);
-  const pages = first.data ? [{ data: first.data, pagination: first.pagination }, ...laterPages()] : [];
+  const rest = rests.get(id) as { after: typeof after; pages: readonly Page<T[]>[] } | undefined;
+  const later = rest?.after === after ? (rest?.pages ?? []) : [];
+  const { data, pagination, askedAt } = first;
+  const pages = data ? [{ data, pagination, askedAt }, ...later] : [];
   const last = pages.at(-1);
   const { hasMore = false, cursor } = last?.pagination ?? {};
-  const rows = pages.flatMap(({ data }) => data);
+  const rows = pages.flatMap(({ data, askedAt }) =>
+    operation === 'keys.listKeys' ? data.map((key) => asChanged(key as Key, askedAt) as T) : data,
+  );
   const size = input?.limit ?? 100;
   const searches = last !== undefined && isSearch(input, last);
   const isLoading = hasMore && !isEnded && rows.length < wanted * size && (searches || pages.length < wanted);
@@ -112,8 +122,8 @@ function useRest<T>(first: Data<T[]>, operation: string, input: Input | undefine
     (searches ? inTurn(read) : read()!).then(
       (page) => {
         if (isLeft || !page) return;
-        // Ignored if the pages before it were dropped meanwhile. Their rows may have changed.
-        if (rests.get(id) === rest) keepRest(id, { after, pages: [...laterPages(), page] });
+        // Ignored if the pages before it were dropped meanwhile.
+        if (rests.get(id) === rest) keepRest(id, { after, pages: [...later, page] });
         draw(undefined as never);
       },
       (failure) => !isLeft && setEnded({ id, failure }),

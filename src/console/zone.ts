@@ -1,17 +1,17 @@
 // Whether local times are displayed beside those in UTC, and typed. The choice is stored in localStorage: it is not
 // secret.
 
+import { redraw } from './redraw.ts';
+
 const stored = 'tollgate.times';
-export const zoneEvent = 'tollgate.times';
 let local = localStorage.getItem(stored) === 'local';
 
 export const isLocal = (): boolean => local;
 
-/** The whole page is then drawn again. */
 export function setLocal(isLocal: boolean) {
   local = isLocal;
   localStorage.setItem(stored, isLocal ? 'local' : 'utc');
-  dispatchEvent(new Event(zoneEvent));
+  redraw();
 }
 
 const localOf = (ms: number) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();

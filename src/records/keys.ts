@@ -166,8 +166,9 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
     /** A key by its id, and the number of random bytes in its string. */
     find: (workspaceId: string, keyId: string) => read(workspaceId, keyId, ''),
 
-    /** A deleted key by its id, while its record is kept and if its API exists. */
-    findDeleted: (workspaceId: string, keyId: string) => read(workspaceId, keyId, '', true),
+    /** A deleted key by its id or digest, while its record is kept and if its API exists. */
+    findDeleted: (workspaceId: string, key: string | Buffer) =>
+      typeof key === 'string' ? read(workspaceId, key, '', true) : read(workspaceId, '', key, true),
 
     /** A key by the digest of its string. */
     findByDigest: (workspaceId: string, digest: Buffer) => read(workspaceId, '', digest),

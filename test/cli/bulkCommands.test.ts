@@ -113,7 +113,10 @@ describeWays(app, url, ({ run, lines, json }, way) => {
     const { keyIds } = await makeKeys(2);
     const { code, err } = await run(['key', 'delete', ...keyIds, '--permanent', '--confirm', 'a']);
     expect([code, err]).toEqual([2, 'tollgate: --permanent takes one key at a time.\n']);
-    await refused(run(['key', 'delete', keyIds[0]!, '--permanent']), `add --confirm "${keyIds[0]}".\n`);
+    await refused(
+      run(['key', 'delete', keyIds[0]!, '--permanent']),
+      `tollgate: This deletes ${keyIds[0]}. To confirm it, add --confirm "${keyIds[0]}".\n`,
+    );
     expect(await lines('key', 'delete', keyIds[0]!, '--permanent', '--confirm', keyIds[0]!)).toEqual([
       `Deleted ${keyIds[0]}.`,
     ]);

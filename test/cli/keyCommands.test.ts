@@ -466,13 +466,13 @@ describe('TOLLGATE_URL', () => {
   });
 
   test.each([
-    ['no root key', () => ({ TOLLGATE_URL: url() }), 'TOLLGATE_ROOT_KEY is not'],
-    ['another protocol', () => ({ TOLLGATE_URL: 'ftp://x', TOLLGATE_ROOT_KEY: 'k' }), 'must be http'],
-    ['no server', () => ({ TOLLGATE_URL: 'http://127.0.0.1:1', TOLLGATE_ROOT_KEY: 'k' }), 'cannot be reached'],
-    ['a root key that is unknown', () => ({ TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: 'root_x' }), 'root key'],
-  ])('%s is an error without the root key in it', async (_what, env, message) => {
+    ['no root key', () => ({ TOLLGATE_URL: url() }), 'TOLLGATE_ROOT_KEY is not', 1],
+    ['another protocol', () => ({ TOLLGATE_URL: 'ftp://x', TOLLGATE_ROOT_KEY: 'k' }), 'must be http', 1],
+    ['no server', () => ({ TOLLGATE_URL: 'http://127.0.0.1:1', TOLLGATE_ROOT_KEY: 'k' }), 'cannot be reached', 4],
+    ['a root key that is unknown', () => ({ TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: 'root_x' }), 'root key', 4],
+  ])('%s is an error without the root key in it', async (_what, env, message, exitCode) => {
     const { code, out, err } = await run(env());
-    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect({ code, out }).toEqual({ code: exitCode, out: '' });
     expect(err).toContain(message);
     expect(err).not.toContain('root_x');
   });

@@ -856,7 +856,7 @@ describe('a workspace without room', () => {
     expect(dry.code).toBe(1);
     expect(dry.err).toContain('12 of these exceed the maximum of 20 records per workspace (RECORDS_MAX).');
     const { code, err } = await run(lines, workspaceId);
-    expect(code).toBe(1);
+    expect(code).toBe(4);
     expect(err).toContain('The import stopped after line 0: The workspace may have at most 20 records');
     expect(err).toContain('RECORDS_MAX. Run the same command again');
     expect(await keysIn(workspaceId)).toBe(0);

@@ -213,7 +213,7 @@ test('a root key that may not read or change keys is reported, and the limit of 
       /now has .*\nWhether its keys have limits of that name of their own is not known: .*\n$/,
     ),
   });
-  expect((await runWith(grants, '--keys')).code).toBe(4);
+  expect((await runWith(grants, '--keys')).code).toBe(1);
   const reading = [...grants, 'api.*.read_key', 'api.*.read_api'];
   const { code, out } = await runWith(reading, '--keys');
   expect(code).toBe(1);

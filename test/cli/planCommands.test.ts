@@ -99,8 +99,8 @@ describeWays(app, url, ({ run, lines, json }) => {
     await app.ok('keys.verifyKey', { key });
     const { out } = await run(['usage', '--month', '--csv']);
     const rows = out.split('\n');
-    expect(rows[0]!.endsWith(',Plan')).toBe(true);
-    expect(rows.find((row) => row.startsWith(`${owner},1,0,1,`))!.endsWith(`,${planId}`)).toBe(true);
+    expect(rows[0]!.endsWith(',Plan,Owed,Currency')).toBe(true);
+    expect(rows.find((row) => row.startsWith(`${owner},1,0,1,`))!.endsWith(`,${planId},,`)).toBe(true);
     const ofPlans = (await lines('usage', '--by', 'plan', '--top', '100')).map(cellsOf);
     expect(ofPlans[1]).toEqual(['PLAN', 'VERIFICATIONS', 'REFUSED', 'CREDITS']);
     expect(ofPlans).toContainEqual([planId, '1', '0', '0']);

@@ -264,7 +264,7 @@ test('a bill of more customers than a page has each of them once', async () => {
     'stop',
   ]);
   // In another order, all rows are sorted first.
-  expect((await run({ csv: true, orderBy: 'count' }))!.lines[1]).toBe(`c2499,2500,0,2500,1,${none},`);
+  expect((await run({ csv: true, orderBy: 'count' }))!.lines[1]).toBe(`c2499,2500,0,2500,1,${none},,,`);
 });
 
 test('a cell of CSV is no formula of a spreadsheet', async () => {

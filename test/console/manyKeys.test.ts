@@ -87,7 +87,7 @@ inChromium(() => {
     await box('n5').click();
     await box('n3').click({ modifiers: ['Shift'] });
     await bar().getByText('3 keys chosen').waitFor();
-    expect(await all().evaluate('(box) => box.indeterminate')).toBe(true);
+    expect(await all().evaluate((box: { indeterminate?: boolean }) => box.indeterminate)).toBe(true);
     await box('n3').focus();
     await page().keyboard.press('Space');
     await bar().getByText('4 keys chosen').waitFor();
@@ -95,7 +95,7 @@ inChromium(() => {
     await bar().waitFor({ state: 'detached' });
   });
 
-  test('all of a list, by requests of a hundred; Stop ends it, and Undo takes back what was done', async () => {
+  test('all of a list, by requests of a hundred: the first in the dialog, the others behind the message', async () => {
     const sent = changes();
     await open('/keys?order=oldest', rootKey);
     await expect.poll(() => rows().count()).toBe(50);
@@ -110,18 +110,57 @@ inChromium(() => {
     });
     await inBar('Disable …').click();
     await inDialog('Disable');
-    await dialog().getByText('0 of 120').waitFor();
-    await page().keyboard.press('Escape');
-    await inDialog('Stop');
     await expect.poll(() => sent.length).toBe(1);
     go();
-    await message().getByText('Disabled 99 keys. 1 key needed no change. It was stopped after 100 of 120.').waitFor();
-    expect(await enabledOf(ids)).toBe(20);
+    await message().getByText('100 of 120').waitFor();
+    await dialog().waitFor({ state: 'detached' });
+    expect(await undo().count()).toBe(0);
+    // Another change waits for the end of this one.
+    await inBar('Enable …').click();
+    expect(await dialog().getByRole('button', { name: 'Enable', exact: true }).isDisabled()).toBe(true);
+    await page().keyboard.press('Escape');
+    await expect.poll(() => sent.length).toBe(2);
+    go();
+    await message().getByText('Disabled 119 keys. 1 key needed no change.').waitFor();
     await page().unroute('**/v2/keys.changeKeys');
+    expect(await enabledOf(ids)).toBe(0);
     await undo().click();
-    await message().getByText('Undone for 99 keys.').waitFor();
+    await message().getByText('Undone for 119 keys.').waitFor();
     expect(await enabledOf(ids)).toBe(119);
-    expect(sent.map(({ keyIds }) => keyIds.length)).toEqual([100, 99]);
+    expect(sent.map(({ keyIds }) => keyIds.length)).toEqual([100, 20, 100, 19]);
+  });
+
+  test('Stop ends it after the request that was sent, and Undo takes back what was done', async () => {
+    const days = [100, 200, 300];
+    for (const [at, number] of days.entries())
+      await ok('keys.updateKey', { keyId: ids[at]!, expires: Date.now() + number * dayMs });
+    const sent = changes();
+    await open('/keys?order=oldest', rootKey);
+    for (const name of ['n0', 'n1', 'n2']) await row(name).getByRole('checkbox').click();
+    await inBar('Expire in …').click();
+    await dialog().getByRole('button', { name: 'Never' }).click();
+    await inDialog('Expire');
+    let go = () => {};
+    await page().route('**/v2/keys.changeKeys', async (route) => {
+      await new Promise<void>((resolve) => (go = resolve));
+      await route.continue();
+    });
+    // Each had another value, so each is a request.
+    await undo().click();
+    await message().getByText('0 of 3').waitFor();
+    await message().getByRole('button', { name: 'Stop' }).click();
+    await expect.poll(() => sent.length).toBe(2);
+    go();
+    await message().getByText('Undone for 1 key. Stopped after 1 of 3.').waitFor();
+    await page().unroute('**/v2/keys.changeKeys');
+    const expiring = async () =>
+      (await Promise.all(ids.slice(0, 3).map((keyId) => ok('keys.getKey', { keyId })))).filter(
+        ({ expires }) => expires,
+      );
+    expect((await expiring()).length).toBe(1);
+    await undo().click();
+    await message().getByText('Undone for 1 key.', { exact: true }).waitFor();
+    expect(await expiring()).toEqual([]);
   });
 
   test('all of a search, whose number is known at its end', async () => {
@@ -168,7 +207,7 @@ inChromium(() => {
     await inDialog('Set');
     await dialog().getByRole('alert').waitFor();
     await dialog().getByLabel('Plan').fill('pro');
-    await dialog().getByRole('button', { name: 'Try again' }).click();
+    await inDialog('Set');
     await message().getByText('Changed the plan of 2 keys. 1 key needed no change.').waitFor();
     expect((await ok('keys.getKey', { keyId: third })).planId).toBe('pro');
     await undo().click();
@@ -226,10 +265,10 @@ inChromium(() => {
     });
     await inBar('Disable …').click();
     await inDialog('Disable');
-    await dialog().getByText('The server cannot be reached.').waitFor();
-    await dialog().getByText('100 of 120').waitFor();
+    await message().getByText('The server cannot be reached.').waitFor();
+    await message().getByText('Disabled 99 keys. 1 key needed no change.').waitFor();
     await page().unroute('**/v2/keys.changeKeys');
-    await inDialog('Try again');
+    await message().getByRole('button', { name: 'Try again' }).click();
     await message().getByText('Disabled 119 keys. 1 key needed no change.').waitFor();
     await undo().click();
     await message().getByText('Undone for 119 keys.').waitFor();

@@ -48,7 +48,8 @@ inChromium(() => {
   test('the form names what is wrong at its field, and jumps to it', async () => {
     await open('/bill');
     await button('Prices …').click();
-    const [from, price] = [dialog().getByLabel('Step 1: beyond the first'), dialog().getByLabel('Price of each')];
+    const [from, prices] = [dialog().getByLabel('Step 1: beyond the first'), dialog().getByLabel('Price of each')];
+    const price = prices.first();
     await price.fill('0,5');
     await dialog().getByText('It must be a number such as "0.0015", with at most 9 digits and 6 decimals.').waitFor();
     expect(await price.getAttribute('aria-invalid')).toBe('true');
@@ -63,12 +64,14 @@ inChromium(() => {
     await expect.poll(() => dialog().getByText('is wrong').count()).toBe(0);
     expect(await price.getAttribute('aria-invalid')).toBeNull();
     await dialog().getByRole('button', { name: 'Add a price' }).click();
-    await dialog().getByLabel('Price of each').nth(1).fill('1');
+    // Each price has fields for one more step.
+    await prices.nth(2).fill('1');
     await dialog().getByText('It has the unit, API and plan of rules[0].').waitFor();
     await dialog().getByLabel('Plan').nth(1).fill('pro');
-    await dialog().getByRole('button', { name: 'Add a step' }).nth(1).click();
-    await dialog().getByLabel('Step 2: beyond the first').fill('3');
-    await dialog().getByLabel('Price of each').nth(2).fill('0.125');
+    await dialog().getByLabel('Step 2: beyond the first').nth(1).fill('3');
+    await prices.nth(3).fill('0.125');
+    await prices.nth(4).fill('9');
+    await prices.nth(4).fill('');
     await save();
     expect(await settings()).toEqual({
       currency: 'EUR',

@@ -47,8 +47,8 @@ export async function runCli(
 }
 
 /**
- * The command must print this error and nothing else, and end with one of the exit codes of errors. A text that ends its
- * line is the whole error, any other a part of it.
+ * The command must print this error and nothing else, and end with one of the exit codes of errors. A text that ends
+ * its line is the whole error, any other a part of it.
  */
 export async function refused(outcome: Promise<Outcome>, message: string | RegExp, about?: string): Promise<void> {
   const { code, out, err } = await outcome;

@@ -143,7 +143,7 @@ function Combobox({ id, label, value, set, none }: ControlProps) {
           <ListBox
             id={id}
             label="APIs"
-            groups={[{ label: '', options: options.map(({ id, name }) => ({ title: name, note: id })) }]}
+            options={options.map(({ id, name }) => ({ title: name, note: id }))}
             at={at}
             choose={(position) => choose(options[position]!)}
           />

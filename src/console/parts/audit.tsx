@@ -85,28 +85,20 @@ const columns: Column<AuditEvent>[] = [
 ];
 const ofResource = columns.filter(({ name }) => name !== 'Resource');
 
-type Typed = ReturnType<typeof useTyped>;
-function InAddress({ typed, found }: { typed: Typed; found: boolean | undefined }) {
-  useInAddress(typed, found);
-  return null;
-}
-
 /** The table, below controls of its filter. Its order is in the address. */
 export function Changes(props: {
   filter: object;
-  /** Texts of the filter, which get into the address. */
-  typed?: readonly Typed[];
+  /** Texts of the filter, always as many, which get into the address. */
+  typed?: readonly ReturnType<typeof useTyped>[];
   withResource?: boolean;
   children?: ComponentChildren;
 }) {
   const { filter, typed = [], withResource = false, children } = props;
   const { order, sorts } = useOrder('Time, UTC');
   const pages = usePages<AuditEvent>('audit.listEvents', { ...filter, order, limit: 25 }, 5000);
+  for (const text of typed) useInAddress(text, isFound(pages));
   return (
     <Card title="Changes" actions={<CsvButton name="audit" columns={columns} of={pages} />}>
-      {typed.map((text, index) => (
-        <InAddress key={index} typed={text} found={isFound(pages)} />
-      ))}
       {children}
       <List
         label="Changes"

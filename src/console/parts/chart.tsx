@@ -33,6 +33,7 @@ function cutOf(sums: readonly number[]): number | undefined {
 
 const beforeName = 'The period before';
 const beforeColor = '--quiet';
+const dashed = { width: 1.5, dash: [4, 3], points: { show: false } };
 
 /**
  * Stacked bars of the series that are not hidden, up to `end` of the scale. The last series is drawn first, so that it
@@ -85,17 +86,7 @@ function Bars({ times, series, before, stepMs, height = 220, end }: ChartProps &
           paths: uPlot.paths.bars!({ size: [0.8, 40] }),
           points: { show: false },
         })),
-        ...(before
-          ? [
-              {
-                label: beforeName,
-                stroke: () => colorOf(beforeColor),
-                width: 1.5,
-                dash: [4, 3],
-                points: { show: false },
-              },
-            ]
-          : []),
+        ...(before ? [{ label: beforeName, stroke: () => colorOf(beforeColor), ...dashed }] : []),
       ],
     };
     const rows = [times.map((t) => t / 1000), ...sums, ...(before ? [[...before]] : [])];
@@ -121,9 +112,7 @@ export function Chart(props: ChartProps) {
   const line = before?.some((value) => value > 0) ? [{ name: beforeName, color: beforeColor, values: before }] : [];
   const listed = [...(used.length > 0 ? used : series.slice(0, 1)), ...line];
   const shown = series.filter(({ name }) => !hidden.includes(name));
-  const sums = times.map((_, index) => sumOf(shown, ({ values }) => values[index]!));
-  const end = cutOf(sums);
-  const cut = end === undefined ? [] : [...sums.keys()].filter((index) => sums[index]! > end);
+  const end = cutOf(times.map((_, index) => sumOf(shown, ({ values }) => values[index]!)));
   const toggle = (name: string) =>
     setHidden(hidden.includes(name) ? hidden.filter((one) => one !== name) : [...hidden, name]);
   return (
@@ -135,11 +124,11 @@ export function Chart(props: ChartProps) {
           before={hidden.includes(beforeName) ? undefined : line[0]?.values}
           end={isFull ? undefined : end}
         />
-        {times.length > 0 && <Point chart={props} hidden={hidden} cut={isFull ? [] : cut} />}
+        {times.length > 0 && <Point chart={props} hidden={hidden} />}
       </div>
       {end !== undefined && (
         <p class="quiet">
-          {!isFull && `The scale ends at ${compact(Math.floor(end))}: bars with ▲ are higher. `}
+          {!isFull && `The scale ends at ${compact(Math.floor(end))}: bars that reach the top are higher. `}
           <Button class="small" aria-pressed={isFull} onClick={() => setFull(!isFull)}>
             Whole scale
           </Button>

@@ -56,15 +56,8 @@ function figuresOf({ times, series, stepMs }: ChartProps, { from, to }: Spot, hi
   const shown = rows.filter(({ name, sum }) => sum > 0 && !hidden.includes(name));
   const isOver = end <= Date.now();
   const here = end - start < dayMs ? beside(start) : '';
-  return {
-    first,
-    last,
-    start,
-    end,
-    all,
-    shown,
-    when: `${timeSpan(start, end)} UTC${here}${isOver ? '' : ', not over yet'}`,
-  };
+  const when = `${timeSpan(start, end)} UTC${here}${isOver ? '' : ', not over yet'}`;
+  return { first, last, start, end, all, shown, when };
 }
 
 const sentenceOf = ({ when, all, shown }: Figures) =>
@@ -114,9 +107,7 @@ function moved(key: string, at: number, length: number): number | undefined {
   return to === undefined ? undefined : Math.min(length - 1, Math.max(0, to));
 }
 
-/** `cut` has the bars that end above the scale. */
-export function Point(props: { chart: ChartProps; hidden: readonly string[]; cut: readonly number[] }) {
-  const { chart, hidden, cut } = props;
+export function Point({ chart, hidden }: { chart: ChartProps; hidden: readonly string[] }) {
   const [spot, set] = useState<Spot>();
   /** The bar at which a drag began. */
   const anchor = useRef<number>();
@@ -152,11 +143,6 @@ export function Point(props: { chart: ChartProps; hidden: readonly string[]; cut
       onFocusOut={(e) => !e.currentTarget.contains(e.relatedTarget as Node | null) && set(undefined)}
     >
       {now >= 0 && <div class="plot-now" style={span(now, 1)} />}
-      {cut.map((index) => (
-        <div key={index} class="plot-cut" style={span(index, 1)} aria-hidden="true">
-          ▲
-        </div>
-      ))}
       {spot && <div class="plot-spot" style={span(first, last - first + 1)} />}
       <div
         class="plot-keys"

@@ -3,37 +3,36 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Failure } from '../api.ts';
 import { count } from '../format.ts';
-import { type Paged, pagesOf } from '../pages.ts';
+import { asChanged, type Paged, pagesOf } from '../pages.ts';
 import { sumOf } from '../period.ts';
 import type { Key } from '../records.ts';
 import { may } from '../session.ts';
 import { Button, Copy, Problem } from './basic.tsx';
 import { CsvButton } from './csv.tsx';
-import { type ActName, acts, ChangeMany, keysOf, useChanges } from './many.tsx';
+import { type ActName, acts, ChangeMany, keysOf } from './many.tsx';
 import type { Column } from './table.tsx';
 
 /** Their records are in the memory of the browser. */
 const chosenMax = 20_000;
-const none: ReadonlyMap<string, Key> = new Map();
+/** A record, and when it was chosen. `isAll`: the whole list was read, and no box changed since. */
+const none = { keys: new Map<string, { key: Key; at: number }>(), isAll: false };
 
 /** The chosen keys of the lists of a screen. With another search or filter, `list`, none is: they are not displayed. */
 export function useChosen(list = '') {
-  const [{ keys, of }, setKeys] = useState({ keys: none, of: list });
+  const [state, setState] = useState({ ...none, list });
   /** The last one that a click has chosen. */
   const last = useRef<string>();
-  useChanges((change) =>
-    setKeys((before) => ({ ...before, keys: new Map([...before.keys].map(([keyId, key]) => [keyId, change(key)])) })),
-  );
-  const set = (some: readonly Key[], isChosen: boolean) =>
-    setKeys((before) => {
-      const next = new Map(before.of === list ? before.keys : none);
+  const set = (some: readonly Key[], isChosen: boolean, isAll = false) =>
+    setState((before) => {
+      const keys = new Map(before.list === list ? before.keys : none.keys);
       for (const key of some) {
-        if (!isChosen) next.delete(key.keyId);
-        else if (next.size < chosenMax) next.set(key.keyId, key);
+        if (!isChosen) keys.delete(key.keyId);
+        else if (keys.size < chosenMax) keys.set(key.keyId, { key, at: performance.now() });
       }
-      return { keys: next, of: list };
+      return { keys, isAll, list };
     });
-  return { keys: of === list ? keys : none, set, clear: () => setKeys({ keys: none, of: list }), last, list };
+  const { keys, isAll } = state.list === list ? state : none;
+  return { keys, isAll, set, clear: () => setState({ ...none, list }), last, list };
 }
 export type Chosen = ReturnType<typeof useChosen>;
 
@@ -77,56 +76,44 @@ export function chooseColumn({ keys, set, last }: Chosen, rows: readonly Key[] =
 }
 
 /** Reads the rest of a list, and chooses its keys. */
-function useAll({ set, keys }: Chosen, of: Paged<Key> | undefined) {
-  const [examined, setExamined] = useState<{ looked: number; total: number | undefined }>();
+function useAll({ set, keys, isAll: isRead }: Chosen, of: Paged<Key> | undefined) {
+  const [looked, setLooked] = useState<number>();
   const [failure, setFailure] = useState<Failure>();
-  /** The number of all keys, once they were read. */
-  const [whole, setWhole] = useState<number>();
-  const reading = useRef<object>();
+  const reading = useRef(0);
   const stop = () => {
-    reading.current = undefined;
-    setExamined(undefined);
+    reading.current++;
+    setLooked(undefined);
   };
   useEffect(() => stop, []);
-  useEffect(() => {
-    if (keys.size === 0) setWhole(undefined);
-  }, [keys.size]);
   // Keys that the indexes have found are displayed before the first page of the list.
-  const { rows = [], pages = [], operation = '', input = {}, hasMore } = of ?? {};
+  const { rows = [], pages = [], operation = '', input = {}, hasMore = false } = of ?? {};
   const { cursor, total } = pages.at(-1)?.pagination ?? {};
-  const readAll = async (then: (() => void) | undefined) => {
-    const self = {};
-    reading.current = self;
+  const begin = async (then?: () => void) => {
+    const self = ++reading.current;
+    let [number, examined] = [rows.length, sumOf(pages, ({ pagination }) => pagination?.looked ?? 0)];
     setFailure(undefined);
-    set(rows, true);
-    const ids = new Set(rows.map(({ keyId }) => keyId));
-    let looked = sumOf(pages, ({ pagination }) => pagination?.looked ?? 0);
-    setExamined({ looked, total });
-    if (cursor) {
-      for await (const { data, pagination } of pagesOf<Key>(operation, { ...input, limit: 100 }, cursor)) {
+    setLooked(examined);
+    set(rows, true, !cursor);
+    try {
+      for await (const page of cursor ? pagesOf<Key>(operation, { ...input, limit: 100 }, cursor) : []) {
         if (reading.current !== self) return;
-        for (const { keyId } of data) ids.add(keyId);
-        set(data, true);
-        looked += pagination?.looked ?? data.length;
-        setExamined({ looked, total });
-        if (ids.size >= chosenMax) break;
+        examined += page.pagination?.looked ?? page.data.length;
+        setLooked(examined);
+        number += page.data.length;
+        set(page.data, true, !page.pagination?.hasMore && number <= chosenMax);
+        if (number >= chosenMax) break;
       }
+      then?.();
+    } catch (cause) {
+      if (reading.current === self) setFailure(cause as Failure);
     }
-    if (ids.size < chosenMax) setWhole(ids.size);
     stop();
-    then?.();
   };
-  const begin = (then?: () => void) =>
-    readAll(then).catch((cause) => {
-      if (reading.current) setFailure(cause);
-      stop();
-    });
-  const isAll = pages.length > 0 && (hasMore ? whole === keys.size : keys.size >= rows.length);
-  const mayBegin = pages.length > 0 && !isAll && !examined && keys.size < chosenMax;
-  // The number is known without a filter that leaves out some.
-  const isKnown = pages.every(({ data, pagination }) => pagination?.looked === data.length);
-  const size = hasMore ? (isKnown ? total : undefined) : rows.length;
-  return { begin, mayBegin, size, isAll, examined, stop, failure };
+  const isAll = pages.length > 0 && (isRead || (!hasMore && keys.size >= rows.length));
+  const mayBegin = pages.length > 0 && !isAll && looked === undefined && keys.size < chosenMax;
+  // These filters leave out keys of the total.
+  const size = !hasMore ? rows.length : 'search' in input || 'enabled' in input ? undefined : total;
+  return { begin, mayBegin, size, isAll, looked, total, stop, failure };
 }
 
 interface BarProps {
@@ -144,14 +131,16 @@ const labels: Partial<Record<ActName, string>> = { expire: 'Expire in …', plan
 /** At the bottom of the window, while keys are chosen. */
 export function ChosenBar({ chosen, of, isDeleted = false, asked, csv, prepare }: BarProps) {
   const [acting, setActing] = useState<ActName>();
-  const { begin, mayBegin, size, isAll, examined, stop, failure } = useAll(chosen, of);
+  const { begin, mayBegin, size, isAll, looked, total, stop, failure } = useAll(chosen, of);
   useEffect(() => {
     if (asked) begin(() => setActing(asked.act));
   }, [asked]);
   const { keys, clear } = chosen;
   if (keys.size === 0 && !acting) return null;
-  const [ids, rows] = [[...keys.keys()], [...keys.values()]];
-  const notes = [keys.size >= chosenMax && 'the most at once', examined && `${count(examined.looked)} examined`];
+  const ids = [...keys.keys()];
+  const rows = [...keys.values()].map(({ key, at }) => asChanged(key, at));
+  const isReading = looked !== undefined;
+  const notes = [keys.size >= chosenMax && 'the most at once', isReading && `${count(looked)} examined`];
   return (
     <section class="bulk" aria-label="Chosen keys">
       <div class="actions">
@@ -159,11 +148,11 @@ export function ChosenBar({ chosen, of, isDeleted = false, asked, csv, prepare }
           {isAll && keys.size > 1 && 'All '}
           {[`${keysOf(keys.size)} chosen`, ...notes].filter(Boolean).join(', ')}
         </p>
-        {examined && <progress aria-label="Examined" value={examined.looked} max={examined.total} />}
+        {isReading && <progress aria-label="Examined" value={looked} max={total} />}
         {mayBegin && (
           <Button onClick={() => begin()}>{size === undefined ? 'All that match' : `All ${count(size)}`}</Button>
         )}
-        <Button onClick={examined ? stop : clear}>{examined ? 'Stop' : 'Clear'}</Button>
+        <Button onClick={isReading ? stop : clear}>{isReading ? 'Stop' : 'Clear'}</Button>
       </div>
       <Problem failure={failure} />
       <div class="actions">
@@ -171,7 +160,7 @@ export function ChosenBar({ chosen, of, isDeleted = false, asked, csv, prepare }
           <Button
             key={act}
             {...(act === 'delete' && { tone: 'danger' })}
-            disabled={examined !== undefined}
+            disabled={isReading}
             onClick={() => setActing(act)}
           >
             {labels[act] ?? `${acts[act].name} …`}

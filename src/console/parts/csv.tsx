@@ -56,7 +56,7 @@ class File<T> {
   }
 }
 
-type Read<T> = (after?: string) => AsyncGenerator<Page<T[]>>;
+type Read<T> = (after?: string) => AsyncGenerator<Omit<Page<T[]>, 'askedAt'>>;
 
 interface CsvProps<T> {
   name: string;

@@ -79,6 +79,8 @@ interface ActProps<T> {
   /** Called in place of `close` when the dialog is left without acting. */
   cancel?: () => void;
   done?: (result: T) => void;
+  /** An operation whose lists display the change already. */
+  displayed?: string;
   /** The result has a secret, which `done` displays: until it has arrived, the dialog cannot be left. */
   makesSecret?: true;
 }
@@ -107,7 +109,7 @@ export function Act<T>(props: ActProps<T>) {
       close();
       done?.(result);
       // When the screen was drawn again: one that `done` has left asks for nothing.
-      setTimeout(refresh);
+      setTimeout(() => refresh(props.displayed));
     } catch (cause) {
       setFailure(cause as Failure);
       setBusy(false);

@@ -278,22 +278,18 @@ export function CreditsFields(props: { draft: CreditsDraft; set: (draft: Credits
   );
 }
 
-const longSpans = [
-  ['30 days', 30],
-  ['90 days', 90],
-  ['1 year', 365],
-] as const;
-
-export function ExpiryField(props: {
-  value: string;
-  set: (value: string) => void;
-  /** Buttons with a number of days from now. */
-  spans?: readonly (readonly [text: string, days: number])[];
-}) {
-  const { value, set, spans = longSpans } = props;
+export function ExpiryField({ value, set }: { value: string; set: (value: string) => void }) {
+  const presets = [
+    ['1 hour', 1 / 24],
+    ['1 day', 1],
+    ['7 days', 7],
+    ['30 days', 30],
+    ['90 days', 90],
+    ['1 year', 365],
+  ] as const;
   return (
     <TimeField label="Expires" value={value} set={set} hint="Empty: never." ahead>
-      {spans.map(([text, days]) => (
+      {presets.map(([text, days]) => (
         <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
           {text}
         </Button>

@@ -1,5 +1,6 @@
 // For how long a limit or an override applies, in forms and tables.
 
+import { useState } from 'preact/hooks';
 import { type Amount, moment, unitsOf } from '../format.ts';
 import { dayMs, hourMs } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
@@ -37,6 +38,7 @@ export function LastingFields(props: {
     const span = spans[next];
     set({ choice: next, until: next === 'keep' ? end : span === undefined ? undefined : Date.now() + span });
   };
+  const [typed, setTyped] = useState('');
   const textOf = (amount: Amount | undefined) =>
     amount ? unitsOf({ ...amount, ...(before?.type && { type: before.type }) }) : 'none';
   const then = before ? textOf(before.until === undefined ? before : before.former) : ofNew;
@@ -63,8 +65,11 @@ export function LastingFields(props: {
       {choice === 'time' && (
         <TimeField
           label="Until"
-          value={inputTime(until)}
-          set={(text) => set({ choice, until: timeOfInput(text) })}
+          value={timeOfInput(typed) === until ? typed : inputTime(until)}
+          set={(text) => {
+            setTyped(text);
+            set({ choice, until: timeOfInput(text) });
+          }}
           hint="At most 366 days ahead."
           ahead
         />

@@ -17,7 +17,7 @@ export const MetaRows = ({ meta = {} }: { meta: Meta }) =>
       {Object.entries(meta).map(([name, value]) => (
         <Fragment key={name}>
           <dt>{name}</dt>
-          <dd>{typeof value === 'string' ? value : <code>{JSON.stringify(value)}</code>}</dd>
+          <dd>{textOf(value)}</dd>
         </Fragment>
       ))}
     </dl>

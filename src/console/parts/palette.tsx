@@ -7,57 +7,57 @@ import { useSettled } from '../address.ts';
 import { count } from '../format.ts';
 import { customerPath, planPath } from '../paths.ts';
 import type { Found } from '../records.ts';
-import { allSignIns, currentSignIn, may, signOut, switchTo } from '../session.ts';
-import { leave } from '../unsaved.ts';
+import { may } from '../session.ts';
 import { Button, Problem } from './basic.tsx';
 import { Dialog } from './dialog.tsx';
 import { type Results, useResults } from './found.ts';
 import { nameOf } from './keyName.tsx';
-import { type Group, ListBox } from './listBox.tsx';
+import { ListBox } from './listBox.tsx';
+import { Examined } from './table.tsx';
 
 /** A screen that the grants allow. `g` and then the letter open it. */
-export interface Screen {
-  path: string;
-  name: string;
-  letter: string;
-}
+export type Screen = Record<'path' | 'name' | 'letter', string>;
 
 interface Option {
   title: string;
   note?: string | undefined;
   act: () => void;
 }
-/** The buttons and links of the screen behind. What the grants exclude is not among them. */
-function actsOfScreen(): Option[] {
-  const controls = 'main :is(.head, .card-head) .actions :is(button:not(:disabled), a)';
-  return [...document.querySelectorAll<HTMLElement>(controls)].map((control) => ({
-    title: control.textContent ?? '',
-    note: control.closest('.card-head')?.querySelector('h2')?.textContent ?? '',
-    // When the palette is closed, and the focus is where it was.
-    act: () => setTimeout(() => control.click()),
-  }));
-}
 
-/** Forms of new records: their screen, and the resource, the noun and the id of the grants that they need. */
+/** The buttons and links of the screen behind and of the menu. What the grants exclude is not among them. */
+const controls = () =>
+  ['main :is(.head, .card-head) .actions', '.side-foot'].flatMap((place) => [
+    ...document.querySelectorAll<HTMLElement>(`${place} :is(button:not(:disabled), a)`),
+  ]);
+/** Clicks when the palette is closed, and the screen is drawn. */
+const click = (find: () => HTMLElement | undefined) => setTimeout(() => find()?.click());
+
+/** Forms of new records: the button and its screen, and the resource and the id of the grants they need. */
 const forms = [
-  ['New API', '/apis', 'api', 'api', '*'],
-  ['New customer', '/customers', 'identity', 'identity', undefined],
-  ['New plan', '/plans', 'plan', 'plan', undefined],
-  ['New root key', '/access', 'root_key', 'root_key', undefined],
+  ['New API', '/apis', 'api', '*'],
+  ['New customer', '/customers', 'identity', undefined],
+  ['New plan', '/plans', 'plan', undefined],
+  ['New root key', '/access', 'root_key', undefined],
 ] as const;
 
-function actsOfAll(go: (path: string) => void, help: () => void): Option[] {
-  const others = allSignIns().filter((signIn) => signIn !== currentSignIn());
+function actions(screens: readonly Screen[], go: (path: string) => void): Option[] {
+  const made = forms.filter(([, , resource, id]) =>
+    ['create', 'read'].every((act) => may(resource, `${act}_${resource}`, id)),
+  );
   return [
-    ...forms
-      .filter(([, , resource, noun, id]) => ['create', 'read'].every((act) => may(resource, `${act}_${noun}`, id)))
-      .map(([title, path]) => ({ title: `${title} …`, act: () => go(`${path}?new=1`) })),
-    ...others.map(({ workspaceId, name }) => ({
-      title: `Workspace ${name}`,
-      act: () => leave(() => switchTo(workspaceId)),
+    ...controls().map((control) => ({
+      title: control.textContent ?? '',
+      note: control.closest('.card-head')?.querySelector('h2')?.textContent ?? '',
+      act: () => click(() => control),
     })),
-    { title: 'Shortcuts', note: '?', act: help },
-    { title: 'Sign out', act: () => leave(signOut) },
+    ...screens.map(({ name, path, letter }) => ({ title: name, note: `Screen · g ${letter}`, act: () => go(path) })),
+    ...made.map(([title, path]) => ({
+      title: `${title} …`,
+      act: () => {
+        go(path);
+        click(() => controls().find(({ textContent }) => textContent === title));
+      },
+    })),
   ];
 }
 
@@ -70,12 +70,12 @@ function isNamed({ title, note = '' }: Option, text: string): boolean {
 
 /** The kinds, with the screen that lists them. */
 const kinds = {
-  key: ['Keys', 'Key', '/keys'],
-  identity: ['Customers', 'Customer', '/customers'],
-  api: ['APIs', 'API', '/apis'],
-  plan: ['Plans', 'Plan', '/plans'],
-  rootKey: ['Root keys', 'Root key', '/access'],
-  hold: ['Holds', 'Hold', '/keys'],
+  key: ['Key', '/keys'],
+  identity: ['Customer', '/customers'],
+  api: ['API', '/apis'],
+  plan: ['Plan', '/plans'],
+  rootKey: ['Root key', '/access'],
+  hold: ['Hold', '/keys'],
 } as const;
 
 function pathOf({ kind, id, externalId, deleted }: Found): string {
@@ -83,69 +83,38 @@ function pathOf({ kind, id, externalId, deleted }: Found): string {
   if (kind === 'plan') return planPath(id);
   if (kind === 'hold') return `/keys/key_${parseHoldId(id)?.id24}`;
   if (deleted) return `/keys?state=deleted&search=${id}`;
-  return kind === 'rootKey' ? '/access' : `${kinds[kind][2]}/${id}`;
+  return kind === 'rootKey' ? '/access' : `${kinds[kind][1]}/${id}`;
 }
 
-function groupsOf(results: Results, go: (path: string) => void): Group<Option>[] {
-  const optionOf = (found: Found): Option => {
-    const { kind, id, name, start = '', externalId, exact, deleted } = found;
+/** Exact ones first; then those of each kind, with the list that has more of them. */
+function optionsOf({ found, lists }: Results, text: string, go: (path: string) => void): [Option[], Option[]] {
+  const optionOf = (item: Found): Option => {
+    const { kind, id, name, start = '', externalId, deleted } = item;
     const title = kind === 'key' ? nameOf({ keyId: id, name, start }) : (name ?? externalId ?? id);
-    const notes = [
-      exact && kinds[kind][1],
-      deleted && 'deleted',
-      start && `${start}…`,
-      externalId,
-      kind !== 'key' && id,
-    ];
-    return { title, note: notes.filter((note) => note && note !== title).join(' · '), act: () => go(pathOf(found)) };
+    const notes = [kinds[kind][0], deleted && 'deleted', start && `${start}…`, externalId, kind !== 'key' && id];
+    return { title, note: notes.filter((note) => note && note !== title).join(' · '), act: () => go(pathOf(item)) };
   };
-  const groups = Object.entries(kinds).map(([kind, [label, , path]]) => ({
-    label,
-    options: [
-      ...results.found.filter((found) => found.kind === kind && !found.exact).map(optionOf),
-      // What was found has the text, so it may be in the address.
-      ...(results.more.includes(kind as Found['kind'])
-        ? [
-            {
-              title: `All ${label}`,
-              note: results.of,
-              act: () => go(`${path}?search=${encodeURIComponent(results.of)}`),
-            },
-          ]
-        : []),
-    ],
-  }));
-  return [{ label: 'Found', options: results.found.filter(({ exact }) => exact).map(optionOf) }, ...groups];
+  const others = Object.entries(kinds).flatMap(([kind, [name, path]]) => [
+    ...found.filter((item) => item.kind === kind && !item.exact).map(optionOf),
+    // What was found has the text, so it may be in the address.
+    ...lists
+      .filter((list) => list.kind === kind && list.hasMore)
+      .map(() => ({ title: `All ${name}s`, note: text, act: () => go(`${path}?search=${encodeURIComponent(text)}`) })),
+  ]);
+  return [found.filter(({ exact }) => exact).map(optionOf), others];
 }
 
-interface PaletteProps {
-  screens: readonly Screen[];
-  help: () => void;
-  close: () => void;
-}
-
-export function Palette({ screens, help, close }: PaletteProps) {
+export function Palette({ screens, close }: { screens: readonly Screen[]; close: () => void }) {
   const [, go] = useLocation();
   const [text, setText] = useState('');
   const [active, setActive] = useState<{ at: number; name: string }>();
   const wanted = text.trim();
   const settled = useSettled(wanted);
   const results = useResults(settled);
-  const [acts] = useState<Group<Option>[]>(() => [
-    { label: 'This screen', options: actsOfScreen() },
-    {
-      label: 'Screens',
-      options: screens.map(({ name, path, letter }) => ({ title: name, note: `g ${letter}`, act: () => go(path) })),
-    },
-    { label: 'Actions', options: actsOfAll(go, help) },
-  ]);
+  const [acts] = useState(() => actions(screens, go));
   const isPending = wanted !== '' && (settled !== wanted || !results.isFound);
-  const [found, ...others] = groupsOf(results, go);
-  const named = acts.map(({ label, options }) => ({ label, options: options.filter((one) => isNamed(one, wanted)) }));
-  const groups = (settled === wanted ? [found!, ...named, ...others] : named).filter(
-    ({ options }) => options.length > 0,
-  );
-  const options = groups.flatMap((group) => group.options);
+  const [exact, others] = settled === wanted ? optionsOf(results, wanted, go) : [[], []];
+  const options = [...exact, ...acts.filter((one) => isNamed(one, wanted)), ...others];
   const names = options.map(({ title, note }) => `${title} ${note}`);
   // What was chosen by an arrow key stays when others come before it.
   const at = active && names[active.at] !== active.name ? Math.max(0, names.indexOf(active.name)) : (active?.at ?? 0);
@@ -197,79 +166,66 @@ export function Palette({ screens, help, close }: PaletteProps) {
           onInput={(e) => type(e.currentTarget.value)}
           onKeyDown={onKeyDown}
         />
-        <ListBox id="palette" label="Found" groups={groups} at={at} choose={(position) => choose(options[position]!)} />
-        <State results={results} isPending={isPending} number={options.length} />
+        <ListBox
+          id="palette"
+          label="Found"
+          options={options}
+          at={at}
+          choose={(position) => choose(options[position]!)}
+        />
+        <State results={results} isPending={isPending} number={wanted && options.length} />
       </form>
     </Dialog>
   );
 }
 
-function State({ results, isPending, number }: { results: Results; isPending: boolean; number: number }) {
-  const { of, isReading, looked, total, stop, failure } = results;
-  const examined = isReading && total > 0 ? `; ${count(looked)} of ${count(total)} keys were examined` : '';
-  const hint = 'Names, ids, customers, hashes, starts and whole strings of keys, screens, actions';
-  if (isPending) return <p role="status">Searching …</p>;
+function State(props: { results: Results; isPending: boolean; number: number | '' }) {
+  const { results, isPending, number } = props;
+  const searched = results.lists.map(({ pages }) => pages).filter(({ isSearching }) => isSearching);
+  const hint =
+    'Names, ids, customers, hashes, starts and whole strings of keys, screens, actions. Ctrl K, / and ? open this; g and ' +
+    'a letter a screen. In a list of keys, Shift chooses all up to a box.';
   return (
     <>
-      <p role="status">{of === '' ? hint : `${count(number)} found${examined}`}</p>
-      {isReading && (
+      <p role="status">{isPending ? 'Searching …' : number === '' ? hint : `${count(number)} found`}</p>
+      {searched[0] && (
         <div class="actions">
-          <progress aria-label="Examined keys" {...(total > 0 && { value: looked, max: total })} />
-          <Button onClick={stop}>Stop</Button>
+          <Examined of={searched[0]} />
+          <Button onClick={() => searched.map(({ stop }) => stop())}>Stop</Button>
         </div>
       )}
-      <Problem failure={failure} />
+      <Problem failure={results.failure} />
     </>
   );
 }
 
-export const Shortcuts = ({ screens, close }: { screens: readonly Screen[]; close: () => void }) => (
-  <Dialog title="Shortcuts" close={close}>
-    <dl>
-      {[
-        ['Ctrl K, ⌘ K', 'Find keys, customers, APIs, plans, screens and actions'],
-        ['/', 'Search of the screen; find, where it has none'],
-        ['?', 'Shortcuts'],
-        ['Shift and a click', 'In a list of keys: the boxes up to this one'],
-        ...screens.map(({ letter, name }) => [`g ${letter}`, name]),
-      ].flatMap(([keys, what]) => [<dt key={keys}>{keys}</dt>, <dd key={what}>{what}</dd>])}
-    </dl>
-  </Dialog>
-);
-
-/** Ctrl-K, `/`, `?`, and `g` followed by the letter of a screen within this time. */
+/** `g` and the letter of a screen within this time. */
 const letterMs = 1500;
 
 /** Listens for shortcuts, except where a text is typed and in dialogs. */
-export function useShortcuts(screens: readonly Screen[], open: (what: 'find' | 'help') => void) {
+export function useShortcuts(screens: readonly Screen[], open: () => void) {
   const [, go] = useLocation();
-  const last = useRef({ screens, open, go });
-  last.current = { screens, open, go };
+  const goesUntil = useRef(0);
   useEffect(() => {
-    let goesUntil = 0;
     const listener = (event: KeyboardEvent) => {
       const { key, ctrlKey, metaKey, altKey, target, timeStamp } = event;
       if (document.querySelector('dialog[open]')) return;
-      const { screens, open, go } = last.current;
-      const isGoing = timeStamp < goesUntil;
-      goesUntil = 0;
-      if ((ctrlKey || metaKey) && !altKey && key === 'k') {
-        event.preventDefault();
-        return open('find');
-      }
+      const isGoing = timeStamp < goesUntil.current;
+      goesUntil.current = 0;
+      const isFind = (ctrlKey || metaKey) && !altKey && key === 'k';
       const field = 'input:not([type=checkbox], [type=radio]), textarea, select';
-      if (ctrlKey || metaKey || altKey || (target instanceof Element && target.closest(field))) return;
+      const isTyping = ctrlKey || metaKey || altKey || (target instanceof Element && target.closest(field));
+      if (isTyping && !isFind) return;
       const screen = isGoing && screens.find(({ letter }) => letter === key);
       if (screen) return go(screen.path);
-      if (key === 'g') goesUntil = timeStamp + letterMs;
-      if (key === '?') open('help');
-      if (key !== '/') return;
+      if (key === 'g') goesUntil.current = timeStamp + letterMs;
+      if (!isFind && key !== '/' && key !== '?') return;
       event.preventDefault();
-      const search = document.querySelector<HTMLInputElement>('main input[type=search]');
+      const search = key === '/' && document.querySelector<HTMLInputElement>('main input[type=search]');
       if (search) search.focus();
-      else open('find');
+      else open();
     };
     addEventListener('keydown', listener);
     return () => removeEventListener('keydown', listener);
-  }, []);
+  });
 }

@@ -70,45 +70,37 @@ const ruleOf = ({ unit, apiId, planId, steps }: RuleDraft): PriceRule => ({
 /** What is wrong with a field of the prices, by its place in the request. */
 type WrongAt = (place: string) => string | undefined;
 
+const noStep = { from: '', price: '' };
+
+/** The steps, and fields for one more. A step without texts is removed. */
 function Steps(props: { steps: RuleDraft['steps']; set: (steps: RuleDraft['steps']) => void; wrongAt: WrongAt }) {
   const { steps, set, wrongAt } = props;
+  const shown = [...steps, noStep].slice(0, pricesMax.steps);
   const change = (index: number, changes: object) =>
-    set(steps.map((step, at) => (at === index ? { ...step, ...changes } : step)));
-  return (
-    <>
-      {steps.map((step, index) => (
-        <div class="fields" key={index}>
-          <TextField
-            label={`Step ${index + 1}: beyond the first`}
-            inputMode="numeric"
-            value={step.from}
-            set={(from) => change(index, { from })}
-            wrong={wrongAt(`steps[${index}].from`)}
-          />
-          <TextField
-            label="Price of each"
-            inputMode="decimal"
-            value={step.price}
-            set={(price) => change(index, { price })}
-            wrong={wrongAt(`steps[${index}].price`)}
-            placeholder="0.0015"
-          />
-        </div>
-      ))}
-      <div class="actions">
-        {steps.length < pricesMax.steps && (
-          <Button class="small" onClick={() => set([...steps, { from: '', price: '' }])}>
-            Add a step
-          </Button>
-        )}
-        {steps.length > 1 && (
-          <Button class="small" onClick={() => set(steps.slice(0, -1))}>
-            Remove the last step
-          </Button>
-        )}
-      </div>
-    </>
-  );
+    set(
+      shown
+        .map((step, at) => (at === index ? { ...step, ...changes } : step))
+        .filter(({ from, price }) => from !== '' || price !== ''),
+    );
+  return shown.map((step, index) => (
+    <div class="fields" key={index}>
+      <TextField
+        label={`Step ${index + 1}: beyond the first`}
+        inputMode="numeric"
+        value={step.from}
+        set={(from) => change(index, { from })}
+        wrong={wrongAt(`steps[${index}].from`)}
+      />
+      <TextField
+        label="Price of each"
+        inputMode="decimal"
+        value={step.price}
+        set={(price) => change(index, { price })}
+        wrong={wrongAt(`steps[${index}].price`)}
+        placeholder="0.0015"
+      />
+    </div>
+  ));
 }
 
 function Rule(props: { rule: RuleDraft; set: (rule: RuleDraft) => void; remove: () => void; wrongAt: WrongAt }) {

@@ -1,6 +1,5 @@
 // Recent refusals, of one key or of all.
 
-import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { refusalColumns } from '../../domain/columns.ts';
 import { useAddress } from '../address.ts';
@@ -175,9 +174,6 @@ function byMinute(rows: readonly Refusals[]): (Refusals & { id: string })[] {
   return [...found.values()];
 }
 
-/** Refusals of a busy key share few rows: more are read until there are this many, from at most so many pages. */
-const [rowsMin, pagesMax] = [10, 6];
-
 interface RefusalsOf {
   apiId?: string;
   keyId?: string;
@@ -196,14 +192,11 @@ export function RecentRefusals(of: RefusalsOf) {
     ...of,
     ...(start !== undefined && { start }),
     ...(end !== undefined && { end }),
-    limit: 20,
+    // Those of a busy key share few rows.
+    limit: 100,
   };
   const paged = usePages<Refusals>('analytics.listRefusals', input, 30_000);
   const rows = paged.rows && byMinute(paged.rows);
-  const isShort = paged.hasMore && !paged.failure && (rows?.length ?? rowsMin) < rowsMin;
-  useEffect(() => {
-    if (isShort && paged.pages.length < pagesMax) paged.more();
-  }, [isShort, paged.pages.length]);
   const hours = hoursWithout(paged.pages);
   const since = paged.pages[0]?.pagination?.since;
   const hasTags = rows?.some(({ tags = [] }) => tags.length > 0);

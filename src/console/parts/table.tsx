@@ -148,7 +148,7 @@ function examinedOf(of: { found: number; looked: number; total: number; isSearch
 }
 
 /** How many records a search has examined, while it goes on and when it was stopped. */
-function Examined({ of: { rows, pages, hasMore, isSearching } }: { of: Paged<unknown> }) {
+export function Examined({ of: { rows, pages, hasMore, isSearching } }: { of: Paged<unknown> }) {
   const total = pages.at(-1)?.pagination?.total;
   const looked = sumOf(pages, ({ pagination }) => pagination?.looked ?? 0);
   if (!hasMore || (total !== undefined && looked >= total)) return null;

@@ -1,7 +1,7 @@
 // Times in forms, in UTC, and the field for one.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { ago, moment } from '../format.ts';
 import { isLocal, readTime, typedTime } from '../zone.ts';
 import { Field } from './basic.tsx';
@@ -20,11 +20,6 @@ export const isTimeInput = (text: string): boolean => text === '' || timeOfInput
 /** The value of a field with a text that is no time. */
 const noTime = '?';
 
-const typed = (value: string) => {
-  const ms = timeOfInput(value);
-  return ms === undefined ? value : typedTime(ms);
-};
-
 /**
  * The field for a time in UTC, or in the local zone if that is chosen. It takes `14:03` and `yesterday 14:03`, too, and
  * displays which time that is. `ahead`: a time without a day is the next one.
@@ -38,27 +33,17 @@ export function TimeField(props: {
   children?: ComponentChildren;
 }) {
   const { label, value, set, ahead = false, children } = props;
-  const [text, setText] = useState(typed(value));
-  const given = useRef(value);
-  const before = useRef(value);
-  useEffect(() => {
-    // A form that keeps times only has '' for a text that is none.
-    const isOwn = value === given.current || (value === '' && given.current === noTime && before.current !== noTime);
-    before.current = value;
-    if (isOwn) return;
-    // A button, Back or a link.
-    given.current = value;
-    setText(typed(value));
-  }, [value]);
-  useEffect(() => setText(isTimeInput(given.current) ? typed(given.current) : text), [isLocal()]);
+  /** What is typed, as long as the value follows from it: a button, Back or a link change the value as well. */
+  const [own, setOwn] = useState({ text: '', value });
+  const [ms, isTime] = [timeOfInput(value), isTimeInput(value)];
+  const text = own.value === value && own.text ? own.text : ms === undefined ? '' : typedTime(ms);
   const type = (text: string) => {
     const ms = readTime(text, ahead);
     // What is typed gets into no address before it is a time.
-    given.current = text.trim() === '' ? '' : ms === undefined ? noTime : inputTime(ms);
-    setText(text);
-    set(given.current);
+    const value = text.trim() === '' ? '' : ms === undefined ? noTime : inputTime(ms);
+    setOwn({ text, value });
+    set(value);
   };
-  const ms = timeOfInput(value);
   const hint = ms === undefined ? props.hint : `${moment(ms, { seconds: false })}, ${ago(ms)}`;
   const example = `${ahead ? 'tomorrow' : 'yesterday'} 14:03`;
   const input = (id: string) => (
@@ -71,14 +56,14 @@ export function TimeField(props: {
       placeholder={`14:03, ${example}`}
       value={text}
       onInput={(e) => type(e.currentTarget.value)}
-      onBlur={() => setText(isTimeInput(given.current) ? typed(given.current) : text)}
+      onBlur={() => isTime && setOwn({ text: '', value })}
     />
   );
   return (
     <Field
       label={`${label}, ${isLocal() ? 'local time' : 'UTC'}`}
       hint={hint}
-      wrong={!isTimeInput(given.current) && `A time such as 14:03, ${example} or 2026-11-22 14:03.`}
+      wrong={!isTime && `A time such as 14:03, ${example} or 2026-11-22 14:03.`}
     >
       {(id) =>
         children ? (

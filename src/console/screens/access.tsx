@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { rootKeyColumns as columns, stateOf } from '../../domain/columns.ts';
 import { soonMs } from '../../domain/ending.ts';
 import { actions, type GrantPreset, grantPresets } from '../../domain/grants.ts';
-import { useAddress, useNew, useTyped } from '../address.ts';
+import { useAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { ago, count } from '../format.ts';
 import { usePages } from '../pages.ts';
@@ -32,7 +32,7 @@ export function Access() {
   );
 }
 
-type Acting = { kind: 'switch' | 'delete'; rootKey: RootKey } | undefined;
+type Acting = { kind: 'new' } | { kind: 'switch' | 'delete'; rootKey: RootKey } | undefined;
 
 function RootKeyState({ of }: { of: RootKey }) {
   const state = stateOf(of, Date.now());
@@ -68,14 +68,12 @@ const rootKeyColumns: Column<RootKey>[] = [
 
 function RootKeys() {
   const [acting, setActing] = useState<Acting>();
-  const mayMake = may('root_key', 'create_root_key');
-  const [isNew, setNew] = useNew(mayMake);
   const mayRead = may('root_key', 'read_root_key');
   const pages = usePages<RootKey>('rootKeys.listRootKeys', mayRead ? { limit: 50 } : undefined, 10_000);
   const { data: me } = useData<{ rootKeyId: string }>('rootKeys.whoami', {});
   if (!mayRead) return <Lacks title="Root keys" grant="root_key.*.read_root_key" />;
   const close = () => setActing(undefined);
-  const isMine = acting && acting.rootKey.rootKeyId === me?.rootKeyId;
+  const isMine = acting && acting.kind !== 'new' && acting.rootKey.rootKeyId === me?.rootKeyId;
   const columns: Column<RootKey>[] = [
     ...rootKeyColumns,
     {
@@ -102,7 +100,9 @@ function RootKeys() {
       actions={
         <>
           <CsvButton name="root-keys" columns={rootKeyColumns} of={pages} />
-          {mayMake && <Button onClick={() => setNew(true)}>New root key</Button>}
+          {may('root_key', 'create_root_key') && (
+            <Button onClick={() => setActing({ kind: 'new' })}>New root key</Button>
+          )}
         </>
       }
     >
@@ -114,7 +114,7 @@ function RootKeys() {
         idOf={({ rootKeyId }) => rootKeyId}
         empty={<Empty title="None" />}
       />
-      {isNew && <NewRootKey close={() => setNew(false)} />}
+      {acting?.kind === 'new' && <NewRootKey close={close} />}
       {acting?.kind === 'switch' && (
         <Act
           title={`${acting.rootKey.enabled ? 'Disable' : 'Enable'} ${acting.rootKey.start}`}

@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { apiColumns } from '../../domain/columns.ts';
-import { useAddress, useInAddress, useNew, useTyped } from '../address.ts';
+import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { call, useData } from '../api.ts';
 import { count, retention } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
@@ -83,8 +83,7 @@ export function Apis() {
   const search = useTyped('search');
   const { settled } = search;
   const { order, sorts } = useOrder('Created');
-  const mayMake = may('api', 'create_api', '*');
-  const [isNew, setNew] = useNew(mayMake);
+  const [isNew, setNew] = useState(false);
   const [restored, setRestored] = useState<Api>();
   const [{ state }, setState] = useAddress({ state: '', pages: '' });
   const isDeleted = state === 'deleted';
@@ -99,7 +98,7 @@ export function Apis() {
     <>
       <Head title="APIs">
         <CsvButton name="apis" columns={all} of={pages} prepare={readUsed} />
-        {mayMake && (
+        {may('api', 'create_api', '*') && (
           <Button tone="primary" onClick={() => setNew(true)}>
             New API
           </Button>

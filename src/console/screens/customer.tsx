@@ -4,7 +4,6 @@ import { useData } from '../api.ts';
 import { count, retention } from '../format.ts';
 import { type Paged, usePages } from '../pages.ts';
 import { Button, Card, Copy, Empty, Head, Id, LacksScreen, Loaded } from '../parts/basic.tsx';
-import { Figure } from '../parts/chart.tsx';
 import { ChosenBar, chooseColumn, useChosen } from '../parts/chosen.tsx';
 import { CreditsCard, EditCredits } from '../parts/credits.tsx';
 import { Act } from '../parts/dialog.tsx';
@@ -62,18 +61,12 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
     <>
       <Head title={externalId}>
         <Copy text={location.href} label="Copy link" />
-        {may('api', 'read_analytics') && (
-          <Link href={`/live?customer=${encodeURIComponent(externalId)}`} class="button">
-            Live
-          </Link>
-        )}
         {may('identity', 'delete_identity') && (
           <Button tone="danger" onClick={() => setActing('delete')}>
             Delete …
           </Button>
         )}
       </Head>
-      <Now data={data} />
       <div class="columns">
         <Card title="Customer" actions={edit('meta')}>
           <dl>
@@ -85,6 +78,9 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
             <dd>
               <PlanOf planId={planId} />
             </dd>
+            <dt>Keys</dt>
+            <dd>{count(data.keyCount)}</dd>
+            <OwedNow externalId={externalId} />
             <dt>Metadata</dt>
             <dd>
               <MetaRows meta={data.meta} />
@@ -158,23 +154,16 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   );
 }
 
-/** What can be read out to the customer. */
-function Now({ data: { externalId, planId, credits, keyCount } }: { data: Identity }) {
-  const month = monthOf(lastMonths()[0]!);
-  const prices = usePrices();
+/** What it owes for this month until now; nothing without prices. */
+function OwedNow({ externalId }: { externalId: string }) {
+  if (!usePrices() || !may('api', 'read_analytics')) return null;
   return (
-    <div class="figures-row">
-      <Figure label="Plan" value={planId ?? 'none'} />
-      <Figure label="Credits of all keys" value={credits ? `${count(credits.remaining)} left` : 'none'} />
-      <Figure label="Keys" value={count(keyCount)} />
-      {prices && may('api', 'read_analytics') && (
-        <Figure
-          label="Owes this month"
-          value={<OwedBy externalId={externalId} of={[externalId]} period={month} />}
-          note="of UTC, until now"
-        />
-      )}
-    </div>
+    <>
+      <dt>Owes this month</dt>
+      <dd>
+        <OwedBy externalId={externalId} of={[externalId]} period={monthOf(lastMonths()[0]!)} />
+      </dd>
+    </>
   );
 }
 

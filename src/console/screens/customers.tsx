@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { identityColumns } from '../../domain/columns.ts';
-import { useAddress, useInAddress, useNew, useTyped } from '../address.ts';
+import { useAddress, useInAddress, useTyped } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, isoOf, unitsOf } from '../format.ts';
 import { isFound, slicesOf, usePages } from '../pages.ts';
@@ -120,8 +120,7 @@ export const customersWithUse = (rows: readonly Identity[]): Column<Identity>[] 
 export function Customers() {
   const search = useTyped('search');
   const { settled } = search;
-  const mayMake = may('identity', 'create_identity');
-  const [isNew, setNew] = useNew(mayMake);
+  const [isNew, setNew] = useState(false);
   const [restored, setRestored] = useState<Identity>();
   const [{ state }, setState] = useAddress({ state: '', pages: '' });
   const isDeleted = state === 'deleted';
@@ -140,7 +139,7 @@ export function Customers() {
     <>
       <Head title="Customers">
         <CsvButton name="customers" columns={isDeleted ? deletedColumns(setRestored) : columns} of={pages} />
-        {mayMake && (
+        {may('identity', 'create_identity') && (
           <Button tone="primary" onClick={() => setNew(true)}>
             New customer
           </Button>

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { planColumns } from '../../domain/columns.ts';
-import { useInAddress, useNew, useTyped } from '../address.ts';
+import { useInAddress, useTyped } from '../address.ts';
 import { unitsOf } from '../format.ts';
 import { isFound, usePages } from '../pages.ts';
 import { Button, Card, Empty, Head, LacksScreen, PlanLink, SearchField, TextField } from '../parts/basic.tsx';
@@ -30,8 +30,7 @@ const columns: Column<Plan>[] = [
 
 export function Plans() {
   const search = useTyped('search');
-  const mayMake = may('plan', 'create_plan');
-  const [isNew, setNew] = useNew(mayMake);
+  const [isNew, setNew] = useState(false);
   const mayRead = may('plan', 'read_plan');
   const input = { limit: 50, ...(search.settled && { search: search.settled }) };
   const pages = usePages<Plan>('plans.listPlans', mayRead ? input : undefined, 10_000, true);
@@ -41,7 +40,7 @@ export function Plans() {
     <>
       <Head title="Plans">
         <CsvButton name="plans" columns={columns} of={pages} />
-        {mayMake && (
+        {may('plan', 'create_plan') && (
           <Button tone="primary" onClick={() => setNew(true)}>
             New plan
           </Button>

@@ -13,7 +13,6 @@ import type { Status } from '../records.ts';
 import { currentSignIn, may } from '../session.ts';
 
 const everyMs = 2000;
-const firstMs = 50;
 const keptMax = 60;
 
 interface Measured {
@@ -34,14 +33,8 @@ async function timed(path: string, init?: RequestInit): Promise<{ ms: number; is
 function useMeasured(): Measured {
   const [measured, set] = useState<Measured>({ isReady: undefined, times: [] });
   useEffect(() => {
-    let [timer, measured] = [0, 0];
-    let isLeft = false;
     const measure = async () => {
-      if (!document.hidden) await measureOnce();
-      // The first ones follow each other, so that there is a median.
-      if (!isLeft) timer = window.setTimeout(measure, ++measured < fewMax ? firstMs : everyMs);
-    };
-    const measureOnce = async () => {
+      if (document.hidden) return;
       const ready = await timed('/health/ready');
       const { ms, isOk } = await timed('/v2/rootKeys.whoami', {
         method: 'POST',
@@ -50,11 +43,12 @@ function useMeasured(): Measured {
       });
       set(({ times }) => ({ isReady: ready.isOk, times: isOk ? [...times, ms].slice(-keptMax) : times }));
     };
-    measure();
-    return () => {
-      isLeft = true;
-      clearTimeout(timer);
-    };
+    // The first ones follow each other, so that there is a median.
+    (async () => {
+      for (let number = 0; number < fewMax; number++) await measure();
+    })();
+    const timer = setInterval(measure, everyMs);
+    return () => clearInterval(timer);
   }, []);
   return measured;
 }

@@ -80,7 +80,7 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
   const [exact, holder, identity, plan, rootKey, someApis, starting] = await Promise.all([
     Promise.all([
       ...(is('key') ? [keys.find(ws, wanted), keys.findDeleted(ws, wanted)] : []),
-      ...digests.map((digest) => keys.findByDigest(ws, digest)),
+      ...digests.flatMap((digest) => [keys.findByDigest(ws, digest), keys.findDeleted(ws, digest)]),
     ]),
     id24 === undefined ? undefined : keys.find(ws, `key_${id24}`),
     identities.find(ws, wanted),

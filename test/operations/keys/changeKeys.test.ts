@@ -259,13 +259,17 @@ describe('its event', () => {
   });
 
   test('has the ids of all keys, also if there are too many values before', async () => {
-    const { keyIds } = await makeKeys(100);
-    for (const [at, keyId] of keyIds.entries()) await ok('keys.updateKey', { keyId, expires: clock.now + hourMs + at });
-    await change(keyIds, { expires: null });
+    const { keyIds } = await makeKeys(50);
+    const planOf = (at: number) => `${at}-`.padEnd(50, 'x');
+    for (const [at, keyId] of keyIds.entries()) {
+      await ok('plans.createPlan', { planId: planOf(at) });
+      await ok('keys.updateKey', { keyId, planId: planOf(at) });
+    }
+    await change(keyIds, { planId: null });
     const [event] = await eventsOf();
     expect(event!.changes!.flatMap((each) => each.keyIds!)).toEqual(keyIds);
-    expect(event!.changes![0]).toMatchObject({ before: `${clock.now + hourMs}` });
-    expect(event!.changes![99]).toEqual({ field: 'expires', keyIds: [keyIds[99]] });
+    expect(event!.changes![0]).toMatchObject({ before: planOf(0) });
+    expect(event!.changes![49]).toEqual({ field: 'planId', keyIds: [keyIds[49]] });
   });
 
   test('none, and nothing is written, if no key changes', async () => {

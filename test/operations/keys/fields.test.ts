@@ -160,7 +160,8 @@ test('null in any optional field of a new key means that it is absent', async ()
   const ofCreateKey = nulls([...fieldNames, 'prefix', 'byteLength', 'recoverable']);
   const plain = await createKey({ apiId });
   const created = await ok('keys.createKey', { apiId, ...ofCreateKey } as never);
-  expect(created.key).toHaveLength(plain.key.length);
+  // The same random bytes have one digit more or less.
+  expect(Math.abs(created.key.length - plain.key.length)).toBeLessThan(2);
   const keys = [{ hash: newHash(), ...nulls(fieldNames) }];
   const { migrated } = await ok('keys.migrateKeys', { migrationId: 'nulls', apiId, keys } as never);
   const absent = { enabled: true, createdAt: expect.any(Number), apiId, start: expect.any(String) };

@@ -33,7 +33,12 @@ describe('system.find: 200', () => {
 
   test('keys by the beginning of their string, the newest first, also deleted ones', async () => {
     const made: string[] = [];
-    for (let index = 0; index < 3; index++) made.push((await ok('keys.createKey', { apiId, prefix: 'started' })).keyId);
+    const strings: string[] = [];
+    for (let index = 0; index < 3; index++) {
+      const { keyId, key } = await ok('keys.createKey', { apiId, prefix: 'started' });
+      made.push(keyId);
+      strings.push(key);
+    }
     await ok('keys.deleteKey', { keyId: made[1]! });
     const found = await find('started_');
     expect(found.map(({ id }) => id)).toEqual([made[2], made[0], made[1]]);
@@ -42,7 +47,8 @@ describe('system.find: 200', () => {
       [false, undefined],
       [false, true],
     ]);
-    expect(await find(made[1]!)).toMatchObject([{ id: made[1], exact: true, deleted: true }]);
+    for (const text of [made[1]!, strings[1]!])
+      expect(await find(text)).toMatchObject([{ id: made[1], exact: true, deleted: true }]);
   });
 
   test('an identity by externalId and id, a plan, an API by id and a part of its name, a root key', async () => {
