@@ -15,7 +15,7 @@ const pages = [
   'customers',
   'mcp',
   'moving',
-  'running',
+  'operate',
   'settings',
 ];
 

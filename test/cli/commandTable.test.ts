@@ -27,9 +27,10 @@ const rows: readonly Row[] = [
 
 test('docs/commands.md lists every command with its options', () => {
   const code = (text: string) => `\`${text}\``;
-  const lines = rows.map(
-    ([words, options]) => `| ${code(words)} | ${options.map(([flags]) => code(flags)).join(' ')} |`,
-  );
+  const lines = rows.map(([words, options]) => {
+    const flags = options.map(([flags]) => flags).join(' ');
+    return `| ${code(words)} | ${flags && code(flags)} |`;
+  });
   const table = `| Command | Options |\n|---|---|\n${lines.join('\n')}\n`;
   const [start, end] = ['<!-- commands -->\n', '<!-- /commands -->'];
   const [before, rest] = readFileSync('docs/commands.md', 'utf8').split(start);
