@@ -90,7 +90,7 @@ afterAll(() => folder.close());
 test('limits.md: the commands, and the limits that it names', async () => {
   const out = run(blocksOf('docs/limits.md').join('\n'));
   expect(out).toMatch(/"success":true.*\n.*"success":true.*\n.*"success":false/);
-  expect(out).toContain('requests 5000 per month from 2026-01-31 00:00:00');
+  expect(out).toContain('requests 5000 per month from 2026-01-31T00:00:00Z');
   expect(out).toMatch(/burst 500 per 1m \(until .*, then 100 per 1m\)/);
   expect(out).toMatch(/customer_42 .*500 per 1m +100 per 1m/);
 
