@@ -128,6 +128,12 @@ test('plans.md', () => {
     [99, 9998, 49_997, 19_996].map((remaining) => `"remaining":${remaining}`),
   );
   expect(out).toContain('Deleted plan free. Its keys and customers have pro.');
+
+  // Its example of a file creates the plan again, and a customer that exists.
+  const [lines] = blocksOf('docs/plans.md', 'json');
+  writeFileSync(join(folder.path, 'plans.jsonl'), lines!);
+  run('npx tollgate import plans.jsonl --workspace $WORKSPACE');
+  expect(run('npx tollgate plan list')).toMatch(/^free /m);
 });
 
 test('customers.md: the commands, the answer, and the backend', async () => {

@@ -52,10 +52,26 @@ function schemaOf(operation: string, part: string): Zod | undefined {
   ];
 }
 
-const listed = (fields: readonly string[]) => fields.map((field) => `\`${field}\``).join(' ');
+const inBackticks = (names: readonly string[]) => names.map((name) => `\`${name}\``).join(' ');
+
+/** Paths as text. Those of one object have its path once, before the members: `ratelimits.{type period}`. */
+function listed(paths: readonly string[]): string {
+  const members = new Map<string, string[]>();
+  for (const path of paths) {
+    const end = path.lastIndexOf('.') + 1;
+    const object = path.slice(0, end);
+    members.set(object, [...(members.get(object) ?? []), path.slice(end)]);
+  }
+  const grouped = [...members].flatMap(([object, names]) => {
+    if (object === '') return names;
+    return names.length === 1 ? [object + names[0]] : [`${object}{${names.join(' ')}}`];
+  });
+  return inBackticks(grouped);
+}
 
 test('docs/unkey-differences.md lists what the SDK drops, and the operations that it does not have', () => {
-  const rows: string[] = [];
+  /** The operations with the same fields, by the cells of their row. */
+  const rows = new Map<string, string[]>();
   const without: string[] = [];
   for (const { name, input, output } of operations) {
     const [request, response] = [
@@ -72,10 +88,13 @@ test('docs/unkey-differences.md lists what the SDK drops, and the operations tha
         ? dropped({ properties: { data: output as Json } }, response).map((path) => path.replace('data.', ''))
         : [],
     ];
-    if (notSent.length + notReturned.length > 0)
-      rows.push(`| \`${name}\` | ${listed(notSent)} | ${listed(notReturned)} |`);
+    if (notSent.length + notReturned.length === 0) continue;
+    const cells = `| ${listed(notSent)} | ${listed(notReturned)} |`;
+    rows.set(cells, [...(rows.get(cells) ?? []), name]);
   }
-  const table = `| Operation | Not sent | Not returned |\n|---|---|---|\n${rows.join('\n')}\n| No method for | ${listed(without)} |  |\n`;
+  const lines = [...rows].map(([cells, names]) => `| ${inBackticks(names)} ${cells}`);
+  const head = '| Operation | Not sent | Not returned |\n|---|---|---|';
+  const table = [head, ...lines, `| No method for | ${listed(without)} |  |`, ''].join('\n');
   const page = new URL('../docs/unkey-differences.md', import.meta.url);
   const text = readFileSync(page, 'utf8');
   const [start, end] = ['<!-- fields of @unkey/api -->\n', '<!-- end of fields -->'];

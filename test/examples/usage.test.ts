@@ -1,4 +1,4 @@
-// The lines of docs/customers.md that make `/usage` of a gateway `/v2/me` of Tollgate, in the real gateways with the
+// The examples that make `/usage` of a gateway `/v2/me` of Tollgate (docs/customers.md), in the real gateways with the
 // examples that they are for.
 
 import { once } from 'node:events';
@@ -23,15 +23,16 @@ beforeAll(async () => {
 }, startMsMax);
 afterAll(() => tollgate?.stop());
 
-const page = readFileSync('docs/customers.md', 'utf8');
-/** The blocks of the page in this language. */
-const blocks = (language: string) =>
-  [...page.matchAll(new RegExp(`^\`\`\`${language}\n([\\s\\S]*?)^\`\`\``, 'gm'))].map((match) => match[1]!);
+/** The parts of an example that are added to another one, without the comments at the beginning of each. */
+const partsOf = (file: string) =>
+  readFileSync(`examples/usage/${file}`, 'utf8')
+    .split(/^(?:#.*\n)+/m)
+    .slice(1);
 
 interface Gateway {
   file: string;
   missing: () => string | undefined;
-  /** The example with the lines of the page. */
+  /** The example with these lines. */
   withUsage(text: string): string;
   start(dir: string, text: string, port: number): Start;
   host?: string;
@@ -49,20 +50,20 @@ const gateways: Record<string, Gateway> = {
   nginx: {
     file: 'nginx/tollgate.conf',
     missing: missingProgram('nginx', '-v'),
-    withUsage: (text) => before(text, '    location / {\n', blocks('nginx')[0]!),
+    withUsage: (text) => before(text, '    location / {\n', partsOf('nginx.conf')[0]!),
     start: (dir, text) => nginx(dir, text),
   },
   Caddy: {
     file: 'caddy/Caddyfile',
     missing: () => (findCaddy() ? undefined : 'there is no Caddy of version 2.7 or later here'),
-    withUsage: (text) => before(text, '\t\t# The check: `forward_auth`', blocks('caddyfile')[0]!),
+    withUsage: (text) => before(text, '\t\t# The check: `forward_auth`', partsOf('Caddyfile')[0]!),
     start: (dir, text) => caddy(dir, text),
   },
   HAProxy: {
     file: 'haproxy/haproxy.cfg',
     missing: missingProgram('haproxy', '-v'),
     withUsage: (text) => {
-      const [rules, backend] = blocks('haproxy');
+      const [rules, backend] = partsOf('haproxy.cfg');
       return `${before(text, '    http-request lua.tollgate\n', rules!)}\n${backend}`;
     },
     start: (dir, text) => haproxy(dir, text, readFileSync('examples/haproxy/tollgate.lua', 'utf8')),
@@ -71,7 +72,7 @@ const gateways: Record<string, Gateway> = {
     file: 'traefik/tollgate.yml',
     missing: missingProgram('traefik', 'version'),
     withUsage: (text) => {
-      const [lines] = blocks('yaml');
+      const [lines] = partsOf('traefik.yml');
       const partOf = (name: string) => new RegExp(`^  ${name}:\n((?:    .*\n|\n)*)`, 'm').exec(lines!)![1]!;
       return ['routers', 'middlewares', 'services'].reduce(
         (each, name) => each.replace(`\n  ${name}:\n`, () => `\n  ${name}:\n${partOf(name)}`),
@@ -89,7 +90,7 @@ const gateways: Record<string, Gateway> = {
       const moved = text.replace(line!, '').replace(/^( +)- name: api\n +domains: .*\n/m, (host, indent) => {
         return `${host}${indent}  ${line!.trim()}\n`;
       });
-      return before(moved, '                    - name: api\n                      domains', blocks('yaml')[1]!);
+      return before(moved, '                    - name: api\n                      domains', partsOf('envoy.yaml')[0]!);
     },
     start: (dir, text) => envoy(dir, text),
     host: 'usage.example.com',
