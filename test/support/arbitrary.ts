@@ -55,9 +55,12 @@ const words = [
 /** Most are short; some have the maximum length. Lengths are in characters, as in schemas. */
 function strings({ minLength = 0, maxLength = 1000, pattern }: Schema): fc.Arbitrary<string> {
   const fits = (text: string) => [...text].length >= minLength && [...text].length <= maxLength;
-  const unit = fc.constantFrom(...(pattern ? unitsOf(pattern) : [...characters, ...controls]));
+  const { head, units } = pattern ? partsOf(pattern) : { head: '', units: [...characters, ...controls] };
+  const unit = fc.constantFrom(...units);
   const between = (min: number, max: number) =>
-    fc.array(unit, { minLength: min, maxLength: Math.max(min, max), size: 'max' }).map((units) => units.join(''));
+    fc
+      .array(unit, { minLength: min - head.length, maxLength: Math.max(min, max) - head.length, size: 'max' })
+      .map((some) => head + some.join(''));
   const known = words.filter((word) => !pattern && fits(word));
   return fc.oneof(
     { weight: 20, arbitrary: between(minLength, Math.min(maxLength, minLength + 8)) },
@@ -66,12 +69,16 @@ function strings({ minLength = 0, maxLength = 1000, pattern }: Schema): fc.Arbit
   );
 }
 
-/** The characters that a pattern such as `^[a-z0-9_]+$` allows. The schemas have no other kind of pattern. */
-function unitsOf(pattern: string): string[] {
-  const kind = /^\^(\[.+\])\+\$$/.exec(pattern)?.[1];
+/**
+ * The beginning that a pattern such as `^key_[a-z0-9_]+$` demands, and the characters that it allows. The schemas have no
+ * other kind of pattern.
+ */
+function partsOf(pattern: string): { head: string; units: string[] } {
+  const [, head = '', kind] = /^\^(\w*)(\[.+\])\+\$$/.exec(pattern) ?? [];
   if (!kind) throw new Error(`the pattern ${pattern} is of an unknown kind`);
   const one = new RegExp(kind);
-  return Array.from({ length: 95 }, (_, index) => String.fromCharCode(32 + index)).filter((c) => one.test(c));
+  const units = Array.from({ length: 95 }, (_, index) => String.fromCharCode(32 + index)).filter((c) => one.test(c));
+  return { head, units };
 }
 
 /** Mostly small ones, so that limits and credits are used up; also the bounds, and any between them. */

@@ -339,7 +339,7 @@ describe('keys.changeKeys: refusals', () => {
     ['101 ids', { keyIds: Array.from({ length: 101 }, (_, at) => id(at)), change: enabled }, 'body.keyIds'],
     ['an id twice', { keyIds: [id(1), id(1)], change: enabled }, 'body.keyIds'],
     ['ids that are no text', { keyIds: [1], change: enabled }, 'body.keyIds[0]'],
-    ['an id that is too short', { keyIds: [id(1), 'key_1'], change: enabled }, 'body.keyIds[1]'],
+    ['an id without a name', { keyIds: [id(1), 'key_'], change: enabled }, 'body.keyIds[1]'],
     ['a key string', { keyIds: [`pay_${'a'.repeat(24)}`], change: enabled }, 'body.keyIds[0]'],
     ['no change', { keyIds: [id(1)] }, 'body.change'],
     ['an empty change', { keyIds: [id(1)], change: {} }, 'body.change'],
