@@ -131,7 +131,9 @@ inChromium(() => {
   });
 
   test('the filter and the order of changes are in the address', async () => {
-    await open('/access');
+    // The form to sign in has a label that this screen has, too.
+    await open('/system');
+    await goTo('/access');
     const changes = () => card('Changes').locator('tbody tr');
     await card('Changes').getByLabel('Operation').fill('plans.createPlan');
     await expect.poll(() => changes().count()).toBe(1);

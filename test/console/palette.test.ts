@@ -148,13 +148,13 @@ inChromium(() => {
     await page().keyboard.press('Control+k');
     expect((await options().allTextContents()).map((text) => text.trim())).toEqual([
       'CSV',
-      'API reference',
-      'Sign out',
       'Overview Screen · g o',
       'Attention Screen · g t',
       'APIs Screen · g a',
       'Keys Screen · g k',
       'Explain Screen · g e',
+      'API reference',
+      'Sign out',
     ]);
     await field().fill('ada');
     await options().filter({ hasText: "Ada's laptop" }).waitFor();

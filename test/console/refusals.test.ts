@@ -82,19 +82,19 @@ inChromium(() => {
 
   test('of all keys: further pages, and the hour of the storm', async () => {
     await open('/attention');
-    await expect.poll(() => rows().count()).toBe(20);
+    await expect.poll(() => rows().count()).toBe(50);
     expect(await page().getByText('were left out.').count()).toBe(1);
     await page().getByText(`${period}: 450 refusals; details of 13 were left out.`).waitFor();
     const card = cardOf('Recent refusals');
     await card.getByRole('button', { name: 'Show more' }).click();
-    await expect.poll(() => rows().count()).toBe(40);
+    await expect.poll(() => rows().count()).toBe(100);
     expect(await page().getByText('were left out.').count()).toBe(1);
     await shot('all');
   });
 
   test('of a period: the minute that is named is included', async () => {
     await open('/attention');
-    await expect.poll(() => rows().count()).toBe(20);
+    await expect.poll(() => rows().count()).toBe(50);
     const card = cardOf('Recent refusals');
     const [from, to] = [card.getByLabel('From, UTC'), card.getByLabel('To, UTC')];
     const stormAt = period.slice(0, 16).replace(' ', 'T');
@@ -103,7 +103,7 @@ inChromium(() => {
     await card.getByRole('button', { name: 'Show more' }).waitFor();
     // Those of Ada's key are of now.
     await expect.poll(() => rows().filter({ hasText: "Ada's key" }).count()).toBe(0);
-    expect(await rows().count()).toBe(20);
+    expect(await rows().count()).toBe(50);
     await shot('period');
     await from.fill(stormAt.replace(/:00$/, ':01'));
     await to.fill('');
@@ -122,7 +122,7 @@ inChromium(() => {
     await card.getByText('Nothing was refused in this period').waitFor();
     await from.fill('');
     await to.fill('');
-    await expect.poll(() => rows().count()).toBe(20);
+    await expect.poll(() => rows().count()).toBe(50);
   });
 
   test('a refusal by a limit that the request named is asked again', async () => {

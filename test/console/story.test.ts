@@ -232,8 +232,8 @@ inChromium(() => {
   test('Overview: the latency of recent decisions', async () => {
     await goTo('Overview');
     const latency = page.locator('.figure', { hasText: 'Median latency' });
-    await latency.getByText(/^p99 [\d.]+ ms$|^fewer than 20 decisions lately$/).waitFor();
-    expect(await latency.locator('.figure-value').textContent()).toMatch(/^\d+(\.\d+)? ms$/);
+    // A median of a few requests is not displayed.
+    await expect.poll(() => latency.textContent()).toMatch(/[\d.]+ msp99 [\d.]+ ms$|–fewer than 20 decisions lately$/);
   });
 
   test('charts follow a change of the theme', async () => {

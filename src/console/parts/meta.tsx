@@ -2,6 +2,7 @@
 
 import { Fragment } from 'preact';
 import { useAddress } from '../address.ts';
+import { SelectField } from './basic.tsx';
 import type { Column } from './table.tsx';
 
 type Meta = Record<string, unknown> | undefined;
@@ -33,14 +34,12 @@ export function useMetaColumn<Row extends { meta?: Meta }>(rows: readonly Row[])
   const cell = ({ meta = {} }: Row) => (Object.hasOwn(meta, name) ? textOf(meta[name]) : undefined);
   const columns: Column<Row>[] = name ? [{ name, cell, csv: cell }] : [];
   const choice = offered.length > 0 && (
-    <div class="actions">
-      <select aria-label="Column of metadata" value={name} onChange={(e) => set({ meta: e.currentTarget.value })}>
-        <option value="">No column of metadata</option>
-        {offered.map((one) => (
-          <option key={one}>{one}</option>
-        ))}
-      </select>
-    </div>
+    <SelectField
+      label="Column of metadata"
+      value={name}
+      set={(meta) => set({ meta })}
+      options={[['', 'none'], ...offered.map((one) => [one, one] as const)]}
+    />
   );
   return { columns, choice };
 }

@@ -24,11 +24,10 @@ interface Option {
   act: () => void;
 }
 
-/** The buttons and links of the screen behind and of the menu. What the grants exclude is not among them. */
-const controls = () =>
-  ['main :is(.head, .card-head) .actions', '.side-foot'].flatMap((place) => [
-    ...document.querySelectorAll<HTMLElement>(`${place} :is(button:not(:disabled), a)`),
-  ]);
+/** The buttons and links of the screen behind, or of the menu. What the grants exclude is not among them. */
+const controls = (place = 'main :is(.head, .card-head) .actions') => [
+  ...document.querySelectorAll<HTMLElement>(`${place} :is(button:not(:disabled), a)`),
+];
 /** Clicks when the palette is closed, and the screen is drawn. */
 const click = (find: () => HTMLElement | undefined) => setTimeout(() => find()?.click());
 
@@ -44,12 +43,13 @@ function actions(screens: readonly Screen[], go: (path: string) => void): Option
   const made = forms.filter(([, , resource, id]) =>
     ['create', 'read'].every((act) => may(resource, `${act}_${resource}`, id)),
   );
+  const pressing = (control: HTMLElement) => ({
+    title: control.textContent ?? '',
+    note: control.closest('.card-head')?.querySelector('h2')?.textContent ?? '',
+    act: () => click(() => control),
+  });
   return [
-    ...controls().map((control) => ({
-      title: control.textContent ?? '',
-      note: control.closest('.card-head')?.querySelector('h2')?.textContent ?? '',
-      act: () => click(() => control),
-    })),
+    ...controls().map(pressing),
     ...screens.map(({ name, path, letter }) => ({ title: name, note: `Screen · g ${letter}`, act: () => go(path) })),
     ...made.map(([title, path]) => ({
       title: `${title} …`,
@@ -58,6 +58,7 @@ function actions(screens: readonly Screen[], go: (path: string) => void): Option
         click(() => controls().find(({ textContent }) => textContent === title));
       },
     })),
+    ...controls('.side-foot').map(pressing),
   ];
 }
 

@@ -193,7 +193,7 @@ export function RecentRefusals(of: RefusalsOf) {
     ...(start !== undefined && { start }),
     ...(end !== undefined && { end }),
     // Those of a busy key share few rows.
-    limit: 100,
+    limit: 50,
   };
   const paged = usePages<Refusals>('analytics.listRefusals', input, 30_000);
   const rows = paged.rows && byMinute(paged.rows);

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { keyColumns as columns, creditsLeft, type KeyState, stateOf } from '../../domain/columns.ts';
@@ -240,8 +241,7 @@ export function Keys() {
         )}
       </Head>
       <Card>
-        <Filters search={search} list={list} />
-        {!isDeleted && meta.choice}
+        <Filters search={search} list={list} more={!isDeleted && meta.choice} />
         <Problem failure={found.failure ? undefined : indexed.failure} />
         <List
           label="Keys"
@@ -267,7 +267,8 @@ export function Keys() {
 }
 
 /** The controls of search, filters and order. */
-function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: KeyList }) {
+function Filters(props: { search: ReturnType<typeof useTyped>; list: KeyList; more: ComponentChildren }) {
+  const { search, list, more } = props;
   const { api, state, orders, order, set, setOrder } = list;
   return (
     <>
@@ -282,6 +283,7 @@ function Filters({ search, list }: { search: ReturnType<typeof useTyped>; list: 
           options={states}
         />
         <SelectField label="Order" value={order} set={setOrder} options={orders} />
+        {more}
       </div>
       {order.startsWith('expiry') && !isOfExpiry(state) && (
         <p class="quiet">In order of expiry, only keys that expire are listed.</p>
