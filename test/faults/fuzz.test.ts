@@ -269,7 +269,7 @@ function remember(lane: Lane, operation: AnyOperation, sent: unknown, answered: 
 const lookUp = (lane: Lane, text: string): string =>
   text.replace(/<<(\w+) (\d+)>>/g, (_whole, kind: Kind, index: string) => {
     const known = lane.known[kind] ?? [];
-    const value = known[Number(index) % known.length] ?? `none_${index}`;
+    const value = known[Number(index) % known.length] ?? `${kind === 'keyId' ? 'key_none' : 'none_'}${index}`;
     return JSON.stringify(value).slice(1, -1);
   });
 

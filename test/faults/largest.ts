@@ -95,9 +95,9 @@ export async function makeLargest(ok: Ok) {
     for (let times = 0; times < refusalsEach; times++) await ok('keys.verifyKey', { key, ...refused });
     await ok('identities.createIdentity', { externalId: fresh(255), meta, ratelimits: limits });
   }
-  const planId = 'unused';
-  await ok('plans.createPlan', { planId, ...plan() });
-  for (let index = 1; index < listed; index++) await ok('plans.createPlan', { planId: fresh(64), ...plan() });
+  const [planId, usedPlanId] = ['unused', 'used'];
+  for (const each of [planId, usedPlanId]) await ok('plans.createPlan', { planId: each, ...plan() });
+  for (let index = 2; index < listed; index++) await ok('plans.createPlan', { planId: fresh(64), ...plan() });
   /** Keys that may have a plan besides. */
   const planned: string[] = [];
   for (let index = 0; index < listed; index++)
@@ -124,6 +124,7 @@ export async function makeLargest(ok: Ok) {
   return {
     ...refs,
     planId,
+    usedPlanId,
     apiId,
     identityId,
     externalId,
@@ -383,9 +384,9 @@ const ways: { [Name in OperationName]?: Ways<Name> } = {
   'keys.restoreKey': { '': ({ keyId }) => ({ keyId }) },
   'keys.changeKeys': {
     '100 keys of 50 limits': ({ keyIds }) => ({ keyIds, change: { expires: 4e12 + ++made } }),
-    'a plan of 25 limits for 100 keys of 25': ({ planned, planId }) => ({
+    'a plan of 25 limits for 100 keys of 25': ({ planned, usedPlanId }) => ({
       keyIds: planned,
-      change: { planId: ++made % 2 === 0 ? planId : null },
+      change: { planId: ++made % 2 === 0 ? usedPlanId : null },
     }),
     '100 keys of 25 limits, deleted and restored': ({ planned }) => ({
       keyIds: planned,

@@ -70,8 +70,8 @@ function strings({ minLength = 0, maxLength = 1000, pattern }: Schema): fc.Arbit
 }
 
 /**
- * The beginning that a pattern such as `^key_[a-z0-9_]+$` demands, and the characters that it allows. The schemas have no
- * other kind of pattern.
+ * The beginning that a pattern such as `^key_[a-z0-9_]+$` demands, and the characters that it allows. The schemas have
+ * no other kind of pattern.
  */
 function partsOf(pattern: string): { head: string; units: string[] } {
   const [, head = '', kind] = /^\^(\w*)(\[.+\])\+\$$/.exec(pattern) ?? [];
