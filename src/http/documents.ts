@@ -9,6 +9,7 @@ import { docs } from './docs.ts';
 import { llmsText } from './llms.ts';
 import type { Request, Response } from './message.ts';
 import { openApi } from './openapi.ts';
+import { samplesOf } from './samples.ts';
 
 const errorDocuments = errorCatalogue.map(
   ({ code, status, title, meaning }) =>
@@ -31,6 +32,9 @@ const redirectTo = (path: string): Response => ({
 function ok(contentType: string, body: string): Response {
   return { status: 200, contentType, headers: [], body };
 }
+
+/** The documents that `referencesOf` makes. */
+const referencePaths = new Set(['/openapi.json', '/llms.txt', '/docs/samples.json']);
 
 type Documents = (request: Request) => Response | Served | undefined;
 
@@ -63,7 +67,7 @@ export function createDocuments(operations: readonly AnyOperation[], hasConsole:
       console ??= createConsole();
       return console(path);
     }
-    if (path !== '/openapi.json' && path !== '/llms.txt') return documents.get(path);
+    if (!referencePaths.has(path)) return documents.get(path);
     references ??= referencesOf(operations);
     return references.get(path);
   };
@@ -74,6 +78,7 @@ function referencesOf(operations: readonly AnyOperation[]): ReadonlyMap<string, 
   const headers = [['Cache-Control', 'no-cache']] as const;
   return new Map([
     ['/openapi.json', constant('application/json', headers, JSON.stringify(document))],
+    ['/docs/samples.json', constant('application/json', headers, JSON.stringify(samplesOf(document)))],
     ['/llms.txt', constant('text/plain; charset=utf-8', headers, llmsText(document))],
   ]);
 }

@@ -189,7 +189,16 @@ test('secrets in other fields are refused without repeating them', async () => {
     await ask('/v2/keys.verifyKey', { method: secret.slice(0, 20), body: '{}' }).catch(() => {});
   }
   expect(answers.length - before).toBeGreaterThan(500);
-  for (const path of ['/', '/openapi.json', '/llms.txt', '/metrics', '/docs', '/v2/liveness', '/errors/internal'])
+  for (const path of [
+    '/',
+    '/openapi.json',
+    '/llms.txt',
+    '/metrics',
+    '/docs',
+    '/docs/samples.json',
+    '/v2/liveness',
+    '/errors/internal',
+  ])
     await ask(path, { method: 'GET' });
 });
 

@@ -14,9 +14,9 @@ let documents: string[];
 beforeAll(async () => {
   server = await serveStore(h.store);
   const pages = await Promise.all(['/console', '/docs'].map((path) => get(path).then(({ body }) => body.toString())));
-  const files = pages.flatMap((html) => html.match(/\/(console\/assets|docs)\/[^"]+\.(js|css)/g)!);
-  documents = ['/console', '/docs', '/openapi.json', '/llms.txt', ...files];
-  expect(documents).toHaveLength(8);
+  const files = pages.flatMap((html) => html.match(/\/(console\/assets|docs)\/[^"]+\.(js|css)(?=")/g)!);
+  documents = ['/console', '/docs', '/docs/samples.json', '/openapi.json', '/llms.txt', ...files];
+  expect(documents).toHaveLength(9);
 });
 afterAll(() => server.close());
 

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { firstPaths, sampleOrigin, type samplesOf } from '../../src/http/samples.ts';
 import { closeContexts, inChromium, sharedChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
 import { serveStore } from '../support/serving.ts';
@@ -70,6 +71,25 @@ describe('the pages of /docs', () => {
     expect((await fetch(url + path)).status).toBe(404);
   });
 
+  test('no reference of the document is circular, as the page follows them', async () => {
+    const document = (await (await fetch(`${url}/openapi.json`)).json()) as object;
+    const follow = (node: unknown, followed: readonly string[]): void => {
+      if (typeof node !== 'object' || node === null) return;
+      const { $ref } = node as { $ref?: string };
+      if ($ref === undefined) {
+        for (const part of Object.values(node)) follow(part, followed);
+        return;
+      }
+      expect(followed).not.toContain($ref);
+      const names = $ref.slice('#/'.length).split('/');
+      follow(
+        names.reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], document),
+        [...followed, $ref],
+      );
+    };
+    follow(document, []);
+  });
+
   test('with GET and HEAD only', async () => {
     const response = await fetch(`${url}/docs`, { method: 'POST' });
     expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
@@ -113,8 +133,15 @@ inChromium(() => {
     if (folder) await page.screenshot({ path: `${folder}/docs-${name}.png` });
   }
 
+  /** The first of the page: what it begins with is listed twice. */
   const operation = (name: string) =>
-    page.locator('.opblock').filter({ has: page.locator(`[data-path="/v2/${name}"]`) });
+    page
+      .locator('.opblock')
+      .filter({ has: page.locator(`[data-path="/v2/${name}"]`) })
+      .first();
+
+  const listed = () => page.locator('.opblock-summary-path');
+  const listedPaths = () => listed().evaluateAll((all) => all.map((each) => each.getAttribute('data-path')));
 
   async function openPage() {
     await page.goto(`${url}/docs`);
@@ -135,15 +162,49 @@ inChromium(() => {
     expect(await button.evaluate((element) => element === element.ownerDocument.activeElement)).toBe(true);
   }
 
+  test('the page opens on the first three operations, with samples', { timeout: 120_000 }, async () => {
+    await openPage();
+    const first = Object.keys(firstPaths);
+    expect(await page.locator('.opblock-tag').first().getAttribute('data-tag')).toBe('start here');
+    expect((await listedPaths()).slice(0, first.length)).toEqual(first);
+    const last = (await listed().nth(2).boundingBox())!;
+    expect(last.y + last.height).toBeLessThan(page.viewportSize()!.height);
+    await picture('start');
+
+    const samples = (await (await fetch(`${url}/docs/samples.json`)).json()) as ReturnType<typeof samplesOf>;
+    for (const path of ['/v2/keys.verifyKey', '/v2/keys.createKey']) {
+      const shown = operation(path.slice('/v2/'.length));
+      await shown.locator('.opblock-summary-control').click();
+      const sample = shown.locator('.sample');
+      await sample.waitFor();
+      const { programs, variables } = samples[path]!;
+      expect(await sample.locator('p').textContent()).toContain(`${variables.join(', ')}.`);
+      const languages = await sample.getByRole('button', { name: /^\w+$/ }).allTextContents();
+      expect(languages).toEqual(['curl', 'TypeScript', 'Python', 'Go']);
+      for (const language of languages) {
+        const button = sample.getByRole('button', { name: language });
+        await button.press('Enter');
+        expect(await button.getAttribute('aria-pressed')).toBe('true');
+        expect(await sample.locator('[aria-pressed=true]').count()).toBe(1);
+        const program = (await sample.locator('pre').textContent())!;
+        expect(program).toBe(programs[language]!.replaceAll(sampleOrigin, url));
+        await picture(`${path.split('.')[1]}-${language}`);
+      }
+    }
+    // The next operation has the language that was chosen last.
+    await operation('keys.whoami').locator('.opblock-summary-control').click();
+    const next = operation('keys.whoami').locator('.sample');
+    expect(await next.locator('[aria-pressed=true]').textContent()).toBe('Go');
+    expect(await next.locator('pre').textContent()).toContain('os.Getenv("KEY")');
+    expectNoComplaints();
+  });
+
   test('the page lists every operation once, and can send a call', { timeout: 120_000 }, async () => {
     await openPage();
     const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as { paths: object };
     const names = Object.keys(paths).filter((path) => !path.startsWith('/v2/ratelimit.'));
     expect(names).toHaveLength(Object.keys(paths).length - 8);
-    const listed = page.locator('.opblock-summary-path');
-    expect((await listed.evaluateAll((all) => all.map((each) => each.getAttribute('data-path')))).sort()).toEqual(
-      names.sort(),
-    );
+    expect((await listedPaths()).slice(Object.keys(firstPaths).length).sort()).toEqual(names.sort());
     await picture('list');
     await authorize();
 
@@ -187,11 +248,10 @@ inChromium(() => {
 
   thoroughTest('the search finds operations by path and summary', { timeout: 120_000 }, async () => {
     await openPage();
-    const listed = page.locator('.opblock-summary-path');
     const search = async (text: string) => {
       await page.locator('.operation-filter-input').fill(text);
       await page.waitForTimeout(500);
-      return listed.evaluateAll((all) => all.map((each) => each.getAttribute('data-path')));
+      return listedPaths();
     };
     expect(await search('CREATEKEY')).toEqual(['/v2/keys.createKey', '/v2/rootKeys.createKey']);
     expect(await search('server-sent events')).toEqual(['/v2/analytics.tail']);

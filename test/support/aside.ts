@@ -71,7 +71,7 @@ const thoroughFiles: Record<string, readonly string[]> = {
     'src/operation.ts',
     'src/domain/grants.ts',
   ],
-  'test/http/docs.test.ts': ['src/http/docs.ts', 'src/http/documents.ts'],
+  'test/http/docs.test.ts': ['src/http/docs.ts', 'src/http/documents.ts', 'src/http/samples.ts'],
   'test/http/haproxy.test.ts': ['src/http/server.ts', 'src/http/uws.ts', 'package.json'],
   'test/lua/include/window.test.ts': ['lua/include'],
   'test/migrations/fixtures.test.ts': migrations,
