@@ -785,7 +785,7 @@ describe('with a Redis of its own', () => {
     await redis.stop();
     child.stdin.end(lines(1000));
     const [code] = await once(child, 'close');
-    expect(code).toBe(1);
+    expect(code).toBe(4);
     expect(err).toMatch(/tollgate: The import stopped after line 500: .* Run the same command again; .*\n$/);
   });
 });

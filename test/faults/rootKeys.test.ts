@@ -227,6 +227,8 @@ describe('a root key that was', () => {
         expect(refused).toMatchObject({ status: 200, data: { permissions: ['api.other_one.read_analytics'] } });
       } else if (how === 'narrowed' && name === 'analytics.tail') {
         expect(refused.status).toBe(200);
+      } else if (how === 'narrowed' && name === 'system.find') {
+        expect(refused).toMatchObject({ status: 200, data: { items: [] } });
       } else if (how === 'narrowed' && name === 'keys.whoami') {
         expect(refused).toMatchObject({ status: 404, code: 'key_not_found' });
       } else expect(refused).toMatchObject({ status, code });

@@ -164,7 +164,7 @@ thoroughTest('a migration by hand ends when Redis goes away', async () => {
   client.disconnect();
   redis.admin.disconnect();
   await redis.stop('SIGKILL');
-  expect(await program.ended).toBe(1);
+  expect(await program.ended).toBe(4);
   expect(program.err).toContain('tollgate: The store cannot be reached');
 });
 

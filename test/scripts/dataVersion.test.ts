@@ -27,7 +27,7 @@ const refusal = async (reads = supported): Promise<string> => {
 test('data of versions 1 and 2, which have no version number, is refused', async () => {
   await redis.flushdb();
   await redis.zadd(workspacesKey, 1, 'ws_1111111111111111');
-  expect(await refusal()).toMatch(/version 1 or 2, and Tollgate 1.0.0 reads versions 4 to 5\. .*docs\/running\.md/);
+  expect(await refusal()).toMatch(/version 1 or 2, and Tollgate 1.0.0 reads versions 4 to 5\. .*docs\/upgrade\.md/);
   expect(await redis.exists(dataKey)).toBe(0);
 });
 
