@@ -91,15 +91,15 @@ inChromium(() => {
   });
 
   test('Recent refusals: all rows, not only the first page', async () => {
-    for (let number = 0; number < 25; number++) {
+    for (let number = 0; number < 55; number++) {
       const { key } = await ok('keys.createKey', { apiId });
       await ok('keys.verifyKey', { key, permissions: 'documents.write' });
     }
     await open('/attention');
     const card = page().locator('section.card', { has: page().getByRole('heading', { name: 'Recent refusals' }) });
-    await expect.poll(() => card.locator('tbody tr').count()).toBe(20);
+    await expect.poll(() => card.locator('tbody tr').count()).toBe(50);
     const { data } = await h.call('analytics.listRefusals', { limit: 1000 });
-    expect(data.length).toBeGreaterThan(25);
+    expect(data.length).toBeGreaterThan(50);
     const lines = await linesOf(() => card.getByRole('button', { name: 'CSV' }).click());
     expect(lines).toHaveLength(1 + data.length);
   });
