@@ -5,7 +5,7 @@ export const usageExitCode = 2;
 const notFoundExitCode = 3;
 /** The server refused it for another reason, or cannot be reached. */
 const refusedExitCode = 4;
-/** As of a program that SIGPIPE ended: nobody reads the output any more. */
+/** As of a program that SIGPIPE ended: standard output was closed. */
 const closedExitCode = 141;
 
 interface Failure extends Error {

@@ -32,7 +32,7 @@ import { Why } from './screens/why.tsx';
 import { allSignIns, currentSignIn, may, onSignIn, signOut, switchTo } from './session.ts';
 import { currentTheme, setTheme, type Theme } from './theme.ts';
 import { leave } from './unsaved.ts';
-import { beside, isLocal, setLocal } from './zone.ts';
+import { isLocal, localTime, setLocal } from './zone.ts';
 
 const readsOfAccess = 'root_key.read_root_key rbac.read_role audit.read_audit';
 const iconOfCustomers = 'M5.5 5a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0M3 14c0-6 10-6 10 0';
@@ -173,7 +173,7 @@ function Stale() {
   return (
     <p class="problem stale" role="alert">
       {stale.failure.message} The data of this screen is of {timeOfDay(stale.loadedAt)} UTC
-      {beside(stale.loadedAt)}.
+      {localTime(stale.loadedAt)}.
     </p>
   );
 }

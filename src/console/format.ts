@@ -2,7 +2,7 @@
 
 import { defaultAnchor, type Quota } from '../domain/quota.ts';
 import { visible } from './visibleText.ts';
-import { beside } from './zone.ts';
+import { localTime } from './zone.ts';
 
 const whole = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -33,8 +33,8 @@ export function dateTime(ms: number, { seconds = true } = {}): string {
   const text = new Date(ms).toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
 }
-/** 2026-11-22 14:03:07 UTC, and the local time beside it if that is chosen. */
-export const moment = (ms: number, of?: { seconds: boolean }): string => `${dateTime(ms, of)} UTC${beside(ms)}`;
+/** 2026-11-22 14:03:07 UTC, followed by the local time if that is chosen. */
+export const moment = (ms: number, of?: { seconds: boolean }): string => `${dateTime(ms, of)} UTC${localTime(ms)}`;
 /** The time in files. */
 export const isoOf = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString();

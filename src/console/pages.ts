@@ -50,7 +50,7 @@ function keepRest(id: string, rest: Rest) {
 const changed = new Map<string, { fields: Partial<Key>; at: number }>();
 onSignIn(() => changed.clear());
 
-/** Displays changed fields of a key in all lists at once, before they are loaded again. */
+/** Displays changed fields of a key in all lists before they are loaded again. */
 export function change(keyId: string, fields: Partial<Key>) {
   changed.set(keyId, { fields: { ...changed.get(keyId)?.fields, ...fields }, at: performance.now() });
 }

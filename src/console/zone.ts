@@ -1,6 +1,7 @@
-// Whether local times are displayed beside those in UTC, and typed. The choice is stored in localStorage: it is not
+// Whether local times are displayed after those in UTC, and typed. The choice is stored in localStorage: it is not
 // secret.
 
+import { dayMs } from '../domain/time.ts';
 import { redraw } from './redraw.ts';
 
 const stored = 'tollgate.times';
@@ -21,7 +22,7 @@ export const typedTime = (ms: number): string =>
   (local ? localOf(ms) : new Date(ms).toISOString()).slice(0, 16).replace('T', ' ');
 
 /** " (15:03 here)", with its date if that is another one. Empty if only UTC is displayed. */
-export function beside(ms: number): string {
+export function localTime(ms: number): string {
   if (!local) return '';
   const here = typedTime(ms);
   return ` (${new Date(ms).toISOString().startsWith(here.slice(0, 10)) ? here.slice(11) : here} here)`;
@@ -43,7 +44,6 @@ export function readTime(text: string, ahead: boolean, nowMs = Date.now()): numb
     // A day that the month does not have is read as one of the next month, or not at all.
     return Number.isNaN(read) || typedTime(read) !== iso.replace('T', ' ') ? undefined : read;
   };
-  const dayMs = 86_400_000;
   const read = on(nowMs + dayMs * (name ? days[name as keyof typeof days] : 0));
   if (read === undefined || name || date) return read;
   if (ahead) return read > nowMs ? read : on(nowMs + dayMs);

@@ -233,7 +233,7 @@ function learn(lane: Lane, operation: AnyOperation, value: unknown) {
 
 function keep(lane: Lane, kind: Kind, text: string) {
   const known = lane.known[kind];
-  // Ids of other records are learned as ids of keys too, from members that may have any.
+  // A request may have sent any text as the id of a key.
   if (known.includes(text) || (kind === 'keyId' && !/^key_[a-zA-Z0-9]{1,24}$/.test(text))) return;
   if (known.length < knownMax) known.push(text);
   else known[lane.learned++ % knownMax] = text;

@@ -11,7 +11,7 @@ import { endsOf, periods, type usePeriod } from '../period.ts';
 import type { Ratelimit } from '../records.ts';
 import { currentSignIn } from '../session.ts';
 import { visible } from '../visibleText.ts';
-import { beside } from '../zone.ts';
+import { localTime } from '../zone.ts';
 
 const words: Record<Verified, string> = {
   VALID: 'Valid',
@@ -48,7 +48,7 @@ export const Time = ({ ms }: { ms: number | undefined }) =>
 export const UtcTime = ({ ms }: { ms: number }) => (
   <>
     <span class="number">{dateTime(ms)}</span>
-    {beside(ms) && <small>{beside(ms)}</small>}
+    {localTime(ms) && <small>{localTime(ms)}</small>}
   </>
 );
 

@@ -4,7 +4,7 @@
 import { useRef, useState } from 'preact/hooks';
 import { count, percent, timeSpan } from '../format.ts';
 import { dayMs, sumOf } from '../period.ts';
-import { beside } from '../zone.ts';
+import { localTime } from '../zone.ts';
 import { Button } from './basic.tsx';
 
 export interface Series {
@@ -55,7 +55,7 @@ function figuresOf({ times, series, stepMs }: ChartProps, { from, to }: Spot, hi
   const all = sumOf(rows, ({ sum }) => sum);
   const shown = rows.filter(({ name, sum }) => sum > 0 && !hidden.includes(name));
   const isOver = end <= Date.now();
-  const here = end - start < dayMs ? beside(start) : '';
+  const here = end - start < dayMs ? localTime(start) : '';
   const when = `${timeSpan(start, end)} UTC${here}${isOver ? '' : ', not over yet'}`;
   return { first, last, start, end, all, shown, when };
 }

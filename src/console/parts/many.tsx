@@ -174,14 +174,14 @@ interface Kind {
   change?: KeyChange;
   danger?: boolean;
 }
-const backAgain = 'They are verified again at once.';
+const backAgain = 'They are verified again immediately.';
 const disabled = 'They are refused as DISABLED from the next verification on, until they are enabled again.';
 const deleted = `They are unknown to every verification from now on. They can be restored for ${retention}.`;
 export const acts = {
   enable: { name: 'Enable', done: 'Enabled', text: backAgain, change: { enabled: true } },
   disable: { name: 'Disable', done: 'Disabled', text: disabled, change: { enabled: false }, danger: true },
   expire: { name: 'Expire', done: 'Changed the expiry of', text: 'From then on they are refused as EXPIRED.' },
-  plan: { name: 'Set', title: 'Plan of', done: 'Changed the plan of', text: 'It applies at once. Counts stay.' },
+  plan: { name: 'Set', title: 'Plan of', done: 'Changed the plan of', text: 'It applies immediately. Counts stay.' },
   delete: { name: 'Delete', done: 'Deleted', text: deleted, change: { deleted: true }, danger: true },
   restore: { name: 'Restore', done: 'Restored', text: backAgain, change: { deleted: false } },
 } as const satisfies Record<string, Kind>;

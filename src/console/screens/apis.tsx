@@ -243,6 +243,6 @@ export function DeleteApi(props: {
 
 const RestoreApi = ({ api: { id, name }, close }: { api: Api; close: () => void }) => (
   <Act title={`Restore ${name}`} operation="apis.restoreApi" input={{ apiId: id }} act="Restore" close={close}>
-    <p>Its keys are verified again at once, with their settings, balances, counts and history.</p>
+    <p>Its keys are verified again immediately, with their settings, balances, counts and history.</p>
   </Act>
 );

@@ -143,7 +143,7 @@ export const SwitchKey = ({ data, close }: KeyAct) => (
     <p>
       {data.enabled
         ? 'Every verification that begins after this is refused as DISABLED, on every server.'
-        : 'It is verified again at once.'}
+        : 'It is verified again immediately.'}
     </p>
   </Act>
 );
@@ -223,6 +223,6 @@ export const RestoreKey = ({ data, close }: KeyAct) => (
     act="Restore"
     close={close}
   >
-    <p>It is verified again at once, with its settings, its balance and its history.</p>
+    <p>It is verified again immediately, with its settings, its balance and its history.</p>
   </Act>
 );

@@ -25,7 +25,7 @@ import { sumOf } from '../period.ts';
 import type { Decision } from '../records.ts';
 import { may } from '../session.ts';
 import { listen } from '../tail.ts';
-import { beside } from '../zone.ts';
+import { localTime } from '../zone.ts';
 
 const rowsMax = 200;
 /** A stream is opened after this pause in typing. */
@@ -43,7 +43,7 @@ const columns: Column<Row>[] = [
     cell: ({ time }) => (
       <span class="number">
         {timeOfDay(time)}
-        {beside(time)}
+        {localTime(time)}
       </span>
     ),
   }),

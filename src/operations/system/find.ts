@@ -102,6 +102,12 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
 }
 
 const keyItem = ({ keyId, name, start, externalId, apiId, restorableUntil }: KeyRecord, exact: boolean): Found => ({
-  ...{ kind: 'key', id: keyId, name, start, externalId, apiId, exact },
+  kind: 'key',
+  id: keyId,
+  name,
+  start,
+  externalId,
+  apiId,
+  exact,
   ...(restorableUntil !== undefined && { deleted: true }),
 });
