@@ -81,7 +81,7 @@ export const planRows: readonly CommandRow[] = [
       planId: '<planId>',
       ratelimits: listSet(
         '--ratelimit <limit...>',
-        'all its limits, such as `requests=100/1m`, `tokens=1000000/month`, `jobs=5/10m/concurrency`',
+        'all its limits, such as `requests=100/1m`, `tokens=1000000/month`, `jobs=5/10m/concurrency/named`; `/named`: only in requests that name it',
         planLimitOf,
       ),
       permissions: listSet('--permission <slug...>', 'all its permissions', (slug) => slug),

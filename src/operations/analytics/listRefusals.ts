@@ -42,7 +42,7 @@ export const listRefusals = manages({
       keyId: out.text('Id of the key.'),
       apiId: out.text('Id of the API of the key.'),
       externalId: may.text('externalId of the identity of the key.'),
-      planId: may.text('Plan that the key has now, or else the identity of the row.'),
+      planId: may.text('Plan that the key has now or, if it has none, the plan that the identity of the row has now.'),
       permissions: may.text('Permission query of the last refusal; of a longer one the first 256 bytes.'),
       permissionsCut: Type.Optional(Type.Literal(true, { description: 'The query was longer than that.' })),
       ratelimit: may.text('Name of the first limit that was exceeded. Absent for decisions by a lease.'),
