@@ -25,6 +25,7 @@
 // room in its limits and balance, is leased for LEASE_LONG_MS in place of LEASE_MS, so a lease of it is asked for after
 // fewer decisions.
 
+import { hourMs } from '../../domain/time.ts';
 import type { tally as tallyStruct } from '../../scripts/layout.ts';
 import type { Written } from '../../scripts/struct.ts';
 import { Amounts, type Charge } from './amounts.ts';
@@ -177,6 +178,8 @@ interface Lease {
   count: number;
   counts: Map<string, Count>;
   last: Count;
+  /** When the first of the leases that pass these counts on was granted. */
+  countsFrom: number;
   /** Its lists of tags besides the first one, for each time that they are tallied. */
   others: number;
   usedAt: number;
@@ -524,6 +527,7 @@ export class Leases {
     for (const { amount, units: each } of decision.charges) amount.held += each * units;
     const endsAt = askedAt + term;
     const last = { tags: request.tags, subject: decision.subjectOf(request), count: 0 };
+    const grantedAt = this.#options.nowMs();
     const aheadMs = renewedTrips * (this.#options.roundTripMs?.() ?? 0);
     const part = Math.max(renewedPart, Math.min(1, aheadMs / term));
     // Some calls to Redis take a little longer than the shortest.
@@ -547,9 +551,10 @@ export class Leases {
       count: 0,
       counts: new Map([[request.tags, last]]),
       last,
+      countsFrom: grantedAt,
       others: 0,
       usedAt: askedAt,
-      grantedAt: this.#options.nowMs(),
+      grantedAt,
       decision,
     };
   }
@@ -557,7 +562,10 @@ export class Leases {
   #hold(workspace: WorkspaceLeases, lease: Lease) {
     const name = nameOf(lease.request);
     const renewed = workspace.leases.get(name);
-    if (renewed) this.#end(workspace, renewed);
+    if (renewed) {
+      this.#passCounts(renewed, lease);
+      this.#end(workspace, renewed);
+    }
     const wish = workspace.wishes.get(name);
     if (wish) {
       lease.before = wish.decided;
@@ -566,6 +574,28 @@ export class Leases {
     workspace.leases.set(name, lease);
     this.#held++;
     this.#options.observe?.granted(lease.units);
+  }
+
+  /**
+   * The lease that renews another goes on with its counts, so that a hot request whose tags change needs no tally of
+   * few decisions for each list of tags with each renewal. They wait for at most two long terms, and for none of the
+   * next hour.
+   */
+  #passCounts(renewed: Lease, lease: Lease) {
+    const { decision, counts, countsFrom, request } = renewed;
+    const next = lease.decision;
+    const isAlike = decision.outcome === next.outcome && decision.subjectOf(request).equals(next.subjectOf(request));
+    const isSameHour = Math.floor(decision.atMs / hourMs) === Math.floor(next.atMs / hourMs);
+    const isFull = counts.size >= tagsMax || this.#tagged >= allTagsMax;
+    if (!isAlike || !isSameHour || isFull || lease.grantedAt - countsFrom >= this.#longMs) return;
+    const none = { ...lease.last };
+    const known = counts.get(none.tags);
+    if (!known) {
+      counts.set(none.tags, lease.last);
+      this.#tagged++;
+    }
+    Object.assign(lease, { counts, countsFrom, count: renewed.count, last: known ?? lease.last });
+    Object.assign(renewed, { counts: new Map([[none.tags, none]]), count: 0, last: none });
   }
 
   /**

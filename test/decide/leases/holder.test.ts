@@ -543,4 +543,63 @@ describe('requests that differ in their tags', () => {
     await settle();
     expect(leases.ask(tagged('a'))).toBeDefined();
   });
+
+  describe('are counted by the lease that renews theirs', () => {
+    const atMs = 3_599_999;
+    const turn = () => vi.advanceTimersByTimeAsync(termMs);
+    const grantOf = (next: Partial<typeof decision>) =>
+      leases.granted(leases.ask(tagged('a'))!, grant(4000, termMs), () => ({ ...decision, atMs, ...next }));
+    /** The next lease arrives after four fifths of the term. */
+    function renew(next: Partial<typeof decision> = {}) {
+      now += 0.8 * termMs;
+      expect(leases.decide(tagged('a'))).toBeUndefined();
+      grantOf(next);
+    }
+    beforeEach(() => {
+      leases = open(1, 4 * termMs);
+      grantOf({});
+      decideOften(tagged('a'), 4);
+      for (const tags of ['b', 'c']) decideOften(tagged(tags), 3);
+    });
+
+    test('together, so that few decisions are tallied seldom', async () => {
+      renew();
+      await turn();
+      expect(counted.size).toBe(1);
+      expect(sent).toEqual([0]);
+      decideOften(tagged('b'), 5);
+      await turn();
+      expect(counted.get('b')).toBe(8);
+      await settle();
+      expect(counted).toEqual(new Map(Object.entries({ a: 4, b: 8, c: 3 })));
+    });
+
+    test.each([
+      ['another hour', { atMs: atMs + 1 }],
+      ['another outcome', { outcome: 2 }],
+      ['another identity', { subjectOf: ({ text }: LeasedRequest) => Buffer.from(`${text} of another`) }],
+    ])('not with %s', async (_what, next) => {
+      renew(next);
+      await turn();
+      expect(counted).toEqual(new Map(Object.entries({ a: 4, b: 3, c: 3 })));
+    });
+
+    test('no longer than a long term', async () => {
+      for (let time = 1; time <= 5; time++) {
+        expect(Math.max(0, ...counted.values())).toBe(0);
+        renew();
+        decideOften(tagged('d'), 1);
+        await turn();
+      }
+      expect(counted).toEqual(new Map(Object.entries({ a: 4, b: 3, c: 3, d: 4 })));
+    });
+
+    test('not when it counts too many lists', async () => {
+      for (let number = 3; number < 1024; number++) decideOften(tagged(number), 1);
+      renew();
+      await turn();
+      expect(counted.get('b')).toBe(3);
+      decideOften(tagged('other'), 1);
+    });
+  });
 });
