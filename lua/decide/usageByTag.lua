@@ -2,24 +2,29 @@
 
 local usage_by_tag = {}
 
--- The distinct tags of a request that are counted, for the key that was read last. The tags of an API are limited in
--- number, so that no caller fills Redis with names.
+-- The distinct tags of a request that are counted, for the key that was read last; `new` has those that were not
+-- counted before. The tags of an API are limited in number, so that no caller fills Redis with names.
 function usage_by_tag.counted(tags)
   local names = name_of.tag_names(call_workspace, key_api8)
-  local room, seen, counted = call_settings.tags_max - redis.call('SCARD', names), {}, {}
+  local room, seen, counted, new = nil, {}, {}, {}
   for _, tag in ipairs(tags) do
     if not seen[tag] then
       seen[tag] = true
-      local is_counted = redis.call('SISMEMBER', names, tag) == 1
-      if is_counted or room > 0 then counted[#counted + 1] = tag end
-      if not is_counted then room = room - 1 end
+      local is_new = redis.call('SISMEMBER', names, tag) == 0
+      if is_new then
+        room = (room or call_settings.tags_max - redis.call('SCARD', names)) - 1
+        if room >= 0 then new[#new + 1] = tag end
+      end
+      if not is_new or room >= 0 then counted[#counted + 1] = tag end
     end
   end
+  counted.new = new
   return counted
 end
 
 -- Counts `count` of an outcome of the key in an hour, and the credits that they spent, for each of these tags. Under
 -- the tag '' all but one of them are counted again: the other counts by tag, less this one, are of all verifications.
+-- `tags` is of usage_by_tag.counted.
 function usage_by_tag.count(tags, external_id, outcome, spent, count, hour)
   if #tags == 0 then return end
   local id24, api8, day = key24(), key_api8, call_day
@@ -28,10 +33,12 @@ function usage_by_tag.count(tags, external_id, outcome, spent, count, hour)
     day, text = day_text(hour), hour_of_day_text(hour)
   end
   local names, record = name_of.tag_names(call_workspace, api8), name_of.tag_usage(call_workspace, api8, day)
+  if #tags.new > 0 then redis.call('SADD', names, unpack(tags.new)) end
   local bounded_by = call_total_bounds[record]
-    or { tags = name_of.api_usage(call_workspace, api8, day), spent = {}, again = {} }
-  redis.call('SADD', names, unpack(tags))
-  redis.call('PEXPIRE', names, int(call_settings.retention))
+  if not bounded_by then
+    bounded_by = { tags = name_of.api_usage(call_workspace, api8, day), spent = {}, again = {} }
+    redis.call('PEXPIRE', names, int(call_settings.retention))
+  end
   -- TAG_FIELD up to the tag.
   local head = text .. outcome .. id24 .. struct.pack('>Bc0', #external_id, external_id)
   for _, tag in ipairs(tags) do
