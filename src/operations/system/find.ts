@@ -61,7 +61,7 @@ export const find = manages({
 
 /** Everything that a text may name; keys by the beginning of their string in these APIs. */
 async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | string[]): Promise<Found[]> {
-  const { keys, identities, plans, rootKeys, apis, keySearch } = store;
+  const { keys, identities, plans, rootKeys, apis } = store;
   const is = (kind: keyof typeof idForms) => idForms[kind].test(wanted);
   const id24 = parseHoldId(wanted)?.id24;
   const digests = [
@@ -69,14 +69,6 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
     ...(/^[0-9a-f]{64}$/i.test(wanted) ? [Buffer.from(wanted, 'hex')] : []),
     ...(/^[\w+/-]{43}=?$/.test(wanted) ? [Buffer.from(wanted, 'base64')] : []),
   ];
-  const scopes = apiIds === true ? [undefined] : apiIds.slice(0, apisMax);
-  const started = (/^\w{1,64}$/.test(wanted) ? scopes : []).flatMap((apiId) =>
-    [false, true].map(async (deleted) => {
-      const query = { apiId, order: 'desc', count: itemsMax, filter: { start: wanted, deleted } } as const;
-      const page = await keySearch.list(ws, query);
-      return 'items' in page ? page.items.map((key) => keyItem(key, false)) : [];
-    }),
-  );
   const [exact, holder, identity, plan, rootKey, someApis, starting] = await Promise.all([
     Promise.all([
       ...(is('key') ? [keys.find(ws, wanted), keys.findDeleted(ws, wanted)] : []),
@@ -89,7 +81,7 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
     is('api')
       ? apis.find(ws, wanted).then((api) => (api ? [api] : []))
       : apis.list(ws, { search: wanted, count: itemsMax }).then(({ items }) => items),
-    Promise.all(started),
+    /^\w{1,64}$/.test(wanted) ? startingWith(wanted, store, ws, apiIds) : [],
   ]);
   const found: Found[] = exact.flatMap((each) => (each ? [keyItem(each.key, true)] : []));
   if (holder) found.push({ ...keyItem(holder.key, true), kind: 'hold', id: wanted }, keyItem(holder.key, false));
@@ -98,7 +90,22 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
   if (rootKey)
     found.push({ kind: 'rootKey', id: rootKey.rootKeyId, name: rootKey.name, start: rootKey.start, exact: true });
   for (const { id, name } of someApis) found.push({ kind: 'api', id, name, exact: [id, name].includes(wanted) });
-  return [...found, ...starting.flat()];
+  return [...found, ...starting];
+}
+
+/** Keys by the beginning of their string. One API is read after the other, so that a caller with many takes no more. */
+async function startingWith(start: string, { keySearch }: Store, ws: string, apiIds: true | string[]) {
+  const found: Found[] = [];
+  const scopes = apiIds === true ? [undefined] : apiIds.slice(0, apisMax);
+  for (const apiId of scopes) {
+    for (const deleted of [false, true]) {
+      if (found.length >= itemsMax) return found;
+      const query = { apiId, order: 'desc', count: itemsMax, filter: { start, deleted } } as const;
+      const page = await keySearch.list(ws, query);
+      if ('items' in page) found.push(...page.items.map((key) => keyItem(key, false)));
+    }
+  }
+  return found;
 }
 
 const keyItem = ({ keyId, name, start, externalId, apiId, restorableUntil }: KeyRecord, exact: boolean): Found => ({
