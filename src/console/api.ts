@@ -159,7 +159,7 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
  */
 export function useData<T>(operation: string, input: object | undefined, everyMs = 0, isInTurn = false): Data<T> {
   const [, draw] = useReducer((count: number) => count + 1, 0);
-  const id = input && `${currentSignIn()?.workspaceId} ${operation} ${JSON.stringify(input)}`;
+  const id = input && idOf(operation, input);
   const entry = id === undefined ? undefined : entryOf(id);
   useEffect(() => {
     if (!entry || !input) return;
@@ -207,6 +207,9 @@ export function refresh(changed?: string) {
   }
 }
 
+const idOf = (operation: string, input: object) =>
+  `${currentSignIn()?.workspaceId} ${operation} ${JSON.stringify(input)}`;
+
 /** The operation in the id of an entry. */
 const operationOf = (id: string): string => id.split(' ', 2)[1]!;
 
@@ -243,6 +246,12 @@ export function useStale(): { failure: Failure; loadedAt: number } | undefined {
 /** Clears the cache, when the workspace changes. */
 export function forgetAll() {
   for (const [id, { listeners }] of entries) if (listeners.size === 0) entries.delete(id);
+}
+
+/** Forgets a response that no screen displays, with its request. */
+export function forget(operation: string, input: object) {
+  const id = idOf(operation, input);
+  if (entries.get(id)?.listeners.size === 0) entries.delete(id);
 }
 
 /** A request as a command, with the root key as a variable. */

@@ -76,6 +76,10 @@ inChromium(() => {
     expect(requests.filter((request) => request.url().includes(secret))).toEqual([]);
     await page().keyboard.press('Control+k');
     expect(await field().inputValue()).toBe('');
+    // Nor has the memory of the page: it is asked for again.
+    const again = page().waitForRequest('**/v2/system.find');
+    await field().fill(ada.key);
+    await again;
   });
 
   test('a part of a name: the lists are searched; the arrow keys choose; all of a list', async () => {

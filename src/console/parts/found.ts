@@ -1,12 +1,18 @@
 // What has a text: from the indexes at once (system.find), and from searches of lists, which read on. The text may be a
 // whole key string: it is sent in bodies of requests only.
 
-import { useData } from '../api.ts';
+import { useEffect } from 'preact/hooks';
+import { forget, useData } from '../api.ts';
 import { asChanged, usePages } from '../pages.ts';
 import type { Api, Found, Identity, Key, Plan } from '../records.ts';
 import { apiOfKeys, may } from '../session.ts';
 
-const useFind = (text: string) => useData<{ items: Found[] }>('system.find', text ? { text } : undefined);
+function useFind(text: string) {
+  const data = useData<{ items: Found[] }>('system.find', text ? { text } : undefined);
+  // It may be a secret, so it does not stay in memory.
+  useEffect(() => () => forget('system.find', { text }), [text]);
+  return data;
+}
 
 /** Keys that are displayed above those of a search: by id, hash or whole string, by start, and those of a customer. */
 export function useIndexedKeys(text: string, apiId: string) {
