@@ -143,7 +143,9 @@ describe('figures of speed', () => {
 
   test('README has the figures of bench/RESULTS.md', () => {
     const [perSecond, , median] = row('tollgate', '64');
-    expect(prose).toContain(`${perSecond} verifications/s at 64 connections with a median latency of ${median}, on two cores`);
+    expect(prose).toContain(
+      `${perSecond} verifications/s at 64 connections with a median latency of ${median}, on two cores`,
+    );
     expect(prose).toContain(`${row('`tollgate` / `fastify`')[2]} times Fastify`);
     expect(prose).toContain(`${row('`tollgate` / `express-rlf`')[2]} times Express`);
     const [leased] = row('tollgate-leases', '64');
