@@ -22,12 +22,11 @@ function readAddress(text: string): string {
 
 /**
  * The address of an end user, in a header such as X-Forwarded-For: the last one, which the nearest proxy added. Those
- * before it may be from the end user. Undefined without the header, '' if the last one is no address.
+ * before it may be from the end user. Undefined without the header, '' if the last one is empty or no address.
  */
 export function endUserAddress({ headers }: Pick<HeadRequest, 'headers'>, header: string): string | undefined {
   const last = header === '' ? undefined : headers.get(header.toLowerCase())?.at(-1);
-  const address = last?.slice(last.lastIndexOf(',') + 1).trim();
-  return address ? readAddress(address) : undefined;
+  return last === undefined ? undefined : readAddress(last.slice(last.lastIndexOf(',') + 1).trim());
 }
 
 /** Finds the addresses of callers. */

@@ -15,7 +15,7 @@ import { keyIdOf, metaOf, outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode, rootKeyRefusals } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
-import { limitOf, prepareHeld, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
+import { limitOf, limitsMax, prepareHeld, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Store } from '../store.ts';
 import { endUserAddress } from './address.ts';
 import { CallLog } from './callLog.ts';
@@ -271,14 +271,21 @@ function readInput(request: HeadRequest, key: string): Input {
     key,
     ...(permissions !== undefined && { permissions }),
     ...(cost !== undefined && { credits: { cost: wholeNumber(cost, requestHeaders.cost) } }),
-    ...(limits !== undefined && { ratelimits: limits.split(',').map((item) => readLimit(item.trim())) }),
+    ...(limits !== undefined && { ratelimits: readLimits(limits) }),
     ...(hold !== undefined && { hold: { ttl: wholeNumber(hold, requestHeaders.hold, 'a time in milliseconds') } }),
   };
 }
 
+/** Too many are refused before the schema does, as an error for each item takes long and the root key may be wrong. */
+function readLimits(list: string): NonNullable<Input['ratelimits']> {
+  const items = list.split(',', limitsMax + 1);
+  if (items.length > limitsMax) throw invalidHeader(requestHeaders.limits, `must have at most ${limitsMax} items`);
+  return items.map((item) => readLimit(item.trim()));
+}
+
 /** Reads `name` or `name=cost`. The name is percent-encoded. */
 function readLimit(item: string): { name: string; cost?: number } {
-  const [name = '', cost, ...more] = item.split('=');
+  const [name = '', cost, ...more] = item.split('=', 3);
   if (more.length > 0)
     throw invalidHeader(requestHeaders.limits, 'must be a comma-separated list of `name` or `name=cost`');
   return {

@@ -348,7 +348,6 @@ describe('the gateway check of a refused key', () => {
       ['X-Real-IP', 'x-real-ip', outside, 403],
       ['X-Real-IP', 'x-real-ip', '2001:DB8::7', 200],
       ['X-Real-IP', 'x-real-ip', `::ffff:${inside}`, 200],
-      ['X-Real-IP', 'x-real-ip', '', 403],
       ['X-Real-IP', 'x-forwarded-for', inside, 403],
       // The end user sends the first addresses of the list, the nearest proxy adds the last one.
       ['X-Forwarded-For', 'x-forwarded-for', `${inside}, ${outside}`, 403],
@@ -356,7 +355,6 @@ describe('the gateway check of a refused key', () => {
       ['X-Forwarded-For', 'x-forwarded-for', `not an address, ${inside}`, 200],
       ['X-Forwarded-For', 'x-forwarded-for', [inside, outside], 403],
       ['X-Forwarded-For', 'x-forwarded-for', [`${inside}, ${inside}`, `${outside}, ${inside}`], 200],
-      ['X-Forwarded-For', 'x-forwarded-for', `${inside},`, 403],
       ['', 'x-real-ip', inside, 403],
     ])('with the setting %j, %s: %j is %i', async (ipHeader, name, value, status) => {
       const server = await serve({ ipHeader });
@@ -381,6 +379,9 @@ describe('the gateway check of a refused key', () => {
     });
 
     test.each([
+      '',
+      `${inside},`,
+      `${inside}, ,`,
       'unknown',
       '_hidden:4711',
       '010.1.1.1',
@@ -639,6 +640,10 @@ describe('an invalid header is named', () => {
     ['X-Tollgate-Limits', '%zz%', 'has a name with invalid percent-encoding'],
     ['X-Tollgate-Limits', 'requests, requests=2', 'repeats "requests"'],
     ['X-Tollgate-Limits', Array(51).fill('requests').join(), 'must have at most 50 items'],
+    // One error for all of them, and none of an item: none is read. Nobody has to know a root key to send this.
+    ['X-Tollgate-Limits', ','.repeat(3_000), 'must have at most 50 items'],
+    ['X-Tollgate-Limits', '%zz%=1=2,'.repeat(300), 'must have at most 50 items'],
+    ['X-Tollgate-Limits', '='.repeat(3_000), 'must be a comma-separated list'],
     ['X-Tollgate-Permissions', 'a.b AND', 'Expected a permission or "(" instead of the end at position 7'],
     ['X-Tollgate-Permissions', 'a'.repeat(1001), 'must have at most 1000 characters'],
   ])('400: %s: %.30s', async (name, value, message) => {

@@ -59,12 +59,15 @@ const NamedLimit = Fields({
   ...ignoredLimitFields,
 });
 
+/** Limits that a verification names. */
+export const limitsMax = 50;
+
 /** The input of a verification without its key. */
 export const verificationFields = optional({
   permissions: Text(1, 1000, 'Permission query, such as `documents.read AND (billing.* OR admin)`.'),
   credits: DescribedFields('Charge of credits.', { cost: Int([0, costMax], 'Credits to charge. Defaults to 1.') }),
   ratelimits: Type.Array(NamedLimit, {
-    maxItems: 50,
+    maxItems: limitsMax,
     description: 'Limits to check in addition to those with `autoApply`, each of another name.',
   }),
   tags: Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
