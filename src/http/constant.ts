@@ -55,13 +55,15 @@ export const asset = (contentType: string, bytes: Buffer): Served =>
     bytes,
   );
 
+/** Parts of a header that are read; clients send a few. */
+const partsMax = 20;
 const vary = ['Vary', 'Accept-Encoding'] as const;
 
 /** Whether an Accept-Encoding allows gzip: by its name, or else by `*`, with a weight above 0. */
 export function acceptsGzip(acceptEncoding: string): boolean {
   const weights = new Map<string, number>();
-  for (const part of acceptEncoding.toLowerCase().split(',')) {
-    const [coding = '', ...parameters] = part.split(';').map((text) => text.trim());
+  for (const part of acceptEncoding.toLowerCase().split(',', partsMax)) {
+    const [coding = '', ...parameters] = part.split(';', partsMax).map((text) => text.trim());
     const weight = parameters.find((parameter) => parameter.startsWith('q='));
     weights.set(coding, weight === undefined ? 1 : Number(weight.slice('q='.length)));
   }
@@ -70,4 +72,4 @@ export function acceptsGzip(acceptEncoding: string): boolean {
 
 /** Whether an If-None-Match names this version. The comparison is weak, as HTTP wants it here. */
 const isMatch = (ifNoneMatch: string, etag: string): boolean =>
-  ifNoneMatch.split(',').some((tag) => ['*', etag, `W/${etag}`].includes(tag.trim()));
+  ifNoneMatch.split(',', partsMax).some((tag) => ['*', etag, `W/${etag}`].includes(tag.trim()));

@@ -88,6 +88,15 @@ test('304 for the version that a client has, of the encoding that it accepts', a
       const other = headers === gzip ? {} : gzip;
       expect((await get(path, { ...other, 'if-none-match': etag! })).status).toBe(200);
       expect((await get(path, { ...headers, 'if-none-match': '"x"' })).status).toBe(200);
+      // No more than 20 are read.
+      for (const [others, status] of [
+        [19, 304],
+        [20, 200],
+        [3000, 200],
+      ] as const) {
+        const tags = `${'"x",'.repeat(others)}${etag}`;
+        expect((await get(path, { ...headers, 'if-none-match': tags })).status).toBe(status);
+      }
     }
   }
 });
@@ -134,8 +143,11 @@ describe('acceptsGzip', () => {
     ['gzip;q=x', false],
     ['gzip;level=9', true],
     [',,;;=', false],
-    [`${'a,'.repeat(10_000)}gzip`, true],
-  ])('%s', (header, expected) => {
+    [`${'a,'.repeat(19)}gzip`, true],
+    // No more than 20 are read.
+    [`${'a,'.repeat(10_000)}gzip`, false],
+    [`gzip${';a'.repeat(10_000)};q=0`, true],
+  ])('%.60s', (header, expected) => {
     expect(acceptsGzip(header)).toBe(expected);
   });
 });
