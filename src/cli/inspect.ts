@@ -1,7 +1,7 @@
 // Prints what Redis stores of one key, decoded. A key string is hashed here: it is neither printed nor sent to Redis.
 
 import { unpackRanges } from '../domain/ipRange.ts';
-import { checksum, digestOf } from '../domain/keyString.ts';
+import { digestOf, endsAsKeyString } from '../domain/keyString.ts';
 import { idForms } from '../domain/records.ts';
 import type {
   Fault,
@@ -56,7 +56,7 @@ function unknownKey(wanted: string, isId: boolean, workspace: string): string {
   if (isId) {
     return `${workspace} has no key with this id, and none was deleted within the usage retention. ${check}`;
   }
-  if (wanted.startsWith('key_') && checksum(wanted.slice(0, -6)) !== wanted.slice(-6)) {
+  if (wanted.startsWith('key_') && !endsAsKeyString(wanted)) {
     return `This is not a key id, which is key_ and 24 letters and digits, and no key of ${workspace} has this string.`;
   }
   return `No key of ${workspace} has this string. ${check}`;

@@ -2,6 +2,7 @@
 // tools. A message of JSON-RPC is a line. Standard output has nothing else.
 
 import type { Readable } from 'node:stream';
+import { endsAsKeyString } from '../domain/keyString.ts';
 import { escapeInvisible } from '../domain/visible.ts';
 import type { FieldError } from '../errors.ts';
 import { buildVersion } from '../version.ts';
@@ -98,6 +99,8 @@ async function responseToLine(line: string, server: Server): Promise<object | un
   return responses.length > 0 ? responses : undefined;
 }
 
+const isKeyString = (value: unknown): boolean => typeof value === 'string' && endsAsKeyString(value.trim());
+
 const isObject = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
@@ -152,6 +155,9 @@ async function callTool({ name, arguments: input = {} }: Members, { tools, call 
   // The server accepts more: secrets among others.
   const isKnown = Object.keys(input).every((field) => Object.hasOwn(inputSchema.properties, field));
   if (!isKnown) return textResult(`This tool has no other inputs than these: ${inputs}.`, true);
+  const secret = Object.keys(input).find((field) => isKeyString(input[field]));
+  if (secret)
+    return textResult(`${secret} is the string of a key, which no tool takes. A person uses the console.`, true);
   try {
     const { next, ...result } = await call(tool.operation, input as never);
     const json = JSON.stringify({ ...result, cursor: next });

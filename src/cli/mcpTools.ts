@@ -42,9 +42,8 @@ function reasonAgainst(operation: AnyOperation, input: Input, write: boolean): s
 
 function toolOf(operation: AnyOperation, name: string, input: Input) {
   const readOnlyHint = onlyReads(operation);
-  const adds = Object.values(operation.needs)
-    .flat()
-    .every((action) => /^(create|add)_/.test(action));
+  const needs = Object.values(operation.needs).flat();
+  const adds = needs.length > 0 && needs.every((action) => /^(create|add)_/.test(action));
   const annotations = { readOnlyHint, destructiveHint: !readOnlyHint && !adds, openWorldHint: false };
   const listed = { name, description: operation.summary, inputSchema: publishedWhole(input), annotations };
   return { operation: operation.name as OperationName, listed };

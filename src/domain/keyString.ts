@@ -34,6 +34,10 @@ function base58Of8(number: number): string {
 /** Returns the last six characters of a key string: the CRC-32 of everything before them. */
 export const checksum = (text: string): string => base58Number(crc32(text), 6);
 
+/** Whether a text ends as the key strings that Tollgate creates. Those from elsewhere may have any form. */
+export const endsAsKeyString = (text: string): boolean =>
+  text.length > 6 && checksum(text.slice(0, -6)) === text.slice(-6);
+
 /** Default number of random bytes in a key string. */
 export const defaultByteLength = 16;
 

@@ -168,6 +168,16 @@ describe('the tools', () => {
     );
   });
 
+  test('are destructive unless all that they do is to create or add', () => {
+    const mild = offered(true).filter(({ listed }) => !listed.annotations.destructiveHint);
+    const adding = namesOf(mild).filter((name) => !reads.some((read) => read.name === name));
+    expect(adding.filter((name) => !/\.(create|add)[A-Z]/.test(name))).toEqual([]);
+    expect(adding.length).toBeGreaterThan(4);
+    const changing = /\.(delete|disable|update|change|remove|revoke|set|restore|settle|cancel)/;
+    for (const { operation, listed } of offered(true))
+      expect(listed.annotations.destructiveHint || !changing.test(operation), operation).toBe(true);
+  });
+
   test('have names and inputs that clients accept', () => {
     for (const { listed } of offered(true)) {
       expect(listed.name).toMatch(/^[a-zA-Z0-9_-]{1,64}$/);
@@ -246,7 +256,17 @@ describe('the tools', () => {
       expect(text).toMatch(/^This tool has no other inputs than these: keyId/);
       expect(text).not.toContain('pay_secret');
     }
+    for (const key of [app.rootKey, ` ${(await app.createKey({ prefix: 'pay' })).key}`, (await app.createKey()).key]) {
+      const { isError, text } = await resultOf('system_find', { text: key }, setup);
+      expect(isError).toBe(true);
+      expect(text).toMatch(/^text is the string of a key/);
+      expect(text).not.toContain(key.trim());
+    }
     expect(seen.most()).toBe(0);
+    const { key } = await app.createKey();
+    expect((await resultOf('system_find', { text: { toString: 1 } })).text).toBe('body.text must be string.');
+    for (const text of ['checksum', key.slice(0, 8), key.slice(0, -1)])
+      expect((await resultOf('system_find', { text })).isError).toBe(false);
   });
 });
 
