@@ -17,8 +17,8 @@ import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const introspectPath = '/v2/introspect';
 
-/** A gateway passes on tokens of any length, and accepts about this much of headers. */
-const formBytesMax = 65_536;
+/** A longer form would be parsed before the root key is known to be accepted, and most gateways accept no such token. */
+const formBytesMax = 32_767;
 /** Codes of a key that is good, though this request might be refused. `precondition_failed`: it has too many holds. */
 const activeCodes: ReadonlySet<string> = new Set(['VALID', 'RATE_LIMITED', 'USAGE_EXCEEDED', 'precondition_failed']);
 const unknownKey = { active: false, code: 'NOT_FOUND' };
