@@ -2,7 +2,7 @@
 // charged or counted.
 //
 // Anybody may call it as often as he likes, so what it costs is bounded: a key that is not known is looked up, and
-// nothing else is read; a known one is read some times a second; and few of all are read at a time.
+// nothing else is read; a known one is read some times a second; and few of a workspace are read at a time.
 
 import type { Logger } from 'pino';
 import { print } from '../domain/json.ts';
@@ -37,14 +37,13 @@ const readsMax = 2;
 const recentMax = 10_000;
 /** Records in a second in which unknown keys are looked up. */
 const lookupsMax = 10_000;
-/** Reads of all keys at a time, and that run or wait. */
+/** Reads of a workspace at a time, and of all that run or wait. */
 const [atOnce, waitingMax, waitMs, restMsMax] = [2, 256, 2000, 50];
 
-/** A key that was found, as of its last read: the origins that may read its answer, and whether it was deleted. */
+/** A key that was found, and the origins that may read its answer. Without a workspace it was deleted in all. */
 interface Known {
-  workspaceId: string;
+  workspaceId: string | undefined;
   origins: readonly string[];
-  isDeleted: boolean;
   reads: PerSecond;
 }
 
@@ -75,6 +74,8 @@ class Me {
   readonly #ipHeader: string;
   /** By digest, in the order in which they were found. */
   readonly #known = new Map<string, Known>();
+  /** Those that are being looked up: requests that arrive meanwhile wait for the same. */
+  readonly #finding = new Map<string, Promise<Known>>();
   readonly #lookups = new PerSecond();
   readonly #reads = new ConcurrencyLimiter({ atOnce, max: waitingMax, waitMs, restMsMax });
 
@@ -108,28 +109,48 @@ class Me {
       throw new ApiError('invalid_input', 'This path accepts no query parameters.', { fields: [] });
     }
     if (!digest) throw new ApiError('invalid_key', 'The Authorization header must be `Bearer <key>`, once.');
-    const known = this.#known.get(digest) ?? (await this.#find(digest));
+    const cached = this.#known.get(digest);
+    const known = cached ?? (await this.#findOnce(digest));
     if (!known.reads.take(1, readsMax)) {
-      if (known.isDeleted) throw refusal('invalid_key', 'NOT_FOUND');
+      if (known.workspaceId === undefined) throw refusal('invalid_key', 'NOT_FOUND');
       throw new ApiError('too_many_requests', `A key can be read ${readsMax} times a second; retry later.`);
     }
     const ip = endUserAddress(request, this.#ipHeader);
-    const found = await this.#reads.run('', () => this.#read(digest, known, ip), known.workspaceId);
+    let found = await this.#read(digest, known, ip);
+    // Another workspace may have the key, which was deleted here or whose workspace lost the setting.
+    if (cached && known.workspaceId === undefined) found = await this.#read(digest, await this.#findOnce(digest), ip);
     if (!('refused' in found)) return succeeded(request, print(found));
     if (found.refused !== 'FORBIDDEN') throw refusal('invalid_key', found.refused);
     throw ip === '' ? noAddressIn(this.#ipHeader) : refusal('ip_not_allowed', found.refused);
   }
 
-  /** The key if one of the workspaces has it. */
+  #findOnce(digest: string): Promise<Known> {
+    const finding = this.#finding.get(digest) ?? this.#find(digest).finally(() => this.#finding.delete(digest));
+    this.#finding.set(digest, finding);
+    return finding;
+  }
+
+  /** The key if one of the workspaces has it. Its origins are known before anything of it is refused. */
   async #find(digest: string): Promise<Known> {
-    const { holders } = this.#store;
+    const { holders, keys, workspaces } = this.#store;
     const workspaceIds = await holders.workspaces();
     if (!this.#lookups.take(workspaceIds.length, lookupsMax)) {
       throw new ApiError('too_many_requests', 'Too many keys are looked up; retry later.');
     }
-    const workspaceId = await holders.find(workspaceIds, Buffer.from(digest, 'latin1'));
-    if (workspaceId === undefined) throw refusal('invalid_key', 'NOT_FOUND');
-    const known = this.#known.get(digest) ?? { workspaceId, origins: [], isDeleted: false, reads: new PerSecond() };
+    const bytes = Buffer.from(digest, 'latin1');
+    let origins: readonly string[] | undefined;
+    const workspaceId = await holders.find(workspaceIds, bytes, async (id) => {
+      const { me } = await workspaces.settings(id);
+      origins = me?.origins ?? [];
+      return me !== undefined && (await keys.findByDigest(id, bytes)) !== undefined;
+    });
+    const known = this.#known.get(digest) ?? { workspaceId, origins: [], reads: new PerSecond() };
+    if (!origins) {
+      // No workspace has it, not even as a deleted one.
+      this.#known.delete(digest);
+      throw refusal('invalid_key', 'NOT_FOUND');
+    }
+    Object.assign(known, { workspaceId, origins: workspaceId === undefined ? [] : origins });
     this.#known.set(digest, known);
     for (const oldest of this.#known.keys()) {
       if (this.#known.size <= recentMax) break;
@@ -141,13 +162,14 @@ class Me {
   /** Reads a key if its workspace still has the setting. */
   async #read(digest: string, known: Known, ip: string | undefined) {
     const { workspaceId } = known;
-    const { me } = await this.#store.workspaces.settings(workspaceId);
-    // From now on as any key that no workspace has.
-    if (!me) this.#known.delete(digest);
-    const found = me ? await readHolder(this.#store, { workspaceId, digest, ip }, me.meta ?? []) : unknown;
-    known.isDeleted = 'refused' in found && found.refused === 'NOT_FOUND';
-    known.origins = known.isDeleted ? [] : (me?.origins ?? []);
-    return found;
+    if (workspaceId === undefined) return unknown;
+    return this.#reads.run(workspaceId, async () => {
+      const { me } = await this.#store.workspaces.settings(workspaceId);
+      const found = me ? await readHolder(this.#store, { workspaceId, digest, ip }, me.meta ?? []) : unknown;
+      known.origins = me?.origins ?? [];
+      if ('refused' in found && found.refused === 'NOT_FOUND') [known.workspaceId, known.origins] = [undefined, []];
+      return found;
+    });
   }
 }
 

@@ -18,16 +18,22 @@ export function openHolders({ redis, change }: Pick<StoreContext, 'redis' | 'cha
     /** The workspaces in order of creation, at most a second ago. */
     workspaces: atMostOnceIn(listedMs, async () => (await orStoreError(redis.smembers(holdersKey))).sort()),
 
-    /** The first of these workspaces that has a key with this digest, also a deleted one. */
-    async find(workspaceIds: readonly string[], digest: Buffer): Promise<string | undefined> {
+    /** The first of these workspaces that has a key with this digest, also a deleted one, and that `accepts` it. */
+    async find(
+      workspaceIds: readonly string[],
+      digest: Buffer,
+      accepts: (workspaceId: string) => Promise<boolean>,
+    ): Promise<string | undefined> {
       const found = await Promise.allSettled(
         workspaceIds.map((id) => orStoreError(redis.exists(keyRecordKey(workspaceKey(id), digest)))),
       );
-      const has = found.findIndex((each) => each.status === 'fulfilled' && each.value === 1);
+      for (const [index, each] of found.entries())
+        if (each.status === 'fulfilled' && each.value === 1 && (await accepts(workspaceIds[index]!)))
+          return workspaceIds[index];
       // One that cannot be asked now may have it: of a Cluster, another master has the workspace.
       const failed = found.find((each) => each.status === 'rejected');
-      if (has < 0 && failed) throw failed.reason;
-      return workspaceIds[has];
+      if (failed) throw failed.reason;
+      return undefined;
     },
 
     async add(workspaceId: string): Promise<void> {

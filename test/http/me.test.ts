@@ -446,6 +446,33 @@ describe('bounds', () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   });
 
+  test('at first, too: a deleted key is as an unknown one, and a page may read why it is refused', async () => {
+    const atOnce = (key: string) => Promise.all(Array.from({ length: 20 }, () => me(key, { origin })));
+    const deleted = await newKey();
+    await ok('keys.deleteKey', { keyId: deleted.keyId });
+    const unknown = withoutChance(await me('pk_unknown', { origin }));
+    ran.length = 0;
+    for (const answer of await atOnce(deleted.key)) expect(withoutChance(answer)).toEqual(unknown);
+    expect(ran.filter((script) => script.startsWith('keys/')).length).toBeLessThanOrEqual(5);
+    const refused = (await atOnce((await newKey()).key)).filter(({ status }) => status === 429);
+    expect(refused.length).toBeGreaterThan(10);
+    for (const { headers } of refused) expect(headers['access-control-allow-origin']).toBe(origin);
+  });
+
+  test('the keys of one workspace do not keep those of another out', async () => {
+    const other = await h.openWorkspace();
+    await other.of('workspace.updateSettings', { me: {} });
+    const { apiId } = await other.of('apis.createApi', { name: 'quiet' });
+    const few = await Promise.all(Array.from({ length: 20 }, () => other.of('keys.createKey', { apiId })));
+    const many = await Promise.all(Array.from({ length: 400 }, () => newKey()));
+    await new Promise((resolve) => setTimeout(resolve, 1100));
+    const crowd = Promise.all(many.map(({ key }) => me(key)));
+    const others = await Promise.all(few.map(({ key }) => me(key)));
+    expect(new Set((await crowd).map(({ status }) => status))).toEqual(new Set([200, 429]));
+    expect(new Set(others.map(({ status }) => status))).toEqual(new Set([200]));
+    await other.of('workspace.updateSettings', { me: null });
+  });
+
   test('an unknown key costs no script', async () => {
     ran.length = 0;
     for (let number = 0; number < 50; number++) expect((await me(`unknown_${number}`)).status).toBe(401);
@@ -483,6 +510,31 @@ describe('the setting', () => {
     const hash = Buffer.from(digestTextOf(key), 'latin1').toString('base64');
     await other.of('keys.migrateKeys', { migrationId: 'twice', apiId, keys: [{ hash }] });
     expect((await me(key)).json.data.keyId).toBe(keyId);
+    await other.of('workspace.updateSettings', { me: null });
+  });
+
+  test('a key string that is deleted in one workspace is that of another, which has it', async () => {
+    const other = await h.openWorkspace();
+    await other.of('workspace.updateSettings', { me: { origins: [origin] } });
+    const { apiId } = await other.of('apis.createApi', { name: 'second' });
+    const second = async (key: string, migrationId: string) => {
+      const hash = Buffer.from(digestTextOf(key), 'latin1').toString('base64');
+      const { migrated } = await other.of('keys.migrateKeys', { migrationId, apiId, keys: [{ hash }] });
+      return migrated[0]!.keyId;
+    };
+    const [before, meanwhile] = [await newKey(), await newKey()];
+    const [first, then] = [await second(before.key, 'before'), await second(meanwhile.key, 'meanwhile')];
+    await new Promise((resolve) => setTimeout(resolve, 1100));
+    expect((await me(meanwhile.key)).json.data.keyId).toBe(meanwhile.keyId);
+    for (const { keyId } of [before, meanwhile]) await ok('keys.deleteKey', { keyId });
+    for (const [key, keyId] of [
+      [before.key, first],
+      [meanwhile.key, then],
+    ] as const) {
+      const answer = await me(key, { origin });
+      expect([answer.status, answer.json.data?.keyId]).toEqual([200, keyId]);
+      expect(answer.headers['access-control-allow-origin']).toBe(origin);
+    }
     await other.of('workspace.updateSettings', { me: null });
   });
 
