@@ -17,7 +17,7 @@ import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const introspectPath = '/v2/introspect';
 
-/** A longer form would be parsed before the root key is known to be accepted, and most gateways accept no such token. */
+/** A longer body is parsed after its root key was accepted only. A key is shorter by far. */
 const formBytesMax = 32_767;
 /** Codes of a key that is good, though this request might be refused. `precondition_failed`: it has too many holds. */
 const activeCodes: ReadonlySet<string> = new Set(['VALID', 'RATE_LIMITED', 'USAGE_EXCEEDED', 'precondition_failed']);

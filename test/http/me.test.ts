@@ -504,6 +504,7 @@ describe('the setting', () => {
 
   test('a key string that two workspaces have is that of the older one', async () => {
     const { key, keyId } = await newKey();
+    clock.advance(1);
     const other = await h.openWorkspace();
     await other.of('workspace.updateSettings', { me: {} });
     const { apiId } = await other.of('apis.createApi', { name: 'other' });
@@ -514,6 +515,7 @@ describe('the setting', () => {
   });
 
   test('a key string that is deleted in one workspace is that of another, which has it', async () => {
+    clock.advance(1);
     const other = await h.openWorkspace();
     await other.of('workspace.updateSettings', { me: { origins: [origin] } });
     const { apiId } = await other.of('apis.createApi', { name: 'second' });
