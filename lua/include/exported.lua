@@ -29,12 +29,13 @@ local function used_units(limits, now)
   return used
 end
 
--- The units of the limits of a plan, of which an import keeps the counters: {duration (stored), name, ends and units as
--- in used_units}.
+-- The units of limits that an import stores as counters: of limits of a plan, and of limits that have ended, whose
+-- counters may go on in the plan. {duration (stored), name, ends and units as in used_units}.
 local function planned_units(limits, now)
   local planned, rows = {}, {}
   for _, l in ipairs(limits) do
-    if l.of_plan then planned[#planned + 1] = l end
+    local has_ended = l.ends and now >= l.ends and not (l.former and l.former.duration == l.duration)
+    if l.of_plan or has_ended then planned[#planned + 1] = l end
   end
   for index, used in ipairs(used_units(planned, now)) do
     local l = planned[used[1]]

@@ -78,7 +78,9 @@ function limit_list.set_end(limit, wanted, before, now)
   end
   if not ends then return nil end
   if wanted.keptFormer ~= nil then
-    former = wanted.keptFormer ~= cjson.null and limit_list.of(wanted.keptFormer) or nil
+    local kept = wanted.keptFormer ~= cjson.null and wanted.keptFormer or nil
+    former = kept and limit_list.of(kept)
+    if kept and kept.period then former.duration = quota_periods.code(kept.period, kept.anchor) end
   elseif ends <= now then
     return 'ended'
   elseif ends > now + LASTS_MAX and not (before and before.ends == ends) then
@@ -138,28 +140,9 @@ function limit_list.with_one(limits, change, now)
   return list
 end
 
--- In an import, a limit that has ended is the former one, or none.
-function limit_list.apply_ended(wanted, now)
-  for index = #wanted, 1, -1 do
-    local w = wanted[index]
-    local former, duration = w.keptFormer, w.duration
-    if former and former ~= cjson.null and former.period then
-      former.duration = quota_periods.code(former.period, former.anchor)
-    end
-    if former == cjson.null and w['until'] <= now then
-      table.remove(wanted, index)
-    elseif former and w['until'] <= now then
-      limit_ends.former_of(former, w)
-      -- Its units are those of another counter.
-      if w.duration ~= duration then w.used = nil end
-      w['until'], w.keptFormer = nil, nil
-    end
-  end
-end
-
--- The limits of a new owner, with empty windows, which have no ids yet. Returns nil and why not as with_all.
+-- The limits of a new owner, with empty windows, which have no ids yet. In an import, one that has ended stays until the
+-- next decision, which finds the counters of the former one and of the plan. Returns nil and why not as with_all.
 function limit_list.of_new(wanted, now)
-  limit_list.apply_ended(wanted, now)
   local list, refusal, index = limit_list.with_all({}, wanted, now)
   for _, l in ipairs(list or {}) do
     l.window = ''

@@ -277,7 +277,7 @@ function formerOfLine(
     return undefined;
   }
   if (!former) return null;
-  checkPeriod(former, `${location}.former`);
+  checkPeriod({ ...former, type }, `${location}.former`);
   checkSlots({ name: '', ...former, type }, `${location}.former`);
   return former;
 }

@@ -1091,6 +1091,24 @@ describe('hostile lines', () => {
           ],
         },
       ],
+      [
+        'ratelimits[0].former.period',
+        {
+          ...of('key'),
+          keyId: undefined,
+          hash: Buffer.alloc(32, 10).toString('base64'),
+          ratelimits: [
+            {
+              name: 'slots',
+              limit: 5,
+              duration: hourMs,
+              type: 'concurrency',
+              until: now,
+              former: { limit: 5, duration: hourMs, period: 'hour', autoApply: false },
+            },
+          ],
+        },
+      ],
       ['', { kind: 'key', name: 'x'.repeat(10 * 1024 * 1024) }],
     ];
     const text = textOf([...all.slice(0, -1), ...bad.map(([, line]) => line)]);
@@ -1130,5 +1148,89 @@ test('open holds are exported as at their expiry, and a debt is one afterwards',
     credits: 69,
     identity: { credits: 169 },
     ratelimits: [{ remaining: 699 }, { remaining: 699 }],
+  });
+});
+
+describe('temporary limits that have ended', () => {
+  const anchor = now - 10 * dayMs;
+  const monthly = { period: 'month', anchor, autoApply: true } as const;
+  const formers = [
+    { name: 'same', limit: 100, ...monthly },
+    { name: 'weekly', limit: 100, period: 'week', anchor, autoApply: true },
+    { name: 'window', limit: 100, duration: 10 * dayMs, autoApply: true },
+    { name: 'wider', limit: 100, duration: 10 * dayMs, autoApply: true },
+    { name: 'slots', limit: 5, duration: hourMs, type: 'concurrency' },
+  ] as const;
+  const temporary = [
+    { name: 'same', limit: 500, ...monthly },
+    { name: 'weekly', limit: 500, ...monthly },
+    { name: 'window', limit: 500, duration: 10 * dayMs, autoApply: true },
+    { name: 'wider', limit: 500, duration: 20 * dayMs, autoApply: true },
+    { name: 'slots', limit: 9, duration: 2 * hourMs, type: 'concurrency' },
+    // Of these the plan has one.
+    { name: 'requests', limit: 500, ...monthly },
+    { name: 'extra', limit: 500, duration: 10 * dayMs, autoApply: true },
+  ] as const;
+
+  /** A workspace with a key that has these limits and a plan, and one whose identity has them, until a time. */
+  async function makeOwners(until: number) {
+    const { workspaceId, rootKey } = await tollgate.createWorkspace();
+    const make = (async (name: never, input: never) => (await tollgate.call(name, input, rootKey)).data) as typeof ok;
+    await make('plans.createPlan', { planId: 'pro', ratelimits: [{ name: 'requests', limit: 50, ...monthly }] });
+    const { apiId } = await make('apis.createApi', { name: 'ended' });
+    const given = { planId: 'pro', ratelimits: [...formers] };
+    await make('identities.createIdentity', { externalId: 'acme', ...given });
+    const ofIdentity = await make('keys.createKey', { apiId, externalId: 'acme' });
+    const ofKey = await make('keys.createKey', { apiId, ...given });
+    const verifyEach = async (times: number) => {
+      for (let n = 0; n < times; n++)
+        for (const { key } of [ofKey, ofIdentity])
+          expect(await make('keys.verifyKey', { key })).toMatchObject({ valid: true });
+    };
+    await verifyEach(4);
+    const ratelimits = temporary.map((limit) => ({ ...limit, until }));
+    await make('keys.updateKey', { keyId: ofKey.keyId, ratelimits });
+    await make('identities.updateIdentity', { identity: 'acme', ratelimits });
+    await verifyEach(3);
+    return { workspaceId, rootKey, ofKey, ofIdentity };
+  }
+
+  test.each([
+    ['before the export', -hourMs],
+    ['between export and import', hourMs],
+  ])('%s: the former ones and the plan are in force, and counts stay', async (_when, ends) => {
+    clock.now = now - 2 * hourMs;
+    const { workspaceId, rootKey, ofKey, ofIdentity } = await makeOwners(now + ends);
+    const text = await exportTo(newFile(), '--workspace', workspaceId);
+    expect(text.includes('"until"')).toBe(ends > 0);
+    const redis = await emptyRedis();
+    const ended = text.replaceAll(`"until":${now + ends}`, `"until":${now - 1000}`);
+    expect(await importInto(redis.url, ended)).toMatchObject({ refused: 0, created: { key: 2, identity: 1, plan: 1 } });
+    const imported = (await serverOn(redis.url)).callAs(rootKey);
+    clock.now = now + 2 * hourMs;
+    const here = tollgate.call as unknown as (name: string, input: object, rootKey: string) => ReturnType<Call>;
+    try {
+      for (const call of [imported, (name: string, input: object) => here(name, input, rootKey)] as Call[]) {
+        const { ratelimits: ofRecord } = (await call('identities.getIdentity', { identity: 'acme' })).data;
+        expect((await call('keys.getKey', { keyId: ofKey.keyId })).data.ratelimits).toMatchObject(formers);
+        expect(ofRecord).toMatchObject(formers);
+        for (const { key } of [ofKey, ofIdentity])
+          expect((await call('keys.verifyKey', { key })).data.ratelimits).toMatchObject([
+            { name: 'same', limit: 100, remaining: 92 },
+            { name: 'weekly', limit: 100, remaining: 95 },
+            { name: 'window', limit: 100, remaining: 92 },
+            { name: 'wider', limit: 100, remaining: 95 },
+            { name: 'requests', limit: 50, remaining: 42 },
+          ]);
+        // The count of a limit that is added again continues.
+        const extra = { name: 'extra', limit: 500, duration: 10 * dayMs, autoApply: true };
+        await call('identities.updateIdentity', { identity: 'acme', ratelimit: extra });
+        expect((await call('keys.verifyKey', { key: ofIdentity.key })).data.ratelimits).toContainEqual(
+          expect.objectContaining({ name: 'extra', remaining: 496 }),
+        );
+      }
+    } finally {
+      clock.now = now;
+    }
   });
 });
