@@ -140,7 +140,7 @@ function limit_list.with_one(limits, change, now)
   return list
 end
 
--- The limits of a new owner, with empty windows, which have no ids yet. In an import, one that has ended stays until the
+-- The limits of a new owner, with empty windows, which have no ids yet. An imported one that has ended stays until the
 -- next decision, which finds the counters of the former one and of the plan. Returns nil and why not as with_all.
 function limit_list.of_new(wanted, now)
   local list, refusal, index = limit_list.with_all({}, wanted, now)

@@ -159,7 +159,7 @@ test('a key whose limit has ended is deleted: nothing is left, before and after 
   }
 });
 
-test('an import: a deleted key is in it once it is restored, and what has ended is not', async () => {
+test('an import: a deleted key is in it once it is restored, and what has ended until a sweep', async () => {
   const { workspaceId, of, faults } = await openIndexed();
   const { apiId } = await of('apis.createApi', { name: 'imported' });
   const keptFormer = { limit: 1, duration: minute, autoApply: false };
@@ -176,16 +176,18 @@ test('an import: a deleted key is in it once it is restored, and what has ended 
   }));
   const { store } = tollgate;
   const created = await store.keys.create(workspaceId, { apiId, keys, mayCreatePermissions: true }, cliActor);
-  expect(await faults()).toEqual({ faults: [], count: 1 });
+  expect(await faults()).toEqual({ faults: [], count: 3 });
   await store.identities.create(workspaceId, [{ externalId: 'imported', ratelimits }], cliActor);
-  expect(await faults()).toEqual({ faults: [], count: 2 });
+  expect(await faults()).toEqual({ faults: [], count: 6 });
   const override = { namespace: 'mail', limit: 1, duration: minute, former: { limit: 2, duration: minute } };
   for (const [index, untilMs] of [clock.now + 1000, clock.now].entries()) {
     const keptId = `1111111111111${index + 1}11`;
     await store.overrides.set(workspaceId, { ...override, identifier: `${index}`, untilMs, keptId }, cliActor);
   }
-  expect(await faults()).toEqual({ faults: [], count: 3 });
+  expect(await faults()).toEqual({ faults: [], count: 7 });
   await of('keys.restoreKey', { keyId: (created as { created: string[] }).created[1]! });
+  expect(await faults()).toEqual({ faults: [], count: 10 });
+  await store.sweep.ended(workspaceId);
   expect(await faults()).toEqual({ faults: [], count: 4 });
 });
 

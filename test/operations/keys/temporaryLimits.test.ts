@@ -478,7 +478,7 @@ describe('an export', () => {
 
   test('that is imported after the end sets the former limits, or none', async () => {
     const { until, keyId, key, externalId, day, ofKey, ofIdentity } = await exported(hourMs);
-    const ended = (line: string) => line.replaceAll(`${until}`, `${Date.now() - 1}`);
+    const ended = (line: string) => line.replaceAll(`${until}`, `${clock.now - 1}`);
     expect(await cli(['import', '-'], `${ended(ofIdentity)}\n${ended(ofKey)}\n`)).toMatchObject({ code: 0 });
     expect(withoutIds((await ok('keys.getKey', { keyId })).ratelimits as Read[])).toEqual([day]);
     const { ratelimits } = await ok('identities.getIdentity', { identity: externalId });
