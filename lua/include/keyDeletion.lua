@@ -13,7 +13,12 @@ local function deleting_key(workspace, digest, record, state, given, now)
   -- The window of a former limit is kept with the key, those of others are erased.
   local stored_limits = state.limits
   local limits, has_ended = limit_ends.in_force(stored_limits, now)
-  if has_ended then state.limits = limit_list.replace(workspace, state.id, stored_limits, limits, now) end
+  if has_ended then
+    -- A restored key has the limits of its plan that were behind those that have ended.
+    local plan = plans.after(workspace, nil, redis.call('HGET', record, 'planId'))
+    local wanted = plans.merged(limit_list.own(limits), plan)
+    state.limits = limit_list.replace(workspace, state.id, stored_limits, wanted, now)
+  end
   local end_holds, have_ended
   if permanent then
     end_holds, have_ended = ending_holds(workspace, record, state, now)

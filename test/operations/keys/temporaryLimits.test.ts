@@ -728,3 +728,16 @@ test('inspect prints the end', async () => {
   expect(out).toMatch(/mail {2}500 per 60,000 ms, autoApply, until [^,]*, then 10 per 60,000 ms, autoApply/);
   expect(out).toContain('temporary');
 });
+
+test('a key that is deleted after the end, before any verification, and restored has the limit of its plan', async () => {
+  const month = { name: 'requests', period: 'month', autoApply: true } as const;
+  await ok('plans.createPlan', { planId: 'behind', ratelimits: [{ ...month, limit: 50 }] });
+  const { keyId, key } = await h.createKey({ planId: 'behind' });
+  await verify(key);
+  await ok('keys.updateKey', { keyId, ratelimit: { ...month, limit: 500, until: clock.now + 1000 } });
+  await verify(key);
+  clock.advance(1000);
+  await ok('keys.deleteKey', { keyId });
+  await ok('keys.restoreKey', { keyId });
+  expect(await checked(key)).toMatchObject([{ name: 'requests', limit: 50, remaining: 47 }]);
+});
