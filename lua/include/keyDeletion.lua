@@ -10,22 +10,25 @@ local function deleting_key(workspace, digest, record, state, given, now)
   local fields = read_fields(record, 'name', 'start')
   local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
   local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
-  -- The window of a former limit is kept with the key, those of others are erased.
   local stored_limits = state.limits
   local limits, has_ended = limit_ends.in_force(stored_limits, now)
+  local counters, end_holds, have_ended
   if has_ended then
     -- A restored key has the limits of its plan that were behind those that have ended.
     local plan = plans.after(workspace, nil, redis.call('HGET', record, 'planId'))
     local wanted = plans.merged(limit_list.own(limits), plan)
-    state.limits = limit_list.replace(workspace, state.id, stored_limits, wanted, now)
+    state.limits, counters = limit_list.replace(workspace, state.id, stored_limits, wanted, now)
   end
-  local end_holds, have_ended
+  local erased = permanent and counters_of(workspace, state.id) or {}
   if permanent then
     end_holds, have_ended = ending_holds(workspace, record, state, now)
   end
   local unlist = unlisting_key(workspace, digest, state)
   return function()
     unlist()
+    -- A key that is restored has its counters: open holds may give units back to them.
+    if counters and not permanent then limit_list.keep_counters(workspace, state.id, record, counters, now) end
+    erase_counters(workspace, state.id, erased)
     limit_list.note_ends(workspace, state.id, stored_limits, {})
     unindex_start()
     flush_usage(workspace, state.id, external_id_of(state.link), state.usage, state.forbidden, usage_retention_ms)

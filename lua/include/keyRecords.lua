@@ -90,10 +90,9 @@ local function set_key_field(record, state, field, value)
   set_flag(state, field, value)
 end
 
--- Reads where a key is listed. Returns a function that removes it from all lists and queues, and its counters; and the
--- number of these.
+-- Reads where a key is listed. Returns a function that removes it from all lists and queues.
 local function unlisting_key(workspace, digest, state)
-  local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
+  local unindex = unindexing_under_identity(workspace, state.link, state.id)
   local plan_id = redis.call('HGET', name_of.key_record(workspace, digest), 'planId')
   return function()
     redis.call('ZREM', name_of.key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
@@ -101,16 +100,15 @@ local function unlisting_key(workspace, digest, state)
     redis.call('ZREM', name_of.refill_queue(workspace), digest)
     plans.unindex(workspace, plan_id, state.id)
     unindex()
-    erase_counters(workspace, state.id, counters)
-  end,
-    #counters
+  end
 end
 
 -- Removes everything of a key except its usage history. It reads, so it must run before the other writes of a script.
 -- Returns the number of its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
 local function erase_key(workspace, digest, state)
-  local unlist, counters = unlisting_key(workspace, digest, state)
+  local unlist, counters = unlisting_key(workspace, digest, state), counters_of(workspace, state.id)
   unlist()
+  erase_counters(workspace, state.id, counters)
   limit_list.note_ends(workspace, state.id, state.limits, {})
-  return counters, redis.call('UNLINK', name_of.key_record(workspace, digest))
+  return #counters, redis.call('UNLINK', name_of.key_record(workspace, digest))
 end

@@ -181,7 +181,7 @@ function limit_list.replace(workspace, owner, old, wanted, now)
     if l.window ~= '' then
       local duration = counter_duration(l)
       local kept_for = duration > 0 and duration or DAY_MS
-      -- A quota is kept until its period ends.
+      -- A quota is kept until its next period ends.
       if duration < QUOTA_CODES then kept_for = math.min(kept_for, limit_list.KEPT_DURATION_MAX) end
       kept[#kept + 1] = { name_of.window_member(duration, l.name), l.window, kept_for, true }
     end

@@ -201,9 +201,13 @@ function window_log.free_at(text, first, total, first_live, now, limit, duration
   return math.min(now, WINDOW_LATEST)
 end
 
--- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry
--- counts. It frees memory and never decides.
+-- Time to live in Redis of a counter with a record of its own, in milliseconds: at least a minute longer than its last
+-- entry counts. It frees memory and never decides. A quota may have an entry of the next period (include/quotaLog),
+-- which is at most an eighth longer than the present one: its exact end would take longer to compute.
 function window_log.ttl(duration, now)
-  if duration >= QUOTA_CODES then return window_log.slice_end(now, 0, duration) - now + 60000 end
+  if duration >= QUOTA_CODES then
+    local starts, ends = quota_periods.at(duration, now)
+    return math.ceil(ends + (ends - starts) * 9 / 8) - now + 60000
+  end
   return duration + window_log.slice_of(duration) + 60000
 end

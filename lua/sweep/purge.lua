@@ -42,6 +42,12 @@ for _, digest in ipairs(due) do
     removed = count
     break
   end
+  -- An import may have used its id again.
+  if state and state.deleted and not digest_of(workspace, 'key_' .. state.id) then
+    local members = counters_of(workspace, state.id)
+    erase_counters(workspace, state.id, members)
+    counters = counters + #members
+  end
   if not state or state.deleted then erased = erased + redis.call('UNLINK', name_of.key_record(workspace, digest)) end
   if state then
     local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
@@ -52,7 +58,7 @@ for _, digest in ipairs(due) do
   end
   redis.call('ZREM', name_of.purge_queue(workspace), digest)
   removed = removed + 1
-  if work > WORK_MAX then
+  if work > WORK_MAX or counters > COUNTERS_MAX then
     removed = count
     break
   end

@@ -73,6 +73,8 @@ test.skipIf(!compiles)(
     };
     const limit = async (identifier: string, duration: number) =>
       (await call('ratelimits.limit', { namespace: 'clock', identifier, limit: 5, duration })).data.success;
+    const ofHour = { namespace: 'clock', identifier: 'hourly', limit: 5, period: 'hour' } as const;
+    const quota = async () => (await call('ratelimits.limit', ofHour)).data.success;
     /** How many of eight are admitted. */
     const admitted = async (once: () => Promise<boolean>) => {
       let passed = 0;
@@ -105,6 +107,7 @@ test.skipIf(!compiles)(
     expect(await admitted(verified(short.key))).toBe(5);
     expect(await admitted(() => limit('long', 3 * hourMs))).toBe(5);
     expect(await admitted(() => limit('short', 20 * 60_000))).toBe(5);
+    expect(await admitted(quota)).toBe(5);
     for (let time = 0; time < 30; time++) await verify(refilled.key);
     expect(await credits(refilled)).toBe(70);
     expect((await verify(expiring.key)).code).toBe('VALID');
@@ -128,6 +131,7 @@ test.skipIf(!compiles)(
 
     // 0:30, another hour: the short windows are empty, the refill is due, the key and the root key expired.
     await step(1);
+    expect(await admitted(quota)).toBe(5);
     expect(await admitted(verified(long.key))).toBe(0);
     expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
     expect(await admitted(verified(short.key))).toBe(5);
@@ -145,6 +149,7 @@ test.skipIf(!compiles)(
     // 23:30 and 0:30, twice: midnight passes again, and nothing is refilled.
     for (let time = 0; time < 2; time++) {
       await step(0);
+      expect(await admitted(quota)).toBe(0);
       expect(await admitted(verified(short.key))).toBe(0);
       expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
       expect(await credits(refilled)).toBe(90);
@@ -153,6 +158,7 @@ test.skipIf(!compiles)(
       await create();
       await expectGone();
       await step(1);
+      expect(await admitted(quota)).toBe(0);
       expect(await admitted(verified(long.key))).toBe(0);
       expect(await admitted(verified(short.key))).toBe(5);
       expect(await admitted(() => limit('short', 20 * 60_000))).toBe(5);

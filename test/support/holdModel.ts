@@ -297,12 +297,9 @@ export class HoldModel {
       .sort();
   }
 
-  /** Deletes or restores a key. Its counters of ad hoc and former limits are erased with it. */
+  /** Deletes or restores a key. Its counters of ad hoc and former limits stay. */
   erase(key: HeldKey) {
     key.deleted = !key.deleted;
-    const kept = new Set(this.#current(key).map((limit) => `${key.keyId} ${limit.name} ${windowDuration(limit)}`));
-    for (const [id, window] of this.#windows)
-      if (key.deleted && id.startsWith(`${key.keyId} `) && !kept.has(id)) window.length = 0;
   }
 
   /** Granted is spent, held and left. */

@@ -25,9 +25,16 @@ function hold_maker.begin(ttl, on_expiry, id)
   return making
 end
 
--- A digest of the fields in which a repeated request must equal the first one.
+-- A digest of the fields in which a repeated request must equal the first one. JSON has 14 digits: numbers that may
+-- have more, as the codes of quotas, have a digest of their own after that.
 function hold_maker.shape_of(cost, requested)
-  return string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8)
+  local shape, large = string.sub(redis.sha1hex(int(cost) .. cjson.encode(requested or {})), 1, 8), ''
+  for _, wanted in ipairs(requested or {}) do
+    for _, value in ipairs(wanted) do
+      if type(value) == 'number' and value >= 1e14 then large = large .. int(value) .. ' ' end
+    end
+  end
+  return large == '' and shape or shape .. string.sub(redis.sha1hex(large), 1, 8)
 end
 
 -- The packed fields that only some holds have; '' for none.
@@ -112,7 +119,9 @@ end
 -- The answer to a request whose hold is open: the verification as it is now, without a charge.
 function hold_maker.repeat_hold(hold, cost, request, text, ip)
   local requested = request and request.limits
-  if hold.more.shape ~= hold_maker.shape_of(cost, requested) then return item_error('hold_differs', hold.suffix) end
+  local stored, shape = hold.more.shape, hold_maker.shape_of(cost, requested)
+  -- An earlier release stored the first eight characters only.
+  if stored ~= shape and stored ~= string.sub(shape, 1, 8) then return item_error('hold_differs', hold.suffix) end
   local outcome = precheck(request, text, ip)
   if outcome == VALID then
     local problem = look_at_limits(requested)

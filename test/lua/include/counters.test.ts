@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { workspaceKey } from '../../../src/redis/names.ts';
-import { dayMs, harness, hourMs } from '../../support/harness.ts';
+import { dayMs, harness, hourMs, testSettings } from '../../support/harness.ts';
 import { namesLike, testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
@@ -38,7 +38,7 @@ async function charge(key: string, count: number) {
 describe('counters are removed', () => {
   test.each([
     ['with a key that is deleted for good', true],
-    ['with a key that is deleted', false],
+    ['with the purge of a key that was deleted', false],
   ])('%s', async (_title, permanent) => {
     const ratelimits = [{ name: 'own', limit: 5, duration: 1000, autoApply: true }];
     const { apiId, keyId, key } = await createKey({ ratelimits });
@@ -49,6 +49,11 @@ describe('counters are removed', () => {
     await ok('keys.updateKey', { keyId, ratelimits: null });
     expect(await countersOf(keyId)).toHaveLength(3 + 1 + 1);
     await ok('keys.deleteKey', { keyId, permanent });
+    if (!permanent) {
+      expect(await countersOf(keyId)).toHaveLength(3 + 1 + 1);
+      clock.advance(testSettings.keyRetentionMs);
+      while (await tollgate.store.sweep.purge(tollgate.workspaceId));
+    }
     expect(await countersOf(keyId)).toEqual([]);
     expect(await countersOf(other.keyId)).toHaveLength(1 + 1);
   });
@@ -98,6 +103,28 @@ describe('counters are removed', () => {
       expect(ttl).toBeGreaterThan(expected[index]! - 30_000);
     }
     expect(ttls).toHaveLength(4);
+  });
+
+  test('of a quota soon after the next period: a step back of the clock before it loses no charge', async () => {
+    const { keyId, key } = await createKey();
+    const charged = async () => {
+      await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', limit: 9, period: 'month' }] } as never);
+      const [name] = await countersOf(keyId);
+      return redis.pttl(`${workspaceKey(tollgate.workspaceId)}:${name}`);
+    };
+    const nowMs = clock.now;
+    for (const [text, next] of [
+      ['2027-02-10', '2027-04-01'],
+      ['2027-03-01', '2027-05-01'],
+      ['2027-02-28', '2027-04-01'],
+    ] as const) {
+      clock.now = Date.parse(text);
+      const expected = Date.parse(next) - clock.now + 60_000;
+      const ttl = await charged();
+      expect(ttl).toBeLessThanOrEqual(expected + 7 * dayMs);
+      expect(ttl).toBeGreaterThan(expected - 30_000);
+    }
+    clock.now = nowMs;
   });
 
   test('the list lasts as long as a counter that is charged again and again', async () => {

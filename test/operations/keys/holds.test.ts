@@ -500,6 +500,31 @@ describe('an id of the caller', () => {
     expect(await left(key)).toEqual([80, 9, 700]);
   });
 
+  // JSON in Lua has 14 digits, and the code of a quota has 17.
+  test.each([
+    ['of another period', { period: 'day' }, { period: 'month' }],
+    ['of another anchor', { period: 'month' }, { period: 'month', anchor: 1 }],
+    ['of another large limit', { duration: hourMs, limit: 10 ** 15 }, { duration: hourMs, limit: 10 ** 15 + 1 }],
+    ['of another large cost', { duration: hourMs, cost: 2 * 10 ** 14 + 1 }, { duration: hourMs, cost: 2 * 10 ** 14 }],
+  ])('with an ad hoc limit %s is 409', async (_title, first, other) => {
+    const { key } = await createKey();
+    const base = { name: 'tok', limit: 10 ** 15, cost: 5 };
+    const input = (extras: object, id: string) => ({
+      key,
+      hold: { ttl: minute, id },
+      ratelimits: [{ ...base, ...extras }],
+    });
+    for (const [one, two] of [
+      [first, other],
+      [other, first],
+    ] as const) {
+      const id = one === first ? 'job-1' : 'job-2';
+      const made = await ok('keys.verifyKey', input(one, id) as never);
+      expect(await ok('keys.verifyKey', input(one, id) as never)).toMatchObject({ hold: made.hold });
+      expect(await call('keys.verifyKey', input(two, id) as never)).toMatchObject({ status: 409, code: 'conflict' });
+    }
+  });
+
   test('is of its key only', async () => {
     const one = await createKey(full);
     const other = await createKey(full);

@@ -186,3 +186,24 @@ describe('keys.restoreKey: 404', () => {
     expect(await ok('keys.whoami', { key })).toMatchObject({ keyId: migrated[0]!.keyId });
   });
 });
+
+describe('counters of ad hoc limits', () => {
+  const gpt = { name: 'gpt', limit: 100, period: 'month' };
+  const minute = { name: 'gpt', limit: 100, duration: 60_000 };
+  const verify = (key: string, limit: object, extras: object = {}) =>
+    ok('keys.verifyKey', { key, ratelimits: [{ ...limit, cost: 90 }], ...extras } as never);
+
+  test.each([
+    ['quota', gpt],
+    ['window', minute],
+  ])('of a %s have what was charged before: a hold gives back nothing of others', async (_title, limit) => {
+    const { keyId, key } = await createKey();
+    const { hold } = await verify(key, limit, { hold: { ttl: 600_000 } });
+    await ok('keys.deleteKey', { keyId });
+    await ok('keys.restoreKey', { keyId });
+    expect(await verify(key, limit)).toMatchObject({ code: 'RATE_LIMITED' });
+    await ok('keys.releaseHold', { holdId: hold!.id });
+    expect(await verify(key, limit)).toMatchObject({ code: 'VALID' });
+    expect(await verify(key, limit)).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+});
