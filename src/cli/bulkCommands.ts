@@ -1,5 +1,6 @@
 // The commands that change keys, one or many: their ids are arguments, or words of standard input.
 
+import { idForms } from '../domain/records.ts';
 import type { Call, InputOf, OutputOf } from './client.ts';
 import {
   type CommandRow,
@@ -8,11 +9,10 @@ import {
   constant,
   done,
   expiry,
-  keyIdOf,
   permanentOption,
   runs,
 } from './commandRow.ts';
-import { asUsage } from './failure.ts';
+import { asUsage, mayHaveChanged } from './failure.ts';
 import { planOrNone } from './planCommands.ts';
 import { timeText } from './table.ts';
 
@@ -25,43 +25,72 @@ const chunkMax = 100;
 /** Characters of standard input, about 34,000 ids. */
 const inputMax = 1_000_000;
 
-const keyIds = ['<keyIds...>', (id: string) => (id === '-' ? id : keyIdOf(id))] as const;
-
-/** The ids that are given, `-` as those of standard input. */
+/** The ids that are given, `-` as those of standard input. All are checked before a key is changed. */
 async function idsOf(given: readonly string[], readInput: (max: number) => Promise<string>): Promise<string[]> {
   const input = given.includes('-') ? await readInput(inputMax) : '';
   return asUsage(() => {
     if (input.length > inputMax) throw new Error('Standard input is too long. Pass at most 30,000 ids at a time.');
-    const ids = [...given.filter((id) => id !== '-'), ...(input.match(/\S+/g) ?? []).map(keyIdOf)];
+    const ids = given.flatMap((id, at) => (id === '-' ? [] : [checked(id, `Argument ${at + 1}`)]));
+    for (const [at, line] of input.split('\n').entries())
+      for (const id of line.match(/\S+/g) ?? []) ids.push(checked(id, `Line ${at + 1} of standard input`));
     if (ids.length === 0) throw new Error('Standard input has no ids of keys.');
     return [...new Set(ids)];
   });
 }
 
-/** Changes keys in steps, up to the first one that fails. Then `print` gets what was done, and the error is thrown. */
-async function changeKeys(call: Call, ids: readonly string[], change: Change, print: (all: Output) => Promise<void>) {
+/** Another text may be the secret string of a key: the error repeats no more of it than lists of keys have. */
+function checked(id: string, place: string): string {
+  if (idForms.key.test(id)) return id;
+  throw new Error(
+    `${place} is not the id of a key, which is key_ and 24 letters and digits` +
+      `${id.startsWith('key_') ? `: ${id.slice(0, 8)}…` : ''}. \`tollgate key find\` prints ids.`,
+  );
+}
+
+/**
+ * Changes keys in steps, up to the first one that fails. `print` gets each step when it is answered, or with `asJson`
+ * all in the end. Then the error names the other keys. If the output is closed, the change goes on.
+ */
+async function changeKeys(
+  call: Call,
+  ids: readonly string[],
+  { change, asJson }: { change: Change; asJson: boolean },
+  print: (done: Output) => Promise<void>,
+) {
   const all: Output = { changed: [], unchanged: [], failed: [] };
-  let error: unknown;
-  for (let at = 0; at < ids.length && !error; at += chunkMax) {
-    const step = call('keys.changeKeys', { keyIds: ids.slice(at, at + chunkMax), change });
-    await step.then(
-      ({ data }) => {
-        for (const list of ['changed', 'unchanged', 'failed'] as const) all[list].push(...(data[list] as never[]));
-      },
-      (reason) => {
-        error = reason;
-      },
-    );
+  let closed: Error | undefined;
+  const printDone = async (done: Output) => {
+    if (closed || done.changed.length + done.unchanged.length === 0) return;
+    await print(done).catch((error) => {
+      closed = error;
+    });
+  };
+  let error: Error | undefined;
+  let at = 0;
+  for (; at < ids.length && !error; at += chunkMax) {
+    const keyIds = ids.slice(at, at + chunkMax);
+    try {
+      const { data } = await call('keys.changeKeys', { keyIds, change });
+      for (const list of ['changed', 'unchanged', 'failed'] as const) all[list].push(...(data[list] as never[]));
+      if (!asJson) await printDone(data);
+    } catch (reason) {
+      error = reason as Error;
+      const unknown = { code: 'unknown', message: 'It may have been changed.' };
+      if (mayHaveChanged(error)) all.failed.push(...keyIds.map((keyId) => ({ keyId, ...unknown })));
+    }
   }
-  if (all.changed.length + all.unchanged.length > 0) await print(all);
-  if (error) throw error;
-  const [first] = all.failed;
-  if (!first) return;
+  if (asJson) await printDone(all);
   const lines = all.failed.map(({ keyId, message }) => (ids.length === 1 ? message : `${keyId}: ${message}`));
-  throw Object.assign(new Error(lines.join('\n')), {
-    code: first.code,
-    status: first.code === 'key_not_found' ? 404 : 412,
-  });
+  if (error) lines.push(error.message);
+  if (at < ids.length) lines.push(`The ${ids.length - at} ids after ${ids[at - 1]} were not tried.`);
+  const [first] = all.failed;
+  if (error) throw lines.length === 1 ? error : new Error(lines.join('\n'), { cause: error });
+  if (first)
+    throw Object.assign(new Error(lines.join('\n')), {
+      code: first.code,
+      status: first.code === 'key_not_found' ? 404 : 412,
+    });
+  if (closed) throw closed;
 }
 
 /** `say` is the line for a changed key. */
@@ -69,12 +98,13 @@ const bulk = (words: string, about: string, sets: object, say: (keyId: string, i
   runs<Input>({
     words,
     about: `${about} \`-\` reads ids from standard input.`,
-    sets: { keyIds, ...sets },
+    sets: { keyIds: '<keyIds...>', ...sets },
     async run(call, input, { given, output }) {
       const { keyIds, permanent, ...change } = input;
       const ids = await idsOf(keyIds, output.readInput);
       if (!permanent) {
-        await changeKeys(call, ids, change, (all) => {
+        const asJson = given.json === true;
+        await changeKeys(call, ids, { change, asJson }, (all) => {
           const same = all.unchanged.map((keyId) => `${keyId} is unchanged: it was so before.`);
           return output.print({ lines: [...all.changed.map(({ keyId }) => say(keyId, input)), ...same], json: all });
         });

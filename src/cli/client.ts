@@ -161,8 +161,9 @@ function itemsOf(name: OperationName, data: unknown): unknown {
 }
 
 function unreachable(error: Error): never {
-  const { message } = error.cause instanceof Error ? error.cause : error;
-  throw Object.assign(new Error(`The server at TOLLGATE_URL cannot be reached: ${message}.`), { status: 503 });
+  const { message, code = '' }: NodeJS.ErrnoException = error.cause instanceof Error ? error.cause : error;
+  const notSent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes(`${code}`);
+  throw Object.assign(new Error(`The server at TOLLGATE_URL cannot be reached: ${message}.`), { status: 503, notSent });
 }
 
 /** The body of a response. Throws the error that it describes. */

@@ -347,7 +347,7 @@ export function listResult<Item>(
   const examined = total === undefined || looked === undefined ? '' : ` Examined ${looked} of ${total}.`;
   const more = next === undefined ? [] : [`… and more.${examined} A higher --limit prints more.`];
   const lines = data.length > 0 ? tableOf(headings, data.map(rowOf)) : [`No ${what} found.`];
-  return { lines: [...lines, ...more], json: data };
+  return { lines, notes: more, json: data };
 }
 
 /** Limits as other commands print them. */

@@ -13,7 +13,13 @@ interface Failure extends Error {
   code?: string;
   status?: number;
   exitCode?: number;
+  /** The server did not get the request. */
+  notSent?: boolean;
 }
+
+/** Whether an operation that failed may have changed something: no response arrived, or Redis did not reply in time. */
+export const mayHaveChanged = ({ status = 500, code = '', notSent = false }: Failure): boolean =>
+  status >= 500 && !notSent && !['store_full', 'shutting_down'].includes(code);
 
 export const isClosed = (error: Failure): boolean => error.code === 'EPIPE';
 /** Of an error that wraps that of an operation, the other one. */

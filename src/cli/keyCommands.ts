@@ -309,8 +309,8 @@ const otherRows: readonly CommandRow[] = [
     sets: { text: '<text>' },
     async run(call, { text }, { readKey }) {
       const { items } = (await call('system.find', { text: text === '-' ? await readKey() : text })).data;
-      const rows = items.map(({ kind, id, name = '', start = '', externalId = '', apiId = '' }) => [
-        ...[kind, id, name, start, externalId, apiId],
+      const rows = items.map(({ kind, deleted, id, name = '', start = '', externalId = '', apiId = '' }) => [
+        ...[deleted ? `${kind}, deleted` : kind, id, name, start, externalId, apiId],
       ]);
       const lines = tableOf(['KIND', 'ID', 'NAME', 'KEY', 'CUSTOMER', 'API'], rows);
       return { lines: items.length > 0 ? lines : ['Nothing found.'], json: items };

@@ -2,6 +2,7 @@
 
 import type { Call, InputOf, OutputOf } from './client.ts';
 import { duration, type Given, given, keyId, periodSets, runs, until } from './commandRow.ts';
+import { mayHaveChanged } from './failure.ts';
 import type { CommandResult } from './result.ts';
 import { limitText, numberOf, tableOf } from './table.ts';
 
@@ -169,7 +170,7 @@ function keptResult(own: readonly OwnLimit[], total: number, name: string): Keys
 /** Changes the limit of each key by itself. A key that was deleted meanwhile needs no change. */
 async function changeKeys(call: Call, own: readonly OwnLimit[], ratelimit: Change): Promise<KeysResult> {
   const { autoApply: _autoApply, ...change } = ratelimit;
-  const failed: { keyId: string; error: string }[] = [];
+  const failed: { keyId: string; error: string; unknown?: boolean }[] = [];
   const changed: string[] = [];
   const changeOne = async ({ key: { keyId } }: OwnLimit) => {
     try {
@@ -177,14 +178,17 @@ async function changeKeys(call: Call, own: readonly OwnLimit[], ratelimit: Chang
       changed.push(keyId);
     } catch (error) {
       const { status, message } = error as Error & { status?: number };
-      if (status !== 404) failed.push({ keyId, error: message });
+      const unknown = mayHaveChanged(error as Error) && { unknown: true };
+      if (status !== 404) failed.push({ keyId, error: message, ...unknown });
     }
   };
   for (let at = 0; at < own.length; at += atOnce) await Promise.all(own.slice(at, at + atOnce).map(changeOne));
   const line = `Changed the limits ${ratelimit.name} of ${changed.length} of its keys, too.`;
   const notes = failed
     .slice(0, keysPrinted)
-    .map(({ keyId, error }) => `${keyId} keeps its own limit: ${error}`)
+    .map(
+      ({ keyId, error, unknown }) => `${keyId} ${unknown ? 'may have been changed' : 'keeps its own limit'}: ${error}`,
+    )
     .concat(failed.length > keysPrinted ? [`… and ${failed.length - keysPrinted} more keys. --json prints all.`] : []);
   const json = { changedKeys: changed, ...(failed.length > 0 && { failedKeys: failed }) };
   return { lines: own.length > 0 ? [line] : [], notes, json, failed: failed.length > 0 };

@@ -101,7 +101,7 @@ function refusalsResult(answer: CallResult<Refusals>, { start, end }: Query): Co
   }
   const more = next === undefined ? [] : ['… and more. A higher --limit prints more.'];
   const { headings, rowOf } = columnsFor(data);
-  return { lines: [...tableOf(headings, data.map(rowOf)), ...more], json: data, notes };
+  return { lines: tableOf(headings, data.map(rowOf)), json: data, notes: [...more, ...notes] };
 }
 
 const columnsFor = (rows: Refusals) =>

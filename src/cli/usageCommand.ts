@@ -2,7 +2,7 @@
 
 import { type Billed, billColumns, noCustomer } from '../domain/columns.ts';
 import { csvOf, csvRows } from '../domain/csv.ts';
-import { minorOf, type Owed, sumOwed } from '../domain/price.ts';
+import { microOf, type Owed, sumsOwed } from '../domain/price.ts';
 import { dayMs } from '../domain/time.ts';
 import type { Call, OutputOf } from './client.ts';
 import { apiOption, type Given, given, type Output, period, requireFound, runs, text } from './commandRow.ts';
@@ -269,7 +269,7 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
   const column = billFigures[figure as keyof typeof billFigures];
   if (column === undefined) throw new Error(`--order-by must be one of ${Object.keys(billFigures).join(', ')}.`);
   const amountOf = (row: Billed) =>
-    column === 'Owed' ? Number(row.owed ? minorOf(row.owed) : -1) : (cellOf(row, column) as number);
+    column === 'Owed' ? Number(row.owed ? microOf(row.owed.amount) : -1) : (cellOf(row, column) as number);
   const period = billed(options);
   const customers: Customers = [];
   for await (const page of customersOf(call, period, text(options.api), output)) customers.push(...page);
@@ -277,13 +277,13 @@ async function billOf(call: Call, options: Given, output: Output): Promise<Usage
   const sumOf = (name: keyof typeof billColumns) =>
     customers.reduce((sum, row) => sum + (cellOf(row, name) as number), 0);
   const billTable = billTableOf(customers);
-  const owed = sumOwed(customers.flatMap((row) => row.owed ?? []));
+  const owed = sumsOwed(customers.flatMap((row) => row.owed ?? [])).map(owedText);
   return {
     period: periodText(period),
     headings: options.csv ? billNames : billTable.headings,
     rows: customers.map(options.csv ? csvRow : billTable.rowOf),
     total: [
-      `Total: ${sumOf('Valid')} valid and ${sumOf('Refused')} refused verifications, ${sumOf('Credits')} credits${owed ? `, ${owedText(owed)} owed` : ''}.`,
+      `Total: ${sumOf('Valid')} valid and ${sumOf('Refused')} refused verifications, ${sumOf('Credits')} credits${owed.length > 0 ? `, ${owed.join(' and ')} owed` : ''}.`,
     ],
     leftOut: notFinal(period),
     json: { ...period, customers: customers.map((row) => ({ ...row, valid: cellOf(row, 'Valid') })) },

@@ -52,7 +52,8 @@ export function* priceProblems(prices: Prices): Generator<[location: string, mes
   }
 }
 
-const microOf = (price: string): bigint => {
+/** An amount or a price in millionths of its currency. */
+export const microOf = (price: string): bigint => {
   const [whole = '', part = ''] = price.split('.');
   return BigInt(whole + part.padEnd(microDecimals, '0'));
 };
@@ -92,11 +93,13 @@ export function owing({ currency, decimals, rules }: Prices) {
   };
 }
 
-/** An amount in its smallest unit, for sums and comparisons of amounts of the same prices. */
-export const minorOf = ({ amount }: Owed): bigint => BigInt(amount.replace('.', ''));
-/** The sum of amounts of the same prices; undefined without any. */
-export function sumOwed(amounts: readonly Owed[]): Owed | undefined {
-  const decimals = amounts[0]?.amount.split('.')[1]?.length ?? 0;
-  const sum = amounts.reduce((sum, owed) => sum + minorOf(owed), 0n);
-  return amounts[0] && { ...amounts[0], amount: textOf(sum * 10n ** BigInt(microDecimals - decimals), decimals) };
+/** The sum in each currency. Prices may change while pages of amounts are read. */
+export function sumsOwed(amounts: readonly Owed[]): Owed[] {
+  const sums = new Map<string, { micro: bigint; decimals: number }>();
+  for (const owed of amounts) {
+    const { micro, decimals } = sums.get(owed.currency) ?? { micro: 0n, decimals: 0 };
+    const own = owed.amount.split('.')[1]?.length ?? 0;
+    sums.set(owed.currency, { micro: micro + microOf(owed.amount), decimals: Math.max(decimals, own) });
+  }
+  return [...sums].map(([currency, { micro, decimals }]) => ({ amount: textOf(micro, decimals), currency }));
 }

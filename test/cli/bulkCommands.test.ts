@@ -1,9 +1,14 @@
 // Commands that change many keys, `find`, exit codes, and errors as JSON.
 
-import { describe, expect, test } from 'vitest';
-import { refused, runCli } from '../support/cli.ts';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { refused, runCli, runCliProcess, spawnCli } from '../support/cli.ts';
 import { cellsOf, describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
+import { build } from '../support/processes.ts';
+import { freePort } from '../support/redisNodes.ts';
 
 const app = harness();
 const url = served(app);
@@ -79,7 +84,7 @@ describeWays(app, url, ({ run, lines, json }, way) => {
     expect([again, printed]).toEqual([0, `Enabled ${keyIds[0]}.\nEnabled ${keyIds[1]}.\n`]);
     for (const [bad, message] of [
       ['', 'tollgate: Standard input has no ids of keys.\n'],
-      ['pay_secret', /^tollgate: <keyId> must be the id of a key/],
+      ['pay_secret', /^tollgate: Line 1 of standard input is not the id of a key/],
       ['key_1 '.repeat(200_000), /^tollgate: Standard input is too long\./],
     ] as const) {
       const outcome = run(['key', 'disable', '-'], bad);
@@ -87,6 +92,24 @@ describeWays(app, url, ({ run, lines, json }, way) => {
       expect((await outcome).code).toBe(2);
       expect((await outcome).err).not.toContain('secret');
     }
+  });
+
+  test('a word that is not an id is refused before anything is changed', async () => {
+    const { keyIds } = await makeKeys(101);
+    const wrong = 'is not the id of a key, which is key_ and 24 letters and digits';
+    const hint = '`tollgate key find` prints ids.';
+    for (const [args, input, message] of [
+      [['-'], `${keyIds.join('\n')}\n\nkey_prod_eu\n`, `Line 103 of standard input ${wrong}: key_prod…. ${hint}`],
+      [['-'], `${keyIds[0]}\nkey_7sEcReTsEcReTsEcReTsEcReTs`, `Line 2 of standard input ${wrong}: key_7sEc…. ${hint}`],
+      [[...keyIds, '-', 'pay_secret'], keyIds[0], `Argument 103 ${wrong}. ${hint}`],
+      [[keyIds[0]!, 'key_prod'], '', `Argument 2 ${wrong}: key_prod…. ${hint}`],
+    ] as const)
+      expect(await run(['key', 'disable', ...args], input)).toEqual({
+        code: 2,
+        out: '',
+        err: `tollgate: ${message}\n`,
+      });
+    expect(await stateOf(keyIds[0]!)).toMatchObject({ enabled: true });
   });
 
   test('of several keys some are changed, and the exit code says that others were not', async () => {
@@ -135,11 +158,109 @@ describeWays(app, url, ({ run, lines, json }, way) => {
     const whole = await run(['find', '-', '--json'], `${key}\n`);
     expect(JSON.parse(whole.out)).toMatchObject([{ kind: 'key', id: keyId, exact: true }]);
     expect(whole.out).not.toContain(key);
+    await app.ok('keys.deleteKey', { keyId });
+    expect(cellsOf((await lines('find', keyId))[1]!).slice(0, 2)).toEqual(['key, deleted', keyId]);
     expect(await lines('find', 'nothing like this')).toEqual(['Nothing found.']);
     expect(await run(['find', ''])).toMatchObject({
       code: 2,
       err: expect.stringContaining('<text> must have at least'),
     });
+  });
+});
+
+describe('a change in steps', () => {
+  beforeAll(build);
+
+  /** The server behind a proxy. Before a response it calls `answering`, and without its true the connection is lost. */
+  async function behind(answering: (step: number, path: string) => Promise<boolean>) {
+    let step = 0;
+    const proxy = createServer(async (request, response) => {
+      const body = Buffer.concat(await request.toArray());
+      const headers = { Authorization: request.headers.authorization!, 'Content-Type': 'application/json' };
+      const answered = await fetch(`${url()}${request.url}`, { method: 'POST', headers, body });
+      const text = await answered.text();
+      step += 1;
+      if (!(await answering(step, request.url!))) return request.socket.destroy();
+      response.writeHead(answered.status, { 'Content-Type': 'application/json' }).end(text);
+    });
+    await once(proxy.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void proxy.close());
+    const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    return { TOLLGATE_URL: address, TOLLGATE_ROOT_KEY: app.rootKey };
+  }
+
+  test('what is done, what failed and what is unknown is printed when a later step fails', async () => {
+    const { keyIds } = await makeKeys(250);
+    const ids = [unknown, ...keyIds];
+    const env = async () => behind(async (step) => step === 1);
+    const { code, out, err } = await runCliProcess(['key', 'disable', '-'], await env(), ids.join('\n'));
+    expect({ code, out: out.trimEnd().split('\n') }).toEqual({
+      code: 4,
+      out: keyIds.slice(0, 99).map((keyId) => `Disabled ${keyId}.`),
+    });
+    expect(err.trimEnd().split('\n')).toEqual([
+      `tollgate: ${unknown}: There is no such key.`,
+      ...keyIds.slice(99, 199).map((keyId) => `${keyId}: It may have been changed.`),
+      expect.stringMatching(/^The server at TOLLGATE_URL cannot be reached: /),
+      `The 51 ids after ${keyIds[198]} were not tried.`,
+    ]);
+    expect(await stateOf(keyIds[198]!)).toMatchObject({ enabled: false });
+    expect(await stateOf(keyIds[199]!)).toMatchObject({ enabled: true });
+
+    const asJson = await runCliProcess(['key', 'enable', '-', '--json'], await env(), ids.join('\n'));
+    const { changed, failed } = JSON.parse(asJson.out);
+    expect([changed.length, failed.length, failed[100]]).toEqual([
+      99,
+      101,
+      { keyId: keyIds[198], code: 'unknown', message: 'It may have been changed.' },
+    ]);
+    expect(JSON.parse(asJson.err)).toMatchObject({ error: { status: 503, exitCode: 4 } });
+  });
+
+  test('a limit of a key of an identity may have been changed, too', async () => {
+    const { apiId } = await app.ok('apis.createApi', { name: 'lost' });
+    const requests = { name: 'requests', limit: 100, duration: 60_000 };
+    await app.ok('identities.createIdentity', { externalId: 'lost', ratelimits: [requests] });
+    const { keyId } = await app.ok('keys.createKey', { apiId, externalId: 'lost', ratelimits: [requests] });
+    const env = await behind(async (_step, path) => path !== '/v2/keys.updateKey');
+    const { code, out } = await runCli(['identity', 'limit', 'lost', 'requests', '20', '--keys'], env);
+    expect([code, out]).toEqual([1, expect.stringContaining(`\n${keyId} may have been changed: The server at `)]);
+    expect((await stateOf(keyId)).ratelimits).toMatchObject([{ limit: 20 }]);
+  });
+
+  test('a server that gets no request has changed nothing', async () => {
+    const env = { TOLLGATE_URL: `http://127.0.0.1:${await freePort()}`, TOLLGATE_ROOT_KEY: app.rootKey };
+    const { code, err } = await runCli(['key', 'disable', unknown], env);
+    expect([code, err]).toEqual([
+      4,
+      expect.stringMatching(/^tollgate: The server at TOLLGATE_URL cannot be reached: .*\n$/),
+    ]);
+  });
+
+  test('each step is printed when it is answered, and a closed output hides no failure', async () => {
+    const { keyIds } = await makeKeys(150);
+    let printed = '';
+    const env = await behind(async (step) => {
+      if (step === 2) {
+        await vi.waitFor(() => expect(printed).toContain(keyIds[99]!));
+        await once(child.stdout.destroy(), 'close');
+      }
+      return true;
+    });
+    const child = spawnCli(['key', 'disable', '-'], env);
+    let err = '';
+    child.stdout.on('data', (text) => (printed += text));
+    child.stderr.on('data', (text) => (err += text));
+    child.stdin.end([...keyIds.slice(0, 100), unknown, ...keyIds.slice(100)].join('\n'));
+    const [code] = await once(child, 'close');
+    expect(printed).toBe(
+      keyIds
+        .slice(0, 100)
+        .map((keyId) => `Disabled ${keyId}.\n`)
+        .join(''),
+    );
+    expect([code, err]).toEqual([3, `tollgate: ${unknown}: There is no such key.\n`]);
+    expect(await stateOf(keyIds[149]!)).toMatchObject({ enabled: false });
   });
 });
 

@@ -213,6 +213,9 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     const { apiId } = await json('api', 'create', 'many');
     for (let index = 0; index < 105; index++) await app.ok('keys.createKey', { apiId, meta: { a: [1, 'ü'] } });
     expect(await json('key', 'list', '--api', apiId, '--limit', '1000')).toHaveLength(105);
+    const cut = await run(['key', 'list', '--api', apiId, '--json']);
+    expect(JSON.parse(cut.out)).toHaveLength(100);
+    expect(cut.err).toBe('… and more. Examined 100 of 105. A higher --limit prints more.\n');
     const some = await lines('key', 'list', '--api', apiId, '--limit', '103');
     expect(some).toHaveLength(105);
     expect(some.at(-1)).toBe('… and more. Examined 103 of 105. A higher --limit prints more.');

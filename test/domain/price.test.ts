@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { owing, type PriceRule, type Prices, priceProblems, pricesMax, sumOwed } from '../../src/domain/price.ts';
+import { owing, type PriceRule, type Prices, priceProblems, pricesMax, sumsOwed } from '../../src/domain/price.ts';
 
 const flat = (price: string, more: Partial<PriceRule> = {}): PriceRule => ({
   unit: 'verification',
@@ -87,12 +87,17 @@ test('the steps of a rule count its APIs together, and those of another rule apa
   expect(amountOf(apart, [used(8, 0, 'api_a'), used(8)])).toBe('16.00');
 });
 
-test('amounts are added up in their smallest unit', () => {
-  const owed = (amount: string) => ({ amount, currency: 'EUR' });
-  expect(sumOwed([])).toBeUndefined();
-  expect(sumOwed([owed('0.10'), owed('0.20'), owed('31.20')])).toEqual(owed('31.50'));
-  expect(sumOwed([owed('2'), owed('40')])).toEqual(owed('42'));
-  expect(sumOwed([owed('0.000001'), owed('9007199254740993.000000')])).toEqual(owed('9007199254740993.000001'));
+test('amounts are added up by currency, with the decimals of the most precise one', () => {
+  const owed = (amount: string, currency = 'EUR') => ({ amount, currency });
+  expect(sumsOwed([])).toEqual([]);
+  expect(sumsOwed([owed('0.10'), owed('0.20'), owed('31.20')])).toEqual([owed('31.50')]);
+  expect(sumsOwed([owed('2'), owed('40')])).toEqual([owed('42')]);
+  expect(sumsOwed([owed('0.000001'), owed('9007199254740993.000000')])).toEqual([owed('9007199254740993.000001')]);
+  // The prices were changed between two pages of a list.
+  expect(sumsOwed([owed('2'), owed('0.05'), owed('300', 'JPY'), owed('1.5')])).toEqual([
+    owed('3.55'),
+    owed('300', 'JPY'),
+  ]);
 });
 
 const problemsOf = (prices: Prices) => [...priceProblems(prices)].map(([location]) => location);

@@ -3,7 +3,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { type Billed, billColumns, noCustomer, refusals } from '../../domain/columns.ts';
-import { sumOwed } from '../../domain/price.ts';
+import { sumsOwed } from '../../domain/price.ts';
 import { useAddress } from '../address.ts';
 import { useData } from '../api.ts';
 import { count, date } from '../format.ts';
@@ -138,7 +138,7 @@ function BillRows({ of, period, month }: Month & { month: string }) {
     pagesOf<Billed>('analytics.listCustomers', { ...of, start, end, limit: pageMax }, after);
   const prices = usePrices();
   const shown = prices ? columns : unpriced;
-  const sum = sumOwed((pages.rows ?? []).flatMap(({ owed }) => owed ?? []));
+  const sums = sumsOwed((pages.rows ?? []).flatMap(({ owed }) => owed ?? [])).map(owedText);
   return (
     <Card title="All customers" actions={<CsvButton name={`bill-${month}`} columns={columns} of={pages} read={read} />}>
       {ended && <Ended {...ended} columns={shown} of={pages} />}
@@ -157,9 +157,9 @@ function BillRows({ of, period, month }: Month & { month: string }) {
           }
         />
       )}
-      {sum && (
+      {sums.length > 0 && (
         <p>
-          {pages.hasMore ? 'The customers that are displayed' : 'All customers together'} owe {owedText(sum)}.
+          {pages.hasMore ? 'The customers that are displayed' : 'All customers together'} owe {sums.join(' and ')}.
         </p>
       )}
       <p class="quiet">
