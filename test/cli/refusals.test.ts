@@ -118,7 +118,9 @@ describeWays(app, url, ({ run, lines }) => {
     ]);
     const { out, err } = await run([...ofStorm, '--json']);
     expect(JSON.parse(out)).toHaveLength(2);
-    expect(err).toBe(`… and more. A higher --limit prints more.\n${period}: 450 refused; details of 13 were left out.\n${reason}\n`);
+    expect(err).toBe(
+      `… and more. A higher --limit prints more.\n${period}: 450 refused; details of 13 were left out.\n${reason}\n`,
+    );
     const withRow = new Set(
       (await json('refusals', '--api', stormApi, '--limit', '450')).map(({ keyId }: Keyed) => keyId),
     );
