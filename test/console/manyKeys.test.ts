@@ -274,6 +274,119 @@ inChromium(() => {
     await message().getByText('Undone for 119 keys.').waitFor();
   });
 
+  /** Requests are done by the server, and their responses lost, as long as this is on. */
+  async function losing() {
+    let isOn = true;
+    await page().route('**/v2/keys.changeKeys', async (route) => {
+      const response = await route.fetch();
+      if (isOn) await route.fulfill({ status: 503, json: { error: { detail: 'It took too long.' } } });
+      else await route.fulfill({ response });
+    });
+    return () => (isOn = false);
+  }
+  const doubt = 'It is not known whether 20 keys changed. Undo leaves out what is not known.';
+
+  test('a lost response: it is not known what was done, also after Try again, and Undo says so', async () => {
+    await open('/keys?order=oldest', rootKey);
+    await expect.poll(() => rows().count()).toBe(50);
+    await all().click();
+    await inBar('All 120').click();
+    await bar().getByText('All 120 keys chosen').waitFor();
+    let number = 0;
+    await page().route('**/v2/keys.changeKeys', async (route) => {
+      const response = await route.fetch();
+      if (number++ === 1) await route.abort();
+      else await route.fulfill({ response });
+    });
+    await inBar('Disable …').click();
+    await inDialog('Disable');
+    await message().getByText('The server cannot be reached.').waitFor();
+    await message().getByText(`Disabled 99 keys. 1 key needed no change. ${doubt}`, { exact: true }).waitFor();
+    await message().getByRole('button', { name: 'Try again' }).click();
+    await message().getByRole('alert').waitFor({ state: 'detached' });
+    await message().getByText(`Disabled 99 keys. 1 key needed no change. ${doubt}`, { exact: true }).waitFor();
+    expect(await enabledOf(ids)).toBe(0);
+    await looksRight('many-lost');
+    await undo().click();
+    await message().getByText('Undone for 99 keys.').waitFor();
+    expect(await enabledOf(ids)).toBe(99);
+  });
+
+  test('a lost response of the first request: the rows have what was done, and the message what is in doubt', async () => {
+    await open('/keys?order=oldest', rootKey);
+    for (const name of ['n0', 'n1']) await row(name).getByRole('checkbox').click();
+    const stop = await losing();
+    await inBar('Disable …').click();
+    await inDialog('Disable');
+    await message().getByText('It took too long.').waitFor();
+    await dialog().waitFor({ state: 'detached' });
+    const text = 'Disabled 0 keys. It is not known whether 2 keys changed. Undo leaves out what is not known.';
+    await message().getByText(text, { exact: true }).waitFor();
+    for (const name of ['n0', 'n1']) await row(name).getByText('Disabled').waitFor();
+    stop();
+    await message().getByRole('button', { name: 'Try again' }).click();
+    await message().getByRole('alert').waitFor({ state: 'detached' });
+    await message().getByText(text, { exact: true }).waitFor();
+    expect(await undo().count()).toBe(0);
+  });
+
+  test.each([
+    ['Escape', () => page().keyboard.press('Escape')],
+    ['Cancel', () => inDialog('Cancel')],
+    ['Back', () => page().goBack()],
+  ])('%s while the first hundred is under way is Stop, and closes no later dialog', async (_, leave) => {
+    const sent = changes();
+    await open('/', rootKey);
+    await page().getByRole('link', { name: 'Keys', exact: true }).first().click();
+    await expect.poll(() => rows().count()).toBe(50);
+    await all().click();
+    await inBar('All 120').click();
+    await bar().getByText('All 120 keys chosen').waitFor();
+    let go = () => {};
+    await page().route('**/v2/keys.changeKeys', async (route) => {
+      await new Promise<void>((resolve) => (go = resolve));
+      await route.continue();
+    });
+    await inBar('Disable …').click();
+    await inDialog('Disable');
+    await expect.poll(() => sent.length).toBe(1);
+    await leave();
+    await dialog().waitFor({ state: 'detached' });
+    await message().getByText('0 of 120').waitFor();
+    // Not before the end of this one.
+    const isHere = await inBar('Enable …').isVisible();
+    if (isHere) await inBar('Enable …').click();
+    const enables = dialog().getByRole('button', { name: 'Enable', exact: true });
+    if (isHere) expect(await enables.isDisabled()).toBe(true);
+    go();
+    await message().getByText('Stopped after 100 of 120.').waitFor();
+    if (isHere) await expect.poll(() => enables.isDisabled()).toBe(false);
+    if (isHere) await page().keyboard.press('Escape');
+    await page().unroute('**/v2/keys.changeKeys');
+    expect(sent.length).toBe(1);
+    await undo().click();
+    await message().getByText('Undone for').waitFor();
+    expect(await enabledOf(ids)).toBe(119);
+  });
+
+  test('what the server refuses is an error of the dialog, and the message before stays with its Undo', async () => {
+    await open('/keys?order=oldest', rootKey);
+    await row('n0').getByRole('checkbox').click();
+    await inBar('Disable …').click();
+    await inDialog('Disable');
+    await message().getByText('Disabled 1 key.').waitFor();
+    await inBar('Plan …').click();
+    await dialog().getByLabel('Plan').fill('none_such');
+    await inDialog('Set');
+    await dialog().getByRole('alert').waitFor();
+    expect(await message().getByRole('alert').count()).toBe(0);
+    await page().keyboard.press('Escape');
+    await page().getByRole('button', { name: 'Leave', exact: true }).click();
+    await undo().click();
+    await message().getByText('Undone for 1 key.').waitFor();
+    expect((await ok('keys.getKey', { keyId: ids[0]! })).enabled).toBe(true);
+  });
+
   test('the message stays for ten seconds, and longer under the pointer', async () => {
     await page().clock.install();
     await open('/keys?order=oldest', rootKey);

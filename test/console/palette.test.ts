@@ -82,6 +82,18 @@ inChromium(() => {
     await again;
   });
 
+  test('a text as long as a key string may be is sent as it is, and no list is searched for more than 255', async () => {
+    const asked: string[] = [];
+    page().on('request', (request) => asked.push(new URL(request.url()).pathname));
+    await open('/system');
+    const text = 'a'.repeat(512);
+    const found = page().waitForRequest('**/v2/system.find');
+    await find(text);
+    expect((await found).postDataJSON()).toEqual({ text });
+    await page().getByText('0 found', { exact: true }).waitFor();
+    expect(asked.filter((path) => path.startsWith('/v2/keys.list'))).toEqual([]);
+  });
+
   test('a part of a name: the lists are searched; the arrow keys choose; all of a list', async () => {
     await open('/system');
     await find('globex');

@@ -90,6 +90,50 @@ inChromium(() => {
     });
   });
 
+  test('the form has the prices of now, and is there when these were read', async () => {
+    const read = '**/v2/workspace.getSettings';
+    await open('/bill');
+    await expect.poll(() => owed('All customers', 'ada')).toBe('2.50 EUR');
+    const before = await settings();
+    const rules = [{ unit: 'verification' as const, steps: [{ from: 0, price: '0.75' }] }, ...before!.rules.slice(1)];
+    await ok('workspace.updateSettings', { prices: { ...before!, rules } });
+    let go = () => {};
+    const isReady = new Promise<void>((resolve) => (go = resolve));
+    await page().route(read, async (route) => {
+      await isReady;
+      await route.fulfill({ status: 503, json: { error: { detail: 'Redis cannot be reached.' } } });
+    });
+    await button('Prices …').click();
+    await dialog().getByRole('status').waitFor();
+    expect(await dialog().getByRole('button', { name: 'Save' }).count()).toBe(0);
+    await looksRight('prices-loading');
+    go();
+    await dialog().getByText('Redis cannot be reached.').waitFor();
+    expect(await dialog().getByRole('button', { name: 'Save' }).count()).toBe(0);
+    await page().unroute(read);
+    await dialog().getByRole('button', { name: 'Try again' }).click();
+    const price = dialog().getByLabel('Price of each').first();
+    await expect.poll(() => price.inputValue()).toBe('0.75');
+    await price.fill('0.5');
+    await save();
+    expect(await page().locator(':focus').textContent()).toBe('Prices …');
+    expect(await settings()).toEqual(before);
+  });
+
+  test('customers who owe in different currencies have a sum of each', async () => {
+    await page().route('**/v2/analytics.listCustomers', async (route) => {
+      const response = await route.fetch();
+      const { data, ...rest } = await response.json();
+      const changed = data.map((row: { externalId?: string; owed?: object }) =>
+        row.externalId === 'bob' ? { ...row, owed: { ...row.owed, currency: 'USD' } } : row,
+      );
+      await route.fulfill({ json: { ...rest, data: changed } });
+    });
+    await open('/bill');
+    await page().getByText('All customers together owe 2.50 EUR and 3.13 USD.').waitFor();
+    await page().unrouteAll();
+  });
+
   test('the bill has what each owes, also of one API, in its ranking, its sum and its file', async () => {
     await open('/bill');
     // 5 × 0.5, and 3 × 1 + 1 × 0.125.

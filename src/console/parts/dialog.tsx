@@ -79,6 +79,8 @@ interface ActProps<T> {
   /** Called in place of `close` when the dialog is left without acting. */
   cancel?: () => void;
   done?: (result: T) => void;
+  /** Called in place of the operation. */
+  send?: () => Promise<T>;
   /** An operation whose lists display the change already. */
   displayed?: string;
   /** The result has a secret, which `done` displays: until it has arrived, the dialog cannot be left. */
@@ -91,6 +93,13 @@ export function Act<T>(props: ActProps<T>) {
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setBusy] = useState(false);
   const { operation, input, confirm, close, cancel = close, done, makesSecret } = props;
+  const isLeft = useRef(false);
+  useEffect(
+    () => () => {
+      isLeft.current = true;
+    },
+    [],
+  );
   // A name may contain characters that are displayed as marks; typing the marks confirms it.
   const isConfirmed = confirm === undefined || (typed !== '' && visible(typed) === visible(confirm));
   const isAwaited = isBusy && makesSecret === true;
@@ -105,8 +114,9 @@ export function Act<T>(props: ActProps<T>) {
     if (!mayRun) return;
     setBusy(true);
     try {
-      const result = await call<T>(operation, input);
-      close();
+      const result = await (props.send?.() ?? call<T>(operation, input));
+      // Another dialog of the screen may be open by now.
+      if (!isLeft.current) close();
       done?.(result);
       // When the screen was drawn again: one that `done` has left asks for nothing.
       setTimeout(() => refresh(props.displayed));

@@ -32,6 +32,8 @@ export function useIndexedKeys(text: string, apiId: string) {
   return { keys: [...new Map(keys.map((found) => [found.keyId, found])).values()], failure };
 }
 
+/** Characters of a text that lists are searched for. */
+const searchMax = 255;
 /** Rows that a search reads before it ends. */
 const few = 5;
 
@@ -44,7 +46,8 @@ export function useResults(text: string) {
   const indexed = find.data?.items ?? [];
   const isFound = text !== '' && (find.data ?? find.failure) !== undefined;
   // No list has the string or the hash of a key.
-  const isSearched = isFound && !indexed.some((item) => item.kind === 'key' && item.exact && !isIn(item, text));
+  const isExact = indexed.some((item) => item.kind === 'key' && item.exact && !isIn(item, text));
+  const isSearched = isFound && !isExact && text.length <= searchMax;
   const useList = <Row>(
     kind: Found['kind'],
     isAllowed: boolean,

@@ -48,6 +48,10 @@ class Run {
   isGoing = false;
   isStopped = false;
   failure: Failure | undefined;
+  /** Whether the server may have done the next request: its response was lost. */
+  isLost = false;
+  /** Keys that had the value when their request was repeated. */
+  #unsure = 0;
   readonly changed: ChangedKeys['changed'] = [];
   readonly failed: ChangedKeys['failed'] = [];
   readonly #requests: Request[];
@@ -61,43 +65,57 @@ class Run {
   }
 
   /** Takes the response of the next request. */
-  take({ changed, failed }: ChangedKeys) {
-    this.done += this.#requests.shift()!.keyIds.length;
+  #take({ changed, unchanged, failed }: ChangedKeys) {
+    const request = this.#requests.shift()!;
+    this.done += request.keyIds.length;
     this.changed.push(...changed);
     this.failed.push(...failed);
-    for (const { keyId, after } of changed) {
-      const [[field, value] = ['', null]] = Object.entries(after);
+    if (this.isLost) this.#unsure += unchanged.length;
+    this.isLost = false;
+    const [[field, value] = ['', null]] = Object.entries(request.change);
+    for (const keyId of [...changed.map(({ keyId }) => keyId), ...unchanged]) {
       // Until when a deleted one can be restored is known when the list is loaded again.
       if (field === 'deleted') change(keyId, { restorableUntil: value ? 0 : undefined });
       else change(keyId, { [field]: value ?? undefined });
     }
   }
 
-  async go() {
+  /** Sends requests until the end, Stop or an error, but at least one. `sent` is called after the first. */
+  async go(sent?: () => void) {
     this.failure = undefined;
     this.isGoing = true;
     try {
-      while (this.#requests[0] && !this.isStopped) {
+      do {
         redraw();
-        this.take(await call<ChangedKeys>(changeKeys, this.#requests[0]));
-      }
-    } catch (failure) {
-      this.failure = failure as Failure;
+        this.#take(await call<ChangedKeys>(changeKeys, this.#requests[0]!));
+        sent?.();
+      } while (this.#requests[0] && !this.isStopped);
+    } catch (cause) {
+      this.failure = cause as Failure;
+      this.isLost ||= this.failure.status === 0 || this.failure.status >= 500;
     }
     this.isGoing = false;
-    refresh(list);
+    refresh(this.isLost ? undefined : list);
     redraw();
+    sent?.();
   }
 
   stop = () => {
     this.isStopped = true;
   };
 
+  /** Keys of which it is not known whether this changed them. */
+  get unsure(): number {
+    return this.#unsure + (this.isLost ? this.#requests[0]!.keyIds.length : 0);
+  }
+
   get text(): string {
-    const unchanged = this.done - this.changed.length - this.failed.length;
+    const { unsure } = this;
+    const unchanged = this.done - this.changed.length - this.failed.length - this.#unsure;
     const parts = [
       `${this.#title} ${keysOf(this.changed.length)}.`,
       unchanged > 0 && `${keysOf(unchanged)} needed no change.`,
+      unsure > 0 && `It is not known whether ${keysOf(unsure)} changed. Undo leaves out what is not known.`,
       this.isStopped && this.done < this.total && `Stopped after ${count(this.done)} of ${count(this.total)}.`,
     ];
     return parts.filter(Boolean).join(' ');
@@ -105,8 +123,8 @@ class Run {
 }
 
 let last: Run | undefined;
-function close() {
-  last = undefined;
+function display(run: Run | undefined) {
+  last = run;
   redraw();
 }
 // Ids belong to a workspace.
@@ -115,9 +133,11 @@ onSignIn(() => {
   last = undefined;
 });
 
-function begin(run: Run) {
+/** Returns after the first request. */
+function begin(run: Run): Promise<void> {
+  if (last?.isGoing) last.stop();
   last = run;
-  run.go();
+  return new Promise((resolve) => run.go(resolve));
 }
 
 /** Sets each changed key to the value that it had. */
@@ -126,17 +146,20 @@ const undo = ({ changed }: Run) =>
 
 const undoSeconds = 10;
 
-/** What was done to many keys. It stays while it is under the pointer or has the focus, or names failures. */
+/**
+ * What was done to many keys. It stays while it is under the pointer or has the focus, or names failures or a number of
+ * keys that may have changed.
+ */
 export function Done() {
   const place = useRef<HTMLDivElement>(null);
   const run = last;
   const { isGoing = false, failure, failed = [], changed = [], done = 0, total = 0 } = run ?? {};
-  const isBrief = run !== undefined && !isGoing && !failure && failed.length === 0;
+  const isBrief = run !== undefined && !isGoing && !failure && failed.length + run.unsure === 0;
   useEffect(() => {
     if (!isBrief) return undefined;
     let left = undoSeconds;
     const timer = setInterval(() => {
-      if (!place.current?.matches(':hover, :focus-within') && --left <= 0) close();
+      if (!place.current?.matches(':hover, :focus-within') && --left <= 0) display(undefined);
     }, 1000);
     return () => clearInterval(timer);
   }, [run, isBrief]);
@@ -155,7 +178,7 @@ export function Done() {
       {isGoing && <Button onClick={run!.stop}>Stop</Button>}
       {changed.length > 0 && !isGoing && <Button onClick={() => undo(run!)}>Undo</Button>}
       {run && !isGoing && (
-        <Button tone="plain" aria-label="Close" onClick={close}>
+        <Button tone="plain" aria-label="Close" onClick={() => display(undefined)}>
           ✕
         </Button>
       )}
@@ -194,15 +217,20 @@ function changeOf(act: ActName, field: string): KeyChange | undefined {
   return isTimeInput(field) ? { expires: timeOfInput(field) ?? null } : undefined;
 }
 
-/** Changes keys after a confirmation: the first hundred before the dialog closes, the others behind the message. */
+/**
+ * Changes keys after a confirmation: the first hundred before the dialog closes, the others behind the message. Leaving
+ * the dialog meanwhile is Stop.
+ */
 export function ChangeMany({ act, chosen, close }: { act: ActName; chosen: readonly string[]; close: () => void }) {
   const [keyIds] = useState(chosen);
   const { name, title = name, done, text, danger = false }: Kind = acts[act];
   const [field, setField] = useState(act === 'expire' ? inputTime(Date.now() + 7 * dayMs) : '');
+  const sending = useRef<Run>();
+  useEffect(() => () => sending.current?.stop(), []);
   const change = changeOf(act, field);
   const requests = change ? requestsOf(keyIds.map((keyId) => ({ keyId, change }))) : [];
   return (
-    <Act<ChangedKeys>
+    <Act
       title={`${title} ${keysOf(keyIds.length)}`}
       operation={changeKeys}
       input={requests[0] ?? {}}
@@ -212,10 +240,16 @@ export function ChangeMany({ act, chosen, close }: { act: ActName; chosen: reado
       ready={change !== undefined && !last?.isGoing}
       displayed={list}
       close={close}
-      done={(result) => {
+      send={async () => {
+        const before = last;
         const run = new Run(done, requests);
-        run.take(result);
-        begin(run);
+        sending.current = run;
+        await begin(run);
+        sending.current = undefined;
+        if (!run.failure || run.isLost || run.isStopped) return;
+        // What the server refused can be corrected in the form.
+        display(before);
+        throw run.failure;
       }}
     >
       <p>{text}</p>

@@ -161,7 +161,8 @@ export function Palette({ screens, close }: { screens: readonly Screen[]; close:
           aria-activedescendant={options.length > 0 ? `palette-${at}` : undefined}
           autocomplete="off"
           spellcheck={false}
-          maxLength={255}
+          // Of a key string.
+          maxLength={512}
           placeholder="Name, id, customer, key …"
           value={text}
           onInput={(e) => type(e.currentTarget.value)}

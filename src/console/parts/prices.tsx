@@ -1,15 +1,15 @@
 // Prices of the workspace: their form, and what single customers owe.
 
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { type Owed, owing, type PriceRule, type Prices, priceProblems, pricesMax } from '../../domain/price.ts';
-import { useData } from '../api.ts';
+import { call, Failure, useData } from '../api.ts';
 import { count } from '../format.ts';
 import type { Period } from '../period.ts';
 import type { Identity, Settings, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { ApiSelect } from './apiSelect.tsx';
-import { Button, SelectField, TextField } from './basic.tsx';
-import { Act } from './dialog.tsx';
+import { Button, Problem, SelectField, TextField, Waiting } from './basic.tsx';
+import { Act, Dialog } from './dialog.tsx';
 import { wholeOf } from './keyForm.tsx';
 import { PlanField } from './plan.tsx';
 
@@ -137,8 +137,20 @@ function Rule(props: { rule: RuleDraft; set: (rule: RuleDraft) => void; remove: 
   );
 }
 
-/** The dialog that sets the prices. */
-export function EditPrices({ prices: before, close }: { prices: Prices | undefined; close: () => void }) {
+/** The dialog that sets the prices. It reads them first: another administrator may have changed what is displayed. */
+export function EditPrices({ close }: { close: () => void }) {
+  const [read, setRead] = useState<Settings | Failure>();
+  const load = () => call<Settings>('workspace.getSettings', {}).then(setRead, setRead);
+  useEffect(() => void load(), []);
+  if (read && !(read instanceof Failure)) return <PricesForm prices={read.prices} close={close} />;
+  return (
+    <Dialog title="Prices" close={close}>
+      {read ? <Problem failure={read} retry={load} /> : <Waiting />}
+    </Dialog>
+  );
+}
+
+function PricesForm({ prices: before, close }: { prices: Prices | undefined; close: () => void }) {
   const [currency, setCurrency] = useState(before?.currency ?? 'EUR');
   const [decimals, setDecimals] = useState(`${before?.decimals ?? 2}`);
   const [rules, setRules] = useState(before?.rules.map(draftOf) ?? [newRule]);

@@ -93,13 +93,12 @@ const owedIn = (period: Period, within: object) => (rows: readonly TopRow[]) => 
 };
 
 function PricesButton() {
-  const prices = usePrices();
   const [isOpen, setOpen] = useState(false);
   if (!may('workspace', 'read_settings') || !may('workspace', 'update_settings')) return null;
   return (
     <>
       <Button onClick={() => setOpen(true)}>Prices …</Button>
-      {isOpen && <EditPrices prices={prices} close={() => setOpen(false)} />}
+      {isOpen && <EditPrices close={() => setOpen(false)} />}
     </>
   );
 }
