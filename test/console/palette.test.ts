@@ -91,6 +91,7 @@ inChromium(() => {
     await find(text);
     expect((await found).postDataJSON()).toEqual({ text });
     await page().getByText('0 found', { exact: true }).waitFor();
+    await page().waitForTimeout(300);
     expect(asked.filter((path) => path.startsWith('/v2/keys.list'))).toEqual([]);
   });
 
