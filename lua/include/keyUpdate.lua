@@ -6,11 +6,14 @@ local ENDING = { keyId = true, mayCreatePermissions = true, usageRetentionMs = t
 local key_update = {}
 
 -- Whether a request ends the use of a key with this state, and stores nothing else: it works on a full Redis
--- (include/fullMemory).
+-- (include/fullMemory). Each of both ends once: a key that has expired can be disabled, but not enabled.
 function key_update.ends_use(request, state, now)
-  if not has_only(request, ENDING) or not state.enabled or now >= state.expires then return false end
-  return request.enabled == false or type(request.expires) == 'number' and request.expires <= now
+  if not has_only(request, ENDING) or request.enabled and not state.enabled then return false end
+  return request.enabled == false and state.enabled or now < state.expires and key_update.is_ended(request, now)
 end
+
+-- Whether a request sets an expiry that is in the past.
+function key_update.is_ended(request, now) return type(request.expires) == 'number' and request.expires <= now end
 
 -- Sets the times and the switch of a state that a request has; a time of null is none.
 function key_update.set_use(state, request)

@@ -60,7 +60,7 @@ local function updating(digest, record, state)
 end
 
 -- Read and decide. Keys that share an identity, and are deleted for ever with their holds, take a script each.
-local decided, stamps, cost = {}, 0, 0
+local decided, stamps, cost, takes_away = {}, 0, 0, false
 for index, key_id in ipairs(request.keyIds) do
   local key, digest, record, state = { outcome = 'key_not_found', before = '' }, find(key_id)
   if not record and field == 'deleted' then
@@ -70,7 +70,10 @@ for index, key_id in ipairs(request.keyIds) do
   if record and key.before == wanted then
     key.outcome = 'unchanged'
   elseif record then
-    full_memory.may_write(change.deleted or key_update.ends_use(change, state, now))
+    local ends = change.deleted or key_update.ends_use(change, state, now)
+    takes_away = takes_away or ends
+    -- Another expiry of a key that has expired does not keep the others from being ended.
+    full_memory.may_write(ends or now >= state.expires and key_update.is_ended(change, now))
     local more = 0
     if change.deleted then
       key.write = deleting_key(workspace, digest, record, state, request, now)
@@ -89,6 +92,7 @@ for index, key_id in ipairs(request.keyIds) do
   decided[index] = key
   if cost > COST_MAX or key.write and change.deleted and request.permanent then break end
 end
+full_memory.may_write(takes_away or stamps == 0)
 local next_id, next_version, reserve = take_stamps(workspace, now, stamps, true)
 
 -- Write.

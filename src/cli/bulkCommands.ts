@@ -1,6 +1,7 @@
 // The commands that change keys, one or many: their ids are arguments, or words of standard input.
 
 import { idForms } from '../domain/records.ts';
+import { errorCatalogue } from '../errors.ts';
 import type { Call, InputOf, OutputOf } from './client.ts';
 import {
   type CommandRow,
@@ -88,7 +89,7 @@ async function changeKeys(
   if (first)
     throw Object.assign(new Error(lines.join('\n')), {
       code: first.code,
-      status: first.code === 'key_not_found' ? 404 : 412,
+      status: errorCatalogue.find(({ code }) => code === first.code)?.status,
     });
   if (closed) throw closed;
 }

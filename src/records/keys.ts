@@ -3,6 +3,7 @@
 import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength, packId } from '../domain/keyString.ts';
 import type { ExportedLimit, LimitChange, NewLimit, UsedSlices } from '../domain/limit.ts';
+import { ApiError, notFound } from '../errors.ts';
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { keysKey, workspaceKey } from '../redis/names.ts';
 import { type HeldUnits, refusal, type UsedUnits } from '../scripts/calls.ts';
@@ -280,24 +281,34 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
 
     /**
      * Changes one field of each of these keys. `apiIds` are the APIs of the keys that the caller may change, true for
-     * all. Returns an outcome for each key, in order; undefined if there is no such plan. Keys with very much take
-     * several scripts, each of which writes an event.
+     * all. Returns an outcome for each key, in order. Keys with very much take several scripts, each of which
+     * writes an event. If one fails after another has changed keys, returns its error, and outcomes up to there.
      */
     async change(
       workspaceId: string,
       { keyIds, ...given }: { keyIds: readonly string[]; change: KeyChange; apiIds: true | readonly string[] },
       actor: Actor,
-    ): Promise<ChangedKey[] | undefined> {
+    ): Promise<{ keys: ChangedKey[]; error?: ApiError }> {
       const retention = { permanent: keyRetentionMs === 0, retentionMs: keyRetentionMs, usageRetentionMs };
       const all: ChangedKey[] = [];
       while (all.length < keyIds.length) {
         const request = JSON.stringify({ ...given, ...retention, keyIds: keyIds.slice(all.length) });
-        const [outcome, ...found] = await run('keys/change', workspaceId, { request, actor });
-        if (outcome !== 'changed') return undefined;
-        for (let at = 0; at < found.length; at += 2)
-          all.push({ keyId: keyIds[all.length]!, outcome: found[at] as ChangedKey['outcome'], before: found[at + 1]! });
+        try {
+          const [outcome, ...found] = await run('keys/change', workspaceId, { request, actor });
+          if (outcome !== 'changed') throw notFound('plan', found[0]);
+          for (let at = 0; at < found.length; at += 2)
+            all.push({
+              keyId: keyIds[all.length]!,
+              outcome: found[at] as ChangedKey['outcome'],
+              before: found[at + 1]!,
+            });
+        } catch (error) {
+          if (error instanceof ApiError && all.some(({ outcome }) => outcome === 'changed'))
+            return { keys: all, error };
+          throw error;
+        }
       }
-      return all;
+      return { keys: all };
     },
 
     /** Changes the balance. With an undefined `value` the key is unlimited. */

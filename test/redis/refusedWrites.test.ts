@@ -94,14 +94,22 @@ describe('while the memory of Redis is full', () => {
     expect(await callFull('keys.updateKey', { keyId, expires: 1 })).toMatchObject({ status: 200 });
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'EXPIRED' });
     expect(await callFull('keys.updateKey', { keyId, expires: 2 })).toMatchObject({ code: 'store_full' });
+    // It can be disabled as well, once: what ends is not moved back.
+    expect(await callFull('keys.updateKey', { keyId, enabled: false, expires: null })).toMatchObject({ status: 200 });
+    expect(await callFull('keys.updateKey', { keyId, enabled: true, expires: 1 })).toMatchObject({
+      code: 'store_full',
+    });
     expect(await callFull('keys.updateKey', { keyId, enabled: false })).toMatchObject({ code: 'store_full' });
+    expect(await callFull('keys.updateKey', { keyId, expires: 1 })).toMatchObject({ status: 200 });
+    for (const change of [{ enabled: false }, { expires: 2 }, { expires: null }, { enabled: false, expires: null }])
+      expect(await callFull('keys.updateKey', { keyId, ...change })).toMatchObject({ code: 'store_full' });
   });
 
   test('many keys are disabled or deleted; if one would take memory, none is changed', async () => {
     const keys = [await createKey(), await createKey({ enabled: false, expires: clock.now + 3_600_000 })];
     const keyIds = keys.map(({ keyId }) => keyId);
     const change = (to: InputOf<'keys.changeKeys'>['change']) => callFull('keys.changeKeys', { keyIds, change: to });
-    for (const to of [{ enabled: true }, { expires: 1 }, { expires: null }, { planId: 'none' }])
+    for (const to of [{ enabled: true }, { expires: null }, { planId: 'none' }])
       expect(await change(to), JSON.stringify(to)).toMatchObject({
         code: 'planId' in to ? 'plan_not_found' : 'store_full',
       });
@@ -115,6 +123,26 @@ describe('while the memory of Redis is full', () => {
       data: { changed: [{ keyId: keyIds[0] }, { keyId: keyIds[1] }] },
     });
     expect(await change({ deleted: false })).toMatchObject({ code: 'store_full' });
+  });
+
+  test('keys that have expired do not keep many keys from being disabled or ended', async () => {
+    const ended = await createKey({ expires: clock.now + 1000 });
+    const disabled = await createKey({ enabled: false });
+    const live = [await createKey(), await createKey()];
+    clock.advance(2000);
+    const keyIds = (keys: { keyId: string }[]) => keys.map(({ keyId }) => keyId);
+    const change = async (keys: { keyId: string }[], to: InputOf<'keys.changeKeys'>['change']) => {
+      const { code, data } = await callFull('keys.changeKeys', { keyIds: keyIds(keys), change: to });
+      return code ?? keyIds(data.changed);
+    };
+    expect(await change([ended, live[0]!], { enabled: false })).toEqual(keyIds([ended, live[0]!]));
+    const all = [ended, disabled, ...live];
+    expect(await change(all, { expires: 1 })).toEqual(keyIds(all));
+    for (const { key } of live) expect(await ok('keys.verifyKey', { key })).not.toMatchObject({ code: 'VALID' });
+    // Nothing ends by these: they could be repeated without end.
+    for (const to of [{ expires: 2 }, { expires: null }, { enabled: true }])
+      expect(await change(all, to), JSON.stringify(to)).toBe('store_full');
+    expect(await change(all, { expires: 1 })).toEqual([]);
   });
 
   test('a root key is disabled, and is refused from then on; it is not enabled', async () => {

@@ -42,7 +42,7 @@ export const changeKeys = manages({
   name: 'keys.changeKeys',
   summary: 'Change one field of up to 100 keys, with one event in the audit log.',
   description:
-    'A key that has the value already is in `unchanged`. Keys that do not exist, or that the root key may not change, are in `failed` as `key_not_found`; the others are changed. To undo it, call it again with the values of `before`.',
+    'A key that has the value already is in `unchanged`. Keys that do not exist, or that the root key may not change, are in `failed` as `key_not_found`; the others are changed. Keys with very many limits are changed in several steps: if one fails, its keys and those after it are in `failed` with its error. To undo it, call it again with the values of `before`.',
   input: Fields({
     // No key string that Tollgate creates is as short: the answer repeats what is not found.
     keyIds: Type.Array(Text(5, 28, 'Id of a key.', { pattern: '^key_[a-zA-Z0-9]+$' }), {
@@ -73,8 +73,8 @@ export const changeKeys = manages({
       if (ids !== true) apiIds = apiIds === true ? ids : apiIds.filter((id) => ids.includes(id));
     }
     requireKeyFields({ planId: change.planId }, store);
-    const keys = await store.keys.change(workspaceId, { keyIds, change: change as KeyChange, apiIds }, actor);
-    if (!keys) throw notFound('plan', change.planId!);
+    const keyChange = change as KeyChange;
+    const { keys, error } = await store.keys.change(workspaceId, { keyIds, change: keyChange, apiIds }, actor);
     const errors = {
       key_not_found: change.deleted === false ? notDeleted() : notFound('key'),
       too_many_limits: tooManyOwnLimits(),
@@ -85,6 +85,8 @@ export const changeKeys = manages({
       else if (outcome === 'unchanged') result.unchanged.push(keyId);
       else result.failed.push({ keyId, code: errors[outcome].code, message: errors[outcome].message });
     }
+    for (const keyId of error ? keyIds.slice(keys.length) : [])
+      result.failed.push({ keyId, code: error!.code, message: error!.message });
     return result;
   },
 });

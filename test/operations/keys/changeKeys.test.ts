@@ -1,9 +1,12 @@
+import { spawnSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../../src/domain/keyString.ts';
 import { connect } from '../../../src/redis/connection.ts';
 import { keyRecordKey, workspaceKey } from '../../../src/redis/names.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { invalidAt } from '../../support/invalid.ts';
+import { observing } from '../../support/observer.ts';
+import { ownRedis } from '../../support/ownRedis.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -328,6 +331,80 @@ describe('keys.changeKeys: keys that fail', () => {
     expect(await call('keys.changeKeys', { keyIds, change: { enabled: false } })).toMatchObject({ status: 500 });
     expect(await codesOf(keys.slice(0, 2))).toEqual(['VALID', 'VALID']);
     expect(await eventsOf()).toHaveLength(events);
+  });
+});
+
+describe('keys.changeKeys in several scripts, of which a later one fails', () => {
+  // A redis-server of this group, because its tests fill or stop it.
+  const own = ownRedis();
+  let onChange: (() => void) | undefined;
+  const observe = observing({
+    ran(script) {
+      if (script !== 'keys/change') return;
+      onChange?.();
+      onChange = undefined;
+    },
+  });
+  const stepping = harness(() => own.url, { observe, commandTimeoutMs: 1000 });
+  const set = (...config: string[]) => {
+    // This process waits for it, so it comes before the next script.
+    const code = `import { Redis } from 'ioredis';
+      const redis = new Redis(process.argv[1]);
+      await redis.config('SET', ...process.argv.slice(2));
+      await redis.quit();`;
+    const args = ['--input-type=module', '-e', code, own.url, ...config];
+    expect(spawnSync(process.execPath, args, { encoding: 'utf8' })).toMatchObject({ status: 0, stderr: '' });
+  };
+  /** Disabled keys with so many limits that a script changes 19 of them. */
+  async function largeKeys() {
+    const { apiId } = await stepping.ok('apis.createApi', { name: 'large' });
+    const ratelimits = Array.from({ length: 50 }, (_, at) => ({ name: `limit ${at}`, limit: 1, duration: 1000 }));
+    const keyIds: string[] = [];
+    for (let index = 0; index < 25; index++)
+      keyIds.push((await stepping.ok('keys.createKey', { apiId, enabled: false, ratelimits })).keyId);
+    return keyIds;
+  }
+  const enable = (keyIds: string[]) => stepping.call('keys.changeKeys', { keyIds, change: { enabled: true } });
+  const firstOf = (keyIds: string[]) =>
+    keyIds.slice(0, 19).map((keyId) => ({ keyId, before: { enabled: false }, after: { enabled: true } }));
+
+  test('store_full: the keys that were changed have their values before, the others are in `failed`', async () => {
+    const keyIds = await largeKeys();
+    onChange = () => set('maxmemory', '1');
+    const { status, data } = await enable(keyIds);
+    set('maxmemory', '0');
+    const message = expect.stringContaining('maxmemory');
+    expect({ status, data }).toEqual({
+      status: 200,
+      data: {
+        changed: firstOf(keyIds),
+        unchanged: [],
+        failed: keyIds.slice(19).map((keyId) => ({ keyId, code: 'store_full', message })),
+      },
+    });
+    const enabled = await Promise.all(keyIds.map((keyId) => stepping.ok('keys.getKey', { keyId })));
+    expect(enabled.map((key) => key.enabled)).toEqual(keyIds.map((_, at) => at < 19));
+    // Called again, it changes the others.
+    expect((await enable(keyIds)).data).toMatchObject({ unchanged: keyIds.slice(0, 19), failed: [] });
+  });
+
+  test('a Redis that does not reply', async () => {
+    const keyIds = await largeKeys();
+    onChange = () => own.signal('SIGSTOP');
+    const { status, data } = await enable(keyIds);
+    own.signal('SIGCONT');
+    expect(status).toBe(200);
+    expect(data.changed).toEqual(firstOf(keyIds));
+    expect(data.failed.map(({ keyId, code }) => [keyId, code])).toEqual(
+      keyIds.slice(19).map((keyId) => [keyId, 'store_unavailable']),
+    );
+  });
+
+  test('the whole call fails if the scripts before have changed nothing', async () => {
+    const keyIds = await largeKeys();
+    set('maxmemory', '1');
+    expect(await enable(keyIds)).toMatchObject({ status: 503, code: 'store_full' });
+    set('maxmemory', '0');
   });
 });
 
