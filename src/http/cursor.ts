@@ -13,9 +13,9 @@ const forms: Record<ListedIds, RegExp> = {
   stream: /^[1-9]\d{0,14}-(?:0|[1-9]\d{0,14})$/,
   // The period in hours, then the place of a row: value, time and group (analytics/buckets.ts).
   row: /^\d{1,7}-\d{1,7}_\d{1,16}_\d{1,13}_[0-9a-f]{64}$/,
-  // The period in hours, the listing, then a point and an externalId, which is '' for keys without one; nothing for the
-  // beginning.
-  customer: /^\d{1,7}-\d{1,7}-[0-9a-f]{12}(?:\.[a-zA-Z0-9_.-]{0,255})?$/,
+  // The period in hours, the listing, the digest of prices, if any, then a point and an externalId, which is '' for
+  // keys without one; nothing for the beginning.
+  customer: /^\d{1,7}-\d{1,7}(?:-[0-9a-f]{12}){1,2}(?:\.[a-zA-Z0-9_.-]{0,255})?$/,
   // The expiry in milliseconds, then the suffix of a hold.
   hold: /^(?:0|[1-9]\d{0,14})_(?:\.\d{1,15}|_[\w.-]{3,64})$/,
   // The end in milliseconds, then the member of the index in base64url: a letter, an id, and the name of a limit (at

@@ -7,6 +7,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { digestOf } from '../domain/keyString.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { countedOutcomes, spentPlace } from '../scripts/layout.ts';
 import { countKeys, countSums, type VisitSum } from './histories.ts';
@@ -75,8 +76,11 @@ interface Place {
   /** A listing has passes of its own: otherwise it could have counts from before it began. */
   listing: string;
   after: string | undefined;
-  /** The APIs that are counted apart: prices may change during a listing. */
-  apart: string;
+  /**
+   * What is counted. A cursor may come from another root key, or the grants and prices may have changed, so the window
+   * of a listing may have other APIs than this caller may read.
+   */
+  counted: string;
 }
 
 interface Pass extends Place {
@@ -127,7 +131,9 @@ export function openCustomers() {
   ): Promise<CustomersPage> {
     const { workspaceId } = scope;
     const { listing, place } = from;
-    const of = { workspaceId, listing, after: place, apart: scope.apart?.join() ?? '' };
+    const { apiIds, apart, period } = scope;
+    const counted = digestOf(JSON.stringify([apiIds, apart, period])).toString('latin1');
+    const of = { workspaceId, listing, after: place, counted };
     const until = performance.now() + waitMs;
     let pass = passes.find(of);
     for (; !pass; pass ??= passes.find(of)) {
@@ -177,12 +183,12 @@ class Passes {
   #timer: NodeJS.Timeout | undefined;
 
   /** The pass of a listing that has, or will have, the customers after a place. */
-  find({ workspaceId, listing, after, apart }: Place): Pass | undefined {
+  find({ workspaceId, listing, after, counted }: Place): Pass | undefined {
     return [...this.#all].find(
       (pass) =>
         pass.workspaceId === workspaceId &&
         pass.listing === listing &&
-        pass.apart === apart &&
+        pass.counted === counted &&
         (pass.window ? pass.window.has(after) : pass.after === after),
     );
   }

@@ -1,9 +1,11 @@
 import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
 import { apisOf, type Owed, owing, type Prices } from '../../domain/price.ts';
 import { manages } from '../../operation.ts';
 import type { CustomerRow, CustomersFrom } from '../../usage/customers.ts';
 import type { Period } from '../../usage/query.ts';
 import { listOf } from '../lists.ts';
+import { invalid } from '../rules.ts';
 import { ApiId, Cursor, Fields, Int, may, out, PlanId } from '../schemas.ts';
 import { counted, periodOf, timeFields } from './buckets.ts';
 
@@ -48,11 +50,14 @@ export const listCustomers = manages({
     const apiIds = caller.grants.idsFor('api', 'read_analytics', apiId);
     const mayRead = caller.grants.holds('workspace', '*', 'read_settings');
     const { prices } = mayRead ? await store.workspaces.settings(caller.workspaceId) : {};
+    const priced = prices && digestOf(JSON.stringify(prices)).toString('hex', 0, 6);
+    if (place && place.priced !== priced)
+      throw invalid('body.cursor', 'is of other prices than those that apply now', 'Begin again without a cursor.');
     const query = { ...period, apiIds, planId, apart: prices && apisOf(prices), from: place?.from, limit };
     const { customers, next, looked, total } = await store.analytics.customers(caller.workspaceId, query);
     return {
       items: customers.map(itemsBy(prices)) as never[],
-      next: next && placeText(period, next),
+      next: next && placeText(period, next, priced),
       ...(total !== undefined && { looked: looked!, total }),
     };
   },
@@ -84,14 +89,18 @@ function owedOf(prices: Prices): (row: CustomerRow) => Owed {
   };
 }
 
-/** A cursor: the period, the listing, and after a point the last externalId, which is '' for keys without one. */
-const placeText = ({ fromHour, toHour }: Period, { listing, place }: CustomersFrom): string =>
-  `${fromHour}-${toHour}-${listing}${place === undefined ? '' : `.${place}`}`;
+/**
+ * A cursor: the period, the listing, the digest of the prices if the rows have amounts, and after a point the last
+ * externalId, which is '' for keys without one.
+ */
+const placeText = ({ fromHour, toHour }: Period, { listing, place }: CustomersFrom, priced: string | undefined) =>
+  `${[fromHour, toHour, listing, ...(priced ? [priced] : [])].join('-')}${place === undefined ? '' : `.${place}`}`;
 
 /** Reads a cursor, whose format was checked (http/cursor.ts). */
-function readPlace(after: string): { period: Period; from: CustomersFrom } {
+function readPlace(after: string) {
   const [head = ''] = after.split('.', 1);
-  const [fromHour, toHour, listing] = head.split('-');
+  const [fromHour, toHour, listing, priced] = head.split('-');
   const place = head === after ? undefined : after.slice(head.length + 1);
-  return { period: { fromHour: Number(fromHour), toHour: Number(toHour) }, from: { listing: listing!, place } };
+  const from: CustomersFrom = { listing: listing!, place };
+  return { period: { fromHour: Number(fromHour), toHour: Number(toHour) }, from, priced };
 }

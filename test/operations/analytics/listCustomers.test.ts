@@ -153,8 +153,15 @@ test('what customers owe, by the prices of the API and the plan', async () => {
   };
   const first = await page();
   expect(first.data[1].owed.amount).toBe('23.06');
+  expect((await page(first.pagination.cursor)).data).toMatchObject([{ externalId: 'bob', owed: { amount: '0.58' } }]);
+  // With other prices, or without, a bill would have rows of two price lists.
   await set({ currency: 'EUR', decimals: 1, rules: [flat('verification', '1', { apiId: a })] });
-  expect((await page(first.pagination.cursor)).data).toMatchObject([{ externalId: 'bob', owed: { amount: '4.0' } }]);
+  const changed = await page(first.pagination.cursor);
+  expect(changed.error).toMatchObject({ status: 400, errors: [{ location: 'body.cursor' }] });
+  expect(changed.error.detail).toContain('prices');
+  const again = await page();
+  expect(again.data[1].owed.amount).toBe('3.0');
+  expect((await page(again.pagination.cursor)).data).toMatchObject([{ externalId: 'bob', owed: { amount: '4.0' } }]);
   // A root key that may not read the settings reads no prices.
   const reader = async (permissions: string[]) => (await as('rootKeys.createRootKey', { permissions })).key;
   expect(await owed(asked, await reader(['api.*.read_analytics']))).toEqual([undefined, undefined, undefined]);
@@ -162,6 +169,12 @@ test('what customers owe, by the prices of the API and the plan', async () => {
   expect(await owed(asked, await reader(both))).toEqual(['3.0', '4.0']);
   await set(null);
   expect(await owed(asked)).toEqual([undefined, undefined, undefined]);
+  expect((await page(again.pagination.cursor)).error).toMatchObject({ errors: [{ location: 'body.cursor' }] });
+  // A cursor without prices, as those that were made before the workspace had some.
+  const unpriced = await page();
+  expect((await page(unpriced.pagination.cursor)).data).toMatchObject([{ externalId: 'bob' }]);
+  await set({ currency: 'EUR', decimals: 1, rules: [] });
+  expect((await page(unpriced.pagination.cursor)).error).toMatchObject({ errors: [{ location: 'body.cursor' }] });
 });
 
 test('a listing continues in its own period, and with a cursor of it only', async () => {
@@ -187,6 +200,43 @@ test('a listing continues in its own period, and with a cursor of it only', asyn
   await other.close();
   expect((await call('analytics.listCustomers', { cursor })).status).toBe(400);
   expect(await ok('analytics.listCustomers', { apiId })).toEqual([]);
+});
+
+test('a cursor gives a root key nothing of APIs that it may not read', async () => {
+  const { of, rootKey } = await tollgate.openWorkspace();
+  const apis: string[] = [];
+  for (const [at, name] of ['mine', 'others'].entries()) {
+    const { apiId } = await of('apis.createApi', { name });
+    apis.push(apiId);
+    for (const externalId of ['a', 'b', 'c']) {
+      const { key } = await of('keys.createKey', { apiId, externalId });
+      for (let time = 0; time <= at; time++) await of('keys.verifyKey', { key });
+    }
+  }
+  const permissions = [`api.${apis[0]}.read_analytics`];
+  const created = await of('rootKeys.createRootKey', { permissions });
+  const page = async (as: string, cursor?: string) => {
+    const { data, pagination } = await call('analytics.listCustomers', { limit: 1, ...(cursor && { cursor }) }, as);
+    return { rows: data.map(({ externalId, count }) => [externalId, count]), cursor: pagination.cursor! };
+  };
+  const first = await page(rootKey);
+  expect(first.rows).toEqual([['a', 3]]);
+  // Another root key with this cursor, which continues in the window of the first one.
+  const other = await page(created.key, first.cursor);
+  expect(other.rows).toEqual([['b', 1]]);
+  expect((await page(rootKey, first.cursor)).rows).toEqual([['b', 3]]);
+  // The same root key, after it lost an API.
+  const both = apis.map((apiId) => `api.${apiId}.read_analytics`);
+  await of('rootKeys.updateRootKey', { rootKeyId: created.rootKeyId, permissions: both });
+  const wide = await page(created.key);
+  expect(wide.rows).toEqual([['a', 3]]);
+  await of('rootKeys.updateRootKey', { rootKeyId: created.rootKeyId, permissions });
+  expect((await page(created.key, wide.cursor)).rows).toEqual([['b', 1]]);
+  // A cursor with another period, which the format does not exclude, has rows of that period.
+  const text = Buffer.from(first.cursor, 'base64url').toString();
+  const moved = text.replace(/ \d+-(\d+)-/, (_, to) => ` ${Number(to) - 48}-${Number(to) - 47}-`);
+  expect(moved).not.toBe(text);
+  expect((await page(rootKey, Buffer.from(moved).toString('base64url'))).rows).toEqual([]);
 });
 
 /** A server whose Redis stops for some seconds while usage is added up. */
