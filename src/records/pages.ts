@@ -38,8 +38,12 @@ export interface SearchedPage {
   search?: string | undefined;
 }
 
-const textsOf = (item: object): string[] =>
-  Object.entries(item).flatMap(([name, value]) => (searched.has(name) && typeof value === 'string' ? [value] : []));
+/** Whether a text of a record contains `search`, in any case. */
+export const contains = (item: object, search: string): boolean =>
+  Object.entries(item).some(
+    ([name, value]) =>
+      searched.has(name) && typeof value === 'string' && value.toLowerCase().includes(search.toLowerCase()),
+  );
 
 /**
  * `find` and `list` of a kind whose records lua/records/read.lua reads. `find` takes the id or the name of a record.
@@ -64,20 +68,19 @@ export async function searchPages<Item extends { id: string }>(
   itemOf: (reply: Reply) => Item,
   read: (given: { after: string; count: number }) => Promise<[replies: Reply[], more: 0 | 1, all?: number]>,
 ): Promise<PageOf<Item> & Partial<LookedPage<Item>>> {
-  const wanted = search?.toLowerCase();
   const items: Item[] = [];
   let [last, looked] = [after, 0];
   let total: number | undefined;
   const ending = (next: string | undefined) => ({ items, next, ...(total !== undefined && { looked, total }) });
   while (looked < itemsMax) {
-    const step = wanted === undefined ? count : stepMax;
+    const step = search === undefined ? count : stepMax;
     const [replies, more, all] = await read({ after: last?.slice(last.indexOf('_') + 1) ?? '', count: step });
     total = all;
     for (const [index, reply] of replies.entries()) {
       const item = itemOf(reply);
       last = item.id;
       looked++;
-      if (wanted === undefined || textsOf(item).some((text) => text.toLowerCase().includes(wanted))) items.push(item);
+      if (search === undefined || contains(item, search)) items.push(item);
       if (items.length === count) return ending(more === 1 || index < replies.length - 1 ? last : undefined);
     }
     if (more === 0) return ending(undefined);

@@ -1,16 +1,23 @@
 import Type, { type Static } from 'typebox';
-import type { Action, Resource } from '../../domain/grants.ts';
+import type { Action, Grants, Resource } from '../../domain/grants.ts';
 import { parseHoldId } from '../../domain/holdId.ts';
 import { digestOf } from '../../domain/keyString.ts';
 import { idForms } from '../../domain/records.ts';
 import { manages } from '../../operation.ts';
+import type { ApiRecord } from '../../records/apis.ts';
+import { apisMax } from '../../records/keySearch.ts';
+import { contains } from '../../records/pages.ts';
 import type { KeyRecord } from '../../records/records.ts';
 import type { Store } from '../../store.ts';
+import { invalid } from '../rules.ts';
 import { Fields, may, OneOf, out, Text } from '../schemas.ts';
 
 const itemsMax = 20;
 /** Limit of the APIs in which a start is looked up for a caller that may read the keys of some. */
-const apisMax = 20;
+const startedMax = 20;
+
+/** Limit of the APIs that are read by a part of their name: those that match, or those that the caller may read. */
+const namedMax = 1000;
 
 /** What a caller needs to read each kind; of a hold that of its key. */
 const needed = {
@@ -40,7 +47,7 @@ export const find = manages({
   summary: 'Find keys, identities, APIs, plans, root keys and holds by what a person has of them.',
   description:
     'Looks up a text at once as an id, the beginning of a key string, a whole key string, its SHA-256 (64 hexadecimal digits, or base64), an externalId, a planId, and a part of the name of an API. Returns at most 20 records that the root key may read, exact ones first. The text is not stored.',
-  input: Fields({ text: Text(1, 256, 'What to find.') }),
+  input: Fields({ text: Text(1, 512, 'What to find.') }),
   output: Type.Object({ items: Type.Array(Item, { description: 'What was found.' }) }),
   needs: {},
   scope: () => undefined,
@@ -48,19 +55,25 @@ export const find = manages({
 
   async handle({ text }, { store, caller: { workspaceId, grants } }) {
     const wanted = text.trim();
-    const found = wanted ? await lookUp(wanted, store, workspaceId, grants.idsFor('api', 'read_key')) : [];
+    const [found, starting] = wanted
+      ? await Promise.all([
+          lookUp(wanted, store, workspaceId, grants),
+          startingWith(wanted, store, workspaceId, grants),
+        ])
+      : [[], []];
     const items = new Map<string, Found>();
-    for (const item of found.sort((a, b) => Number(b.exact) - Number(a.exact))) {
+    for (const item of [...found, ...(starting ?? [])].sort((a, b) => Number(b.exact) - Number(a.exact))) {
       const { kind, id, apiId = id } = item;
       const [resource, action] = needed[kind];
       if (grants.holds(resource, apiId, action) && !items.has(kind + id)) items.set(kind + id, item);
     }
+    if (items.size === 0 && !starting) throw tooManyToStart;
     return { items: [...items.values()].slice(0, itemsMax) };
   },
 });
 
-/** Everything that a text may name; keys by the beginning of their string in these APIs. */
-async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | string[]): Promise<Found[]> {
+/** Everything that a text may name, except keys by the beginning of their string. */
+async function lookUp(wanted: string, store: Store, ws: string, grants: Grants): Promise<Found[]> {
   const { keys, identities, plans, rootKeys, apis } = store;
   const is = (kind: keyof typeof idForms) => idForms[kind].test(wanted);
   const id24 = parseHoldId(wanted)?.id24;
@@ -69,7 +82,7 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
     ...(/^[0-9a-f]{64}$/i.test(wanted) ? [Buffer.from(wanted, 'hex')] : []),
     ...(/^[\w+/-]{43}=?$/.test(wanted) ? [Buffer.from(wanted, 'base64')] : []),
   ];
-  const [exact, holder, identity, plan, rootKey, someApis, starting] = await Promise.all([
+  const [exact, holder, identity, plan, rootKey, someApis] = await Promise.all([
     Promise.all([
       ...(is('key') ? [keys.find(ws, wanted), keys.findDeleted(ws, wanted)] : []),
       ...digests.flatMap((digest) => [keys.findByDigest(ws, digest), keys.findDeleted(ws, digest)]),
@@ -80,8 +93,7 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
     is('root_key') ? rootKeys.findById(ws, wanted) : undefined,
     is('api')
       ? apis.find(ws, wanted).then((api) => (api ? [api] : []))
-      : apis.list(ws, { search: wanted, count: itemsMax }).then(({ items }) => items),
-    /^\w{1,64}$/.test(wanted) ? startingWith(wanted, store, ws, apiIds) : [],
+      : apisNamed(wanted, store, ws, grants.idsFor('api', 'read_api')),
   ]);
   const found: Found[] = exact.flatMap((each) => (each ? [keyItem(each.key, true)] : []));
   if (holder) found.push({ ...keyItem(holder.key, true), kind: 'hold', id: wanted }, keyItem(holder.key, false));
@@ -90,23 +102,43 @@ async function lookUp(wanted: string, store: Store, ws: string, apiIds: true | s
   if (rootKey)
     found.push({ kind: 'rootKey', id: rootKey.rootKeyId, name: rootKey.name, start: rootKey.start, exact: true });
   for (const { id, name } of someApis) found.push({ kind: 'api', id, name, exact: [id, name].includes(wanted) });
-  return [...found, ...starting];
+  return found;
 }
 
-/** Keys by the beginning of their string. One API is read after the other, so that a caller with many takes no more. */
-async function startingWith(start: string, { keySearch }: Store, ws: string, apiIds: true | string[]) {
+/** APIs by a part of their name or id. One is read after the other, so that a caller with many takes no more. */
+async function apisNamed(search: string, { apis }: Store, ws: string, apiIds: true | string[]) {
+  if (apiIds === true) return (await apis.list(ws, { search, count: namedMax })).items;
+  const found: ApiRecord[] = [];
+  for (const apiId of apiIds.slice(0, namedMax)) {
+    const api = await apis.find(ws, apiId);
+    if (api && contains(api, search)) found.push(api);
+  }
+  return found;
+}
+
+/** Keys by the beginning of their string, one API after the other; undefined if there are too many APIs. */
+async function startingWith(start: string, { keySearch }: Store, ws: string, grants: Grants) {
   const found: Found[] = [];
-  const scopes = apiIds === true ? [undefined] : apiIds.slice(0, apisMax);
+  if (!/^\w{1,64}$/.test(start)) return found;
+  const apiIds = grants.idsFor('api', 'read_key');
+  const scopes = apiIds === true ? [undefined] : apiIds.slice(0, startedMax);
   for (const apiId of scopes) {
     for (const deleted of [false, true]) {
       if (found.length >= itemsMax) return found;
       const query = { apiId, order: 'desc', count: itemsMax, filter: { start, deleted } } as const;
       const page = await keySearch.list(ws, query);
-      if ('items' in page) found.push(...page.items.map((key) => keyItem(key, false)));
+      if ('refused' in page) return undefined;
+      found.push(...page.items.map((key) => keyItem(key, false)));
     }
   }
   return found;
 }
+
+const tooManyToStart = invalid(
+  'body.text',
+  `finds nothing as a whole, and keys are not looked up by their beginning among more than ${apisMax} APIs`,
+  'Use keys.listKeys with apiId and start.',
+);
 
 const keyItem = ({ keyId, name, start, externalId, apiId, restorableUntil }: KeyRecord, exact: boolean): Found => ({
   kind: 'key',

@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { connect } from '../../../src/redis/connection.ts';
+import { apisKey, workspaceKey } from '../../../src/redis/names.ts';
 import { harness, hourMs } from '../../support/harness.ts';
 import { invalidAt } from '../../support/invalid.ts';
+import { testRedisUrl } from '../../support/redis.ts';
 
 const app = harness();
 const { call, ok } = app;
@@ -97,9 +100,51 @@ describe('system.find: 200', () => {
       ' ',
     ];
     const foreigners = [foreign.keyId, foreign.key, 'foreign', there.apiId, `hold_${foreign.keyId.slice(4)}.1`];
-    for (const text of [...unknown, ...foreigners, '0'.repeat(256), '*', 'tg:{ws_', '\\', "'"])
+    for (const text of [...unknown, ...foreigners, '0'.repeat(512), '*', 'tg:{ws_', '\\', "'"])
       expect(await find(text), text).toEqual([]);
   });
+});
+
+test('an API by its whole name, also if many older names contain it', async () => {
+  const { of, rootKey } = await app.openWorkspace();
+  for (let index = 0; index < 22; index++) await of('apis.createApi', { name: `Mail ${index}` });
+  const { apiId: exactId } = await of('apis.createApi', { name: 'mail' });
+  const found = await find('mail', rootKey);
+  expect(found).toHaveLength(20);
+  expect(found[0]).toEqual({ kind: 'api', id: exactId, name: 'mail', exact: true });
+  // A root key of one API finds it, by any part of the name.
+  const { key } = await of('rootKeys.createRootKey', { permissions: [`api.${exactId}.read_api`] });
+  for (const text of ['mail', 'Mail', 'AI', exactId.slice(4, 12)])
+    expect(await find(text, key), text).toEqual([{ kind: 'api', id: exactId, name: 'mail', exact: text === 'mail' }]);
+  expect(await find('Mail 1', key)).toEqual([]);
+});
+
+test('a key by its whole string of more than 256 characters', async () => {
+  const long = `imported_${'x'.repeat(400)}`;
+  const hash = hashOf(long, 'base64');
+  const { migrated } = await ok('keys.migrateKeys', {
+    migrationId: 'long',
+    apiId,
+    keys: [{ hash, enabled: true }],
+  });
+  expect(await find(long)).toMatchObject([{ kind: 'key', id: migrated[0]!.keyId, exact: true }]);
+});
+
+test('more than 1000 APIs: what is exact is found, and else 400 states that no start is looked up', async () => {
+  const { of, rootKey, workspaceId } = await app.openWorkspace();
+  const { apiId } = await of('apis.createApi', { name: 'first' });
+  const { keyId } = await of('keys.createKey', { apiId, prefix: 'crowd' });
+  expect(await find('crowd_', rootKey)).toMatchObject([{ id: keyId }]);
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  // The list of APIs is enough.
+  const ids = Array.from({ length: 1000 }, (_, at) => `1111111111111${at + 111}`);
+  await redis.zadd(apisKey(workspaceKey(workspaceId)), ...ids.flatMap((id) => ['0', id]));
+  await redis.quit();
+  expect(await find(keyId, rootKey)).toMatchObject([{ id: keyId, exact: true }]);
+  const answer = await call('system.find', { text: 'crowd_' }, rootKey);
+  expect(answer).toMatchObject(invalidAt('body.text'));
+  expect(answer.error.detail).toContain('1000 APIs');
+  expect(answer.error.detail).not.toContain('crowd');
 });
 
 describe('system.find: only what the root key may read', () => {
@@ -131,7 +176,7 @@ describe('system.find: refusals', () => {
   test.each<[string, object, string]>([
     ['no text', {}, 'body.text'],
     ['an empty text', { text: '' }, 'body.text'],
-    ['257 characters', { text: 'x'.repeat(257) }, 'body.text'],
+    ['513 characters', { text: 'x'.repeat(513) }, 'body.text'],
     ['a number', { text: 1 }, 'body.text'],
     ['another field', { text: 'a', kind: 'key' }, 'body.kind'],
   ])('400: %s, which is not repeated', async (_what, input, location) => {
