@@ -1175,7 +1175,8 @@ describe('temporary limits that have ended', () => {
   /** A workspace with a key that has these limits and a plan, and one whose identity has them, until a time. */
   async function makeOwners(until: number) {
     const { workspaceId, rootKey } = await tollgate.createWorkspace();
-    const make = (async (name: never, input: never) => (await tollgate.call(name, input, rootKey)).data) as unknown as typeof ok;
+    const make = (async (name: never, input: never) =>
+      (await tollgate.call(name, input, rootKey)).data) as unknown as typeof ok;
     await make('plans.createPlan', { planId: 'pro', ratelimits: [{ name: 'requests', limit: 50, ...monthly }] });
     const { apiId } = await make('apis.createApi', { name: 'ended' });
     const given = { planId: 'pro', ratelimits: [...formers] };
