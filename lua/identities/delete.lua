@@ -17,7 +17,7 @@ if not external_id then return 0 end
 local record = name_of.identity_record(workspace, external_id)
 local identity, meta = load_identity(record), identity_meta(record)
 local id16, in_record = identity.id16, redis.call('HGET', record, 'key')
-local list = name_of.identity_keys(workspace, id16)
+local list, plan16 = name_of.identity_keys(workspace, id16), plans.find(workspace, identity.plan_id)
 local has_keys = in_record or redis.call('EXISTS', list) == 1
 if permanent then
   erase_identity(workspace, record, id16, usage_retention_ms)
@@ -29,6 +29,7 @@ else
     redis.call('ZADD', list, 0, in_record)
     redis.call('HDEL', name_of.deleted_identity(workspace, id16), 'key')
   end
+  if plan16 then redis.call('HSET', name_of.deleted_identity(workspace, id16), 'formerPlan', plan16) end
 end
 if has_keys then add_former(name_of.former_members(workspace, external_id), id16, now, usage_retention_ms) end
 limit_list.note_ends(workspace, id16, identity.limits, {})

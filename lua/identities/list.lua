@@ -36,7 +36,7 @@ for index = 1, math.min(count, #members) do
     local identity, row_parts = load_identity(record), nil
     local balance = balance_of_identity(record, identity, now)
     -- The plan of a deleted identity may have been deleted too.
-    if deleted then identity.plan_id = plans.named(workspace, identity.plan_id) end
+    if deleted then identity.plan_id = plans.named(workspace, identity.plan_id, record) end
     local is_wanted = plan_id == '' or identity.plan_id == plan_id
     if is_wanted and (not below or (balance and balance.balance < below)) then
       local meta, key_count = identity_meta(record), count_all_identity_keys(workspace, record, identity)

@@ -24,17 +24,15 @@ local other = find_identity_link(workspace, external_id)
 if other then return { 'identity_already_exists', external_id, 'id_' .. string.sub(other, 1, 16) } end
 local deleted = name_of.deleted_identity(workspace, id16)
 local identity, meta = load_identity(deleted), identity_meta(deleted)
-local has_plan, restore_plan = plans.restoring(workspace, deleted, id16)
+local had_plan, restore_plan = identity.has_plan, nil
+identity.has_plan, identity.limits, restore_plan = plans.restoring(workspace, deleted, id16, identity.limits, now)
 local link_keys = relinking.begin(workspace, id16, external_id, usage_retention_ms, now)
 deleted_records.restore(workspace, 'i', id16 .. external_id)
 remove_former(name_of.former_members(workspace, external_id), id16)
 limit_list.note_ends(workspace, id16, {}, identity.limits)
 local record = name_of.identity_record(workspace, external_id)
 restore_plan(record)
-if identity.has_plan and not has_plan then
-  identity.has_plan, identity.limits = false, limit_list.own(identity.limits)
-  redis.call('HSET', record, 'state', packed_identity.pack(identity))
-end
+if had_plan and not identity.has_plan then redis.call('HSET', record, 'state', packed_identity.pack(identity)) end
 audit(workspace, now, actor, 'identity', identity_id, {
   { 'externalId', nil, external_id },
   { 'meta', nil, meta or nil },

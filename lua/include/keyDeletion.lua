@@ -12,12 +12,12 @@ local function deleting_key(workspace, digest, record, state, given, now)
   local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
   local stored_limits = state.limits
   local limits, has_ended = limit_ends.in_force(stored_limits, now)
+  local plan = state.planned and plans.after(workspace, nil, redis.call('HGET', record, 'planId')) or nil
   local counters, end_holds, have_ended
   if has_ended then
     -- A restored key has the limits of its plan that were behind those that have ended.
-    local plan = plans.after(workspace, nil, redis.call('HGET', record, 'planId'))
-    local wanted = plans.merged(limit_list.own(limits), plan)
-    state.limits, counters = limit_list.replace(workspace, state.id, stored_limits, wanted, now)
+    if plan then limits = plans.merged(limit_list.own(limits), plan) end
+    state.limits, counters = limit_list.replace(workspace, state.id, stored_limits, limits, now)
   end
   local erased = permanent and counters_of(workspace, state.id) or {}
   if permanent then
@@ -48,6 +48,8 @@ local function deleting_key(workspace, digest, record, state, given, now)
         redis.call('RENAME', record, name_of.key_record(workspace, digest))
       else
         redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
+        if plan then redis.call('HSET', record, 'formerPlan', plan.id16) end
+        if plan and has_ended then plans.keep(record, plan) end
       end
       redis.call('ZADD', name_of.purge_queue(workspace), int(now + (permanent and 0 or given.retentionMs)), digest)
     end
@@ -63,19 +65,17 @@ end
 -- Restores a deleted key, which was loaded by this id, while its record is kept. It is valid again immediately, with
 -- its fields, limits and balance, its plan if that exists, a refill that was due since, its identity if that exists,
 -- and its usage. The function takes `next_version`. Returns nil if an import has used the string or the id again.
-local function restoring_key(workspace, key_id, digest, record, state)
+local function restoring_key(workspace, key_id, digest, record, state, now)
   if 'key_' .. state.id ~= key_id or digest_of(workspace, key_id) then return nil end
   local identity, external_id = identity_of(workspace, state.link)
   local is_of_deleted = not identity and is_restorable_link(workspace, state.link)
   local fields = read_fields(record, 'name', 'start')
-  local has_plan, restore_plan = plans.restoring(workspace, record, state.id)
+  local restore_plan
+  state.planned, state.limits, restore_plan = plans.restoring(workspace, record, state.id, state.limits, now)
   return function(next_version)
     local api8 = string.sub(state.id, 17)
     local member = member_of_api(state.id, digest)
     state.deleted, state.version = false, next_version()
-    if state.planned and not has_plan then
-      state.planned, state.limits = false, limit_list.own(state.limits)
-    end
     redis.call('HSET', record, 'state', pack_state(state))
     restore_plan(record)
     redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)

@@ -49,7 +49,7 @@ local function key_reply(workspace, record, state, api_id, now)
   local digest = state.deleted and string.sub(record, #name_of.key_record(workspace, '') + 1)
   reply.restorableUntil = digest and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
   -- The plan of a deleted key may have been deleted too: nothing that imports the key would find it.
-  reply.planId = plans.named(workspace, reply.planId)
+  reply.planId = plans.named(workspace, reply.planId, state.deleted and record)
   local stored, given = redis.call('HMGET', record, 'direct', 'roles'), nil
   local direct, roles = stored[1] or '', stored[2] or ''
   reply.slugs, reply.permissionLists, given = effective_slugs(workspace, direct, roles)

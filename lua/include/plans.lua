@@ -23,8 +23,13 @@ function plans.find(workspace, plan_id)
   return plan_id and redis.call('HGET', name_of.plan_record(workspace, plan_id), 'id16') or nil
 end
 
--- The id of a plan if it exists, or nil.
-function plans.named(workspace, plan_id) return plans.find(workspace, plan_id) and plan_id or nil end
+-- The id of a plan if it exists, or nil; or of the plan of a deleted owner with this record. Field `formerPlan` of the
+-- record has the id16 of that plan: one that was created later with the same planId is another one.
+function plans.named(workspace, plan_id, record)
+  local id16 = plans.find(workspace, plan_id)
+  local former = id16 and record and redis.call('HGET', record, 'formerPlan')
+  return id16 and (former or id16) == id16 and plan_id or nil
+end
 
 -- The limits of an owner with those of its plan (nil for none), for limit_list.replace: an own limit replaces that of
 -- the plan with its name.
@@ -94,17 +99,24 @@ function plans.users(workspace, plan_id)
     redis.call('ZCARD', name_of.plan_identities(workspace, plan_id))
 end
 
--- Reads the plan of an owner that is restored, before the first write. Returns whether the plan exists, and a function
--- that puts the owner under it again, or takes the plan away from it.
-function plans.restoring(workspace, record, owner)
-  local plan_id = redis.call('HGET', record, 'planId')
-  local exists = plan_id and plans.find(workspace, plan_id) ~= nil
+-- Reads the plan of an owner with these limits that is restored, before the first write. Returns whether the plan
+-- exists, the limits of the owner, and a function that puts the owner under the plan again, or takes the plan away from
+-- it; the counts of the plan's limits stay.
+function plans.restoring(workspace, record, owner, limits, now)
+  local plan_id, counters = redis.call('HGET', record, 'planId'), nil
+  local exists = plans.named(workspace, plan_id, record) ~= nil
+  if plan_id and not exists then
+    limits, counters = limit_list.replace(workspace, owner, limits, limit_list.own(limits), now)
+  end
   return exists,
+    limits,
     function(restored)
+      redis.call('HDEL', restored, 'formerPlan')
       if exists then
         plans.index(workspace, plan_id, owner)
       elseif plan_id then
         plans.keep(restored, nil)
+        limit_list.keep_counters(workspace, owner, restored, counters, now)
       end
     end
 end

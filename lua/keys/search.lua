@@ -62,9 +62,6 @@ local function has_flag(packed, name)
   return string.byte(packed, KEY_FIXED_FLAGS_AT) % (bit + bit) >= bit
 end
 
--- Whether a plan that is wanted does not exist: deleted keys may still have its name.
-local function is_gone(plan_id) return plan_id and not plans.find(workspace, plan_id) end
-
 -- A list with this number in a list of numbers.
 local function listed(number) return ',' .. number .. ',' end
 
@@ -87,14 +84,17 @@ end
 local function checks_of(filter)
   local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
   local role = filter.role and redis.call('HGET', name_of.role_numbers(workspace), filter.role)
-  if filter.permission and not permission or filter.role and not role or is_gone(filter.planId) then return nil end
+  if filter.permission and not permission or filter.role and not role then return nil end
+  -- Deleted keys may still have the name of a plan that does not exist, or is another one (plans.named).
+  local plan16 = plans.find(workspace, filter.planId)
+  if filter.planId and not plan16 then return nil end
   -- Keys by their expiry are those of all identities.
   local link = has_expiry and filter.externalId and find_identity_link(workspace, filter.externalId)
   if has_expiry and filter.externalId and not link then return nil end
   permission, role = permission and listed(permission), role and listed(role)
   needs(filter.unusedSince, 'created')
   needs(filter.rerolledInUse ~= nil, 'successor')
-  needs(filter.planId, 'planId')
+  needs(filter.planId, 'planId', 'formerPlan')
   needs(filter.search, 'start', 'name', 'meta')
   needs(permission or role, 'roles')
   needs(permission, 'direct')
@@ -134,7 +134,12 @@ local function checks_of(filter)
     if state.draws then return false end
     return state.balance < filter.creditsBelow
   end)
-  add(filter.planId, function(_, values) return values[position.planId] == filter.planId end)
+  add(
+    filter.planId,
+    function(_, values)
+      return values[position.planId] == filter.planId and (values[position.formerPlan] or plan16) == plan16
+    end
+  )
   add(role, function(_, values)
     local roles = values[position.roles]
     return roles and string.find(roles, role, 1, true) ~= nil

@@ -377,6 +377,114 @@ describe('deleted and restored', () => {
     },
   );
 
+  /** Gives a key or an identity a plan; `change` changes its fields. */
+  async function ownerWith(isKey: boolean, planId: string) {
+    const { externalId, identityId } = await identityWith(isKey ? {} : { planId });
+    const { key, keyId } = await createKey({ externalId, ...(isKey && { planId }) });
+    return {
+      key,
+      keyId,
+      change: (fields: object) =>
+        isKey
+          ? updateKey(keyId, fields)
+          : ok('identities.updateIdentity', { identity: externalId, ...fields } as never),
+      remove: () =>
+        isKey ? ok('keys.deleteKey', { keyId }) : ok('identities.deleteIdentity', { identity: externalId }),
+      restore: () => (isKey ? ok('keys.restoreKey', { keyId }) : ok('identities.restoreIdentity', { identityId })),
+      planNow: async (deleted: boolean) => {
+        if (!isKey) return (await ok('identities.listIdentities', { deleted, search: externalId }))[0]?.planId;
+        return (await ok('keys.listKeys', { deleted, search: keyId }))[0]?.planId;
+      },
+    };
+  }
+
+  describe.each([
+    ['a key', true],
+    ['an identity', false],
+  ])('%s', (_, isKey) => {
+    test.each([hourMs, minute])(
+      'whose temporary limit in place of that of the plan has ended; its duration: %d',
+      async (duration) => {
+        const planId = await planWith({ ratelimits: [requests, tokens] });
+        const { key, change, remove, restore } = await ownerWith(isKey, planId);
+        await spend(key, 4);
+        const until = clock.now + minute;
+        await change({ ratelimit: { ...requests, limit: 100, duration, until } });
+        await spend(key, 2);
+        clock.advance(minute);
+        await remove();
+        await restore();
+        const spent = duration === hourMs ? 6 : 4;
+        expect(await states(key)).toMatchObject([{ name: 'requests', limit: 10, remaining: 10 - spent - 1 }]);
+        // A later change of the plan still applies.
+        await updatePlan(planId, { ratelimits: [{ ...requests, limit: 20 }] });
+        expect(await states(key)).toMatchObject([{ limit: 20, remaining: 20 - spent - 2 }]);
+      },
+    );
+
+    test('without its plan: counts and slots of its limits stay for the next plan', async () => {
+      const [planId, next] = [
+        await planWith({ ratelimits: [requests, jobs] }),
+        await planWith({ ratelimits: [jobs, requests] }),
+      ];
+      const { key, change, remove, restore } = await ownerWith(isKey, planId);
+      const take = () =>
+        verify(key, { ratelimits: [{ name: 'requests', cost: 0 }, { name: 'jobs' }], hold: { ttl: hourMs } });
+      await spend(key, 4);
+      const { hold } = await take();
+      await remove();
+      await ok('plans.deletePlan', { planId });
+      await restore();
+      expect(await verify(key)).not.toHaveProperty('ratelimits.0');
+      await change({ planId: next });
+      expect(await states(key)).toMatchObject([{ name: 'requests', remaining: 5 }]);
+      expect(await take()).toMatchObject({ valid: true });
+      expect(await take()).toMatchObject({ code: 'RATE_LIMITED' });
+      await ok('keys.releaseHold', { holdId: hold!.id });
+      expect(await take()).toMatchObject({ valid: true });
+    });
+
+    test('is restored without another plan of the same name', async () => {
+      const planId = await planWith({ ratelimits: [requests], permissions: ['plan.read'] });
+      const { key, change, remove, restore, planNow } = await ownerWith(isKey, planId);
+      await spend(key, 4);
+      await remove();
+      expect(await planNow(true)).toBe(planId);
+      await ok('plans.deletePlan', { planId });
+      await ok('plans.createPlan', { planId, ratelimits: [{ ...requests, limit: 50 }], permissions: ['other.read'] });
+      expect(await planNow(true)).toBeUndefined();
+      expect(await ok('keys.listKeys', { deleted: true, planId })).toEqual([]);
+      expect(await ok('identities.listIdentities', { deleted: true, planId })).toEqual([]);
+      await restore();
+      expect(await planNow(false)).toBeUndefined();
+      const without = await verify(key, { permissions: 'other.read' });
+      expect(without.code).toBe('INSUFFICIENT_PERMISSIONS');
+      expect(without).not.toHaveProperty('plan');
+      expect(await verify(key)).not.toHaveProperty('ratelimits.0');
+      // It can get the other one, and is then deleted and restored with it.
+      await change({ planId });
+      const owners = () => ok(isKey ? 'keys.listKeys' : 'identities.listIdentities', { planId });
+      expect(await owners()).toHaveLength(1);
+      await remove();
+      await restore();
+      expect(await owners()).toHaveLength(1);
+      expect(await states(key, { permissions: 'other.read' })).toMatchObject([{ limit: 50, remaining: 45 }]);
+      expect(await planNow(false)).toBe(planId);
+    });
+  });
+
+  test('a key that an earlier commit deleted has the plan of its planId', async () => {
+    const planId = await limitedTo(10);
+    const { key, keyId } = await createKey({ planId });
+    await spend(key, 4);
+    await ok('keys.deleteKey', { keyId });
+    const record = Buffer.concat([Buffer.from(`${workspaceKey(h.workspaceId)}:k:`), digestOf(key)]);
+    expect(await redis.hdel(record, 'formerPlan')).toBe(1);
+    expect(await ok('keys.listKeys', { deleted: true, planId })).toMatchObject([{ keyId, planId }]);
+    await ok('keys.restoreKey', { keyId });
+    expect(await states(key)).toMatchObject([{ limit: 10, remaining: 5 }]);
+  });
+
   test('an API, whose keys have a plan that was replaced meanwhile', async () => {
     const [planId, replaceWith] = [await limitedTo(10), await limitedTo(20)];
     const { key, apiId } = await createKey({ planId });

@@ -54,6 +54,7 @@ describe('the successor of a rerolled key', () => {
     shifted: 'nothing was charged to its windows yet',
     moved: 'it stays in its workspace',
     formerLink: 'its identity was not deleted',
+    formerPlan: 'it was not deleted',
     holds: 'they stay with the old key',
     'holds<n>': 'as holds',
   };

@@ -36,6 +36,7 @@ const fixedFields: Record<string, readonly string[]> = {
     'holds<n>',
     'shifted',
     'formerLink',
+    'formerPlan',
     'merged',
     ...Object.keys(keyRecordFields),
   ],
