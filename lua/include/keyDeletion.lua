@@ -49,7 +49,6 @@ local function deleting_key(workspace, digest, record, state, given, now)
       else
         redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
         if plan then redis.call('HSET', record, 'formerPlan', plan.id16) end
-        if plan and has_ended then plans.keep(record, plan) end
       end
       redis.call('ZADD', name_of.purge_queue(workspace), int(now + (permanent and 0 or given.retentionMs)), digest)
     end

@@ -62,6 +62,15 @@ local function has_flag(packed, name)
   return string.byte(packed, KEY_FIXED_FLAGS_AT) % (bit + bit) >= bit
 end
 
+-- Whether a plan that is wanted does not exist: deleted keys may still have its name.
+local function is_gone(plan_id) return plan_id and not plans.find(workspace, plan_id) end
+
+-- A check for a plan. A deleted key may have had another one with its name (plans.named).
+local function plan_check(id)
+  local id16 = plans.find(workspace, id)
+  return function(_, values) return values[position.planId] == id and (values[position.formerPlan] or id16) == id16 end
+end
+
 -- A list with this number in a list of numbers.
 local function listed(number) return ',' .. number .. ',' end
 
@@ -84,10 +93,7 @@ end
 local function checks_of(filter)
   local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
   local role = filter.role and redis.call('HGET', name_of.role_numbers(workspace), filter.role)
-  if filter.permission and not permission or filter.role and not role then return nil end
-  -- Deleted keys may still have the name of a plan that does not exist, or is another one (plans.named).
-  local plan16 = plans.find(workspace, filter.planId)
-  if filter.planId and not plan16 then return nil end
+  if filter.permission and not permission or filter.role and not role or is_gone(filter.planId) then return nil end
   -- Keys by their expiry are those of all identities.
   local link = has_expiry and filter.externalId and find_identity_link(workspace, filter.externalId)
   if has_expiry and filter.externalId and not link then return nil end
@@ -134,12 +140,7 @@ local function checks_of(filter)
     if state.draws then return false end
     return state.balance < filter.creditsBelow
   end)
-  add(
-    filter.planId,
-    function(_, values)
-      return values[position.planId] == filter.planId and (values[position.formerPlan] or plan16) == plan16
-    end
-  )
+  add(filter.planId, plan_check(filter.planId))
   add(role, function(_, values)
     local roles = values[position.roles]
     return roles and string.find(roles, role, 1, true) ~= nil

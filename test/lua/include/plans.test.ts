@@ -58,12 +58,11 @@ async function expectSame({ workspaceId, of, rootKey }: Workspace, { plans, apis
       identityCount: expected.identities.length,
     });
   }
-  const shown = ({ planId }: Owner) => (planId !== undefined && plans.has(planId) ? planId : undefined);
   const isInApi = ({ apiId }: Owner) => !apis.get(apiId!)!.isDeleted;
   for (const deleted of [false, true]) {
     const wanted = (owner: Owner) => (owner.isDeleted ?? false) === deleted;
     const plansOf = (owners: readonly Owner[]) =>
-      Object.fromEntries(owners.filter(wanted).map((owner) => [owner.id, shown(owner)]));
+      Object.fromEntries(owners.filter(wanted).map((owner) => [owner.id, owner.planId]));
     const listedKeys = await of('keys.listKeys', { deleted, limit: 100 });
     expect(Object.fromEntries(listedKeys.map(({ keyId, planId }) => [keyId, planId]))).toEqual(
       plansOf(keys.filter(isInApi)),
@@ -89,7 +88,6 @@ async function changeSomething({ of, rootKey }: Workspace, world: World, pick: (
   };
   const restored = (owner: Owner) => {
     owner.isDeleted = false;
-    if (owner.planId !== undefined && !plans.has(owner.planId)) owner.planId = undefined;
   };
   const changes: (() => Promise<unknown> | undefined)[] = [
     async () => {
@@ -108,8 +106,9 @@ async function changeSomething({ of, rootKey }: Workspace, world: World, pick: (
       expect(status).toBe(isUsed && replaceWith === undefined ? 412 : 200);
       if (status !== 200) return;
       plans.delete(planId);
+      // A deleted owner does not get a later plan with its planId.
       for (const owner of [...keys, ...identities])
-        if (!owner.isDeleted && owner.planId === planId) owner.planId = replaceWith;
+        if (owner.planId === planId) owner.planId = owner.isDeleted ? undefined : replaceWith;
     },
     async () => {
       if (apiId === undefined) return;
