@@ -451,13 +451,29 @@ test('a key that is deleted for good leaves the slots and units of its identity 
   expect(await left()).toEqual([3, 10]);
 });
 
+test('a slot of a removed limit stays taken when the key is deleted and restored', async () => {
+  const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 1 }] });
+  const { id } = await take(key);
+  await update(keyId, { name: 'jobs', limit: null });
+  await ok('keys.deleteKey', { keyId });
+  await ok('keys.restoreKey', { keyId });
+  await ok('keys.updateKey', { keyId, ratelimits: [{ ...jobs, limit: 1 }] });
+  expect((await verify(key)).code).toBe('RATE_LIMITED');
+  await release(id);
+  await take(key);
+});
+
 test('a slot that is lost with its counter is none of the hold, when that is extended', async () => {
   const { keyId, key } = await createKey({ ratelimits: [{ ...jobs, limit: 1 }] });
   const lost = await take(key, { hold: { ttl: 5000 } });
   await update(keyId, { name: 'jobs', limit: null });
-  // The deletion of the key erases counters of removed limits.
-  await ok('keys.deleteKey', { keyId });
-  await ok('keys.restoreKey', { keyId });
+  const stored = await openRedis();
+  const counters = (await namesIn(stored)).filter(
+    (name) => name.includes(keyId.slice('key_'.length)) && name.includes('jobs'),
+  );
+  for (const name of counters) await stored.unlink(name);
+  stored.disconnect();
+  expect(counters).toHaveLength(1);
   await ok('keys.updateKey', { keyId, ratelimits: [{ ...jobs, limit: 1 }] });
   expect(await extend(lost.id, 30_000)).toBe(30_000);
   expect((await openHolds(keyId))[0]).not.toHaveProperty('slots');
