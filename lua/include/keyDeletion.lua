@@ -12,11 +12,11 @@ local function deleting_key(workspace, digest, record, state, given, now)
   local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
   local stored_limits = state.limits
   local limits, has_ended = limit_ends.in_force(stored_limits, now)
-  local plan = state.planned and plans.after(workspace, nil, redis.call('HGET', record, 'planId')) or nil
-  local counters, end_holds, have_ended
+  local plan_id = state.planned and redis.call('HGET', record, 'planId')
+  local plan16, counters, end_holds, have_ended = plans.find(workspace, plan_id), nil, nil, nil
   if has_ended then
     -- A restored key has the limits of its plan that were behind those that have ended.
-    if plan then limits = plans.merged(limit_list.own(limits), plan) end
+    if plan16 then limits = plans.merged(limit_list.own(limits), plans.after(workspace, nil, plan_id)) end
     state.limits, counters = limit_list.replace(workspace, state.id, stored_limits, limits, now)
   end
   local erased = permanent and counters_of(workspace, state.id) or {}
@@ -48,7 +48,7 @@ local function deleting_key(workspace, digest, record, state, given, now)
         redis.call('RENAME', record, name_of.key_record(workspace, digest))
       else
         redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
-        if plan then redis.call('HSET', record, 'formerPlan', plan.id16) end
+        if plan16 then redis.call('HSET', record, 'formerPlan', plan16) end
       end
       redis.call('ZADD', name_of.purge_queue(workspace), int(now + (permanent and 0 or given.retentionMs)), digest)
     end

@@ -77,7 +77,6 @@ for index, key_id in ipairs(request.keyIds) do
     local more = 0
     if change.deleted then
       key.write = deleting_key(workspace, digest, record, state, request, now)
-      cost = cost + redis.call('ZCARD', name_of.window_list(workspace, state.id)) / 2
     elseif field == 'deleted' then
       key.write, more = restoring_key(workspace, key_id, digest, record, state, now), 1
     else

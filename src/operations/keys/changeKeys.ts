@@ -85,8 +85,10 @@ export const changeKeys = manages({
       else if (outcome === 'unchanged') result.unchanged.push(keyId);
       else result.failed.push({ keyId, code: errors[outcome].code, message: errors[outcome].message });
     }
-    for (const keyId of error ? keyIds.slice(keys.length) : [])
-      result.failed.push({ keyId, code: error!.code, message: error!.message });
+    if (error) {
+      const { code, message } = error;
+      result.failed.push(...keyIds.slice(keys.length).map((keyId) => ({ keyId, code, message })));
+    }
     return result;
   },
 });
