@@ -42,4 +42,15 @@ inChromium(() => {
     await card(title).getByText('Off').waitFor();
     expect(await settings()).toBeUndefined();
   });
+
+  test('the dialog begins with the setting of now: what was set since the page was drawn stays', async () => {
+    await open('/system');
+    await card(title).getByText('Off').waitFor();
+    await h.ok('workspace.updateSettings', { me: { origins: ['https://app.example.com'], meta: ['tier'] } });
+    await card(title).getByRole('button', { name: 'Change …' }).click();
+    await dialog().getByLabel('Origins of pages').fill('https://shop.example.com');
+    await dialog().getByRole('button', { name: 'Save' }).click();
+    await dialog().waitFor({ state: 'detached' });
+    expect(await settings()).toEqual({ origins: ['https://shop.example.com'], meta: ['tier'] });
+  });
 });

@@ -6,6 +6,9 @@ import { may } from '../session.ts';
 import { Badge, Button, Card, Check, TextField } from './basic.tsx';
 import { Act } from './dialog.tsx';
 import { namesOf } from './keyForm.tsx';
+import { SettingsDialog } from './settings.tsx';
+
+const title = 'What customers see with their key';
 
 export function Holders() {
   const mayRead = may('workspace', 'read_settings');
@@ -13,9 +16,10 @@ export function Holders() {
   const [isEditing, setEditing] = useState(false);
   if (!data) return null;
   const { me } = data;
+  const close = () => setEditing(false);
   return (
     <Card
-      title="What customers see with their key"
+      title={title}
       actions={may('workspace', 'update_settings') && <Button onClick={() => setEditing(true)}>Change …</Button>}
     >
       <p>
@@ -24,7 +28,9 @@ export function Holders() {
       </p>
       {me?.origins && me.origins.length > 0 && <p>Pages that may read it: {me.origins.join(', ')}</p>}
       {me?.meta && me.meta.length > 0 && <p>Metadata that it has: {me.meta.join(', ')}</p>}
-      {isEditing && <EditHolders me={me} close={() => setEditing(false)} />}
+      {isEditing && (
+        <SettingsDialog title={title} close={close} form={(now) => <EditHolders me={now.me} close={close} />} />
+      )}
     </Card>
   );
 }
@@ -34,7 +40,7 @@ function EditHolders({ me, close }: { me: Settings['me']; close: () => void }) {
   const [origins, setOrigins] = useState((me?.origins ?? []).join(' '));
   return (
     <Act
-      title="What customers see with their key"
+      title={title}
       operation="workspace.updateSettings"
       input={{ me: isOn ? { ...me, origins: namesOf(origins) } : null }}
       act="Save"

@@ -1,17 +1,18 @@
 // Prices of the workspace: their form, and what single customers owe.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { type Owed, owing, type PriceRule, type Prices, priceProblems, pricesMax } from '../../domain/price.ts';
-import { call, Failure, useData } from '../api.ts';
+import { useData } from '../api.ts';
 import { count } from '../format.ts';
 import type { Period } from '../period.ts';
 import type { Identity, Settings, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { ApiSelect } from './apiSelect.tsx';
-import { Button, Problem, SelectField, TextField, Waiting } from './basic.tsx';
-import { Act, Dialog } from './dialog.tsx';
+import { Button, SelectField, TextField } from './basic.tsx';
+import { Act } from './dialog.tsx';
 import { wholeOf } from './keyForm.tsx';
 import { PlanField } from './plan.tsx';
+import { SettingsDialog } from './settings.tsx';
 
 /** The prices, if there are any and the root key may read them. */
 export const usePrices = (): Prices | undefined =>
@@ -137,18 +138,10 @@ function Rule(props: { rule: RuleDraft; set: (rule: RuleDraft) => void; remove: 
   );
 }
 
-/** The dialog that sets the prices. It reads them first: another administrator may have changed what is displayed. */
-export function EditPrices({ close }: { close: () => void }) {
-  const [read, setRead] = useState<Settings | Failure>();
-  const load = () => call<Settings>('workspace.getSettings', {}).then(setRead, setRead);
-  useEffect(() => void load(), []);
-  if (read && !(read instanceof Failure)) return <PricesForm prices={read.prices} close={close} />;
-  return (
-    <Dialog title="Prices" close={close}>
-      {read ? <Problem failure={read} retry={load} /> : <Waiting />}
-    </Dialog>
-  );
-}
+/** The dialog that sets the prices. */
+export const EditPrices = ({ close }: { close: () => void }) => (
+  <SettingsDialog title="Prices" close={close} form={({ prices }) => <PricesForm prices={prices} close={close} />} />
+);
 
 function PricesForm({ prices: before, close }: { prices: Prices | undefined; close: () => void }) {
   const [currency, setCurrency] = useState(before?.currency ?? 'EUR');
