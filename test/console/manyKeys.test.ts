@@ -35,6 +35,17 @@ inChromium(() => {
   const bar = () => page().getByRole('region', { name: 'Chosen keys' });
   const inBar = (name: string) => bar().getByRole('button', { name, exact: true });
   const inDialog = (name: string) => dialog().getByRole('button', { name, exact: true }).click();
+  /** Disables what is chosen. Each request is held until the function that it returns is called. */
+  async function disableHeld(): Promise<() => void> {
+    let go = () => {};
+    await page().route('**/v2/keys.changeKeys', async (route) => {
+      await new Promise<void>((resolve) => (go = resolve));
+      await route.continue();
+    });
+    await inBar('Disable …').click();
+    await inDialog('Disable');
+    return () => go();
+  }
   const all = () => page().getByLabel('Choose all that are displayed');
   const message = () => page().locator('.message');
   const undo = () => message().getByRole('button', { name: 'Undo' });
@@ -103,13 +114,7 @@ inChromium(() => {
     await bar().getByText('50 keys chosen').waitFor();
     await inBar('All 120').click();
     await bar().getByText('All 120 keys chosen').waitFor();
-    let go = () => {};
-    await page().route('**/v2/keys.changeKeys', async (route) => {
-      await new Promise<void>((resolve) => (go = resolve));
-      await route.continue();
-    });
-    await inBar('Disable …').click();
-    await inDialog('Disable');
+    const go = await disableHeld();
     await expect.poll(() => sent.length).toBe(1);
     go();
     await message().getByText('100 of 120').waitFor();
@@ -342,13 +347,7 @@ inChromium(() => {
     await all().click();
     await inBar('All 120').click();
     await bar().getByText('All 120 keys chosen').waitFor();
-    let go = () => {};
-    await page().route('**/v2/keys.changeKeys', async (route) => {
-      await new Promise<void>((resolve) => (go = resolve));
-      await route.continue();
-    });
-    await inBar('Disable …').click();
-    await inDialog('Disable');
+    const go = await disableHeld();
     await expect.poll(() => sent.length).toBe(1);
     await leave();
     await dialog().waitFor({ state: 'detached' });
