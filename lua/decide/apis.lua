@@ -39,15 +39,11 @@ local function api_of(api8)
   return read_api(api8)
 end
 
--- Counts a verification.
-local function count_verification(api, outcome, spent)
-  if outcome == VALID then
-    api.valid, api.spent = api.valid + 1, api.spent + spent
-  else
-    local refused = api.refused or {}
-    refused[outcome] = (refused[outcome] or 0) + 1
-    api.refused = refused
-  end
+-- Counts a verification that is not VALID.
+local function count_refused(api, outcome)
+  local refused = api.refused or {}
+  refused[outcome] = (refused[outcome] or 0) + 1
+  api.refused = refused
 end
 
 -- Adds the counts of an API to its record.

@@ -10,36 +10,33 @@ local deciders = {
   [KIND_HOLD_CHANGE] = change_hold,
 }
 
--- The batch: the position of the next item, and of the end of the items; the number of answers, the answers and their
--- lengths; the reply if it has more than the answers. The table is used again by every batch, because creating it would
--- take longer. `all_work` is that of all batches.
-local batch = { position = 1, items_end = 0, count = 0, answers = {}, lengths = {}, reply = false, all_work = 0 }
-
-local function add_answer(answer)
-  local count = batch.count + 1
-  batch.count, batch.answers[count], batch.lengths[count] = count, answer, #answer
-end
+-- The batch: the end of the items; the answers and their lengths; the reply if it has more than the answers. The table
+-- is used again by every batch, because creating it would take longer. `all_work` is that of all batches.
+local batch = { items_end = 0, answers = {}, lengths = {}, reply = false, all_work = 0 }
+-- The position of the next item, and the number of answers: every item changes them.
+local next_item, answered = 1, 0
 
 -- Decides the items of the batch from its position on. Before an item is decided, the position is set to the next one,
 -- so that an item that fails is not decided again.
 local function decide_items()
-  local items, items_end, position, bytes_done = call_items, batch.items_end, batch.position, 0
-  local budget = call_state.budget
+  local items, items_end, position, bytes_done = call_items, batch.items_end, next_item, 0
+  local budget, answers, lengths = call_state.budget, batch.answers, batch.lengths
   while position <= items_end and call_work + bytes_done / 10 < budget do
     local bytes, kind, root, fields = struct.unpack(ITEM_HEAD, items, position)
     -- `bytes` counts from `kind` on.
     local last = position + (ITEM_HEAD_KIND_AT - 2) + bytes
     position = last + 1
-    batch.position = position
+    next_item = position
     local decide = deciders[kind]
     local answer, snapshot = decide(fields, last, root)
     if answer == AGAIN then
       answer, snapshot = decide_again(decide, fields, last, root, snapshot)
     end
-    bytes_done = bytes_done + bytes + #answer
-    add_answer(answer)
+    local count, length = answered + 1, #answer
+    answered, answers[count], lengths[count] = count, answer, length
+    bytes_done = bytes_done + bytes + length
     if snapshot then
-      batch.lengths[batch.count] = #answer + WITH_SNAPSHOT
+      lengths[count] = length + WITH_SNAPSHOT
       batch.reply = batch.reply or { '', 0, 0, 0, '' }
       batch.reply[#batch.reply + 1] = snapshot
       add_work(#snapshot / 200)
@@ -52,7 +49,7 @@ end
 -- made in place of three.
 local formats = { BATCH_HEAD .. 'I2c0' }
 local function pack_answers()
-  local count, answers, lengths = batch.count, batch.answers, batch.lengths
+  local count, answers, lengths = answered, batch.answers, batch.lengths
   -- Each batch has a cost of its own.
   local work = call_work + 20
   batch.all_work = (batch.all_work + work) % 4294967296
@@ -67,7 +64,7 @@ end
 -- The session could not be registered, so no change would wait for its leases: the answers grant none.
 local function take_grants_back()
   local position, none = 1, struct.pack(GRANTED, 0, 0, 0, 0)
-  for index = 1, batch.count do
+  for index = 1, answered do
     local bytes, kind, _ = struct.unpack(ITEM_HEAD, call_items, position)
     position = position + (ITEM_HEAD_KIND_AT - 2) + bytes + 1
     local answer = batch.answers[index]
@@ -82,11 +79,15 @@ local function decide_batch(workspace, items, most)
   local packed_session, items_end = begin_batch(workspace, items)
   call_state.budget = math.min(call_state.budget, most)
   this_session.begin(packed_session)
-  batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
+  next_item, answered, batch.items_end, batch.reply = 1, 0, items_end, false
   -- An item that fails gets the error as its answer; the following items are decided.
-  while batch.position <= items_end and call_work < call_state.budget do
+  while next_item <= items_end and call_work < call_state.budget do
     local decided, problem = pcall(decide_items)
-    if not decided then add_answer(item_error('failed', error_text(problem))) end
+    if not decided then
+      local answer = item_error('failed', error_text(problem))
+      answered = answered + 1
+      batch.answers[answered], batch.lengths[answered] = answer, #answer
+    end
   end
   if this_session.is_read and not after_charge(this_session.close) then take_grants_back() end
   local answers, reply = pack_answers(), batch.reply

@@ -13,7 +13,7 @@ end
 local function increase(record, field, amount)
   local sum = redis.pcall('HINCRBY', record, field, number_texts[amount] or text_of(amount))
   if sum == amount then return true end
-  local is_error = type(sum) == 'table'
+  local is_error = not tonumber(sum)
   if is_error and not string.find(sum.err, 'overflow', 1, true) then
     note_failure(sum)
   elseif is_error or sum > SAFE_INTEGER then

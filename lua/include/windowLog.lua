@@ -27,13 +27,11 @@ local AHEAD = -1
 -- The functions of windows besides a charge.
 local window_log = {}
 
--- The formats of a kind of counter: `entry`, two fields of `bytes`; `newest`, the newest entry and the sum; `head`,
--- everything up to the oldest entry.
+-- The formats of a kind of counter: `entry`, two fields of `bytes`; `newest`, the newest entry and the sum.
 local function kind_of(entry, bytes, steps_max, units_max)
   return {
     entry = '>' .. entry,
     newest = '>' .. entry .. 'I7',
-    head = '>xI6I6' .. entry,
     bytes = bytes,
     newest_bytes = bytes + 7,
     steps_max = steps_max,
@@ -48,6 +46,8 @@ local WINDOW_KINDS = {
 }
 local WINDOW_HEAD = '>BI6I6'
 local WINDOW_HEAD_BYTES = 13
+-- With the oldest entry if the kind is the narrowest, as it mostly is: so that is not read by itself.
+local WINDOW_START = '>BI6I6BB'
 -- Times in responses are at most the largest safe integer of JSON, even after the longest duration.
 local WINDOW_LATEST = 2 ^ 53 - 1
 
@@ -102,17 +102,23 @@ end
 -- One function checks and charges, because a charge needs the fields that a check reads.
 local function window_charge(text, first, last, now, limit, duration, cost, may_charge)
   local total, first_live, oldest, slice = 0, nil, now - duration, window_log.slice_of(duration)
-  local kind, base, step, steps, units
+  local kind, base, step, steps, units, newest, kept
   if last >= first then
-    kind = WINDOW_KINDS[string.byte(text, first)]
-    local newest_at, oldest_steps, oldest_units = last - kind.newest_bytes + 1, nil, nil
-    steps, units, total = struct.unpack(kind.newest, text, newest_at)
-    base, step, oldest_steps, oldest_units = struct.unpack(kind.head, text, first)
-    if base + steps * step - now > slice then return AHEAD end
-    first_live, oldest = first + WINDOW_HEAD_BYTES, base + oldest_steps * step
+    local oldest_steps, oldest_units
+    kind, base, step, oldest_steps, oldest_units = struct.unpack(WINDOW_START, text, first)
+    first_live = first + WINDOW_HEAD_BYTES
+    if kind > 1 then
+      oldest_steps, oldest_units = struct.unpack(WINDOW_KINDS[kind].entry, text, first_live)
+    end
+    kind = WINDOW_KINDS[kind]
+    kept = last - kind.newest_bytes
+    steps, units, total = struct.unpack(kind.newest, text, kept + 1)
+    newest = base + steps * step
+    if newest - now > slice then return AHEAD end
+    oldest = base + oldest_steps * step
     while oldest + duration <= now do
       total, first_live = total - oldest_units, first_live + kind.bytes
-      if first_live > newest_at then
+      if first_live > kept + 1 then
         total, first_live, oldest = 0, nil, now - duration
         break
       end
@@ -125,8 +131,7 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
   if limit <= FINE_LIMIT then slice = 1 end
   local slice_end = now - now % slice + slice
   if not first_live then return total, first_live, slice_end, first - 1, new_window({ slice_end }, { cost }, slice) end
-  local kept = last - kind.newest_bytes
-  if base + steps * step >= slice_end then
+  if newest >= slice_end then
     units = units + cost
   else
     steps, units, kept = (slice_end - base) / step, cost, kept + kind.bytes

@@ -62,7 +62,7 @@ const use = /(?<![.\w])[A-Za-z_]\w*\b(?!\s*=[^=])/g;
 
 const globals = [
   ...['redis.call', 'redis.pcall', 'struct.pack', 'struct.unpack', 'string.byte', 'string.sub', 'table.concat'],
-  ...['math.floor', 'ipairs', 'pairs', 'tonumber', 'unpack'],
+  ...['math.floor', 'math.min', 'ipairs', 'pairs', 'pcall', 'tonumber', 'unpack'],
 ];
 const localOf = (name: string) => `local_${name.replace('.', '_')}`;
 const localised = new Map(globals.map((name) => [name, localOf(name)]));

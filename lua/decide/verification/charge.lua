@@ -119,14 +119,24 @@ local function check_of(switches)
   return check
 end
 
+-- The cost of a limit with this name; nil if it does not apply. `costs` are the limits in the request by name: {name,
+-- cost, limit of an ad hoc limit or nil}; nil when there are none. `seen` collects the names that were used, because
+-- the first limit of a name wins. An ad hoc limit replaces the key's limit of that name, but not the identity's.
+local function cost_of(name, switches, is_key, costs, seen)
+  if seen[name] then return nil end
+  seen[name] = true
+  local wanted = costs and costs[name]
+  if not wanted or wanted[3] and not is_key then return switches % 2 == 1 and 1 or nil end
+  return not wanted[3] and wanted[2] or nil
+end
+
 local sole_length, sole_identity_length = {}, {}
--- Checks those limits of a state that apply. `costs` are the limits in the request by name: {name, cost, limit of an ad
--- hoc limit or nil}; nil when there are none. `seen` collects the names that were used, because the first limit of a
--- name wins. An ad hoc limit replaces the key's limit of that name, but not the identity's. Returns the lengths of all
--- windows after the charge.
+-- Checks those limits of a state that apply: those with autoApply at a cost of 1, or with `seen` those that cost_of
+-- says. Returns the lengths of all windows after the charge.
 local function check_stored(charge, places, packed, position, tail_bytes, costs, seen)
   local count, is_key = string.byte(packed, position), places == PLACES_OF_KEY
   position = position + 1
+  charge_stored = is_key and count or charge_stored
   -- The window of a single limit is between the limit and the window's length. Reading it directly saves 4 % of Redis's
   -- instructions per verification (callgrind, 2026-11-22).
   local is_sole = count == 1
@@ -143,21 +153,15 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
     else
       window_last = window_first + lengths[number] - 1
     end
-    local place = places + number
+    local place, cost = places + number, switches % 2
+    if seen then cost = cost_of(string.sub(packed, name_at, position - 1), switches, is_key, costs, seen) end
     charge_suffix[place] = false
-    local name = seen and string.sub(packed, name_at, position - 1)
-    if not seen or not seen[name] then
-      if seen then seen[name] = true end
-      local wanted = costs and costs[name]
-      if wanted and wanted[3] and not is_key then wanted = nil end
-      if wanted and not wanted[3] or switches % 2 == 1 and not wanted then
-        local cost = wanted and wanted[2] or 1
-        local check = switches < CONCURRENCY and check_limit or checks[switches] or check_of(switches)
-        local kept_until, suffix = check(charge, place, limit, duration, cost, packed, window_first, window_last)
-        if suffix then
-          charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last
-          lengths[number] = kept_until - window_first + 1 + #suffix
-        end
+    if seen and cost or cost == 1 then
+      local check = switches < CONCURRENCY and check_limit or checks[switches] or check_of(switches)
+      local kept_until, suffix = check(charge, place, limit, duration, cost, packed, window_first, window_last)
+      if suffix then
+        charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last
+        lengths[number] = kept_until - window_first + 1 + #suffix
       end
     end
     window_first = window_last + 1

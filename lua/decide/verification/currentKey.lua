@@ -7,6 +7,8 @@ local function may_change(identity) return string.byte(identity, IDENTITY_HEAD_V
 -- replaced (current_limits).
 local function read_current_key(digest, has_snapshot, with_holds)
   if not read_key(digest, has_snapshot, with_holds) then return false end
+  -- Of nearly every key, nothing changes by itself.
+  if not key_flags.changing and not key_identity then return true end
   local has_plan = false
   if key_flags.extended then
     local holds_due, is_planned = loaded_key.load_extension()

@@ -10,6 +10,8 @@ local function flags_of(number)
   flags.plans = number - number % WITH_PLANS
   flags.planned = flags.plans > 0
   flags.permissions = flags.direct or flags.roles or flags.plans > WITH_PLANS
+  -- Whether the key may change by itself (currentKey.lua).
+  flags.changing = flags.extended or flags.temporary
   -- The number of bytes after the limits.
   flags.tail_bytes = KEY_TAIL_LENGTH + (flags.extended and KEY_EXTENSION_LENGTH or 0)
   flag_sets[number] = flags

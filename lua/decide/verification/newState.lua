@@ -52,11 +52,10 @@ end
 local function key_state(is_charged, balance, refill_due, last_used, hour, valid, refusals, spent)
   local packed, kept = key_packed, key_tail_at - 1
   if is_charged and charge_count > 0 then
-    local count = string.byte(packed, key_limits_at)
+    local count = charge_stored
     local suffix, window_kept = charge_suffix[1], charge_kept_until[1]
-    if count == 1 and suffix and key_flags.extended then
-      return extended_state(balance, refill_due, last_used, hour, valid, refusals, spent)
-    elseif count == 1 and suffix then
+    if count == 1 and suffix then
+      if key_flags.extended then return extended_state(balance, refill_due, last_used, hour, valid, refusals, spent) end
       -- One string: saves 9 % of Redis's instructions per verification (callgrind, 2026-11-22).
       local format = key_formats[window_kept] or new_format(key_formats, window_kept, WINDOW_END .. KEY_TAIL_FIELDS)
       return struct.pack(

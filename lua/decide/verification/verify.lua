@@ -29,7 +29,7 @@ local function verify(position, last, root_index, hold)
     if request and request.keyspaces and not request.keyspaces[key_api.id] then return struct.pack('>B', NOT_FOUND) end
   end
   if hold and hold_maker.is_decided(cost, fields, last) then return hold_maker.early_answer() end
-  local flags, api = key_flags, key_api
+  local flags, limited, api = key_flags, key_flags.limited, key_api
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if flags.refilled then
     balance, refill_due = key_counts.refilled(digest, balance, refill_due)
@@ -39,7 +39,7 @@ local function verify(position, last, root_index, hold)
   local outcome = precheck(request, text, ip)
   local is_checked, problem = outcome == VALID, nil
   if is_checked then
-    local is_affordable = (not flags.limited or balance >= cost) and (not shared or shared.balance >= cost)
+    local is_affordable = (not limited or balance >= cost) and (not shared or shared.balance >= cost)
     outcome, problem = check_limits_and_balance(request and request.limits, is_affordable, expires)
     if outcome < 0 then return undecided(outcome, problem, hold, request and request.limits) end
   end
@@ -57,20 +57,19 @@ local function verify(position, last, root_index, hold)
   if is_new_hour then
     valid, refusals, spent = key_counts.begin_hour()
   end
-  local charged = is_valid and (flags.limited or shared) and cost or 0
-  if flags.limited then balance = balance - charged end
+  local charged = is_valid and (limited or shared) and cost or 0
+  if limited then balance = balance - charged end
   local counted = held and 0 or charged
   if is_valid then
-    valid, last_used, spent = valid + 1, call_now, math.min(spent + counted, SAFE_INTEGER)
+    valid, last_used, spent = valid + 1, call_now, spent + counted < SAFE_INTEGER and spent + counted or SAFE_INTEGER
   else
     refusals = key_counts.refused(refusals, outcome, request, cost, balance, shared)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = key_counts.without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
-  local answer = pack_verified(outcome + marks + (held or 0), flags.limited, balance, is_checked)
+  local answer = pack_verified(outcome + marks + (held or 0), limited, balance, is_checked)
   if shared then answer = identity_credits.charge(answer, charged) end
-
   -- Write. If the first command succeeds, none of the following fails the item.
   if held then answer = hold_maker.write(state, answer) end
   if not held then redis.call('HSET', key_name, 'state', state) end
@@ -80,7 +79,8 @@ local function verify(position, last, root_index, hold)
   if is_new_hour then after_charge(key_counts.flush_former) end
   if tags then usage_by_tag.count(tags, key_external_id, outcome, counted, 1, call_hour) end
   if snapshot then api.snapshots[digest] = true end
-  count_verification(api, outcome, counted)
+  if not is_valid then count_refused(api, outcome) end
+  api.valid, api.spent = api.valid + (is_valid and 1 or 0), api.spent + counted
   key_written(state, new_identity)
   return answer, snapshot
 end
