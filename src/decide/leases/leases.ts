@@ -178,6 +178,8 @@ interface Lease {
   count: number;
   counts: Map<string, Count>;
   last: Count;
+  /** The lists of tags with at least `tallyMin` decisions. */
+  due: Count[];
   /** When the first of the leases that pass these counts on was granted. */
   countsFrom: number;
   /** Its lists of tags besides the first one, for each time that they are tallied. */
@@ -394,7 +396,7 @@ export class Leases {
     const counted = lease.last.tags === request.tags ? lease.last : this.#countOf(lease, request);
     if (!counted) return undefined;
     lease.last = counted;
-    counted.count++;
+    if (++counted.count === tallyMin) lease.due.push(counted);
     lease.left--;
     lease.decided++;
     lease.count++;
@@ -551,6 +553,7 @@ export class Leases {
       count: 0,
       counts: new Map([[request.tags, last]]),
       last,
+      due: [],
       countsFrom: grantedAt,
       others: 0,
       usedAt: askedAt,
@@ -582,7 +585,7 @@ export class Leases {
    * next hour.
    */
   #passCounts(renewed: Lease, lease: Lease) {
-    const { decision, counts, countsFrom, request } = renewed;
+    const { decision, counts, countsFrom, count, due, request } = renewed;
     const next = lease.decision;
     const isAlike = decision.outcome === next.outcome && decision.subjectOf(request).equals(next.subjectOf(request));
     const isSameHour = Math.floor(decision.atMs / hourMs) === Math.floor(next.atMs / hourMs);
@@ -594,8 +597,8 @@ export class Leases {
       counts.set(none.tags, lease.last);
       this.#tagged++;
     }
-    Object.assign(lease, { counts, countsFrom, count: renewed.count, last: known ?? lease.last });
-    Object.assign(renewed, { counts: new Map([[none.tags, none]]), count: 0, last: none });
+    Object.assign(lease, { counts, countsFrom, count, due, last: known ?? lease.last });
+    Object.assign(renewed, { counts: new Map([[none.tags, none]]), count: 0, due: [], last: none });
   }
 
   /**
@@ -795,22 +798,22 @@ export class Leases {
   /** Tallies what leases decided at least `tallyMin` times for a list of tags since it was last tallied. */
   #tallyAll(workspace: WorkspaceLeases) {
     for (const lease of workspace.leases.values()) {
-      if (lease.count >= tallyMin) this.#tallyLease(workspace, lease, 0, tallyMin);
+      if (lease.due.length > 0) this.#tallyLease(workspace, lease, 0, lease.due);
     }
   }
 
   /**
-   * Takes from a lease what it decided and did not tally, as a tally for each list of tags with at least `min`
-   * decisions. A `number` above 0 also returns the lease, with the first one.
+   * Takes from a lease what it decided and did not tally, as a tally for each list of tags, or for some of them. A
+   * `number` above 0 also returns the lease, with the first one.
    */
-  #tallyLease(workspace: WorkspaceLeases, lease: Lease, number: number, min = 0) {
+  #tallyLease(workspace: WorkspaceLeases, lease: Lease, number: number, some?: Count[]) {
+    lease.due = [];
     const { counts, last, decided, grantedAt, decision, left, request } = lease;
     const { outcome, atMs, charges } = decision;
     const usedAt = atMs + Math.max(0, Math.round(lease.usedAt - grantedAt));
     let returned = number;
-    for (const counted of counts.values()) {
+    for (const counted of some ?? counts.values()) {
       const { subject, count, tags } = counted;
-      if (count < min) continue;
       if (counted !== last) {
         counts.delete(tags);
         this.#tagged--;
