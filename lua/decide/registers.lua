@@ -40,7 +40,7 @@ local key_identity
 local key_display, key_identity_display
 
 -- The charge of a verification (charge.lua).
--- The number of limits in the state of the key, and of those that apply.
+-- The number of limits in the state of the key, and the number of limits that apply.
 local charge_stored, charge_count = 0, 0
 -- The end of the newest slice of the windows that were charged while the clock was ahead; false if there are none. If
 -- there are, charge_exceeded is true too, and the other results are invalid.
